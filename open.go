@@ -1,0 +1,99 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Opener opens a backend by a URL whose scheme it was registered for.
+type Opener = func(ctx context.Context, u *url.URL) (Backend, error)
+
+// Mux is a set of openers by URL scheme. The zero value is ready for use; so are its methods, from any goroutine.
+type Mux struct {
+	mu      sync.RWMutex
+	openers map[string]Opener
+}
+
+var defaultMux Mux
+
+// Open opens the store that rawURL names, with the adapter that was registered for its scheme. Import adapters for their
+// side effect:
+//
+//	import _ "github.com/ashlar-dev/storage/sqlite"
+//
+// An unknown scheme, a fragment or an unknown parameter is [ErrInvalid]. No error ever shows a password. The context bounds
+// the opening only.
+func Open(ctx context.Context, rawURL string) (Backend, error) { return defaultMux.Open(ctx, rawURL) }
+
+// Register makes an adapter known to [Open]. It is called from an adapter's init function and panics if the scheme is empty
+// or already taken.
+func Register(scheme string, open func(ctx context.Context, u *url.URL) (Backend, error)) {
+	defaultMux.Register(scheme, open)
+}
+
+// Register adds an opener. It panics if the scheme is empty or already taken, or the opener is nil.
+func (m *Mux) Register(scheme string, open Opener) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if scheme == "" || open == nil {
+		panic("storage: Register needs a scheme and an opener")
+	}
+	if _, taken := m.openers[scheme]; taken {
+		panic("storage: Register called twice for scheme " + scheme)
+	}
+	if m.openers == nil {
+		m.openers = make(map[string]Opener)
+	}
+	m.openers[scheme] = open
+}
+
+// Schemes returns the registered schemes in order.
+func (m *Mux) Schemes() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	schemes := make([]string, 0, len(m.openers))
+	for s := range m.openers {
+		schemes = append(schemes, s)
+	}
+	slices.Sort(schemes)
+	return schemes
+}
+
+// Open opens the store that rawURL names. See the function [Open].
+func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	scheme, _, found := strings.Cut(rawURL, ":")
+	if !found || scheme == "" || strings.ContainsAny(scheme, "/?#@ ") {
+		return nil, fmt.Errorf("%w: a store is named by a URL such as %s", ErrInvalid, m.examples())
+	}
+	scheme = strings.ToLower(scheme)
+	m.mu.RLock()
+	open, known := m.openers[scheme]
+	m.mu.RUnlock()
+	if !known {
+		return nil, fmt.Errorf("%w: unknown scheme %q, expected one of %s (is the adapter imported?)", ErrInvalid, scheme, m.examples())
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		// The error of url.Parse repeats the URL, and with it a password.
+		return nil, fmt.Errorf("%w: malformed %s URL", ErrInvalid, scheme)
+	}
+	if strings.Contains(rawURL, "#") {
+		return nil, fmt.Errorf("%w: a store's URL has no fragment (write %%23 for a # in it)", ErrInvalid)
+	}
+	return open(ctx, u)
+}
+
+func (m *Mux) examples() string {
+	schemes := m.Schemes()
+	if len(schemes) == 0 {
+		return "none (no adapter is imported)"
+	}
+	return strings.Join(schemes, ":, ") + ":"
+}
