@@ -1,0 +1,169 @@
+// Package check refuses bad input before a database is asked. Its errors match storage.ErrInvalid or storage.ErrTooLarge and
+// name the field.
+package check
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// MaxPart is the largest size of a part of a key, and of a uid, in bytes.
+const MaxPart = 255
+
+// MaxSize is the largest size of a resource on every backend, without its version, in bytes.
+const MaxSize = 1 << 20
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", storage.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// Consistency refuses a consistency that is none.
+func Consistency(c storage.ReadConsistency) error {
+	if c != storage.EventualConsistency && c != storage.StrongConsistency {
+		return invalid("unknown consistency %v, expected eventual or strong", c)
+	}
+	return nil
+}
+
+// text checks one part of a key or a uid.
+func text(field, s string, mayBeEmpty bool) error {
+	switch {
+	case s == "" && !mayBeEmpty:
+		return invalid("%s is empty", field)
+	case len(s) > MaxPart:
+		return invalid("%s has %d bytes, the most is %d", field, len(s), MaxPart)
+	case !utf8.ValidString(s):
+		return invalid("%s is not valid UTF-8", field)
+	case strings.IndexByte(s, 0) >= 0:
+		return invalid("%s holds a NUL byte", field)
+	}
+	return nil
+}
+
+func part(field, s string, mayBeEmpty bool) error {
+	if s == storage.Wildcard {
+		return invalid("%s is %q, which only lists and watches may use", field, s)
+	}
+	return text(field, s, mayBeEmpty)
+}
+
+// ID checks an id whose uid may be missing, and returns its key. field is how errors call it, e.g. "id".
+func ID(field string, id *resourcepb.ID) (key.Key, error) {
+	if id == nil {
+		return key.Key{}, invalid("%s is nil", field)
+	}
+	if id.Type == nil {
+		return key.Key{}, invalid("%s.type is nil", field)
+	}
+	if id.Tenancy == nil {
+		return key.Key{}, invalid("%s.tenancy is nil", field)
+	}
+	if id.Uid != "" {
+		if err := part(field+".uid", id.Uid, false); err != nil {
+			return key.Key{}, err
+		}
+	}
+	for _, p := range []struct {
+		field, value string
+		mayBeEmpty   bool
+	}{
+		{".type.group", id.Type.Group, false},
+		{".type.kind", id.Type.Kind, false},
+		{".tenancy.partition", id.Tenancy.Partition, true},
+		{".tenancy.namespace", id.Tenancy.Namespace, true},
+		{".name", id.Name, false},
+	} {
+		if err := part(field+p.field, p.value, p.mayBeEmpty); err != nil {
+			return key.Key{}, err
+		}
+	}
+	if err := GroupVersion(field+".type.group_version", id.Type.GroupVersion); err != nil {
+		return key.Key{}, err
+	}
+	return key.Of(id), nil
+}
+
+// GroupVersion checks a group version: any UTF-8, also none.
+func GroupVersion(field, s string) error {
+	if !utf8.ValidString(s) {
+		return invalid("%s is not valid UTF-8", field)
+	}
+	return nil
+}
+
+// IDWithUid checks an id that must have a uid, and returns its key.
+func IDWithUid(field string, id *resourcepb.ID) (key.Key, error) {
+	k, err := ID(field, id)
+	if err == nil && id.Uid == "" {
+		err = invalid("%s.uid is empty", field)
+	}
+	return k, err
+}
+
+// Resource checks a resource that is to be written and returns its key. maxSize is the backend's largest size; 0 is MaxSize.
+func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
+	if res == nil {
+		return key.Key{}, invalid("resource is nil")
+	}
+	k, err := IDWithUid("id", res.Id)
+	if err != nil {
+		return k, err
+	}
+	if res.Owner != nil {
+		if _, err := IDWithUid("owner", res.Owner); err != nil {
+			return k, err
+		}
+	}
+	if maxSize <= 0 || maxSize > MaxSize {
+		maxSize = MaxSize
+	}
+	if n := message.Size(res); n > maxSize {
+		return k, fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, n, maxSize)
+	}
+	return k, nil
+}
+
+// Filter checks the arguments of a list or watch.
+func Filter(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (key.Filter, error) {
+	if tenancy == nil {
+		return key.Filter{}, invalid("tenancy is nil")
+	}
+	if typ.Group == storage.Wildcard && typ.Kind != storage.Wildcard {
+		return key.Filter{}, invalid("type.group is %q while type.kind is %q: both or the kind alone may be wildcards", typ.Group, typ.Kind)
+	}
+	for _, p := range []struct {
+		field, value string
+		mayBeEmpty   bool
+	}{
+		{"type.group", typ.Group, false},
+		{"type.kind", typ.Kind, false},
+		{"tenancy.partition", tenancy.Partition, true},
+		{"tenancy.namespace", tenancy.Namespace, true},
+		{"name prefix", namePrefix, true},
+	} {
+		if err := text(p.field, p.value, p.mayBeEmpty); err != nil {
+			return key.Filter{}, err
+		}
+	}
+	return key.Filter{Group: typ.Group, Kind: typ.Kind, Partition: tenancy.Partition, Namespace: tenancy.Namespace, NamePrefix: namePrefix}, nil
+}
+
+// Page checks the options of a page and returns its limit.
+func Page(opts storage.ListOptions, defaultLimit int) (int, error) {
+	if err := Consistency(opts.Consistency); err != nil {
+		return 0, err
+	}
+	if opts.Limit < 0 {
+		return 0, invalid("limit is %d, expected 0 or more", opts.Limit)
+	}
+	if opts.Limit == 0 {
+		return defaultLimit, nil
+	}
+	return opts.Limit, nil
+}

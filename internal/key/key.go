@@ -1,0 +1,83 @@
+// Package key holds what identifies a resource in a store, in the one order that every backend lists in.
+//
+// A key is (group, kind, partition, namespace, name). No part holds a NUL, so the parts joined by NUL bytes are unambiguous,
+// and their byte order is the order of the tuple.
+package key
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Key identifies a resource. It is comparable, so it can be a map's key.
+type Key struct {
+	Group, Kind, Partition, Namespace, Name string
+}
+
+// Of returns the key of id. It checks nothing.
+func Of(id *resourcepb.ID) Key {
+	return Key{
+		Group:     id.GetType().GetGroup(),
+		Kind:      id.GetType().GetKind(),
+		Partition: id.GetTenancy().GetPartition(),
+		Namespace: id.GetTenancy().GetNamespace(),
+		Name:      id.GetName(),
+	}
+}
+
+// ID returns the id with this key.
+func (k Key) ID(uid, groupVersion string) *resourcepb.ID {
+	return &resourcepb.ID{
+		Uid:     uid,
+		Name:    k.Name,
+		Type:    &resourcepb.Type{Group: k.Group, GroupVersion: groupVersion, Kind: k.Kind},
+		Tenancy: &resourcepb.Tenancy{Partition: k.Partition, Namespace: k.Namespace},
+	}
+}
+
+// Compare orders keys by their bytes, part by part.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(
+		strings.Compare(k.Group, o.Group),
+		strings.Compare(k.Kind, o.Kind),
+		strings.Compare(k.Partition, o.Partition),
+		strings.Compare(k.Namespace, o.Namespace),
+		strings.Compare(k.Name, o.Name),
+	)
+}
+
+// Bytes returns the parts joined by NUL.
+func (k Key) Bytes() []byte {
+	return k.Append(make([]byte, 0, len(k.Group)+len(k.Kind)+len(k.Partition)+len(k.Namespace)+len(k.Name)+4))
+}
+
+// Append appends what Bytes returns to b.
+func (k Key) Append(b []byte) []byte {
+	b = append(b, k.Group...)
+	b = append(b, 0)
+	b = append(b, k.Kind...)
+	b = append(b, 0)
+	b = append(b, k.Partition...)
+	b = append(b, 0)
+	b = append(b, k.Namespace...)
+	b = append(b, 0)
+	return append(b, k.Name...)
+}
+
+// Parse undoes Bytes.
+func Parse(b []byte) (Key, error) {
+	if n := bytes.Count(b, []byte{0}); n != 4 {
+		return Key{}, fmt.Errorf("a stored key has %d parts, expected 5", n+1)
+	}
+	p := strings.Split(string(b), "\x00")
+	return Key{Group: p[0], Kind: p[1], Partition: p[2], Namespace: p[3], Name: p[4]}, nil
+}
+
+// String is for error texts.
+func (k Key) String() string {
+	return fmt.Sprintf("%q of %s/%s in %q/%q", k.Name, k.Group, k.Kind, k.Partition, k.Namespace)
+}

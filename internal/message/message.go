@@ -1,0 +1,62 @@
+// Package message turns resources into bytes and back. A store keeps a resource without its version, which the database
+// itself supplies; everything else, fields and payloads that no program here knows included, passes through unharmed.
+package message
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// versionField is the number of Resource.version.
+const versionField = 3
+
+// Encode returns the bytes of res without its version.
+func Encode(res *resourcepb.Resource) ([]byte, error) {
+	if res.GetVersion() != "" {
+		res = WithVersion(res, "")
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(res)
+	if err != nil {
+		return nil, fmt.Errorf("encode resource: %w", err)
+	}
+	return data, nil
+}
+
+// Decode undoes Encode and sets the version.
+func Decode(data []byte, version string) (*resourcepb.Resource, error) {
+	res := new(resourcepb.Resource)
+	if err := proto.Unmarshal(data, res); err != nil {
+		return nil, fmt.Errorf("decode a stored resource: %w", err)
+	}
+	res.Version = version
+	return res, nil
+}
+
+// Size returns the number of bytes that Encode would return.
+func Size(res *resourcepb.Resource) int {
+	n := proto.Size(res)
+	if v := res.GetVersion(); v != "" {
+		n -= protowire.SizeTag(versionField) + protowire.SizeBytes(len(v))
+	}
+	return n
+}
+
+// Clone returns a deep copy of res.
+func Clone(res *resourcepb.Resource) *resourcepb.Resource {
+	return proto.CloneOf(res)
+}
+
+// WithVersion returns a shallow copy of res with another version: it shares everything else with res, so neither may be
+// changed afterwards.
+func WithVersion(res *resourcepb.Resource, version string) *resourcepb.Resource {
+	out := &resourcepb.Resource{
+		Id: res.GetId(), Owner: res.GetOwner(), Version: version, Generation: res.GetGeneration(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(),
+	}
+	out.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
+	return out
+}
