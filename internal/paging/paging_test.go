@@ -1,0 +1,238 @@
+package paging_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/paging"
+	"github.com/ashlar-dev/storage/internal/spool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	store  = cursor.StoreID{1}
+	filter = key.Filter{Group: "g", Kind: "K", Partition: "p", Namespace: "n"}
+)
+
+func rows(t *testing.T, n int) *spool.Spool {
+	t.Helper()
+	s := spool.New(100)
+	for i := range n {
+		if err := s.Append(fmt.Appendf(nil, "row %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func shelf(t *testing.T, o paging.Options) *paging.Shelf {
+	t.Helper()
+	s := paging.New(store, o)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func hold(t *testing.T, s *paging.Shelf, n int) string {
+	t.Helper()
+	token, err := s.Hold(filter, "the cursor", rows(t, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{})
+	token := hold(t, s, 100)
+	for _, limit := range []int{1, 7, 50, 99, 100, 101} {
+		var got []string
+		for at := token; at != ""; {
+			page, err := s.Next(filter, at, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := s.Next(filter, at, limit)
+			if err != nil || !slices.EqualFunc(page.Records, again.Records, slices.Equal) || again.Continue != page.Continue {
+				t.Fatalf("limit %d: the same token gave another page: %v", limit, err)
+			}
+			if len(page.Records) == 0 || len(page.Records) > limit || page.Cursor != "the cursor" {
+				t.Fatalf("limit %d: a page of %d records with cursor %q", limit, len(page.Records), page.Cursor)
+			}
+			for _, r := range page.Records {
+				got = append(got, string(r))
+			}
+			at = page.Continue
+		}
+		if len(got) != 100 || got[0] != "row 0" || got[99] != "row 99" {
+			t.Fatalf("limit %d: %d records: %v", limit, len(got), got)
+		}
+	}
+}
+
+func TestPageEndsByItsBytes(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{})
+	big := spool.New(0)
+	for range 3 {
+		if err := big.Append(make([]byte, paging.PageBytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := big.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.Hold(filter, "", big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		page, err := s.Next(filter, token, 10)
+		if err != nil || len(page.Records) != 1 || (page.Continue == "") != (i == 2) {
+			t.Fatalf("page %d has %d records and continues with %q: %v", i, len(page.Records), page.Continue, err)
+		}
+		token = page.Continue
+	}
+}
+
+func TestTokensThatAreNone(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{})
+	token := hold(t, s, 10)
+	payload, err := cursor.Decode(cursor.Page, store, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filter
+	other.NamePrefix = "x"
+	unknown := slices.Clone(payload)
+	unknown[0]++
+	for name, c := range map[string]struct {
+		filter key.Filter
+		token  string
+		want   error
+	}{
+		"empty":             {filter, "", storage.ErrInvalid},
+		"garbage":           {filter, "garbage", storage.ErrInvalid},
+		"cut short":         {filter, token[:len(token)-2], storage.ErrInvalid},
+		"a watch cursor":    {filter, cursor.Encode(cursor.Watch, store, payload), storage.ErrInvalid},
+		"no payload":        {filter, cursor.Encode(cursor.Page, store, nil), storage.ErrInvalid},
+		"no offset":         {filter, cursor.Encode(cursor.Page, store, payload[:24]), storage.ErrInvalid},
+		"more at the end":   {filter, cursor.Encode(cursor.Page, store, append(slices.Clone(payload), 1)), storage.ErrInvalid},
+		"inside a record":   {filter, cursor.Encode(cursor.Page, store, append(slices.Clone(payload[:24]), 3)), storage.ErrInvalid},
+		"another filter":    {other, token, storage.ErrInvalid},
+		"an unknown list":   {filter, cursor.Encode(cursor.Page, store, unknown), storage.ErrCompacted},
+		"another store":     {filter, cursor.Encode(cursor.Page, cursor.StoreID{2}, payload), storage.ErrCompacted},
+		"the right one too": {filter, token, nil},
+	} {
+		if _, err := s.Next(c.filter, c.token, 5); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, expected %v", name, err, c.want)
+		}
+	}
+}
+
+func TestTheLeastUsedMakesRoom(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]paging.Options{
+		"by number": {Listings: 2},
+		"by bytes":  {Bytes: 2 * rows(t, 10).Size()},
+	} {
+		s := shelf(t, o)
+		first, second := hold(t, s, 10), hold(t, s, 10)
+		if _, err := s.Next(filter, first, 1); err != nil {
+			t.Fatal(name, err)
+		}
+		third := hold(t, s, 10)
+		for token, want := range map[string]error{first: nil, second: storage.ErrCompacted, third: nil} {
+			if _, err := s.Next(filter, token, 1); !errors.Is(err, want) {
+				t.Errorf("%s: %v, expected %v", name, err, want)
+			}
+		}
+	}
+}
+
+func TestALargeListingIsHeldAlone(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{Bytes: 1})
+	if _, err := s.Next(filter, hold(t, s, 10), 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := paging.New(store, paging.Options{})
+		defer s.Close()
+		used, abandoned := hold(t, s, 10), hold(t, s, 10)
+		for range 3 {
+			time.Sleep(5 * time.Minute)
+			if _, err := s.Next(filter, used, 1); err != nil {
+				t.Fatalf("used 5 minutes ago: %v", err)
+			}
+		}
+		if _, err := s.Next(filter, abandoned, 1); !errors.Is(err, storage.ErrCompacted) {
+			t.Fatalf("abandoned 15 minutes ago: %v, expected ErrCompacted", err)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := paging.New(store, paging.Options{})
+	token := hold(t, s, 10)
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Next(filter, token, 1); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("Next: %v, expected ErrClosed", err)
+	}
+	if _, err := s.Hold(filter, "", rows(t, 1)); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("Hold: %v, expected ErrClosed", err)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{Listings: 3})
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for range 50 {
+				for at := hold(t, s, 20); at != ""; {
+					page, err := s.Next(filter, at, 5)
+					if errors.Is(err, storage.ErrCompacted) {
+						break
+					}
+					if err != nil || len(page.Records) != 5 || !strings.HasPrefix(string(page.Records[0]), "row ") {
+						t.Errorf("%d records, %v", len(page.Records), err)
+						return
+					}
+					at = page.Continue
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
