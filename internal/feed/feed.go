@@ -1,0 +1,199 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Options are the bounds of a feed. Zero values are sensible.
+type Options[P any] struct {
+	// MaxEvents and MaxBytes bound the log: 10,000 events and 32 MiB.
+	MaxEvents, MaxBytes int
+	// Page is the number of events read from history at a time: 500.
+	Page int
+	// Outage is how long a watch that reads from history goes on trying while the database fails: 5 minutes.
+	Outage time.Duration
+	// Linger is how long the source runs on after the last watch was closed. 0: for as long as the feed.
+	Linger time.Duration
+	// InSnapshot is the cursor of a watch that is still in its snapshot.
+	InSnapshot string
+	// Delivered, if set, is called with each event just before a watch returns it.
+	Delivered func(*Event[P])
+}
+
+// Feed serves the watches of one opened backend.
+type Feed[P any] struct {
+	source Source[P]
+	opts   Options[P]
+
+	mu      sync.Mutex
+	current *run[P] // nil before the first watch and after a run has ended
+	closed  atomic.Bool
+	ending  sync.WaitGroup // runs
+}
+
+// run is one call of Source.Run and the log that it fills.
+type run[P any] struct {
+	feed   *Feed[P]
+	cancel context.CancelFunc
+	ready  chan struct{} // closed when the log has its first node
+	done   chan struct{} // closed when Run has returned and err is set
+	err    error
+
+	mu      sync.Mutex
+	log     log[P]
+	watches int
+}
+
+// New returns a feed. Nothing runs before the first Start.
+func New[P any](source Source[P], opts Options[P]) *Feed[P] {
+	if opts.MaxEvents <= 0 {
+		opts.MaxEvents = 10_000
+	}
+	if opts.MaxBytes <= 0 {
+		opts.MaxBytes = 32 << 20
+	}
+	if opts.Page <= 0 {
+		opts.Page = 500
+	}
+	if opts.Outage <= 0 {
+		opts.Outage = 5 * time.Minute
+	}
+	return &Feed[P]{source: source, opts: opts}
+}
+
+// Mark is the log's end at some moment. It keeps the feed running until it is released or made into a watch.
+type Mark[P any] struct {
+	run  *run[P]
+	node *node[P]
+}
+
+// Start makes sure that the source runs and notes the log's end. Call it before the snapshot is read, and afterwards either
+// Watch or Release. It waits for the source to become ready, within ctx.
+func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
+	r, err := f.acquire()
+	if err != nil {
+		return Mark[P]{}, err
+	}
+	select {
+	case <-r.ready:
+		return Mark[P]{run: r, node: r.end()}, nil
+	default:
+	}
+	select {
+	case <-r.ready:
+		return Mark[P]{run: r, node: r.end()}, nil
+	case <-r.done:
+		r.release()
+		return Mark[P]{}, r.err
+	case <-ctx.Done():
+		r.release()
+		return Mark[P]{}, fmt.Errorf("%w: the feed of changes is not ready: %w", storage.ErrInconsistent, ctx.Err())
+	}
+}
+
+// Release gives back a mark that does not become a watch.
+func (m Mark[P]) Release() { m.run.release() }
+
+// acquire returns the current run, beginning one if there is none, with one more watch on it.
+func (f *Feed[P]) acquire() (*run[P], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed.Load() {
+		return nil, storage.ErrClosed
+	}
+	if f.current == nil {
+		f.current = f.begin()
+	}
+	r := f.current
+	r.mu.Lock()
+	r.watches++
+	r.mu.Unlock()
+	return r, nil
+}
+
+func (f *Feed[P]) begin() *run[P] {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run[P]{feed: f, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
+	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
+	f.ending.Go(func() {
+		err := f.source.Run(ctx, r.becomeReady, r.publish)
+		f.mu.Lock()
+		if f.current == r {
+			f.current = nil
+		}
+		closed := f.closed.Load()
+		f.mu.Unlock()
+		switch {
+		case closed:
+			err = storage.ErrClosed
+		case err == nil:
+			err = errors.New("the feed of changes ended")
+		}
+		r.err = err
+		close(r.done)
+		cancel()
+	})
+	return r
+}
+
+func (r *run[P]) becomeReady(at P) {
+	r.publish(nil, at)
+	close(r.ready)
+}
+
+func (r *run[P]) publish(events []*Event[P], end P) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log.append(newNode(events, end))
+}
+
+func (r *run[P]) end() *node[P] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.last
+}
+
+// release takes one watch off the run and, if it was the last, ends the run after the linger time.
+func (r *run[P]) release() {
+	r.mu.Lock()
+	r.watches--
+	idle := r.watches == 0
+	r.mu.Unlock()
+	if idle && r.feed.opts.Linger > 0 {
+		time.AfterFunc(r.feed.opts.Linger, r.endIfIdle)
+	}
+}
+
+func (r *run[P]) endIfIdle() {
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watches == 0 {
+		if f.current == r {
+			f.current = nil
+		}
+		r.cancel()
+	}
+}
+
+// Close ends the source and all watches, whose error then matches storage.ErrClosed and storage.ErrWatchClosed, and waits for
+// the source to return. Closing twice is fine.
+func (f *Feed[P]) Close() {
+	f.mu.Lock()
+	f.closed.Store(true)
+	r := f.current
+	f.mu.Unlock()
+	if r != nil {
+		r.cancel()
+	}
+	f.ending.Wait()
+}

@@ -1,0 +1,371 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// line is a store whose history is a line of numbered events, all of them kept from oldest on.
+type line struct {
+	mu       sync.Mutex
+	events   []*Event[int]
+	oldest   int
+	wake     chan struct{}
+	fail     error // ends Run
+	stumbles int   // failures of History before it works
+	pages    int   // calls of History
+}
+
+func newLine() *line { return &line{wake: make(chan struct{})} }
+
+func (l *line) append(kind string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.events) + 1
+	k := key.Key{Group: "g", Kind: kind, Name: "n"}
+	res := &resourcepb.Resource{Id: k.ID("u", ""), Version: strconv.Itoa(n)}
+	l.events = append(l.events, &Event[int]{Key: k, Resource: res, Size: 100, At: n})
+	close(l.wake)
+	l.wake = make(chan struct{})
+	return n
+}
+
+func (l *line) breakDown(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+	close(l.wake)
+	l.wake = make(chan struct{})
+}
+
+func (l *line) Run(ctx context.Context, ready func(int), publish func([]*Event[int], int)) error {
+	l.mu.Lock()
+	at := len(l.events)
+	l.mu.Unlock()
+	ready(at)
+	for {
+		l.mu.Lock()
+		events, wake, fail := l.events[at:], l.wake, l.fail
+		l.mu.Unlock()
+		if len(events) > 0 {
+			at += len(events)
+			publish(events, at)
+			continue
+		}
+		if fail != nil {
+			return fail
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (l *line) History(_ context.Context, from int, _ *key.Filter, limit int) ([]*Event[int], int, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pages++
+	if l.stumbles > 0 {
+		l.stumbles--
+		return nil, 0, false, errors.New("stumbled")
+	}
+	if from < l.oldest {
+		return nil, 0, false, storage.ErrCompacted
+	}
+	events := l.events[from:]
+	if len(events) > limit {
+		return events[:limit], from + limit, true, nil
+	}
+	return events, len(l.events), false, nil
+}
+
+func (l *line) Contains(at int, ev *Event[int]) bool { return ev.At <= at }
+func (l *line) Advance(_ int, ev *Event[int]) int    { return ev.At }
+func (l *line) Merge(at, end int) int                { return max(at, end) }
+func (l *line) Cursor(at int) string                 { return strconv.Itoa(at) }
+
+var all = key.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
+
+func next(t *testing.T, w storage.Watch) *resourcepb.WatchEvent {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ev, err := w.Next(ctx)
+	if err != nil {
+		t.Fatalf("Next: %v", err)
+	}
+	return ev
+}
+
+func wantVersion(t *testing.T, w storage.Watch, version int) {
+	t.Helper()
+	if got := next(t, w).GetUpsert().GetResource().GetVersion(); got != strconv.Itoa(version) {
+		t.Fatalf("got version %q, expected %d", got, version)
+	}
+}
+
+func watchFromNow(t *testing.T, f *Feed[int], l *line, filter key.Filter) storage.Watch {
+	t.Helper()
+	m, err := f.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	at := len(l.events)
+	l.mu.Unlock()
+	w := f.Watch(m, filter, SliceSnapshot(nil), at)
+	if next(t, w).GetEndOfSnapshot() == nil {
+		t.Fatal("no end of snapshot")
+	}
+	return w
+}
+
+// The snapshot is read after the mark, so it holds events that the log gives again: they must not be repeated.
+func TestJoinLeavesOutWhatTheSnapshotHolds(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{InSnapshot: "inside"})
+	defer f.Close()
+	m, err := f.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.append("a")
+	l.append("a")
+	snapshot := []*resourcepb.Resource{l.events[1].Resource}
+	w := f.Watch(m, all, SliceSnapshot(snapshot), 2)
+	defer w.Close()
+	if w.Cursor() != "inside" {
+		t.Fatalf("cursor %q before the snapshot", w.Cursor())
+	}
+	wantVersion(t, w, 2)
+	if w.Cursor() != "inside" {
+		t.Fatalf("cursor %q in the snapshot", w.Cursor())
+	}
+	if next(t, w).GetEndOfSnapshot() == nil {
+		t.Fatal("expected the end of the snapshot")
+	}
+	if w.Cursor() != "2" {
+		t.Fatalf("cursor %q after the snapshot, expected 2", w.Cursor())
+	}
+	l.append("a")
+	wantVersion(t, w, 3)
+	if w.Cursor() != "3" {
+		t.Fatalf("cursor %q, expected 3", w.Cursor())
+	}
+}
+
+// A watch that falls out of the log reads on from history and joins the log again, under load.
+func TestSlowWatchGoesOnFromHistory(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{MaxEvents: 7, Page: 3})
+	defer f.Close()
+	slow := watchFromNow(t, f, l, all)
+	defer slow.Close()
+	fast := watchFromNow(t, f, l, all)
+	defer fast.Close()
+	const n = 500
+	for i := 1; i <= n; i++ {
+		l.append("a")
+		wantVersion(t, fast, i)
+	}
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for range n {
+			l.append("a")
+		}
+	})
+	for i := 1; i <= 2*n; i++ {
+		wantVersion(t, slow, i)
+	}
+	writer.Wait()
+	if l.pages == 0 {
+		t.Fatal("the slow watch was meant to fall out of the log")
+	}
+}
+
+func TestResumeAtEveryPosition(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	for range 10 {
+		l.append("a")
+	}
+	f := New(l, Options[int]{Page: 4})
+	defer f.Close()
+	for from := range 11 {
+		w, err := f.Resume(t.Context(), all, from, fmt.Sprint("given ", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Cursor(); got != fmt.Sprint("given ", from) {
+			t.Fatalf("cursor %q before the first event", got)
+		}
+		for i := from + 1; i <= 10; i++ {
+			wantVersion(t, w, i)
+		}
+		w.Close()
+	}
+}
+
+func TestCompactedHistoryEndsTheWatch(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	l.append("a")
+	l.oldest = 1
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w, err := f.Resume(t.Context(), all, 0, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err = w.Next(t.Context())
+		if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+func TestHistoryThatStumblesIsReadAgain(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	l.append("a")
+	l.stumbles = 3
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w, err := f.Resume(t.Context(), all, 0, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	wantVersion(t, w, 1)
+}
+
+// A quiet filter's cursor moves on while Next waits.
+func TestQuietCursorMovesOn(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, l, key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"})
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := w.Next(ctx)
+		waiting <- err
+	}()
+	l.append("loud")
+	for deadline := time.Now().Add(time.Minute); w.Cursor() != "1"; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the cursor stays at %q", w.Cursor())
+		}
+		<-time.After(time.Millisecond)
+	}
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	l.append("quiet")
+	wantVersion(t, w, 2)
+}
+
+func TestSourceErrorEndsWatchesAfterWhatWasPublished(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, l, all)
+	l.append("a")
+	broken := errors.New("broken")
+	l.breakDown(broken)
+	wantVersion(t, w, 1)
+	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, broken) {
+		t.Fatalf("got %v", err)
+	}
+	l.breakDown(nil)
+	again := watchFromNow(t, f, l, all)
+	defer again.Close()
+	l.append("a")
+	wantVersion(t, again, 2)
+}
+
+func TestCloseWhileNextWaits(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"watch", "feed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLine()
+			f := New(l, Options[int]{})
+			defer f.Close()
+			w := watchFromNow(t, f, l, all)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := w.Next(context.Background())
+				failed <- err
+			}()
+			if how == "watch" {
+				w.Close()
+				w.Close()
+			} else {
+				f.Close()
+			}
+			err := <-failed
+			if !errors.Is(err, storage.ErrWatchClosed) || (how == "feed") != errors.Is(err, storage.ErrClosed) {
+				t.Fatalf("got %v", err)
+			}
+			if _, err := f.Start(t.Context()); how == "feed" && !errors.Is(err, storage.ErrClosed) {
+				t.Fatalf("Start on a closed feed: %v", err)
+			}
+		})
+	}
+}
+
+func TestClosedWatchDropsWhatIsBuffered(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, l, all)
+	l.append("a")
+	l.append("a")
+	wantVersion(t, w, 1)
+	w.Close()
+	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// The source ends some time after the last watch, and begins again with the next one.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{Linger: time.Millisecond})
+	defer f.Close()
+	w := watchFromNow(t, f, l, all)
+	f.mu.Lock()
+	first := f.current
+	f.mu.Unlock()
+	w.Close()
+	<-first.done
+	again := watchFromNow(t, f, l, all)
+	defer again.Close()
+	l.append("a")
+	wantVersion(t, again, 1)
+}

@@ -1,0 +1,59 @@
+package feed
+
+import "sync/atomic"
+
+// node is a batch of events in the log.
+type node[P any] struct {
+	batch atomic.Pointer[batch[P]] // nil once the node has left the log
+	next  atomic.Pointer[node[P]]  // nil at the log's end, and once the node has left the log
+	done  chan struct{}            // closed when there is a next one
+}
+
+type batch[P any] struct {
+	events []*Event[P]
+	end    P
+}
+
+func newNode[P any](events []*Event[P], end P) *node[P] {
+	n := &node[P]{done: make(chan struct{})}
+	n.batch.Store(&batch[P]{events, end})
+	return n
+}
+
+// log is a bounded list of nodes. It never drops its last one. It is appended to by one goroutine at a time.
+type log[P any] struct {
+	first, last         *node[P]
+	events, bytes       int // in the nodes from first to last
+	maxEvents, maxBytes int
+}
+
+// weight counts an empty node as an event, so that a long line of them is bounded as well.
+func (b *batch[P]) weight() (events, bytes int) {
+	for _, ev := range b.events {
+		bytes += ev.Size
+	}
+	return max(len(b.events), 1), bytes
+}
+
+func (l *log[P]) append(n *node[P]) {
+	events, bytes := n.batch.Load().weight()
+	l.events += events
+	l.bytes += bytes
+	previous := l.last
+	l.last = n
+	if previous == nil {
+		l.first = n
+		return
+	}
+	previous.next.Store(n)
+	close(previous.done)
+	for l.first != l.last && (l.events > l.maxEvents || l.bytes > l.maxBytes) {
+		dropped := l.first
+		events, bytes := dropped.batch.Load().weight()
+		l.events -= events
+		l.bytes -= bytes
+		l.first = dropped.next.Load()
+		dropped.batch.Store(nil)
+		dropped.next.Store(nil)
+	}
+}

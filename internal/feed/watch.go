@@ -1,0 +1,318 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// watch is a position in a store's history, with a filter.
+type watch[P any] struct {
+	feed   *Feed[P]
+	run    *run[P]
+	filter key.Filter
+	life   context.Context // ends with Close
+	cancel context.CancelFunc
+	once   sync.Once
+
+	// next is held by Next, mu for moments only, so that Cursor and Close never wait for a database.
+	next sync.Mutex
+	err  error // why the watch has ended
+
+	snapshot Snapshot    // not nil while the watch is in its snapshot
+	catching bool        // reading from history
+	joinAt   *node[P]    // where to join the log once pending is used up; nil: read another page of history
+	passed   *node[P]    // the last node of the log that was passed
+	pending  []*Event[P] // of a page of history, or of the node after passed
+	pendEnd  P           // the position after pending
+	using    bool        // pending and pendEnd are in use
+
+	mu    sync.Mutex
+	at    P
+	given string // the cursor that the watch was resumed from, until it moves
+	start bool   // in the snapshot
+}
+
+// Watch returns a watch that begins with a snapshot, which was read after the mark was made and shows the state at.
+func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot Snapshot, at P) storage.Watch {
+	w := f.newWatch(m.run, filter, at)
+	w.snapshot, w.start = snapshot, true
+	w.passed = m.node
+	return w
+}
+
+// Resume returns a watch that begins with the changes after from, whose text is cursor. It waits for the source to be ready,
+// within ctx.
+func (f *Feed[P]) Resume(ctx context.Context, filter key.Filter, from P, cursor string) (storage.Watch, error) {
+	m, err := f.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := f.newWatch(m.run, filter, from)
+	w.catching = true
+	w.given = cursor
+	return w, nil
+}
+
+func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
+	w := &watch[P]{feed: f, run: r, filter: filter, at: at}
+	w.life, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// Next implements storage.Watch.
+func (w *watch[P]) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	w.next.Lock()
+	defer w.sweep()
+	defer w.next.Unlock()
+	for {
+		if w.err != nil {
+			return nil, w.err
+		}
+		if w.life.Err() != nil {
+			return nil, w.end(storage.ErrWatchClosed)
+		}
+		if w.feed.closed.Load() {
+			return nil, w.end(closedWith(storage.ErrClosed))
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		event, err := w.step(ctx)
+		if event != nil || err != nil {
+			// A watch that was closed meanwhile drops what it holds.
+			if w.life.Err() != nil {
+				return nil, w.end(storage.ErrWatchClosed)
+			}
+			return event, err
+		}
+	}
+}
+
+// step makes some progress: an event, an error, or neither.
+func (w *watch[P]) step(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	switch {
+	case w.snapshot != nil:
+		return w.fromSnapshot(ctx)
+	case w.using:
+		return w.fromPending(), nil
+	case w.catching && w.joinAt != nil:
+		w.catching, w.passed, w.joinAt = false, w.joinAt, nil
+		return nil, nil
+	case w.catching:
+		return nil, w.readHistory(ctx)
+	default:
+		return nil, w.follow(ctx)
+	}
+}
+
+func (w *watch[P]) fromSnapshot(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	ctx, done := w.during(ctx)
+	defer done()
+	res, err := w.snapshot.Next(ctx)
+	switch {
+	case errors.Is(err, io.EOF):
+		w.snapshot.Close()
+		w.snapshot = nil
+		w.mu.Lock()
+		w.start = false
+		w.mu.Unlock()
+		return endOfSnapshot(), nil
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, w.end(closedWith(fmt.Errorf("read the snapshot: %w", err)))
+	}
+	return upsert(res), nil
+}
+
+// fromPending looks for the next event among those at hand.
+func (w *watch[P]) fromPending() *resourcepb.WatchEvent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, ev := range w.pending {
+		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
+		if !w.filter.Match(&ev.Key) || !w.catching && w.feed.source.Contains(w.at, ev) {
+			continue
+		}
+		w.at = w.feed.source.Advance(w.at, ev)
+		w.given = ""
+		w.pending = w.pending[i+1:]
+		if w.feed.opts.Delivered != nil {
+			w.feed.opts.Delivered(ev)
+		}
+		res := message.Clone(ev.Resource)
+		if ev.Delete {
+			return deletion(res)
+		}
+		return upsert(res)
+	}
+	w.at = w.feed.source.Merge(w.at, w.pendEnd)
+	w.given = ""
+	w.pending, w.using = nil, false
+	return nil
+}
+
+func (w *watch[P]) use(events []*Event[P], end P) {
+	w.pending, w.pendEnd, w.using = events, end, true
+}
+
+// follow takes the log's next node, waiting for it if need be.
+func (w *watch[P]) follow(ctx context.Context) error {
+	select {
+	case <-w.passed.done:
+	default:
+		select {
+		case <-w.passed.done:
+		case <-w.life.Done():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.run.done:
+			// What was published before the run ended is still delivered.
+			select {
+			case <-w.passed.done:
+			default:
+				return w.end(closedWith(w.run.err))
+			}
+		}
+	}
+	n := w.passed.next.Load()
+	if n == nil {
+		w.catching = true
+		return nil
+	}
+	b := n.batch.Load()
+	if b == nil {
+		w.catching = true
+		return nil
+	}
+	w.passed = n
+	w.use(b.events, b.end)
+	return nil
+}
+
+// readHistory reads a page of history; after the last one the watch joins the log where it ended before that page was read.
+func (w *watch[P]) readHistory(ctx context.Context) error {
+	ctx, done := w.during(ctx)
+	defer done()
+	w.passed = nil // pins nothing while history is read
+	var firstFailure time.Time
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		mark := w.run.end()
+		events, end, more, err := w.feed.source.History(ctx, w.position(), &w.filter, w.feed.opts.Page)
+		switch {
+		case err == nil:
+			w.use(events, end)
+			if !more {
+				w.joinAt = mark
+			}
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
+			return w.end(closedWith(err))
+		case firstFailure.IsZero():
+			firstFailure = time.Now()
+		case time.Since(firstFailure) > w.feed.opts.Outage:
+			return w.end(closedWith(fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.run.done:
+			return w.end(closedWith(w.run.err))
+		}
+	}
+}
+
+// during returns ctx, ended also by Close.
+func (w *watch[P]) during(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(w.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+func (w *watch[P]) position() P {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at
+}
+
+// end makes err the watch's last word, unless it has had one, and returns the last word.
+func (w *watch[P]) end(err error) error {
+	w.finish(err)
+	w.Close()
+	return w.err
+}
+
+// finish frees what the watch holds. The caller holds next.
+func (w *watch[P]) finish(err error) {
+	if w.err != nil {
+		return
+	}
+	w.err = err
+	w.pending, w.passed, w.joinAt, w.using = nil, nil, nil, false
+	if w.snapshot != nil {
+		w.snapshot.Close()
+		w.snapshot = nil
+	}
+}
+
+// sweep frees what a closed watch holds, in case nobody calls Next again, unless Next is running and will do it itself.
+func (w *watch[P]) sweep() {
+	if w.life.Err() != nil && w.next.TryLock() {
+		w.finish(storage.ErrWatchClosed)
+		w.next.Unlock()
+	}
+}
+
+// Cursor implements storage.Watch.
+func (w *watch[P]) Cursor() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.start:
+		return w.feed.opts.InSnapshot
+	case w.given != "":
+		return w.given
+	}
+	return w.feed.source.Cursor(w.at)
+}
+
+// Close implements storage.Watch.
+func (w *watch[P]) Close() {
+	w.once.Do(func() {
+		w.cancel()
+		w.run.release()
+	})
+	w.sweep()
+}
+
+func closedWith(cause error) error {
+	if errors.Is(cause, storage.ErrWatchClosed) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", storage.ErrWatchClosed, cause)
+}
+
+func upsert(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
+}
+
+func deletion(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}}
+}
+
+func endOfSnapshot() *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}
+}
