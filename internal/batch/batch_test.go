@@ -1,0 +1,214 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type request struct {
+	key  string
+	size int
+}
+
+// server carries out batches when the test lets it.
+type server struct {
+	began chan []*Call[request, string]
+	let   chan struct{}
+}
+
+func newServer() *server {
+	return &server{began: make(chan []*Call[request, string]), let: make(chan struct{})}
+}
+
+func (s *server) do(_ context.Context, calls []*Call[request, string]) {
+	s.began <- calls
+	<-s.let
+	for _, c := range calls {
+		c.Done("done "+c.Request.key, nil)
+	}
+}
+
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(100 * time.Microsecond)
+	}
+}
+
+func (b *Batcher[Q, R]) queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
+}
+
+// queue has the requests wait in order behind a first one that is under way, and returns what Close must wait for.
+func queue(t *testing.T, s *server, b *Batcher[request, string], requests ...request) *sync.WaitGroup {
+	t.Helper()
+	var callers sync.WaitGroup
+	call := func(r request) {
+		callers.Go(func() {
+			got, err := b.Do(context.Background(), r)
+			if err != nil || got != "done "+r.key {
+				t.Errorf("%v: got %q, %v", r, got, err)
+			}
+		})
+	}
+	call(request{key: "first"})
+	<-s.began
+	for i, r := range requests {
+		call(r)
+		waitFor(t, "the call to be queued", func() bool { return b.queued() == i+1 })
+	}
+	return &callers
+}
+
+func names(calls []*Call[request, string]) (names []string) {
+	for _, c := range calls {
+		names = append(names, c.Request.key)
+	}
+	return names
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		opts     Options[request]
+		requests []request
+		want     [][]string
+	}{
+		{"all that wait leave together", Options[request]{},
+			[]request{{key: "a"}, {key: "b"}, {key: "c"}}, [][]string{{"a", "b", "c"}}},
+		{"bounded by number", Options[request]{MaxCalls: 2},
+			[]request{{key: "a"}, {key: "b"}, {key: "c"}}, [][]string{{"a", "b"}, {"c"}}},
+		{"bounded by bytes, a large one alone", Options[request]{MaxBytes: 10, Size: func(r request) int { return r.size }},
+			[]request{{"a", 6}, {"b", 4}, {"c", 1}, {"d", 50}, {"e", 1}}, [][]string{{"a", "b"}, {"c"}, {"d"}, {"e"}}},
+		{"one key once", Options[request]{Key: func(r request) string { return r.key }},
+			[]request{{key: "a"}, {key: "a"}, {key: "b"}, {key: "a"}}, [][]string{{"a", "b"}, {"a"}, {"a"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer()
+			b := New(tc.opts, s.do)
+			callers := queue(t, s, b, tc.requests...)
+			s.let <- struct{}{}
+			for _, want := range tc.want {
+				if got := names(<-s.began); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("got %v, expected %v", got, want)
+				}
+				s.let <- struct{}{}
+			}
+			callers.Wait()
+			b.Close()
+		})
+	}
+}
+
+func TestCallerGivesUpBeforeAndAfterSending(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	b := New(Options[request]{}, s.do)
+	ctx, cancel := context.WithCancel(context.Background())
+	sent := make(chan error, 1)
+	go func() {
+		_, err := b.Do(ctx, request{key: "sent"})
+		sent <- err
+	}()
+	flying := <-s.began
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := b.Do(ctx, request{key: "waiting"})
+		waiting <- err
+	}()
+	waitFor(t, "the second call to be queued", func() bool { return b.queued() == 1 })
+	cancel()
+	if err := <-sent; !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) {
+		t.Errorf("sent: got %v", err)
+	}
+	if err := <-waiting; errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting: got %v", err)
+	}
+	if len(flying) != 1 || flying[0].flight.waiting != 0 {
+		t.Error("the batch still counts a caller who has left")
+	}
+	s.let <- struct{}{}
+	b.Close()
+	if _, err := b.Do(context.Background(), request{}); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("closed: got %v", err)
+	}
+}
+
+func TestContextEndsWhenNobodyWaits(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	b := New(Options[request]{}, func(ctx context.Context, calls []*Call[request, string]) {
+		close(began)
+		<-ctx.Done()
+		for _, c := range calls {
+			c.Done("", ctx.Err())
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-began; cancel() }()
+	if _, err := b.Do(ctx, request{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	b.Close()
+}
+
+func TestAMemberWithoutResultGetsAnError(t *testing.T) {
+	t.Parallel()
+	b := New(Options[request]{}, func(context.Context, []*Call[request, string]) {})
+	defer b.Close()
+	if _, err := b.Do(context.Background(), request{}); err == nil {
+		t.Error("expected an error")
+	}
+}
+
+func TestEveryCallIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[string]int{}
+	b := New(Options[request]{Workers: 2, WorkerAt: 4, MaxCalls: 8}, func(_ context.Context, calls []*Call[request, string]) {
+		for _, c := range calls {
+			mu.Lock()
+			seen[c.Request.key]++
+			mu.Unlock()
+			c.Done(c.Request.key, nil)
+		}
+	})
+	var callers sync.WaitGroup
+	for i := range 64 {
+		callers.Go(func() {
+			for j := range 50 {
+				k := fmt.Sprint(i, "/", j)
+				if got, err := b.Do(context.Background(), request{key: k}); err != nil || got != k {
+					t.Errorf("got %q, %v", got, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	b.Close()
+	for k, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was carried out %d times", k, n)
+		}
+	}
+	if len(seen) != 64*50 {
+		t.Errorf("%d calls were carried out, expected %d", len(seen), 64*50)
+	}
+}
