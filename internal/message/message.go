@@ -45,11 +45,6 @@ func Size(res *resourcepb.Resource) int {
 	return n
 }
 
-// Clone returns a deep copy of res.
-func Clone(res *resourcepb.Resource) *resourcepb.Resource {
-	return proto.CloneOf(res)
-}
-
 // WithVersion returns a shallow copy of res with another version: it shares everything else with res, so neither may be
 // changed afterwards.
 func WithVersion(res *resourcepb.Resource, version string) *resourcepb.Resource {

@@ -1,0 +1,105 @@
+package message
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// full has every field of every message set, unknown fields on each level included.
+func full(t testing.TB) *resourcepb.Resource {
+	id := func(name string) *resourcepb.ID {
+		return &resourcepb.ID{Uid: "uid-" + name, Name: name,
+			Type:    &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "K"},
+			Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}}
+	}
+	res := &resourcepb.Resource{
+		Id: id("child"), Owner: id("owner"), Version: "7", Generation: "gen",
+		Metadata: map[string]string{"a": "b", "": ""},
+		Status: map[string]*resourcepb.Status{"s": {ObservedGeneration: "gen", UpdatedAt: timestamppb.Now(),
+			Conditions: []*resourcepb.Condition{{Type: "t", State: resourcepb.Condition_STATE_TRUE, Resource: &resourcepb.Reference{Name: "r"}}}}},
+		Data: &anypb.Any{TypeUrl: "example.com/unknown.Type", Value: []byte{1, 2, 3}},
+	}
+	for i, m := range []proto.Message{res, res.Id, res.Id.Type, res.Id.Tenancy, res.Owner, res.Data, res.Status["s"]} {
+		unknown := protowire.AppendTag(nil, 1000, protowire.VarintType)
+		m.ProtoReflect().SetUnknown(protowire.AppendVarint(unknown, uint64(i)))
+	}
+	return res
+}
+
+func TestClone(t *testing.T) {
+	t.Parallel()
+	for name, res := range map[string]*resourcepb.Resource{"full": full(t), "empty": {}, "bare id": {Id: &resourcepb.ID{}, Data: &anypb.Any{}}} {
+		clone := Clone(res)
+		if !proto.Equal(clone, res) {
+			t.Errorf("%s: got %v, expected %v", name, clone, res)
+		}
+	}
+	if Clone(nil) != nil {
+		t.Error("a clone of nil")
+	}
+	res := full(t)
+	clone := Clone(res)
+	clone.Metadata["a"] = "changed"
+	clone.Data.Value[0] = 99
+	clone.Id.Type.Group = "changed"
+	clone.Owner.Tenancy.Partition = "changed"
+	clone.Status["s"].Conditions[0].Type = "changed"
+	clone.Id.ProtoReflect().GetUnknown()[0]++
+	if !proto.Equal(res, fullLike(t, res)) {
+		t.Errorf("the original changed with its clone: %v", res)
+	}
+}
+
+// fullLike is a second full resource with the one field that differs between two of them taken from res.
+func fullLike(t testing.TB, res *resourcepb.Resource) *resourcepb.Resource {
+	like := full(t)
+	like.Status["s"].UpdatedAt = res.Status["s"].UpdatedAt
+	return like
+}
+
+func TestEncodeLeavesOutTheVersionOnly(t *testing.T) {
+	t.Parallel()
+	res := full(t)
+	data, err := Encode(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) != Size(res) {
+		t.Errorf("%d bytes, Size says %d", len(data), Size(res))
+	}
+	if res.Version != "7" {
+		t.Errorf("Encode changed the version to %q", res.Version)
+	}
+	back, err := Decode(data, "7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(back, res) {
+		t.Errorf("got %v, expected %v", back, res)
+	}
+	bare, err := Decode(data, "")
+	if err != nil || bare.Version != "" {
+		t.Errorf("the version was encoded: %q, %v", bare.GetVersion(), err)
+	}
+}
+
+func BenchmarkClone(b *testing.B) {
+	res := full(b)
+	res.Status = nil
+	b.Run("field by field", func(b *testing.B) {
+		for b.Loop() {
+			Clone(res)
+		}
+	})
+	b.Run("proto.Clone", func(b *testing.B) {
+		for b.Loop() {
+			proto.Clone(res)
+		}
+	})
+}
