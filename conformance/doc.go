@@ -1,0 +1,2 @@
+// Package conformance is what every storage backend has to pass.
+package conformance

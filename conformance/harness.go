@@ -1,0 +1,204 @@
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Harness says how to reach the backend under test, and what it does not claim.
+//
+// Either URL or Open is set. Everything else is optional, but an adapter that leaves something out has to say why: an
+// exemption is a sentence of text, and the suite prints it.
+type Harness struct {
+	// URL returns the URL of a new, empty store, for an adapter that is registered with storage.Open. The suite opens as
+	// many handles on it as it needs, one after the other and at once, and closes them. What the store itself leaves behind
+	// (a file, a schema) is for the harness to remove, by t.Cleanup.
+	URL func(t testing.TB) string
+
+	// Open returns a handle on a new, empty store, where there is no URL: a layer around another backend, or an adapter
+	// with a client of its own. The suite closes the handle.
+	Open func(t testing.TB) storage.Backend
+
+	// Another returns a second handle on the store of b, which a call of Open returned and which may be closed by now. The
+	// suite closes the new handle. Not used with URL. Nil where a store has one handle only; then OneHandle says why.
+	Another func(t testing.TB, b storage.Backend) storage.Backend
+
+	// Backup takes a backup of the store of b and returns a function that puts it back, in place of all that was written
+	// since, and returns a handle on the outcome, which the suite closes. Set it where the adapter promises that versions
+	// are never used again even then.
+	Backup func(t testing.TB, b storage.Backend) (restore func() storage.Backend)
+
+	// MaxSize is the largest resource in bytes; 0 means 1 MiB.
+	MaxSize int
+
+	// Slow says that a write takes milliseconds: the cases that need load make do with a quarter of it.
+	Slow bool
+
+	// Patience is how long the suite waits for something that has to happen; 0 means a minute. Only a backend that is
+	// expected to fail should be met with less.
+	Patience time.Duration
+
+	// OneHandle says why a store cannot be opened twice.
+	OneHandle string
+	// NoPager says why the backend is no storage.Pager.
+	NoPager string
+	// NoResumer says why the backend is no storage.Resumer.
+	NoResumer string
+	// NoTransactor says why the backend is no storage.Transactor.
+	NoTransactor string
+	// ListIsNoSnapshot says why a list, or the pages of one, are no single cut through the store. A cursor taken from such
+	// a list may bring changes again that the list already showed.
+	ListIsNoSnapshot string
+	// NoOrderAcrossKeys says why events of different keys may come in another order than they were committed in.
+	NoOrderAcrossKeys string
+	// MergesEvents says why a watch may leave out versions of a key that were replaced soon after. The last one has to come.
+	MergesEvents string
+}
+
+// Run runs the whole suite against h. Each case is a subtest named topic/case with a store of its own; cases of a topic run
+// in parallel. Run returns when all are done. Call it from a test that is not parallel itself, or the search for leaked
+// goroutines may find those of its neighbours.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	h.complete(t)
+	h.probe(t)
+	for _, topic := range topics {
+		t.Run(topic.name, func(t *testing.T) {
+			for _, c := range topic.cases {
+				if reason := h.exempt(c.needs); reason != "" {
+					t.Logf("%s does not apply: %s", c.name, reason)
+					continue
+				}
+				t.Run(c.name, func(t *testing.T) {
+					if !c.alone {
+						t.Parallel()
+					}
+					h.run(t, c)
+				})
+			}
+		})
+	}
+}
+
+// A topic is the cases of one file.
+type topic struct {
+	name  string
+	cases []testCase
+}
+
+// A testCase gets a suite with a fresh store. It never looks at a clock: whatever has to happen gets Harness.Patience, and
+// whatever must not happen is flushed out by something that has to happen after it.
+type testCase struct {
+	name  string
+	needs need
+	alone bool // not beside other cases
+	run   func(s *suite)
+}
+
+// topics is the suite.
+var topics = []topic{
+	leakCases,
+	writeCases,
+	deleteCases,
+	readCases,
+	versionCases,
+	listCases,
+	keyCases,
+	groupVersionCases,
+}
+
+// A need is what a case cannot do without.
+type need int
+
+const (
+	needAnother need = 1 << iota
+	needURL
+	needBackup
+	needPager
+	needResumer
+	needTransactor
+	needSnapshot
+	needOrder
+)
+
+// exempt returns why a case with these needs is left out, or "".
+func (h *Harness) exempt(n need) string {
+	for _, e := range []struct {
+		need   need
+		reason string
+	}{
+		{needAnother, h.OneHandle},
+		{needURL, ifTrue(h.URL == nil, "the harness has no URL")},
+		{needBackup, ifTrue(h.Backup == nil, "the harness has no Backup")},
+		{needPager, h.NoPager},
+		{needResumer, h.NoResumer},
+		{needTransactor, h.NoTransactor},
+		{needSnapshot, h.ListIsNoSnapshot},
+		{needOrder, h.NoOrderAcrossKeys},
+	} {
+		if n&e.need != 0 && e.reason != "" {
+			return e.reason
+		}
+	}
+	return ""
+}
+
+func ifTrue(condition bool, text string) string {
+	if condition {
+		return text
+	}
+	return ""
+}
+
+// complete fills in defaults and refuses a harness that contradicts itself.
+func (h *Harness) complete(t testing.TB) {
+	t.Helper()
+	if h.MaxSize == 0 {
+		h.MaxSize = 1 << 20
+	}
+	if h.Patience == 0 {
+		h.Patience = time.Minute
+	}
+	if (h.URL == nil) == (h.Open == nil) {
+		t.Fatal("conformance: set one of Harness.URL and Harness.Open")
+	}
+	if h.URL == nil && h.Another == nil && h.OneHandle == "" {
+		t.Fatal("conformance: without Harness.Another, Harness.OneHandle must say why")
+	}
+}
+
+// probe opens a store, as a first sign of life, and holds its capabilities against what the harness says.
+func (h *Harness) probe(t *testing.T) {
+	t.Helper()
+	s := h.suite(t)
+	_, pager := storage.As[storage.Pager](s.b)
+	_, resumer := storage.As[storage.Resumer](s.b)
+	_, transactor := storage.As[storage.Transactor](s.b)
+	for _, c := range []struct {
+		name, field string
+		offered     bool
+		reason      string
+	}{
+		{"Pager", "NoPager", pager, h.NoPager},
+		{"Resumer", "NoResumer", resumer, h.NoResumer},
+		{"Transactor", "NoTransactor", transactor, h.NoTransactor},
+	} {
+		switch {
+		case !c.offered && c.reason == "":
+			t.Fatalf("conformance: the backend is no storage.%s and Harness.%s does not say why", c.name, c.field)
+		case c.offered && c.reason != "":
+			t.Fatalf("conformance: the backend is a storage.%s although Harness.%s says: %s", c.name, c.field, c.reason)
+		}
+	}
+	if err := s.b.Close(); err != nil {
+		t.Fatalf("conformance: closing a store: %v", err)
+	}
+}
+
+// run runs one case on a fresh store.
+func (h *Harness) run(t testing.TB, c testCase) {
+	t.Helper()
+	c.run(h.suite(t))
+}

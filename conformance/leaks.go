@@ -1,0 +1,74 @@
+package conformance
+
+import (
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage"
+)
+
+var leakCases = topic{"Leaks", []testCase{
+	{name: "Goroutines", alone: true, run: leakGoroutines},
+}}
+
+// leakGoroutines opens a store, uses all of it, and closes it with everything still open. What is started once and kept for
+// the life of the process (a pool of the runtime, a driver's global) has started with the store that the case came with.
+func leakGoroutines(s *suite) {
+	s.useAll()
+	s.succeeds("Close", s.b.Close())
+
+	before := goleak.IgnoreCurrent()
+	for range 2 {
+		s.open()
+		s.useAll()
+		s.succeeds("Close", s.b.Close())
+	}
+	var err error
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := s.patience()
+	defer cancel()
+	for {
+		if err = goleak.Find(before); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.Fatalf("after Close: %v", err)
+		}
+	}
+}
+
+// useAll leaves behind what a careless caller would: open watches, one with a waiting reader, and an unfinished listing.
+func (s *suite) useAll() {
+	s.Helper()
+	kept := s.create("kept")
+	s.update(s.create("another"))
+	watches := []storage.Watch{s.watch(anything, anywhere, ""), s.watch(things, home, "k"), s.watch(things, home, "")}
+	s.snapshot(watches[0])
+	s.next(watches[1])
+	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
+		w, err := resumer.WatchFrom(s.ctx, things, home, "", watches[0].Cursor())
+		watches = append(watches, s.opened(w, err))
+	}
+	if pager, ok := storage.As[storage.Pager](s.b); ok {
+		_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: 1})
+		s.succeeds("ListPage", err)
+	}
+	s.list(things, home, "")
+	kept = s.update(kept)
+	s.upsert(watches[0], kept)
+	s.delete(kept)
+	waiting := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			_, err = watches[0].Next(s.ctx)
+		}
+		waiting <- err
+	}()
+	s.succeeds("Close", s.b.Close())
+	s.fails("Next beside Close of the backend", <-waiting, storage.ErrWatchClosed)
+}
