@@ -17,8 +17,8 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 		return nil
 	}
 	out := &resourcepb.Resource{
-		Id:         cloneID(res.Id),
-		Owner:      cloneID(res.Owner),
+		Id:         CloneID(res.Id),
+		Owner:      CloneID(res.Owner),
 		Version:    res.Version,
 		Generation: res.Generation,
 		Metadata:   maps.Clone(res.Metadata),
@@ -37,7 +37,8 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 	return out
 }
 
-func cloneID(id *resourcepb.ID) *resourcepb.ID {
+// CloneID returns a deep copy of id.
+func CloneID(id *resourcepb.ID) *resourcepb.ID {
 	if id == nil {
 		return nil
 	}

@@ -1,0 +1,137 @@
+package inmem
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Read implements storage.Backend. Both consistencies are the same here.
+func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := check.Consistency(consistency); err != nil {
+		return nil, err
+	}
+	k, err := check.ID("id", id)
+	if err != nil {
+		return nil, err
+	}
+	var res *resourcepb.Resource
+	if it := b.store.get(k); it != nil {
+		res = it.resource
+	}
+	switch err := cas.Read(res, id).(type) {
+	case nil:
+		return message.Clone(res), nil
+	case storage.GroupVersionMismatchError:
+		return nil, storage.GroupVersionMismatchError{RequestedType: message.CloneID(id).Type, Stored: message.Clone(res)}
+	default:
+		return nil, failed("read", k, err)
+	}
+}
+
+// List implements storage.Backend.
+func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := check.Consistency(consistency); err != nil {
+		return nil, err
+	}
+	filter, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	tree, _ := b.store.snapshot()
+	var list []*resourcepb.Resource
+	ascend(tree, &filter, nil, func(it *item) bool {
+		list = append(list, message.Clone(it.resource))
+		return ctx.Err() == nil
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// ascend calls visit with every match after the key, or from the first one, in order, until visit returns false.
+func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit func(*item) bool) {
+	first, fixed := lowest(filter)
+	from := &item{key: first}
+	if after != nil && after.Compare(first) > 0 {
+		from.key = *after
+	}
+	tree.Ascend(from, func(it *item) bool {
+		switch {
+		case after != nil && it.key == *after:
+			return true
+		case filter.Match(&it.key):
+			return visit(it)
+		default:
+			return !beyond(&it.key, &first, fixed)
+		}
+	})
+}
+
+// lowest returns a key that no match lies below, and how many of its parts every match shares. The name is not among them.
+func lowest(f *key.Filter) (k key.Key, fixed int) {
+	to := []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace}
+	for i, part := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
+		if part == storage.Wildcard {
+			return k, i
+		}
+		*to[i] = part
+	}
+	k.Name = f.NamePrefix
+	return k, len(to)
+}
+
+// beyond tells whether k, which is no match, lies after all matches. Without a wildcard what follows the matches is the first
+// key whose name does not begin with the prefix; otherwise it is the first that differs in one of the fixed parts.
+func beyond(k, first *key.Key, fixed int) bool {
+	parts := [][2]string{{k.Group, first.Group}, {k.Kind, first.Kind}, {k.Partition, first.Partition}, {k.Namespace, first.Namespace}}
+	for _, p := range parts[:fixed] {
+		if p[0] != p[1] {
+			return true
+		}
+	}
+	return fixed == len(parts)
+}
+
+// OwnerReferences implements storage.Backend.
+func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	k, err := check.IDWithUid("id", id)
+	if err != nil {
+		return nil, err
+	}
+	items := b.store.children(owner{k, id.Uid})
+	slices.SortFunc(items, func(a, b *item) int { return a.key.Compare(b.key) })
+	var ids []*resourcepb.ID
+	for _, it := range items {
+		ids = append(ids, message.CloneID(it.resource.Id))
+	}
+	return ids, nil
+}
+
+func (s *store) children(ref owner) []*item {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var items []*item
+	for k := range s.owned[ref] {
+		items = append(items, s.items[k])
+	}
+	return items
+}

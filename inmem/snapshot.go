@@ -1,0 +1,132 @@
+package inmem
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A snapshot is this line, the number of resources, each resource with its length before it, and a CRC-32C of it all.
+const snapshotMagic = "ashlar memory snapshot 1\n"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Snapshot writes the store as it is at one moment during the call. Writers are not held up.
+func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	tree, _ := b.store.snapshot()
+	sum := crc32.New(castagnoli)
+	out := bufio.NewWriter(io.MultiWriter(w, sum))
+	_, err := out.WriteString(snapshotMagic)
+	if err == nil {
+		err = binary.Write(out, binary.BigEndian, uint64(tree.Len()))
+	}
+	tree.Scan(func(it *item) bool {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			_, err = protodelim.MarshalTo(out, it.resource)
+		}
+		return err == nil
+	})
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = binary.Write(w, binary.BigEndian, sum.Sum32())
+	}
+	if err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	return nil
+}
+
+// Restore replaces all that the store holds with a snapshot, which is read to its end and checked first: a damaged one changes
+// nothing. All watches of the store end with storage.ErrWatchClosed, cursors and continue tokens from before are
+// storage.ErrCompacted, and versions given out from now on never repeat earlier ones.
+func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	items, err := readSnapshot(ctx, r)
+	if err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.restore)
+	s.at++ // no position from before is the present one
+	s.reset()
+	for _, it := range items {
+		s.place(it)
+	}
+	return nil
+}
+
+// summed reads and keeps a checksum of what was read.
+type summed struct {
+	*bufio.Reader
+	sum hash.Hash32
+}
+
+func (s summed) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.sum.Write(p[:n])
+	return n, err
+}
+
+func (s summed) ReadByte() (byte, error) {
+	c, err := s.Reader.ReadByte()
+	if err == nil {
+		s.sum.Write([]byte{c})
+	}
+	return c, err
+}
+
+func readSnapshot(ctx context.Context, r io.Reader) ([]*item, error) {
+	damaged := func(what string) error { return fmt.Errorf("%w: the snapshot %s", storage.ErrInvalid, what) }
+	in := summed{bufio.NewReader(r), crc32.New(castagnoli)}
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != snapshotMagic {
+		return nil, damaged("does not begin like one")
+	}
+	var count uint64
+	if err := binary.Read(in, binary.BigEndian, &count); err != nil {
+		return nil, damaged("is cut off")
+	}
+	var items []*item
+	for range count {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		res := new(resourcepb.Resource)
+		if err := protodelim.UnmarshalFrom(in, res); err != nil {
+			return nil, damaged("is cut off or damaged")
+		}
+		items = append(items, &item{key.Of(res.Id), res})
+	}
+	want := in.sum.Sum32()
+	var sum uint32
+	if err := binary.Read(in, binary.BigEndian, &sum); err != nil || sum != want {
+		return nil, damaged("is cut off or damaged: its checksum differs")
+	}
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		return nil, damaged("goes on after its end")
+	}
+	return items, nil
+}

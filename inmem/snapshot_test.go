@@ -1,0 +1,148 @@
+package inmem_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var everything = storage.UnversionedType{Group: "*", Kind: "*"}
+
+func anywhere() *resourcepb.Tenancy { return &resourcepb.Tenancy{Partition: "*", Namespace: "*"} }
+
+func write(t *testing.T, b storage.Backend, name, version string) *resourcepb.Resource {
+	t.Helper()
+	res, err := b.WriteCAS(t.Context(), &resourcepb.Resource{
+		Id: &resourcepb.ID{Uid: "uid-" + name, Name: name, Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Artist"},
+			Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}},
+		Version: version,
+		Data:    &anypb.Any{TypeUrl: "example.com/Artist", Value: []byte(name)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func list(t *testing.T, b storage.Backend) []*resourcepb.Resource {
+	t.Helper()
+	list, err := b.List(t.Context(), storage.StrongConsistency, everything, anywhere(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestRestoreBringsBackWhatWasThere(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	for i := range 100 {
+		write(t, b, fmt.Sprintf("artist %03d", i), "")
+	}
+	before := list(t, b)
+	var saved bytes.Buffer
+	if err := b.Snapshot(t.Context(), &saved); err != nil {
+		t.Fatal(err)
+	}
+	changed := write(t, b, "artist 000", before[0].Version)
+	write(t, b, "later", "")
+	w, err := b.WatchList(t.Context(), everything, anywhere(), "later")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := w.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cursor := w.Cursor()
+
+	if err := b.Restore(t.Context(), &saved); err != nil {
+		t.Fatal(err)
+	}
+	after := list(t, b)
+	if len(after) != len(before) {
+		t.Fatalf("%d resources, expected %d", len(after), len(before))
+	}
+	for i := range after {
+		if !proto.Equal(after[i], before[i]) {
+			t.Errorf("got %v, expected %v", after[i], before[i])
+		}
+	}
+	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Errorf("a watch from before the restore: %v", err)
+	}
+	if _, err := b.WatchFrom(t.Context(), everything, anywhere(), "", cursor); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("a cursor from before the restore: %v", err)
+	}
+	again := write(t, b, "artist 000", after[0].Version)
+	if again.Version == changed.Version {
+		t.Errorf("version %q was used again after the restore", again.Version)
+	}
+}
+
+func TestDamagedSnapshotChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	write(t, b, "one", "")
+	write(t, b, "two", "")
+	var buf bytes.Buffer
+	if err := b.Snapshot(t.Context(), &buf); err != nil {
+		t.Fatal(err)
+	}
+	whole := buf.Bytes()
+	for cut := range whole {
+		if err := b.Restore(t.Context(), bytes.NewReader(whole[:cut])); !errors.Is(err, storage.ErrInvalid) {
+			t.Fatalf("cut after %d bytes: %v", cut, err)
+		}
+		altered := bytes.Clone(whole)
+		altered[cut] ^= 0x10
+		if err := b.Restore(t.Context(), bytes.NewReader(altered)); !errors.Is(err, storage.ErrInvalid) {
+			t.Fatalf("byte %d altered: %v", cut, err)
+		}
+	}
+	if err := b.Restore(t.Context(), bytes.NewReader(append(bytes.Clone(whole), 0))); !errors.Is(err, storage.ErrInvalid) {
+		t.Fatalf("a byte more: %v", err)
+	}
+	if got := list(t, b); len(got) != 2 {
+		t.Fatalf("%d resources are left, expected 2", len(got))
+	}
+}
+
+func TestNamedStoresAreShared(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	open := func(url string) storage.Backend {
+		b, err := storage.Open(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	one, two, other, private := open("mem://shared-by-two"), open("mem://shared-by-two"), open("mem://another"), open("mem://")
+	write(t, one, "a", "")
+	if len(list(t, two)) != 1 || len(list(t, other)) != 0 || len(list(t, private)) != 0 {
+		t.Error("a write must be seen under its own name only")
+	}
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(list(t, two)) != 1 {
+		t.Error("closing one handle must leave the other")
+	}
+	if _, err := storage.Open(ctx, "mem://nowhere?create=off"); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("create=off: %v", err)
+	}
+}

@@ -1,0 +1,56 @@
+package inmem
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/params"
+)
+
+func init() { storage.Register("mem", openURL) }
+
+// named are the stores that the process shares by name.
+var named struct {
+	sync.Mutex
+	stores map[string]*store
+}
+
+func openURL(_ context.Context, u *url.URL) (storage.Backend, error) {
+	name := u.Host + strings.TrimSuffix(u.Path, "/")
+	if u.User != nil || u.Opaque != "" {
+		return nil, fmt.Errorf("%w: a store in memory is opened by mem:// or mem://name", storage.ErrInvalid)
+	}
+	p := params.Parse(u)
+	opts := &Options{
+		MaxSize: p.Int("max-size", 0, 1, maxMaxSize),
+		History: p.Int("history", 0, 1, 1<<30),
+	}
+	create := p.OnOff("create", true)
+	p.Duration("timeout", 30*time.Second)
+	p.Duration("outage", 5*time.Minute)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return New(opts), nil
+	}
+	named.Lock()
+	defer named.Unlock()
+	s := named.stores[name]
+	if s == nil {
+		if !create {
+			return nil, fmt.Errorf("%w: there is no store mem://%s in this process, and create=off", storage.ErrInvalid, name)
+		}
+		s = newStore()
+		if named.stores == nil {
+			named.stores = make(map[string]*store)
+		}
+		named.stores[name] = s
+	}
+	return open(s, opts), nil
+}

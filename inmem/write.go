@@ -1,0 +1,131 @@
+package inmem
+
+import (
+	"context"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// WriteCAS implements storage.Backend.
+func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	k, err := check.Resource(res, b.maxSize)
+	if err != nil {
+		return nil, err
+	}
+	size := message.Size(res)
+	mine := message.Clone(res) // before the lock
+	it, err := b.store.write(k, mine, size)
+	if err != nil {
+		return nil, failed("write", k, err)
+	}
+	return message.Clone(it.resource), nil
+}
+
+func (s *store) write(k key.Key, res *resourcepb.Resource, size int) (*item, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := cas.Write(s.items[k].stored(), res.Id.Uid, res.Version); err != nil {
+		return nil, err
+	}
+	it := s.put(k, res, size)
+	s.announce()
+	return it, nil
+}
+
+// DeleteCAS implements storage.Backend.
+func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	k, err := check.ID("id", id)
+	if err != nil {
+		return err
+	}
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := s.items[k]
+	remove, err := cas.Delete(it.stored(), id.Uid, version)
+	if err != nil {
+		return failed("delete", k, err)
+	}
+	if remove {
+		s.remove(it)
+		s.announce()
+	}
+	return nil
+}
+
+// Commit implements storage.Transactor.
+func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	keys, err := check.Ops(ops, b.MaxOps(), b.maxSize)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*resourcepb.Resource, len(ops))
+	sizes := make([]int, len(ops))
+	for i, op := range ops {
+		if op.Write != nil {
+			sizes[i] = message.Size(op.Write)
+			results[i] = message.Clone(op.Write)
+		}
+	}
+	if err := b.store.commit(ops, keys, results, sizes); err != nil {
+		return nil, err
+	}
+	for i, res := range results {
+		results[i] = message.Clone(res)
+	}
+	return results, nil
+}
+
+// commit decides all operations, then carries them out. results holds what is to be written, and afterwards what is stored.
+func (s *store) commit(ops []storage.Op, keys []key.Key, results []*resourcepb.Resource, sizes []int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	removed := make([]bool, len(ops))
+	for i, op := range ops {
+		stored := s.items[keys[i]].stored()
+		var err error
+		switch {
+		case op.Write != nil:
+			err = cas.Write(stored, op.Write.Id.Uid, op.Write.Version)
+		case op.Delete != nil:
+			removed[i], err = cas.Delete(stored, op.Delete.Uid, op.Version)
+		default:
+			err = cas.Check(stored, op.Check.Uid, op.Version)
+		}
+		if err != nil {
+			return &storage.OpError{Index: i, Err: failed("commit", keys[i], err)}
+		}
+	}
+	changed := false
+	for i, op := range ops {
+		switch {
+		case op.Write != nil:
+			results[i] = s.put(keys[i], results[i], sizes[i]).resource
+			changed = true
+		case removed[i]:
+			s.remove(s.items[keys[i]])
+			changed = true
+		}
+	}
+	if changed {
+		s.announce()
+	}
+	return nil
+}
