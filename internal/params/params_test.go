@@ -1,0 +1,77 @@
+package params
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func read(t *testing.T, text string) (*Values, []any) {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := Parse(u)
+	return v, []any{v.Int("size", 7, 1, 10), v.Duration("timeout", time.Second), v.OnOff("create", true), v.String("name", "none"), v.Choice("mode", "a", "a", "b")}
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]any{
+		"x://h": {7, time.Second, true, "none", "a"},
+		"x://h?size=10&timeout=5m&create=off&name=n%20m&mode=b": {10, 5 * time.Minute, false, "n m", "b"},
+	} {
+		v, got := read(t, text)
+		if err := v.Err(); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: got %v, expected %v", text, got[i], want[i])
+			}
+		}
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	t.Parallel()
+	for query, named := range map[string]string{
+		"size=0":                  "size",
+		"size=11":                 "size",
+		"size=x":                  "size",
+		"size=1&size=2":           "size",
+		"timeout=5":               "timeout",
+		"timeout=-5s":             "timeout",
+		"create=maybe":            "create",
+		"mode=c":                  "mode",
+		"unknown=1":               "unknown",
+		"size=%zz":                "malformed",
+		"name=a;b":                "malformed",
+		"password=hunter2&size=0": "size",
+	} {
+		v, _ := read(t, "x://user:secret@h?"+query)
+		err := v.Err()
+		if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), named) {
+			t.Errorf("%s: got %v, expected a word about %s", query, err, named)
+		}
+		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("%s: a password shows in %v", query, err)
+		}
+	}
+}
+
+func TestRestIsPassedOn(t *testing.T) {
+	t.Parallel()
+	v, _ := read(t, "x://h?size=3&sslmode=disable")
+	if rest := v.Rest(); len(rest) != 1 || rest.Get("sslmode") != "disable" {
+		t.Errorf("got %v", rest)
+	}
+	if err := v.Err(); err != nil {
+		t.Error(err)
+	}
+}
