@@ -107,6 +107,11 @@ var topics = []topic{
 	listCases,
 	keyCases,
 	groupVersionCases,
+	ownerCases,
+	pagingCases,
+	cursorCases,
+	joinCases,
+	commitCases,
 }
 
 // A need is what a case cannot do without.

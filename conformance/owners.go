@@ -2,11 +2,22 @@ package conformance
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
+
+var ownerCases = topic{"Owners", []testCase{
+	{name: "KeyAndUid", run: ownerKeyAndUid},
+	{name: "FollowChanges", run: ownerFollow},
+	{name: "KeyOrder", run: ownerOrder},
+	{name: "OwnerRecreated", run: ownerRecreated},
+	{name: "CompleteAfterDeleteEvent", needs: needAnother, run: ownerAfterDelete},
+}}
 
 // owns demands that exactly these children name owner, in key order. OwnerReferences is an eventual read, so it may take a
 // moment, but it has to arrive there.
@@ -31,4 +42,143 @@ func compareIDs(got, want []*resourcepb.ID) error {
 		}
 	}
 	return nil
+}
+
+// newChild is a resource with an owner.
+func newChild(name string, owner *resourcepb.ID) *resourcepb.Resource {
+	res := newThing(name)
+	res.Owner = clone(owner)
+	return res
+}
+
+func ownerKeyAndUid(s *suite) {
+	owner := s.create("owner")
+	child := s.write(newChild("child", owner.Id))
+	s.owns(owner.Id, child.Id)
+	s.owns(child.Id)
+
+	// Whoever differs in any part of the key, or in the uid, owns nothing.
+	for _, other := range []*resourcepb.ID{
+		newID("other", "Thing", "default", "default", "owner"),
+		newID("conformance", "Other", "default", "default", "owner"),
+		newID("conformance", "Thing", "other", "default", "owner"),
+		newID("conformance", "Thing", "default", "other", "owner"),
+		newID("conformance", "Thing", "default", "", "owner"),
+		newID("conformance", "Thing", "default", "default", "owne"),
+		newID("conformance", "Thing", "default", "default", "owner2"),
+	} {
+		s.owns(withUid(other, owner.Id.Uid))
+	}
+	for _, uid := range []string{newUid(), "x", owner.Id.Uid + "x", owner.Id.Uid[:len(owner.Id.Uid)-1], strings.ToLower(owner.Id.Uid), "%"} {
+		s.owns(withUid(owner.Id, uid))
+	}
+	_, err := s.b.OwnerReferences(s.ctx, withUid(owner.Id, ""))
+	s.fails("OwnerReferences without a uid", err, storage.ErrInvalid)
+
+	// An owner need not exist, and may be the child itself.
+	nobody := thingID("nobody")
+	orphan := s.write(newChild("orphan", nobody))
+	s.owns(nobody, orphan.Id)
+	self := newThing("self")
+	self.Owner = clone(self.Id)
+	self = s.write(self)
+	s.owns(self.Id, self.Id)
+	s.delete(self)
+	s.owns(self.Id)
+	s.owns(owner.Id, child.Id)
+}
+
+func ownerFollow(s *suite) {
+	one, two := s.create("one"), s.create("two")
+	child, twin := s.write(newChild("child", one.Id)), s.write(newChild("twin", one.Id))
+	s.owns(one.Id, child.Id, twin.Id)
+
+	next := changed(child)
+	next.Owner = clone(two.Id)
+	_, err := s.b.WriteCAS(s.ctx, next)
+	s.succeeds("WriteCAS with another owner", err)
+	s.owns(one.Id, twin.Id)
+	s.owns(two.Id, child.Id)
+	// A write that fails moves nothing.
+	next.Owner = clone(one.Id)
+	_, err = s.b.WriteCAS(s.ctx, next)
+	s.fails("WriteCAS at an old version", err, storage.ErrCASFailure)
+	s.owns(two.Id, child.Id)
+
+	child = s.read(child.Id)
+	next = changed(child)
+	next.Owner = nil
+	child = s.write(next)
+	s.owns(two.Id)
+	next = changed(child)
+	next.Owner = clone(one.Id)
+	next.Id.Type.GroupVersion = "v7"
+	child = s.write(next)
+	s.owns(one.Id, child.Id, twin.Id)
+	child = s.update(child)
+	s.owns(one.Id, child.Id, twin.Id)
+
+	s.delete(one)
+	s.owns(one.Id, child.Id, twin.Id)
+	s.delete(child)
+	s.owns(one.Id, twin.Id)
+	s.delete(twin)
+	s.owns(one.Id)
+}
+
+func ownerOrder(s *suite) {
+	owner := s.create("owner")
+	var children []*resourcepb.Resource
+	for i := range s.scale(40) {
+		id := newID("g"+strconv.Itoa(i%3), "K"+strconv.Itoa(i%2), "p", "n"+strconv.Itoa(i%5), "name-"+strconv.Itoa(i*7%40))
+		res := newResource(id)
+		res.Owner = clone(owner.Id)
+		children = append(children, s.write(res))
+	}
+	inOrder(children)
+	var ids []*resourcepb.ID
+	for _, c := range children {
+		ids = append(ids, c.Id)
+	}
+	s.owns(owner.Id, ids...)
+}
+
+func ownerRecreated(s *suite) {
+	first := s.create("owner")
+	old := s.write(newChild("old", first.Id))
+	s.delete(first)
+	second := s.create("owner")
+	s.owns(second.Id)
+	s.owns(first.Id, old.Id)
+	young := s.write(newChild("young", second.Id))
+	s.owns(second.Id, young.Id)
+
+	// A child that is created anew belongs to whom it names now.
+	s.delete(old)
+	again := s.write(newChild("old", second.Id))
+	s.owns(first.Id)
+	s.owns(second.Id, again.Id, young.Id)
+}
+
+// ownerAfterDelete is what a garbage collector does: as soon as it sees that an owner went, it looks for the children, once.
+func ownerAfterDelete(s *suite) {
+	collector := s.another()
+	w, err := collector.WatchList(s.ctx, things, home, "owner")
+	s.opened(w, err)
+	s.snapshot(w)
+	for i := range s.scale(12) {
+		owner := s.create("owner-" + strconv.Itoa(i))
+		s.upsert(w, owner)
+		var want []*resourcepb.ID
+		for j := range 3 {
+			want = append(want, s.write(newChild(fmt.Sprintf("child-%02d-%d", i, j), owner.Id)).Id)
+		}
+		s.delete(owner)
+		s.deletion(w, owner)
+		got, err := collector.OwnerReferences(s.ctx, owner.Id)
+		s.succeeds("OwnerReferences", err)
+		if err := compareIDs(got, want); err != nil {
+			s.Fatalf("OwnerReferences after the owner's delete event: %v", err)
+		}
+	}
 }

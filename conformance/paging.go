@@ -1,9 +1,26 @@
 package conformance
 
 import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
+
+var pagingCases = topic{"Paging", []testCase{
+	{name: "Limits", needs: needPager, run: pagingLimits},
+	{name: "OneCut", needs: needPager | needSnapshot, run: pagingCut},
+	{name: "UnchangedExactlyOnce", needs: needPager, run: pagingUnchanged},
+	{name: "Token", needs: needPager, run: pagingToken},
+	{name: "Large", needs: needPager, run: pagingLarge},
+	{name: "Cursor", needs: needPager | needResumer, run: pagingCursor},
+}}
 
 // pages reads a listing to its end, limit at a time, and returns it with its cursor.
 func (s *suite) pages(pager storage.Pager, f filter, limit int) ([]*resourcepb.Resource, string) {
@@ -38,4 +55,178 @@ func (s *suite) page(pager storage.Pager, f filter, opts storage.ListOptions) st
 		s.Fatalf("a page of %d resources, the limit is %d", len(page.Resources), opts.Limit)
 	}
 	return page
+}
+
+func (s *suite) pager() storage.Pager {
+	s.Helper()
+	pager, ok := storage.As[storage.Pager](s.b)
+	if !ok {
+		s.Fatal("the backend is no storage.Pager")
+	}
+	return pager
+}
+
+// crowd creates n resources named name-000 and so on.
+func (s *suite) crowd(n int) []*resourcepb.Resource {
+	s.Helper()
+	var all []*resourcepb.Resource
+	for i := range n {
+		all = append(all, s.create(fmt.Sprintf("name-%03d", i)))
+	}
+	return all
+}
+
+var atHome = filter{things, home, ""}
+
+func pagingLimits(s *suite) {
+	pager, all := s.pager(), s.crowd(23)
+	for _, limit := range []int{1, 2, 7, 22, 23, 24, 1000, 1 << 30, 0} {
+		got, _ := s.pages(pager, atHome, limit)
+		s.sameList(fmt.Sprintf("pages of %d", limit), got, all)
+	}
+	// The limit may change on the way.
+	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	got, _ := s.pagesFrom(pager, atHome, page, 5)
+	s.sameList("pages of 3 and 5", got, all)
+
+	none, _ := s.pages(pager, newFilter("g", "K", "p", "n", ""), 5)
+	s.sameList("pages of nothing", none, nil)
+	_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: -1})
+	s.fails("ListPage with a negative limit", err, storage.ErrInvalid)
+	_, err = pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: -1 << 40})
+	s.fails("ListPage with a negative limit", err, storage.ErrInvalid)
+}
+
+// pagingCut changes what is listed between the first page and the second: all pages show what the first one saw.
+func pagingCut(s *suite) {
+	pager, all := s.pager(), s.crowd(12)
+	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 4})
+	s.churn(all)
+	got, _ := s.pagesFrom(pager, atHome, first, 3)
+	s.sameList("pages with changes in between", got, all)
+}
+
+// churn updates, deletes and creates, before and after wherever a listing stands.
+func (s *suite) churn(all []*resourcepb.Resource) {
+	s.Helper()
+	for i, res := range all {
+		switch i % 4 {
+		case 0:
+			s.update(res)
+		case 1:
+			s.delete(res)
+		case 2:
+			s.create(res.Id.Name + "-new")
+		}
+	}
+	s.create("a-new")
+	s.create("z-new")
+}
+
+// pagingUnchanged is what a listing owes where the database can hold no snapshot for it.
+func pagingUnchanged(s *suite) {
+	pager, all := s.pager(), s.crowd(24)
+	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 5})
+	s.churn(all)
+	got, _ := s.pagesFrom(pager, atHome, page, 2)
+	seen := make(map[string]int)
+	for i, res := range got {
+		seen[res.Version]++
+		if i > 0 && keyOf(got[i-1].Id) >= keyOf(res.Id) {
+			s.Fatalf("%q comes after %q", res.Id.Name, got[i-1].Id.Name)
+		}
+	}
+	for i, res := range all {
+		if i%4 >= 2 && seen[res.Version] != 1 {
+			s.Fatalf("%q, which nobody touched, was listed %d times", res.Id.Name, seen[res.Version])
+		}
+	}
+}
+
+func pagingToken(s *suite) {
+	pager, all := s.pager(), s.crowd(9)
+	s.write(newResource(newID("g", "K", "p", "n", "name-a")))
+	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2})
+	for first.Continue != "" && len(first.Resources) == 0 {
+		first = s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2, Continue: first.Continue})
+	}
+	if first.Continue == "" {
+		s.Fatal("the first of several pages has no continue token")
+	}
+	for _, f := range []filter{
+		{things, home, "name"}, {things, anywhere, ""}, {anything, home, ""}, newFilter("g", "K", "p", "n", ""),
+		newFilter("conformance", "Thing", "default", "*", ""), newFilter("conformance", "Thin", "default", "default", ""),
+	} {
+		_, err := pager.ListPage(s.ctx, f.typ, f.tenancy, f.prefix, storage.ListOptions{Consistency: strong, Limit: 2, Continue: first.Continue})
+		s.fails("ListPage of "+f.String()+" with the token of another filter", err, storage.ErrInvalid)
+	}
+	t := first.Continue
+	for _, token := range []string{"garbage", " ", "%", "\x00", "💥", t + "x", "x" + t, t[:len(t)/2], all[0].Version, strings.Repeat("A", 5000)} {
+		_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Consistency: strong, Limit: 2, Continue: token})
+		s.fails("ListPage with token "+strconv.Quote(token), err, storage.ErrInvalid)
+	}
+	// Whoever lost the answer asks again with the same token and gets the same rest, however often.
+	for _, limit := range []int{2, 3, 1000} {
+		got, _ := s.pagesFrom(pager, atHome, first, limit)
+		s.sameList("pages after the same first page", got, all)
+	}
+	// Two listings at once do not disturb each other.
+	a := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	b := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 4})
+	gotB, _ := s.pagesFrom(pager, atHome, b, 4)
+	gotA, _ := s.pagesFrom(pager, atHome, a, 3)
+	s.sameList("pages of one of two listings", gotA, all)
+	s.sameList("pages of the other of two listings", gotB, all)
+}
+
+// pagingLarge lists resources so large that no page should hold all of them, whatever its limit.
+func pagingLarge(s *suite) {
+	pager := s.pager()
+	var all []*resourcepb.Resource
+	for i := range 5 {
+		res := newThing(strconv.Itoa(i))
+		res.Data.Value = noise(s.h.MaxSize / 2)
+		all = append(all, s.write(res))
+	}
+	got, _ := s.pages(pager, atHome, 1000)
+	s.sameList("pages of large resources", got, all)
+}
+
+// noise is bytes that no compression makes smaller.
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data) // never fails
+	return data
+}
+
+// pagingCursor begins a watch where a listing stands: what came after its first page is seen, all of it, in order.
+func pagingCursor(s *suite) {
+	pager, all := s.pager(), s.crowd(8)
+	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	if first.Cursor == "" {
+		s.Fatal("a page of a backend that is a storage.Resumer has no cursor")
+	}
+	updated := s.update(all[0])
+	s.delete(all[7])
+	created := s.create("new")
+	want := []*resourcepb.WatchEvent{upserted(updated), deleted(all[7]), upserted(created)}
+	rest, cursor := s.pagesFrom(pager, atHome, first, 3)
+	w := s.resume(cursor, atHome)
+	if s.h.ListIsNoSnapshot == "" {
+		s.sameList("pages with changes in between", rest, all)
+		s.perKey(w, want...)
+	} else {
+		s.perKeyAtLeast(w, want...)
+	}
+	fence := s.create("fence")
+	s.upsert(w, fence)
+}
+
+// perKeyAtLeast is perKey for a watch that may bring earlier changes again.
+func (s *suite) perKeyAtLeast(w storage.Watch, want ...*resourcepb.WatchEvent) {
+	s.Helper()
+	for len(want) > 0 {
+		got := s.next(w)
+		want = slices.DeleteFunc(want, func(ev *resourcepb.WatchEvent) bool { return proto.Equal(ev, got) })
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strconv"
 	"strings"
@@ -256,7 +257,12 @@ func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*res
 	return children, nil
 }
 
-func (h *handle) cursor(position int) string { return h.name + ":" + strconv.Itoa(position) }
+// A cursor carries a sum, so that a damaged one is not taken for another store's.
+func (h *handle) cursor(position int) string { return sealed(h.name + ":" + strconv.Itoa(position)) }
+
+func sealed(text string) string {
+	return fmt.Sprintf("%s:%08x", text, crc32.ChecksumIEEE([]byte(text)))
+}
 
 func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
 	if err := h.enter(ctx, checkFilter(typ, tenancy, prefix)); err != nil {
@@ -277,12 +283,15 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 	if err := h.enter(ctx, checkFilter(typ, tenancy, prefix)); err != nil {
 		return nil, err
 	}
-	name, text, found := strings.Cut(cursor, ":")
-	position, err := strconv.Atoi(text)
-	if !found || err != nil {
+	parts := strings.Split(cursor, ":")
+	if len(parts) != 3 || sealed(parts[0]+":"+parts[1]) != cursor {
 		return nil, invalid("cursor %q", cursor)
 	}
-	if name != h.name {
+	position, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return nil, invalid("cursor %q from inside a snapshot", cursor)
+	}
+	if parts[0] != h.name {
 		return nil, storage.ErrCompacted
 	}
 	return h.newWatch(filter{typ, tenancy, prefix}, position), nil
@@ -308,7 +317,7 @@ func (w *watch) Cursor() string {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
 	if len(w.snapshot) > 0 {
-		return w.h.name + ":in a snapshot"
+		return sealed(w.h.name + ":snapshot")
 	}
 	return w.h.cursor(w.position)
 }

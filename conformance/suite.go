@@ -315,3 +315,10 @@ func text(m proto.Message) string {
 	}
 	return line
 }
+
+// sizeOf is the size that counts: that of the message without its version.
+func sizeOf(res *resourcepb.Resource) int {
+	bare := clone(res)
+	bare.Version = ""
+	return proto.Size(bare)
+}

@@ -1,0 +1,262 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func commitMalformed(s *suite) {
+	stored := s.create("a")
+	second := newThing("a")
+	second.Id = under(second.Id, "v2")
+	for name, ops := range map[string][]storage.Op{
+		"no operation in it":            {{}},
+		"only a version":                {{Version: "v"}},
+		"write and delete in one":       {{Write: newThing("b"), Delete: thingID("c")}},
+		"write and check in one":        {{Write: newThing("b"), Check: thingID("c")}},
+		"delete and check in one":       {{Delete: thingID("b"), Check: thingID("c"), Version: "v"}},
+		"all three":                     {{Write: newThing("b"), Delete: thingID("c"), Check: thingID("d")}},
+		"a version beside a write":      {{Write: changed(stored), Version: stored.Version}},
+		"two writes of one key":         {{Write: newThing("b")}, {Write: newThing("b")}},
+		"two writes, two versions":      {{Write: changed(stored)}, {Write: second}},
+		"delete and create of one key":  {{Delete: stored.Id, Version: stored.Version}, {Write: newThing("a")}},
+		"check and write of one key":    {{Check: stored.Id, Version: stored.Version}, {Write: changed(stored)}},
+		"two checks of one key":         {{Check: stored.Id, Version: stored.Version}, {Check: withUid(stored.Id, "")}},
+		"two deletes of one key":        {{Delete: thingID("b")}, {Write: newThing("c")}, {Delete: thingID("b")}},
+		"a write without a uid":         {{Write: newResource(withUid(thingID("b"), ""))}},
+		"a check without a uid":         {{Check: withUid(stored.Id, ""), Version: stored.Version}},
+		"a resource without an id":      {{Write: &resourcepb.Resource{}}},
+		"a delete without a type":       {{Delete: &resourcepb.ID{Uid: "u", Name: "n", Tenancy: clone(home)}}},
+		"a check without a tenancy":     {{Check: &resourcepb.ID{Uid: "u", Name: "n", Type: clone(thing)}}},
+		"a wildcard for a name":         {{Delete: thingID("*"), Version: "v"}},
+		"an owner without a uid":        {{Write: newChild("b", withUid(thingID("c"), ""))}},
+		"a good one and a malformed":    {{Write: newThing("b")}, {}},
+		"a good one and a nameless one": {{Write: newThing("b")}, {Write: newThing("")}},
+	} {
+		results, err := s.transactor().Commit(s.ctx, ops)
+		s.fails("Commit with "+name, err, storage.ErrInvalid)
+		if results != nil {
+			s.Errorf("Commit with %s: results beside the error", name)
+		}
+	}
+	s.sameList("List after malformed transactions", s.list(anything, anywhere, ""), []*resourcepb.Resource{stored})
+}
+
+// commitMaxOps fills a transaction to its limit with the operations that cost most: owners that appear, change and go.
+func commitMaxOps(s *suite) {
+	transactor := s.transactor()
+	most := transactor.MaxOps()
+	if most < 32 {
+		s.Fatalf("MaxOps is %d, want at least 32", most)
+	}
+	n := min(most, 128)
+	one, two := s.create("owner-one"), s.create("owner-two")
+	w := s.watch(things, home, "child-")
+	s.snapshot(w)
+	ops := make([]storage.Op, n)
+	for i := range ops {
+		ops[i].Write = newChild(fmt.Sprintf("child-%03d", i), one.Id)
+	}
+	step := func(owner, former *resourcepb.ID) []*resourcepb.Resource {
+		results := s.commit(ops...)
+		var ids []*resourcepb.ID
+		var events []*resourcepb.WatchEvent
+		for _, res := range results {
+			ids = append(ids, res.Id)
+			events = append(events, upserted(res))
+		}
+		s.sameList("List after a transaction of the largest size", s.list(things, home, "child-"), results)
+		s.owns(owner, ids...)
+		s.owns(former)
+		s.anyOrder(w, events...)
+		return results
+	}
+	results := step(one.Id, two.Id)
+	for i, res := range results {
+		ops[i].Write = changed(res)
+		ops[i].Write.Owner = clone(two.Id)
+	}
+	results = step(two.Id, one.Id)
+
+	// One more is too many, and not the fault of any operation.
+	over := make([]storage.Op, most+1)
+	for i := range over {
+		over[i] = storage.Op{Delete: thingID("nothing-" + strconv.Itoa(i)), Version: "v"}
+	}
+	_, err := transactor.Commit(s.ctx, over)
+	s.tooLarge("Commit of MaxOps + 1 operations", err)
+
+	var events []*resourcepb.WatchEvent
+	for i, res := range results {
+		ops[i] = storage.Op{Delete: res.Id, Version: res.Version}
+		events = append(events, deleted(res))
+	}
+	s.commit(ops...)
+	s.owns(two.Id)
+	s.anyOrder(w, events...)
+	s.sameList("List after all were deleted", s.list(things, home, "child-"), nil)
+}
+
+func (s *suite) tooLarge(what string, err error) {
+	s.Helper()
+	s.fails(what, err, storage.ErrTooLarge)
+	var op *storage.OpError
+	if errors.As(err, &op) {
+		s.Fatalf("%s is no single operation's fault, yet the error is for operation %d", what, op.Index)
+	}
+}
+
+// commitTooLarge stays just below 1 MiB together, and then goes above it.
+func commitTooLarge(s *suite) {
+	const limit = 1 << 20
+	members := max(2, limit/s.h.MaxSize+1)
+	if members > s.transactor().MaxOps() {
+		return // nothing so large fits into a transaction
+	}
+	ops := make([]storage.Op, members)
+	for i := range ops {
+		ops[i].Write = sized(newThing("member-"+strconv.Itoa(i)), limit/members)
+	}
+	s.commit(ops...)
+	for i := range ops {
+		ops[i].Write = sized(newThing("other-"+strconv.Itoa(i)), limit/members+1)
+	}
+	_, err := s.transactor().Commit(s.ctx, ops)
+	s.tooLarge("Commit of more than 1 MiB together", err)
+	if got := s.list(things, home, "other-"); len(got) != 0 {
+		s.Fatalf("%d members of a transaction that is too large were stored", len(got))
+	}
+	_, err = s.transactor().Commit(s.ctx, []storage.Op{{Write: newThing("small")}, {Write: sized(newThing("huge"), s.h.MaxSize+1)}})
+	s.fails("Commit with a resource that is too large", err, storage.ErrTooLarge)
+	s.absent(thingID("small"))
+}
+
+// sized gives res a payload that makes it size bytes large, without its version.
+func sized(res *resourcepb.Resource, size int) *resourcepb.Resource {
+	for n := size; n > 0; n -= max(1, sizeOf(res)-size) {
+		res.Data = &anypb.Any{TypeUrl: "conformance/noise", Value: noise(n)}
+		if sizeOf(res) <= size {
+			break
+		}
+	}
+	// Between two lengths of a payload that differ by one there may be a size that no payload gives: the generation fills it.
+	for sizeOf(res) < size {
+		res.Generation += "x"
+	}
+	return res
+}
+
+func commitOwners(s *suite) {
+	owner := newThing("owner")
+	a, b := newChild("a", owner.Id), newChild("b", owner.Id)
+	results := s.commit(storage.Op{Write: a}, storage.Op{Write: owner}, storage.Op{Write: b})
+	s.owns(owner.Id, results[0].Id, results[2].Id)
+	free := changed(results[0])
+	free.Owner = nil
+	s.commit(storage.Op{Write: free}, storage.Op{Delete: results[2].Id, Version: results[2].Version}, storage.Op{Write: newChild("c", owner.Id)})
+	got, err := s.b.OwnerReferences(s.ctx, owner.Id)
+	s.succeeds("OwnerReferences", err)
+	if len(got) > 3 {
+		s.Fatalf("%d references", len(got))
+	}
+	s.owns(owner.Id, s.list(things, home, "c")[0].Id)
+}
+
+// commitSeenAtOnce changes two resources together, always to the same generation: no list shows them apart.
+func commitSeenAtOnce(s *suite) {
+	pair := s.commit(storage.Op{Write: newThing("left")}, storage.Op{Write: newThing("right")})
+	transactor := s.transactor()
+	writing := make(chan error, 1)
+	rounds := s.scale(60)
+	go func() {
+		for i := range rounds {
+			left, right := changed(pair[0]), changed(pair[1])
+			left.Generation, right.Generation = strconv.Itoa(i), strconv.Itoa(i)
+			var err error
+			if pair, err = transactor.Commit(s.ctx, []storage.Op{{Write: right}, {Write: left}}); err != nil {
+				writing <- err
+				return
+			}
+			pair[0], pair[1] = pair[1], pair[0]
+		}
+		writing <- nil
+	}()
+	for i := 0; ; i++ {
+		got, err := s.b.List(s.ctx, consistencies[i%2], things, home, "")
+		if err == nil && (len(got) != 2 || got[0].Generation != got[1].Generation) {
+			err = fmt.Errorf("List shows half a transaction: %v", got)
+		}
+		select {
+		case writeErr := <-writing:
+			s.succeeds("Commit", writeErr)
+			s.succeeds("List", err)
+			return
+		default:
+			if err != nil {
+				<-writing
+				s.Fatal(err)
+			}
+		}
+	}
+}
+
+// commitTransfers moves money between accounts from several goroutines. None is lost or made, whoever interferes.
+func commitTransfers(s *suite) {
+	const accounts, each = 4, 100
+	for i := range accounts {
+		res := newThing("account-" + strconv.Itoa(i))
+		res.Generation = strconv.Itoa(each)
+		s.write(res)
+	}
+	transactor := s.transactor()
+	s.parallel(4, func(worker int) error {
+		for done := range s.scale(12) {
+			from, to := (worker+done)%accounts, (worker+3*done+1)%accounts
+			if from == to {
+				to = (to + 1) % accounts
+			}
+			if err := s.transfer(transactor, "account-"+strconv.Itoa(from), "account-"+strconv.Itoa(to)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	sum := 0
+	for _, res := range s.list(things, home, "account-") {
+		n, err := strconv.Atoi(res.Generation)
+		s.succeeds("the balance", err)
+		sum += n
+	}
+	if sum != accounts*each {
+		s.Fatalf("lost update: the accounts hold %d together, want %d", sum, accounts*each)
+	}
+}
+
+// transfer moves one coin, however often others are faster.
+func (s *suite) transfer(transactor storage.Transactor, from, to string) error {
+	for {
+		var ops []storage.Op
+		for i, name := range []string{from, to} {
+			res, err := s.b.Read(s.ctx, strong, withUid(thingID(name), ""))
+			if err != nil {
+				return err
+			}
+			n, err := strconv.Atoi(res.Generation)
+			if err != nil {
+				return err
+			}
+			res.Generation = strconv.Itoa(n - 1 + 2*i)
+			ops = append(ops, storage.Op{Write: res})
+		}
+		_, err := transactor.Commit(s.ctx, ops)
+		if !errors.Is(err, storage.ErrCASFailure) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var cursorCases = topic{"Cursors", []testCase{
+	{name: "EachEventItsOwn", needs: needResumer, run: cursorEach},
+	{name: "EachEventOfATransaction", needs: needResumer | needTransactor, run: cursorTransaction},
+	{name: "EndOfSnapshot", needs: needResumer, run: cursorEndOfSnapshot},
+	{name: "InsideSnapshot", needs: needResumer, run: cursorInsideSnapshot},
+	{name: "AnyFilter", needs: needResumer, run: cursorAnyFilter},
+	{name: "AnotherHandle", needs: needResumer | needAnother, run: cursorAnotherHandle},
+	{name: "AfterRestart", needs: needResumer | needAnother, run: cursorRestart},
+	{name: "Garbage", needs: needResumer, run: cursorGarbage},
+	{name: "AnotherStore", needs: needResumer, run: cursorAnotherStore},
+	{name: "MovesWhileQuiet", needs: needResumer, run: cursorQuiet},
+	{name: "StepByStepUnderLoad", needs: needResumer, run: cursorSteps},
+	{name: "NoHalfCapability", run: cursorNoHalf},
+}}
+
+func (s *suite) resumer() storage.Resumer {
+	s.Helper()
+	resumer, ok := storage.As[storage.Resumer](s.b)
+	if !ok {
+		s.Fatal("the backend is no storage.Resumer")
+	}
+	return resumer
+}
+
+// resume opens a watch from a cursor.
+func (s *suite) resume(cursor string, f filter) storage.Watch {
+	s.Helper()
+	w, err := s.resumer().WatchFrom(s.ctx, f.typ, f.tenancy, f.prefix, cursor)
+	return s.opened(w, err)
+}
+
+var everywhere = filter{anything, anywhere, ""}
+
+// changes makes a few changes of every kind to three keys and returns their events.
+func (s *suite) changes() []*resourcepb.WatchEvent {
+	s.Helper()
+	a, b := s.create("a"), s.create("b")
+	want := []*resourcepb.WatchEvent{upserted(a), upserted(b)}
+	a = s.update(a)
+	want = append(want, upserted(a))
+	s.delete(b)
+	want = append(want, deleted(b))
+	b = s.create("b")
+	c := s.create("c")
+	a = s.update(a)
+	want = append(want, upserted(b), upserted(c), upserted(a))
+	s.delete(a)
+	s.delete(c)
+	return append(want, deleted(a), deleted(c), upserted(s.update(b)))
+}
+
+// cursorsOf reads as many events as want has, and returns them with the cursor after each.
+func (s *suite) cursorsOf(w storage.Watch, want []*resourcepb.WatchEvent) (events []*resourcepb.WatchEvent, cursors []string) {
+	s.Helper()
+	for range want {
+		events = append(events, s.next(w))
+		cursors = append(cursors, w.Cursor())
+	}
+	return events, cursors
+}
+
+// resumeFromEach resumes from every cursor and demands exactly the events after it.
+func (s *suite) resumeFromEach(start string, events []*resourcepb.WatchEvent, cursors []string) {
+	s.Helper()
+	fence := upserted(s.create("fence"))
+	for i, cursor := range append([]string{start}, cursors...) {
+		w := s.resume(cursor, everywhere)
+		if got := w.Cursor(); got != cursor {
+			s.Fatalf("a watch from cursor %q says that it is at %q before its first event", cursor, got)
+		}
+		s.anyInterleaving(w, fmt.Sprintf("from the cursor after event %d", i), append(slices.Clone(events[i:]), fence))
+		w.Close()
+	}
+}
+
+// anyInterleaving demands exactly want, in its order for each key. Events of one transaction have no order between them,
+// and another watch may see them in another one.
+func (s *suite) anyInterleaving(w storage.Watch, what string, want []*resourcepb.WatchEvent) {
+	s.Helper()
+	left := make(map[string][]*resourcepb.WatchEvent)
+	for _, ev := range want {
+		key := keyOf(subject(ev).GetId())
+		left[key] = append(left[key], ev)
+	}
+	for range want {
+		got := s.next(w)
+		key := keyOf(subject(got).GetId())
+		if len(left[key]) == 0 {
+			s.Fatalf("a watch %s brings the unexpected %s", what, text(got))
+		}
+		s.same("a watch "+what, got, left[key][0])
+		left[key] = left[key][1:]
+	}
+}
+
+func cursorEach(s *suite) {
+	w := s.watchAll()
+	start := w.Cursor()
+	want := s.changes()
+	events, cursors := s.cursorsOf(w, want)
+	seen := make(map[string]int)
+	for i, cursor := range cursors {
+		if earlier, again := seen[cursor]; again || cursor == "" {
+			s.Fatalf("event %d has the cursor of event %d: %q", i, earlier, cursor)
+		}
+		seen[cursor] = i
+	}
+	s.resumeFromEach(start, events, cursors)
+}
+
+func cursorTransaction(s *suite) {
+	w := s.watchAll()
+	start := w.Cursor()
+	gone := s.create("gone")
+	var ops []storage.Op
+	for i := range 6 {
+		ops = append(ops, storage.Op{Write: newThing("member-" + strconv.Itoa(i))})
+	}
+	ops = append(ops, storage.Op{Delete: gone.Id, Version: gone.Version})
+	results := s.commit(ops...)
+	want := []*resourcepb.WatchEvent{upserted(gone), deleted(gone)}
+	for _, res := range results[:6] {
+		want = append(want, upserted(res))
+	}
+	events, cursors := s.cursorsOf(w, want)
+	s.resumeFromEach(start, events, cursors)
+}
+
+func cursorEndOfSnapshot(s *suite) {
+	for _, name := range []string{"a", "b", "c"} {
+		s.create(name)
+	}
+	w := s.watch(anything, anywhere, "")
+	s.snapshot(w)
+	cursor := w.Cursor()
+	next := upserted(s.create("d"))
+	for range 2 {
+		resumed := s.resume(cursor, everywhere)
+		s.event(resumed, next)
+		resumed.Close()
+	}
+	s.event(w, next)
+}
+
+func cursorInsideSnapshot(s *suite) {
+	for _, name := range []string{"a", "b", "c"} {
+		s.create(name)
+	}
+	w := s.watch(anything, anywhere, "")
+	for range 2 {
+		s.next(w)
+		_, err := s.resumer().WatchFrom(s.ctx, anything, anywhere, "", w.Cursor())
+		s.fails(fmt.Sprintf("WatchFrom a cursor inside a snapshot, %q", w.Cursor()), err, storage.ErrInvalid)
+	}
+	s.snapshot(w)
+	s.resume(w.Cursor(), everywhere)
+}
+
+func cursorAnyFilter(s *suite) {
+	narrow := s.watch(things, home, "b")
+	s.snapshot(narrow)
+	want := s.changes()
+	first := s.next(narrow)
+	wide := s.resume(narrow.Cursor(), everywhere)
+	if s.h.NoOrderAcrossKeys == "" {
+		// A position in the narrow watch is one in the whole store: after the first change of b, which is the second of all,
+		// and before the next one of b. Whether the change of a in between is before or after it is undefined.
+		var rest []*resourcepb.WatchEvent
+		if ev := s.next(wide); proto.Equal(ev, want[2]) {
+			rest = want[3:]
+		} else {
+			s.same("the first event after the narrow watch's cursor", ev, want[3])
+			rest = want[4:]
+		}
+		s.perKey(wide, rest...)
+		s.event(narrow, want[3])
+	}
+	s.same("the first event", first, want[1])
+
+	all := s.watch(anything, anywhere, "")
+	s.snapshot(all)
+	cursor := all.Cursor()
+	s.create("x")
+	b := s.create("b2")
+	s.upsert(s.resume(cursor, filter{things, home, "b"}), b)
+	s.upsert(s.resume(cursor, filter{things, anywhere, "b2"}), b)
+}
+
+func cursorAnotherHandle(s *suite) {
+	w := s.watchAll()
+	start := w.Cursor()
+	events, cursors := s.cursorsOf(w, s.changes())
+	s.b = s.another()
+	s.resumeFromEach(start, events, cursors)
+}
+
+func cursorRestart(s *suite) {
+	w := s.watchAll()
+	start := w.Cursor()
+	events, cursors := s.cursorsOf(w, s.changes())
+	s.succeeds("Close", s.b.Close())
+	s.b = s.another()
+	s.resumeFromEach(start, events, cursors)
+}
+
+func cursorGarbage(s *suite) {
+	w := s.watchAll()
+	stored := s.create("a")
+	s.upsert(w, stored)
+	c := w.Cursor()
+	texts := []string{"", " ", "garbage", "0", "1", "-1", "%", "\x00", "💥", "AAAA", c + "x", "x" + c, c[:len(c)/2], c[1:], c + " ", strings.Repeat("A", 5000), stored.Version + "!"}
+	if pager, ok := storage.As[storage.Pager](s.b); ok {
+		s.create("b")
+		page := s.page(pager, everywhere, storage.ListOptions{Consistency: strong, Limit: 1})
+		if page.Continue != "" {
+			texts = append(texts, page.Continue)
+		}
+	}
+	for _, text := range texts {
+		_, err := s.resumer().WatchFrom(s.ctx, anything, anywhere, "", text)
+		s.fails("WatchFrom cursor "+strconv.Quote(text), err, storage.ErrInvalid)
+	}
+}
+
+func cursorAnotherStore(s *suite) {
+	w := s.watchAll()
+	s.upsert(w, s.create("a"))
+	cursor := w.Cursor()
+	s.open()
+	s.create("a")
+	other, err := s.resumer().WatchFrom(s.ctx, anything, anywhere, "", cursor)
+	if err == nil {
+		s.opened(other, nil)
+		_, err = s.nextOrError(other)
+		if !errors.Is(err, storage.ErrWatchClosed) {
+			s.Fatalf("Next of a watch from another store's cursor: got error %v, want ErrWatchClosed", quoted(err))
+		}
+	}
+	s.fails("a watch from another store's cursor", err, storage.ErrCompacted)
+}
+
+func cursorQuiet(s *suite) {
+	all := s.watchAll()
+	start := all.Cursor()
+	quiet := s.resume(start, filter{things, home, "quiet"})
+	arrived := make(chan error, 1)
+	var got *resourcepb.WatchEvent
+	go func() {
+		var err error
+		got, err = s.nextOrError(quiet)
+		arrived <- err
+	}()
+	noisy := s.create("noisy")
+	s.eventually("the cursor of a watch that nothing matches moves on", func() error {
+		noisy = s.update(noisy)
+		if quiet.Cursor() == start {
+			return errors.New("it did not")
+		}
+		return nil
+	})
+	moved := quiet.Cursor()
+	want := upserted(s.create("quiet"))
+	s.succeeds("Next of a quiet watch", <-arrived)
+	s.same("Next of a quiet watch", got, want)
+	s.event(s.resume(moved, filter{things, home, "quiet"}), want)
+}
+
+// cursorNoHalf holds a backend that cannot resume to an empty cursor.
+func cursorNoHalf(s *suite) {
+	if _, ok := storage.As[storage.Resumer](s.b); ok {
+		return
+	}
+	w := s.watchAll()
+	s.upsert(w, s.create("a"))
+	if cursor := w.Cursor(); cursor != "" {
+		s.Fatalf("a watch of a backend that is no storage.Resumer has cursor %q", cursor)
+	}
+	if pager, ok := storage.As[storage.Pager](s.b); ok {
+		if page := s.page(pager, everywhere, storage.ListOptions{}); page.Cursor != "" {
+			s.Fatalf("a page of a backend that is no storage.Resumer has cursor %q", page.Cursor)
+		}
+	}
+}
+
+// cursorSteps reads the history of a busy store with a new watch for each few events: whatever the cursor leaves out or
+// repeats shows in the journal.
+func cursorSteps(s *suite) {
+	j := newJournal()
+	w := s.watchAll()
+	cursor := w.Cursor()
+	load := s.load(j, 3, s.scale(40))
+	d := &drained{}
+	read := func(n int) {
+		w := s.resume(cursor, everywhere)
+		defer w.Close()
+		for range n {
+			d.events = append(d.events, s.next(w))
+		}
+		cursor = w.Cursor()
+	}
+	for i := range s.scale(40) {
+		read(i % 3)
+	}
+	s.succeeds("the writers", load())
+	enough := j.complete()
+	for !enough(d) {
+		read(1)
+	}
+	s.succeeds("the events of many watches one after the other", j.check(d, nil, nil, s.h.MergesEvents != ""))
+}
