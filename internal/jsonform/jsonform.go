@@ -1,0 +1,170 @@
+// Package jsonform writes resources and events as protojson on one line, and reads resources back.
+//
+// Protojson cannot show a payload whose type the program does not know, and drops fields that it does not know. Such a
+// payload is written as its bytes instead, so that nothing is lost on the way out and back:
+//
+//	"data":{"@type":"type.googleapis.com/some.Message","@value":"CgNhYmM="}
+package jsonform
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// opaque is a payload by its bytes.
+type opaque struct {
+	Type  string  `json:"@type"`
+	Value *string `json:"@value"`
+}
+
+// Marshal returns res as protojson, compact and the same for the same resource. A nil resource is {}.
+func Marshal(res *resourcepb.Resource) ([]byte, error) {
+	if res.GetData() == nil || shown(res.GetData()) {
+		return compact(res)
+	}
+	shell := &resourcepb.Resource{
+		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(),
+	}
+	text, err := compact(shell)
+	if err != nil {
+		return nil, err
+	}
+	value := base64.StdEncoding.EncodeToString(res.GetData().GetValue())
+	data, err := json.Marshal(opaque{Type: res.GetData().GetTypeUrl(), Value: &value})
+	if err != nil {
+		return nil, fmt.Errorf("render a payload: %w", err)
+	}
+	// The payload is the last field of a resource.
+	text = bytes.TrimSuffix(text, []byte("}"))
+	if len(text) > 1 {
+		text = append(text, ',')
+	}
+	text = append(text, `"data":`...)
+	text = append(text, data...)
+	return append(text, '}'), nil
+}
+
+// MarshalEvent returns ev as protojson, compact and the same for the same event.
+func MarshalEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
+	var name string
+	var res *resourcepb.Resource
+	switch e := ev.GetEvent().(type) {
+	case *resourcepb.WatchEvent_Upsert_:
+		name, res = "upsert", e.Upsert.GetResource()
+	case *resourcepb.WatchEvent_Delete_:
+		name, res = "delete", e.Delete.GetResource()
+	case *resourcepb.WatchEvent_EndOfSnapshot_:
+		return []byte(`{"endOfSnapshot":{}}`), nil
+	default:
+		return nil, fmt.Errorf("render an event: unknown kind %T", e)
+	}
+	text, err := Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, `{"%s":{"resource":%s}}`, name, text), nil
+}
+
+// Unmarshal undoes Marshal.
+func Unmarshal(text []byte) (*resourcepb.Resource, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("read a resource: %w", err)
+	}
+	var data *anypb.Any
+	if raw, there := fields["data"]; there {
+		var bytesForm opaque
+		if json.Unmarshal(raw, &bytesForm) == nil && bytesForm.Value != nil {
+			value, err := base64.StdEncoding.DecodeString(*bytesForm.Value)
+			if err != nil {
+				return nil, errors.New("data.@value is not base64")
+			}
+			data = &anypb.Any{TypeUrl: bytesForm.Type, Value: value}
+			delete(fields, "data")
+			if text, err = json.Marshal(fields); err != nil {
+				return nil, fmt.Errorf("read a resource: %w", err)
+			}
+		}
+	}
+	res := new(resourcepb.Resource)
+	if err := protojson.Unmarshal(text, res); err != nil {
+		return nil, errors.New(cleanse(err.Error()))
+	}
+	if data != nil {
+		res.Data = data
+	}
+	return res, nil
+}
+
+// protoPrefix is what package protojson puts before its errors: the place is that of an intermediate text, and the blank is
+// on purpose not always the same one.
+var protoPrefix = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{a0}]*)?`)
+
+func cleanse(text string) string { return protoPrefix.ReplaceAllString(text, "") }
+
+// compact removes the blanks that protojson puts in at random.
+func compact(m proto.Message) ([]byte, error) {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, errors.New("render a resource: " + cleanse(err.Error()))
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil {
+		return nil, fmt.Errorf("render a resource: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// shown says whether protojson shows all of a payload.
+func shown(data *anypb.Any) bool {
+	if data.GetTypeUrl() == "" {
+		return len(data.GetValue()) == 0
+	}
+	m, err := data.UnmarshalNew()
+	if err != nil || hasUnknown(m.ProtoReflect()) {
+		return false
+	}
+	// An Any inside the payload may be of an unknown type; a Struct may hold a number that JSON has no word for.
+	_, err = protojson.Marshal(data)
+	return err == nil
+}
+
+// hasUnknown says whether m, or a message in it, has fields that this program does not know.
+func hasUnknown(m protoreflect.Message) bool {
+	if len(m.GetUnknown()) > 0 {
+		return true
+	}
+	found := false
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.IsMap():
+			if fd.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+					found = hasUnknown(v.Message())
+					return !found
+				})
+			}
+		case fd.Message() == nil:
+		case fd.IsList():
+			for i := 0; i < v.List().Len() && !found; i++ {
+				found = hasUnknown(v.List().Get(i).Message())
+			}
+		default:
+			found = hasUnknown(v.Message())
+		}
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,111 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// maxDepth bounds how deep a document is nested. A Struct takes three levels of messages for each level, and decoding stops
+// at 10,000.
+const maxDepth = 1000
+
+// maxNodes bounds what aliases can expand a small document to.
+const maxNodes = 2_000_000
+
+type kind int
+
+const (
+	null kind = iota
+	boolean
+	number
+	text
+	list
+	object
+)
+
+func (k kind) String() string {
+	return [...]string{"nothing", "a boolean", "a number", "text", "a list", "an object"}[k]
+}
+
+// node is a value in a document, the same for YAML and JSON, with its line.
+type node struct {
+	kind   kind
+	line   int
+	text   string // of a text; of a number its JSON literal; of a boolean true or false
+	items  []*node
+	fields []field
+}
+
+type field struct {
+	name  string
+	line  int
+	value *node
+}
+
+// get returns the field of this name, or nil. A field that is there without a value counts as missing.
+func (n *node) get(name string) *node {
+	for _, f := range n.fields {
+		if f.name == name && f.value.kind != null {
+			return f.value
+		}
+	}
+	return nil
+}
+
+// lineError is a mistake at a line of a document.
+type lineError struct {
+	line int
+	err  error
+}
+
+func (e *lineError) Error() string { return e.err.Error() }
+func (e *lineError) Unwrap() error { return e.err }
+
+func errAt(line int, format string, args ...any) error {
+	return &lineError{line: line, err: fmt.Errorf(format, args...)}
+}
+
+// json appends n as JSON.
+func (n *node) json(out *bytes.Buffer) {
+	switch n.kind {
+	case null:
+		out.WriteString("null")
+	case boolean, number:
+		out.WriteString(n.text)
+	case text:
+		out.Write(quote(n.text))
+	case list:
+		out.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			item.json(out)
+		}
+		out.WriteByte(']')
+	case object:
+		out.WriteByte('{')
+		for i, f := range n.fields {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			out.Write(quote(f.name))
+			out.WriteByte(':')
+			f.value.json(out)
+		}
+		out.WriteByte('}')
+	}
+}
+
+func quote(s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("encoding a string cannot fail: " + err.Error())
+	}
+	return b
+}
+
+// whole says whether a JSON literal is written as a whole number.
+func whole(literal string) bool { return !strings.ContainsAny(literal, ".eE") }
