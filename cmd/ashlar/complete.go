@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// completionTime is how long a shell waits for proposals.
+const completionTime = 3 * time.Second
+
+// completionLimit bounds the names that are proposed.
+const completionLimit = 500
+
+// completeTypes proposes the types that the store holds.
+func (a *app) completeTypes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var proposals []cobra.Completion
+	a.peek(cmd.Context(), func(ctx context.Context, backend storage.Backend) {
+		counts, err := countTypes(ctx, backend, filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}})
+		if err != nil {
+			return
+		}
+		for _, c := range counts {
+			proposals = append(proposals, c.Group+"/"+c.Kind)
+		}
+	})
+	return proposals, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNames proposes types, and then the names of that type.
+func (a *app) completeNames(where *tenancy) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return a.completeTypes(cmd, args, begun)
+		}
+		var proposals []cobra.Completion
+		typ, err := parseType(args[0], false)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		a.peek(cmd.Context(), func(ctx context.Context, backend storage.Backend) {
+			f := filter{tenancy: *where, prefix: begun, limit: completionLimit}
+			// What was found before an error is still worth proposing.
+			_ = each(ctx, backend, typ, f, func(res *resourcepb.Resource) error {
+				proposals = append(proposals, res.GetId().GetName())
+				return nil
+			})
+		})
+		return proposals, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// peek opens the store if it is there already: pressing the tab key creates nothing. Without a store there is nothing to
+// propose, and nobody to tell why.
+func (a *app) peek(ctx context.Context, do func(context.Context, storage.Backend)) {
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	if a.store == "" && a.getenv("ASHLAR_STORE") == "" {
+		file, err := a.defaultFile()
+		if err != nil {
+			return
+		}
+		if _, err := os.Stat(file); err != nil {
+			return
+		}
+	}
+	rawURL, err := a.storeURL()
+	if err != nil {
+		return
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return
+	}
+	query := u.Query()
+	query.Set("create", "off")
+	u.RawQuery = query.Encode()
+	backend, err := storage.Open(ctx, u.String())
+	if err != nil {
+		return
+	}
+	do(ctx, backend)
+	// It was only read from.
+	_ = backend.Close()
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func (a *app) getCommand() *cobra.Command {
+	var where tenancy
+	var out output
+	cmd := &cobra.Command{
+		Use:   "get TYPE NAME",
+		Short: "Show one resource",
+		Example: `  ashlar get apps/Deployment storefront
+  ashlar get core/ConfigMap settings -n shop -o yaml`,
+		Args:              args("TYPE", "NAME"),
+		ValidArgsFunction: a.completeNames(&where),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			id, err := where.id(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.with(ctx, func(backend storage.Backend) error {
+				res, err := read(ctx, backend, id)
+				if err != nil {
+					return fmt.Errorf("get %s: %w", fullName(id), err)
+				}
+				p := newPrinter(out.format, a.out)
+				if err := p.single(res); err != nil {
+					return err
+				}
+				return p.flush()
+			})
+		},
+	}
+	where.flags(cmd, defaultTenancy)
+	out.flags(cmd)
+	return cmd
+}

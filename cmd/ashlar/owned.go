@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (a *app) ownedCommand() *cobra.Command {
+	var where tenancy
+	var out output
+	var recursive bool
+	cmd := &cobra.Command{
+		Use:   "owned TYPE NAME",
+		Short: "Show what a resource owns",
+		Example: `  ashlar owned apps/Deployment storefront
+  ashlar owned apps/Deployment storefront --recursive -o name`,
+		Args:              args("TYPE", "NAME"),
+		ValidArgsFunction: a.completeNames(&where),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			id, err := where.id(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.with(ctx, func(backend storage.Backend) error {
+				owner, err := read(ctx, backend, id)
+				if err != nil {
+					return fmt.Errorf("get %s: %w", fullName(id), err)
+				}
+				p := newPrinter(out.format, a.out)
+				o := owning{backend: backend, recursive: recursive, print: p.resource, seen: map[key.Key]bool{key.Of(id): true}}
+				if err := o.show(ctx, owner.GetId(), 0); err != nil {
+					return err
+				}
+				return p.flush()
+			})
+		},
+	}
+	where.flags(cmd, defaultTenancy)
+	out.flags(cmd)
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also what that owns, and so on")
+	return cmd
+}
+
+type owning struct {
+	backend   storage.Backend
+	recursive bool
+	print     func(res *resourcepb.Resource, depth int) error
+	seen      map[key.Key]bool // owners may own each other in a circle
+}
+
+func (o *owning) show(ctx context.Context, owner *resourcepb.ID, depth int) error {
+	children, err := o.backend.OwnerReferences(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("what %s owns: %w", fullName(owner), err)
+	}
+	for _, child := range children {
+		if o.seen[key.Of(child)] {
+			continue
+		}
+		o.seen[key.Of(child)] = true
+		res, err := read(ctx, o.backend, child)
+		if errors.Is(err, storage.ErrNotFound) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("get %s: %w", fullName(child), err)
+		}
+		if err := o.print(res, depth); err != nil {
+			return err
+		}
+		if o.recursive {
+			if err := o.show(ctx, child, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/manifest"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// concurrency is how many resources are on their way at once.
+const concurrency = 8
+
+// item is a resource that is to be applied.
+type item struct {
+	object *manifest.Object
+	key    key.Key
+	parent *item          // the owner, if it is one of the set; written before
+	owner  *resourcepb.ID // the owner; its uid is set once it is known
+
+	done    chan struct{} // closed when the rest is set
+	outcome string
+	id      *resourcepb.ID
+	err     error
+}
+
+// set is what one apply applies, in the order of the files.
+type set struct {
+	items []*item
+	byKey map[key.Key]*item
+}
+
+// newSet checks everything that can be checked without the store.
+func newSet(objects []*manifest.Object) (*set, error) {
+	s := &set{byKey: make(map[key.Key]*item, len(objects))}
+	for _, o := range objects {
+		it := &item{object: o, done: make(chan struct{})}
+		var err error
+		if it.key, err = check.Resource(sample(o), 0); err != nil {
+			return nil, failedf("%v: %w", o.Where, err)
+		}
+		if other := s.byKey[it.key]; other != nil {
+			return nil, failedf("%v: %s is also in %v", o.Where, described(o.Resource.GetId()), other.object.Where)
+		}
+		s.byKey[it.key] = it
+		s.items = append(s.items, it)
+	}
+	return s, nil
+}
+
+// sample returns what is going to be written, with stand-ins of the right size for what is not known yet.
+func sample(o *manifest.Object) *resourcepb.Resource {
+	res := proto.CloneOf(o.Resource)
+	standIn := newULID()
+	if res.Id.Uid == "" {
+		res.Id.Uid = standIn
+	}
+	if res.Generation == "" {
+		res.Generation = standIn
+	}
+	if len(o.Owners) > 0 {
+		res.Owner = proto.CloneOf(o.Owners[0])
+		res.Owner.Uid = standIn
+	}
+	return res
+}
+
+// findOwners connects what is owned to its owners, in the set or in the store.
+func (s *set) findOwners(ctx context.Context, backend storage.Backend) error {
+	stored, err := s.readOwners(ctx, backend)
+	if err != nil {
+		return err
+	}
+	for _, it := range s.items {
+		if owner := it.object.Resource.GetOwner(); owner != nil {
+			it.owner, it.parent = owner, s.byKey[key.Of(owner)]
+			continue
+		}
+		for _, candidate := range it.object.Owners {
+			if parent := s.byKey[key.Of(candidate)]; parent != nil {
+				it.owner, it.parent = proto.CloneOf(candidate), parent
+				break
+			}
+			if uid := stored[key.Of(candidate)]; uid != "" {
+				it.owner = proto.CloneOf(candidate)
+				it.owner.Uid = uid
+				break
+			}
+		}
+		if it.owner == nil && len(it.object.Owners) > 0 {
+			return failedf("%v: the owner of %s, %s, is neither in the files nor in the store", it.object.Where,
+				described(it.object.Resource.GetId()), described(it.object.Owners[0]))
+		}
+	}
+	return s.checkCircles()
+}
+
+// readOwners returns the uids of the owners that are not in the set.
+func (s *set) readOwners(ctx context.Context, backend storage.Backend) (map[key.Key]string, error) {
+	wanted := map[key.Key]*resourcepb.ID{}
+	for _, it := range s.items {
+		for _, candidate := range it.object.Owners {
+			if k := key.Of(candidate); s.byKey[k] == nil {
+				wanted[k] = candidate
+			}
+		}
+	}
+	type answer struct {
+		key key.Key
+		uid string
+	}
+	answers := make(chan answer, len(wanted))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for k, id := range wanted {
+		group.Go(func() error {
+			res, err := read(ctx, backend, id)
+			if errors.Is(err, storage.ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("look for the owner %s: %w", described(id), err)
+			}
+			answers <- answer{key: k, uid: res.GetId().GetUid()}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	close(answers)
+	found := make(map[key.Key]string, len(wanted))
+	for a := range answers {
+		found[a.key] = a.uid
+	}
+	return found, nil
+}
+
+// checkCircles refuses resources that own each other: none of them could be written first.
+func (s *set) checkCircles() error {
+	safe := map[*item]bool{}
+	for _, it := range s.items {
+		path := map[*item]bool{}
+		var names []string
+		for at := it; at != nil && !safe[at]; at = at.parent {
+			if path[at] {
+				return failedf("%v: resources own each other in a circle: %s", it.object.Where, strings.Join(names, ", "))
+			}
+			path[at] = true
+			names = append(names, described(at.object.Resource.GetId()))
+		}
+		for at := range path {
+			safe[at] = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (a *app) watchCommand() *cobra.Command {
+	w := watcher{app: a}
+	cmd := &cobra.Command{
+		Use:   "watch TYPE",
+		Short: "Show resources, and every change to them",
+		Long: `Show the resources of a type, or of all, and then every change to them, until it is interrupted or --limit or --timeout is
+reached, which all end it with exit code 0. TYPE is group/Kind, group/* or *.
+
+With -o json there is one event on a line, as protojson: {"upsert":…}, {"delete":…}, and {"endOfSnapshot":{}} between what was
+there and what changes. --show-cursor adds the position after the event, from the end of the snapshot on, as another field
+"cursor" (yaml: likewise; table and name: a last word cursor=…). --cursor goes on from such a position: no snapshot, and
+exactly the changes after it. If a cursor is too old, watch without one again.`,
+		Example: `  ashlar watch apps/Deployment
+  ashlar watch '*' -o json --show-cursor
+  ashlar watch '*' -o json --cursor AbC…`,
+		Args:              args("TYPE"),
+		ValidArgsFunction: a.completeTypes,
+		RunE:              func(cmd *cobra.Command, args []string) error { return w.run(cmd, args[0]) },
+	}
+	w.filter.flags(cmd, "changes and resources")
+	w.out.flags(cmd)
+	cmd.Flags().StringVar(&w.cursor, "cursor", "", "go on from this position, without a snapshot")
+	cmd.Flags().BoolVar(&w.showCursor, "show-cursor", false, "show the position after each event")
+	return cmd
+}
+
+type watcher struct {
+	app        *app
+	filter     filter
+	out        output
+	cursor     string
+	showCursor bool
+}
+
+func (w *watcher) run(cmd *cobra.Command, arg string) error {
+	typ, err := parseType(arg, true)
+	if err = errors.Join(err, w.out.check(), w.filter.check()); err != nil {
+		return err
+	}
+	resume := cmd.Flags().Changed("cursor")
+	ctx, cancel, err := w.app.context(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	err = w.app.with(ctx, func(backend storage.Backend) error {
+		watch, err := w.open(ctx, backend, typ, resume)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", arg, err)
+		}
+		defer watch.Close()
+		err = w.show(ctx, watch, resume)
+		if err == nil || ctx.Err() != nil && endOfTime(err) {
+			return nil
+		}
+		return fmt.Errorf("watch %s: %w", arg, err)
+	})
+	// The user may also lose patience before the watch is open.
+	if cmd.Context().Err() != nil && endOfTime(err) {
+		return nil
+	}
+	return err
+}
+
+// endOfTime says whether err is only that of a context.
+func endOfTime(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (w *watcher) open(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, resume bool) (storage.Watch, error) {
+	if !resume {
+		return backend.WatchList(ctx, typ, w.filter.proto(), w.filter.prefix)
+	}
+	resumer, ok := storage.As[storage.Resumer](backend)
+	if !ok {
+		return nil, usagef("this store cannot go on from a cursor")
+	}
+	return resumer.WatchFrom(ctx, typ, w.filter.proto(), w.filter.prefix, w.cursor)
+}
+
+// show prints events until the limit or an error. joined says that there is no snapshot to come.
+func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) error {
+	p := newPrinter(w.out.format, w.app.out)
+	for shown := 0; ; {
+		ev, err := watch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		_, end := ev.GetEvent().(*resourcepb.WatchEvent_EndOfSnapshot_)
+		joined = joined || end
+		cursor := ""
+		// Inside a snapshot there is no position to go on from.
+		if w.showCursor && joined {
+			cursor = watch.Cursor()
+		}
+		if err := errors.Join(p.event(ev, cursor), p.flush()); err != nil {
+			return err
+		}
+		if end {
+			continue
+		}
+		if shown++; shown == w.filter.limit {
+			return nil
+		}
+	}
+}
