@@ -33,4 +33,7 @@ try() {
 # One broken third-party source must not stop us: apt-get install has the last word.
 try "${apt[@]}" update >/dev/null || echo "apt-get update failed; going on with the lists there are" >&2
 dpkg --configure -a </dev/null >/dev/null || true
-try "${apt[@]}" install -y --no-install-recommends "$@" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "installing $*" >&2
+try "${apt[@]}" install -y --no-install-recommends "$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; exit 1; }

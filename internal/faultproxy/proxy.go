@@ -209,7 +209,10 @@ func (p *Proxy) pump(l *link, from, to net.Conn, look func(l *link, window []byt
 				v.then()
 			}
 			if v.cut {
-				l.end(to) // a reset could overtake what was just passed on
+				if v.pass > 0 {
+					l.end(to) // a reset could overtake what was just passed on
+				}
+				l.cut()
 				v.trap.fire()
 				return
 			}

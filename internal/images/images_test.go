@@ -1,6 +1,7 @@
 package images
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,23 @@ func TestPinned(t *testing.T) {
 		t.Setenv(name, "1.2.3")
 		if got, want := image(), repository+":1.2.3"; got != want {
 			t.Errorf("with %s=1.2.3: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestComposeFileAgrees(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docker-compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(pinned) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok || !strings.HasPrefix(name, "ASHLAR_") || !strings.Contains(string(text), "${"+name+":") {
+			continue
+		}
+		if want := "${" + name + ":-" + value + "}"; !strings.Contains(string(text), want) {
+			t.Errorf("docker-compose.yaml has another %s than versions.env: want %s", name, want)
 		}
 	}
 }

@@ -1,0 +1,138 @@
+# Everything a developer or CI runs is a target here. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO ?= go
+CACHE := $(CURDIR)/.cache
+TOOLS := $(CACHE)/bin
+
+# Test binaries build in parallel, but few of them run at once: each may bring a database server with it.
+TEST_P ?= 2
+TEST_TIMEOUT ?= 25m
+TESTFLAGS ?=
+PKG ?= ./...
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Build the command line and show it at work on the embedded default (needs nothing but Go)
+	@scripts/demo.sh
+
+.PHONY: build
+build: ## Build everything; bin/ashlar is the command line
+	$(GO) build ./...
+	@mkdir -p bin
+	@if [ -d cmd/ashlar ]; then $(GO) build -o bin/ ./cmd/...; fi
+
+##@ Tests
+
+.PHONY: test
+test: cc docker images ## All tests, race detector on; makes sure of Docker and of the database images first
+	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+
+.PHONY: test-unit
+test-unit: cc ## The tests that need no Docker, race detector on
+	$(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+
+.PHONY: test-integration
+test-integration: cc docker images ## The packages that talk to databases in containers
+	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
+		$$(grep -rl --include='*_test.go' '/internal/testenv"' . | xargs -n1 dirname | sort -u) ./internal/testenv
+
+.PHONY: test-postgres
+test-postgres: cc docker ## The Postgres tests on every supported release (15 to 18)
+	@. internal/images/versions.env; for v in $$ASHLAR_POSTGRES_VERSIONS; do \
+		echo "== Postgres $$v"; \
+		ASHLAR_POSTGRES_VERSION=$$v scripts/images.sh postgres; \
+		ASHLAR_POSTGRES_VERSION=$$v $(GO) test -race -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./postgres/...; \
+	done
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for FUZZTIME (30s)
+	@for pkg in $$($(GO) list -f '{{.Dir}}' ./...); do \
+		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go 2>/dev/null | cut -c6- | sort -u); do \
+			echo "== $$pkg $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $${FUZZTIME:-30s} $$pkg; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one
+	@scripts/bench.sh
+
+##@ Servers
+
+.PHONY: docker
+docker: ## Make sure of a Docker daemon (installs and starts one on Debian, as root)
+	@scripts/docker.sh
+
+.PHONY: images
+images: docker ## Provide the pinned database images: pulled, or built where no registry can be reached
+	@scripts/images.sh
+
+.PHONY: up
+up: images ## Start the three databases on loopback ports (docker-compose.yaml), ready when it returns
+	@scripts/compose.sh up -d
+	@scripts/compose.sh --wait
+
+.PHONY: down
+down: ## Stop them and delete their data
+	@scripts/compose.sh down -v
+
+##@ Code
+
+.PHONY: generate
+generate: tools ## Generate the Go code of the .proto files
+	@PATH="$(TOOLS):$$PATH" buf generate
+
+.PHONY: check-generate
+check-generate: tools ## Fail when the generated code is not current
+	@scripts/check-generate.sh "$(TOOLS)"
+
+.PHONY: tools
+tools: $(TOOLS)/.stamp
+
+$(TOOLS)/.stamp: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	@cd tools && for n in 1 2 3; do GOBIN=$(TOOLS) GOFLAGS=-mod=readonly $(GO) install tool && break; [ $$n != 3 ] || exit 1; sleep 5; done
+	@touch $@
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w .
+
+.PHONY: check-fmt
+check-fmt: ## Fail when Go code is not formatted
+	@bad=$$(gofmt -l .); \
+	if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet, with and without the integration tests
+	$(GO) vet ./...
+	$(GO) vet -tags integration ./...
+
+.PHONY: lint
+lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files
+	@PATH="$(TOOLS):$$PATH" buf lint
+	$(TOOLS)/golangci-lint run --build-tags integration ./...
+
+$(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools/lint && GOBIN=$(TOOLS) $(GO) install tool
+
+# The race detector is C code.
+.PHONY: cc
+cc:
+	@command -v $$($(GO) env CC | cut -d' ' -f1) >/dev/null || scripts/apt-install.sh gcc libc6-dev
+
+.PHONY: clean
+clean: ## Delete what was built, and containers that tests left behind
+	rm -rf bin .cache
+	@if command -v docker >/dev/null && timeout 20 docker version >/dev/null 2>&1; then \
+		docker ps -aq --filter label=dev.ashlar.testenv.owner | xargs -r docker rm -fv >/dev/null; \
+		docker network ls -q --filter label=dev.ashlar.testenv.owner | xargs -r docker network rm >/dev/null; \
+	fi
