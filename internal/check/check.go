@@ -33,6 +33,9 @@ func Consistency(c storage.ReadConsistency) error {
 
 // text checks one part of a key or a uid.
 func text(field, s string, mayBeEmpty bool) error {
+	if plain(s) && (s != "" || mayBeEmpty) {
+		return nil
+	}
 	switch {
 	case s == "" && !mayBeEmpty:
 		return invalid("%s is empty", field)
@@ -44,6 +47,19 @@ func text(field, s string, mayBeEmpty bool) error {
 		return invalid("%s holds a NUL byte", field)
 	}
 	return nil
+}
+
+// plain tells whether s is short ASCII without NUL, as nearly everything is.
+func plain(s string) bool {
+	if len(s) > MaxPart {
+		return false
+	}
+	for i := range len(s) {
+		if s[i]-1 >= utf8.RuneSelf-1 {
+			return false
+		}
+	}
+	return true
 }
 
 func part(field, s string, mayBeEmpty bool) error {
@@ -64,15 +80,24 @@ func ID(field string, id *resourcepb.ID) (key.Key, error) {
 	if id.Tenancy == nil {
 		return key.Key{}, invalid("%s.tenancy is nil", field)
 	}
-	if id.Uid != "" {
-		if err := part(field+".uid", id.Uid, false); err != nil {
-			return key.Key{}, err
-		}
+	k := key.Of(id)
+	if id.Uid != "" && !ordinary(id.Uid) || !ordinary(k.Group) || !ordinary(k.Kind) || !ordinary(k.Name) ||
+		k.Partition != "" && !ordinary(k.Partition) || k.Namespace != "" && !ordinary(k.Namespace) || !plain(id.Type.GroupVersion) {
+		return k, parts(field, id)
 	}
+	return k, nil
+}
+
+// ordinary tells whether s is a good part by the quickest of looks. Others may be good as well.
+func ordinary(s string) bool { return s != "" && s != storage.Wildcard && plain(s) }
+
+// parts checks what is not ordinary, field by field.
+func parts(field string, id *resourcepb.ID) error {
 	for _, p := range []struct {
 		field, value string
 		mayBeEmpty   bool
 	}{
+		{".uid", id.Uid, true},
 		{".type.group", id.Type.Group, false},
 		{".type.kind", id.Type.Kind, false},
 		{".tenancy.partition", id.Tenancy.Partition, true},
@@ -80,17 +105,14 @@ func ID(field string, id *resourcepb.ID) (key.Key, error) {
 		{".name", id.Name, false},
 	} {
 		if err := part(field+p.field, p.value, p.mayBeEmpty); err != nil {
-			return key.Key{}, err
+			return err
 		}
 	}
-	if err := GroupVersion(field+".type.group_version", id.Type.GroupVersion); err != nil {
-		return key.Key{}, err
-	}
-	return key.Of(id), nil
+	return groupVersion(field+".type.group_version", id.Type.GroupVersion)
 }
 
-// GroupVersion checks a group version: any UTF-8, also none.
-func GroupVersion(field, s string) error {
+// groupVersion checks a group version: any UTF-8, also none.
+func groupVersion(field, s string) error {
 	if !utf8.ValidString(s) {
 		return invalid("%s is not valid UTF-8", field)
 	}

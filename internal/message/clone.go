@@ -16,13 +16,18 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 	if res == nil {
 		return nil
 	}
-	out := &resourcepb.Resource{
-		Id:         CloneID(res.Id),
-		Owner:      CloneID(res.Owner),
-		Version:    res.Version,
-		Generation: res.Generation,
-		Metadata:   maps.Clone(res.Metadata),
-	}
+	// One allocation for the messages that nearly every resource has.
+	parts := &struct {
+		res  resourcepb.Resource
+		id   idParts
+		data anypb.Any
+	}{}
+	out := &parts.res
+	out.Id = parts.id.clone(res.Id)
+	out.Owner = CloneID(res.Owner)
+	out.Version = res.Version
+	out.Generation = res.Generation
+	out.Metadata = maps.Clone(res.Metadata)
 	if res.Status != nil {
 		out.Status = make(map[string]*resourcepb.Status, len(res.Status))
 		for k, status := range res.Status {
@@ -30,11 +35,19 @@ func Clone(res *resourcepb.Resource) *resourcepb.Resource {
 		}
 	}
 	if res.Data != nil {
-		out.Data = &anypb.Any{TypeUrl: res.Data.TypeUrl, Value: bytes.Clone(res.Data.Value)}
+		out.Data = &parts.data
+		out.Data.TypeUrl, out.Data.Value = res.Data.TypeUrl, bytes.Clone(res.Data.Value)
 		cloneUnknown(out.Data, res.Data)
 	}
 	cloneUnknown(out, res)
 	return out
+}
+
+// idParts are an id and what it consists of.
+type idParts struct {
+	id      resourcepb.ID
+	typ     resourcepb.Type
+	tenancy resourcepb.Tenancy
 }
 
 // CloneID returns a deep copy of id.
@@ -42,13 +55,23 @@ func CloneID(id *resourcepb.ID) *resourcepb.ID {
 	if id == nil {
 		return nil
 	}
-	out := &resourcepb.ID{Uid: id.Uid, Name: id.Name}
+	return new(idParts).clone(id)
+}
+
+func (p *idParts) clone(id *resourcepb.ID) *resourcepb.ID {
+	if id == nil {
+		return nil
+	}
+	out := &p.id
+	out.Uid, out.Name = id.Uid, id.Name
 	if t := id.Type; t != nil {
-		out.Type = &resourcepb.Type{Group: t.Group, GroupVersion: t.GroupVersion, Kind: t.Kind}
+		out.Type = &p.typ
+		out.Type.Group, out.Type.GroupVersion, out.Type.Kind = t.Group, t.GroupVersion, t.Kind
 		cloneUnknown(out.Type, t)
 	}
 	if t := id.Tenancy; t != nil {
-		out.Tenancy = &resourcepb.Tenancy{Partition: t.Partition, Namespace: t.Namespace}
+		out.Tenancy = &p.tenancy
+		out.Tenancy.Partition, out.Tenancy.Namespace = t.Partition, t.Namespace
 		cloneUnknown(out.Tenancy, t)
 	}
 	cloneUnknown(out, id)

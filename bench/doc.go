@@ -1,0 +1,18 @@
+// Package bench measures every adapter side by side with the raw driver of its database, or with the library that its users
+// would otherwise take: same server, same values, same number of callers, in turns within one run. Read the ratios; what a
+// rate is worth depends on the machine, and machines are noisy.
+//
+//	make bench                      every backend
+//	make bench BACKEND=postgres     one
+//	make bench BENCHTIME=3s         longer turns
+//
+// Each comparison prints a line in the format of Go benchmarks for either side, with the 50th and 99th percentile of the
+// latency beside the mean, and then
+//
+//	ratio <backend>/<what>/<callers> <value>
+//
+// where more than 1 means that the adapter is faster. Lines that begin with "latency" compare latencies the same way: there,
+// less than 1 means that the adapter is faster.
+//
+// It is a module of its own, because its peers are nobody else's dependencies.
+package bench

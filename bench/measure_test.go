@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	turn   = flag.Duration("turn", time.Second, "how long each side of a comparison runs before it is the other's turn")
+	rounds = flag.Int("rounds", 5, "how many turns each side gets")
+)
+
+// side is one of two things that are compared. op does one operation; caller numbers the goroutine, i the operation.
+type side struct {
+	name string
+	op   func(caller, i int) error
+}
+
+// outcome is what one turn showed.
+type outcome struct {
+	rate      float64 // operations a second
+	latencies []time.Duration
+}
+
+// compare lets raw and ours take turns at each number of callers and prints what came of it.
+func compare(b *testing.B, backend, what string, callers []int, raw, ours side) {
+	b.Helper()
+	for _, n := range callers {
+		var rates, p99s []float64
+		all := map[string]*outcome{raw.name: {}, ours.name: {}}
+		for range *rounds {
+			r := takeTurn(b, raw, n)
+			o := takeTurn(b, ours, n)
+			rates = append(rates, o.rate/r.rate)
+			p99s = append(p99s, float64(percentile(o.latencies, 99))/float64(percentile(r.latencies, 99)))
+			for s, turn := range map[string]outcome{raw.name: r, ours.name: o} {
+				all[s].rate += turn.rate / float64(*rounds)
+				all[s].latencies = append(all[s].latencies, turn.latencies...)
+			}
+		}
+		for _, s := range []side{raw, ours} {
+			o := all[s.name]
+			fmt.Printf("Benchmark/%s/%s/%d/%s\t%8d\t%12.0f ns/op\t%12d p50-ns\t%12d p99-ns\n", backend, what, n, s.name,
+				len(o.latencies), 1e9/o.rate, percentile(o.latencies, 50), percentile(o.latencies, 99))
+		}
+		fmt.Printf("ratio %s/%s/%d %.2f\n", backend, what, n, median(rates))
+		fmt.Printf("latency %s/%s-p99/%d %.2f\n", backend, what, n, median(p99s))
+	}
+}
+
+var operations atomic.Int64
+
+func takeTurn(b *testing.B, s side, callers int) outcome {
+	b.Helper()
+	latencies := make([][]time.Duration, callers)
+	start := time.Now()
+	end := start.Add(*turn)
+	var running sync.WaitGroup
+	var failed atomic.Value
+	for c := range callers {
+		running.Go(func() {
+			for began := time.Now(); began.Before(end); {
+				if err := s.op(c, int(operations.Add(1))); err != nil {
+					failed.CompareAndSwap(nil, fmt.Errorf("%s: %w", s.name, err))
+					return
+				}
+				now := time.Now()
+				latencies[c] = append(latencies[c], now.Sub(began))
+				began = now
+			}
+		})
+	}
+	running.Wait()
+	elapsed := time.Since(start)
+	if err := failed.Load(); err != nil {
+		b.Fatal(err)
+	}
+	o := outcome{latencies: slices.Concat(latencies...)}
+	o.rate = float64(len(o.latencies)) / elapsed.Seconds()
+	return o
+}
+
+func percentile(ds []time.Duration, p int) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	ds = slices.Clone(ds)
+	slices.Sort(ds)
+	return ds[(len(ds)-1)*p/100]
+}
+
+func median(xs []float64) float64 {
+	xs = slices.Clone(xs)
+	slices.Sort(xs)
+	return xs[len(xs)/2]
+}
+
+// once keeps the benchmark framework from running a comparison again and again: it times itself.
+func once(b *testing.B, compare func()) {
+	b.Helper()
+	if b.N > 1 {
+		b.Skip("comparisons time themselves: run with -benchtime=1x")
+	}
+	compare()
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		panic(err)
+	}
+	return v
+}

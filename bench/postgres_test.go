@@ -1,0 +1,84 @@
+//go:build integration
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage/internal/testenv"
+	_ "github.com/ashlar-dev/storage/postgres"
+)
+
+// BenchmarkPostgres compares with bare single-row statements through pgxpool on the same server.
+func BenchmarkPostgres(b *testing.B) { once(b, func() { postgres(b) }) }
+
+func postgres(b *testing.B) {
+	ctx := context.Background()
+	server := testenv.Postgres(b)
+	schema := server.Schema(b)
+	pool := must(pgxpool.New(ctx, server.URL+"&pool_max_conns=32"))
+	b.Cleanup(pool.Close)
+	must(pool.Exec(ctx, fmt.Sprintf(`create table %s.raw (id text primary key, version bigint not null, data bytea not null) with (fillfactor = 80)`, schema)))
+	url := server.StoreURL(b)
+	backend := open(b, url)
+	follow(b, backend, 1)
+
+	callers := []int{1, 16, 64, 256}
+	update := fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema)
+	read := fmt.Sprintf(`select version, data from %s.raw where id = $1`, schema)
+	for _, size := range []int{500, 2048} {
+		h := fill(b, backend, fmt.Sprintf("size-%d", size), 256, size)
+		data := payload(size)
+		raw := func(caller, i int) string { return fmt.Sprintf("raw-%d-%d-%d", size, caller, i%keysPerCaller) }
+		for c := range 256 {
+			for k := range keysPerCaller {
+				must(pool.Exec(ctx, fmt.Sprintf(`insert into %s.raw values ($1, 1, $2)`, schema), raw(c, k), data))
+			}
+		}
+		compare(b, "postgres", fmt.Sprintf("write-%d", size), callers, side{"pgx", func(caller, i int) error {
+			tag, err := pool.Exec(ctx, update, raw(caller, i), data)
+			if err == nil && tag.RowsAffected() != 1 {
+				return fmt.Errorf("updated %d rows", tag.RowsAffected())
+			}
+			return err
+		}}, side{"ashlar", h.write})
+		if size != 500 {
+			continue
+		}
+		compare(b, "postgres", "read", callers, side{"pgx", func(caller, i int) error {
+			var version int64
+			var data []byte
+			return pool.QueryRow(ctx, read, raw(caller, i)).Scan(&version, &data)
+		}}, side{"ashlar", h.read})
+	}
+
+	events, writes := eventLatency(b, backend, backend, "event-same", 500)
+	fmt.Printf("latency postgres/event-same-process/1 %.2f\n", float64(percentile(events, 50))/float64(percentile(writes, 50)))
+	events, writes = eventLatency(b, backend, open(b, url), "event-other", 500)
+	fmt.Printf("latency postgres/event-other-process/1 %.2f\n", float64(percentile(events, 50))/float64(percentile(writes, 50)))
+
+	one := transactions(b, pool, 3*time.Second)
+	follow(b, backend, 999)
+	many := transactions(b, pool, 3*time.Second)
+	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
+}
+
+// transactions counts what the server is asked to do while nobody writes.
+func transactions(b *testing.B, pool *pgxpool.Pool, during time.Duration) float64 {
+	b.Helper()
+	count := func() (n int64) {
+		if err := pool.QueryRow(context.Background(), `select sum(xact_commit + xact_rollback) from pg_stat_database`).Scan(&n); err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	time.Sleep(2 * time.Second) // the server's statistics come late
+	before := count()
+	time.Sleep(during)
+	return float64(count()-before) / during.Seconds()
+}

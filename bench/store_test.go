@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var (
+	everything = storage.UnversionedType{Group: "bench", Kind: "Thing"}
+	anywhere   = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+)
+
+func id(name string) *resourcepb.ID {
+	return &resourcepb.ID{Uid: "uid-" + name, Name: name,
+		Type:    &resourcepb.Type{Group: "bench", GroupVersion: "v1", Kind: "Thing"},
+		Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "default"}}
+}
+
+// payload is random, so that no compression flatters anybody.
+func payload(size int) []byte {
+	p := make([]byte, size)
+	_, _ = rand.Read(p)
+	return p
+}
+
+func resource(name string, size int) *resourcepb.Resource {
+	return &resourcepb.Resource{Id: id(name), Metadata: map[string]string{"made-by": "bench"},
+		Data: &anypb.Any{TypeUrl: "example.com/bench.Thing", Value: payload(size)}}
+}
+
+func open(b *testing.B, url string) storage.Backend {
+	b.Helper()
+	backend, err := storage.Open(context.Background(), url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { backend.Close() })
+	return backend
+}
+
+// keysPerCaller is how many resources each caller writes in turn, so that nobody waits for a row.
+const keysPerCaller = 20
+
+// held are resources that callers read, write and keep up to date.
+type held struct {
+	backend   storage.Backend
+	resources [][]*resourcepb.Resource // by caller
+}
+
+// fill creates what so many callers need.
+func fill(b *testing.B, backend storage.Backend, prefix string, callers, size int) *held {
+	b.Helper()
+	h := &held{backend: backend, resources: make([][]*resourcepb.Resource, callers)}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, 32)
+	for c := range callers {
+		h.resources[c] = make([]*resourcepb.Resource, keysPerCaller)
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			for k := range h.resources[c] {
+				res, err := backend.WriteCAS(context.Background(), resource(fmt.Sprintf("%s-%d-%d", prefix, c, k), size))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				h.resources[c][k] = res
+			}
+		})
+	}
+	running.Wait()
+	return h
+}
+
+// write replaces one of the caller's resources.
+func (h *held) write(caller, i int) error {
+	at := &h.resources[caller][i%keysPerCaller]
+	res, err := h.backend.WriteCAS(context.Background(), *at)
+	if err == nil {
+		*at = res
+	}
+	return err
+}
+
+// read reads one of the caller's resources strongly.
+func (h *held) read(caller, i int) error {
+	_, err := h.backend.Read(context.Background(), storage.StrongConsistency, h.resources[caller][i%keysPerCaller].Id)
+	return err
+}
+
+// follow keeps watches open and reads their events until the benchmark ends.
+func follow(b *testing.B, backend storage.Backend, watches int) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for range watches {
+		w, err := backend.WatchList(ctx, everything, anywhere, "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		running.Go(func() {
+			defer w.Close()
+			for {
+				if _, err := w.Next(ctx); err != nil {
+					if ctx.Err() == nil && !errors.Is(err, storage.ErrClosed) {
+						b.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	b.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// eventLatency writes one resource again and again on writer and tells how long after the acknowledgement a watch of reader
+// gives the event (not less than 0), and how long the write itself took.
+func eventLatency(b *testing.B, writer, reader storage.Backend, name string, n int) (events, writes []time.Duration) {
+	b.Helper()
+	ctx := context.Background()
+	w, err := reader.WatchList(ctx, everything, anywhere, name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	type seen struct {
+		version string
+		at      time.Time
+	}
+	seenAt := make(chan seen, n+1)
+	stop, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for {
+			ev, err := w.Next(stop)
+			if err != nil {
+				return
+			}
+			if res := ev.GetUpsert().GetResource(); res != nil {
+				seenAt <- seen{res.Version, time.Now()}
+			}
+		}
+	}()
+	res := resource(name, 500)
+	for range n {
+		began := time.Now()
+		res, err = writer.WriteCAS(ctx, res)
+		if err != nil {
+			b.Fatal(err)
+		}
+		acknowledged := time.Now()
+		ev := <-seenAt
+		if ev.version != res.Version {
+			b.Fatalf("saw version %s, wrote %s", ev.version, res.Version)
+		}
+		events = append(events, max(0, ev.at.Sub(acknowledged)))
+		writes = append(writes, acknowledged.Sub(began))
+	}
+	return events, writes
+}
