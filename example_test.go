@@ -1,0 +1,147 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ashlar-dev/storage"
+	_ "github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func service(name string, replicas float64) *resourcepb.Resource {
+	data, err := anypb.New(&structpb.Struct{Fields: map[string]*structpb.Value{"replicas": structpb.NewNumberValue(replicas)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return &resourcepb.Resource{
+		Id: &resourcepb.ID{
+			Uid:     "01HZX3V6Q8T5W9Y2B4C7D0EFGH", // a fresh ULID for every new resource
+			Name:    name,
+			Type:    &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Service"},
+			Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "shop"},
+		},
+		Data: data,
+	}
+}
+
+// Create a resource, change it at its version, and see a write from an old version refused.
+func Example() {
+	ctx := context.Background()
+	backend, err := storage.Open(ctx, "mem://")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+
+	created, err := backend.WriteCAS(ctx, service("cart", 1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	change := service("cart", 2)
+	change.Version = created.Version
+	if _, err := backend.WriteCAS(ctx, change); err != nil {
+		log.Fatal(err)
+	}
+	_, err = backend.WriteCAS(ctx, change) // from the version before
+	fmt.Println("the second write is refused:", errors.Is(err, storage.ErrCASFailure))
+
+	stored, err := backend.Read(ctx, storage.StrongConsistency, created.Id)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var content structpb.Struct
+	if err := stored.Data.UnmarshalTo(&content); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("replicas:", content.Fields["replicas"].GetNumberValue())
+	// Output:
+	// the second write is refused: true
+	// replicas: 2
+}
+
+// Watch a type in one namespace: first what is there, then what changes.
+func ExampleBackend_watchList() {
+	ctx := context.Background()
+	backend, err := storage.Open(ctx, "mem://")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+	cart, err := backend.WriteCAS(ctx, service("cart", 1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	watch, err := backend.WatchList(ctx, storage.UnversionedType{Group: "demo", Kind: "Service"},
+		&resourcepb.Tenancy{Partition: "default", Namespace: storage.Wildcard}, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer watch.Close()
+	if err := backend.DeleteCAS(ctx, cart.Id, cart.Version); err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		event, err := watch.Next(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		switch {
+		case event.GetUpsert() != nil:
+			fmt.Println("there is", event.GetUpsert().Resource.Id.Name)
+		case event.GetEndOfSnapshot() != nil:
+			fmt.Println("that was the snapshot")
+		case event.GetDelete() != nil:
+			fmt.Println("gone is", event.GetDelete().Resource.Id.Name)
+		}
+	}
+	// Output:
+	// there is cart
+	// that was the snapshot
+	// gone is cart
+}
+
+// Find a capability, and list in pages whatever the size of the store.
+func ExampleAs() {
+	ctx := context.Background()
+	backend, err := storage.Open(ctx, "mem://")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+	for _, name := range []string{"cart", "checkout", "currency"} {
+		if _, err := backend.WriteCAS(ctx, service(name, 1)); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	pager, ok := storage.As[storage.Pager](backend)
+	if !ok {
+		log.Fatal("this backend lists in one piece only")
+	}
+	options := storage.ListOptions{Limit: 2}
+	for {
+		page, err := pager.ListPage(ctx, storage.UnversionedType{Group: "demo", Kind: "Service"},
+			&resourcepb.Tenancy{Partition: "default", Namespace: "shop"}, "c", options)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, res := range page.Resources {
+			fmt.Println(res.Id.Name)
+		}
+		if page.Continue == "" {
+			break
+		}
+		options.Continue = page.Continue
+	}
+	// Output:
+	// cart
+	// checkout
+	// currency
+}
