@@ -1,0 +1,305 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+)
+
+// Options are what New needs besides a client. The zero value of each field means its default.
+type Options struct {
+	// Prefix is what all keys of the store begin with: "ashlar".
+	Prefix string
+	// Timeout bounds calls whose context has no deadline: 30 seconds.
+	Timeout time.Duration
+	// MaxSize is the largest resource in bytes: 1 MiB, which is also the most.
+	MaxSize int
+	// MaxTxnOps is the servers' --max-txn-ops: 128. It must not be less than 100.
+	MaxTxnOps int
+	// MaxRequestBytes is the servers' --max-request-bytes: 1.5 MiB, which is also the least.
+	MaxRequestBytes int
+	// Outage is how long watches wait for a cluster that is out of reach: 5 minutes.
+	Outage time.Duration
+	// NoCreate refuses a prefix under which there is no store, instead of making one.
+	NoCreate bool
+}
+
+// The defaults of Options, and its bounds.
+const (
+	defaultPrefix   = "ashlar"
+	defaultTimeout  = 30 * time.Second
+	defaultOutage   = 5 * time.Minute
+	defaultTxnOps   = 128
+	minTxnOps       = 100 // a transaction of 32 operations takes up to 3 each
+	defaultRequest  = 3 << 19
+	dialTimeout     = 5 * time.Second
+	attemptTimeout  = 8 * time.Second // a little more than a member takes to say that it has no quorum
+	requestOverhead = 64 << 10        // what is left free of a request's bytes for its framing
+)
+
+func (o *Options) fill() error {
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if strings.IndexByte(o.Prefix, 0) >= 0 {
+		return fmt.Errorf("%w: the key prefix holds a NUL byte", storage.ErrInvalid)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Outage <= 0 {
+		o.Outage = defaultOutage
+	}
+	if o.MaxSize <= 0 || o.MaxSize > check.MaxSize {
+		o.MaxSize = check.MaxSize
+	}
+	if o.MaxTxnOps == 0 {
+		o.MaxTxnOps = defaultTxnOps
+	}
+	if o.MaxTxnOps < minTxnOps {
+		return fmt.Errorf("%w: max-txn-ops is %d, expected %d or more", storage.ErrInvalid, o.MaxTxnOps, minTxnOps)
+	}
+	if o.MaxRequestBytes == 0 {
+		o.MaxRequestBytes = defaultRequest
+	}
+	if o.MaxRequestBytes < defaultRequest {
+		return fmt.Errorf("%w: max-request-bytes is %d, expected %d or more", storage.ErrInvalid, o.MaxRequestBytes, defaultRequest)
+	}
+	return nil
+}
+
+// Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor].
+type Backend struct {
+	client *clientv3.Client
+	owned  bool // the client is closed with the backend
+	opts   Options
+	layout layout
+
+	life   context.Context // ends with Close
+	cancel context.CancelFunc
+	mu     sync.RWMutex // held for reading while a call begins, for writing while Close does
+	closed bool
+	calls  sync.WaitGroup
+
+	seen    atomic.Int64 // the newest revision that any answer or delivered event has shown
+	seenAt  atomic.Int64 // when an answer last came, in Unix nanoseconds
+	fence   fence
+	handle  [8]byte // random; the first half of every token
+	counter atomic.Uint64
+
+	writes *batch.Batcher[*mutation, outcome]
+	reads  *batch.Batcher[string, reading]
+	feed   *feed.Feed[position]
+}
+
+var (
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
+)
+
+func init() {
+	storage.Register("etcd", open)
+	storage.Register("etcds", open)
+}
+
+// New returns the store under opts.Prefix, making it if need be. The caller keeps the client and closes it after the backend.
+// A nil opts means the defaults. The context bounds this call only.
+func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: the etcd client is nil", storage.ErrInvalid)
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	return newBackend(ctx, client, o, false)
+}
+
+// Open opens a store by its URL, as storage.Open does.
+func Open(ctx context.Context, rawURL string) (*Backend, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: malformed etcd URL", storage.ErrInvalid) // the error of url.Parse shows passwords
+	}
+	return openURL(ctx, u)
+}
+
+func open(ctx context.Context, u *url.URL) (storage.Backend, error) {
+	b, err := openURL(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func openURL(ctx context.Context, u *url.URL) (*Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	target, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dial(ctx, target)
+	if err != nil {
+		return nil, fmt.Errorf("open etcd: %w", err)
+	}
+	b, err := newBackend(ctx, client, target.options, true)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return b, nil
+}
+
+// dial makes a client that notices a server which has fallen silent within a quarter of a minute. With a user name it asks
+// for a token at once, so a cluster that is out of reach is found here, else at the first request.
+func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
+	var config *tls.Config
+	if target.tls != nil {
+		var err error
+		if config, err = target.tls.config(); err != nil {
+			return nil, err
+		}
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            target.endpoints,
+		TLS:                  config,
+		Username:             target.user,
+		Password:             target.password,
+		DialTimeout:          target.dialTimeout,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+		PermitWithoutStream:  true,
+		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
+		Logger:               zap.NewNop(), // what matters is returned as an error
+	})
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	return client, nil
+}
+
+func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
+	b := &Backend{client: client, owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
+	_, _ = rand.Read(b.handle[:]) // never fails
+	b.fence.init(b.layout.fenceKey(b.handle[0]))
+	b.life, b.cancel = context.WithCancel(context.Background())
+	ctx, cancel := b.deadline(ctx)
+	defer cancel()
+	if err := b.identify(ctx); err != nil {
+		b.cancel()
+		return nil, fmt.Errorf("open etcd: %w", err)
+	}
+	b.start()
+	return b, nil
+}
+
+// start makes the parts that need the store's id.
+func (b *Backend) start() {
+	b.writes = newWrites(b)
+	b.reads = newReads(b)
+	b.feed = feed.New[position](&source{b: b}, feed.Options[position]{
+		Outage:     b.opts.Outage,
+		Linger:     time.Minute,
+		InSnapshot: cursor.Encode(cursor.Snapshot, b.layout.store, nil),
+		Delivered:  func(ev *feed.Event[position]) { b.saw(ev.At.rev) },
+	})
+}
+
+// deadline gives ctx the backend's timeout if it has none.
+func (b *Backend) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, b.opts.Timeout)
+}
+
+// begin starts a call: its context ends with the backend, and has a deadline.
+func (b *Backend) begin(ctx context.Context) (context.Context, func(), error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return nil, nil, storage.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	b.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.life, func() { cancel(storage.ErrClosed) })
+	ctx, cancelDeadline := b.deadline(ctx)
+	return ctx, func() {
+		stop()
+		cancelDeadline()
+		cancel(nil)
+		b.calls.Done()
+	}, nil
+}
+
+// saw notes a revision that an answer or an event has shown.
+func (b *Backend) saw(rev int64) {
+	for {
+		old := b.seen.Load()
+		if rev <= old || b.seen.CompareAndSwap(old, rev) {
+			return
+		}
+	}
+}
+
+// answered notes the revision of an answer from the cluster's log.
+func (b *Backend) answered(rev int64) {
+	b.saw(rev)
+	b.seenAt.Store(time.Now().UnixNano())
+}
+
+// token returns a token that no other write has.
+func (b *Backend) token() token {
+	var t token
+	copy(t[:], b.handle[:])
+	binary.BigEndian.PutUint64(t[8:], b.counter.Add(1))
+	return t
+}
+
+// Close implements [storage.Backend].
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.feed.Close()
+	b.calls.Wait()
+	b.writes.Close()
+	b.reads.Close()
+	if b.owned {
+		if err := b.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("close the etcd client: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/params"
+)
+
+// target is what a URL says.
+type target struct {
+	endpoints      []string
+	user, password string
+	tls            *tlsFiles // nil without TLS
+	dialTimeout    time.Duration
+	options        Options
+}
+
+// tlsFiles is where the keys of a TLS connection are.
+type tlsFiles struct {
+	ca, cert, key, serverName string
+	insecure                  bool
+}
+
+const defaultPort = "2379"
+
+// parseURL reads etcd://user:password@host:2379,host:2379/prefix?parameters.
+func parseURL(u *url.URL) (*target, error) {
+	t := &target{}
+	switch {
+	case u.Opaque != "" || u.Host == "":
+		return nil, fmt.Errorf("%w: an etcd URL names its servers, as in etcd://host:2379,host2:2379/prefix", storage.ErrInvalid)
+	case u.Fragment != "":
+		return nil, fmt.Errorf("%w: a store's URL has no fragment (write %%23 for a # in it)", storage.ErrInvalid)
+	}
+	scheme := "http://"
+	v := params.Parse(u)
+	if u.Scheme == "etcds" {
+		scheme = "https://"
+		t.tls = &tlsFiles{
+			ca:         v.String("ca", ""),
+			cert:       v.String("cert", ""),
+			key:        v.String("key", ""),
+			serverName: v.String("server-name", ""),
+			insecure:   v.OnOff("insecure", false),
+		}
+	}
+	t.dialTimeout = v.Duration("dial-timeout", dialTimeout)
+	passwordFile := v.String("password-file", "")
+	t.options = Options{
+		Prefix:          strings.TrimRight(strings.TrimPrefix(u.Path, "/"), "/"),
+		Timeout:         v.Duration("timeout", defaultTimeout),
+		MaxSize:         v.Int("max-size", check.MaxSize, 1, check.MaxSize),
+		MaxTxnOps:       v.Int("max-txn-ops", defaultTxnOps, minTxnOps, 1<<16),
+		MaxRequestBytes: v.Int("max-request-bytes", defaultRequest, defaultRequest, 1<<30),
+		Outage:          v.Duration("outage", defaultOutage),
+		NoCreate:        !v.OnOff("create", true),
+	}
+	if err := v.Err(); err != nil {
+		return nil, err
+	}
+	if err := t.options.fill(); err != nil {
+		return nil, err
+	}
+	if t.tls != nil && (t.tls.cert == "") != (t.tls.key == "") {
+		return nil, fmt.Errorf("%w: URL parameters cert and key go together", storage.ErrInvalid)
+	}
+	if err := t.hosts(scheme, u.Host); err != nil {
+		return nil, err
+	}
+	return t, t.credentials(u.User, passwordFile)
+}
+
+func (t *target) hosts(scheme, hosts string) error {
+	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" {
+			return fmt.Errorf("%w: the etcd URL has an empty host", storage.ErrInvalid)
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
+		}
+		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
+			return fmt.Errorf("%w: the etcd URL has the host %q, expected name:port", storage.ErrInvalid, host)
+		}
+		t.endpoints = append(t.endpoints, scheme+host)
+	}
+	return nil
+}
+
+func (t *target) credentials(user *url.Userinfo, passwordFile string) error {
+	if user != nil {
+		t.user = user.Username()
+		t.password, _ = user.Password()
+	}
+	if passwordFile != "" {
+		if t.password != "" {
+			return fmt.Errorf("%w: the etcd URL has both a password and a password-file", storage.ErrInvalid)
+		}
+		data, err := os.ReadFile(passwordFile)
+		if err != nil {
+			return fmt.Errorf("%w: URL parameter password-file: %w", storage.ErrInvalid, err)
+		}
+		t.password = strings.TrimRight(string(data), "\r\n")
+	}
+	if (t.user == "") != (t.password == "") {
+		return fmt.Errorf("%w: the etcd URL has a user or a password without the other", storage.ErrInvalid)
+	}
+	return nil
+}
+
+// config reads the files.
+func (f *tlsFiles) config() (*tls.Config, error) {
+	c := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         f.serverName,
+		InsecureSkipVerify: f.insecure, //nolint:gosec // the operator asked for it by name
+	}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, fmt.Errorf("%w: URL parameter ca: %w", storage.ErrInvalid, err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: URL parameter ca: the file holds no certificate in PEM", storage.ErrInvalid)
+		}
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: URL parameters cert and key: %w", storage.ErrInvalid, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
