@@ -44,6 +44,7 @@ type Options struct {
 // The defaults of Options, and its bounds.
 const (
 	defaultPrefix   = "ashlar"
+	maxPrefix       = 255
 	defaultTimeout  = 30 * time.Second
 	defaultOutage   = 5 * time.Minute
 	defaultTxnOps   = 128
@@ -60,6 +61,9 @@ func (o *Options) fill() error {
 	}
 	if strings.IndexByte(o.Prefix, 0) >= 0 {
 		return fmt.Errorf("%w: the key prefix holds a NUL byte", storage.ErrInvalid)
+	}
+	if len(o.Prefix) > maxPrefix {
+		return fmt.Errorf("%w: the key prefix has %d bytes, the most is %d", storage.ErrInvalid, len(o.Prefix), maxPrefix)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -88,6 +92,7 @@ func (o *Options) fill() error {
 // Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor].
 type Backend struct {
 	client *clientv3.Client
+	kv     clientv3.KV
 	owned  bool // the client is closed with the backend
 	opts   Options
 	layout layout
@@ -122,6 +127,7 @@ func init() {
 }
 
 // New returns the store under opts.Prefix, making it if need be. The caller keeps the client and closes it after the backend.
+// Keys are what opts.Prefix says, also where the client was given a namespace.
 // A nil opts means the defaults. The context bounds this call only.
 func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend, error) {
 	if client == nil {
@@ -183,26 +189,33 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 			return nil, err
 		}
 	}
+	patience := target.dialTimeout
+	if end, has := ctx.Deadline(); has {
+		patience = min(patience, max(time.Until(end), time.Millisecond))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            target.endpoints,
 		TLS:                  config,
 		Username:             target.user,
 		Password:             target.password,
-		DialTimeout:          target.dialTimeout,
+		DialTimeout:          patience,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
 		PermitWithoutStream:  true,
 		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
 		Logger:               zap.NewNop(), // what matters is returned as an error
 	})
-	if err != nil {
-		return nil, unavailable(ctx, err)
+	switch {
+	case err == nil:
+		return client, nil
+	case fateOf(err) == refused:
+		return nil, err // a wrong password, for one
 	}
-	return client, nil
+	return nil, unavailable(ctx, err)
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
-	b := &Backend{client: client, owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
+	b := &Backend{client: client, kv: clientv3.NewKV(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
 	_, _ = rand.Read(b.handle[:]) // never fails
 	b.fence.init(b.layout.fenceKey(b.handle[0]))
 	b.life, b.cancel = context.WithCancel(context.Background())

@@ -33,6 +33,9 @@ func newLayout(prefix string) layout {
 func (l *layout) storeKey() string          { return string(l.meta) + "store" }
 func (l *layout) fenceKey(slot byte) string { return fmt.Sprintf("%sfence%02x", l.meta, slot) }
 
+// receiptKey is where transactions of nothing but deletes leave their token.
+func (l *layout) receiptKey(slot byte) string { return fmt.Sprintf("%sreceipt%02x", l.meta, slot) }
+
 // resource returns the etcd key of a resource.
 func (l *layout) resource(k key.Key) string {
 	return string(k.Append(append(make([]byte, 0, len(l.resources)+64), l.resources...)))

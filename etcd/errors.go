@@ -1,0 +1,131 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// ErrNoSpace says that the cluster has raised its NOSPACE alarm, so that it takes deletes but no writes. Nothing was changed.
+// It goes on by itself once an operator has made room: compact, defragment, `etcdctl alarm disarm`.
+var ErrNoSpace = errors.New("etcd is out of space (NOSPACE alarm): compact and defragment it, then disarm the alarm")
+
+// fate is what an error says about the request that it answers.
+type fate int
+
+const (
+	refused fate = iota // not carried out, and it will not be if it is sent again
+	unsent              // not carried out; may be sent again
+	unknown             // carried out, or not, or not yet
+)
+
+// fateOf reads an error of the client.
+func fateOf(err error) fate {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return unknown
+	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
+		return refused
+	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrAuthOldRevision),
+		errors.Is(err, rpctypes.ErrInvalidAuthToken), errors.Is(err, rpctypes.ErrUserEmpty):
+		return unsent
+	}
+	code := codes.Unknown
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		code = known.Code()
+	} else if s, ok := status.FromError(err); ok {
+		code = s.Code()
+	}
+	switch code {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.ResourceExhausted,
+		codes.Unimplemented, codes.NotFound, codes.OutOfRange, codes.Unauthenticated:
+		return refused
+	case codes.Unavailable:
+		// No connection was made, so nothing went out. Should the text ever change, the fate is looked into as that of any
+		// lost answer.
+		if isDialing(err) {
+			return unsent
+		}
+	}
+	return unknown
+}
+
+// isDialing tells whether a request failed because no connection could be made.
+func isDialing(err error) bool { return strings.Contains(err.Error(), "Error while dialing") }
+
+// translate gives an error of the client the contract's meaning, where it has one.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev):
+		return fmt.Errorf("%w: %w", storage.ErrCompacted, err)
+	}
+	return err
+}
+
+// unavailable is the error of a call whose context has ended, or whose cluster did not answer: cause is what it last said.
+func unavailable(ctx context.Context, cause error) error {
+	switch {
+	case errors.Is(context.Cause(ctx), storage.ErrClosed):
+		return storage.ErrClosed
+	case ctx.Err() != nil && (cause == nil || errors.Is(cause, ctx.Err())):
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w (%w)", storage.ErrInconsistent, ctx.Err(), cause)
+	case errors.Is(cause, storage.ErrInconsistent):
+		return cause
+	}
+	return fmt.Errorf("%w: %w", storage.ErrInconsistent, cause)
+}
+
+// pause waits before another attempt, longer each time, and returns false once ctx has ended.
+func pause(ctx context.Context, attempt int) bool {
+	d := min(10*time.Millisecond<<min(attempt, 6), 500*time.Millisecond)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// maxRefusedTokens is how often a request is sent again with a fresh token before its refusal is believed.
+const maxRefusedTokens = 5
+
+// retry carries out a request that may be sent any number of times, until it is answered or ctx ends. The request gets a
+// context of its own for each attempt, so that a member which has fallen silent does not use up the time of the others.
+func retry[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	var none T
+	for attempt := 0; ; attempt++ {
+		one, cancel := context.WithTimeout(ctx, attemptTimeout)
+		answer, err := request(one)
+		cancel()
+		if err == nil {
+			return answer, nil
+		}
+		if ctx.Err() != nil {
+			return none, unavailable(ctx, err)
+		}
+		f := fateOf(err)
+		if f == refused || f == unsent && attempt >= maxRefusedTokens && !isDialing(err) {
+			return none, translate(err)
+		}
+		if !pause(ctx, attempt) {
+			return none, unavailable(ctx, err)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The sizes of what a listing asks for at a time. A range of etcd is bounded by number only, so the number follows the size of
+// what came last.
+const (
+	firstChunk = 64
+	maxChunk   = 1024
+	chunkBytes = 4 << 20
+	pageLimit  = 500
+	pageBytes  = 4 << 20
+)
+
+// listing walks over the resources that match a filter, at one revision.
+type listing struct {
+	b          *Backend
+	filter     key.Filter
+	next, end  []byte
+	rev        int64 // 0 before the first answer
+	consistent storage.ReadConsistency
+	chunk      int
+	kvs        []*mvccpb.KeyValue // came, not yet looked at
+	more       bool
+}
+
+func (b *Backend) list(f key.Filter, consistency storage.ReadConsistency) *listing {
+	from, to := b.layout.span(&f)
+	return &listing{b: b, filter: f, next: from, end: to, consistent: consistency, chunk: firstChunk, more: true}
+}
+
+// span is the range of etcd keys in which all matches of a filter lie.
+func (l *layout) span(f *key.Filter) (from, to []byte) {
+	prefix, _ := f.Prefix()
+	from = append(append([]byte(nil), l.resources...), prefix...)
+	return from, key.PrefixEnd(from)
+}
+
+// take returns the next match, with its size, or io.EOF.
+func (l *listing) take(ctx context.Context) (*resourcepb.Resource, int, error) {
+	for {
+		for len(l.kvs) > 0 {
+			kv := l.kvs[0]
+			l.kvs[0] = nil
+			l.kvs = l.kvs[1:]
+			l.next = append(kv.Key, 0)
+			k, err := l.b.layout.parse(kv.Key)
+			if err != nil {
+				return nil, 0, err
+			}
+			if !l.filter.Match(&k) {
+				continue
+			}
+			_, res, err := l.b.layout.decode(kv)
+			return res, len(kv.Value), err
+		}
+		if !l.more {
+			return nil, 0, io.EOF
+		}
+		if err := l.fetch(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// fetch asks for the next chunk.
+func (l *listing) fetch(ctx context.Context) error {
+	resp, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	if l.rev == 0 {
+		l.rev = resp.Header.Revision
+	}
+	l.kvs, l.more = resp.Kvs, resp.More
+	size := 0
+	for _, kv := range resp.Kvs {
+		size += len(kv.Value)
+	}
+	if n := len(resp.Kvs); n > 0 {
+		l.chunk = max(1, min(chunkBytes/(size/n+1), 4*l.chunk, maxChunk))
+	}
+	return nil
+}
+
+func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
+	get := func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		opts = append(opts, clientv3.WithRange(string(l.end)), clientv3.WithLimit(int64(l.chunk)), clientv3.WithRev(l.rev))
+		return l.b.kv.Get(ctx, string(l.next), opts...)
+	}
+	if l.consistent == storage.StrongConsistency {
+		return linearizably(ctx, l.b, get)
+	}
+	if l.rev == 0 {
+		return eventually(ctx, l.b, get)
+	}
+	// Any member that has the revision will do; one that has not got it yet says so.
+	one, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	resp, err := get(one, clientv3.WithSerializable())
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return linearizably(ctx, l.b, get)
+	}
+	return resp, translate(err)
+}
+
+// collect takes everything.
+func (l *listing) collect(ctx context.Context) ([]*resourcepb.Resource, error) {
+	list := []*resourcepb.Resource{}
+	for {
+		res, _, err := l.take(ctx)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, res)
+	}
+}
+
+// List implements [storage.Backend]. The list shows one revision.
+func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := check.Consistency(consistency); err != nil {
+		return nil, err
+	}
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	list, err := b.list(f, consistency).collect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return list, nil
+}
+
+// ListPage implements [storage.Pager]. All pages of a listing show the revision of the first one, for as long as the cluster
+// keeps it.
+func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return storage.Page{}, err
+	}
+	defer done()
+	limit, err := check.Page(opts, pageLimit)
+	if err != nil {
+		return storage.Page{}, err
+	}
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return storage.Page{}, err
+	}
+	l := b.list(f, opts.Consistency)
+	if opts.Continue != "" {
+		if err := l.resume(opts.Continue); err != nil {
+			return storage.Page{}, err
+		}
+	}
+	page, err := l.page(ctx, limit)
+	if err != nil {
+		return storage.Page{}, fmt.Errorf("list: %w", err)
+	}
+	return page, nil
+}
+
+func (l *listing) page(ctx context.Context, limit int) (storage.Page, error) {
+	page := storage.Page{Resources: []*resourcepb.Resource{}}
+	size := 0
+	for {
+		l.chunk = min(l.chunk, limit-len(page.Resources)+1) // one more tells whether there is more
+		res, n, err := l.take(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return storage.Page{}, err
+		}
+		page.Resources = append(page.Resources, res)
+		if size += n; len(page.Resources) == limit || size >= pageBytes {
+			if l.more || len(l.kvs) > 0 {
+				page.Continue = l.token()
+			}
+			break
+		}
+	}
+	page.Cursor = encodeCursor(l.b.layout.store, endOf(l.rev))
+	return page, nil
+}
+
+// token is the revision, the filter's hash, and the key to go on from.
+func (l *listing) token() string {
+	payload := binary.BigEndian.AppendUint64(nil, uint64(l.rev))
+	payload = append(payload, filterHash(l.filter)...)
+	return cursor.Encode(cursor.Page, l.b.layout.store, append(payload, l.next[len(l.b.layout.resources):]...))
+}
+
+func (l *listing) resume(token string) error {
+	payload, err := cursor.Decode(cursor.Page, l.b.layout.store, token)
+	if err != nil {
+		return err
+	}
+	if len(payload) < 16 {
+		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+	}
+	if !bytes.Equal(payload[8:16], filterHash(l.filter)) {
+		return fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
+	}
+	next := append(append([]byte(nil), l.b.layout.resources...), payload[16:]...)
+	l.rev = int64(binary.BigEndian.Uint64(payload))
+	if l.rev <= 0 || bytes.Compare(next, l.next) < 0 || bytes.Compare(next, l.end) > 0 {
+		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+	}
+	l.next = next
+	return nil
+}
+
+func filterHash(f key.Filter) []byte {
+	sum := sha256.Sum256(f.Bytes())
+	return sum[:8]
+}

@@ -1,0 +1,137 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// reading is what a key held at a revision; kv is nil for nothing.
+type reading struct {
+	kv  *mvccpb.KeyValue
+	rev int64
+}
+
+// maxReads bounds what the answer to a batch of reads may weigh: a key may hold 1 MiB.
+const maxReads = 127
+
+func newReads(b *Backend) *batch.Batcher[string, reading] {
+	return batch.New(batch.Options[string]{
+		MaxCalls: min(b.opts.MaxTxnOps, maxReads),
+		Workers:  2,
+		WorkerAt: 100,
+	}, b.readTogether)
+}
+
+// readTogether reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
+func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[string, reading]) {
+	if len(calls) == 1 {
+		resp, err := b.kv.Get(ctx, calls[0].Request)
+		if err != nil {
+			calls[0].Done(reading{}, err)
+			return
+		}
+		b.answered(resp.Header.Revision)
+		calls[0].Done(reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	gets := make([]clientv3.Op, len(calls))
+	for i, c := range calls {
+		gets[i] = clientv3.OpGet(c.Request)
+	}
+	resp, err := b.kv.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		for _, c := range calls {
+			c.Done(reading{}, err)
+		}
+		return
+	}
+	b.answered(resp.Header.Revision)
+	for i, c := range calls {
+		c.Done(reading{kv: first(resp.Responses[i].GetResponseRange().Kvs), rev: resp.Header.Revision}, nil)
+	}
+}
+
+// get reads a key linearizably, until there is an answer or ctx ends.
+func (b *Backend) get(ctx context.Context, etcdKey string) (reading, error) {
+	return retry(ctx, func(ctx context.Context) (reading, error) { return b.reads.Do(ctx, etcdKey) })
+}
+
+// eventually carries out a read on whatever member comes first, and again linearizably where that one is behind what this
+// handle has shown already.
+func eventually(ctx context.Context, b *Backend, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+	one, cancel := context.WithTimeout(ctx, attemptTimeout)
+	resp, err := read(one, clientv3.WithSerializable())
+	cancel()
+	if err == nil && resp.Header.Revision >= b.seen.Load() {
+		b.saw(resp.Header.Revision)
+		return resp, nil
+	}
+	return linearizably(ctx, b, read)
+}
+
+func linearizably(ctx context.Context, b *Backend, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	b.answered(resp.Header.Revision)
+	return resp, nil
+}
+
+// Read implements [storage.Backend].
+func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := check.Consistency(consistency); err != nil {
+		return nil, err
+	}
+	k, err := check.ID("id", id)
+	if err != nil {
+		return nil, err
+	}
+	etcdKey := b.layout.resource(k)
+	var kv *mvccpb.KeyValue
+	if consistency == storage.StrongConsistency {
+		r, err := b.get(ctx, etcdKey)
+		if err != nil {
+			return nil, describe("read", k, err)
+		}
+		kv = r.kv
+	} else {
+		resp, err := eventually(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+			return b.kv.Get(ctx, etcdKey, opts...)
+		})
+		if err != nil {
+			return nil, describe("read", k, err)
+		}
+		kv = first(resp.Kvs)
+	}
+	var res *resourcepb.Resource
+	if kv != nil {
+		if _, res, err = b.layout.decode(kv); err != nil {
+			return nil, describe("read", k, err)
+		}
+	}
+	if err := cas.Read(res, id); err != nil {
+		var mismatch storage.GroupVersionMismatchError
+		if errors.As(err, &mismatch) {
+			return nil, mismatch
+		}
+		return nil, describe("read", k, err)
+	}
+	return res, nil
+}

@@ -1,0 +1,88 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+)
+
+// schemaVersion rises when an older program could no longer read or write the store.
+const schemaVersion = 1
+
+// storeValue is "ashlar <schema version> <store id>".
+func storeValue(id cursor.StoreID) string {
+	return fmt.Sprintf("ashlar %d %s", schemaVersion, hex.EncodeToString(id[:]))
+}
+
+func parseStore(value string) (cursor.StoreID, error) {
+	fields := strings.Fields(value)
+	if len(fields) < 2 || fields[0] != "ashlar" {
+		return cursor.StoreID{}, errors.New("what is stored under the prefix is not a store of this kind")
+	}
+	version, err := strconv.Atoi(fields[1])
+	switch {
+	case err != nil:
+		return cursor.StoreID{}, errors.New("the store's schema version is not a number")
+	case version > schemaVersion:
+		return cursor.StoreID{}, fmt.Errorf("%w: it has schema version %d, the program knows %d", storage.ErrNewerSchema, version, schemaVersion)
+	case len(fields) < 3:
+		return cursor.StoreID{}, errors.New("the store has no id")
+	}
+	id, err := hex.DecodeString(fields[2])
+	if err != nil || len(id) != len(cursor.StoreID{}) {
+		return cursor.StoreID{}, errors.New("the store's id is malformed")
+	}
+	return cursor.StoreID(id), nil
+}
+
+// identify reads the store's id, giving it one if there is no store yet.
+func (b *Backend) identify(ctx context.Context) error {
+	var fresh cursor.StoreID
+	_, _ = rand.Read(fresh[:]) // never fails
+	storeKey := b.layout.storeKey()
+	create := clientv3.OpPut(storeKey, storeValue(fresh))
+	if b.opts.NoCreate {
+		create = clientv3.OpGet(storeKey)
+	}
+	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return b.kv.Txn(ctx).
+			If(unchanged(storeKey, 0)).
+			Then(create, b.fence.get()).
+			Else(clientv3.OpGet(storeKey), b.fence.get()).
+			Commit()
+	})
+	if err != nil {
+		return err
+	}
+	b.answered(resp.Header.Revision)
+	if kv := first(resp.Responses[1].GetResponseRange().Kvs); kv != nil {
+		b.fence.learn(kv.ModRevision)
+	}
+	if resp.Succeeded && b.opts.NoCreate {
+		return fmt.Errorf("there is no store under the prefix %q, and create is off", b.opts.Prefix)
+	}
+	if resp.Succeeded {
+		b.layout.store = fresh
+		return nil
+	}
+	b.layout.store, err = storeIn(resp.Responses[0].GetResponseRange())
+	return err
+}
+
+func storeIn(answer *pb.RangeResponse) (cursor.StoreID, error) {
+	kv := first(answer.GetKvs())
+	if kv == nil {
+		return cursor.StoreID{}, errors.New("the store is gone")
+	}
+	return parseStore(string(kv.Value))
+}

@@ -1,0 +1,293 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/key"
+)
+
+type event = feed.Event[position]
+
+// source is the feed's source: one watch of etcd over all resources of the store.
+//
+//	  ┌──────────► check: same store, quorum, revision not behind us
+//	  │              │
+//	pause            ▼
+//	  ▲            open the watch after the last whole revision
+//	  │              │
+//	  │              ▼
+//	  └── broken ── publish revision by revision; ask for progress when it is quiet
+//
+// Compacted or missing history ends the run, and so does an outage that lasts too long.
+type source struct{ b *Backend }
+
+var _ feed.Source[position] = (*source)(nil)
+
+// errLost ends a run: going on would leave changes out.
+type errLost struct{ cause error }
+
+func (e errLost) Error() string { return "history is lost: " + e.cause.Error() }
+func (e errLost) Unwrap() error { return e.cause }
+
+// The feed asks for progress when it has heard nothing for a while, and begins anew when it then still hears nothing.
+const (
+	quiet    = 5 * time.Second
+	tooQuiet = 3 // times
+)
+
+// Run implements feed.Source.
+func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
+	f := &follower{source: s, ready: ready, publish: publish, heard: time.Now()}
+	for attempt := 0; ; attempt++ {
+		before := f.heard
+		err := f.follow(ctx)
+		var lost errLost
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &lost), errors.Is(err, storage.ErrCompacted):
+			return err
+		case time.Since(f.heard) > s.b.opts.Outage:
+			return fmt.Errorf("etcd stayed away for %v: %w", s.b.opts.Outage, err)
+		}
+		if f.heard.After(before) {
+			attempt = 0
+		}
+		if !pause(ctx, attempt) {
+			return ctx.Err()
+		}
+	}
+}
+
+// follower is one run of the source.
+type follower struct {
+	source  *source
+	ready   func(position)
+	publish func([]*event, position)
+	at      int64     // the last whole revision that was published; 0 before the first watch
+	heard   time.Time // when the cluster was last known to be there
+}
+
+// follow opens a watch after what was published last, and publishes until it breaks.
+func (f *follower) follow(ctx context.Context) error {
+	b := f.source.b
+	newest, err := f.identify(ctx)
+	if err != nil {
+		return err
+	}
+	from := f.at
+	if from == 0 {
+		from = newest
+	}
+	resources := b.layout.resources
+	stream, err := b.openStream(ctx, resources, key.PrefixEnd(resources), from+1)
+	if err != nil {
+		return err
+	}
+	defer stream.close()
+	if err := f.kept(ctx, from); err != nil {
+		return err
+	}
+	if f.at == 0 {
+		f.at = from
+		f.ready(endOf(from))
+	}
+	f.heard = time.Now()
+	return f.receive(ctx, stream, from)
+}
+
+// identify makes sure that the store is still the one that was opened and has not gone back in time, and returns its revision.
+func (f *follower) identify(ctx context.Context) (int64, error) {
+	b := f.source.b
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	resp, err := b.kv.Get(ctx, b.layout.storeKey())
+	if err != nil {
+		return 0, err
+	}
+	store, err := storeIn((*pb.RangeResponse)(resp))
+	switch {
+	case err != nil:
+		return 0, errLost{err}
+	case store != b.layout.store:
+		return 0, errLost{errors.New("another store is under the prefix now")}
+	case resp.Header.Revision < f.at:
+		return 0, errLost{errWentBack}
+	}
+	b.answered(resp.Header.Revision)
+	return resp.Header.Revision, nil
+}
+
+var errWentBack = fmt.Errorf("%w: the cluster is at an older revision than before (restored from a backup?)", storage.ErrCompacted)
+
+// kept is the backend's, with its own time limit.
+func (f *follower) kept(ctx context.Context, rev int64) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return translate(f.source.b.kept(ctx, rev))
+}
+
+// receive publishes what the watch brings. The first response is published only when what the watch began with is still kept:
+// until then a compaction at the very revision where it began would have gone unnoticed.
+func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
+	interval := min(quiet, f.source.b.opts.Outage/4)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	silent, begun := 0, false
+	for {
+		select {
+		case resp, ok := <-s.responses:
+			if !ok {
+				return s.err
+			}
+			silent, f.heard = 0, time.Now()
+			if !begun {
+				if err := f.kept(ctx, from); err != nil {
+					return err
+				}
+				begun = true
+			}
+			if err := f.take(resp.Events, resp.Header.Revision); err != nil {
+				return err
+			}
+			ticker.Reset(interval)
+		case <-ticker.C:
+			if silent++; silent > tooQuiet {
+				return errors.New("etcd has fallen silent")
+			}
+			if err := s.askProgress(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take publishes events, revision by revision. Without any, the watch says that it has come to a revision.
+func (f *follower) take(changes []*mvccpb.Event, progress int64) error {
+	if len(changes) == 0 {
+		if progress > f.at {
+			f.at = progress
+			f.publish(nil, endOf(progress))
+		}
+		return nil
+	}
+	var err error
+	byRevision(changes, func(rev int64, changes []*mvccpb.Event) bool {
+		if rev <= f.at {
+			err = errLost{fmt.Errorf("etcd sent revision %d after %d", rev, f.at)}
+			return false
+		}
+		var events []*event
+		if events, err = f.source.b.layout.events(rev, changes); err != nil {
+			err = errLost{err}
+			return false
+		}
+		events[len(events)-1].At = endOf(rev) // the revision is whole, which makes a shorter cursor
+		f.at = rev
+		f.publish(events, endOf(rev))
+		return true
+	})
+	return err
+}
+
+// events turns the changes of one revision into events, in key order, which is the same for every watch of whatever range.
+func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
+	slices.SortFunc(changes, func(a, b *mvccpb.Event) int { return strings.Compare(string(a.Kv.Key), string(b.Kv.Key)) })
+	events := make([]*event, len(changes))
+	for i, change := range changes {
+		kv := change.Kv
+		if change.Type == mvccpb.DELETE {
+			if kv = change.PrevKv; kv == nil {
+				return nil, fmt.Errorf("%w: what revision %d deleted is not kept any more", storage.ErrCompacted, rev)
+			}
+		}
+		k, res, err := l.decode(kv)
+		if err != nil {
+			return nil, err
+		}
+		events[i] = &event{
+			Key: k, Delete: change.Type == mvccpb.DELETE, Resource: res, Size: len(kv.Value),
+			At: position{rev, string(k.Bytes())},
+		}
+	}
+	return events, nil
+}
+
+// History implements feed.Source.
+func (s *source) History(ctx context.Context, from position, filter *key.Filter, limit int) (events []*event, end position, more bool, err error) {
+	ctx, done, err := s.b.begin(ctx)
+	if err != nil {
+		return nil, from, false, err
+	}
+	defer done()
+	newest, err := s.b.revision(ctx)
+	switch {
+	case err != nil:
+		return nil, from, false, err
+	case newest < from.rev:
+		return nil, from, false, errWentBack
+	}
+	first := from.rev
+	if from.key == endKey {
+		first++
+	}
+	lower, upper := s.b.layout.span(filter)
+	var broken error
+	err = s.b.scan(ctx, lower, upper, first, newest, func(rev int64, changes []*mvccpb.Event) bool {
+		found, err := s.b.layout.events(rev, changes)
+		if err != nil {
+			broken = err
+			return false
+		}
+		for _, ev := range found {
+			if from.less(ev.At) {
+				events = append(events, ev)
+			}
+		}
+		end, more = endOf(rev), len(events) >= limit
+		return !more
+	})
+	switch {
+	case broken != nil:
+		return nil, from, false, broken
+	case err != nil:
+		return nil, from, false, err
+	case more && end.rev < newest:
+		return events, end, true, nil
+	}
+	return events, endOf(max(newest, end.rev)), false, nil
+}
+
+// Contains implements feed.Source.
+func (s *source) Contains(at position, ev *event) bool {
+	if ev.At.rev != at.rev || at.key == endKey {
+		return ev.At.rev <= at.rev
+	}
+	return string(ev.Key.Bytes()) <= at.key
+}
+
+// Advance implements feed.Source.
+func (s *source) Advance(_ position, ev *event) position { return ev.At }
+
+// Merge implements feed.Source.
+func (s *source) Merge(at, end position) position {
+	if at.less(end) {
+		return end
+	}
+	return at
+}
+
+// Cursor implements feed.Source.
+func (s *source) Cursor(at position) string { return encodeCursor(s.b.layout.store, at) }

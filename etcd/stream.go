@@ -1,0 +1,205 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// stream is one watch of the server on a stream of its own. It is used instead of the client's Watcher, which reconnects by
+// itself without a word, at a revision that may have been compacted meanwhile, and which buffers without a bound.
+type stream struct {
+	watch     pb.Watch_WatchClient
+	cancel    context.CancelFunc
+	responses chan *pb.WatchResponse // whole: fragments are put together
+	err       error                  // why responses was closed
+}
+
+// openStream watches a key, or the range up to end, from a revision on. It returns once the server has accepted the watch.
+// Compacted history is an error that matches storage.ErrCompacted.
+func (b *Backend) openStream(ctx context.Context, key, end []byte, from int64) (*stream, error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	// A server that accepts the connection and nothing else must not hold the caller for ever.
+	timer := time.AfterFunc(attemptTimeout, cancel)
+	s := &stream{cancel: cancel, responses: make(chan *pb.WatchResponse)}
+	if err := s.create(ctx, b, key, end, from); err != nil {
+		timer.Stop()
+		cancel()
+		return nil, err
+	}
+	if !timer.Stop() {
+		cancel()
+		return nil, errors.New("etcd did not answer the creation of a watch")
+	}
+	go s.receive(ctx)
+	return s, nil
+}
+
+func (s *stream) create(ctx context.Context, b *Backend, key, end []byte, from int64) error {
+	var err error
+	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx); err != nil {
+		return err
+	}
+	err = s.watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: key, RangeEnd: end, StartRevision: from, PrevKv: true, ProgressNotify: true, Fragment: true,
+	}}})
+	if err != nil {
+		return err
+	}
+	resp, err := s.watch.Recv()
+	if err != nil {
+		return err
+	}
+	if !resp.Created {
+		return errors.New("etcd answered the creation of a watch with something else")
+	}
+	return cancelled(resp)
+}
+
+// cancelled is the error of a response by which the server ends a watch.
+func cancelled(resp *pb.WatchResponse) error {
+	switch {
+	case resp.CompactRevision != 0:
+		return fmt.Errorf("%w: etcd keeps history from revision %d on", storage.ErrCompacted, resp.CompactRevision)
+	case resp.Canceled:
+		if resp.CancelReason == "" {
+			return rpctypes.ErrFutureRev
+		}
+		return fmt.Errorf("etcd cancelled the watch: %s", resp.CancelReason)
+	}
+	return nil
+}
+
+// receive reads responses until the stream ends.
+func (s *stream) receive(ctx context.Context) {
+	defer close(s.responses)
+	var whole *pb.WatchResponse
+	for {
+		resp, err := s.watch.Recv()
+		if err == nil {
+			err = cancelled(resp)
+		}
+		if err != nil {
+			s.err = err
+			return
+		}
+		if whole != nil {
+			resp.Events = append(whole.Events, resp.Events...)
+		}
+		if whole = resp; resp.Fragment {
+			continue
+		}
+		whole = nil
+		select {
+		case s.responses <- resp:
+		case <-ctx.Done():
+			s.err = ctx.Err()
+			return
+		}
+	}
+}
+
+// askProgress asks the server to say how far the watch has come, once it has come to the newest revision.
+func (s *stream) askProgress() error {
+	return s.watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+}
+
+// close ends the stream and waits for its goroutine.
+func (s *stream) close() {
+	s.cancel()
+	for range s.responses { //nolint:revive // until it is closed
+	}
+}
+
+// byRevision calls each with the events of every revision in turn, until it returns false.
+func byRevision(events []*mvccpb.Event, each func(rev int64, events []*mvccpb.Event) bool) bool {
+	for len(events) > 0 {
+		n, rev := 1, events[0].Kv.ModRevision
+		for n < len(events) && events[n].Kv.ModRevision == rev {
+			n++
+		}
+		if !each(rev, events[:n]) {
+			return false
+		}
+		events = events[n:]
+	}
+	return true
+}
+
+// scanProgress is how often a scan asks whether it has come to its end.
+const scanProgress = 20 * time.Millisecond
+
+// scan reads the history of a key, or of the range up to end, from a revision until another that exists, one revision at a
+// time and perhaps beyond, until each returns false. History that is gone is an error that matches storage.ErrCompacted.
+func (b *Backend) scan(ctx context.Context, key, end []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
+	if from > until {
+		return nil
+	}
+	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
+		next, err := b.scanOnce(ctx, key, end, from, until, each)
+		from = next
+		return struct{}{}, err
+	})
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// scanOnce is one attempt of scan. It returns where another has to go on.
+func (b *Backend) scanOnce(ctx context.Context, key, end []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
+	if from > until {
+		return from, nil
+	}
+	s, err := b.openStream(ctx, key, end, from)
+	if err != nil {
+		return from, err
+	}
+	defer s.close()
+	next = from
+	ticker := time.NewTicker(scanProgress)
+	defer ticker.Stop()
+	for next <= until {
+		select {
+		case resp, ok := <-s.responses:
+			if !ok {
+				return next, s.err
+			}
+			if len(resp.Events) == 0 {
+				next = max(next, resp.Header.Revision+1)
+				break
+			}
+			if !byRevision(resp.Events, func(rev int64, events []*mvccpb.Event) bool {
+				next = rev + 1
+				return each(rev, events)
+			}) {
+				next = until + 1
+			}
+		case <-ticker.C:
+			if err := s.askProgress(); err != nil {
+				return next, err
+			}
+		case <-ctx.Done():
+			return next, ctx.Err()
+		}
+	}
+	return next, b.kept(ctx, from-1)
+}
+
+// kept fails unless the history after a revision is still there. A watch that starts at the very revision of a compaction
+// begins without an error, but may lack what that revision deleted.
+func (b *Backend) kept(ctx context.Context, rev int64) error {
+	if rev <= 0 {
+		return nil
+	}
+	_, err := b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithRev(rev), clientv3.WithCountOnly())
+	return err
+}

@@ -1,0 +1,203 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/internal/key"
+)
+
+// mutation is one write or delete, ready to be sent: what it compares with and what it does. It can be sent any number of
+// times, since it applies once at most as long as its base is a mod revision, and otherwise only after its fate is settled.
+type mutation struct {
+	key     key.Key
+	etcdKey string
+	base    base
+	ops     []clientv3.Op
+	token   token // zero for a delete
+	size    int   // bytes in the request
+	since   int64 // a revision from before it was first sent
+}
+
+// outcome is what became of a mutation.
+type outcome struct {
+	applied bool
+	rev     int64            // where it was applied
+	stored  *mvccpb.KeyValue // what stood in its way; nil for nothing
+}
+
+// lostAnswer is the error of a request that may have been carried out. fence is what the fence was when it was sent.
+type lostAnswer struct {
+	fence int64
+	cause error
+}
+
+func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
+func (e *lostAnswer) Unwrap() error { return e.cause }
+
+// maxOpsEach is the most operations of one mutation: the resource, the old edge, the new edge. The server counts the widest
+// nested transaction against the limit of the outer one.
+const maxOpsEach = 3
+
+func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
+	return batch.New(batch.Options[*mutation]{
+		MaxCalls: b.opts.MaxTxnOps - maxOpsEach,
+		MaxBytes: b.opts.MaxRequestBytes - requestOverhead,
+		Size:     func(m *mutation) int { return m.size },
+		Key:      func(m *mutation) string { return m.etcdKey },
+		Workers:  2,
+		WorkerAt: 100,
+	}, b.carryOut)
+}
+
+// carryOut sends a batch. A refusal of the batch says nothing about its members, so they are then sent alone.
+func (b *Backend) carryOut(ctx context.Context, calls []*batch.Call[*mutation, outcome]) {
+	mutations := make([]*mutation, len(calls))
+	for i, c := range calls {
+		mutations[i] = c.Request
+	}
+	outcomes, err := b.send(ctx, mutations)
+	if err != nil && len(calls) > 1 && fateOf(err) == refused {
+		for _, c := range calls {
+			one, err := b.send(ctx, []*mutation{c.Request})
+			if err != nil {
+				c.Done(outcome{}, err)
+				continue
+			}
+			c.Done(one[0], nil)
+		}
+		return
+	}
+	for i, c := range calls {
+		if err != nil {
+			c.Done(outcome{}, err)
+			continue
+		}
+		c.Done(outcomes[i], nil)
+	}
+}
+
+// send sends mutations on different keys as one transaction. The error is a *lostAnswer where nobody knows.
+func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	for {
+		fence := b.fence.position()
+		var outcomes []outcome
+		var passed bool
+		var err error
+		if len(mutations) == 1 {
+			outcomes, passed, err = b.sendOne(ctx, mutations[0], fence)
+		} else {
+			outcomes, passed, err = b.sendMany(ctx, mutations, fence)
+		}
+		switch {
+		case err != nil && fateOf(err) == unknown:
+			return nil, &lostAnswer{fence: fence, cause: err}
+		case err != nil:
+			return nil, err
+		case passed:
+			return outcomes, nil
+		}
+		// The fence was moved by another caller, or another process that shares it: nothing was applied.
+	}
+}
+
+func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
+	resp, err := b.kv.Txn(ctx).
+		If(b.fence.holds(fence), unchanged(m.etcdKey, m.base.rev)).
+		Then(m.ops...).
+		Else(clientv3.OpGet(m.etcdKey), b.fence.get()).
+		Commit()
+	if err != nil {
+		return nil, false, err
+	}
+	b.answered(resp.Header.Revision)
+	if resp.Succeeded {
+		return []outcome{{applied: true, rev: resp.Header.Revision}}, true, nil
+	}
+	if b.fence.moved(fence, resp.Responses[1].GetResponseRange().Kvs) {
+		return nil, false, nil
+	}
+	return []outcome{{stored: first(resp.Responses[0].GetResponseRange().Kvs)}}, true, nil
+}
+
+func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int64) (outcomes []outcome, passed bool, err error) {
+	nested := make([]clientv3.Op, len(mutations))
+	for i, m := range mutations {
+		nested[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged(m.etcdKey, m.base.rev)}, m.ops, []clientv3.Op{clientv3.OpGet(m.etcdKey)})
+	}
+	resp, err := b.kv.Txn(ctx).If(b.fence.holds(fence)).Then(nested...).Else(b.fence.get()).Commit()
+	if err != nil {
+		return nil, false, err
+	}
+	b.answered(resp.Header.Revision)
+	if !resp.Succeeded {
+		b.fence.moved(fence, resp.Responses[0].GetResponseRange().Kvs)
+		return nil, false, nil
+	}
+	outcomes = make([]outcome, len(mutations))
+	for i := range mutations {
+		inner := resp.Responses[i].GetResponseTxn()
+		if inner == nil {
+			return nil, false, errors.New("etcd answered a nested transaction with something else")
+		}
+		if inner.Succeeded {
+			outcomes[i] = outcome{applied: true, rev: resp.Header.Revision}
+		} else {
+			outcomes[i] = outcome{stored: first(inner.Responses[0].GetResponseRange().Kvs)}
+		}
+	}
+	return outcomes, true, nil
+}
+
+// unchanged compares a key with a mod revision, 0 for nothing stored.
+func unchanged(etcdKey string, rev int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(etcdKey), "=", rev)
+}
+
+func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
+	if len(kvs) == 0 {
+		return nil
+	}
+	return kvs[0]
+}
+
+// apply has a mutation carried out and finds out what became of it.
+func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
+	since, err := b.recent(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	m.since = since
+	for attempt := 0; ; attempt++ {
+		o, err := b.writes.Do(ctx, m)
+		if err == nil {
+			return o, nil
+		}
+		var lost *lostAnswer
+		switch {
+		case ctx.Err() != nil:
+			return outcome{}, unavailable(ctx, err)
+		case errors.As(err, &lost):
+			var settled bool
+			if o, settled, err = b.settle(ctx, m, lost); err != nil || settled {
+				return o, err
+			}
+		case fateOf(err) == refused || attempt >= maxRefusedTokens && !isDialing(err):
+			return outcome{}, translate(err)
+		}
+		if !pause(ctx, attempt) {
+			return outcome{}, unavailable(ctx, err)
+		}
+	}
+}
+
+func describe(op string, k key.Key, err error) error {
+	return fmt.Errorf("%s %v: %w", op, k, err)
+}

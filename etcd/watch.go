@@ -1,0 +1,129 @@
+package etcd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// WatchList implements [storage.Backend]. The snapshot is read page by page, at one revision, as the watch is consumed.
+func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := b.feed.Start(ctx)
+	if err != nil {
+		return nil, b.watchError(ctx, err)
+	}
+	l := b.list(f, storage.StrongConsistency)
+	if err := l.fetch(ctx); err != nil {
+		mark.Release()
+		return nil, b.watchError(ctx, err)
+	}
+	return b.feed.Watch(mark, f, &snapshot{l}, endOf(l.rev)), nil
+}
+
+// WatchFrom implements [storage.Resumer].
+func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursorText string) (storage.Watch, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	from, err := decodeCursor(b.layout.store, cursorText)
+	if err != nil {
+		return nil, err
+	}
+	w, err := b.feed.Resume(ctx, f, from, cursorText)
+	if err != nil {
+		return nil, b.watchError(ctx, err)
+	}
+	return w, nil
+}
+
+func (b *Backend) watchError(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, storage.ErrClosed) || errors.Is(context.Cause(ctx), storage.ErrClosed):
+		return storage.ErrClosed
+	case ctx.Err() != nil:
+		return fmt.Errorf("watch: %w", unavailable(ctx, err))
+	}
+	return fmt.Errorf("watch: %w", err)
+}
+
+// snapshot is a listing as the beginning of a watch.
+type snapshot struct{ l *listing }
+
+func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
+	// A database that is away for a while is not the watcher's problem.
+	ctx, cancel := context.WithTimeout(ctx, s.l.b.opts.Outage)
+	defer cancel()
+	ctx, done, err := s.l.b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	res, _, err := s.l.take(ctx)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, s.l.b.watchError(ctx, err)
+	}
+	return res, err
+}
+
+func (s *snapshot) Close() { s.l.kvs, s.l.more = nil, false }
+
+// position is a place in the store's history: a revision, and within it, since a transaction changes several keys at one
+// revision, the last key that is included.
+type position struct {
+	rev int64
+	key string // endKey: the whole revision
+}
+
+// endKey is after every key, since no key begins with a byte that is not UTF-8.
+const endKey = "\xff"
+
+func endOf(rev int64) position { return position{rev, endKey} }
+
+func (p position) less(o position) bool {
+	return p.rev < o.rev || p.rev == o.rev && p.key < o.key
+}
+
+func encodeCursor(store cursor.StoreID, p position) string {
+	payload := binary.BigEndian.AppendUint64(nil, uint64(p.rev))
+	if p.key != endKey {
+		payload = append(payload, p.key...)
+	}
+	return cursor.Encode(cursor.Watch, store, payload)
+}
+
+func decodeCursor(store cursor.StoreID, text string) (position, error) {
+	payload, err := cursor.Decode(cursor.Watch, store, text)
+	if err != nil {
+		return position{}, err
+	}
+	if len(payload) < 8 || int64(binary.BigEndian.Uint64(payload)) <= 0 {
+		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	p := endOf(int64(binary.BigEndian.Uint64(payload)))
+	if len(payload) > 8 {
+		p.key = string(payload[8:])
+	}
+	return p, nil
+}
