@@ -1,0 +1,19 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage/conformance"
+	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func TestConformance(t *testing.T) {
+	conformance.Run(t, conformance.Harness{
+		URL: func(t testing.TB) string { return testenv.Etcd(t).StoreURL(t) },
+	})
+}
