@@ -213,7 +213,7 @@ func cursorRestart(s *suite) {
 	w := s.watchAll()
 	start := w.Cursor()
 	events, cursors := s.cursorsOf(w, s.changes())
-	s.succeeds("Close", s.b.Close())
+	s.closeBackend(s.b)
 	s.b = s.another()
 	s.resumeFromEach(start, events, cursors)
 }
@@ -275,7 +275,7 @@ func cursorQuiet(s *suite) {
 	})
 	moved := quiet.Cursor()
 	want := upserted(s.create("quiet"))
-	s.succeeds("Next of a quiet watch", <-arrived)
+	s.succeeds("Next of a quiet watch", s.result("Next of a quiet watch", arrived))
 	s.same("Next of a quiet watch", got, want)
 	s.event(s.resume(moved, filter{things, home, "quiet"}), want)
 }

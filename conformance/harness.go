@@ -110,7 +110,11 @@ var topics = []topic{
 	ownerCases,
 	pagingCases,
 	cursorCases,
+	snapshotCases,
 	joinCases,
+	orderCases,
+	watcherCases,
+	closingCases,
 	commitCases,
 }
 

@@ -16,13 +16,13 @@ var leakCases = topic{"Leaks", []testCase{
 // the life of the process (a pool of the runtime, a driver's global) has started with the store that the case came with.
 func leakGoroutines(s *suite) {
 	s.useAll()
-	s.succeeds("Close", s.b.Close())
+	s.closeBackend(s.b)
 
 	before := goleak.IgnoreCurrent()
 	for range 2 {
 		s.open()
 		s.useAll()
-		s.succeeds("Close", s.b.Close())
+		s.closeBackend(s.b)
 	}
 	var err error
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -69,6 +69,6 @@ func (s *suite) useAll() {
 		}
 		waiting <- err
 	}()
-	s.succeeds("Close", s.b.Close())
-	s.fails("Next beside Close of the backend", <-waiting, storage.ErrWatchClosed)
+	s.closeBackend(s.b)
+	s.fails("Next beside Close of the backend", s.result("Next beside Close of the backend", waiting), storage.ErrWatchClosed)
 }

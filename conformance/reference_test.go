@@ -309,9 +309,25 @@ type watch struct {
 	position int // in the log
 	closed   chan struct{}
 	once     sync.Once
+	err      error
 }
 
-func (w *watch) Close() { w.once.Do(func() { close(w.closed) }) }
+func (w *watch) Close() { w.end(storage.ErrWatchClosed) }
+
+// end notes why the watch ended. Only the first reason counts.
+func (w *watch) end(err error) error {
+	w.once.Do(func() {
+		select {
+		case <-w.h.closed:
+			err = fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrClosed)
+		default:
+		}
+		w.err = err
+		close(w.closed)
+	})
+	<-w.closed
+	return w.err
+}
 
 func (w *watch) Cursor() string {
 	w.h.mu.Lock()
@@ -326,9 +342,9 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	for {
 		select {
 		case <-w.closed:
-			return nil, storage.ErrWatchClosed
+			return nil, w.err
 		case <-w.h.closed:
-			return nil, fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrClosed)
+			return nil, w.end(nil)
 		default:
 		}
 		if err := ctx.Err(); err != nil {

@@ -97,7 +97,7 @@ func versionRestart(s *suite) {
 		gone := log.note(s.create("gone"))
 		kept = log.note(s.update(kept))
 		s.delete(gone)
-		s.succeeds("Close", s.b.Close())
+		s.closeBackend(s.b)
 		s.b = s.another()
 	}
 	s.stored(kept)

@@ -158,7 +158,7 @@ func writeDurable(s *suite) {
 	kept, gone := s.create("kept"), s.create("gone")
 	kept = s.update(kept)
 	s.delete(gone)
-	s.succeeds("Close", s.b.Close())
+	s.closeBackend(s.b)
 
 	s.b = s.another()
 	s.stored(kept)

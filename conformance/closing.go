@@ -1,0 +1,309 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var closingCases = topic{"Closing", []testCase{
+	{name: "Watch", run: closingWatch},
+	{name: "WatchWhileWaiting", run: closingWatchWaiting},
+	{name: "CancelledNext", run: closingCancelledNext},
+	{name: "Backend", run: closingBackend},
+	{name: "BackendEndsWatches", run: closingBackendEndsWatches},
+	{name: "BackendWhileBusy", run: closingBackendBusy},
+	{name: "OtherHandleStays", needs: needAnother, run: closingOtherHandle},
+}}
+
+// closedNext demands that Next says that the watch is closed, and whether the backend is.
+func (s *suite) closedNext(what string, w storage.Watch, backendClosed bool) {
+	s.Helper()
+	ctx, cancel := s.patience()
+	defer cancel()
+	for _, ctx := range []context.Context{ctx, over()} {
+		// The end of the watch wins over that of the context.
+		ev, err := w.Next(ctx)
+		s.fails("Next "+what, err, storage.ErrWatchClosed)
+		if ev != nil {
+			s.Fatalf("Next %s: an event beside the error: %s", what, text(ev))
+		}
+		if got := errors.Is(err, storage.ErrClosed); got != backendClosed {
+			s.Fatalf("Next %s: the error matches ErrClosed: %t, want %t: %v", what, got, backendClosed, err)
+		}
+	}
+}
+
+// over is a context that has ended.
+func over() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func closingWatch(s *suite) {
+	for _, name := range []string{"a", "b"} {
+		s.create(name)
+	}
+	fresh, inSnapshot, buffered, other := s.watch(things, home, ""), s.watch(things, home, ""), s.watch(things, home, ""), s.watch(things, home, "")
+	s.next(inSnapshot)
+	s.snapshot(buffered)
+	s.snapshot(other)
+	c := s.create("c")
+	s.upsert(other, c) // by now the others have it too, or will
+	for what, w := range map[string]storage.Watch{"before the snapshot": fresh, "inside a snapshot": inSnapshot, "with an event buffered": buffered} {
+		w.Close()
+		s.closedNext("of a watch closed "+what, w, false)
+		w.Close()
+		s.closedNext("of a watch closed twice "+what, w, false)
+		w.Cursor()
+	}
+	s.upsert(other, s.update(c))
+}
+
+func closingWatchWaiting(s *suite) {
+	for range s.scale(8) {
+		w := s.watchAll()
+		outcome := make(chan error, 1)
+		started := make(chan struct{})
+		go func() {
+			close(started)
+			_, err := w.Next(s.ctx)
+			outcome <- err
+		}()
+		<-started
+		w.Close()
+		s.fails("Next, closed while it waits", s.result("Next, closed while it waits", outcome), storage.ErrWatchClosed)
+	}
+}
+
+// closingCancelledNext ends the context of Next before and while it waits: nothing is consumed.
+func closingCancelledNext(s *suite) {
+	a, b := s.create("a"), s.create("b")
+	w := s.watch(things, home, "")
+	cancelled := func(where string) {
+		s.Helper()
+		_, err := w.Next(over())
+		s.fails("Next with a cancelled context "+where, err, context.Canceled)
+	}
+	cancelled("before the snapshot")
+	s.upsert(w, a)
+	cancelled("inside the snapshot")
+	s.upsert(w, b)
+	cancelled("before the end of the snapshot")
+	if rest := s.snapshot(w); len(rest) > 0 {
+		s.Fatalf("the snapshot goes on with %s", text(rest[0]))
+	}
+	cancelled("on a quiet watch")
+	for range s.scale(20) {
+		// The context ends while Next waits, or before, or just when the event comes: it returns one or the other.
+		ctx, cancel := context.WithCancel(s.ctx)
+		outcome := make(chan error, 1)
+		var got *resourcepb.WatchEvent
+		go func() {
+			var err error
+			got, err = w.Next(ctx)
+			outcome <- err
+		}()
+		go cancel()
+		a = s.update(a)
+		if err := s.result("Next whose context ends", outcome); err == nil {
+			s.same("Next whose context ends", got, upserted(a))
+		} else {
+			s.fails("Next whose context ends", err, context.Canceled)
+			s.upsert(w, a)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, 1)
+	defer cancel()
+	_, err := w.Next(ctx)
+	s.fails("Next with a deadline that passes", err, context.DeadlineExceeded)
+}
+
+// calls is one call of every method, with arguments that are fine.
+func (s *suite) calls(stored *resourcepb.Resource, cursor string) map[string]func(ctx context.Context) error {
+	calls := map[string]func(ctx context.Context) error{
+		"Read": func(ctx context.Context) error {
+			_, err := s.b.Read(ctx, eventual, stored.Id)
+			return err
+		},
+		"strong Read": func(ctx context.Context) error {
+			_, err := s.b.Read(ctx, strong, stored.Id)
+			return err
+		},
+		"WriteCAS": func(ctx context.Context) error {
+			_, err := s.b.WriteCAS(ctx, changed(stored))
+			return err
+		},
+		"DeleteCAS": func(ctx context.Context) error { return s.b.DeleteCAS(ctx, stored.Id, stored.Version) },
+		"List": func(ctx context.Context) error {
+			_, err := s.b.List(ctx, eventual, things, home, "")
+			return err
+		},
+		"strong List": func(ctx context.Context) error {
+			_, err := s.b.List(ctx, strong, things, home, "")
+			return err
+		},
+		"WatchList": func(ctx context.Context) error {
+			w, err := s.b.WatchList(ctx, things, home, "")
+			if err == nil {
+				w.Close()
+			}
+			return err
+		},
+		"OwnerReferences": func(ctx context.Context) error {
+			_, err := s.b.OwnerReferences(ctx, stored.Id)
+			return err
+		},
+	}
+	if pager, ok := storage.As[storage.Pager](s.b); ok {
+		calls["ListPage"] = func(ctx context.Context) error {
+			_, err := pager.ListPage(ctx, things, home, "", storage.ListOptions{Limit: 1})
+			return err
+		}
+	}
+	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
+		calls["WatchFrom"] = func(ctx context.Context) error {
+			w, err := resumer.WatchFrom(ctx, things, home, "", cursor)
+			if err == nil {
+				w.Close()
+			}
+			return err
+		}
+	}
+	if transactor, ok := storage.As[storage.Transactor](s.b); ok {
+		calls["Commit"] = func(ctx context.Context) error {
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: changed(stored)}})
+			var op *storage.OpError
+			if errors.As(err, &op) {
+				return fmt.Errorf("no operation caused this, yet it is an OpError: %s", err)
+			}
+			return err
+		}
+	}
+	return calls
+}
+
+func closingBackend(s *suite) {
+	w := s.watchAll()
+	stored := s.create("a")
+	s.upsert(w, stored)
+	calls := s.calls(stored, w.Cursor())
+	for range 2 {
+		s.closeBackend(s.b)
+		for name, call := range calls {
+			s.fails(name+" after Close", call(s.ctx), storage.ErrClosed)
+		}
+	}
+	s.parallel(4, func(int) error { return s.b.Close() })
+}
+
+// closeBackend demands that Close succeeds, and in good time.
+func (s *suite) closeBackend(b storage.Backend) {
+	s.Helper()
+	outcome := make(chan error, 1)
+	go func() { outcome <- b.Close() }()
+	s.succeeds("Close", s.result("Close", outcome))
+}
+
+func closingBackendEndsWatches(s *suite) {
+	s.create("a")
+	waiting, inSnapshot, buffered, closed := s.watch(things, home, ""), s.watch(things, home, ""), s.watch(things, home, ""), s.watch(things, home, "")
+	s.snapshot(waiting)
+	s.snapshot(buffered)
+	closed.Close()
+	s.upsert(waiting, s.create("b"))
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := waiting.Next(s.ctx)
+		outcome <- err
+	}()
+	s.closeBackend(s.b)
+	err := s.result("Next, waiting while the backend is closed", outcome)
+	s.fails("Next, waiting while the backend is closed", err, storage.ErrWatchClosed)
+	s.fails("Next, waiting while the backend is closed", err, storage.ErrClosed)
+	for _, w := range []storage.Watch{waiting, inSnapshot, buffered} {
+		s.closedNext("of a watch whose backend is closed", w, true)
+		// What came first stays the answer.
+		w.Close()
+		s.closedNext("of a watch closed after its backend", w, true)
+		w.Cursor()
+	}
+	s.closedNext("of a watch closed before its backend", closed, false)
+}
+
+// closingBackendBusy closes a backend in the middle of everything: every call comes back, and what was acknowledged is there.
+func closingBackendBusy(s *suite) {
+	watched := s.watchAll()
+	acknowledged := make([]*resourcepb.Resource, 4)
+	outcome := make(chan error, len(acknowledged)+1)
+	var started sync.WaitGroup
+	started.Add(len(acknowledged))
+	b := s.b
+	for i := range acknowledged {
+		go func() {
+			res := newThing(fmt.Sprintf("busy-%d", i))
+			for n := 0; ; n++ {
+				stored, err := b.WriteCAS(s.ctx, res)
+				if n == 2 || n < 2 && err != nil {
+					started.Done()
+				}
+				if err != nil {
+					outcome <- err
+					return
+				}
+				acknowledged[i] = stored
+				res = changed(stored)
+			}
+		}()
+	}
+	go func() {
+		var err error
+		for err == nil {
+			_, err = watched.Next(s.ctx)
+		}
+		outcome <- err
+	}()
+	s.within("the first writes", started.Wait)
+	s.closeBackend(b)
+	for range len(acknowledged) + 1 {
+		// A write that was under way may also say that its outcome is unknown.
+		err := s.result("a call beside Close", outcome)
+		if !errors.Is(err, storage.ErrClosed) && !errors.Is(err, storage.ErrInconsistent) {
+			s.Fatalf("a call beside Close: got error %v, want ErrClosed", quoted(err))
+		}
+	}
+	if s.h.OneHandle != "" {
+		return
+	}
+	s.b = s.another()
+	for _, res := range acknowledged {
+		got := s.read(withUid(res.Id, ""))
+		if got.Version != res.Version {
+			// Only a later write of unknown outcome may stand there instead; it was made from this one.
+			_, err := s.b.WriteCAS(s.ctx, changed(res))
+			s.fails("WriteCAS at a version that was replaced", err, storage.ErrCASFailure)
+		}
+	}
+}
+
+func closingOtherHandle(s *suite) {
+	first, second := s.b, s.another()
+	w, err := second.WatchList(s.ctx, anything, anywhere, "")
+	s.opened(w, err)
+	s.snapshot(w)
+	a := s.create("a")
+	s.upsert(w, a)
+	s.closeBackend(first)
+	s.b = second
+	s.stored(a)
+	a = s.update(a)
+	s.upsert(w, a)
+	s.b = s.another()
+	s.stored(a)
+	s.upsert(w, s.update(a))
+}

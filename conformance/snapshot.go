@@ -1,0 +1,113 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var snapshotCases = topic{"Snapshot", []testCase{
+	{name: "Empty", run: snapshotEmpty},
+	{name: "TakenBeforeReturn", run: snapshotTakenBeforeReturn},
+	{name: "ShowsWhatWasAcknowledged", run: snapshotAcknowledged},
+	{name: "ReadSlowly", run: snapshotReadSlowly},
+	{name: "OutlivesContext", run: snapshotOutlivesContext},
+}}
+
+func snapshotEmpty(s *suite) {
+	everything := s.watchAll()
+	other := s.create("other")
+	s.upsert(everything, other)
+
+	// The snapshot ends also where nothing matches, and what does not match never comes.
+	none := s.watch(things, home, "match")
+	if got := s.snapshot(none); len(got) > 0 {
+		s.Fatalf("the snapshot of a filter that nothing matches holds %s", text(got[0]))
+	}
+	other = s.update(other)
+	match := s.create("match")
+	s.upsert(none, match)
+	s.delete(other)
+	s.upsert(none, s.update(match))
+}
+
+// snapshotTakenBeforeReturn changes everything between WatchList and the first Next: the snapshot does not know about it.
+func snapshotTakenBeforeReturn(s *suite) {
+	a, b := s.create("a"), s.create("b")
+	w := s.watch(things, home, "")
+	a2 := s.update(a)
+	s.delete(b)
+	c := s.create("c")
+	s.sameList("the snapshot", s.snapshot(w), []*resourcepb.Resource{a, b})
+	s.perKey(w, upserted(a2), deleted(b), upserted(c))
+}
+
+// snapshotAcknowledged opens a watch right after each write: what was acknowledged before is in the snapshot.
+func snapshotAcknowledged(s *suite) {
+	handles := []storage.Backend{s.b}
+	if s.h.OneHandle == "" {
+		handles = append(handles, s.another())
+	}
+	var all []*resourcepb.Resource
+	for i := range s.scale(20) {
+		all = append(all, s.create(fmt.Sprintf("name-%02d", i)))
+		if i > 0 {
+			all[i-1] = s.update(all[i-1])
+		}
+		w, err := handles[i%len(handles)].WatchList(s.ctx, things, anywhere, "name-")
+		s.sameList("the snapshot", s.snapshot(s.opened(w, err)), all)
+		w.Close()
+	}
+}
+
+// snapshotReadSlowly makes changes between any two resources of the snapshot.
+func snapshotReadSlowly(s *suite) {
+	all := s.crowd(s.scale(24))
+	w := s.watch(things, home, "")
+	late := make([]*resourcepb.Resource, len(all))
+	var events []*resourcepb.WatchEvent
+	for i, res := range all {
+		s.upsert(w, res)
+		if late[i] != nil {
+			res = late[i]
+		}
+		if i%2 == 0 {
+			s.delete(res)
+			events = append(events, deleted(res))
+		} else {
+			events = append(events, upserted(s.update(res)))
+		}
+		// One that the snapshot has yet to show, too: it must show it as it was.
+		if ahead := len(all) - 1 - i; ahead > i {
+			late[ahead] = s.update(all[ahead])
+			events = append(events, upserted(late[ahead]))
+		}
+	}
+	if rest := s.snapshot(w); len(rest) > 0 {
+		s.Fatalf("the snapshot goes on with %s", text(rest[0]))
+	}
+	s.perKey(w, events...)
+}
+
+// snapshotOutlivesContext ends the contexts of all calls that opened something.
+func snapshotOutlivesContext(s *suite) {
+	a := s.create("a")
+	ctx, cancel := context.WithCancel(s.ctx)
+	w, err := s.b.WatchList(ctx, things, home, "")
+	s.opened(w, err)
+	cancel()
+	s.sameList("the snapshot", s.snapshot(w), []*resourcepb.Resource{a})
+	a = s.update(a)
+	s.upsert(w, a)
+	resumer, ok := storage.As[storage.Resumer](s.b)
+	if !ok {
+		return
+	}
+	ctx, cancel = context.WithCancel(s.ctx)
+	w, err = resumer.WatchFrom(ctx, things, home, "", w.Cursor())
+	s.opened(w, err)
+	cancel()
+	s.upsert(w, s.update(a))
+}

@@ -1,0 +1,146 @@
+package conformance
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var watcherCases = topic{"Watchers", []testCase{
+	{name: "Slow", run: watchersSlow},
+	{name: "Many", run: watchersMany},
+	{name: "ComeAndGo", run: watchersComeAndGo},
+	{name: "CursorBesideNext", run: watchersCursorBesideNext},
+}}
+
+// watchersSlow leaves watches unread, one of them with its snapshot, while others keep up: nobody waits for the slow ones,
+// and they miss nothing.
+func watchersSlow(s *suite) {
+	start := s.create("a")
+	unread := s.watch(things, home, "")
+	slow, fast := s.watch(things, home, ""), s.watch(things, home, "")
+	s.snapshot(slow)
+	s.snapshot(fast)
+	res := start
+	var want []*resourcepb.Resource
+	for range s.scale(300) {
+		next := changed(res)
+		next.Data.Value = noise(1000)
+		res = s.write(next)
+		want = append(want, res)
+		s.upsert(fast, res)
+	}
+	s.sameList("the snapshot, read late", s.snapshot(unread), []*resourcepb.Resource{start})
+	for _, w := range []storage.Watch{slow, unread} {
+		for _, res := range want {
+			s.upsert(w, res)
+		}
+	}
+	res = s.update(res)
+	for _, w := range []storage.Watch{slow, fast, unread} {
+		s.upsert(w, res)
+	}
+}
+
+func watchersMany(s *suite) {
+	watches := make([]storage.Watch, s.scale(400))
+	for i := range watches {
+		watches[i] = s.watch(things, home, "")
+	}
+	var want []*resourcepb.Resource
+	for i := range 4 {
+		want = append(want, s.create(fmt.Sprintf("name-%d", i)))
+	}
+	for _, w := range watches {
+		if got := s.snapshot(w); len(got) > 0 {
+			s.Fatalf("the snapshot of a fresh store holds %s", text(got[0]))
+		}
+		var events []*resourcepb.WatchEvent
+		for _, res := range want {
+			events = append(events, upserted(res))
+		}
+		s.perKey(w, events...)
+	}
+	// All of them wait while the next change is made.
+	var ready, done sync.WaitGroup
+	errs := make([]error, len(watches))
+	got := make([]*resourcepb.WatchEvent, len(watches))
+	for i, w := range watches {
+		ready.Add(1)
+		done.Go(func() {
+			ready.Done()
+			got[i], errs[i] = s.nextOrError(w)
+		})
+	}
+	ready.Wait()
+	last := s.create("last")
+	done.Wait()
+	for i := range watches {
+		s.succeeds("Next of one of many watches", errs[i])
+		s.same("Next of one of many watches", got[i], upserted(last))
+	}
+}
+
+// watchersComeAndGo opens and closes watches beside one that stays, with a writer at work.
+func watchersComeAndGo(s *suite) {
+	j := newJournal()
+	steady := s.watchAll()
+	wait := s.load(j, 2, s.scale(60))
+	s.parallel(4, func(i int) error {
+		for n := range s.scale(12) {
+			w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
+			if err != nil {
+				return err
+			}
+			// At least the end of the snapshot comes, however quiet the store is.
+			if (n+i)%3 > 0 {
+				_, err = s.nextOrError(w)
+			}
+			w.Close()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.succeeds("the writers", wait())
+	d, err := s.drain(steady, false, j.complete())
+	s.succeeds("the watch that stays", err)
+	s.succeeds("the watch that stays", j.check(d, nil, nil, s.h.MergesEvents != ""))
+}
+
+// watchersCursorBesideNext calls Cursor and Close while another goroutine is in Next.
+func watchersCursorBesideNext(s *suite) {
+	w := s.watchAll()
+	done := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := w.Next(s.ctx); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	res := s.create("a")
+	for range s.scale(40) {
+		w.Cursor()
+		res = s.update(res)
+		w.Cursor()
+	}
+	s.parallel(4, func(int) error {
+		w.Close()
+		w.Cursor()
+		return nil
+	})
+	s.fails("Next of a closed watch", s.result("Next of a closed watch", done), storage.ErrWatchClosed)
+}
+
+// result waits for the outcome of a goroutine.
+func (s *suite) result(what string, outcome <-chan error) error {
+	s.Helper()
+	var err error
+	s.within(what, func() { err = <-outcome })
+	return err
+}
