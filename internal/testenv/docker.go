@@ -41,6 +41,7 @@ type Container struct {
 	Addr string
 
 	ctr   testcontainers.Container
+	close func() error                // drops the connections that methods of ctr leave open
 	ready func(context.Context) error // one attempt to find out whether the server serves
 }
 
@@ -56,8 +57,8 @@ type spec struct {
 	volumes []string              // as in docker run -v
 	peers   string                // id of a network to join, besides the one that publishes the port
 	aliases []string              // names on that network
-	created func(addr string)     // told the address before the server starts
 	command func(string) []string // cmd, where it depends on the address
+	wait    bool                  // until ready
 	ready   func(ctx context.Context, addr string) error
 }
 
@@ -95,12 +96,13 @@ func run(ctx context.Context, s spec) (*Container, error) {
 func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) {
 	c := &Container{}
 	err = docker(func(p *testcontainers.DockerProvider) error {
+		c.close = p.Close
 		host, err := p.DaemonHost(ctx)
 		if err != nil {
 			return err
 		}
 		bind := netip.IPv4Unspecified()
-		if host == "localhost" || host == "127.0.0.1" {
+		if local(host) {
 			host, bind = "127.0.0.1", netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		}
 		port, err := freePort()
@@ -118,7 +120,7 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 		inside := network.MustParsePort(fmt.Sprintf("%d/tcp", s.port))
 		c.ctr, err = p.CreateContainer(ctx, testcontainers.ContainerRequest{
 			Image: s.image, Env: s.env, Cmd: cmd, Entrypoint: s.entry, Files: s.files, Labels: labels(),
-			ConfigModifier: func(c *container.Config) { c.ExposedPorts = network.PortSet{inside: struct{}{}} },
+			ExposedPorts: []string{inside.String()},
 			HostConfigModifier: func(h *container.HostConfig) {
 				h.PortBindings = network.PortMap{inside: {{HostIP: bind, HostPort: strconv.Itoa(port)}}}
 				h.Binds = s.volumes
@@ -129,16 +131,13 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 			return err
 		}
 		if s.peers != "" {
-			_, err := p.Client().NetworkConnect(ctx, s.peers, client.NetworkConnectOptions{
-				Container: c.ctr.GetContainerID(), EndpointConfig: &network.EndpointSettings{Aliases: s.aliases},
-			})
-			if err != nil {
+			if err := connect(ctx, p.Client(), s.peers, c.ctr.GetContainerID(), s.aliases); err != nil {
 				return err
 			}
 		}
 		return c.ctr.Start(ctx)
 	})
-	if err == nil {
+	if err == nil && s.wait {
 		err = c.await(ctx)
 	}
 	if err == nil {
@@ -154,6 +153,25 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 		_ = c.remove()
 	}
 	return nil, retry, fmt.Errorf("%s (image %s): %w", s.name, s.image, err)
+}
+
+// local reports whether host is this machine. What looks like the inside of a container may be a machine that was made
+// from a container's image: then the address of Docker's bridge is one of our own.
+func local(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	addrs, err := net.InterfaceAddrs()
+	if ip == nil || err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+			return true
+		}
+	}
+	return false
 }
 
 // freePort picks a free port outside the range from which the kernel takes the ports of outgoing connections: while a
@@ -325,6 +343,7 @@ func (c *Container) Exec(t testing.TB, cmd ...string) string {
 func (c *Container) exec(cmd ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	defer c.close()
 	code, r, err := c.ctr.Exec(ctx, cmd, exec.Multiplexed())
 	if err != nil {
 		return "", err

@@ -75,7 +75,7 @@ func dynamoServer(c *Container) *DynamoDBServer {
 
 func dynamoSpec() spec {
 	return spec{
-		name: "DynamoDB Local", image: images.DynamoDB(), port: 8000,
+		name: "DynamoDB Local", image: images.DynamoDB(), port: 8000, wait: true,
 		cmd: []string{"-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb", "-disableTelemetry", "-port", "8000"},
 		ready: func(ctx context.Context, addr string) error {
 			// It refuses a request without signature, in its own words: that is answer enough.

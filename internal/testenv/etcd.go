@@ -58,7 +58,7 @@ func StartEtcd(t testing.TB, flags ...string) *EtcdServer {
 
 func etcdSpec(flags ...string) spec {
 	return spec{
-		name: "etcd", image: images.Etcd(), port: 2379,
+		name: "etcd", image: images.Etcd(), port: 2379, wait: true,
 		command: func(addr string) []string {
 			return append([]string{
 				"/usr/local/bin/etcd", "--name=single", "--data-dir=/etcd-data",

@@ -65,7 +65,7 @@ func StartPostgres(t testing.TB, args ...string) *PostgresServer {
 
 func postgresSpec(args ...string) spec {
 	return spec{
-		name: "Postgres", image: images.Postgres(), port: 5432,
+		name: "Postgres", image: images.Postgres(), port: 5432, wait: true,
 		env: map[string]string{
 			"POSTGRES_USER": postgresUser, "POSTGRES_PASSWORD": postgresPassword, "POSTGRES_DB": postgresDatabase,
 			"PGDATA": postgresData,

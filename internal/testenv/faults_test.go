@@ -1,0 +1,99 @@
+//go:build integration
+
+package testenv
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestPostgresPair(t *testing.T) {
+	t.Parallel()
+	pair := StartPostgresPair(t)
+	ctx := context.Background()
+	if _, err := pair.Primary.Connect(t).Exec(ctx, "CREATE TABLE kept (v int); INSERT INTO kept VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	pair.CatchUp(t)
+	standby := pair.Standby.Connect(t)
+	if _, err := standby.Exec(ctx, "INSERT INTO kept VALUES (2)"); err == nil {
+		t.Error("the standby takes writes")
+	}
+	pair.Primary.Kill(t)
+	pair.Promote(t)
+	var n int
+	if err := standby.QueryRow(ctx, "INSERT INTO kept VALUES (2) RETURNING (SELECT count(*) FROM kept)").Scan(&n); err != nil || n != 1 {
+		t.Errorf("after the promotion: %d rows before, %v", n, err)
+	}
+}
+
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	b := StartPgBouncer(t, Postgres(t))
+	conn := (&PostgresServer{Container: b.Container, URL: b.URL}).Connect(t)
+	var pid1, pid2 int
+	for _, pid := range []*int{&pid1, &pid2} {
+		if err := conn.PgConn().Exec(context.Background(), "SELECT 1").Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := query(context.Background(), b.URL, "SELECT pg_backend_pid()", pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pid1 != pid2 {
+		t.Errorf("two connections in turn got two servers, %d and %d: nothing is pooled", pid1, pid2)
+	}
+}
+
+func TestEtcdCluster(t *testing.T) {
+	t.Parallel()
+	c := StartEtcdCluster(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cli := c.Client(t)
+	put := func(value string) {
+		t.Helper()
+		for {
+			attempt, stop := context.WithTimeout(ctx, 5*time.Second)
+			_, err := cli.Put(attempt, "k", value)
+			stop()
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("put %s: %v", value, err)
+			}
+		}
+	}
+	put("1")
+
+	cut := c.Leader(t)
+	cut.Disconnect(t)
+	put("2")
+	// The member that is cut off answers its clients, with what it knew.
+	old, err := cut.Client(t).Get(ctx, "k", clientv3.WithSerializable())
+	if err != nil || string(old.Kvs[0].Value) != "1" {
+		t.Errorf("the member that is cut off: %v, %v", old, err)
+	}
+	if l := c.Leader(t); l == cut {
+		t.Error("the member that is cut off still leads")
+	}
+	cut.Reconnect(t)
+	cut.Await(t)
+	got, err := cut.Client(t).Get(ctx, "k")
+	if err != nil || string(got.Kvs[0].Value) != "2" {
+		t.Errorf("after the partition: %v, %v", got, err)
+	}
+
+	down := c.Members[0]
+	down.Kill(t)
+	put("3")
+	down.Start(t)
+	got, err = down.Client(t).Get(ctx, "k")
+	if err != nil || string(got.Kvs[0].Value) != "3" {
+		t.Errorf("after the crash: %v, %v", got, err)
+	}
+}
