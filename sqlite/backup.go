@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// Path returns the absolute path of the database file.
+func (s *Store) Path() string { return s.path }
+
+// Backup writes a compact copy of the store, as it is at one moment, to a new file. Writers go on meanwhile.
+//
+// To restore it, close the store in all processes, put the copy in the place of the database file, and delete the -wal and
+// -shm files beside it. Versions that were given after the backup never come again, and watches resumed from a cursor that was
+// taken after it are told so.
+func (s *Store) Backup(ctx context.Context, to string) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("back up to %s: the file exists already", to)
+	}
+	// A connection of its own: those for reading are forbidden to write, to any file.
+	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 2 << 10, busy: s.options.Timeout})
+	if err != nil {
+		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "open another connection", err))
+	}
+	c.db.SetInterrupt(ctx)
+	if err := errors.Join(c.vacuumInto(to), c.close(), syncFolder(to)); err != nil {
+		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "copy", err))
+	}
+	return nil
+}
+
+func (c *conn) vacuumInto(to string) error {
+	stmt, _, err := c.db.Prepare("VACUUM INTO ?1")
+	if err != nil {
+		return err
+	}
+	err = stmt.BindText(1, to)
+	if err == nil {
+		err = stmt.Exec()
+	}
+	_ = stmt.Close() // repeats the error of Exec
+	return err
+}

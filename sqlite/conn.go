@@ -1,0 +1,213 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// conn is a connection with its prepared statements. It is for one goroutine at a time.
+type conn struct {
+	db    *sqlite3.Conn
+	stmts [queries]*sqlite3.Stmt
+}
+
+type query int
+
+// The statements, prepared when first used.
+const (
+	begin query = iota
+	beginImmediate
+	commit
+	rollback
+	newest
+	get
+	scan
+	owned
+	history
+	dataVersion
+	state
+	stored
+	update
+	replace
+	insert
+	logWrite
+	logDelete
+	remove
+	prune
+	oldest
+	find
+	queries
+)
+
+var texts = [queries]string{
+	begin:          `BEGIN`,
+	beginImmediate: `BEGIN IMMEDIATE`,
+	commit:         `COMMIT`,
+	rollback:       `ROLLBACK`,
+	newest:         `SELECT seq, tag FROM log ORDER BY seq DESC LIMIT 1`,
+	get:            `SELECT seq, tag, data FROM resources WHERE key = ?1`,
+	scan:           `SELECT key, seq, tag, data FROM resources WHERE key >= ?1 AND key < ?2 ORDER BY key`,
+	owned:          `SELECT key, uid, group_version FROM resources WHERE owner = ?1 ORDER BY key`,
+	history:        `SELECT seq, tag, gone_seq, gone_tag, key, data FROM log WHERE seq >= ?1 ORDER BY seq`,
+	dataVersion:    `PRAGMA data_version`,
+	// What a writer has to know when its transaction has begun.
+	state:  `SELECT fence, seq, tag, at FROM meta LEFT JOIN (SELECT seq, tag, at FROM log ORDER BY seq DESC LIMIT 1)`,
+	stored: `SELECT uid, seq, tag FROM resources WHERE key = ?1`,
+	// The common case in one statement. A new owner goes through replace, because setting an indexed column costs its index
+	// even where the value stays.
+	update: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4
+		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8 AND owner IS ?9`,
+	replace: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4, owner = ?9
+		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8`,
+	insert: `INSERT INTO resources (seq, tag, group_version, data, key, uid, owner)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?9) ON CONFLICT (key) DO NOTHING`,
+	logWrite: `INSERT INTO log (seq, tag, at, key, data) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	logDelete: `INSERT INTO log (seq, tag, at, gone_seq, gone_tag, key, data)
+		SELECT ?1, ?2, ?3, seq, tag, key, data FROM resources WHERE key = ?4 AND uid = ?5 AND seq = ?6 AND tag = ?7`,
+	remove: `DELETE FROM resources WHERE key = ?1`,
+	prune:  `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`,
+	oldest: `SELECT seq, at FROM log ORDER BY seq LIMIT 1`,
+	find:   `SELECT 1 FROM log WHERE seq = ?1 AND tag = ?2`,
+}
+
+// role says what a connection is for.
+type role struct {
+	flags sqlite3.OpenFlag
+	cache int // KiB
+	busy  time.Duration
+}
+
+// connect opens a connection that has read the database once, so that nobody deletes the -wal file under it.
+func connect(path, vfs string, r role) (_ *conn, err error) {
+	name, flags := path, r.flags
+	if vfs != "" {
+		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?vfs=" + url.QueryEscape(vfs)
+		flags |= sqlite3.OPEN_URI
+	}
+	db, err := sqlite3.OpenFlags(name, flags)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{db: db}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if err := db.BusyTimeout(r.busy); err != nil {
+		return nil, err
+	}
+	for _, pragma := range []string{
+		// ncruces compiles SQLite so that a connection in WAL mode runs with NORMAL unless it says otherwise itself.
+		"synchronous = FULL",
+		"cache_size = -" + strconv.Itoa(r.cache),
+		"wal_autocheckpoint = 4000",
+		"journal_size_limit = 67108864",
+		"trusted_schema = OFF",
+		"temp_store = MEMORY",
+	} {
+		if err := db.Exec("PRAGMA " + pragma); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// assertDurable refuses a connection on which an acknowledged write might get lost.
+func (c *conn) assertDurable() error {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
+		got, err := c.pragma(pragma)
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("PRAGMA %s is %q, expected %q", pragma, got, want)
+		}
+	}
+	return nil
+}
+
+func (c *conn) pragma(text string) (string, error) {
+	s, _, err := c.db.Prepare("PRAGMA " + text)
+	if err != nil {
+		return "", err
+	}
+	value := ""
+	if s.Step() {
+		value = strings.ToLower(s.ColumnText(0))
+	}
+	return value, errors.Join(s.Err(), s.Close())
+}
+
+// stmt returns a prepared statement. Its user has to Reset it: a statement that was not holds a read transaction open.
+func (c *conn) stmt(q query) (*sqlite3.Stmt, error) {
+	if s := c.stmts[q]; s != nil {
+		return s, nil
+	}
+	s, _, err := c.db.PrepareFlags(texts[q], sqlite3.PREPARE_PERSISTENT)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[q] = s
+	return s, nil
+}
+
+// exec runs a statement that gives no rows.
+func (c *conn) exec(q query) error {
+	s, err := c.stmt(q)
+	if err != nil {
+		return err
+	}
+	return s.Exec()
+}
+
+// abandon ends a transaction, if one is open, whatever the connection's interrupt says.
+func (c *conn) abandon() error {
+	c.db.SetInterrupt(context.Background())
+	if c.db.GetAutocommit() {
+		return nil
+	}
+	return c.exec(rollback)
+}
+
+func (c *conn) close() error {
+	for i, s := range c.stmts {
+		_ = s.Close() // repeats the error of the last step
+		c.stmts[i] = nil
+	}
+	return c.db.Close()
+}
+
+// newest returns the mark of the newest row of the log.
+func (c *conn) newest() (mark, error) {
+	s, err := c.stmt(newest)
+	if err != nil {
+		return mark{}, err
+	}
+	var m mark
+	if s.Step() {
+		m = mark{s.ColumnInt64(0), s.ColumnInt64(1)}
+	}
+	return m, finish(s)
+}
+
+// finish resets a statement and returns the error of its last step.
+func finish(s *sqlite3.Stmt) error {
+	err := s.Err()
+	return errors.Join(err, ignoring(s.Reset(), err))
+}
+
+// ignoring drops an error of Reset, which repeats that of the step before.
+func ignoring(reset, step error) error {
+	if step != nil {
+		return nil
+	}
+	return reset
+}

@@ -1,0 +1,34 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+)
+
+// errFenced is what writers get once a store was closed for writing, which the tool that moves stores does.
+var errFenced = errors.New("the store takes no more writes: it has moved")
+
+// tooLate is the error of a call that ran out of time after it was sent.
+func tooLate(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
+}
+
+// failed is the error of a statement that only reads. ctx is what the connection was interrupted by.
+func failed(ctx context.Context, what string, err error) error {
+	switch {
+	case ctx.Err() != nil && errors.Is(err, sqlite3.INTERRUPT):
+		return fmt.Errorf("%s: %w", what, tooLate(ctx))
+	case errors.Is(err, sqlite3.BUSY), errors.Is(err, sqlite3.LOCKED), errors.Is(err, sqlite3.PROTOCOL), errors.Is(err, sqlite3.IOERR):
+		return fmt.Errorf("%s: %w: %w", what, storage.ErrInconsistent, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// about adds what was to be done with which resource.
+func about(what string, k key.Key, err error) error { return fmt.Errorf("%s %v: %w", what, k, err) }

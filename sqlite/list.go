@@ -1,0 +1,149 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// row is a stored resource, copied out.
+type row struct {
+	at   mark
+	data []byte
+}
+
+func (r row) decode() (*resourcepb.Resource, error) { return message.Decode(r.data, r.at.version()) }
+
+// List implements storage.Backend.
+func (s *Store) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	if err := check.Consistency(consistency); err != nil {
+		return nil, err
+	}
+	filter, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	var rows []row
+	var arena arena
+	err = s.scan(ctx, &filter, func(at mark, data []byte) error {
+		rows = append(rows, row{at, arena.copy(data)})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return decodeAll(rows)
+}
+
+func decodeAll(rows []row) ([]*resourcepb.Resource, error) {
+	resources := make([]*resourcepb.Resource, len(rows))
+	for i, r := range rows {
+		res, err := r.decode()
+		if err != nil {
+			return nil, err
+		}
+		resources[i] = res
+	}
+	return resources, nil
+}
+
+// scan reads what matches a filter, in key order, in one statement and so from one snapshot.
+func (s *Store) scan(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) error {
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.readers.give(c)
+	if err := c.scan(filter, each); err != nil {
+		return failed(ctx, "read the rows", err)
+	}
+	return nil
+}
+
+// snapshot is scan, and the position in history that belongs to it.
+func (s *Store) snapshot(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) (mark, error) {
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return mark{}, err
+	}
+	defer s.readers.give(c)
+	at, err := c.snapshot(filter, each)
+	if err != nil {
+		return mark{}, failed(ctx, "read the rows", err)
+	}
+	return at, nil
+}
+
+func (c *conn) snapshot(filter *key.Filter, each func(at mark, data []byte) error) (at mark, err error) {
+	if err := c.exec(begin); err != nil {
+		return mark{}, err
+	}
+	if at, err = c.newest(); err == nil {
+		err = c.scan(filter, each)
+	}
+	if err == nil {
+		err = c.exec(commit)
+	}
+	if err != nil {
+		_ = c.abandon() // the first error tells more
+		return mark{}, err
+	}
+	return at, nil
+}
+
+func (c *conn) scan(filter *key.Filter, each func(at mark, data []byte) error) error {
+	stmt, err := c.stmt(scan)
+	if err != nil {
+		return err
+	}
+	prefix, exact := filter.Prefix()
+	end := key.PrefixEnd(prefix)
+	if end == nil {
+		end = []byte{0xff} // no UTF-8 has it
+	}
+	if err := stmt.BindBlob(1, prefix); err != nil {
+		return err
+	}
+	if err := stmt.BindBlob(2, end); err != nil {
+		return err
+	}
+	for stmt.Step() {
+		if !exact {
+			k, err := key.Parse(stmt.ColumnRawBlob(0))
+			if err != nil {
+				_ = stmt.Reset()
+				return err
+			}
+			if !filter.Match(&k) {
+				continue
+			}
+		}
+		if err := each(mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}, stmt.ColumnRawBlob(3)); err != nil {
+			_ = stmt.Reset()
+			return err
+		}
+	}
+	return finish(stmt)
+}
+
+// arena copies many small slices into few large ones.
+type arena struct{ room []byte }
+
+func (a *arena) copy(b []byte) []byte {
+	if len(b) > cap(a.room)-len(a.room) {
+		a.room = make([]byte, 0, max(len(b), min(max(2*cap(a.room), 4<<10), 1<<20)))
+	}
+	start := len(a.room)
+	a.room = append(a.room, b...)
+	return a.room[start:len(a.room):len(a.room)]
+}

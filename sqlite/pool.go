@@ -1,0 +1,70 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// pool holds the reading connections, opened when they are first needed.
+type pool struct {
+	open   func() (*conn, error)
+	free   chan *conn
+	room   chan struct{} // a token for each connection that may still be opened
+	closed chan struct{}
+}
+
+func newPool(size int, open func() (*conn, error)) *pool {
+	p := &pool{open: open, free: make(chan *conn, size), room: make(chan struct{}, size), closed: make(chan struct{})}
+	for range size {
+		p.room <- struct{}{}
+	}
+	return p
+}
+
+// take returns a connection that ctx interrupts. Each has to be given back.
+func (p *pool) take(ctx context.Context) (*conn, error) {
+	select {
+	case c := <-p.free:
+		c.db.SetInterrupt(ctx)
+		return c, nil
+	default:
+	}
+	select {
+	case c := <-p.free:
+		c.db.SetInterrupt(ctx)
+		return c, nil
+	case <-p.room:
+		c, err := p.open()
+		if err != nil {
+			p.room <- struct{}{}
+			return nil, failed(ctx, "open another connection", err)
+		}
+		c.db.SetInterrupt(ctx)
+		return c, nil
+	case <-p.closed:
+		return nil, storage.ErrClosed
+	case <-ctx.Done():
+		return nil, tooLate(ctx)
+	}
+}
+
+func (p *pool) give(c *conn) {
+	c.db.SetInterrupt(context.Background())
+	p.free <- c
+}
+
+// close waits for the connections in use and closes them all. It is called once.
+func (p *pool) close() error {
+	close(p.closed)
+	var errs []error
+	for range cap(p.free) {
+		select {
+		case c := <-p.free:
+			errs = append(errs, c.close())
+		case <-p.room:
+		}
+	}
+	return errors.Join(errs...)
+}

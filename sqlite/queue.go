@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
+// caller that leaves earlier does not look at it again.
+type request struct {
+	changes []change
+	several bool // a transaction of the caller's, whose errors say which operation failed
+	err     error
+	done    chan struct{}
+}
+
+func (r *request) size() int {
+	n := 0
+	for i := range r.changes {
+		n += len(r.changes[i].data)
+	}
+	return n
+}
+
+// queue holds the requests that wait for the writer.
+type queue struct {
+	mu      sync.Mutex
+	waiting []*request
+	closed  bool
+	wake    chan struct{} // holds a token when the queue may have something
+}
+
+// The bounds of a batch. A batch is never empty for being too large.
+const (
+	batchRequests = 512
+	batchBytes    = 8 << 20
+)
+
+func (q *queue) put(r *request) error {
+	r.done = make(chan struct{})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return storage.ErrClosed
+	}
+	q.waiting = append(q.waiting, r)
+	if len(q.waiting) == 1 {
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// leave takes a request out of the queue, unless the writer has it already.
+func (q *queue) leave(r *request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, r); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+}
+
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) == 0
+}
+
+// drain takes the next batch, appending it to batch.
+func (q *queue) drain(batch []*request) []*request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(q.waiting) && n < batchRequests {
+		bytes += q.waiting[n].size()
+		if n > 0 && bytes > batchBytes {
+			break
+		}
+		n++
+	}
+	batch = append(batch, q.waiting[:n]...)
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	return batch
+}
+
+// close refuses what comes later and returns what waits.
+func (q *queue) close() []*request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	rest := q.waiting
+	q.waiting = nil
+	return rest
+}
+
+// do puts a request into the queue and waits for the writer.
+func (w *writer) do(ctx context.Context, r *request) error {
+	if err := w.queue.put(r); err != nil {
+		return err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		w.queue.leave(r)
+	}
+	select {
+	case <-r.done: // it came in the same moment
+		return r.err
+	default:
+		return tooLate(ctx)
+	}
+}

@@ -1,0 +1,82 @@
+package sqlite
+
+import (
+	"context"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Every read begins with the newest commit of the file, so both consistencies are one.
+
+// buffers hold encoded resources between the connection and the decoder.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Read implements storage.Backend.
+func (s *Store) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	if err := check.Consistency(consistency); err != nil {
+		return nil, err
+	}
+	k, err := check.ID("id", id)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.read(ctx, k)
+	if err != nil {
+		return nil, about("read", k, err)
+	}
+	switch err := cas.Read(res, id).(type) {
+	case nil:
+		return res, nil
+	case storage.GroupVersionMismatchError:
+		return nil, err
+	default:
+		return nil, about("read", k, err)
+	}
+}
+
+// read returns what is stored under a key, or nil.
+func (s *Store) read(ctx context.Context, k key.Key) (*resourcepb.Resource, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	*buffer = k.Append((*buffer)[:0])
+	there, m, err := c.get(buffer)
+	s.readers.give(c)
+	if err != nil {
+		return nil, failed(ctx, "look up the key", err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return message.Decode(*buffer, m.version())
+}
+
+// get looks a key up. The buffer holds the key, and then what is stored under it.
+func (c *conn) get(buffer *[]byte) (there bool, m mark, err error) {
+	stmt, err := c.stmt(get)
+	if err != nil {
+		return false, m, err
+	}
+	if err := stmt.BindBlob(1, *buffer); err != nil {
+		return false, m, err
+	}
+	if there = stmt.Step(); there {
+		m = mark{stmt.ColumnInt64(0), stmt.ColumnInt64(1)}
+		*buffer = stmt.ColumnBlob(2, (*buffer)[:0])
+	}
+	return there, m, finish(stmt)
+}

@@ -1,0 +1,222 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+)
+
+// schemaVersion is the version of the tables that this program writes.
+const schemaVersion = 1
+
+// applicationID marks the file as a store, for file(1) and for us.
+const applicationID = 0x4153484c // ASHL
+
+// Rows of the log are never given a number again: the newest row is never pruned. The fence is empty, or says where the store
+// has moved to; writers then refuse.
+const schema = `
+CREATE TABLE meta (
+	id      INTEGER PRIMARY KEY CHECK (id = 1),
+	store   BLOB NOT NULL,
+	version INTEGER NOT NULL,
+	fence   TEXT NOT NULL
+) STRICT;
+CREATE TABLE resources (
+	key           BLOB PRIMARY KEY,
+	seq           INTEGER NOT NULL,
+	tag           INTEGER NOT NULL,
+	uid           TEXT NOT NULL,
+	group_version TEXT NOT NULL,
+	owner         BLOB,
+	data          BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL;
+CREATE TABLE log (
+	seq      INTEGER PRIMARY KEY,
+	tag      INTEGER NOT NULL,
+	at       INTEGER NOT NULL,
+	gone_seq INTEGER,
+	gone_tag INTEGER,
+	key      BLOB NOT NULL,
+	data     BLOB NOT NULL
+) STRICT;
+PRAGMA application_id = `
+
+// oldestLibrary is the first SQLite without the bug by which several writing processes could corrupt a database when one of
+// them reset the WAL.
+var oldestLibrary = [3]int{3, 51, 3}
+
+func checkLibrary(c *conn) error {
+	s, _, err := c.db.Prepare("SELECT sqlite_version()")
+	if err != nil {
+		return err
+	}
+	text := ""
+	if s.Step() {
+		text = s.ColumnText(0)
+	}
+	if err := errors.Join(s.Err(), s.Close()); err != nil {
+		return err
+	}
+	return checkLibraryVersion(text)
+}
+
+func checkLibraryVersion(text string) error {
+	var have [3]int
+	for i, part := range strings.SplitN(text, ".", 3) {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return fmt.Errorf("SQLite calls itself version %q", text)
+		}
+		have[i] = n
+	}
+	for i, want := range oldestLibrary {
+		if have[i] != want {
+			if have[i] < want {
+				return fmt.Errorf("SQLite %s can corrupt a file that several processes write to: 3.51.3 or newer is needed", text)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// meta is what a store says about itself.
+type meta struct {
+	there   bool
+	foreign bool // the file holds tables of somebody else
+	store   cursor.StoreID
+	version int
+}
+
+func (c *conn) meta() (meta, error) {
+	s, _, err := c.db.Prepare(`SELECT count(*), count(*) FILTER (WHERE name IN ('meta', 'resources', 'log')) FROM sqlite_schema WHERE type = 'table'`)
+	if err != nil {
+		return meta{}, err
+	}
+	var tables, ours int
+	if s.Step() {
+		tables, ours = s.ColumnInt(0), s.ColumnInt(1)
+	}
+	if err := errors.Join(s.Err(), s.Close()); err != nil {
+		return meta{}, err
+	}
+	id, err := c.pragma("application_id")
+	if err != nil {
+		return meta{}, err
+	}
+	if tables == 0 && id == "0" {
+		return meta{}, nil
+	}
+	if ours < 3 || id != strconv.Itoa(applicationID) {
+		return meta{foreign: true}, nil
+	}
+	s, _, err = c.db.Prepare("SELECT store, version FROM meta")
+	if err != nil {
+		return meta{}, err
+	}
+	m := meta{there: true}
+	if s.Step() {
+		copy(m.store[:], s.ColumnRawBlob(0))
+		m.version = s.ColumnInt(1)
+	}
+	return m, errors.Join(s.Err(), s.Close())
+}
+
+// prepare makes sure that the database is a store in WAL mode, creating its tables if need be, and returns its id. Several
+// processes may do so at once: the side file's lock keeps them apart, and SQLite's own does where that lock has no effect.
+func (c *conn) prepare(ctx context.Context, side *sideFile, create bool) (cursor.StoreID, error) {
+	m, err := c.meta()
+	if err != nil {
+		return m.store, err
+	}
+	if m.foreign {
+		return m.store, errors.New("the file is a SQLite database of another program")
+	}
+	if !m.there && !create {
+		return m.store, errors.New("the file holds no store, and create=off forbids making one")
+	}
+	mode, err := c.pragma("journal_mode")
+	if err != nil {
+		return m.store, err
+	}
+	if !m.there || mode != "wal" {
+		if err := side.lockPolling(ctx); err != nil {
+			return m.store, err
+		}
+		if err := errors.Join(c.create(ctx), side.unlock()); err != nil {
+			return m.store, err
+		}
+		if m, err = c.meta(); err != nil {
+			return m.store, err
+		}
+	}
+	switch {
+	case m.version > schemaVersion:
+		return m.store, fmt.Errorf("%w: version %d, this program knows %d", storage.ErrNewerSchema, m.version, schemaVersion)
+	case m.version != schemaVersion:
+		return m.store, fmt.Errorf("the store has schema version %d, expected %d", m.version, schemaVersion)
+	}
+	return m.store, nil
+}
+
+// create switches to WAL mode, which a restored backup is not in, and makes the tables unless they are there.
+func (c *conn) create(ctx context.Context) error {
+	// A change of the journal mode does not wait for other connections as statements do.
+	err := poll(ctx, func() (bool, error) {
+		err := c.db.Exec("PRAGMA journal_mode = WAL")
+		return !errors.Is(err, sqlite3.BUSY), ifNot(err, sqlite3.BUSY)
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.exec(beginImmediate); err != nil {
+		return err
+	}
+	if m, err := c.meta(); err != nil || m.there || m.foreign {
+		return errors.Join(err, c.abandon())
+	}
+	var store cursor.StoreID
+	_, _ = rand.Read(store[:]) // never fails
+	err = c.db.Exec(schema + strconv.Itoa(applicationID) + `;
+		INSERT INTO meta (id, store, version, fence) VALUES (1, ` + sqlite3.Quote(store[:]) + `, ` + strconv.Itoa(schemaVersion) + `, '')`)
+	if err == nil {
+		err = c.exec(commit)
+	}
+	if err != nil {
+		return errors.Join(err, c.abandon())
+	}
+	return nil
+}
+
+func ifNot(err error, code sqlite3.ErrorCode) error {
+	if errors.Is(err, code) {
+		return nil
+	}
+	return err
+}
+
+// poll calls try every few milliseconds until it is done or fails, or ctx ends.
+func poll(ctx context.Context, try func() (done bool, err error)) error {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return tooLate(ctx)
+		}
+	}
+}

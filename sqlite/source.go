@@ -1,0 +1,245 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+)
+
+// source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
+// numbered in the order of commits, so positions form a line.
+type source struct{ store *Store }
+
+type event = feed.Event[mark]
+
+var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was pruned, or an older copy of the file was restored", storage.ErrCompacted)
+
+// The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
+// bell; more often where the bell cannot be heard.
+const (
+	pollEvery     = 250 * time.Millisecond
+	pollDeafEvery = 50 * time.Millisecond
+	pageRows      = 500
+	pageBytes     = 4 << 20
+)
+
+// Run implements feed.Source.
+func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*event, mark)) (err error) {
+	c, err := s.store.connectReader(4 << 10)
+	if err != nil {
+		return failed(ctx, "open a connection for watches", err)
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	c.db.SetInterrupt(ctx)
+	bell := listen(s.store.side.path)
+	defer bell.close()
+	at, err := c.newest()
+	if err != nil {
+		return failed(ctx, "read the log", err)
+	}
+	ready(at)
+	var seen int64 // data_version
+	var failing time.Time
+	for {
+		// A change that comes after this look has another data_version, and is found by the next one.
+		version, err := c.dataVersion()
+		if err == nil && version != seen {
+			at, err = s.follow(ctx, c, at, publish)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			seen, failing = version, time.Time{}
+		case errors.Is(err, storage.ErrCompacted), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
+			return err
+		case failing.IsZero():
+			failing = time.Now()
+		case time.Since(failing) > s.store.options.Outage:
+			return fmt.Errorf("the log could not be read for %v: %w", s.store.options.Outage, err)
+		}
+		if !bell.wait(ctx, s.store.writer.hint) {
+			return nil
+		}
+	}
+}
+
+// follow publishes what has been added to the log after at and returns the new position.
+func (s *source) follow(ctx context.Context, c *conn, at mark, publish func([]*event, mark)) (mark, error) {
+	for {
+		events, end, more, err := c.history(at, nil, pageRows)
+		if err != nil {
+			return at, err
+		}
+		if len(events) > 0 {
+			publish(events, end)
+			at = end
+		}
+		if !more || ctx.Err() != nil {
+			return at, nil
+		}
+	}
+}
+
+// History implements feed.Source.
+func (s *source) History(ctx context.Context, from mark, f *key.Filter, limit int) (events []*event, end mark, more bool, err error) {
+	c, err := s.store.readers.take(ctx)
+	if err != nil {
+		return nil, mark{}, false, err
+	}
+	defer s.store.readers.give(c)
+	events, end, more, err = c.history(from, f, limit)
+	if err != nil {
+		return nil, mark{}, false, failed(ctx, "read the log", err)
+	}
+	return events, end, more, nil
+}
+
+// history reads the rows after from, at most about limit of them. It decodes those only that f, if given, matches.
+func (c *conn) history(from mark, f *key.Filter, limit int) (events []*event, end mark, more bool, err error) {
+	s, err := c.stmt(history)
+	if err != nil {
+		return nil, from, false, err
+	}
+	if err := s.BindInt64(1, from.seq); err != nil {
+		return nil, from, false, err
+	}
+	defer func() {
+		if reset := s.Reset(); err == nil {
+			err = reset
+		}
+	}()
+	// The row of the position itself comes first, and proves that nothing is missing before the next one. Before the first
+	// row of a log that was never pruned there is none.
+	end = from
+	if from != (mark{}) && !(s.Step() && (mark{s.ColumnInt64(0), s.ColumnInt64(1)}) == from) {
+		if err := s.Err(); err != nil {
+			return nil, from, false, err
+		}
+		return nil, from, false, errRestored
+	}
+	for rows, bytes := 0, 0; s.Step(); {
+		if rows >= limit || bytes >= pageBytes {
+			return events, end, true, nil
+		}
+		ev, size, err := eventOf(s, f)
+		if err != nil {
+			return nil, from, false, err
+		}
+		at := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
+		if at.seq != end.seq+1 {
+			return nil, from, false, errRestored
+		}
+		if ev != nil {
+			ev.At = at
+			events = append(events, ev)
+		}
+		end = at
+		rows, bytes = rows+1, bytes+size
+	}
+	return events, end, false, s.Err()
+}
+
+// eventOf decodes a row of the log, unless the filter leaves it out.
+func eventOf(s *sqlite3.Stmt, f *key.Filter) (*event, int, error) {
+	k, err := key.Parse(s.ColumnRawBlob(4))
+	if err != nil {
+		return nil, 0, err
+	}
+	if f != nil && !f.Match(&k) {
+		return nil, 0, nil
+	}
+	version := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
+	deleted := s.ColumnType(2) != sqlite3.NULL
+	if deleted {
+		version = mark{s.ColumnInt64(2), s.ColumnInt64(3)}
+	}
+	data := s.ColumnRawBlob(5)
+	res, err := message.Decode(data, version.version())
+	if err != nil {
+		return nil, 0, err
+	}
+	return &event{Key: k, Delete: deleted, Resource: res, Size: len(data)}, len(data), nil
+}
+
+func (c *conn) dataVersion() (int64, error) {
+	s, err := c.stmt(dataVersion)
+	if err != nil {
+		return 0, err
+	}
+	var version int64
+	if s.Step() {
+		version = s.ColumnInt64(0)
+	}
+	return version, finish(s)
+}
+
+// Contains implements feed.Source.
+func (s *source) Contains(at mark, ev *event) bool { return ev.At.seq <= at.seq }
+
+// Advance implements feed.Source.
+func (s *source) Advance(_ mark, ev *event) mark { return ev.At }
+
+// Merge implements feed.Source.
+func (s *source) Merge(at, end mark) mark {
+	if end.seq > at.seq {
+		return end
+	}
+	return at
+}
+
+// Cursor implements feed.Source.
+func (s *source) Cursor(at mark) string { return at.cursor(s.store.id) }
+
+// bell hears the writers of all processes touch the side file.
+type bell struct {
+	watcher *fsnotify.Watcher // nil where the system has none to spare
+	ticker  *time.Ticker
+}
+
+func listen(path string) *bell {
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = watcher.Add(path); err != nil {
+			_ = watcher.Close()
+		}
+	}
+	if err != nil {
+		return &bell{ticker: time.NewTicker(pollDeafEvery)}
+	}
+	return &bell{watcher: watcher, ticker: time.NewTicker(pollEvery)}
+}
+
+// wait returns true when it is time to look for changes, false when ctx is over.
+func (b *bell) wait(ctx context.Context, hint <-chan struct{}) bool {
+	var rung chan fsnotify.Event
+	var failed chan error
+	if b.watcher != nil {
+		rung, failed = b.watcher.Events, b.watcher.Errors
+	}
+	select {
+	case <-hint:
+	case <-rung:
+	case <-failed:
+	case <-b.ticker.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+func (b *bell) close() {
+	b.ticker.Stop()
+	if b.watcher != nil {
+		_ = b.watcher.Close()
+	}
+}

@@ -1,0 +1,220 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/paging"
+)
+
+// The defaults of Options.
+const (
+	DefaultTimeout       = 30 * time.Second
+	DefaultOutage        = 5 * time.Minute
+	DefaultRetention     = time.Hour
+	DefaultRetentionRows = 100_000
+)
+
+// defaultReaders is the default number of reading connections: more than there are processors only get in each other's way.
+func defaultReaders() int { return max(2, runtime.GOMAXPROCS(0)) }
+
+// Options of a store. The zero value of each field means its default.
+type Options struct {
+	// NoCreate makes Open fail where there is no store yet.
+	NoCreate bool
+	// Timeout bounds calls whose context has no deadline.
+	Timeout time.Duration
+	// Outage is how long watches go on while the file cannot be read, before they end.
+	Outage time.Duration
+	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
+	MaxSize int
+	// Retention is how long a change can be resumed from, unless RetentionRows is reached earlier.
+	Retention time.Duration
+	// RetentionRows is the number of changes kept at most, give or take a batch.
+	RetentionRows int
+	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
+	Readers int
+
+	vfs string // for tests
+}
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Timeout <= 0 {
+		d.Timeout = DefaultTimeout
+	}
+	if d.Outage <= 0 {
+		d.Outage = DefaultOutage
+	}
+	if d.MaxSize <= 0 || d.MaxSize > check.MaxSize {
+		d.MaxSize = check.MaxSize
+	}
+	if d.Retention <= 0 {
+		d.Retention = DefaultRetention
+	}
+	if d.RetentionRows <= 0 {
+		d.RetentionRows = DefaultRetentionRows
+	}
+	if d.Readers <= 0 {
+		d.Readers = defaultReaders()
+	}
+	return d
+}
+
+// Store is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor.
+type Store struct {
+	path    string
+	options Options
+	id      cursor.StoreID
+	side    *sideFile
+	readers *pool
+	writer  *writer
+	source  *source
+	feed    *feed.Feed[mark]
+	shelf   *paging.Shelf
+	closed  atomic.Bool
+	closing sync.Once
+	ended   error // of closing
+}
+
+var (
+	_ storage.Backend    = (*Store)(nil)
+	_ storage.Pager      = (*Store)(nil)
+	_ storage.Resumer    = (*Store)(nil)
+	_ storage.Transactor = (*Store)(nil)
+)
+
+// Open opens the store in a file, and creates it if it is not there. The context bounds the opening only.
+func Open(ctx context.Context, path string, options *Options) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := &Store{options: options.withDefaults()}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if err := s.open(ctx, path); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, path string) (err error) {
+	if s.path, err = locate(path); err != nil {
+		return err
+	}
+	if err := examine(s.path, !s.options.NoCreate); err != nil {
+		return err
+	}
+	if s.side, err = openSideFile(s.path); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.side.file.Close())
+		}
+	}()
+	flags := sqlite3.OPEN_READWRITE
+	if !s.options.NoCreate {
+		flags |= sqlite3.OPEN_CREATE
+	}
+	c, err := connect(s.path, s.options.vfs, role{flags: flags, cache: 16 << 10, busy: s.options.Timeout})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if err := s.setUp(ctx, c); err != nil {
+		return failed(ctx, "set up", err)
+	}
+	s.readers = newPool(s.options.Readers, func() (*conn, error) { return s.connectReader(2 << 10) })
+	s.writer = newWriter(s, c)
+	s.source = &source{store: s}
+	s.feed = feed.New(s.source, feed.Options[mark]{
+		Outage:     s.options.Outage,
+		Linger:     10 * time.Second,
+		InSnapshot: cursor.Encode(cursor.Snapshot, s.id, nil),
+	})
+	s.shelf = paging.New(s.id, paging.Options{})
+	return nil
+}
+
+// setUp makes the first connection, which becomes the writer's, ready.
+func (s *Store) setUp(ctx context.Context, c *conn) error {
+	c.db.SetInterrupt(ctx)
+	defer c.db.SetInterrupt(context.Background())
+	if err := checkLibrary(c); err != nil {
+		return err
+	}
+	if readOnly, _ := c.db.ReadOnly("main"); readOnly {
+		return errors.New("the file is not writable")
+	}
+	id, err := c.prepare(ctx, s.side, !s.options.NoCreate)
+	if err != nil {
+		return err
+	}
+	s.id = id
+	if err := c.assertDurable(); err != nil {
+		return err
+	}
+	// The connection has read the file, so the -wal file is there, and stays until the last process has closed the store.
+	return syncFolder(s.path)
+}
+
+// connectReader opens a connection that only reads.
+func (s *Store) connectReader(cache int) (*conn, error) {
+	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: cache, busy: s.options.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	err = c.db.Exec("PRAGMA query_only = ON")
+	if err == nil {
+		err = c.assertDurable()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// enter begins a call.
+func (s *Store) enter(ctx context.Context) error {
+	if s.closed.Load() {
+		return storage.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// bounded gives a context without a deadline the store's own.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.options.Timeout)
+}
+
+// Close ends all watches and waiting calls, waits for the calls under way, and closes the file. Closing twice is fine.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.closed.Store(true)
+		s.feed.Close()
+		s.ended = errors.Join(s.shelf.Close(), s.readers.close(), s.writer.close(), s.side.file.Close())
+	})
+	return s.ended
+}

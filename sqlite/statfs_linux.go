@@ -1,0 +1,28 @@
+package sqlite
+
+import "golang.org/x/sys/unix"
+
+// networkFileSystem returns the name of the network file system that a folder lies on, or "".
+func networkFileSystem(folder string) string {
+	var info unix.Statfs_t
+	if unix.Statfs(folder, &info) != nil {
+		return "" // opening the file will say why
+	}
+	return networkName(uint32(info.Type))
+}
+
+func networkName(magic uint32) string {
+	switch magic {
+	case unix.NFS_SUPER_MAGIC:
+		return "NFS"
+	case unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
+		return "SMB"
+	case unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
+		return "AFS"
+	case unix.CODA_SUPER_MAGIC:
+		return "Coda"
+	case unix.CEPH_SUPER_MAGIC:
+		return "Ceph"
+	}
+	return ""
+}

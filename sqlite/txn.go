@@ -1,0 +1,220 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+)
+
+// txn is a transaction of the writer's that is under way.
+type txn struct {
+	conn  *conn
+	fence string
+	begun int64 // the number of the newest row of the log when the transaction began
+	last  mark  // the newest row now
+	at    int64 // the time of its rows in ms; never earlier than that of an older row
+}
+
+func newTxn(c *conn) (txn, error) {
+	s, err := c.stmt(state)
+	if err != nil {
+		return txn{}, err
+	}
+	t := txn{conn: c, at: time.Now().UnixMilli()}
+	if s.Step() {
+		t.fence = s.ColumnText(0)
+		t.last = mark{s.ColumnInt64(1), s.ColumnInt64(2)}
+		t.at = max(t.at, s.ColumnInt64(3))
+	}
+	t.begun = t.last.seq
+	return t, finish(s)
+}
+
+// apply carries out a request. refused is the caller's: the request was not carried out at all. err means that the whole
+// transaction is lost.
+func (t *txn) apply(r *request) (refused, err error) {
+	if t.fence != "" {
+		return fmt.Errorf("%w to %s", errFenced, t.fence), nil
+	}
+	if !r.several {
+		return t.change(&r.changes[0])
+	}
+	// Nothing is changed before everything is decided, so there is nothing to undo.
+	for i := range r.changes {
+		refused, err := t.decide(&r.changes[i])
+		if err != nil {
+			return nil, err
+		}
+		if refused != nil {
+			return &storage.OpError{Index: i, Err: refused}, nil
+		}
+	}
+	for i := range r.changes {
+		refused, err := t.change(&r.changes[i])
+		if err != nil {
+			return nil, err
+		}
+		if refused != nil {
+			return nil, fmt.Errorf("an operation that was found possible is not: %w", refused)
+		}
+	}
+	return nil, nil
+}
+
+func (t *txn) decide(c *change) (refused, err error) {
+	s, err := t.stored(c.key)
+	if err != nil {
+		return nil, err
+	}
+	switch c.kind {
+	case writeChange:
+		return cas.Write(s, c.uid, c.given), nil
+	case deleteChange:
+		_, refused = cas.Delete(s, c.uid, c.given)
+		return refused, nil
+	default:
+		return cas.Check(s, c.uid, c.given), nil
+	}
+}
+
+func (t *txn) change(c *change) (refused, err error) {
+	switch c.kind {
+	case writeChange:
+		return t.write(c)
+	case deleteChange:
+		return t.remove(c)
+	default:
+		return t.decide(c)
+	}
+}
+
+// write tries the statement that is right if the caller is, and only otherwise looks at what is stored.
+func (t *txn) write(c *change) (refused, err error) {
+	next := mark{t.last.seq + 1, newTag()}
+	given, could := parseVersion(c.given)
+	done := false
+	switch {
+	case c.given == "":
+		done, err = t.put(insert, next, given, c)
+	case could:
+		done, err = t.put(update, next, given, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !done {
+		if refused, err := t.decide(c); refused != nil || err != nil {
+			return refused, err
+		}
+		// Only the owner was another.
+		if done, err = t.put(replace, next, given, c); err != nil {
+			return nil, err
+		}
+		if !done {
+			return nil, errors.New("a row that may be replaced cannot be")
+		}
+	}
+	s, err := t.conn.stmt(logWrite)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindBlob(4, c.key), s.BindBlob(5, c.data))
+	if err == nil {
+		err = s.Exec()
+	}
+	t.last, c.written = next, next
+	return nil, err
+}
+
+// put runs insert, update or replace and tells whether it has found its row.
+func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
+	s, err := t.conn.stmt(q)
+	if err != nil {
+		return false, err
+	}
+	err = errors.Join(
+		s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindText(3, c.groupVersion), s.BindBlob(4, c.data),
+		s.BindBlob(5, c.key), s.BindText(6, c.uid), bindOwner(s, 9, c.owner),
+	)
+	if err == nil && q != insert {
+		err = errors.Join(s.BindInt64(7, given.seq), s.BindInt64(8, given.tag))
+	}
+	if err == nil {
+		err = s.Exec()
+	}
+	return err == nil && t.conn.db.Changes() == 1, err
+}
+
+// remove copies the row into the log and deletes it.
+func (t *txn) remove(c *change) (refused, err error) {
+	next := mark{t.last.seq + 1, newTag()}
+	given, could := parseVersion(c.given)
+	if could {
+		s, err := t.conn.stmt(logDelete)
+		if err != nil {
+			return nil, err
+		}
+		err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindBlob(4, c.key),
+			s.BindText(5, c.uid), s.BindInt64(6, given.seq), s.BindInt64(7, given.tag))
+		if err == nil {
+			err = s.Exec()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !could || t.conn.db.Changes() == 0 {
+		return t.decide(c)
+	}
+	t.last = next
+	s, err := t.conn.stmt(remove)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.BindBlob(1, c.key); err != nil {
+		return nil, err
+	}
+	return nil, s.Exec()
+}
+
+// stored returns what the decision tables have to know about a key.
+func (t *txn) stored(key []byte) (cas.Stored, error) {
+	s, err := t.conn.stmt(stored)
+	if err != nil {
+		return cas.Stored{}, err
+	}
+	if err := s.BindBlob(1, key); err != nil {
+		return cas.Stored{}, err
+	}
+	var found cas.Stored
+	if s.Step() {
+		found = cas.Stored{Exists: true, Uid: s.ColumnText(0), Version: mark{s.ColumnInt64(1), s.ColumnInt64(2)}.version()}
+	}
+	return found, finish(s)
+}
+
+// find tells whether the log has a row.
+func (c *conn) find(m mark) (bool, error) {
+	s, err := c.stmt(find)
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(s.BindInt64(1, m.seq), s.BindInt64(2, m.tag)); err != nil {
+		return false, err
+	}
+	found := s.Step()
+	return found, finish(s)
+}
+
+// bindOwner binds an owner's bytes, or NULL where there is none.
+func bindOwner(s *sqlite3.Stmt, param int, owner []byte) error {
+	if owner == nil {
+		return s.BindNull(param)
+	}
+	return s.BindBlob(param, owner)
+}

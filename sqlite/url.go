@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/params"
+)
+
+func init() { storage.Register("sqlite", openURL) }
+
+func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
+	path, options, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, path, &options)
+}
+
+// parseURL returns the file and the options that a URL names. README.md explains the parameters; a test holds it to this list.
+func parseURL(u *url.URL) (string, Options, error) {
+	path, err := pathOf(u)
+	if err != nil {
+		return "", Options{}, err
+	}
+	p := params.Parse(u)
+	o := Options{
+		NoCreate:      !p.OnOff("create", true),
+		Timeout:       p.Duration("timeout", DefaultTimeout),
+		Outage:        p.Duration("outage", DefaultOutage),
+		MaxSize:       p.Int("max-size", check.MaxSize, 1, check.MaxSize),
+		Retention:     p.Duration("retention", DefaultRetention),
+		RetentionRows: p.Int("retention-rows", DefaultRetentionRows, 1, 1<<30),
+		Readers:       p.Int("readers", defaultReaders(), 1, 64),
+	}
+	return path, o, p.Err()
+}
+
+func pathOf(u *url.URL) (string, error) {
+	if u.User != nil || u.Host != "" {
+		return "", fmt.Errorf("%w: a sqlite URL has no host: write sqlite:///absolute/path.db or sqlite:relative.db", storage.ErrInvalid)
+	}
+	path := u.Path
+	if u.Opaque != "" {
+		unescaped, err := url.PathUnescape(u.Opaque)
+		if err != nil {
+			return "", fmt.Errorf("%w: malformed path in a sqlite URL", storage.ErrInvalid)
+		}
+		path = unescaped
+	}
+	switch {
+	case path == "" || strings.HasSuffix(path, "/"):
+		return "", fmt.Errorf("%w: the sqlite URL names no file: write sqlite:///absolute/path.db or sqlite:relative.db", storage.ErrInvalid)
+	case path == ":memory:":
+		return "", fmt.Errorf("%w: for a store in memory write mem://", storage.ErrInvalid)
+	case strings.IndexByte(path, 0) >= 0:
+		return "", fmt.Errorf("%w: the path in the sqlite URL holds a NUL byte", storage.ErrInvalid)
+	}
+	return path, nil
+}

@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+)
+
+// mark is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
+// an older copy of the file was restored. The mark of the row that wrote a resource is the resource's version; the mark of the
+// newest row that a reader has seen is its position in history. The zero mark stands before the first row.
+type mark struct{ seq, tag int64 }
+
+const tagBytes = 6
+
+func newTag() int64 { return int64(rand.Uint64() >> (64 - 8*tagBytes)) }
+
+// bytes is the tag, then the number without leading zeros.
+func (m mark) bytes() []byte {
+	var b [8 + 8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(m.tag))
+	binary.BigEndian.PutUint64(b[8:], uint64(m.seq))
+	number := 8
+	for number < 16 && b[number] == 0 {
+		number++
+	}
+	tag := b[8-tagBytes : 8]
+	return append(append(make([]byte, 0, 16), tag...), b[number:]...)
+}
+
+func markOf(b []byte) (mark, bool) {
+	if len(b) < tagBytes || len(b) > tagBytes+8 || len(b) > tagBytes && b[tagBytes] == 0 {
+		return mark{}, false
+	}
+	var tag, seq [8]byte
+	copy(tag[8-tagBytes:], b)
+	copy(seq[8-(len(b)-tagBytes):], b[tagBytes:])
+	m := mark{int64(binary.BigEndian.Uint64(seq[:])), int64(binary.BigEndian.Uint64(tag[:]))}
+	return m, m.seq >= 0
+}
+
+// version is the text of a resource's version.
+func (m mark) version() string { return base64.RawURLEncoding.EncodeToString(m.bytes()) }
+
+// parseVersion undoes version. Text that version never returns is none.
+func parseVersion(text string) (mark, bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(text) {
+		return mark{}, false // the decoder skips line breaks, which are no part of a version
+	}
+	return markOf(b)
+}
+
+func (m mark) cursor(store cursor.StoreID) string {
+	return cursor.Encode(cursor.Watch, store, m.bytes())
+}
+
+func parseCursor(store cursor.StoreID, text string) (mark, error) {
+	b, err := cursor.Decode(cursor.Watch, store, text)
+	if err != nil {
+		return mark{}, err
+	}
+	m, ok := markOf(b)
+	if !ok {
+		return mark{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	return m, nil
+}

@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// snapshotMemory is how much of a watch's snapshot is kept in memory; the rest lies in a temporary file until it is consumed.
+const snapshotMemory = 4 << 20
+
+// WatchList implements storage.Backend.
+func (s *Store) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	filter, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	start, err := s.feed.Start(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	rows := spool.New(snapshotMemory)
+	at, err := s.snapshot(ctx, &filter, func(at mark, data []byte) error { return appendRow(rows, at, data) })
+	if err == nil {
+		err = rows.Seal()
+	}
+	if err != nil {
+		start.Release()
+		return nil, fmt.Errorf("watch: %w", errors.Join(err, rows.Close()))
+	}
+	return s.feed.Watch(start, filter, &spooled{rows, rows.Read(0)}, at), nil
+}
+
+// WatchFrom implements storage.Resumer.
+func (s *Store) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursorText string) (storage.Watch, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	filter, err := check.Filter(typ, tenancy, namePrefix)
+	if err != nil {
+		return nil, err
+	}
+	from, err := parseCursor(s.id, cursorText)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	w, err := s.feed.Resume(ctx, filter, from, cursorText)
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	return w, nil
+}
