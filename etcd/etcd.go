@@ -15,6 +15,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/batch"
@@ -204,6 +206,11 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 		PermitWithoutStream:  true,
 		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
 		Logger:               zap.NewNop(), // what matters is returned as an error
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			// gRPC's own backoff goes up to two minutes, for which a server that is back would stand unused.
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: target.dialTimeout,
+		})},
 	})
 	switch {
 	case err == nil:
