@@ -115,6 +115,10 @@ var topics = []topic{
 	orderCases,
 	watcherCases,
 	closingCases,
+	consistencyCases,
+	aliasingCases,
+	limitCases,
+	payloadCases,
 	commitCases,
 }
 

@@ -96,6 +96,9 @@ func (h *handle) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resou
 }
 
 func (h *handle) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	if id == nil {
+		return invalid("id is nil")
+	}
 	_, err := h.commit(ctx, []storage.Op{{Delete: id, Version: version}})
 	return alone(err)
 }
@@ -408,6 +411,9 @@ func checkID(field string, id *resourcepb.ID, uid bool) error {
 	if id == nil || id.Type == nil || id.Tenancy == nil {
 		return invalid("%s, its type or its tenancy is nil", field)
 	}
+	if !utf8.ValidString(id.Type.GroupVersion) {
+		return invalid("%s's group version", field)
+	}
 	return errors.Join(checkPart("group", id.Type.Group, false), checkPart("kind", id.Type.Kind, false),
 		checkPart("partition", id.Tenancy.Partition, true), checkPart("namespace", id.Tenancy.Namespace, true),
 		checkPart("name", id.Name, false), checkPart("uid", id.Uid, !uid))
@@ -442,10 +448,12 @@ func checkOps(ops []storage.Op, most int) error {
 			res := op.Write
 			err = checkID("id", res.Id, true)
 			if res.Owner != nil {
-				err = errors.Join(err, checkID("owner", res.Owner, true))
+				if bad := checkID("owner", res.Owner, true); bad != nil {
+					err = fmt.Errorf("owner: %w", bad)
+				}
 			}
-			if !utf8.ValidString(res.Version) || !utf8.ValidString(res.Generation) {
-				err = invalid("version or generation")
+			if _, bad := proto.Marshal(res); bad != nil {
+				err = errors.Join(err, invalid("text: %v", bad))
 			}
 			bare := clone(res)
 			bare.Version = ""

@@ -142,6 +142,9 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 			return k, err
 		}
 	}
+	if err := texts(res); err != nil {
+		return k, err
+	}
 	if maxSize <= 0 || maxSize > MaxSize {
 		maxSize = MaxSize
 	}
@@ -149,6 +152,40 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 		return k, fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, n, maxSize)
 	}
 	return k, nil
+}
+
+// texts refuses text that is not UTF-8 outside the ids, which protobuf could not encode. The version is any text: it is
+// compared, not stored.
+func texts(res *resourcepb.Resource) error {
+	if !utf8.ValidString(res.Generation) {
+		return invalid("generation is not valid UTF-8")
+	}
+	if !utf8.ValidString(res.Data.GetTypeUrl()) {
+		return invalid("data.type_url is not valid UTF-8")
+	}
+	for k, v := range res.Metadata {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return invalid("metadata[%q] is not valid UTF-8", k)
+		}
+	}
+	for k, status := range res.Status {
+		if !utf8.ValidString(k) || !utf8.ValidString(status.GetObservedGeneration()) {
+			return invalid("status[%q] is not valid UTF-8", k)
+		}
+		for i, c := range status.GetConditions() {
+			ref := c.GetResource()
+			for _, s := range []string{
+				c.GetType(), c.GetReason(), c.GetMessage(), ref.GetName(), ref.GetSection(),
+				ref.GetType().GetGroup(), ref.GetType().GetGroupVersion(), ref.GetType().GetKind(),
+				ref.GetTenancy().GetPartition(), ref.GetTenancy().GetNamespace(),
+			} {
+				if !utf8.ValidString(s) {
+					return invalid("status[%q].conditions[%d] is not valid UTF-8", k, i)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Filter checks the arguments of a list or watch.

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var consistencyCases = topic{"Consistency", []testCase{
+	{name: "MonotonicReads", run: consistencyMonotonic},
+	{name: "MonotonicReadsOfSecondHandle", needs: needAnother, run: consistencyMonotonicSecond},
+	{name: "NeverOlderThanEvents", run: consistencyEvents},
+	{name: "NeverOlderThanEventsOfSecondHandle", needs: needAnother, run: consistencyEventsSecond},
+}}
+
+// counter reads the generation of a resource, which counts its writes; -1 if there is none.
+func counter(res *resourcepb.Resource, err error) (int, error) {
+	if errors.Is(err, storage.ErrNotFound) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(res.Generation)
+}
+
+func only(resources []*resourcepb.Resource, err error) (*resourcepb.Resource, error) {
+	if err == nil && len(resources) == 0 {
+		err = storage.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resources[0], nil
+}
+
+// looks is every way to read the resource called "counter" through b that may not go back in time.
+func (s *suite) looks(b storage.Backend, id *resourcepb.ID) []func() (int, error) {
+	id = withUid(id, "")
+	looks := []func() (int, error){
+		func() (int, error) { return counter(b.Read(s.ctx, eventual, id)) },
+		func() (int, error) { return counter(only(b.List(s.ctx, eventual, things, home, "counter"))) },
+		func() (int, error) { return counter(only(b.List(s.ctx, eventual, anything, anywhere, ""))) },
+		func() (int, error) { return counter(b.Read(s.ctx, strong, id)) },
+		func() (int, error) { return counter(only(b.List(s.ctx, strong, things, home, ""))) },
+	}
+	if pager, ok := storage.As[storage.Pager](b); ok {
+		looks = append(looks, func() (int, error) {
+			page, err := pager.ListPage(s.ctx, things, home, "counter", storage.ListOptions{Consistency: eventual})
+			if err == nil && page.Continue != "" && len(page.Resources) == 0 {
+				return counter(b.Read(s.ctx, eventual, id)) // an empty page says nothing
+			}
+			return counter(only(page.Resources, err))
+		})
+	}
+	return looks
+}
+
+func consistencyMonotonic(s *suite) { s.monotonic(s.b) }
+
+func consistencyMonotonicSecond(s *suite) { s.monotonic(s.another()) }
+
+// monotonic counts up in the store and demands that what b shows never goes back, whichever way it is asked.
+func (s *suite) monotonic(b storage.Backend) {
+	s.Helper()
+	res := newThing("counter")
+	res.Generation = "0"
+	res = s.write(res)
+	id := res.Id
+	writing := make(chan error, 1)
+	go func() {
+		for i := 1; i <= s.scale(200); i++ {
+			next := clone(res)
+			next.Generation = strconv.Itoa(i)
+			var err error
+			if res, err = s.b.WriteCAS(s.ctx, next); err != nil {
+				writing <- err
+				return
+			}
+		}
+		writing <- nil
+	}()
+	looks := s.looks(b, id)
+	seen := -1
+	for i := 0; ; i++ {
+		got, err := looks[(i*7+i/len(looks))%len(looks)]()
+		if err == nil && got < seen {
+			err = fmt.Errorf("stale read: write %d after write %d had been shown", got, seen)
+		}
+		seen = got
+		select {
+		case writeErr := <-writing:
+			s.succeeds("WriteCAS", writeErr)
+			s.succeeds("reading", err)
+			return
+		default:
+			if err != nil {
+				<-writing
+				s.Fatal(err)
+			}
+		}
+	}
+}
+
+func consistencyEvents(s *suite) { s.notOlderThanEvents(s.b) }
+
+func consistencyEventsSecond(s *suite) { s.notOlderThanEvents(s.another()) }
+
+// notOlderThanEvents looks through b as soon as one of b's watches has shown a change: it has to be there, in every kind of
+// read.
+func (s *suite) notOlderThanEvents(b storage.Backend) {
+	s.Helper()
+	w, err := b.WatchList(s.ctx, things, home, "")
+	s.opened(w, err)
+	s.snapshot(w)
+	owner := thingID("owner")
+	for i := range s.scale(24) {
+		res := newChild("counter", owner)
+		res.Generation = strconv.Itoa(2 * i)
+		res = s.write(res)
+		s.upsert(w, res)
+		looks := s.looks(b, res.Id)
+		look := func(want int) {
+			s.Helper()
+			// Another kind of read first each time, so that none can lean on the one before.
+			for n := range looks {
+				got, err := looks[(i+n)%len(looks)]()
+				s.succeeds("reading after an event", err)
+				if got != want {
+					s.Fatalf("stale read %d: write %d after the event of write %d", (i+n)%len(looks), got, want)
+				}
+			}
+		}
+		if i%2 == 0 {
+			look(2 * i)
+		}
+		refs, err := b.OwnerReferences(s.ctx, owner)
+		s.succeeds("OwnerReferences after an event", err)
+		s.succeeds("OwnerReferences after an event", compareIDs(refs, []*resourcepb.ID{res.Id}))
+
+		next := changed(res)
+		next.Generation = strconv.Itoa(2*i + 1)
+		next.Owner = nil
+		res = s.write(next)
+		s.upsert(w, res)
+		refs, err = b.OwnerReferences(s.ctx, owner)
+		s.succeeds("OwnerReferences after an event", err)
+		s.succeeds("OwnerReferences after an event", compareIDs(refs, nil))
+		look(2*i + 1)
+		s.delete(res)
+		s.deletion(w, res)
+		look(-1)
+	}
+}
