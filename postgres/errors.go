@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// fate is what an error says about the statement that met it.
+type fate int
+
+const (
+	refused fate = iota // the database said no, and would say so again
+	undone              // nothing happened, and it may go better next time
+	unknown             // the answer was lost: it may have happened
+)
+
+const (
+	readOnlyTransaction = "25006"
+	adminShutdown       = "57P01"
+)
+
+// fateOf judges an error of a statement or a transaction.
+func fateOf(err error) fate {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		var connect *pgconn.ConnectError
+		if errors.As(err, &connect) {
+			return whileConnecting(pg)
+		}
+		switch pg.Code {
+		case "40001", "40P01", // serialization failure, deadlock
+			readOnlyTransaction,
+			"55P03", "57014", // lock timeout, cancelled (a statement_timeout of the user)
+			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
+			return undone
+		}
+		switch pg.Code[:min(2, len(pg.Code))] {
+		case "53": // the server is out of something
+			return undone
+		case "08", "57", "58", "XX": // connection, operator intervention, system, internal
+			return unknown
+		}
+		if pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
+			return unknown
+		}
+		return refused
+	}
+	if errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+		return undone
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return undone
+	}
+	return unknown
+}
+
+// whileConnecting judges a refusal to connect: a wrong password or database stays wrong, a server that starts will have
+// started.
+func whileConnecting(pg *pgconn.PgError) fate {
+	switch pg.Code {
+	case "28P01", "28000", "3D000", "42501": // password, authorization, no such database, no right to connect
+		return refused
+	}
+	return undone
+}
+
+// readOnly tells whether the server no longer takes writes: it was demoted, or made read-only.
+func readOnly(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == readOnlyTransaction
+}
+
+// inconsistent is the error of a call that ran out of time.
+func inconsistent(ctx context.Context, last error) error {
+	over := ctx.Err()
+	switch {
+	case over == nil:
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, last)
+	case last == nil || errors.Is(last, over):
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
+	}
+	return fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, over, last)
+}
+
+// attempts calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be
+// safe to repeat, or find out for itself what became of its last attempt.
+func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) error) error {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if b.closed.Load() {
+			return storage.ErrClosed
+		}
+		if ctx.Err() != nil {
+			return inconsistent(ctx, err)
+		}
+		if fateOf(err) == refused {
+			return err
+		}
+		if readOnly(err) {
+			// A name or a balancer may lead to another server by now.
+			b.pool.Reset()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return inconsistent(ctx, err)
+		case <-b.life.Done():
+			return storage.ErrClosed
+		}
+	}
+}
+
+// begin bounds a call by the backend's timeout where it has no deadline, and refuses one that is over already.
+func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if b.closed.Load() {
+		return nil, nil, storage.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	return ctx, cancel, nil
+}
