@@ -23,11 +23,15 @@ const (
 
 const (
 	readOnlyTransaction = "25006"
-	adminShutdown       = "57P01"
+	lockNotAvailable    = "55P03"
 )
 
 // fateOf judges an error of a statement or a transaction.
 func fateOf(err error) fate {
+	var f failed
+	if errors.As(err, &f) {
+		return refused
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		var connect *pgconn.ConnectError
@@ -37,7 +41,7 @@ func fateOf(err error) fate {
 		switch pg.Code {
 		case "40001", "40P01", // serialization failure, deadlock
 			readOnlyTransaction,
-			"55P03", "57014", // lock timeout, cancelled (a statement_timeout of the user)
+			lockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
 			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
 			return undone
 		}
@@ -52,7 +56,7 @@ func fateOf(err error) fate {
 		}
 		return refused
 	}
-	if errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+	if errors.Is(err, errAgain) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
 		return undone
 	}
 	var connect *pgconn.ConnectError
@@ -93,6 +97,9 @@ func inconsistent(ctx context.Context, last error) error {
 // attempts calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be
 // safe to repeat, or find out for itself what became of its last attempt.
 func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.aborted, cancel)()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		if err == nil {
@@ -134,4 +141,12 @@ func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFun
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	return ctx, cancel, nil
+}
+
+// rollback ends a transaction that is of no use any more. On a connection that does not answer it gives up: the pool closes
+// connections that come back inside a transaction.
+func rollback(tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = tx.Rollback(ctx)
 }

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Eventual reads may go to a replica, but never back in time: an answer must not be older than an earlier one of this handle,
+// nor than an event that one of its watches has delivered.
+//
+// A place in the server's log of writes (an LSN) tells what a replica has. The backend keeps the place by which all that it
+// has given out was in the log, and asks a replica for its own place first, then for the data. After a write, or an answer
+// of the primary, the place is not known until somebody asks; the next eventual read does, by the way.
+
+// lsn is a place in the server's log of writes.
+type lsn uint64
+
+func parseLSN(text string) (lsn, bool) {
+	high, low, found := strings.Cut(text, "/")
+	h, err1 := strconv.ParseUint(high, 16, 32)
+	l, err2 := strconv.ParseUint(low, 16, 32)
+	return lsn(h<<32 | l), found && err1 == nil && err2 == nil
+}
+
+// freshness is what a replica must have to answer.
+type freshness struct {
+	mu    sync.Mutex
+	floor lsn
+	given uint64 // counts answers of the primary
+	known uint64 // those that floor is beyond
+}
+
+// gave notes that the primary has answered, or is about to.
+func (f *freshness) gave() {
+	f.mu.Lock()
+	f.given++
+	f.mu.Unlock()
+}
+
+// needed returns the place that a replica must have reached; false if it is not known.
+func (f *freshness) needed() (lsn, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.floor, f.given == f.known
+}
+
+func (f *freshness) answers() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.given
+}
+
+// learned notes that everything given out before the count was taken is in the log before at.
+func (f *freshness) learned(count uint64, at lsn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.known = max(f.known, count)
+	f.floor = max(f.floor, at)
+}
+
+// answered notes that the primary gives something out, where there is a replica that must not fall behind it.
+func (b *Backend) answered() {
+	if b.opts.Replica != nil {
+		b.fresh.gave()
+	}
+}
+
+// learn asks the primary how far its log is.
+func (b *Backend) learn(ctx context.Context) error {
+	count := b.fresh.answers()
+	var text string
+	if err := b.pool.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&text); err != nil {
+		return err
+	}
+	if at, ok := parseLSN(text); ok {
+		b.fresh.learned(count, at)
+	}
+	return nil
+}
+
+// readReplica reads a key from the replica; false where there is none, or it is not fresh enough, or it fails.
+func (b *Backend) readReplica(ctx context.Context, k []byte) (stored, bool) {
+	rows := make(map[string]stored, 1)
+	ok := b.fromReplica(ctx, b.sql.readOne, []any{k}, func(r pgx.Rows) error { return collect(r, rows) })
+	return rows[string(k)], ok
+}
+
+// listReplica lists from the replica, likewise.
+func (b *Backend) listReplica(ctx context.Context, f *key.Filter) (resources []*resourcepb.Resource, fresh bool) {
+	fresh = b.fromReplica(ctx, b.sql.list, listArguments(f), func(r pgx.Rows) error {
+		var err error
+		resources, err = decodeAll(r)
+		return err
+	})
+	return resources, fresh
+}
+
+// fromReplica runs a query on the replica if that has all that this handle has given out. The place is asked for in a
+// statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than the
+// place.
+func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
+	if b.opts.Replica == nil {
+		return false
+	}
+	if _, known := b.fresh.needed(); !known {
+		if b.learn(ctx) != nil {
+			return false
+		}
+	}
+	floor, known := b.fresh.needed()
+	if !known {
+		return false
+	}
+	const place = `select pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn()::text, '0/0')`
+	var batch pgx.Batch
+	batch.Queue(place)
+	batch.Queue(sql, arguments...)
+	batch.Queue(place)
+	results := b.opts.Replica.SendBatch(ctx, &batch)
+	defer func() { _ = results.Close() }() // an error shows in the reads before it
+	before, ok := readPlace(results)
+	if !ok || before < floor {
+		return false
+	}
+	rows, err := results.Query()
+	if err != nil || read(rows) != nil {
+		return false
+	}
+	after, ok := readPlace(results)
+	if !ok {
+		return false
+	}
+	b.fresh.learned(0, after) // another replica must not be behind this answer
+	return true
+}
+
+func readPlace(results pgx.BatchResults) (lsn, bool) {
+	var replica bool
+	var text string
+	if err := results.QueryRow().Scan(&replica, &text); err != nil {
+		return 0, false
+	}
+	at, ok := parseLSN(text)
+	return at, ok && replica
+}

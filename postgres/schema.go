@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/migrations"
+)
+
+// Schema says which version a store's tables have.
+type Schema struct {
+	// Name of the schema in the database.
+	Name string
+	// Version of the store; 0 if there is none.
+	Version int
+	// Latest is the version that this program makes and needs.
+	Latest int
+}
+
+// SchemaStatus returns the version of the store that a URL names, without opening or changing it.
+func SchemaStatus(ctx context.Context, u *url.URL) (Schema, error) {
+	conn, t, err := connect(ctx, u)
+	if err != nil {
+		return Schema{}, err
+	}
+	defer hangUp(conn)
+	s := Schema{Name: t.opts.Schema, Latest: migrations.Latest}
+	s.Version, err = migrations.Version(ctx, conn, s.Name)
+	if err != nil && !errors.Is(err, migrations.ErrNone) {
+		return Schema{}, fmt.Errorf("schema %q: %w", s.Name, err)
+	}
+	return s, nil
+}
+
+// UpgradeSchema creates the store that a URL names, or brings it to the latest version, and returns the version it had
+// before; 0 if there was none. A store that is newer than this program is storage.ErrNewerSchema.
+func UpgradeSchema(ctx context.Context, u *url.URL) (from int, err error) {
+	conn, t, err := connect(ctx, u)
+	if err != nil {
+		return 0, err
+	}
+	defer hangUp(conn)
+	from, err = migrations.Up(ctx, conn, t.opts.Schema, migrations.Latest)
+	if err != nil && !errors.Is(err, storage.ErrNewerSchema) {
+		return from, fmt.Errorf("schema %q: %w", t.opts.Schema, err)
+	}
+	return from, err
+}
+
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // it is closed in any case
+}

@@ -1,0 +1,316 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+)
+
+// source reads the log of changes for the feed.
+//
+// Neither sequence numbers nor transaction ids come in the order of commits, so "what is new" is told by snapshots: a poll
+// reads the changes whose transactions the last poll's snapshot did not see. They are visible now, or they would not be read.
+// A transaction that stays open holds nobody up: its changes come in the poll after its commit. Within a poll changes are in
+// the order of sequence numbers, which were drawn under the lock of the row, so for each key that is the order of commits.
+type source struct{ b *Backend }
+
+type event = feed.Event[position]
+
+const (
+	// pollRows is what one poll reads at most. If more is new, it is read in steps, in order, up to a snapshot that stays.
+	pollRows = 5000
+	// pollPatience is how long a poll waits for its answer before it takes the connection for dead.
+	pollPatience = 15 * time.Second
+)
+
+// Run implements feed.Source.
+func (s source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
+	b := s.b
+	if !b.opts.NoListen {
+		listening := make(chan struct{})
+		ctx, cancel := context.WithCancel(ctx)
+		go func() { defer close(listening); b.listen(ctx) }()
+		defer func() { cancel(); <-listening }()
+	}
+	tick := time.NewTicker(b.opts.Poll)
+	defer tick.Stop()
+	var at position
+	var away time.Time // since when the database is
+	for pause := 20 * time.Millisecond; ; {
+		events, end, more, err := s.next(ctx, at)
+		switch {
+		case err == nil && at.old == nil:
+			ready(end)
+			at, away, pause = end, time.Time{}, 20*time.Millisecond
+			continue
+		case err == nil:
+			if len(events) > 0 || end.old.xmax != at.old.xmax || end.until != at.until {
+				publish(events, end)
+				at = end
+			}
+			away, pause = time.Time{}, 20*time.Millisecond
+			if more {
+				continue
+			}
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, storage.ErrCompacted) || fateOf(err) == refused && at.old == nil:
+			return err
+		case away.IsZero():
+			away = time.Now()
+		case time.Since(away) > b.opts.Outage:
+			return fmt.Errorf("the database stayed away for %v: %w", b.opts.Outage, err)
+		}
+		var retry <-chan time.Time
+		if err != nil {
+			retry = time.After(pause)
+			pause = min(2*pause, time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-retry:
+		case <-b.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// next reads what is new after a position: at most some rows, in order. Without a position it only finds one.
+func (s source) next(ctx context.Context, at position) (events []*event, end position, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pollPatience)
+	defer cancel()
+	switch {
+	case at.old == nil:
+		current, err := s.current(ctx, s.b.side)
+		return nil, position{old: current}, false, err
+	case at.until != nil:
+		return s.step(ctx, s.b.side, at, pollRows)
+	}
+	var found changes
+	rows, err := s.b.side.Query(ctx, s.b.sql.poll, xid8(at.old.xmax), xids(at.old.inFlight), pollRows)
+	if err == nil {
+		err = found.read(rows)
+	}
+	if err == nil {
+		err = s.usable(&found.about, &at)
+	}
+	if err != nil {
+		return nil, at, false, err
+	}
+	now := found.about.now
+	if found.count >= pollRows {
+		// There may be more: read it in steps up to this snapshot.
+		return nil, position{old: at.old, until: now, seq: math.MinInt64}, true, nil
+	}
+	s.b.answered()
+	events, err = found.events(at.old, now, nil)
+	return events, position{old: now}, false, err
+}
+
+// current returns the snapshot of this moment.
+func (s source) current(ctx context.Context, pool *pgxpool.Pool) (*snapshot, error) {
+	var found about
+	var text string
+	err := pool.QueryRow(ctx, s.b.sql.now).Scan(&text, &found.horizon, (*[16]byte)(&found.id))
+	if err != nil {
+		return nil, err
+	}
+	if found.now, err = parseSnapshot(text); err != nil {
+		return nil, failed{err}
+	}
+	return found.now, s.usable(&found, nil)
+}
+
+// step reads some of the changes between at.old and at.until, after at.seq.
+func (s source) step(ctx context.Context, pool *pgxpool.Pool, at position, limit int) (events []*event, end position, more bool, err error) {
+	var found changes
+	rows, err := pool.Query(ctx, s.b.sql.changes,
+		xid8(at.old.xmax), xids(at.old.inFlight), xid8(at.until.xmax), xids(at.until.inFlight), at.seq, limit)
+	if err == nil {
+		err = found.read(rows)
+	}
+	if err == nil {
+		err = s.usable(&found.about, &at)
+	}
+	if err != nil {
+		return nil, at, false, err
+	}
+	s.b.answered()
+	end = position{old: at.until}
+	if found.count >= limit {
+		end = position{old: at.old, until: at.until, seq: found.last()}
+	}
+	events, err = found.events(at.old, at.until, at.extra)
+	return events, at.with(end), found.count >= limit, err
+}
+
+// History implements feed.Source.
+func (s source) History(ctx context.Context, from position, _ *key.Filter, limit int) (events []*event, end position, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pollPatience)
+	defer cancel()
+	if from.until != nil {
+		events, end, _, err = s.step(ctx, s.b.pool, from, limit)
+		return events, end, true, err
+	}
+	current, err := s.current(ctx, s.b.pool)
+	if err != nil {
+		return nil, from, false, err
+	}
+	if !current.covers(from.old) || !current.covers(from.extra) {
+		return nil, from, false, errFuture
+	}
+	return s.step(ctx, s.b.pool, position{old: from.old, until: current, seq: math.MinInt64, extra: from.extra}, limit)
+}
+
+// Contains implements feed.Source.
+func (s source) Contains(at position, ev *event) bool { return at.contains(ev.At.xid, ev.At.seq) }
+
+// Advance implements feed.Source.
+func (s source) Advance(at position, ev *event) position { return at.with(ev.At) }
+
+// Merge implements feed.Source.
+func (s source) Merge(at, end position) position { return at.with(end) }
+
+// Cursor implements feed.Source.
+func (s source) Cursor(at position) string { return at.cursor(s.b.id) }
+
+// about is what a statement says beside its changes.
+type about struct {
+	now     *snapshot
+	horizon *string
+	id      cursor.StoreID
+}
+
+var (
+	errPruned = fmt.Errorf("%w: changes after the cursor have been deleted (see the parameter retention)", storage.ErrCompacted)
+	errOther  = fmt.Errorf("%w: the store was replaced", storage.ErrCompacted)
+	errFuture = fmt.Errorf("%w: the cursor is ahead of the database, which must have been restored from a backup", storage.ErrCompacted)
+)
+
+// usable tells whether the store still has all changes after at.
+func (s source) usable(found *about, at *position) error {
+	if found.id != s.b.id {
+		return errOther
+	}
+	if found.now != nil {
+		s.b.saw(found.now.xmax - 1)
+		if at != nil && !found.now.covers(at.old) {
+			return errFuture
+		}
+	}
+	if at == nil || found.horizon == nil {
+		return nil
+	}
+	horizon, err := parseSnapshot(*found.horizon)
+	if err != nil {
+		return failed{err}
+	}
+	if !at.covers(horizon) {
+		return errPruned
+	}
+	return nil
+}
+
+// change is a row of the log.
+type change struct {
+	xid     uint64
+	seq     int64
+	op      int16
+	key     []byte
+	version []byte
+	data    []byte
+}
+
+// changes are the rows of a statement, with the row about the store.
+type changes struct {
+	about about
+	rows  []change
+	count int
+}
+
+func (c *changes) read(rows pgx.Rows) error {
+	var now *string
+	var id pgtype.UUID
+	var horizon *string
+	var xid pgtype.Uint64
+	var seq pgtype.Int8
+	var op pgtype.Int2
+	var k, version, data []byte
+	seen := false
+	_, err := pgx.ForEachRow(rows, []any{&now, &horizon, &id, &xid, &seq, &op, &k, &version, &data}, func() error {
+		if !xid.Valid {
+			seen = true
+			c.about.horizon, c.about.id = horizon, id.Bytes
+			if now == nil {
+				return nil
+			}
+			var err error
+			if c.about.now, err = parseSnapshot(*now); err != nil {
+				return failed{err}
+			}
+			return nil
+		}
+		c.rows = append(c.rows, change{xid.Uint64, seq.Int64, op.Int16, k, version, data})
+		return nil
+	})
+	if err == nil && !seen {
+		return errOther
+	}
+	c.count = len(c.rows)
+	slices.SortFunc(c.rows, func(x, y change) int { return cmp.Compare(x.seq, y.seq) })
+	return err
+}
+
+func (c *changes) last() int64 { return c.rows[len(c.rows)-1].seq }
+
+// events turns rows into events between two snapshots, leaving out what extra sees.
+func (c *changes) events(old, until, extra *snapshot) ([]*event, error) {
+	events := make([]*event, 0, len(c.rows))
+	for _, row := range c.rows {
+		if extra != nil && extra.sees(row.xid) {
+			continue
+		}
+		k, err := key.Parse(row.key)
+		if err != nil {
+			return nil, failed{err}
+		}
+		res, err := message.Decode(row.data, versionText(row.version))
+		if err != nil {
+			return nil, failed{fmt.Errorf("a change of %v: %w", k, err)}
+		}
+		events = append(events, &event{
+			Key:      k,
+			Delete:   row.op == opDelete,
+			Resource: res,
+			Size:     len(row.data),
+			At:       position{old: old, until: until, seq: row.seq, xid: row.xid},
+		})
+	}
+	return events, nil
+}
+
+func xid8(xid uint64) string { return strconv.FormatUint(xid, 10) }
+
+func xids(list []uint64) []string {
+	texts := make([]string, len(list))
+	for i, xid := range list {
+		texts[i] = xid8(xid)
+	}
+	return texts
+}

@@ -1,0 +1,237 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/params"
+)
+
+// passed are the parameters that mean what they mean to libpq, pgx or the server.
+var passed = []string{
+	// Where to connect to, and as whom.
+	"host", "port", "database", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs", "connect_timeout",
+	// Encryption and authentication.
+	"sslmode", "sslkey", "sslcert", "sslcertmode", "sslrootcert", "sslnegotiation", "sslpassword", "sslsni", "krbspn", "krbsrvname",
+	"min_protocol_version", "max_protocol_version", "channel_binding", "require_auth",
+	// How pgx asks, and its pool.
+	"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity",
+	"pool_max_conns", "pool_min_conns", "pool_min_idle_conns", "pool_max_conn_lifetime", "pool_max_conn_lifetime_jitter",
+	"pool_max_conn_idle_time", "pool_health_check_period", "pool_ping_timeout",
+	// The server's session.
+	"application_name", "options", "statement_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout", "synchronous_commit",
+}
+
+// defaultConns is the size of the pool where the URL does not say: batches need few connections.
+const defaultConns = 8
+
+// target is what a URL says.
+type target struct {
+	opts    Options
+	pool    *pgxpool.Config
+	replica *pgxpool.Config // nil: none
+}
+
+// parseURL reads a store's URL. Its errors show no password.
+func parseURL(u *url.URL) (*target, error) {
+	if u == nil {
+		return nil, fmt.Errorf("%w: the URL is nil", storage.ErrInvalid)
+	}
+	if u.Fragment != "" {
+		return nil, fmt.Errorf("%w: a store's URL has no fragment", storage.ErrInvalid)
+	}
+	v := params.Parse(u)
+	t := &target{opts: Options{
+		Schema:    v.String("schema", defaultSchema),
+		NoCreate:  !v.OnOff("create", true),
+		MaxSize:   v.Int("max-size", check.MaxSize, 1, check.MaxSize),
+		Timeout:   v.Duration("timeout", 0),
+		Outage:    v.Duration("outage", 0),
+		Retention: v.Duration("retention", 0),
+		Poll:      v.Duration("poll", 0),
+	}}
+	listen, replica := v.String("listen", "on"), v.String("replica", "")
+	rest := url.Values{}
+	for _, name := range passed {
+		if u.Query().Has(name) {
+			rest.Set(name, v.String(name, ""))
+		} else {
+			v.String(name, "") // known, for the error about unknown ones
+		}
+	}
+	if err := v.Err(); err != nil {
+		return nil, err
+	}
+	if err := checkSchema(t.opts.Schema); err != nil {
+		return nil, err
+	}
+	bare := *u
+	bare.RawQuery = rest.Encode()
+	var err error
+	if t.pool, err = poolConfig(&bare); err != nil {
+		return nil, err
+	}
+	switch listen {
+	case "on", "true":
+	case "off", "false":
+		t.opts.NoListen = true
+	default:
+		config, err := secondConfig("listen", listen)
+		if err != nil {
+			return nil, err
+		}
+		t.opts.Listen = config.ConnConfig
+	}
+	if replica != "" {
+		if t.replica, err = secondConfig("replica", replica); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// secondConfig reads a URL inside the URL.
+func secondConfig(name, text string) (*pgxpool.Config, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, fmt.Errorf("%w: URL parameter %s: expected a URL that begins with postgres://, its special characters escaped as in any parameter",
+			storage.ErrInvalid, name)
+	}
+	for parameter := range u.Query() {
+		if !slices.Contains(passed, parameter) {
+			return nil, fmt.Errorf("%w: URL parameter %s: unknown parameter %q in it, expected one of %s",
+				storage.ErrInvalid, name, parameter, strings.Join(passed, ", "))
+		}
+	}
+	config, err := poolConfig(u)
+	if err != nil {
+		return nil, fmt.Errorf("URL parameter %s: %w", name, err)
+	}
+	if name == "replica" {
+		config.ConnConfig.ValidateConnect = nil
+	}
+	return config, nil
+}
+
+// poolConfig reads a URL that holds only what pgx understands.
+func poolConfig(u *url.URL) (*pgxpool.Config, error) {
+	secrets := []string{u.Query().Get("password"), u.Query().Get("sslpassword")}
+	if password, set := u.User.Password(); set {
+		secrets = append(secrets, password, url.QueryEscape(password), url.PathEscape(password))
+	}
+	plain := *u
+	plain.Scheme = "postgres"
+	query := plain.Query()
+	if !query.Has("pool_max_conns") {
+		query.Set("pool_max_conns", fmt.Sprint(defaultConns))
+	}
+	if !query.Has("application_name") {
+		query.Set("application_name", "ashlar")
+	}
+	plain.RawQuery = query.Encode()
+	config, err := pgxpool.ParseConfig(plain.String())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, describe(err, secrets))
+	}
+	if config.ConnConfig.ValidateConnect == nil {
+		// A server that was a primary and came back as a standby must not answer strong reads.
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	return config, nil
+}
+
+// describe is the text of an error about a URL without the URL, and without a secret that it repeats.
+func describe(err error, secrets []string) string {
+	const otherwise = "malformed Postgres URL"
+	text := err.Error()
+	if end := strings.LastIndex(text, "`: "); end >= 0 {
+		text = text[end+3:]
+	}
+	for _, secret := range secrets {
+		if secret != "" && strings.Contains(text, secret) {
+			return otherwise
+		}
+	}
+	return otherwise + ": " + text
+}
+
+func checkSchema(name string) error {
+	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
+		return fmt.Errorf("%w: schema: expected a name of 1 to 63 bytes", storage.ErrInvalid)
+	}
+	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
+		return fmt.Errorf("%w: schema: %q belongs to Postgres", storage.ErrInvalid, name)
+	}
+	return nil
+}
+
+// Open opens the store that a URL names:
+//
+//	postgres://user:password@host:port/database?schema=ashlar&…
+//
+// The package's documentation lists the parameters. What the URL leaves out comes from PGHOST, PGPASSFILE, PGSERVICE and the
+// like.
+func Open(ctx context.Context, u *url.URL) (*Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	// The pool lives longer than the call.
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool)
+	if err != nil {
+		return nil, errors.New("open a pool of connections: " + describe(err, nil))
+	}
+	pools := []*pgxpool.Pool{pool}
+	closeAll := func() {
+		for _, p := range pools {
+			p.Close()
+		}
+	}
+	if t.replica != nil {
+		replica, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.replica)
+		if err != nil {
+			closeAll()
+			return nil, errors.New("open a pool of connections to the replica: " + describe(err, nil))
+		}
+		pools = append(pools, replica)
+		t.opts.Replica = replica
+	}
+	b, err := New(ctx, pool, &t.opts)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	b.owned = pools
+	return b, nil
+}
+
+// connect makes one connection to the store of a URL, for work on its schema.
+func connect(ctx context.Context, u *url.URL) (*pgx.Conn, *target, error) {
+	t, err := parseURL(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.pool.ConnConfig.ConnectTimeout == 0 {
+		t.pool.ConnConfig.ConnectTimeout = 30 * time.Second
+	}
+	conn, err := pgx.ConnectConfig(ctx, t.pool.ConnConfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+	}
+	return conn, t, nil
+}

@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func parseText(t *testing.T, text string) (*target, error) {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseURL(u)
+}
+
+func TestURL(t *testing.T) {
+	t.Parallel()
+	got, err := parseText(t, "postgresql://u:p@h:5433/d?sslmode=disable&schema=S%201&create=off&max-size=1000&timeout=2s&outage=3s&retention=4s"+
+		"&poll=5s&pool_max_conns=3&application_name=x&listen="+url.QueryEscape("postgres://u:q@direct:5434/d?sslmode=disable")+
+		"&replica="+url.QueryEscape("postgres://u:q@copy/d?sslmode=disable"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := got.opts
+	if o.Schema != "S 1" || !o.NoCreate || o.MaxSize != 1000 || o.Timeout != 2*time.Second || o.Outage != 3*time.Second ||
+		o.Retention != 4*time.Second || o.Poll != 5*time.Second || o.NoListen {
+		t.Errorf("options: %+v", o)
+	}
+	if c := got.pool.ConnConfig; c.Host != "h" || c.Port != 5433 || c.Database != "d" || c.RuntimeParams["application_name"] != "x" || len(c.RuntimeParams) != 1 {
+		t.Errorf("connection: %v %v %v %v", c.Host, c.Port, c.Database, c.RuntimeParams)
+	}
+	if got.pool.MaxConns != 3 || o.Listen.Host != "direct" || got.replica.ConnConfig.Host != "copy" {
+		t.Errorf("pool of %d, listen at %s, replica %s", got.pool.MaxConns, o.Listen.Host, got.replica.ConnConfig.Host)
+	}
+	if got.pool.ConnConfig.ValidateConnect == nil || got.replica.ConnConfig.ValidateConnect != nil {
+		t.Error("a primary must be a primary, a replica may be anything")
+	}
+}
+
+func TestURLRefusals(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter22"
+	for query, names := range map[string][]string{
+		"shema=x":                                {"shema", "schema", "sslmode", "pool_max_conns"},
+		"timeout=never":                          {"timeout"},
+		"timeout=-1s":                            {"timeout"},
+		"max-size=0":                             {"max-size"},
+		"max-size=1048577":                       {"max-size"},
+		"create=maybe":                           {"create"},
+		"schema=":                                {"schema"},
+		"schema=pg_x":                            {"schema"},
+		"schema=" + strings.Repeat("x", 64):      {"schema"},
+		"schema=a&schema=b":                      {"schema"},
+		"listen=maybe":                           {"listen"},
+		"listen=postgres://h/d?poll=1s":          {"listen", "poll"},
+		"replica=mysql://h/d":                    {"replica"},
+		"pool_max_conns=none":                    {"pool_max_conns"},
+		"sslmode=perhaps":                        {"sslmode"},
+		"sslmode=perhaps&password=" + secret:     nil,
+		"search_path=x":                          {"search_path"},
+		"default_query_exec_mode=odd":            {"default_query_exec_mode"},
+		"port=" + secret + "&password=" + secret: nil,
+	} {
+		_, err := parseText(t, "postgres://u:"+secret+"@h/d?"+query)
+		if !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%s: %v, expected ErrInvalid", query, err)
+			continue
+		}
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error shows a password: %v", query, err)
+		}
+		for _, name := range names {
+			if !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: the error does not name %s: %v", query, name, err)
+			}
+		}
+	}
+}
+
+// TestREADME holds the table of parameters to the code.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for line := range strings.Lines(string(readme)) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		for i, part := range strings.Split(first, "`") {
+			if i%2 == 1 {
+				documented = append(documented, part)
+			}
+		}
+	}
+	known := append(slices.Clone(passed), "schema", "create", "max-size", "timeout", "outage", "retention", "poll", "listen", "replica")
+	slices.Sort(documented)
+	slices.Sort(known)
+	if !slices.Equal(documented, known) {
+		t.Errorf("documented: %v\n     known: %v", documented, known)
+	}
+}

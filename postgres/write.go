@@ -1,0 +1,315 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The kinds of operations, as the statements know them. A placeholder is a resource that is created and removed again in one
+// transaction: while it is there, nobody else can create the key.
+const (
+	opWrite       int16 = 1
+	opDelete      int16 = 2
+	opCheck       int16 = 3
+	opPlaceholder int16 = 4
+)
+
+// op is one operation on one key, with what became of it.
+type op struct {
+	kind         int16
+	key          key.Key
+	keyBytes     []byte
+	uid, version string
+	expected     []byte // nil: nothing is stored
+	token        []byte // random: the new version, or the mark of a deletion
+	groupVersion []byte
+	owner        []byte
+	data         []byte
+
+	applied bool
+	found   cas.Stored // what is stored, if it was not applied
+}
+
+func newOp(kind int16, k key.Key, uid, version string) *op {
+	o := &op{kind: kind, key: k, keyBytes: k.Bytes(), uid: uid, version: version, token: make([]byte, 16)}
+	_, _ = rand.Read(o.token) // never fails
+	if version != "" {
+		o.expected = versionBytes(version)
+	}
+	return o
+}
+
+func newWrite(k key.Key, res *resourcepb.Resource) (*op, error) {
+	o := newOp(opWrite, k, res.GetId().GetUid(), res.GetVersion())
+	o.groupVersion = []byte(res.GetId().GetType().GetGroupVersion())
+	if res.GetOwner() != nil {
+		o.owner = ownerHash(res.GetOwner())
+	}
+	var err error
+	o.data, err = message.Encode(res)
+	return o, err
+}
+
+// ownerHash stands for an owner's key and uid, which together may be too long for an index.
+func ownerHash(owner *resourcepb.ID) []byte {
+	h := sha256.New()
+	h.Write(key.Of(owner).Bytes())
+	h.Write([]byte{0})
+	h.Write([]byte(owner.GetUid()))
+	return h.Sum(nil)
+}
+
+// decide is what the operation's answer is. again is set if what was found is no longer true: the operation would be done.
+func (o *op) decide() (again bool, err error) {
+	if o.applied {
+		return false, nil
+	}
+	switch o.kind {
+	case opWrite:
+		err = cas.Write(o.found, o.uid, o.version)
+		return err == nil, err
+	case opDelete:
+		return cas.Delete(o.found, o.uid, o.version)
+	case opPlaceholder:
+		err = cas.Check(o.found, o.uid, o.version)
+		return err == nil, err
+	default:
+		return false, cas.Check(o.found, o.uid, o.version)
+	}
+}
+
+// WriteCAS implements storage.Backend.
+func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	k, err := check.Resource(res, b.opts.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	o, err := newWrite(k, res)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.submit(ctx, o); err != nil {
+		return nil, fmt.Errorf("write %v: %w", k, err)
+	}
+	out := message.Clone(res)
+	out.Version = versionText(o.token)
+	return out, nil
+}
+
+// DeleteCAS implements storage.Backend.
+func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	k, err := check.ID("id", id)
+	if err != nil {
+		return err
+	}
+	o := newOp(opDelete, k, id.GetUid(), version)
+	if o.expected == nil {
+		o.expected = []byte{}
+	}
+	if err := b.submit(ctx, o); err != nil {
+		return fmt.Errorf("delete %v: %w", k, err)
+	}
+	return nil
+}
+
+func (b *Backend) submit(ctx context.Context, o *op) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = b.writes.Do(ctx, o)
+	return b.late(err)
+}
+
+type writeMember = batch.Call[*op, struct{}]
+
+// shortWait is how long a batch waits for a row that another transaction holds, before its members go on alone. It keeps one
+// transaction that stays open from holding up the writes of other keys.
+const (
+	shortWait = "100ms"
+	longWait  = "0" // without end
+)
+
+func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
+	ops := make([]*op, len(calls))
+	for i, c := range calls {
+		ops[i] = c.Request
+	}
+	again, err := b.carryOut(ctx, ops, shortWait)
+	b.answered()
+	if isLockTimeout(err) || len(ops) > 1 && err != nil && !errors.Is(err, storage.ErrInconsistent) && fateOf(err) == refused {
+		again, err = ops, nil
+	}
+	for _, c := range calls {
+		o := c.Request
+		if err == nil && slices.Contains(again, o) {
+			b.running.Go(func() { b.writeAlone(c) })
+			continue
+		}
+		if err != nil {
+			c.Done(struct{}{}, err)
+			continue
+		}
+		_, err := o.decide()
+		c.Done(struct{}{}, err)
+	}
+	b.changed()
+}
+
+// writeAlone carries out one operation by itself, for as long as its caller waits.
+func (b *Backend) writeAlone(c *writeMember) {
+	ctx := c.Context()
+	o := c.Request
+	select {
+	case b.alone <- struct{}{}:
+		defer func() { <-b.alone }()
+	case <-ctx.Done():
+		c.Done(struct{}{}, inconsistent(ctx, nil))
+		return
+	case <-b.life.Done():
+		c.Done(struct{}{}, storage.ErrClosed)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)() // a caller that waits for a row would hold up Close
+	for {
+		again, err := b.carryOut(ctx, []*op{o}, longWait)
+		if err == nil && len(again) > 0 {
+			continue
+		}
+		if err == nil {
+			_, err = o.decide()
+		}
+		b.answered()
+		c.Done(struct{}{}, err)
+		b.changed()
+		return
+	}
+}
+
+func isLockTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == lockNotAvailable
+}
+
+// carryOut carries out operations on different keys, each by itself, and finds out what became of them also where an answer
+// is lost. It returns those that have to be tried again because their rows changed under them. If a row is held by others
+// for longer than wait, nothing is done and isLockTimeout knows the error.
+func (b *Backend) carryOut(ctx context.Context, ops []*op, wait string) (again []*op, err error) {
+	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
+	left := ops
+	lost := lostAnswer{since: b.seen.Load()}
+	err = b.attempts(ctx, func(ctx context.Context) error {
+		if lost.happened {
+			if err := b.settle(ctx, &lost, left); err != nil {
+				return err
+			}
+			left = unapplied(left)
+			if len(left) == 0 {
+				return nil
+			}
+		}
+		err := b.attempt(ctx, &lost, func(conn *pgx.Conn) error { return b.apply(ctx, conn, left, wait) })
+		if err != nil {
+			if isLockTimeout(err) {
+				return failed{err}
+			}
+			return err
+		}
+		if lost.happened {
+			// What failed may have failed because of its own earlier attempt, committed since.
+			return b.settle(ctx, &lost, unapplied(left))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range ops {
+		if retry, _ := o.decide(); retry {
+			again = append(again, o)
+		}
+	}
+	return again, nil
+}
+
+func unapplied(ops []*op) []*op {
+	var left []*op
+	for _, o := range ops {
+		if !o.applied {
+			left = append(left, o)
+		}
+	}
+	return left
+}
+
+// apply sends one statement.
+func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, ops []*op, wait string) error {
+	if len(ops) == 1 && ops[0].kind == opWrite && ops[0].expected != nil {
+		return b.update(ctx, conn, ops[0], wait)
+	}
+	n := len(ops)
+	keys, uids, expected := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	tokens, groupVersions, owners, data := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	kinds := make([]int16, n)
+	for i, o := range ops {
+		keys[i], kinds[i], uids[i], expected[i] = o.keyBytes, o.kind, []byte(o.uid), o.expected
+		tokens[i], groupVersions[i], owners[i], data[i] = o.token, o.groupVersion, o.owner, o.data
+	}
+	rows, err := conn.Query(ctx, b.sql.apply, keys, kinds, uids, expected, tokens, groupVersions, owners, data, wait)
+	if err != nil {
+		return err
+	}
+	var place int
+	var applied bool
+	var uid, version []byte
+	var xid pgtype.Uint64
+	_, err = pgx.ForEachRow(rows, []any{&place, &applied, &uid, &version, &xid}, func() error {
+		if place < 1 || place > n {
+			return fmt.Errorf("the database answered for operation %d of %d", place, n)
+		}
+		ops[place-1].answer(applied, uid, version)
+		b.saw(xid.Uint64)
+		return nil
+	})
+	return err
+}
+
+func (b *Backend) update(ctx context.Context, conn *pgx.Conn, o *op, wait string) error {
+	var xid pgtype.Uint64
+	var uid, version []byte
+	err := conn.QueryRow(ctx, b.sql.updateOne,
+		o.keyBytes, []byte(o.uid), o.expected, o.token, o.groupVersion, o.owner, o.data, wait).Scan(&xid, &uid, &version)
+	if err != nil {
+		return err
+	}
+	o.answer(xid.Valid, uid, version)
+	b.saw(xid.Uint64)
+	return nil
+}
+
+func (o *op) answer(applied bool, uid, version []byte) {
+	o.applied, o.found = applied, cas.Stored{}
+	if version != nil {
+		o.found = cas.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
+	}
+}
