@@ -1,0 +1,137 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestNestedPrefixes has stores whose prefixes are the beginnings of one another's keys. None sees anything of the others.
+func TestNestedPrefixes(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	prefix := server.Prefix(t)
+	var stores []*etcd.Backend
+	for _, p := range []string{prefix, prefix + "/r", prefix + "//r", prefix + "/catalog/Service"} {
+		b := open(t, server.StoreURLIn(t, p))
+		write(t, b, service("s"))
+		stores = append(stores, b)
+	}
+	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+	for i, b := range stores {
+		w := watchAll(t, b)
+		list, err := b.List(within(t), storage.StrongConsistency, all, tenancy, "")
+		if err != nil || len(list) != 1 {
+			t.Errorf("store %d lists %d resources, %v; want 1", i, len(list), err)
+		}
+		wantNext(t, w, upserted(write(t, b, service("t"))))
+		remove(t, b, stored(t, b, service("t")))
+	}
+}
+
+// TestNothingOutsideThePrefix does everything there is to do and compares what is in the server outside of the prefix.
+func TestNothingOutsideThePrefix(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcd(t)
+	client := server.Client(t)
+	for _, key := range []string{"a", "store", "store.", "store0", "z"} {
+		if _, err := client.Put(within(t), key, "mine"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := open(t, server.StoreURLIn(t, "store"))
+	w := watchAll(t, b)
+	owned := service("a")
+	owned.Owner = service("owner").Id
+	res := write(t, b, owned)
+	if _, err := b.Commit(within(t), []storage.Op{{Write: service("b")}, {Delete: res.Id, Version: res.Version}}); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, b, stored(t, b, service("b")))
+	w.Close()
+
+	resp, err := client.Get(within(t), "\x00", clientv3.WithFromKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := 0
+	for _, kv := range resp.Kvs {
+		if strings.HasPrefix(string(kv.Key), "store/\x00") {
+			continue
+		}
+		outside++
+		if string(kv.Value) != "mine" || kv.Version != 1 {
+			t.Errorf("the key %q was touched", kv.Key)
+		}
+	}
+	if outside != 5 {
+		t.Errorf("%d keys are outside of the store, want 5", outside)
+	}
+}
+
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	prefix := server.Prefix(t)
+	if _, err := server.Client(t).Put(within(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Open(within(t), server.StoreURLIn(t, prefix)); !errors.Is(err, storage.ErrNewerSchema) {
+		t.Errorf("open a newer store: %v, want ErrNewerSchema", err)
+	}
+}
+
+func TestCreateOff(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	prefix := server.Prefix(t)
+	if _, err := etcd.Open(within(t), server.StoreURLIn(t, prefix, "create=off")); err == nil || !strings.Contains(err.Error(), prefix) {
+		t.Errorf("open where there is no store: %v, want an error that names the prefix", err)
+	}
+	resp, err := server.Client(t).Get(within(t), prefix, clientv3.WithPrefix())
+	if err != nil || len(resp.Kvs) != 0 {
+		t.Errorf("create=off has left %v, %v", resp.Kvs, err)
+	}
+	res := write(t, open(t, server.StoreURLIn(t, prefix)), service("a"))
+	if got := stored(t, open(t, server.StoreURLIn(t, prefix, "create=off")), res); got == nil {
+		t.Error("the store that is there is empty")
+	}
+}
+
+// TestNew has a client of the caller's, which outlives the backend.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	client := server.Client(t)
+	prefix := server.Prefix(t)
+	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := write(t, b, service("a"))
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Get(within(t), "x"); err != nil {
+		t.Errorf("the client after the backend was closed: %v", err)
+	}
+	again, err := etcd.New(within(t), client, &etcd.Options{Prefix: prefix, NoCreate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if got := stored(t, again, res); got.GetVersion() != res.Version {
+		t.Errorf("stored is %v, want version %s", got, res.Version)
+	}
+	if _, err := etcd.New(within(t), nil, nil); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("without a client: %v, want ErrInvalid", err)
+	}
+}
