@@ -119,6 +119,11 @@ var topics = []topic{
 	aliasingCases,
 	limitCases,
 	payloadCases,
+	concurrencyCases,
+	linearizableCases,
+	historyCases,
+	deadlineCases,
+	urlCases,
 	commitCases,
 }
 

@@ -114,6 +114,13 @@ func (s *suite) await(what string, done <-chan struct{}) {
 // eventually polls until check finds nothing wrong, for what promises to become true at some time.
 func (s *suite) eventually(what string, check func() error) {
 	s.Helper()
+	if err := s.poll(check); err != nil {
+		s.Fatalf("%s: not so after %v: %v", what, s.h.Patience, err)
+	}
+}
+
+// poll is eventually for those who may not end the case: it returns what is still wrong in the end.
+func (s *suite) poll(check func() error) error {
 	ctx, cancel := s.patience()
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -121,12 +128,12 @@ func (s *suite) eventually(what string, check func() error) {
 	for {
 		err := check()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			s.Fatalf("%s: not so after %v: %v", what, s.h.Patience, err)
+			return err
 		}
 	}
 }

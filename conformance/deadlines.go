@@ -1,0 +1,124 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var deadlineCases = topic{"Deadlines", []testCase{
+	{name: "OverBeforeTheCall", run: deadlineOver},
+	{name: "CancelledDuringWrites", run: deadlineCancelled},
+	{name: "CancelledDuringReads", run: deadlineReads},
+}}
+
+// deadlineOver makes every call with a context that has ended: its error comes back, and nothing is done.
+func deadlineOver(s *suite) {
+	w := s.watchAll()
+	stored := s.create("a")
+	s.upsert(w, stored)
+	passed, cancel := context.WithDeadline(s.ctx, time.Unix(0, 0))
+	defer cancel()
+	for name, call := range s.calls(stored, w.Cursor()) {
+		s.fails(name+" with a cancelled context", call(over()), context.Canceled)
+		s.fails(name+" with a deadline that has passed", call(passed), context.DeadlineExceeded)
+	}
+	for _, name := range []string{"b", "c"} {
+		_, err := s.b.WriteCAS(over(), newThing(name))
+		s.fails("WriteCAS with a cancelled context", err, context.Canceled)
+		s.absent(thingID(name))
+	}
+	s.stored(stored)
+	s.upsert(w, s.update(stored))
+}
+
+// deadlineCancelled cancels writes at any moment. The answer is success, or an error that says whether the write may have been
+// sent; and whoever comes next finds the store in order.
+func deadlineCancelled(s *suite) {
+	const workers = 4
+	s.parallel(workers, func(worker int) error {
+		res, err := s.b.WriteCAS(s.ctx, newThing(fmt.Sprintf("name-%d", worker)))
+		if err != nil {
+			return err
+		}
+		for i := range s.scale(24) {
+			ctx, cancel := context.WithCancel(s.ctx)
+			go func() {
+				for range i * i {
+					runtime.Gosched()
+				}
+				cancel()
+			}()
+			before := res
+			next := changed(before)
+			stored, err := s.b.WriteCAS(ctx, next)
+			<-ctx.Done()
+			cancel()
+			now, readErr := s.b.Read(s.ctx, strong, before.Id)
+			if readErr != nil {
+				return readErr
+			}
+			switch {
+			case err == nil && now.Version != stored.Version:
+				return fmt.Errorf("a write succeeded with version %q, then version %q was read", stored.Version, now.Version)
+			case err == nil:
+			case !errors.Is(err, context.Canceled):
+				return fmt.Errorf("a cancelled write: got error %v, want context.Canceled", quoted(err))
+			case !errors.Is(err, storage.ErrInconsistent) && now.Version != before.Version:
+				return fmt.Errorf("a cancelled write says that nothing was sent (%v), but the version went from %q to %q", quoted(err), before.Version, now.Version)
+			}
+			if err != nil {
+				// One of unknown outcome may still arrive; the next write overtakes it or is told.
+				if now, err = s.settle(before.Id.Name); err != nil {
+					return err
+				}
+			}
+			res = now
+		}
+		return nil
+	})
+}
+
+// settle writes to a key until a write succeeds, after which no earlier one can.
+func (s *suite) settle(name string) (*resourcepb.Resource, error) {
+	for {
+		res, err := s.b.Read(s.ctx, strong, withUid(thingID(name), ""))
+		if err != nil {
+			return nil, err
+		}
+		if res, err = s.b.WriteCAS(s.ctx, changed(res)); !errors.Is(err, storage.ErrCASFailure) {
+			return res, err
+		}
+	}
+}
+
+// deadlineReads cancels everything that only reads: it comes back with the right answer or with the context's error.
+func deadlineReads(s *suite) {
+	stored := s.create("a")
+	s.owns(stored.Id)
+	s.arrives(s.b, stored.Id, stored)
+	calls := s.calls(stored, s.watch(anything, anywhere, "").Cursor())
+	for _, changing := range []string{"WriteCAS", "DeleteCAS", "Commit", "WatchFrom"} {
+		delete(calls, changing)
+	}
+	for i := range s.scale(20) {
+		for name, call := range calls {
+			ctx, cancel := context.WithCancel(s.ctx)
+			outcome := make(chan error, 1)
+			go func() { outcome <- call(ctx) }()
+			for range i * i {
+				runtime.Gosched()
+			}
+			cancel()
+			if err := s.result(name, outcome); err != nil {
+				s.fails(name+", cancelled", err, context.Canceled)
+			}
+		}
+	}
+	s.stored(stored)
+}

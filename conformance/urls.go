@@ -1,0 +1,96 @@
+package conformance
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+)
+
+var urlCases = topic{"URL", []testCase{
+	{name: "Bad", needs: needURL, run: urlBad},
+	{name: "MaxSize", needs: needURL, run: urlMaxSize},
+	{name: "OutlivesContext", needs: needURL, run: urlOutlivesContext},
+	{name: "ContextOver", needs: needURL, run: urlContextOver},
+}}
+
+// with is the store's URL with one more parameter.
+func (s *suite) with(parameter, value string) string {
+	separator := "?"
+	if strings.Contains(s.url, "?") {
+		separator = "&"
+	}
+	return s.url + separator + parameter + "=" + url.QueryEscape(value)
+}
+
+func urlBad(s *suite) {
+	var secrets []string
+	if u, err := url.Parse(s.url); err == nil {
+		if password, ok := u.User.Password(); ok && password != "" {
+			secrets = append(secrets, password)
+		}
+	}
+	for what, bad := range map[string]string{
+		"a parameter that nobody knows": s.with("no-such-parameter", "1"),
+		"a malformed size":              s.with("max-size", "many"),
+		"a negative size":               s.with("max-size", "-1"),
+		"a malformed duration":          s.with("timeout", "soon"),
+		"a malformed switch":            s.with("create", "perhaps"),
+		"a fragment":                    s.url + "#fragment",
+		"a query that does not parse":   s.with("max-size", "1") + "&%zz=1",
+	} {
+		b, err := storage.Open(s.ctx, bad)
+		if err == nil {
+			s.closeLater(b)
+		}
+		s.fails("Open with "+what, err, storage.ErrInvalid)
+		for _, secret := range secrets {
+			if strings.Contains(err.Error(), secret) {
+				s.Errorf("Open with %s: the error shows the password: %v", what, err)
+			}
+		}
+	}
+	_, err := storage.Open(s.ctx, s.with("no-such-parameter", "1"))
+	if err == nil || !strings.Contains(err.Error(), "no-such-parameter") {
+		s.Errorf("Open with a parameter that nobody knows: the error does not name it: %v", err)
+	}
+	s.stored(s.create("unharmed"))
+}
+
+func urlMaxSize(s *suite) {
+	stored := s.write(sized(newThing("large"), 2000))
+	const lowered = 1000
+	b, err := storage.Open(s.ctx, s.with("max-size", "1000"))
+	s.succeeds("Open with max-size", err)
+	s.closeLater(b)
+	_, err = b.WriteCAS(s.ctx, sized(newThing("a"), lowered+1))
+	s.fails("WriteCAS above max-size", err, storage.ErrTooLarge)
+	res, err := b.WriteCAS(s.ctx, sized(newThing("a"), lowered))
+	s.succeeds("WriteCAS of exactly max-size", err)
+	s.stored(res)
+	// What is stored already can be read all the same.
+	got, err := b.Read(s.ctx, strong, stored.Id)
+	s.succeeds("Read of what is above max-size", err)
+	s.same("Read of what is above max-size", got, stored)
+}
+
+func urlOutlivesContext(s *suite) {
+	ctx, cancel := s.patience()
+	b, err := storage.Open(ctx, s.with("create", "off"))
+	cancel()
+	s.succeeds("Open of a store that exists, with create=off", err)
+	s.closeLater(b)
+	s.b = b
+	w := s.watchAll()
+	res := s.create("a")
+	s.upsert(w, res)
+	s.stored(res)
+}
+
+func urlContextOver(s *suite) {
+	b, err := storage.Open(over(), s.url)
+	if err == nil {
+		s.closeLater(b)
+		s.Fatal("Open with a cancelled context succeeded")
+	}
+}
