@@ -1,0 +1,115 @@
+package jsonform_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func pack(t *testing.T, m proto.Message) *anypb.Any {
+	t.Helper()
+	data, err := anypb.New(m)
+	require.NoError(t, err)
+	return data
+}
+
+func TestPayloadsComeBack(t *testing.T) {
+	t.Parallel()
+	unknownField := protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 7)
+	partly := &resourcepb.Tombstone{Owner: &resourcepb.ID{Name: "x"}}
+	partly.Owner.ProtoReflect().SetUnknown(unknownField)
+	inside := pack(t, &anypb.Any{TypeUrl: "type.googleapis.com/no.such.Message", Value: []byte{1}})
+	for name, tc := range map[string]struct {
+		data *anypb.Any
+		want string
+	}{
+		"none":                {nil, `{"version":"v"}`},
+		"empty":               {&anypb.Any{}, `{"version":"v","data":{}}`},
+		"known":               {pack(t, &resourcepb.Tombstone{Owner: &resourcepb.ID{Name: "x"}}), `{"version":"v","data":{"@type":"type.googleapis.com/ashlar.resource.v1.Tombstone","owner":{"name":"x"}}}`},
+		"well known":          {pack(t, structpb.NewStringValue("s")), `{"version":"v","data":{"@type":"type.googleapis.com/google.protobuf.Value","value":"s"}}`},
+		"unknown type":        {&anypb.Any{TypeUrl: "example.com/no.such.Message", Value: []byte("\x00\xffa")}, `{"version":"v","data":{"@type":"example.com/no.such.Message","@value":"AP9h"}}`},
+		"unknown, no content": {&anypb.Any{TypeUrl: "example.com/no.such.Message"}, `{"version":"v","data":{"@type":"example.com/no.such.Message","@value":""}}`},
+		"no type":             {&anypb.Any{Value: []byte{1}}, `{"version":"v","data":{"@type":"","@value":"AQ=="}}`},
+		"broken":              {&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Struct", Value: []byte{0xff}}, `{"version":"v","data":{"@type":"type.googleapis.com/google.protobuf.Struct","@value":"/w=="}}`},
+		"unknown field":       {pack(t, partly), ""},
+		"unknown type inside": {inside, ""},
+		"not in JSON":         {pack(t, &timestamppb.Timestamp{Seconds: -1 << 62}), ""},
+	} {
+		res := &resourcepb.Resource{Version: "v", Data: tc.data}
+		text, err := jsonform.Marshal(res)
+		require.NoError(t, err, name)
+		if tc.want != "" {
+			require.Equal(t, tc.want, string(text), name)
+		}
+		back, err := jsonform.Unmarshal(text)
+		require.NoError(t, err, name)
+		require.True(t, proto.Equal(res, back), "%s: %s", name, text)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	res := &resourcepb.Resource{Version: "v", Data: &anypb.Any{TypeUrl: "a/b", Value: []byte("c")}}
+	for want, ev := range map[string]*resourcepb.WatchEvent{
+		`{"upsert":{"resource":{"version":"v","data":{"@type":"a/b","@value":"Yw=="}}}}`: {
+			Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}},
+		},
+		`{"delete":{"resource":{"version":"v","data":{"@type":"a/b","@value":"Yw=="}}}}`: {
+			Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}},
+		},
+		`{"endOfSnapshot":{}}`: {Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}},
+	} {
+		got, err := jsonform.MarshalEvent(ev)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+	}
+	_, err := jsonform.MarshalEvent(&resourcepb.WatchEvent{})
+	require.Error(t, err)
+}
+
+// Any text is the same text after a way through YAML, for readers of YAML 1.1 as well: these take more words for booleans
+// and numbers, so a bare word must have only letters.
+func TestYAMLKeepsTexts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(
+			rapid.String(),
+			rapid.StringMatching(`[ -~\n]{0,40}`),
+			rapid.SampledFrom([]string{"yes", "Off", "y", "null", "~", "1e3", "0x1", "1:30", "a: b", "- a", "#", " a\n b\n", "a\n\n", "\n", "<<", "=", "2024-01-01", "a \nb\n", "--- a", "|", "a\n---\nb"}),
+		).Draw(t, "text")
+		want := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"k" + s: structpb.NewStringValue(s)}})
+		text, err := want.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := jsonform.YAML(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		if err := yaml.Unmarshal(out, &got); err != nil {
+			t.Fatalf("%q became %q: %v", s, out, err)
+		}
+		if len(got) != 1 || got["k"+s] != s {
+			t.Fatalf("%q became %q and then %q", s, out, got)
+		}
+	})
+}
+
+func TestYAMLReads(t *testing.T) {
+	t.Parallel()
+	out, err := jsonform.YAML([]byte(`{"a":{"b":[1,2.5,1e+21,true,null,"x y"],"c":{},"d":[]},"script":"set -eu\n  run\n","yes":"no"}`))
+	require.NoError(t, err)
+	require.Equal(t, "a:\n  b:\n    - 1\n    - 2.5\n    - 1e+21\n    - true\n    - null\n    - x y\n  c: {}\n  d: []\n"+
+		"script: |\n  set -eu\n    run\n\"yes\": \"no\"\n", string(out))
+}
