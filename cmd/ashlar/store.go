@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/ashlar-dev/storage"
+	_ "github.com/ashlar-dev/storage/etcd"  // etcd:, etcds:
 	_ "github.com/ashlar-dev/storage/inmem" // mem:
 )
 

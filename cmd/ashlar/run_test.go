@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+var memoryStores atomic.Int64
+
+// memoryURL names a memory store that only this test has.
+func memoryURL() string { return fmt.Sprintf("mem://cli-test-%d", memoryStores.Add(1)) }
+
+// cli runs the command inside the test.
+type cli struct {
+	t   *testing.T
+	env map[string]string
+}
+
+func newCLI(t *testing.T, storeURL string) *cli {
+	return &cli{t: t, env: map[string]string{"ASHLAR_STORE": storeURL}}
+}
+
+// result is what a run left.
+type result struct {
+	code     int
+	out, err string
+}
+
+func (c *cli) app(in io.Reader, out, err io.Writer) *app {
+	return &app{in: in, out: out, err: err, getenv: func(name string) string { return c.env[name] }}
+}
+
+// run runs the command with a text as its standard input.
+func (c *cli) run(in string, args ...string) result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out, err bytes.Buffer
+	code := c.app(strings.NewReader(in), &out, &err).run(ctx, args)
+	r := result{code: code, out: out.String(), err: err.String()}
+	if code == exitOK {
+		require.Empty(c.t, r.err, "%v", args)
+	} else {
+		require.Regexp(c.t, `^ashlar: [^\n]+\n$`, r.err, "a failure is one line: %v", args)
+	}
+	return r
+}
+
+// ok demands success and returns the output.
+func (c *cli) ok(in string, args ...string) string {
+	c.t.Helper()
+	r := c.run(in, args...)
+	require.Equal(c.t, exitOK, r.code, "%v: %s", args, r.err)
+	return r.out
+}
+
+// watching is a watch under way.
+type watching struct {
+	t     *testing.T
+	stop  context.CancelFunc
+	lines chan string
+	code  chan int
+}
+
+func (c *cli) watch(args ...string) *watching {
+	c.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	reader, writer := io.Pipe()
+	w := &watching{t: c.t, stop: stop, lines: make(chan string, 10_000), code: make(chan int, 1)}
+	var complaints bytes.Buffer
+	go func() {
+		code := c.app(strings.NewReader(""), writer, &complaints).run(ctx, append([]string{"watch"}, args...))
+		if code != exitOK {
+			c.t.Errorf("watch %v: exit code %d: %s", args, code, complaints.String())
+		}
+		_ = writer.Close()
+		w.code <- code
+	}()
+	go func() {
+		defer close(w.lines)
+		for scanner := newScanner(reader); scanner.Scan(); {
+			w.lines <- scanner.Text()
+		}
+	}()
+	c.t.Cleanup(stop)
+	return w
+}
+
+func newScanner(r io.Reader) *bufio.Scanner {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 4<<20)
+	return scanner
+}
+
+// next returns the next line, or "" after the last one.
+func (w *watching) next() string {
+	w.t.Helper()
+	select {
+	case line := <-w.lines:
+		return line
+	case <-time.After(patience):
+		w.t.Fatal("the watch said nothing")
+		return ""
+	}
+}
+
+// end waits for the watch to end.
+func (w *watching) end() int {
+	w.t.Helper()
+	select {
+	case code := <-w.code:
+		return code
+	case <-time.After(patience):
+		w.t.Fatal("the watch does not end")
+		return -1
+	}
+}
+
+// configMap is a document to apply.
+func configMap(name, text string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %q}\ndata: {text: %q}\n", name, text)
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func lines(s string) []string {
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}

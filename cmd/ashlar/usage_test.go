@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/internal/check"
+)
+
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"unknown command":    {"aply"},
+		"unknown flag":       {"list", "*", "--colour"},
+		"missing value":      {"list", "*", "--limit"},
+		"malformed value":    {"list", "*", "--limit", "many"},
+		"negative limit":     {"list", "*", "--limit", "-1"},
+		"negative timeout":   {"list", "*", "--timeout", "-1s"},
+		"no type":            {"list"},
+		"too many arguments": {"get", "core/Pod", "a", "b"},
+		"no name":            {"get", "core/Pod"},
+		"no group":           {"get", "Pod", "a"},
+		"no kind":            {"list", "core/"},
+		"wildcard":           {"get", "*", "a"},
+		"wildcard kind":      {"delete", "core/*", "a"},
+		"wildcard group":     {"list", "*/Pod"},
+		"output":             {"list", "*", "-o", "xml"},
+		"no file":            {"apply"},
+		"file as argument":   {"apply", "x.yaml"},
+		"garbage cursor":     {"watch", "*", "--cursor", "garbage"},
+		"empty cursor":       {"watch", "*", "--cursor", ""},
+		"long namespace":     {"list", "*", "-n", strings.Repeat("n", check.MaxPart+1)},
+		"not UTF-8":          {"get", "core/Pod", "\xff"},
+		"unknown scheme":     {"list", "*", "--store", "oracle://x"},
+		"no scheme":          {"list", "*", "--store", "store.db"},
+		"unknown parameter":  {"list", "*", "--store", "mem://?colour=red"},
+		"bad parameter":      {"list", "*", "--store", "mem://?max-size=much"},
+		"fragment":           {"list", "*", "--store", "mem://#x"},
+	} {
+		r := newCLI(t, memoryURL()).run("", args...)
+		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)
+		require.Empty(t, r.out, name)
+	}
+}
+
+func TestThereIsNoPasswordInAnyError(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"oracle://user:pa55word@host/db", "mem://user:pa55word@x?colour=red", "etcd://user:pa55word@localhost:1/x?colour=red",
+		"etcd://user:pa55word@local host:1/x", "mem://user:pa55word@x#y", "mem://x?password=pa55word", "user:pa55word@host",
+	} {
+		r := newCLI(t, url).run("", "list", "*", "--timeout", "10s")
+		require.NotEqual(t, exitOK, r.code, url)
+		require.NotContains(t, r.err, "pa55word", url)
+	}
+}
+
+// A mistake in a file is a failure, and nothing of the files is written.
+func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
+	t.Parallel()
+	good := configMap("good", "")
+	for name, tc := range map[string]struct{ text, want string }{
+		"malformed YAML": {good + "---\na: b: c\n", "bad.yaml: document 2, line 6: malformed YAML"},
+		"NUL in a name":  {good + "---\n" + strings.Replace(configMap("X", ""), `"X"`, `"a\0b"`, 1), "bad.yaml: document 2, line 6: invalid argument: id.name holds a NUL byte"},
+		"long name":      {good + "---\n" + configMap(strings.Repeat("n", 256), ""), "id.name has 256 bytes"},
+		"wildcard":       {good + "---\n" + configMap("*", ""), "id.name is \"*\""},
+		"2 MiB":          {good + "---\n" + configMap("big", strings.Repeat("x", 2<<20)), "bad.yaml: document 2, line 6: too large"},
+		"twice":          {good + "---\n" + good, "bad.yaml: document 2, line 6: core/ConfigMap default/good is also in"},
+		"large number":   {good + "---\n" + configMap("n", "") + "count: 12345678901234567890\n", "bad.yaml: document 2, line 10: the number 12345678901234567890"},
+		"own owner": {good + "---\n" + "apiVersion: v1\nkind: A\nmetadata: {name: a, ownerReferences: [{apiVersion: v1, kind: A, name: a}]}",
+			"resources own each other in a circle: core/A default/a"},
+		"circle": {good + "---\n" + "apiVersion: v1\nkind: A\nmetadata: {name: a, ownerReferences: [{apiVersion: v1, kind: A, name: b}]}\n---\n" +
+			"apiVersion: v1\nkind: A\nmetadata: {name: b, ownerReferences: [{apiVersion: v1, kind: A, name: a}]}", "in a circle: core/A default/a, core/A default/b"},
+		"no owner": {good + "---\n" + "apiVersion: v1\nkind: A\nmetadata: {name: a, ownerReferences: [{apiVersion: v1, kind: A, name: b}]}",
+			"the owner of core/A default/a, core/A default/b, is neither in the files nor in the store"},
+	} {
+		c := newCLI(t, memoryURL())
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", configMap("first", ""))
+		write(t, dir, "bad.yaml", tc.text)
+		r := c.run("", "apply", "-f", dir)
+		require.Equal(t, exitFailed, r.code, name)
+		require.Contains(t, r.err, tc.want, name)
+		require.Empty(t, r.out, name)
+		require.Empty(t, c.ok("", "list", "*"), name)
+	}
+	c := newCLI(t, memoryURL())
+	require.Equal(t, exitFailed, c.run("", "apply", "-f", filepath.Join(t.TempDir(), "nowhere.yaml")).code)
+	require.Equal(t, exitFailed, c.run("", "apply", "-f", t.TempDir()).code)
+	require.Equal(t, exitFailed, c.run("# nothing\n", "apply", "-f", "-").code)
+	require.Equal(t, exitFailed, c.run("", "apply", "-f", "-", "-f", "-").code)
+}
+
+// The store's own limit is known only to the store: what does not depend on the failure is written, and the line says so.
+func TestFailureOnTheWay(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, memoryURL()+"?max-size=2000")
+	r := c.run(configMap("a", strings.Repeat("x", 5000)), "apply", "-f", "-")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "standard input: document 1, line 1: core/ConfigMap default/a: ")
+	require.Contains(t, r.err, "too large")
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, "oracle://is-not-opened")
+	require.Contains(t, c.ok(""), "Available Commands:")
+	for _, command := range []string{"apply", "get", "list", "watch", "delete", "owned", "types", "version"} {
+		require.Contains(t, c.ok("", command, "--help"), "Usage:\n  ashlar "+command)
+	}
+	require.Regexp(t, `^ashlar \S+ \(go1\.`, c.ok("", "version"))
+	require.Equal(t, exitUsage, c.run("", "version", "1").code)
+	require.Contains(t, c.run("", "wacth").err, "did you mean watch?")
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, memoryURL())
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		require.Contains(t, c.ok("", "completion", shell), "ashlar")
+	}
+	propose := func(args ...string) []string {
+		var stdout bytes.Buffer
+		// The shell's other stream is for what it shows to people who debug completion.
+		code := c.app(strings.NewReader(""), &stdout, io.Discard).run(context.Background(), append([]string{"__completeNoDesc"}, args...))
+		require.Equal(t, exitOK, code)
+		out := lines(stdout.String())
+		require.Equal(t, ":4", out[len(out)-1], "no file names")
+		return out[:len(out)-1]
+	}
+	require.Empty(t, propose("get", ""), "an empty store")
+	c.ok("", "apply", "-f", boutique)
+	require.Contains(t, propose("list", ""), "apps/Deployment")
+	require.Contains(t, propose("get", ""), "apps/Deployment")
+	require.Equal(t, []string{"basket", "basket-db"}, propose("get", "-n", "boutique", "core/Service", "bas"))
+	require.Empty(t, propose("get", "core/Service", "bas"), "another namespace")
+	require.Empty(t, propose("get", "core/Service", "basket", ""))
+	require.Empty(t, propose("get", "Service", ""))
+	require.Equal(t, []string{"table", "json", "yaml", "name"}, propose("get", "-o", ""))
+
+	// Without a store there is nothing to propose, and none is created.
+	home := t.TempDir()
+	c = &cli{t: t, env: map[string]string{"HOME": home}}
+	require.Empty(t, propose("get", ""))
+	entries, err := os.ReadDir(home)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	c = &cli{t: t, env: map[string]string{}}
+	require.Empty(t, propose("get", ""))
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, memoryURL())
+	w := c.watch("*", "--timeout", "5s")
+	require.Equal(t, exitOK, w.end(), "a watch for a while")
+	// Nobody listens on this port, so there is no answer to wait for.
+	r := newCLI(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "gave up after 300ms")
+	require.Equal(t, exitUsage, newCLI(t, "").run("", "list", "*").code, "no home, no default store")
+}
