@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,6 +22,13 @@ func TestSessionOnMemory(t *testing.T) {
 	t.Parallel()
 	session(t, func(*testing.T) string { return memoryURL() })
 }
+
+func TestSessionOnSQLite(t *testing.T) {
+	t.Parallel()
+	session(t, fileURL)
+}
+
+func fileURL(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "store.db") }
 
 // session goes through what a user does, on a fresh store for each part.
 func session(t *testing.T, fresh func(t *testing.T) string) {
