@@ -162,7 +162,7 @@ drop_root() {
 # artifact GROUP:NAME:VERSION DIR: one file out of the Maven repository this machine uses.
 artifact() {
 	need mvn maven default-jre-headless
-	try mvn -q -B dependency:copy "-Dartifact=$1" "-DoutputDirectory=$2" >&2 || die "$1 cannot be fetched with Maven"
+	try mvn -q -B -ntp -Dstyle.color=never dependency:copy "-Dartifact=$1" "-DoutputDirectory=$2" >&2 || die "$1 cannot be fetched with Maven"
 }
 
 build_postgres() {
@@ -202,7 +202,7 @@ build_dynamodb() {
 	mkdir -p "$work/dynamodb"
 	cp "$standin"/dynamodb/* "$work/dynamodb/"
 	need mvn maven default-jre-headless
-	try mvn -q -B -f "$work/dynamodb/pom.xml" "-Ddynamodb.version=$ASHLAR_DYNAMODB_VERSION" \
+	try mvn -q -B -ntp -Dstyle.color=never -f "$work/dynamodb/pom.xml" "-Ddynamodb.version=$ASHLAR_DYNAMODB_VERSION" \
 		dependency:copy-dependencies "-DoutputDirectory=$work/dynamodb/DynamoDBLocal_lib" -DincludeScope=runtime >&2 ||
 		die "DynamoDB Local cannot be fetched with Maven"
 	build dynamodb "$work/dynamodb"
