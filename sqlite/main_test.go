@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestMain runs the tests, or, in a process that a test has started, the child that it asked for.
+func TestMain(m *testing.M) {
+	if run, ok := children[os.Getenv("ASHLAR_SQLITE_TEST_CHILD")]; ok {
+		run(os.Args[len(os.Args)-1])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const patience = time.Minute
+
+func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "store.db") }
+
+func open(t testing.TB, path string, o *Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func idOf(name string) *resourcepb.ID {
+	return &resourcepb.ID{
+		Uid: "uid", Name: name,
+		Type:    &resourcepb.Type{Group: "group", GroupVersion: "v1", Kind: "Kind"},
+		Tenancy: &resourcepb.Tenancy{Partition: "partition", Namespace: "namespace"},
+	}
+}
+
+func resource(name string, n int64) *resourcepb.Resource {
+	payload, err := anypb.New(wrapperspb.Int64(n))
+	if err != nil {
+		panic(err)
+	}
+	return &resourcepb.Resource{Id: idOf(name), Data: payload}
+}
+
+func number(t testing.TB, res *resourcepb.Resource) int64 {
+	t.Helper()
+	var n wrapperspb.Int64Value
+	if err := res.GetData().UnmarshalTo(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n.Value
+}
+
+func write(t testing.TB, s *Store, res *resourcepb.Resource) *resourcepb.Resource {
+	t.Helper()
+	res, err := s.WriteCAS(t.Context(), res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+var (
+	anyType    = storage.UnversionedType{Group: "*", Kind: "*"}
+	anyTenancy = &resourcepb.Tenancy{Partition: "*", Namespace: "*"}
+)
+
+// watch returns a watch of everything, past its snapshot.
+func watch(t testing.TB, s *Store) storage.Watch {
+	t.Helper()
+	w, err := s.WatchList(t.Context(), anyType, anyTenancy, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	for next(t, w).GetEndOfSnapshot() == nil {
+	}
+	return w
+}
+
+func next(t testing.TB, w storage.Watch) *resourcepb.WatchEvent {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ev, err := w.Next(ctx)
+	if err != nil {
+		t.Fatalf("Next: %v", err)
+	}
+	return ev
+}
+
+func wantUpsert(t testing.TB, w storage.Watch, res *resourcepb.Resource) {
+	t.Helper()
+	got := next(t, w).GetUpsert().GetResource()
+	if got.GetId().GetName() != res.Id.Name || got.GetVersion() != res.Version {
+		t.Fatalf("the watch shows %q at %q, expected %q at %q", got.GetId().GetName(), got.GetVersion(), res.Id.Name, res.Version)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := poll(ctx, func() (bool, error) { return holds(), nil }); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
