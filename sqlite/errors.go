@@ -24,6 +24,8 @@ func failed(ctx context.Context, what string, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, sqlite3.INTERRUPT):
 		return fmt.Errorf("%s: %w", what, tooLate(ctx))
+	case errors.Is(err, sqlite3.NOTADB):
+		return fmt.Errorf("%s: %w: %w", what, errNoDatabase, err)
 	case errors.Is(err, sqlite3.BUSY), errors.Is(err, sqlite3.LOCKED), errors.Is(err, sqlite3.PROTOCOL), errors.Is(err, sqlite3.IOERR):
 		return fmt.Errorf("%s: %w: %w", what, storage.ErrInconsistent, err)
 	}

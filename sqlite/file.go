@@ -28,6 +28,8 @@ func locate(path string) (string, error) {
 	return filepath.Join(folder, filepath.Base(path)), nil
 }
 
+var errNoDatabase = errors.New("the file is not a SQLite database, or is damaged")
+
 // examine says in plain words what SQLite would say in its own, or not at all.
 func examine(path string, create bool) error {
 	if name := networkFileSystem(filepath.Dir(path)); name != "" {
@@ -60,8 +62,9 @@ func examine(path string, create bool) error {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	if !bytes.Equal(head[:n], magic) {
-		return errors.New("the file is not a SQLite database, or is damaged")
+	// Zeros are there for a moment while another process makes the file; otherwise SQLite will refuse them.
+	if !bytes.Equal(head[:n], magic) && !bytes.Equal(head[:n], make([]byte, n)) {
+		return errNoDatabase
 	}
 	return nil
 }

@@ -99,25 +99,23 @@ type meta struct {
 }
 
 func (c *conn) meta() (meta, error) {
-	s, _, err := c.db.Prepare(`SELECT count(*), count(*) FILTER (WHERE name IN ('meta', 'resources', 'log')) FROM sqlite_schema WHERE type = 'table'`)
+	// One statement, so that it sees one state while another process creates the tables.
+	s, _, err := c.db.Prepare(`SELECT count(*), count(*) FILTER (WHERE name IN ('meta', 'resources', 'log')),
+		(SELECT application_id FROM pragma_application_id) FROM sqlite_schema WHERE type = 'table'`)
 	if err != nil {
 		return meta{}, err
 	}
-	var tables, ours int
+	var tables, ours, id int
 	if s.Step() {
-		tables, ours = s.ColumnInt(0), s.ColumnInt(1)
+		tables, ours, id = s.ColumnInt(0), s.ColumnInt(1), s.ColumnInt(2)
 	}
 	if err := errors.Join(s.Err(), s.Close()); err != nil {
 		return meta{}, err
 	}
-	id, err := c.pragma("application_id")
-	if err != nil {
-		return meta{}, err
-	}
-	if tables == 0 && id == "0" {
+	if tables == 0 && id == 0 {
 		return meta{}, nil
 	}
-	if ours < 3 || id != strconv.Itoa(applicationID) {
+	if ours < 3 || id != applicationID {
 		return meta{foreign: true}, nil
 	}
 	s, _, err = c.db.Prepare("SELECT store, version FROM meta")

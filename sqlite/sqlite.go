@@ -133,7 +133,7 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 	}
 	c, err := connect(s.path, s.options.vfs, role{flags: flags, cache: 16 << 10, busy: s.options.Timeout})
 	if err != nil {
-		return err
+		return failed(ctx, "connect", err)
 	}
 	defer func() {
 		if err != nil {

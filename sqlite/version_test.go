@@ -59,6 +59,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add("")
 	f.Add(mark{}.cursor(store))
 	f.Add(mark{1, 2}.cursor(store))
+	f.Add(mark{1, 2}.cursor(store) + "\n")
 	f.Add(cursor.Encode(cursor.Watch, store, nil))
 	f.Add(cursor.Encode(cursor.Watch, store, make([]byte, 20)))
 	f.Add(cursor.Encode(cursor.Snapshot, store, nil))

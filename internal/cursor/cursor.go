@@ -47,7 +47,8 @@ func Encode(kind Kind, store StoreID, payload []byte) string {
 // store storage.ErrCompacted.
 func Decode(kind Kind, store StoreID, token string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < overhead || crc32.ChecksumIEEE(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
+	// The decoder skips line breaks, so a token with one in it would be taken for another token.
+	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(token) || len(b) < overhead || crc32.ChecksumIEEE(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
 		return nil, fmt.Errorf("%w: this is no %s", storage.ErrInvalid, kind)
 	}
 	if kind == Watch && Kind(b[0]) == Snapshot {

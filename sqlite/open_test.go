@@ -1,0 +1,277 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// foreign opens a SQLite file without going through a store.
+func foreign(t testing.TB, path string) *sqlite3.Conn {
+	t.Helper()
+	db, err := sqlite3.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func run(t testing.TB, db *sqlite3.Conn, sql string) {
+	t.Helper()
+	if err := db.Exec(sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// made returns the path of a store that is closed.
+func made(t testing.TB) string {
+	t.Helper()
+	path := newPath(t)
+	s, err := Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func save(t testing.TB, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Each gives one clear line, and changes nothing.
+func TestFilesThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path    func(t *testing.T) string
+		options Options
+		is      error
+		says    string
+	}{
+		"no folder": {
+			path: func(t *testing.T) string { return filepath.Join(t.TempDir(), "absent", "store.db") },
+			is:   fs.ErrNotExist, says: "folder",
+		},
+		"a folder": {
+			path: func(t *testing.T) string { return t.TempDir() },
+			says: "not a regular file",
+		},
+		"no file and create=off": {
+			path: newPathOf, options: Options{NoCreate: true},
+			is: fs.ErrNotExist, says: "create=off",
+		},
+		"an empty file and create=off": {
+			path:    func(t *testing.T) string { return save(t, newPath(t), "") },
+			options: Options{NoCreate: true}, says: "create=off",
+		},
+		"a text": {
+			path: func(t *testing.T) string { return save(t, newPath(t), strings.Repeat("not a database ", 1000)) },
+			says: "not a SQLite database",
+		},
+		"zeros": {
+			path: func(t *testing.T) string { return save(t, newPath(t), strings.Repeat("\x00", 8192)) },
+			is:   sqlite3.NOTADB, says: "not a SQLite database",
+		},
+		"a short text": {
+			path: func(t *testing.T) string { return save(t, newPath(t), "short") },
+			says: "not a SQLite database",
+		},
+		"damaged": {
+			path: func(t *testing.T) string {
+				path := made(t)
+				content, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := 100; i < len(content); i++ {
+					content[i] = 0xaa
+				}
+				return save(t, path, string(content))
+			},
+			is: sqlite3.CORRUPT, says: "malformed",
+		},
+		"another program's": {
+			path: func(t *testing.T) string {
+				path := newPath(t)
+				run(t, foreign(t, path), "CREATE TABLE theirs (a)")
+				return path
+			},
+			says: "another program",
+		},
+		"a newer schema": {
+			path: func(t *testing.T) string {
+				path := made(t)
+				run(t, foreign(t, path), "UPDATE meta SET version = 2")
+				return path
+			},
+			is: storage.ErrNewerSchema, says: "version 2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := c.path(t)
+			before, _ := os.ReadFile(path)
+			s, err := Open(t.Context(), path, &c.options)
+			if err == nil {
+				t.Fatal("opened", s.Close())
+			}
+			if c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%v; expected %v, a text about %q, and the path", err, c.is, c.says)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			if after, _ := os.ReadFile(path); string(after) != string(before) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+}
+
+func newPathOf(t *testing.T) string { return newPath(t) }
+
+func TestOpenWithAContextThatIsOver(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path := newPath(t)
+	if _, err := Open(ctx, path, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, expected the context's error", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was made: %v", err)
+	}
+}
+
+// Somebody else holds the new file locked: Open gives up at its deadline, and the next one succeeds.
+func TestOpenWaitsNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	db := foreign(t, path)
+	run(t, db, "BEGIN EXCLUSIVE")
+	ctx, cancel := context.WithTimeout(t.Context(), 1)
+	defer cancel()
+	if _, err := Open(ctx, path, nil); err == nil {
+		t.Fatal("opened a file that is locked")
+	}
+	if _, err := Open(t.Context(), path, &Options{Timeout: 1}); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("%v, expected a timeout", err)
+	}
+	run(t, db, "ROLLBACK")
+	write(t, open(t, path, nil), resource("a", 1))
+}
+
+// Links lead to one store, with one set of files beside it.
+func TestSymbolicLinks(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, link := filepath.Join(folder, "store.db"), filepath.Join(folder, "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path, nil)
+	linked := open(t, link, nil)
+	w := watch(t, linked)
+	wantUpsert(t, w, write(t, s, resource("a", 1)))
+	if s.Path() != linked.Path() {
+		t.Errorf("%s and %s are two stores", s.Path(), linked.Path())
+	}
+}
+
+func TestOddPaths(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a b.db", "q?x=1.db", "50%.db", "ümläut.db", "file:x.db", "quote'.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := open(t, path, nil)
+		write(t, s, resource("a", 1))
+		if err := s.Backup(t.Context(), path+".copy"); err != nil {
+			t.Error(err)
+		}
+		if err := s.Backup(t.Context(), path+".copy"); err == nil {
+			t.Error("a backup replaced a file")
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestManyOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	var openers sync.WaitGroup
+	for i := range 8 {
+		openers.Go(func() {
+			s, err := Open(t.Context(), path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := s.WriteCAS(t.Context(), resource(fmt.Sprint(i), 1)); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	openers.Wait()
+	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, anyType, anyTenancy, "")
+	if err != nil || len(list) != 8 {
+		t.Fatalf("%d resources, %v; expected 8", len(list), err)
+	}
+}
+
+// A connection that does not sync would lose acknowledged writes, and nothing else would show it.
+func TestEveryConnectionIsDurable(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	reader, err := s.readers.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.readers.give(reader)
+	for name, c := range map[string]*conn{"writer": s.writer.conn, "reader": reader} {
+		if err := c.assertDurable(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.writer.conn.db.Exec("PRAGMA synchronous = NORMAL"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.writer.conn.assertDurable(); err == nil {
+		t.Error("synchronous=NORMAL was not noticed")
+	}
+}
+
+func TestLibraryVersions(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"3.51.3": true, "3.51.10": true, "3.52.0": true, "4.0.0": true, "3.51.2": false, "3.49.9": false, "2.99.99": false, "new": false, "": false,
+	} {
+		if err := checkLibraryVersion(text); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
