@@ -95,3 +95,19 @@ func endOfSnapshot(t testing.TB, w storage.Watch) {
 		t.Fatalf("event %v, expected the end of the snapshot", event)
 	}
 }
+
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited for %s in vain", what)
+		}
+	}
+}

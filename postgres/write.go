@@ -161,6 +161,7 @@ func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
 	for _, c := range calls {
 		o := c.Request
 		if err == nil && slices.Contains(again, o) {
+			c.Later()
 			b.running.Go(func() { b.writeAlone(c) })
 			continue
 		}

@@ -42,6 +42,7 @@ type Call[Q, R any] struct {
 	once   sync.Once
 	result R
 	err    error
+	later  bool      // answered after do has returned
 	taken  bool      // under Batcher.mu
 	flight *inFlight // the batch that it was taken into
 }
@@ -67,6 +68,10 @@ func (c *Call[Q, R]) Finished() bool {
 	}
 }
 
+// Later says that the call will get its result after do has returned: it goes on by itself, under its own context. For use
+// inside do.
+func (c *Call[Q, R]) Later() { c.later = true }
+
 // inFlight counts the callers that still wait for a batch. Its context ends when there are none left.
 type inFlight struct {
 	cancel  context.CancelFunc
@@ -85,8 +90,8 @@ type Batcher[Q, R any] struct {
 	running sync.WaitGroup
 }
 
-// New returns a batcher. do carries out a batch and calls Done on every member; the context that it gets ends when nobody waits
-// for the batch any more, and has no deadline of its own.
+// New returns a batcher. do carries out a batch and calls Done, or Later, on every member; the context that it gets ends when
+// nobody waits for the batch any more, and has no deadline of its own.
 func New[Q, R any](opts Options[Q], do func(ctx context.Context, calls []*Call[Q, R])) *Batcher[Q, R] {
 	if opts.MaxCalls <= 0 {
 		opts.MaxCalls = 100
@@ -178,7 +183,7 @@ func (b *Batcher[Q, R]) work() {
 		b.do(ctx, calls)
 		cancel()
 		for _, c := range calls {
-			if !c.Finished() {
+			if !c.later && !c.Finished() {
 				var none R
 				c.Done(none, errors.New("batch: a call was left without a result"))
 			}

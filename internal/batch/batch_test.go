@@ -178,6 +178,32 @@ func TestAMemberWithoutResultGetsAnError(t *testing.T) {
 	}
 }
 
+func TestAMemberGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	alone := make(chan *Call[request, string], 1)
+	b := New(Options[request]{}, func(_ context.Context, calls []*Call[request, string]) {
+		if calls[0].Request.key == "second" {
+			calls[0].Done("second", nil)
+			return
+		}
+		calls[0].Later()
+		alone <- calls[0]
+	})
+	var first sync.WaitGroup
+	first.Go(func() {
+		if got, err := b.Do(context.Background(), request{key: "first"}); got != "alone" || err != nil {
+			t.Errorf("the member that went on alone: %q, %v", got, err)
+		}
+	})
+	member := <-alone
+	if got, err := b.Do(context.Background(), request{key: "second"}); got != "second" || err != nil {
+		t.Errorf("the next batch: %q, %v", got, err)
+	}
+	b.Close()
+	member.Done("alone", nil)
+	first.Wait()
+}
+
 func TestEveryCallIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -1,0 +1,192 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Each write of these tests says in its payload which version it replaces. So a watch's events prove by themselves that none
+// is missing, none came twice and none came early: for each key they must be a chain.
+
+// follower reads a watch to the end and holds its events against each other.
+type follower struct {
+	t    testing.TB
+	name string
+	last map[string]string // by resource name, the version that is stored as far as the watch has told
+	seen map[string]bool   // versions
+	done chan struct{}
+}
+
+const (
+	startOver = "-"     // the payload of a creation
+	marker    = "~last" // the name of the resource that ends the watches
+)
+
+func follow(t testing.TB, name string, w storage.Watch) *follower {
+	f := &follower{t: t, name: name, last: map[string]string{}, seen: map[string]bool{}, done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+		defer cancel()
+		for {
+			event, err := w.Next(ctx)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			if f.take(event) {
+				return
+			}
+		}
+	}()
+	return f
+}
+
+// take checks an event and tells whether it is the last.
+func (f *follower) take(event *resourcepb.WatchEvent) bool {
+	if deleted := event.GetDelete().GetResource(); deleted != nil {
+		name := deleted.GetId().GetName()
+		if f.last[name] != deleted.GetVersion() {
+			f.t.Errorf("%s: %s was deleted at %s, the version seen last is %q", f.name, name, deleted.GetVersion(), f.last[name])
+		}
+		delete(f.last, name)
+		return false
+	}
+	res := event.GetUpsert().GetResource()
+	if res == nil {
+		return false
+	}
+	name, replaced := res.GetId().GetName(), string(res.GetData().GetValue())
+	if name == marker {
+		return true
+	}
+	if replaced == startOver {
+		replaced = ""
+	}
+	if f.last[name] != replaced {
+		f.t.Errorf("%s: %s came at %s, which replaced %q; the version seen last is %q", f.name, name, res.GetVersion(), replaced, f.last[name])
+	}
+	f.last[name] = res.GetVersion()
+	f.seen[res.GetVersion()] = true
+	return false
+}
+
+// churn is writers on hot keys.
+type churn struct {
+	t         testing.TB
+	keys      int
+	mayFail   bool // with ErrInconsistent, while the database is away
+	acked     sync.Map
+	successes atomic.Int64
+	uids      atomic.Int64
+	group     sync.WaitGroup
+	stop      chan struct{}
+}
+
+func newChurn(t testing.TB, keys int) *churn {
+	return &churn{t: t, keys: keys, stop: make(chan struct{})}
+}
+
+// writer changes random keys until it has done so often enough, or stop is closed if times is 0.
+func (c *churn) writer(b storage.Backend, seed uint64, times int) {
+	c.group.Go(func() {
+		random := rand.New(rand.NewPCG(seed, 1))
+		for done := 0; times == 0 || done < times; {
+			select {
+			case <-c.stop:
+				return
+			default:
+			}
+			ok, err := c.change(b, random)
+			switch {
+			case ok:
+				done++
+				c.successes.Add(1)
+			case err == nil || errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid):
+			case c.mayFail && errors.Is(err, storage.ErrInconsistent):
+			default:
+				c.t.Errorf("writer: %v", err)
+				return
+			}
+		}
+	})
+}
+
+func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res := resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
+	res.Id.Uid = ""
+	current, err := b.Read(ctx, storage.StrongConsistency, res.Id)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		res.Id.Uid = fmt.Sprintf("uid-%d", c.uids.Add(1))
+	case err != nil:
+		return false, err
+	case random.IntN(10) < 2:
+		err := b.DeleteCAS(ctx, current.Id, current.Version)
+		return err == nil, err
+	default:
+		current.Data.Value = []byte(current.Version)
+		res = current
+	}
+	stored, err := b.WriteCAS(ctx, res)
+	if err != nil {
+		return false, err
+	}
+	c.acked.Store(stored.Version, stored.Id.Name)
+	return true, nil
+}
+
+// finish waits for the writers, ends the watches by a last write, and checks that each of them saw every acknowledged version
+// and ended with what is stored.
+func (c *churn) finish(b storage.Backend, followers ...*follower) {
+	c.t.Helper()
+	c.group.Wait()
+	write(c.t, b, resource(marker, startOver))
+	listed, err := b.List(testContext(c.t), storage.StrongConsistency, allTypes, allTenancies, "key-")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	stored := map[string]string{}
+	for _, res := range listed {
+		stored[res.Id.Name] = res.Version
+	}
+	for _, f := range followers {
+		<-f.done
+		c.acked.Range(func(version, name any) bool {
+			if !f.seen[version.(string)] {
+				c.t.Errorf("%s: never saw %v of %v", f.name, version, name)
+			}
+			return true
+		})
+		if got, want := describe(f.last), describe(stored); got != want {
+			c.t.Errorf("%s: ended with %s, stored is %s", f.name, got, want)
+		}
+	}
+	if c.successes.Load() == 0 {
+		c.t.Error("no write succeeded")
+	}
+}
+
+func describe(versions map[string]string) string {
+	var parts []string
+	for i := range 1000 {
+		name := fmt.Sprintf("key-%d", i)
+		if v, there := versions[name]; there {
+			parts = append(parts, name+"="+v)
+		}
+	}
+	return strings.Join(parts, " ")
+}

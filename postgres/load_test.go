@@ -1,0 +1,192 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestEveryVersionOnce has 32 writers on 50 hot keys, over 4 handles, and 8 watches that must see it all.
+func TestEveryVersionOnce(t *testing.T) {
+	t.Parallel()
+	storeURL := testenv.Postgres(t).StoreURL(t)
+	c := newChurn(t, 50)
+	var handles []storage.Backend
+	var followers []*follower
+	for i := range 4 {
+		b := open(t, storeURL)
+		handles = append(handles, b)
+		for j := range 2 {
+			followers = append(followers, follow(t, fmt.Sprintf("watch %d of handle %d", j, i), watchAll(t, b)))
+		}
+	}
+	for i := range 32 {
+		c.writer(handles[i%4], uint64(i), 100)
+	}
+	c.finish(handles[0], followers...)
+}
+
+// TestNoDeadlocks lets batches and transactions of several handles meet on the same keys, and asks the server.
+func TestNoDeadlocks(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	admin := server.Connect(t)
+	database := server.Schema(t)
+	if _, err := admin.Exec(testContext(t), "create database "+database); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec(context.Background(), "drop database "+database+" with (force)"); err != nil {
+			t.Error(err)
+		}
+	})
+	u := parseURL(t, server.URL)
+	u.Path = "/" + database
+	const keys = 20
+	var handles []storage.Backend
+	for range 4 {
+		b, err := storage.Open(testContext(t), u.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles = append(handles, b)
+	}
+	for i := range keys {
+		write(t, handles[0], resource(fmt.Sprint("key-", i), "0"))
+	}
+	var group sync.WaitGroup
+	for i := range 48 {
+		b := handles[i%len(handles)]
+		random := rand.New(rand.NewPCG(uint64(i), 2))
+		if i%12 < 4 {
+			group.Go(func() { transact(t, b, random, keys) })
+		} else {
+			group.Go(func() { update(t, b, random, keys) })
+		}
+	}
+	group.Wait()
+	for _, b := range handles {
+		if err := b.Close(); err != nil { // ends the sessions, and a session that ends reports its counts
+			t.Error(err)
+		}
+	}
+	var deadlocks, commits int
+	if err := admin.QueryRow(testContext(t), "select deadlocks, xact_commit from pg_stat_database where datname = $1", database).Scan(&deadlocks, &commits); err != nil {
+		t.Fatal(err)
+	}
+	if deadlocks > 0 {
+		t.Errorf("%d deadlocks", deadlocks)
+	}
+	t.Logf("%d transactions", commits)
+}
+
+func update(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
+	ctx := testContext(t)
+	for range 40 {
+		current, err := b.Read(ctx, storage.StrongConsistency, resource(fmt.Sprint("key-", random.IntN(keys)), "").Id)
+		if err == nil {
+			_, err = b.WriteCAS(ctx, current)
+		}
+		if err != nil && !errors.Is(err, storage.ErrCASFailure) {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+func transact(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
+	ctx := testContext(t)
+	transactor, _ := storage.As[storage.Transactor](b)
+	for range 40 {
+		var ops []storage.Op
+		for _, i := range random.Perm(keys)[:8] {
+			current, err := b.Read(ctx, storage.StrongConsistency, resource(fmt.Sprint("key-", i), "").Id)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ops = append(ops, storage.Op{Write: current})
+		}
+		if _, err := transactor.Commit(ctx, ops); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// TestOneFeed counts the connections of a handle with many watches, and of a handle that was closed.
+func TestOneFeed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	name := server.Schema(t)
+	b := open(t, server.StoreURLIn(t, name, "pool_max_conns=4", "application_name="+name))
+	var watches []storage.Watch
+	for range 100 {
+		watches = append(watches, watchAll(t, b))
+	}
+	written := write(t, b, resource("one", "v"))
+	for _, w := range watches {
+		endOfSnapshot(t, w)
+		if event := next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
+			t.Fatalf("event %v, expected version %s", event, written.Version)
+		}
+	}
+	conn := server.Connect(t)
+	count := func() (n int) {
+		t.Helper()
+		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1", name).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(); n > 4+3 {
+		t.Errorf("%d connections", n)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the connections to be closed", func() bool { return count() == 0 })
+}
+
+// TestSchemasWithOddNames keeps two stores in one database, in schemas whose names need quoting.
+func TestSchemasWithOddNames(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	base := server.Schema(t)
+	conn := server.Connect(t)
+	for _, odd := range []string{` "quo''ted" {{.}}`, ` $1;--`} {
+		schema := base + odd
+		t.Cleanup(func() {
+			quoted := `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`
+			if _, err := conn.Exec(context.Background(), "drop schema if exists "+quoted+" cascade"); err != nil {
+				t.Error(err)
+			}
+		})
+		b := open(t, server.StoreURLIn(t, url.QueryEscape(schema)))
+		w := watchAll(t, b)
+		endOfSnapshot(t, w)
+		stored := write(t, b, resource("one", "v"))
+		if event := next(t, w); event.GetUpsert().GetResource().GetVersion() != stored.Version {
+			t.Errorf("event %v", event)
+		}
+		if err := b.DeleteCAS(testContext(t), stored.Id, stored.Version); err != nil {
+			t.Error(err)
+		}
+		names, err := b.List(testContext(t), storage.StrongConsistency, allTypes, allTenancies, "")
+		if err != nil || !slices.Equal(names, nil) {
+			t.Errorf("list: %v, %v", names, err)
+		}
+	}
+}
