@@ -98,7 +98,8 @@ func (s *suite) anyInterleaving(w storage.Watch, what string, want []*resourcepb
 		left[key] = append(left[key], ev)
 	}
 	for range want {
-		got := s.next(w)
+		got, err := s.nextOrError(w)
+		s.succeeds("a watch "+what, err)
 		key := keyOf(subject(got).GetId())
 		if len(left[key]) == 0 {
 			s.Fatalf("a watch %s brings the unexpected %s", what, text(got))

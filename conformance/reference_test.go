@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +22,12 @@ import (
 )
 
 // A store is the reference that the suite is proven against: every change in one slice under one lock, and whatever is asked
-// is worked out from it. It is slow and forgets nothing, so that it is easy to see that it is right, until bug makes it wrong
-// in one way (see broken_test.go).
+// is worked out from it. It is slow and forgets nothing, so that it is easy to see that it is right, unless it is told to have
+// one of the bugs of broken_test.go. Those that a wrapper around a handle cannot have are here: each a test of has.
 type store struct {
 	name    string
 	bug     string
+	leak    chan struct{} // ends the goroutines that a bug leaks
 	mu      sync.Mutex
 	rows    map[string]*resourcepb.Resource
 	log     []change
@@ -37,11 +39,13 @@ type store struct {
 type change struct {
 	res     *resourcepb.Resource
 	deleted bool
-	bugged  bool // for the bugs that need to hit one change only
+	last    int // the position after the whole transaction
 }
 
+func (s *store) has(bug string) bool { return s.bug == bug }
+
 func newStore(bug string) *store {
-	return &store{name: rand.Text(), bug: bug, rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}), lists: map[string][]*resourcepb.Resource{}}
+	return &store{name: rand.Text(), bug: bug, leak: make(chan struct{}), rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}), lists: map[string][]*resourcepb.Resource{}}
 }
 
 // A handle is an opened backend on a store.
@@ -56,6 +60,14 @@ func (s *store) open() *handle { return &handle{store: s, closed: make(chan stru
 func (h *handle) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
+}
+
+// ended tells waiting watches that the backend was closed.
+func (h *handle) ended() <-chan struct{} {
+	if h.has("watches outlive their backend") {
+		return nil
+	}
+	return h.closed
 }
 
 // enter is what every call begins with.
@@ -77,9 +89,9 @@ func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resour
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	row := h.rows[keyOf(id)]
+	row := h.rows[h.key(id)]
 	switch {
-	case row == nil || id.Uid != "" && id.Uid != row.Id.Uid && h.bug != "read ignores the uid":
+	case row == nil || id.Uid != "" && id.Uid != row.Id.Uid:
 		return nil, storage.ErrNotFound
 	case id.Type.GroupVersion != row.Id.Type.GroupVersion:
 		return nil, storage.GroupVersionMismatchError{RequestedType: clone(id.Type), Stored: clone(row)}
@@ -129,36 +141,92 @@ func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	defer h.mu.Unlock()
 	for i, op := range ops {
 		if err := h.decide(op); err != nil {
+			if h.has("half a transaction") {
+				h.apply(ops[:i])
+			}
+			if h.has("the highest index") {
+				i = len(ops) - 1
+			}
 			return nil, &storage.OpError{Index: i, Err: err}
 		}
 	}
+	if h.has("check, then act") {
+		h.pause()
+	}
+	return h.apply(ops), nil
+}
+
+// pause lets everybody else do something.
+func (h *handle) pause() {
+	h.mu.Unlock()
+	for range 20 {
+		runtime.Gosched()
+	}
+	h.mu.Lock()
+}
+
+// apply does what was decided.
+func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	results := make([]*resourcepb.Resource, len(ops))
+	first := len(h.log)
 	for i, op := range ops {
-		switch row := h.rows[opKey(op)]; {
+		key := h.key(opID(op))
+		switch row := h.rows[key]; {
 		case op.Write != nil:
 			h.version++
 			row = clone(op.Write)
 			row.Version = h.name[:4] + strconv.Itoa(h.version)
-			h.rows[opKey(op)] = row
-			h.log = append(h.log, change{res: row})
+			if h.has("versions count from one") {
+				before, _ := strconv.Atoi(op.Write.Version)
+				row.Version = strconv.Itoa(before + 1)
+			}
+			if h.has("input kept") {
+				row.Data = op.Write.Data
+			}
+			h.rows[key] = row
+			h.publish(change{res: row})
 			results[i] = clone(row)
 		case op.Delete != nil && row != nil && row.Id.Uid == op.Delete.Uid:
-			delete(h.rows, opKey(op))
-			h.log = append(h.log, change{res: row, deleted: true})
+			delete(h.rows, key)
+			h.publish(change{res: row, deleted: true})
 		}
+	}
+	for i := range h.log[min(first, len(h.log)):] {
+		h.log[first+i].last = len(h.log)
 	}
 	close(h.wake)
 	h.wake = make(chan struct{})
-	return results, nil
+	return results
 }
 
-func opKey(op storage.Op) string {
-	return keyOf(cmp.Or(op.Write.GetId(), op.Delete, op.Check))
+// publish appends to the log.
+func (h *handle) publish(c change) {
+	n := len(h.log)
+	switch {
+	case h.has("dropped event") && h.version%7 == 6:
+	case h.has("repeated event") && n%7 == 6:
+		h.log = append(h.log, c, c)
+	case h.has("events overtake") && n%7 == 6:
+		h.log = append(h.log[:n-1], c, h.log[n-1])
+	case h.has("a delete shows the id only") && c.deleted:
+		h.log = append(h.log, change{res: &resourcepb.Resource{Id: c.res.Id}, deleted: true})
+	default:
+		h.log = append(h.log, c)
+	}
+}
+
+func opID(op storage.Op) *resourcepb.ID { return cmp.Or(op.Write.GetId(), op.Delete, op.Check) }
+
+func (h *handle) key(id *resourcepb.ID) string {
+	if h.has("key parts joined by a slash") {
+		return strings.ReplaceAll(keyOf(id), "\x00", "/")
+	}
+	return keyOf(id)
 }
 
 // decide is the decision tables.
 func (h *handle) decide(op storage.Op) error {
-	row := h.rows[opKey(op)]
+	row := h.rows[h.key(opID(op))]
 	uid, version := op.Check.GetUid(), op.Version
 	switch {
 	case op.Delete != nil && (row == nil || row.Id.Uid != op.Delete.Uid):
@@ -175,7 +243,9 @@ func (h *handle) decide(op storage.Op) error {
 	switch {
 	case row == nil && version == "":
 		return nil
-	case row == nil:
+	case row == nil || h.has("the version before the uid") && version != row.Version:
+		return storage.ErrCASFailure
+	case h.has("writes compare the group version") && op.Write != nil && op.Write.Id.Type.GroupVersion != row.Id.Type.GroupVersion:
 		return storage.ErrCASFailure
 	case uid != row.Id.Uid && uid != "":
 		return storage.ErrWrongUid
@@ -204,6 +274,11 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 	for _, row := range f.of(all) {
 		found = append(found, clone(row))
 	}
+	if h.has("sorted by locale") {
+		slices.SortStableFunc(found, func(a, b *resourcepb.Resource) int {
+			return strings.Compare(strings.ToLower(keyOf(a.Id)), strings.ToLower(keyOf(b.Id)))
+		})
+	}
 	return found
 }
 
@@ -222,10 +297,13 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	rest := h.matching(f)
 	if opts.Continue != "" {
 		token = pageToken{}
-		if json.Unmarshal([]byte(opts.Continue), &token) != nil || token.Filter != f.String() || h.lists[opts.Continue] == nil {
+		if json.Unmarshal([]byte(opts.Continue), &token) != nil || token.Filter != f.String() && !h.has("a token goes with any filter") || h.lists[opts.Continue] == nil {
 			return storage.Page{}, invalid("continue token %q", opts.Continue)
 		}
 		rest = h.lists[opts.Continue]
+		if h.has("pages skip one") {
+			rest = rest[min(1, len(rest)):]
+		}
 	}
 	page := storage.Page{Cursor: token.Cursor}
 	for _, res := range rest[:min(limit, len(rest))] {
@@ -253,7 +331,7 @@ func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*res
 	defer h.mu.Unlock()
 	var children []*resourcepb.ID
 	for _, row := range h.matching(newFilter("*", "*", "*", "*", "")) {
-		if row.Owner != nil && keyOf(row.Owner) == keyOf(id) && row.Owner.Uid == id.Uid {
+		if row.Owner != nil && keyOf(row.Owner) == keyOf(id) && (row.Owner.Uid == id.Uid || h.has("owners by key only")) {
 			children = append(children, row.Id)
 		}
 	}
@@ -275,8 +353,24 @@ func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 	defer h.mu.Unlock()
 	f := filter{typ, tenancy, prefix}
 	w := h.newWatch(f, len(h.log))
+	if h.has("snapshot after the position") {
+		h.pause()
+	}
+	if h.has("a watch ends with its context") {
+		w.bound = ctx
+	}
+	if h.has("leaked goroutine") {
+		go func() { <-h.leak }()
+	}
 	for _, res := range h.matching(f) {
 		w.snapshot = append(w.snapshot, upserted(res))
+	}
+	if h.has("snapshot before the position") {
+		h.pause()
+		w.position = len(h.log)
+	}
+	if h.has("no end of an empty snapshot") && len(w.snapshot) == 0 {
+		return w, nil
 	}
 	w.snapshot = append(w.snapshot, &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}})
 	return w, nil
@@ -291,10 +385,13 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 		return nil, invalid("cursor %q", cursor)
 	}
 	position, err := strconv.Atoi(parts[1])
+	if err != nil && h.has("a cursor inside a snapshot") {
+		return h.newWatch(filter{typ, tenancy, prefix}, 0), nil
+	}
 	if err != nil {
 		return nil, invalid("cursor %q from inside a snapshot", cursor)
 	}
-	if parts[0] != h.name {
+	if parts[0] != h.name && !h.has("another store's cursor") {
 		return nil, storage.ErrCompacted
 	}
 	return h.newWatch(filter{typ, tenancy, prefix}, position), nil
@@ -313,6 +410,7 @@ type watch struct {
 	closed   chan struct{}
 	once     sync.Once
 	err      error
+	bound    context.Context // what a bug lets the watch end with
 }
 
 func (w *watch) Close() { w.end(storage.ErrWatchClosed) }
@@ -338,29 +436,54 @@ func (w *watch) Cursor() string {
 	if len(w.snapshot) > 0 {
 		return sealed(w.h.name + ":snapshot")
 	}
+	switch {
+	case w.h.has("a cursor one too early") && w.position > 0:
+		return w.h.cursor(w.position - 1)
+	case w.h.has("one cursor for a transaction") && w.position > 0:
+		return w.h.cursor(w.h.log[w.position-1].last)
+	}
 	return w.h.cursor(w.position)
 }
 
 func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	for {
+		var ev *resourcepb.WatchEvent
+		var wake <-chan struct{}
+		if w.h.has("a closed watch goes on") || w.h.has("a cancelled Next consumes") && ctx.Err() != nil {
+			ev, wake = w.take()
+		}
 		select {
 		case <-w.closed:
+			if ev != nil && w.h.has("a closed watch goes on") {
+				return ev, nil
+			}
 			return nil, w.err
 		case <-w.h.closed:
+			if w.h.has("watches outlive their backend") {
+				break
+			}
 			return nil, w.end(nil)
 		default:
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		ev, wake := w.take()
+		if w.bound != nil && w.bound.Err() != nil {
+			return nil, w.end(storage.ErrWatchClosed)
+		}
+		if w.h.has("slow watches end") && len(w.h.log)-w.position > 64 {
+			return nil, w.end(storage.ErrWatchClosed)
+		}
+		if ev == nil {
+			ev, wake = w.take()
+		}
 		if ev != nil {
 			return ev, nil
 		}
 		select {
 		case <-wake:
 		case <-w.closed:
-		case <-w.h.closed:
+		case <-w.h.ended():
 		case <-ctx.Done():
 		}
 	}
@@ -382,6 +505,8 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		case !w.filter.selects(c.res.Id):
 		case c.deleted:
 			return deleted(clone(c.res)), nil
+		case w.h.has("events share a resource"):
+			return upserted(c.res), nil
 		default:
 			return upserted(clone(c.res)), nil
 		}
@@ -471,10 +596,10 @@ func checkOps(ops []storage.Op, most int) error {
 		if err != nil {
 			return &storage.OpError{Index: i, Err: err}
 		}
-		if slices.Contains(keys, opKey(op)) {
+		if slices.Contains(keys, keyOf(opID(op))) {
 			return &storage.OpError{Index: i, Err: invalid("a second operation on one key")}
 		}
-		keys = append(keys, opKey(op))
+		keys = append(keys, keyOf(opID(op)))
 	}
 	if total > 1<<20 {
 		return fmt.Errorf("%w: %d bytes together, at most %d", storage.ErrTooLarge, total, 1<<20)

@@ -99,8 +99,10 @@ func snapshotOutlivesContext(s *suite) {
 	s.opened(w, err)
 	cancel()
 	s.sameList("the snapshot", s.snapshot(w), []*resourcepb.Resource{a})
-	a = s.update(a)
-	s.upsert(w, a)
+	for range s.scale(12) {
+		a = s.update(a)
+		s.upsert(w, a)
+	}
 	resumer, ok := storage.As[storage.Resumer](s.b)
 	if !ok {
 		return
@@ -109,5 +111,8 @@ func snapshotOutlivesContext(s *suite) {
 	w, err = resumer.WatchFrom(ctx, things, home, "", w.Cursor())
 	s.opened(w, err)
 	cancel()
-	s.upsert(w, s.update(a))
+	for range s.scale(12) {
+		a = s.update(a)
+		s.upsert(w, a)
+	}
 }

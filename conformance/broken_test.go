@@ -1,0 +1,248 @@
+package conformance
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1s"} {
+		// The histories that go wrong here are meant to.
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// A defect is a backend that is wrong in one way, with the case that has to find it and what it has to say.
+type defect struct {
+	bug  string
+	by   string // topic/case
+	says string // a regular expression
+	wrap func(*handle) storage.Backend
+}
+
+var defects = []defect{
+	{bug: "check, then act", by: "Concurrency/NoLostUpdate", says: "lost update"},
+	{bug: "check, then act", by: "Concurrency/OneCreates", says: "two callers created one key"},
+	{bug: "check, then act", by: "Linearizable/OneHandle", says: "not linearizable"},
+	{bug: "check, then act", by: "Commit/Transfers", says: "lost update"},
+	{bug: "check, then act", by: "Concurrency/WriteAgainstDelete", says: "beside a (write|delete)"},
+	{bug: "dropped event", by: "Order/EveryVersionOfHotKeys", says: "should be change|no event within"},
+	{bug: "dropped event", by: "Histories/Model", says: "want one of|still owes"},
+	{bug: "dropped event", by: "Join/SnapshotAndChangesUnderLoad", says: "should be change|was no deletion|no event within"},
+	{bug: "repeated event", by: "Order/EveryVersionOfHotKeys", says: "should be change|after the last change"},
+	{bug: "repeated event", by: "Order/Filters", says: "Next"},
+	{bug: "repeated event", by: "Cursors/StepByStepUnderLoad", says: "should be change|after the last change"},
+	{bug: "events overtake", by: "Order/Lifetimes", says: "Next"},
+	{bug: "versions count from one", by: "Versions/NeverUsedTwice", says: "got the version of write"},
+	{bug: "versions count from one", by: "Delete/CreateAgain", says: "an earlier life"},
+	{bug: "the version before the uid", by: "Write/Table", says: "another uid, another version.*ErrWrongUid|another uid"},
+	{bug: "writes compare the group version", by: "GroupVersion/ReplacedByWrite", says: "compare-and-swap failed"},
+	{bug: "half a transaction", by: "Commit/AllOrNothing", says: "after a Commit that failed"},
+	{bug: "the highest index", by: "Commit/LowestIndex", says: "the error is for operation"},
+	{bug: "input kept", by: "Aliasing/InputIsNotKept", says: "Read"},
+	{bug: "events share a resource", by: "Aliasing/EventsAreTheCallers", says: "the second watch"},
+	{bug: "key parts joined by a slash", by: "Keys/NeverMeet", says: "another uid"},
+	{bug: "sorted by locale", by: "Keys/ByteOrder", says: "List"},
+	{bug: "pages skip one", by: "Paging/Limits", says: "missing|resource"},
+	{bug: "pages skip one", by: "Paging/UnchangedExactlyOnce", says: "listed 0 times"},
+	{bug: "a token goes with any filter", by: "Paging/Token", says: "the token of another filter"},
+	{bug: "owners by key only", by: "Owners/KeyAndUid", says: "references instead of"},
+	{bug: "snapshot after the position", by: "Join/SnapshotAndChangesUnderLoad", says: "should be change"},
+	{bug: "snapshot before the position", by: "Join/SnapshotAndChangesUnderLoad", says: "should be change|was no deletion|no event within"},
+	{bug: "no end of an empty snapshot", by: "Snapshot/Empty", says: "no event within"},
+	{bug: "a watch ends with its context", by: "Snapshot/OutlivesContext", says: "watch closed"},
+	{bug: "a cursor one too early", by: "Cursors/EachEventItsOwn", says: "cursor"},
+	{bug: "a cursor one too early", by: "Cursors/EndOfSnapshot", says: "Next"},
+	{bug: "one cursor for a transaction", by: "Cursors/EachEventOfATransaction", says: "from the cursor after event"},
+	{bug: "a cursor inside a snapshot", by: "Cursors/InsideSnapshot", says: "inside a snapshot"},
+	{bug: "another store's cursor", by: "Cursors/AnotherStore", says: "another store's cursor"},
+	{bug: "a closed watch goes on", by: "Closing/Watch", says: "of a watch closed"},
+	{bug: "a cancelled Next consumes", by: "Closing/CancelledNext", says: "Next"},
+	{bug: "watches outlive their backend", by: "Closing/BackendEndsWatches", says: "still waiting"},
+	{bug: "slow watches end", by: "Watchers/Slow", says: "watch closed"},
+	{bug: "leaked goroutine", by: "Leaks/Goroutines", says: "unexpected goroutines"},
+
+	{bug: "eventual reads lag", by: "Consistency/MonotonicReads", says: "stale read", wrap: func(h *handle) storage.Backend { return &lagging{handle: h} }},
+	{bug: "eventual reads lag", by: "Consistency/NeverOlderThanEvents", says: "stale read", wrap: func(h *handle) storage.Backend { return &lagging{handle: h} }},
+	{bug: "strong reads lag", by: "Histories/Model", says: "Read: got", wrap: func(h *handle) storage.Backend { return &lagging{handle: h, strong: true} }},
+	{bug: "strong reads lag", by: "Linearizable/OneHandle", says: "not linearizable", wrap: func(h *handle) storage.Backend { return &lagging{handle: h, strong: true} }},
+	{bug: "results shared", by: "Aliasing/ResultsAreTheCallers", says: "scribbling", wrap: func(h *handle) storage.Backend { return sharing{h} }},
+	{bug: "input changed", by: "Aliasing/InputIsNotChanged", says: "the argument of WriteCAS", wrap: func(h *handle) storage.Backend { return stamping{h} }},
+	{bug: "kinds have no wildcard", by: "List/Filters", says: "List of", wrap: func(h *handle) storage.Backend { return literalKinds{h} }},
+	{bug: "the prefix is a pattern", by: "List/Filters", says: "List of", wrap: func(h *handle) storage.Backend { return patterns{h} }},
+	{bug: "the snapshot waits for Next", by: "Snapshot/TakenBeforeReturn", says: "the snapshot", wrap: func(h *handle) storage.Backend { return lazy{h} }},
+	{bug: "garbage versions are invalid", by: "Versions/Garbage", says: "at version", wrap: func(h *handle) storage.Backend { return numeric{h} }},
+	{bug: "a delete of another uid fails", by: "Delete/Table", says: "another uid", wrap: func(h *handle) storage.Backend { return strictDelete{h} }},
+	{bug: "the largest size is too large", by: "Limits/LargestResource", says: "too large", wrap: func(h *handle) storage.Backend { return sizes{h, 1<<20 - 1} }},
+	{bug: "one byte too much is fine", by: "Limits/LargestResource", says: "does not name the size|too large", wrap: func(h *handle) storage.Backend { return sizes{h, -1} }},
+	{bug: "unknown fields lost", by: "Payload/UnknownFields", says: "unknown fields", wrap: func(h *handle) storage.Backend { return knowing{h} }},
+	{bug: "a mismatch by pointer", by: "Read/Table", says: "GroupVersionMismatchError, by value", wrap: func(h *handle) storage.Backend { return pointing{h} }},
+	{bug: "contexts ignored", by: "Deadlines/OverBeforeTheCall", says: "with a cancelled context", wrap: func(h *handle) storage.Backend { return tireless{h} }},
+	{bug: "usable after Close", by: "Closing/Backend", says: "after Close", wrap: func(h *handle) storage.Backend { return &undead{handle: h} }},
+	{bug: "no MaxOps", by: "Commit/MaxOps", says: "MaxOps is 8", wrap: func(h *handle) storage.Backend { return few{h} }},
+	{bug: "a list read in two halves", by: "List/IsOneCut", says: "holders of a token|List", wrap: func(h *handle) storage.Backend { return halves{h} }},
+	{bug: "a list read in two halves", by: "Commit/SeenAtOnce", says: "half a transaction", wrap: func(h *handle) storage.Backend { return halves{h} }},
+}
+
+// TestDefects proves the suite: each defect has to be found by the case that is there for it.
+func TestDefects(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		t.Run(map[bool]string{true: "Alone", false: "Parallel"}[alone], func(t *testing.T) {
+			for _, d := range defects {
+				c := caseNamed(t, d.by)
+				if c.alone != alone {
+					continue
+				}
+				t.Run(d.bug+", "+d.by, func(t *testing.T) {
+					if !alone {
+						t.Parallel()
+					}
+					// Those that take luck get several chances.
+					var said string
+					for range 8 {
+						failed := false
+						if failed, said = d.run(t, c); failed && regexp.MustCompile(d.says).MatchString(said) {
+							return
+						}
+					}
+					t.Errorf("not found, or for another reason, which was: %s", said)
+				})
+			}
+		})
+	}
+}
+
+func caseNamed(t *testing.T, name string) testCase {
+	t.Helper()
+	for _, topic := range topics {
+		for _, c := range topic.cases {
+			if topic.name+"/"+c.name == name {
+				return c
+			}
+		}
+	}
+	t.Fatalf("no case is called %s", name)
+	return testCase{}
+}
+
+// run runs one case against the defect and returns whether it failed, and what it said.
+func (d defect) run(t *testing.T, c testCase) (failed bool, said string) {
+	stores := make(map[storage.Backend]*store)
+	open := func(s *store) storage.Backend {
+		var b storage.Backend = s.open()
+		if d.wrap != nil {
+			b = d.wrap(s.open())
+		}
+		stores[b] = s
+		return b
+	}
+	h := Harness{
+		Open:     func(testing.TB) storage.Backend { return open(newStore(d.bug)) },
+		Another:  func(_ testing.TB, b storage.Backend) storage.Backend { return open(stores[b]) },
+		Patience: 2 * time.Second,
+	}
+	h.complete(t)
+	r := &recorder{TB: t}
+	defer func() {
+		ended := make(map[*store]bool)
+		for _, s := range stores {
+			if !ended[s] {
+				close(s.leak)
+			}
+			ended[s] = true
+		}
+	}()
+	return r.run(func() { h.run(r, c) })
+}
+
+// TestRecorder makes sure that a defect is not found merely because the recorder, or the short patience, is.
+func TestRecorder(t *testing.T) {
+	for _, d := range []defect{{by: "Write/Table"}, {by: "Owners/FollowChanges"}, {by: "Paging/Token"}, {by: "Histories/Model"}, {by: "Leaks/Goroutines"}} {
+		if failed, said := d.run(t, caseNamed(t, d.by)); failed {
+			t.Errorf("%s fails with the reference as it is: %s", d.by, said)
+		}
+	}
+}
+
+// A recorder is a testing.TB that notes failures instead of failing.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failed   bool
+	said     strings.Builder
+	cleanups []func()
+	ctx      context.Context
+}
+
+// run runs f as a test would be run.
+func (r *recorder) run(f func()) (failed bool, said string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.ctx = ctx
+	inGoroutine(f)
+	cancel()
+	for len(r.cleanups) > 0 {
+		last := r.cleanups[len(r.cleanups)-1]
+		r.cleanups = r.cleanups[:len(r.cleanups)-1]
+		inGoroutine(last)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed, r.said.String()
+}
+
+// inGoroutine contains the runtime.Goexit of FailNow.
+func inGoroutine(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+func (r *recorder) Context() context.Context { return r.ctx }
+func (r *recorder) Cleanup(f func())         { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Helper()                  {}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) Fail() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+}
+
+func (r *recorder) FailNow() {
+	r.Fail()
+	runtime.Goexit()
+}
+
+func (r *recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(&r.said, format+"\n", args...)
+}
+
+func (r *recorder) Log(args ...any)                   { r.Logf("%s", fmt.Sprint(args...)) }
+func (r *recorder) Error(args ...any)                 { r.Log(args...); r.Fail() }
+func (r *recorder) Errorf(format string, args ...any) { r.Logf(format, args...); r.Fail() }
+func (r *recorder) Fatal(args ...any)                 { r.Log(args...); r.FailNow() }
+func (r *recorder) Fatalf(format string, args ...any) { r.Logf(format, args...); r.FailNow() }
