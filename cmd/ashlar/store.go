@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/ashlar-dev/storage"
-	_ "github.com/ashlar-dev/storage/etcd"   // etcd:, etcds:
-	_ "github.com/ashlar-dev/storage/inmem"  // mem:
-	_ "github.com/ashlar-dev/storage/sqlite" // sqlite:
+	_ "github.com/ashlar-dev/storage/dynamodb" // dynamodb:
+	_ "github.com/ashlar-dev/storage/etcd"     // etcd:, etcds:
+	_ "github.com/ashlar-dev/storage/inmem"    // mem:
+	_ "github.com/ashlar-dev/storage/sqlite"   // sqlite:
 )
 
 // with opens the store, calls do, and closes it.

@@ -1,0 +1,283 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const (
+	// maxOps is such that every operation may be a write that moves its resource from one owner to another, three items each,
+	// with four parts for the largest resources, within DynamoDB's 100 items.
+	maxOps   = 32
+	maxItems = 100
+	// maxRetired bounds the parts that are retired within the transaction, for DynamoDB's 4 MB.
+	maxRetired = 6
+)
+
+// MaxOps implements storage.Transactor.
+func (b *Backend) MaxOps() int { return maxOps }
+
+// Commit implements storage.Transactor.
+func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	keys, err := check.Ops(ops, maxOps, b.opts.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	t := &transaction{b: b, steps: make([]step, len(ops))}
+	if err := t.prepare(ctx, ops, keys); err != nil {
+		return nil, err
+	}
+	for {
+		again, err := t.try(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !again {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil, inconsistent(ctx, nil)
+		}
+	}
+	results := make([]*resourcepb.Resource, len(ops))
+	for i := range t.steps {
+		if c := t.steps[i].change; c != nil {
+			b.applied(c)
+			if c.res != nil {
+				results[i] = c.result()
+			}
+		}
+	}
+	return results, nil
+}
+
+// transaction is a commit under way.
+type transaction struct {
+	b     *Backend
+	steps []step
+}
+
+// step is one operation.
+type step struct {
+	op   storage.Op
+	key  key.Key
+	base *stamp // from the version given, or a tombstone's
+	dead bool   // base is a tombstone's
+	skip bool   // a delete of what is not there
+
+	change *change // what the last try sent, nil for a check
+}
+
+// prepare reads the versions. An operation whose version no store ever made needs a look at the store, because a lower one may
+// be the first to fail.
+func (t *transaction) prepare(ctx context.Context, ops []storage.Op, keys []key.Key) error {
+	foreign := false
+	for i, op := range ops {
+		s := step{op: op, key: keys[i]}
+		version := op.Version
+		if op.Write != nil {
+			version = op.Write.GetVersion()
+		}
+		if version != "" || op.Delete != nil {
+			var ok bool
+			s.base, ok = parseVersion(version)
+			foreign = foreign || !ok
+		} else if op.Write != nil {
+			if err := t.b.register(ctx, keys[i]); err != nil {
+				return fmt.Errorf("commit: %w", err)
+			}
+		}
+		t.steps[i] = s
+	}
+	if !foreign {
+		return nil
+	}
+	for i := range t.steps {
+		h, _, err := t.b.get(ctx, storage.StrongConsistency, keys[i])
+		if err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		if err := t.steps[i].settle(h); err != nil {
+			return &storage.OpError{Index: i, Err: failed("commit", keys[i], err)}
+		}
+	}
+	return nil
+}
+
+// settle decides what a step does in view of what is stored: an error, or how to try it.
+func (s *step) settle(h *head) error {
+	switch {
+	case s.op.Write != nil:
+		if err := cas.Write(h.stored(), s.op.Write.GetId().GetUid(), s.op.Write.GetVersion()); err != nil {
+			return err
+		}
+		if s.op.Write.GetVersion() == "" {
+			s.base, s.dead = nil, false
+			if h != nil {
+				s.base, s.dead = h.stamp, true
+			}
+		}
+		return nil
+	case s.op.Delete != nil:
+		remove, err := cas.Delete(h.stored(), s.op.Delete.GetUid(), s.op.Version)
+		s.skip = !remove
+		return err
+	default:
+		return cas.Check(h.stored(), s.op.Check.GetUid(), s.op.Version)
+	}
+}
+
+// try sends the transaction once. again tells that it was refused for a reason that the steps now take into account.
+func (t *transaction) try(ctx context.Context) (again bool, err error) {
+	now := time.Now()
+	var items []types.TransactWriteItem
+	owner := make([]int, 0, maxItems) // which step an item belongs to, -1 for items without a condition
+	for i := range t.steps {
+		own, err := t.steps[i].items(t.b, now)
+		if err != nil {
+			return false, fmt.Errorf("commit: %w", err)
+		}
+		items = append(items, own...)
+		owner = append(owner, i)
+		for range own[1:] {
+			owner = append(owner, -1)
+		}
+	}
+	late := t.retire(&items, now)
+	maybe, reasons, err := t.b.transact(ctx, newToken(), items)
+	switch {
+	case err == nil:
+		t.retireLater(ctx, late)
+		return false, nil
+	case !errors.Is(err, errCondition):
+		if maybe && !errors.Is(err, storage.ErrInconsistent) {
+			err = inconsistent(ctx, err)
+		}
+		return false, fmt.Errorf("commit: %w", err)
+	}
+	return t.refused(reasons, owner, maybe)
+}
+
+// refused looks at what is stored where conditions failed.
+func (t *transaction) refused(reasons []types.CancellationReason, owner []int, maybe bool) (again bool, err error) {
+	var first *storage.OpError
+	for n, r := range reasons {
+		if n >= len(owner) || owner[n] < 0 || aws.ToString(r.Code) != "ConditionalCheckFailed" {
+			continue
+		}
+		i := owner[n]
+		s := &t.steps[i]
+		var h *head
+		if len(r.Item) > 0 {
+			if h, err = t.b.head(r.Item); err != nil {
+				return false, fmt.Errorf("commit: %w", err)
+			}
+		}
+		if s.change != nil {
+			made, err := s.change.made(h, maybe)
+			if err != nil {
+				return false, fmt.Errorf("commit: %w", err)
+			}
+			if made {
+				return false, nil // by an attempt whose answer was lost
+			}
+		}
+		t.b.seen.note(s.key, h)
+		if err := s.settle(h); err != nil && first == nil {
+			first = &storage.OpError{Index: i, Err: failed("commit", s.key, err)}
+		}
+	}
+	if first != nil {
+		return false, first
+	}
+	return true, nil
+}
+
+// items are the step as operations of a transaction; the first one has the condition.
+func (s *step) items(b *Backend, now time.Time) ([]types.TransactWriteItem, error) {
+	s.change = nil
+	switch {
+	case s.op.Write != nil:
+		c, err := b.planWrite(s.key, s.op.Write, s.base, s.dead, now)
+		if err != nil {
+			return nil, err
+		}
+		s.change = c
+		return c.items(b, false, now), nil
+	case s.op.Delete != nil && s.skip:
+		return s.condition(b, "attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.op.Delete.GetUid()))}), nil
+	case s.op.Delete != nil:
+		s.change = b.planDelete(s.key, s.op.Delete.GetUid(), s.base, now)
+		return s.change.items(b, false, now), nil
+	case s.base == nil:
+		return s.condition(b, "attribute_not_exists(u)", nil), nil
+	default:
+		return s.condition(b, "v = :base AND u = :uid", item{
+			":base": binaryValue(s.base.bytes()), ":uid": binaryValue([]byte(s.op.Check.GetUid())),
+		}), nil
+	}
+}
+
+func (s *step) condition(b *Backend, expression string, values item) []types.TransactWriteItem {
+	return []types.TransactWriteItem{{ConditionCheck: &types.ConditionCheck{
+		TableName: &b.table, Key: b.resource(s.key),
+		ConditionExpression: &expression, ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}}
+}
+
+// retire adds the retirement of replaced parts to the transaction as long as they fit, and returns the others.
+func (t *transaction) retire(items *[]types.TransactWriteItem, now time.Time) (late []types.TransactWriteItem) {
+	retired := 0
+	for i := range t.steps {
+		c := t.steps[i].change
+		if c == nil || c.base == nil || c.base.parts == 0 {
+			continue
+		}
+		parts := c.items(t.b, true, now)
+		parts = parts[len(parts)-int(c.base.parts):]
+		if retired+len(parts) <= maxRetired && len(*items)+len(parts) <= maxItems {
+			retired += len(parts)
+			*items = append(*items, parts...)
+			continue
+		}
+		late = append(late, parts...)
+	}
+	return late
+}
+
+// retireLater retires parts on their own after the transaction. Nothing depends on it but the room they take.
+func (t *transaction) retireLater(ctx context.Context, late []types.TransactWriteItem) {
+	for _, it := range late {
+		_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+			_, err := t.b.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+				TableName: it.Update.TableName, Key: it.Update.Key, UpdateExpression: it.Update.UpdateExpression,
+				ExpressionAttributeNames: it.Update.ExpressionAttributeNames, ExpressionAttributeValues: it.Update.ExpressionAttributeValues,
+			}, option)
+			return err
+		})
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,24 @@
+//go:build integration
+
+package dynamodb_test
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage/conformance"
+	_ "github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// TestConformance runs the suite on AWS's emulator: one table, a prefix for each store.
+func TestConformance(t *testing.T) {
+	conformance.Run(t, conformance.Harness{
+		URL: func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") },
+		// Every case shares the emulator, which does some hundred writes a second for all of them.
+		Slow:              true,
+		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",
+		NoOrderAcrossKeys: "each shard of a stream has an order of its own",
+	})
+}

@@ -1,0 +1,150 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+)
+
+// Options say which store a backend opens, and how. Zero values are sensible, but for Table.
+type Options struct {
+	// Table is the table's name.
+	Table string
+	// Prefix tells the stores in one table apart. "" is a store, too.
+	Prefix string
+	// NoCreate refuses a table, or a store in it, that is not there.
+	NoCreate bool
+	// PointInTimeRecovery is switched on for a table that is created.
+	PointInTimeRecovery bool
+	// Tags of a table that is created.
+	Tags map[string]string
+
+	// Timeout bounds calls whose context has no deadline: 30 seconds.
+	Timeout time.Duration
+	// MaxSize is the largest resource, in bytes: 1 MiB, which is also the most.
+	MaxSize int
+	// Outage is how long watches survive without the stream: 5 minutes. At most 12 hours, half of what a stream remembers.
+	Outage time.Duration
+	// Poll is the pause between two looks at the stream while something happens: 200 milliseconds.
+	Poll time.Duration
+	// IdlePoll is the longest pause between two looks at the stream in quiet times: 2 seconds.
+	IdlePoll time.Duration
+
+	// Spent, if set, is told the capacity units that each request consumed. It is called from many goroutines.
+	Spent func(units float64)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case !tableName.MatchString(o.Table):
+		return o, fmt.Errorf("%w: table name %q: expected 3 to 255 letters, digits, underscores, hyphens and dots", storage.ErrInvalid, o.Table)
+	case len(o.Prefix) > 255 || !utf8.ValidString(o.Prefix) || strings.Contains(o.Prefix, "\x00"):
+		return o, fmt.Errorf("%w: prefix: expected at most 255 bytes of UTF-8 without NUL", storage.ErrInvalid)
+	case o.Outage > maxOutage:
+		return o, fmt.Errorf("%w: outage: expected at most %v", storage.ErrInvalid, maxOutage)
+	}
+	set := func(d *time.Duration, otherwise time.Duration) {
+		if *d <= 0 {
+			*d = otherwise
+		}
+	}
+	set(&o.Timeout, 30*time.Second)
+	set(&o.Outage, 5*time.Minute)
+	set(&o.Poll, 200*time.Millisecond)
+	set(&o.IdlePoll, 2*time.Second)
+	if o.MaxSize <= 0 || o.MaxSize > check.MaxSize {
+		o.MaxSize = check.MaxSize
+	}
+	return o, nil
+}
+
+const maxOutage = 12 * time.Hour
+
+var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+
+// linger is how long the stream is read on after the last watch was closed.
+const linger = 30 * time.Second
+
+// Backend is a store in a DynamoDB table. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and
+// [storage.Transactor].
+type Backend struct {
+	layout
+	db      *dynamodb.Client
+	streams *dynamodbstreams.Client
+	opts    Options
+	table   string
+	id      cursor.StoreID
+	readers map[storage.ReadConsistency]*batch.Batcher[item, item]
+	source  *source
+	feed    *feed.Feed[*position]
+	seen    *seen
+
+	kindsKnown sync.Map // of storage.UnversionedType: entered in the registry
+	closed     atomic.Bool
+	release    func() // frees the clients, where they are the backend's own
+}
+
+var (
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
+)
+
+// New opens a store with clients that stay the caller's. The context bounds the opening only.
+func New(ctx context.Context, db *dynamodb.Client, streams *dynamodbstreams.Client, opts *Options) (*Backend, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{layout: layout{o.Prefix}, db: db, streams: streams, opts: o, table: o.Table, seen: newSeen(), release: func() {}}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := b.openTable(ctx); err != nil {
+		return nil, err
+	}
+	b.readers = map[storage.ReadConsistency]*batch.Batcher[item, item]{
+		storage.EventualConsistency: b.newReader(false),
+		storage.StrongConsistency:   b.newReader(true),
+	}
+	b.source = &source{b: b}
+	b.feed = feed.New(b.source, feed.Options[*position]{
+		Outage: o.Outage, Linger: linger,
+		InSnapshot: cursor.Encode(cursor.Snapshot, b.id, nil),
+		Delivered:  func(ev *event) { b.seen.noteState(ev.Key, ev.At.count, !ev.Delete) },
+	})
+	return b, nil
+}
+
+// Close implements storage.Backend.
+func (b *Backend) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	b.feed.Close()
+	for _, r := range b.readers {
+		r.Close()
+	}
+	b.release()
+	return nil
+}

@@ -1,0 +1,117 @@
+package dynamodb
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The first byte of stored data says how the rest is to be read.
+const (
+	codecPlain = 0
+	codecZstd  = 1
+)
+
+const (
+	// compressFrom is the size from which compression is tried.
+	compressFrom = 1 << 10
+	// inlineSize is the most data an item of its own holds, and partSize that of each part. DynamoDB ends at 400 KB for the
+	// whole item, keys and names included.
+	inlineSize = 384 << 10
+	partSize   = 384 << 10
+	// inflated bounds what a damaged item could make us decompress.
+	inflated = check.MaxSize + 64<<10
+)
+
+var codecs = sync.OnceValue(func() (c struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}) {
+	// Errors of these constructors come from wrong options only.
+	c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2))
+	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(inflated))
+	return c
+})
+
+// pack makes stored data of an encoded resource, compressed where that helps.
+func pack(data []byte) []byte {
+	if len(data) >= compressFrom {
+		packed := codecs().enc.EncodeAll(data, append(make([]byte, 0, len(data)/2), codecZstd))
+		if len(packed) < len(data)-len(data)/16 {
+			return packed
+		}
+	}
+	return append([]byte{codecPlain}, data...)
+}
+
+// unpack undoes pack.
+func unpack(packed []byte) ([]byte, error) {
+	if len(packed) == 0 {
+		return nil, errors.New("stored data is empty")
+	}
+	switch packed[0] {
+	case codecPlain:
+		return packed[1:], nil
+	case codecZstd:
+		data, err := codecs().dec.DecodeAll(packed[1:], nil)
+		if err != nil {
+			return nil, fmt.Errorf("decompress stored data: %w", err)
+		}
+		return data, nil
+	}
+	return nil, fmt.Errorf("stored data has codec %d, which this program does not know", packed[0])
+}
+
+// split cuts packed data into parts, if it has to.
+func split(packed []byte) [][]byte {
+	if len(packed) <= inlineSize {
+		return nil
+	}
+	var parts [][]byte
+	for len(packed) > partSize {
+		parts, packed = append(parts, packed[:partSize]), packed[partSize:]
+	}
+	return append(parts, packed)
+}
+
+// head is the decoded form of an item of the resource class: a resource, whose data may lie in parts, or a tombstone.
+type head struct {
+	key    key.Key
+	stamp  *stamp
+	live   bool
+	uid    string
+	packed []byte // empty for tombstones, and where there are parts
+}
+
+func (l layout) head(it item) (*head, error) {
+	k, err := l.keyOf(it)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := parseStamp(it.bytes(attrStamp))
+	if !ok {
+		return nil, fmt.Errorf("%v: the stored item has no readable stamp", k)
+	}
+	uid := it.bytes(attrUid)
+	return &head{key: k, stamp: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
+}
+
+// decode makes a resource of a head and the packed data that belongs to it.
+func (h *head) decode(packed []byte) (*resourcepb.Resource, error) {
+	data, err := unpack(packed)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", h.key, err)
+	}
+	res, err := message.Decode(data, h.stamp.version())
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", h.key, err)
+	}
+	return res, nil
+}

@@ -1,0 +1,108 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/key"
+)
+
+// event is one change, as the feed knows it.
+type event = feed.Event[*position]
+
+// source reads the table's stream for the feed. There is one for each opened backend, because DynamoDB allows two readers of a
+// shard only.
+type source struct {
+	b *Backend
+
+	mu   sync.Mutex
+	live *reader // of the current run, or the last one; nil before the first
+}
+
+var _ feed.Source[*position] = (*source)(nil)
+
+// Run implements feed.Source.
+func (s *source) Run(ctx context.Context, ready func(*position), publish func([]*event, *position)) error {
+	r := newReader(s.b)
+	if err := r.open(ctx); err != nil {
+		return fmt.Errorf("open the stream of table %s: %w", s.b.table, err)
+	}
+	s.mu.Lock()
+	s.live = r
+	s.mu.Unlock()
+	if err := r.run(ctx, ready, publish); err != nil {
+		return fmt.Errorf("read the stream of table %s: %w", s.b.table, err)
+	}
+	return nil
+}
+
+func (s *source) reader() *reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live
+}
+
+func (s *source) lineage() *lineage {
+	if r := s.reader(); r != nil {
+		return r.lines
+	}
+	return newLineage()
+}
+
+// wake has the stream polled soon: something was written.
+func (s *source) wake() {
+	if r := s.reader(); r != nil {
+		r.wake()
+	}
+}
+
+// Contains implements feed.Source.
+func (s *source) Contains(at *position, ev *event) bool {
+	return at.joined.has(ev.Key, ev.At.count) || at.covers(s.lineage(), ev.At.shard, ev.At.seq)
+}
+
+// Advance implements feed.Source.
+func (s *source) Advance(at *position, ev *event) *position { return at.merge(s.lineage(), ev.At) }
+
+// Merge implements feed.Source. What a snapshot showed is forgotten once no older change can come any more.
+func (s *source) Merge(at, end *position) *position {
+	merged := at.merge(s.lineage(), end)
+	if merged.joined != nil && end.clean.After(merged.joined.done) {
+		merged.joined = nil
+	}
+	return merged
+}
+
+// Cursor implements feed.Source.
+func (s *source) Cursor(at *position) string {
+	return cursor.Encode(cursor.Watch, s.b.id, at.encode())
+}
+
+// remembered is how long DynamoDB keeps the records of a stream.
+const remembered = 24 * time.Hour
+
+// History implements feed.Source: it reads the shards from a position until it has caught up with where the feed's own reader
+// stood at the beginning.
+func (s *source) History(ctx context.Context, from *position, f *key.Filter, limit int) ([]*event, *position, bool, error) {
+	r := s.reader()
+	switch {
+	case r == nil:
+		return nil, nil, false, errors.New("the stream is not being read")
+	case from.stream != r.stream:
+		return nil, nil, false, fmt.Errorf("%w: the table's stream is another one now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
+	case time.Since(from.asOf) > remembered:
+		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
+	}
+	w := &walk{reader: r, pos: from, target: r.position(), filter: f, iterators: map[string]string{}, empty: map[string]int{}}
+	more, err := w.read(ctx, limit)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	return w.events, w.pos, more, nil
+}

@@ -1,0 +1,191 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/params"
+)
+
+func init() { storage.Register("dynamodb", open) }
+
+// Open opens the store that a dynamodb: URL names, with clients of its own. See the package comment for the URL.
+func Open(ctx context.Context, rawURL string) (*Backend, error) {
+	var mux storage.Mux
+	mux.Register("dynamodb", open)
+	backend, err := mux.Open(ctx, rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return backend.(*Backend), nil
+}
+
+// settings are what a URL says about the way to AWS.
+type settings struct {
+	region, endpoint, profile, roleARN string
+	fips                               bool
+}
+
+func open(ctx context.Context, u *url.URL) (storage.Backend, error) {
+	opts, s, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	cfg, transport, err := s.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, err := New(ctx,
+		dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { s.apply(&o.BaseEndpoint) }),
+		dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { s.apply(&o.BaseEndpoint) }),
+		opts)
+	if err != nil {
+		transport.CloseIdleConnections()
+		return nil, err
+	}
+	b.release = transport.CloseIdleConnections
+	return b, nil
+}
+
+func parseURL(u *url.URL) (*Options, *settings, error) {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", storage.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	if u.User != nil {
+		return nil, nil, invalid("a dynamodb URL has no user and no keys in it: they come from the environment, a profile or a role")
+	}
+	if u.Opaque != "" || u.Host == "" || u.Port() != "" {
+		return nil, nil, invalid("expected dynamodb://table or dynamodb://table/prefix")
+	}
+	v := params.Parse(u)
+	opts := &Options{
+		Table:               u.Host,
+		Prefix:              strings.TrimPrefix(u.Path, "/"),
+		NoCreate:            !v.OnOff("create", true),
+		PointInTimeRecovery: v.OnOff("pitr", false),
+		Timeout:             v.Duration("timeout", 30*time.Second),
+		MaxSize:             v.Int("max-size", check.MaxSize, 1, check.MaxSize),
+		Outage:              v.Duration("outage", 5*time.Minute),
+		Poll:                v.Duration("poll", 200*time.Millisecond),
+		IdlePoll:            v.Duration("idle-poll", 2*time.Second),
+	}
+	s := &settings{
+		region: v.String("region", ""), endpoint: v.String("endpoint", ""), profile: v.String("profile", ""),
+		roleARN: v.String("role-arn", ""), fips: v.OnOff("fips", false),
+	}
+	tags := v.String("tags", "")
+	if err := v.Err(); err != nil {
+		return nil, nil, err
+	}
+	if tags != "" {
+		opts.Tags = map[string]string{}
+		for _, tag := range strings.Split(tags, ",") {
+			name, value, ok := strings.Cut(tag, ":")
+			if !ok || name == "" {
+				return nil, nil, invalid("URL parameter tags: expected name:value,name:value")
+			}
+			opts.Tags[name] = value
+		}
+	}
+	if s.endpoint != "" {
+		e, err := url.Parse(s.endpoint)
+		if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || e.User != nil {
+			return nil, nil, invalid("URL parameter endpoint: expected http://host:port or https://host")
+		}
+	}
+	_, err := opts.withDefaults()
+	return opts, s, err
+}
+
+func (s *settings) apply(endpoint **string) {
+	if s.endpoint != "" {
+		*endpoint = &s.endpoint
+	}
+}
+
+// load finds region and credentials the way every AWS tool does, and makes the HTTP client. Connections are kept in numbers that
+// fit many callers at once: each request has one for itself.
+func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error) {
+	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 512, 256
+		t.IdleConnTimeout = 60 * time.Second
+		t.ResponseHeaderTimeout = 15 * time.Second
+		t.ExpectContinueTimeout = 0
+	})
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(client), // where AWS_CA_BUNDLE is taken into account
+		// Each client gets a retryer of its own, so that a throttled stream does not slow writes down. The backend goes on
+		// where the SDK gives up, within the caller's deadline.
+		config.WithRetryer(func() aws.Retryer {
+			return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
+				o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 3, 2*time.Second })
+			})
+		}),
+	}
+	if s.region != "" {
+		options = append(options, config.WithRegion(s.region))
+	}
+	if s.profile != "" {
+		options = append(options, config.WithSharedConfigProfile(s.profile))
+	}
+	if s.fips {
+		options = append(options, config.WithUseFIPSEndpoint(aws.FIPSEndpointStateEnabled))
+	}
+	if s.emulator() {
+		options = append(options, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("emulator", "emulator", "")))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return cfg, nil, fmt.Errorf("load the AWS configuration: %w", err)
+	}
+	transport := client.GetTransport()
+	if built, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
+		transport = built.GetTransport()
+	}
+	cfg.HTTPClient = &http.Client{
+		Transport:     transport, // of our own, to be closed
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if cfg.Region == "" {
+		if !s.emulator() {
+			return cfg, nil, fmt.Errorf("%w: no AWS region: expected URL parameter region, AWS_REGION, or one in the profile", storage.ErrInvalid)
+		}
+		cfg.Region = "us-east-1"
+	}
+	if s.roleARN != "" {
+		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), s.roleARN, func(o *stscreds.AssumeRoleOptions) { o.RoleSessionName = "ashlar" })
+		cfg.Credentials = aws.NewCredentialsCache(role)
+	}
+	return cfg, transport, nil
+}
+
+// emulator tells whether requests go to something that is not AWS and nobody has set up an identity: an emulator wants requests to
+// be signed, but not by whom.
+func (s *settings) emulator() bool {
+	if !strings.HasPrefix(s.endpoint, "http://") || s.profile != "" || s.roleARN != "" {
+		return false
+	}
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
+		if os.Getenv(name) != "" {
+			return false
+		}
+	}
+	return true
+}

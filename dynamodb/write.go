@@ -1,0 +1,292 @@
+package dynamodb
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// WriteCAS implements storage.Backend.
+func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	k, err := check.Resource(res, b.opts.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	stored, err := b.write(ctx, k, res)
+	if err != nil {
+		return nil, failed("write", k, err)
+	}
+	return stored, nil
+}
+
+func (b *Backend) write(ctx context.Context, k key.Key, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	var base *stamp
+	if res.GetVersion() != "" {
+		var ok bool
+		if base, ok = parseVersion(res.GetVersion()); !ok {
+			return nil, b.refuseWrite(ctx, k, res)
+		}
+	} else if err := b.register(ctx, k); err != nil {
+		return nil, err
+	}
+	for dead := false; ; {
+		c, err := b.planWrite(k, res, base, dead, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		old, err := b.apply(ctx, c)
+		if err == nil {
+			b.applied(c)
+			return c.result(), nil
+		}
+		if !errors.Is(err, errCondition) {
+			return nil, err
+		}
+		b.seen.note(k, old)
+		err = cas.Write(old.stored(), res.GetId().GetUid(), res.GetVersion())
+		switch {
+		case err != nil:
+			return nil, err
+		case old != nil && !old.live && res.GetVersion() == "":
+			base, dead = old.stamp, true // a tombstone: go on with its chain
+		case old == nil && dead:
+			base, dead = nil, false
+		case ctx.Err() != nil:
+			return nil, inconsistent(ctx, nil)
+		}
+	}
+}
+
+// result is the resource that the change has stored, for the caller to keep.
+func (c *change) result() *resourcepb.Resource {
+	res := message.Clone(c.res)
+	res.Version = c.next.version()
+	return res
+}
+
+// applied does what follows a successful change.
+func (b *Backend) applied(c *change) {
+	b.seen.noteState(c.key, c.next.count, c.res != nil)
+	b.source.wake()
+}
+
+// refuseWrite finds out why a write with a version that this store never made is refused.
+func (b *Backend) refuseWrite(ctx context.Context, k key.Key, res *resourcepb.Resource) error {
+	h, _, err := b.get(ctx, storage.StrongConsistency, k)
+	if err != nil {
+		return err
+	}
+	if err := cas.Write(h.stored(), res.GetId().GetUid(), res.GetVersion()); err != nil {
+		return err
+	}
+	return storage.ErrCASFailure
+}
+
+// DeleteCAS implements storage.Backend.
+func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	k, err := check.ID("id", id)
+	if err != nil {
+		return err
+	}
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if id.GetUid() == "" {
+		return nil // no resource has an empty uid
+	}
+	if err := b.delete(ctx, k, id.GetUid(), version); err != nil {
+		return failed("delete", k, err)
+	}
+	return nil
+}
+
+func (b *Backend) delete(ctx context.Context, k key.Key, uid, version string) error {
+	base, ok := parseVersion(version)
+	if !ok {
+		h, _, err := b.get(ctx, storage.StrongConsistency, k)
+		if err != nil {
+			return err
+		}
+		_, err = cas.Delete(h.stored(), uid, version)
+		return err
+	}
+	c := b.planDelete(k, uid, base, time.Now())
+	old, err := b.apply(ctx, c)
+	if err == nil {
+		b.applied(c)
+		return nil
+	}
+	if !errors.Is(err, errCondition) {
+		return err
+	}
+	b.seen.note(k, old)
+	_, err = cas.Delete(old.stored(), uid, version)
+	return err
+}
+
+// errCondition says that the condition of a change does not hold, and that the change was not made.
+var errCondition = errors.New("the condition does not hold")
+
+// apply carries out a change. On errCondition old is what is stored instead, nil for nothing.
+//
+// It asks again until the outcome is known. That cannot do harm: a request that was carried out already finds its own stamp, not
+// its base. So a failed condition means that the change was made before if the stored stamp is ours or follows ours, and that it
+// was not made otherwise, unless more writes than the ring remembers came between.
+func (b *Backend) apply(ctx context.Context, c *change) (old *head, err error) {
+	var refusal item
+	var maybe bool
+	if c.alone() {
+		maybe, err = b.putItem(ctx, c, &refusal)
+	} else {
+		items := c.items(b, true, time.Now())
+		var reasons []types.CancellationReason
+		maybe, reasons, err = b.transact(ctx, c.next.token, items)
+		if len(reasons) > 0 {
+			refusal = reasons[0].Item
+		}
+	}
+	if !errors.Is(err, errCondition) {
+		if err != nil && maybe && !errors.Is(err, storage.ErrInconsistent) {
+			return nil, inconsistent(ctx, err)
+		}
+		return nil, err
+	}
+	if len(refusal) > 0 {
+		if old, err = b.head(refusal); err != nil {
+			return nil, err
+		}
+	}
+	made, err := c.made(old, maybe)
+	switch {
+	case err != nil:
+		return nil, err
+	case made:
+		return nil, nil
+	}
+	return old, errCondition
+}
+
+// made tells whether the change was made although its condition does not hold (any more). maybe says that an earlier attempt may
+// have been carried out.
+func (c *change) made(old *head, maybe bool) (bool, error) {
+	switch {
+	case old == nil:
+		return false, nil // what was made and then deleted leaves a tombstone for hours
+	case old.stamp.follows(c.next.token):
+		return true, nil
+	case !maybe, old.stamp.count < c.next.count, len(old.stamp.ring) < ringSize:
+		return false, nil
+	case c.base != nil && old.stamp.follows(c.base.token):
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: the answer was lost, and the resource was written too often since to tell what became of the request", storage.ErrInconsistent)
+}
+
+func (b *Backend) putItem(ctx context.Context, c *change, refusal *item) (maybe bool, err error) {
+	expression, values := c.condition()
+	return call(ctx, func(option func(*dynamodb.Options)) error {
+		out, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &b.table, Item: c.put,
+			ConditionExpression: &expression, ExpressionAttributeValues: values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			ReturnConsumedCapacity:              b.opts.capacity(),
+		}, option)
+		var condition *types.ConditionalCheckFailedException
+		if errors.As(err, &condition) {
+			*refusal = condition.Item
+			return &conditionError{err}
+		}
+		if err == nil {
+			b.opts.spent(out.ConsumedCapacity)
+		}
+		return err
+	})
+}
+
+// conditionError passes through call as a refusal, without losing the exception.
+type conditionError struct{ error }
+
+func (e *conditionError) Unwrap() error        { return e.error }
+func (e *conditionError) Is(target error) bool { return target == errCondition }
+
+// transact carries out a transaction. Its token makes DynamoDB itself recognise a repetition for ten minutes. On errCondition
+// the reasons line up with the items.
+func (b *Backend) transact(ctx context.Context, token [16]byte, items []types.TransactWriteItem) (maybe bool, reasons []types.CancellationReason, err error) {
+	maybe, err = call(ctx, func(option func(*dynamodb.Options)) error {
+		out, err := b.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+			TransactItems:          items,
+			ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
+			ReturnConsumedCapacity: b.opts.capacity(),
+		}, option)
+		var cancelled *types.TransactionCanceledException
+		if errors.As(err, &cancelled) {
+			return b.whyCancelled(cancelled, &reasons, err)
+		}
+		if err == nil {
+			for i := range out.ConsumedCapacity {
+				b.opts.spent(&out.ConsumedCapacity[i])
+			}
+		}
+		return err
+	})
+	return maybe, reasons, err
+}
+
+// whyCancelled turns the reasons into an error that call understands: a failed condition or worse settles it, a conflict with
+// another transaction or throttling does not.
+func (b *Backend) whyCancelled(cancelled *types.TransactionCanceledException, reasons *[]types.CancellationReason, err error) error {
+	condition := false
+	for _, r := range cancelled.CancellationReasons {
+		switch aws.ToString(r.Code) {
+		case "", "None":
+		case "ConditionalCheckFailed":
+			condition = true
+		case "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded":
+			return &types.TransactionInProgressException{Message: aws.String(aws.ToString(r.Code) + ": " + aws.ToString(r.Message))}
+		default:
+			return err
+		}
+	}
+	if !condition {
+		return err
+	}
+	*reasons = cancelled.CancellationReasons
+	return &conditionError{err}
+}
+
+// register enters a type into the registry, once for each process, before the first resource of it is created.
+func (b *Backend) register(ctx context.Context, k key.Key) error {
+	kind := storage.UnversionedType{Group: k.Group, Kind: k.Kind}
+	if _, known := b.kindsKnown.Load(kind); known {
+		return nil
+	}
+	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+		// A put that changes nothing leaves no record in the stream.
+		_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: &b.table, Item: b.registered(k.Group, k.Kind)}, option)
+		return err
+	})
+	if err == nil {
+		b.kindsKnown.Store(kind, true)
+	}
+	return err
+}
