@@ -100,7 +100,7 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 			continue
 		case ctx.Err() != nil && fateOf(sendErr) != unknown:
 			return 0, unavailable(ctx, sendErr)
-		case fateOf(sendErr) == refused:
+		case final(sendErr, attempt):
 			return 0, translate(sendErr)
 		case fateOf(sendErr) == unknown:
 			p.receipt.since = since

@@ -34,8 +34,7 @@ func fateOf(err error) fate {
 		return unknown
 	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
 		return refused
-	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrAuthOldRevision),
-		errors.Is(err, rpctypes.ErrInvalidAuthToken), errors.Is(err, rpctypes.ErrUserEmpty):
+	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
 		return unsent
 	}
 	code := codes.Unknown
@@ -103,8 +102,18 @@ func pause(ctx context.Context, attempt int) bool {
 	}
 }
 
+// isToken tells whether a request failed because of its authentication token, which the client then renews.
+func isToken(err error) bool {
+	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty)
+}
+
 // maxRefusedTokens is how often a request is sent again with a fresh token before its refusal is believed.
 const maxRefusedTokens = 5
+
+// final tells whether an error is the answer, after so many attempts before.
+func final(err error, attempt int) bool {
+	return fateOf(err) == refused || isToken(err) && attempt >= maxRefusedTokens
+}
 
 // retry carries out a request that may be sent any number of times, until it is answered or ctx ends. The request gets a
 // context of its own for each attempt, so that a member which has fallen silent does not use up the time of the others.
@@ -120,8 +129,7 @@ func retry[T any](ctx context.Context, request func(context.Context) (T, error))
 		if ctx.Err() != nil {
 			return none, unavailable(ctx, err)
 		}
-		f := fateOf(err)
-		if f == refused || f == unsent && attempt >= maxRefusedTokens && !isDialing(err) {
+		if final(err, attempt) {
 			return none, translate(err)
 		}
 		if !pause(ctx, attempt) {

@@ -203,7 +203,6 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 		DialTimeout:          patience,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		PermitWithoutStream:  true,
 		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
 		Logger:               zap.NewNop(), // what matters is returned as an error
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
@@ -222,7 +221,7 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
-	b := &Backend{client: client, kv: clientv3.NewKV(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
+	b := &Backend{client: client, kv: leaderKV{clientv3.NewKV(client)}, owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
 	_, _ = rand.Read(b.handle[:]) // never fails
 	b.fence.init(b.layout.fenceKey(b.handle[0]))
 	b.life, b.cancel = context.WithCancel(context.Background())

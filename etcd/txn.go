@@ -189,7 +189,7 @@ func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
 			if o, settled, err = b.settle(ctx, m, lost); err != nil || settled {
 				return o, err
 			}
-		case fateOf(err) == refused || attempt >= maxRefusedTokens && !isDialing(err):
+		case final(err, attempt):
 			return outcome{}, translate(err)
 		}
 		if !pause(ctx, attempt) {

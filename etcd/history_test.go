@@ -1,0 +1,255 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// load is clients that read, write and delete a few keys for as long as a test wants, and the history of what they did, for a
+// checker of linearizability. A state of a key is the name of the write that made it, or "".
+type load struct {
+	keys  int
+	began time.Time
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	mu      sync.Mutex
+	history []porcupine.Operation
+	acked   map[string]string // version of each acknowledged write, by "key version"
+	writes  atomic.Int64
+	unknown atomic.Int64
+}
+
+type action int
+
+const (
+	reading action = iota
+	writing
+	deleting
+)
+
+// input of an operation, as porcupine sees it.
+type input struct {
+	key    int
+	action action
+	base   string // what the writer takes for stored
+	write  string
+}
+
+type verdict int
+
+const (
+	done verdict = iota
+	failed
+	unknown
+)
+
+type output struct {
+	verdict verdict
+	state   string // of a read
+}
+
+// register is what a key is, to the checker.
+var register = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byKey := map[int][]porcupine.Operation{}
+		for _, op := range history {
+			k := op.Input.(input).key
+			byKey[k] = append(byKey[k], op)
+		}
+		var parts [][]porcupine.Operation
+		for _, part := range byKey {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return "" },
+	Step: func(state, in, out any) (bool, any) {
+		s, i, o := state.(string), in.(input), out.(output)
+		next := i.write // "" for a delete
+		switch {
+		case i.action == reading:
+			return o.verdict == unknown || o.state == s, s
+		case o.verdict == unknown:
+			// Carried out at any time later, or never, which is as good as at the end of everything.
+			if s == i.base {
+				return true, next
+			}
+			return true, s
+		case o.verdict == failed:
+			return s != i.base && (i.action == writing || s != ""), s
+		case i.action == deleting && s == "":
+			return true, s
+		}
+		return s == i.base, next
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// newLoad starts clients on a backend.
+func newLoad(t *testing.T, b storage.Backend, clients, keys int) *load {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &load{keys: keys, began: time.Now(), stop: stop, acked: map[string]string{}}
+	for c := range clients {
+		l.done.Go(func() { l.client(ctx, t, b, c) })
+	}
+	t.Cleanup(func() { stop(); l.done.Wait() })
+	return l
+}
+
+func loadKey(k int) string { return fmt.Sprintf("load-%d", k) }
+
+// client does one thing after the other, at a pace that keeps the history checkable.
+func (l *load) client(ctx context.Context, t *testing.T, b storage.Backend, client int) {
+	pace := time.NewTicker(4 * time.Millisecond)
+	defer pace.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+		k := rand.IntN(l.keys)
+		res, state, ok := l.read(t, b, client, k)
+		if !ok {
+			continue
+		}
+		if rand.IntN(8) == 0 && res != nil {
+			l.remove(t, b, client, k, res, state)
+			continue
+		}
+		l.write(t, b, client, k, res, state, fmt.Sprintf("c%d-%d", client, n))
+	}
+}
+
+// call carries one operation out within a limit and notes it.
+func (l *load) call(client int, in input, f func(ctx context.Context) output) output {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	start := time.Since(l.began)
+	out := f(ctx)
+	end := time.Since(l.began)
+	if out.verdict == unknown {
+		l.unknown.Add(1)
+		end = 1000 * time.Hour
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if out.verdict == unknown && in.action != reading {
+		client = 1000 + len(l.history) // it may go on beside what its client does next
+	}
+	if out.verdict != unknown || in.action != reading {
+		l.history = append(l.history, porcupine.Operation{ClientId: client, Input: in, Call: int64(start), Output: out, Return: int64(end)})
+	}
+	return out
+}
+
+func (l *load) read(t *testing.T, b storage.Backend, client, k int) (res *resourcepb.Resource, state string, ok bool) {
+	out := l.call(client, input{key: k, action: reading}, func(ctx context.Context) output {
+		var err error
+		res, err = b.Read(ctx, storage.StrongConsistency, service(loadKey(k)).Id)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return output{}
+		case err != nil:
+			return output{verdict: l.why(t, "read", err)}
+		}
+		return output{state: res.Metadata["state"]}
+	})
+	return res, out.state, out.verdict == done
+}
+
+func (l *load) write(t *testing.T, b storage.Backend, client, k int, base *resourcepb.Resource, state, name string) {
+	res := service(loadKey(k))
+	res.Version = base.GetVersion()
+	res.Metadata["state"] = name
+	l.call(client, input{key: k, action: writing, base: state, write: name}, func(ctx context.Context) output {
+		stored, err := b.WriteCAS(ctx, res)
+		if err != nil {
+			return output{verdict: l.why(t, "write", err)}
+		}
+		l.writes.Add(1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.acked[what(upsertOf(stored))] = name
+		return output{}
+	})
+}
+
+func (l *load) remove(t *testing.T, b storage.Backend, client, k int, res *resourcepb.Resource, state string) {
+	l.call(client, input{key: k, action: deleting, base: state}, func(ctx context.Context) output {
+		if err := b.DeleteCAS(ctx, res.Id, res.Version); err != nil {
+			return output{verdict: l.why(t, "delete", err)}
+		}
+		return output{}
+	})
+}
+
+func upsertOf(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
+}
+
+// why reads an error: a comparison that failed, or an outcome that stays unknown. No other may come.
+func (l *load) why(t *testing.T, op string, err error) verdict {
+	switch {
+	case errors.Is(err, storage.ErrCASFailure):
+		return failed
+	case !errors.Is(err, storage.ErrInconsistent):
+		t.Errorf("%s: %v", op, err)
+	}
+	return unknown
+}
+
+// progress waits until so many more writes have been acknowledged.
+func (l *load) progress(t *testing.T, n int64) {
+	t.Helper()
+	target := l.writes.Load() + n
+	eventually(t, "writes go on", func() bool { return l.writes.Load() >= target })
+}
+
+// finish stops the clients and checks the whole history, and that the watch, which was open all the time, has seen every
+// acknowledged write once.
+func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
+	t.Helper()
+	l.stop()
+	l.done.Wait()
+	last := upserted(write(t, b, service("the-end")))
+	seen := map[string]bool{}
+	for {
+		ev, err := w.Next(within(t))
+		if err != nil {
+			t.Fatalf("the watch: %v", err)
+		}
+		one := what(ev)
+		if one == last {
+			break
+		}
+		if seen[one] {
+			t.Errorf("the watch gave %q twice", one)
+		}
+		seen[one] = true
+	}
+	for version, name := range l.acked {
+		if !seen[version] {
+			t.Errorf("the watch left out %q, write %s", version, name)
+		}
+	}
+	if result := porcupine.CheckOperationsTimeout(register, l.history, patience); result != porcupine.Ok {
+		t.Errorf("the history of %d operations is not linearizable: %v", len(l.history), result)
+	}
+	t.Logf("%d operations, %d acknowledged writes, %d unknown outcomes, %d events", len(l.history), len(l.acked), l.unknown.Load(), len(seen))
+}
