@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -17,11 +18,11 @@ var joinCases = topic{"Join", []testCase{
 // load starts writers, each with some keys of its own, which they create, update, delete and create again, and which all
 // exist in the end. The function returned waits for them. A writer makes n changes and then a last one to each of its keys.
 func (s *suite) load(j *journal, writers, n int) (wait func() error) {
-	return s.loadOn([]storage.Backend{s.b}, j, writers, n)
+	return s.loadOn([]storage.Backend{s.b}, j, writers, n, func(int) {})
 }
 
-// loadOn spreads the writes of load over several handles on the store.
-func (s *suite) loadOn(handles []storage.Backend, j *journal, writers, n int) (wait func() error) {
+// loadOn spreads the writes of load over several handles on the store. Each writer calls made after each of its changes.
+func (s *suite) loadOn(handles []storage.Backend, j *journal, writers, n int, made func(step int)) (wait func() error) {
 	done := make(chan error, writers)
 	for i := range writers {
 		go func() {
@@ -55,6 +56,7 @@ func (s *suite) loadOn(handles []storage.Backend, j *journal, writers, n int) (w
 					done <- fmt.Errorf("writer %d, change %d: %w", i, step, err)
 					return
 				}
+				made(step)
 			}
 			done <- nil
 		}()
@@ -75,9 +77,41 @@ type joined struct {
 	before, after map[string]int
 }
 
-// join opens watches while the load is on, lets it end, and holds each against the journal.
-func (s *suite) join(j *journal, opened []joined, wait func() error) {
+// joinUnder has writers change the store, opens watches all along the way, and holds what each shows against the journal. The
+// writers wait at each stage for the next watches to be begun, so that also where writing is quick, or there is one processor
+// only, the watches do not all come too late.
+func (s *suite) joinUnder(handles []storage.Backend, writers, changes, stages int, open func(stage int, join func(func() (storage.Watch, error)) error) error) {
 	s.Helper()
+	j := newJournal()
+	stage := make(chan struct{})
+	every := max(1, changes/stages)
+	wait := s.loadOn(handles, j, writers, changes, func(step int) {
+		if step%every == 0 && step/every < stages {
+			select {
+			case stage <- struct{}{}:
+			case <-s.ctx.Done():
+			}
+		}
+	})
+	var mu sync.Mutex
+	var opened []joined
+	join := func(open func() (storage.Watch, error)) error {
+		before := j.mark()
+		w, err := open()
+		if err != nil {
+			return err
+		}
+		after := j.mark()
+		s.Cleanup(w.Close)
+		mu.Lock()
+		defer mu.Unlock()
+		opened = append(opened, joined{w, before, after})
+		return nil
+	}
+	for i := range stages * writers {
+		s.await("a stage of the load", stage)
+		s.succeeds("WatchList", open(i, join))
+	}
 	s.succeeds("the writers", wait())
 	s.parallel(len(opened), func(i int) error {
 		o := opened[i]
@@ -93,47 +127,25 @@ func (s *suite) join(j *journal, opened []joined, wait func() error) {
 }
 
 func joinUnderLoad(s *suite) {
-	j := newJournal()
-	wait := s.load(j, 4, s.scale(100))
-	var opened []joined
-	for range s.scale(24) {
-		before := j.mark()
-		w := s.watch(things, home, "key-")
-		opened = append(opened, joined{w, before, j.mark()})
-	}
-	s.join(j, opened, wait)
+	s.joinUnder(s.handles(1), 4, s.scale(100), s.scale(8), func(_ int, join func(func() (storage.Watch, error)) error) error {
+		return join(func() (storage.Watch, error) { return s.b.WatchList(s.ctx, things, home, "key-") })
+	})
 }
 
+// joinSecondHandle has some handles write and others watch.
 func joinSecondHandle(s *suite) {
-	j := newJournal()
-	handles := []storage.Backend{s.b, s.another(), s.another()}
-	wait := s.loadOn(handles[:2], j, 3, s.scale(80))
-	var opened []joined
-	for i := range s.scale(18) {
-		before := j.mark()
-		w, err := handles[i%3].WatchList(s.ctx, anything, anywhere, "")
-		s.opened(w, err)
-		opened = append(opened, joined{w, before, j.mark()})
-	}
-	s.join(j, opened, wait)
+	handles := s.handles(3)
+	s.joinUnder(handles[:2], 3, s.scale(80), s.scale(8), func(stage int, join func(func() (storage.Watch, error)) error) error {
+		return join(func() (storage.Watch, error) { return handles[stage%3].WatchList(s.ctx, anything, anywhere, "") })
+	})
 }
 
 // joinManyWatches opens many watches at once, which is what a restarted program does.
 func joinManyWatches(s *suite) {
-	j := newJournal()
-	wait := s.load(j, 2, s.scale(60))
-	opened := make([]joined, 16)
-	s.parallel(len(opened), func(i int) error {
-		before := j.mark()
-		w, err := s.b.WatchList(s.ctx, things, anywhere, "key-")
-		if err != nil {
-			return err
-		}
-		opened[i] = joined{w, before, j.mark()}
+	s.joinUnder(s.handles(1), 2, s.scale(60), 1, func(_ int, join func(func() (storage.Watch, error)) error) error {
+		s.parallel(8, func(int) error {
+			return join(func() (storage.Watch, error) { return s.b.WatchList(s.ctx, things, anywhere, "key-") })
+		})
 		return nil
 	})
-	for _, o := range opened {
-		s.Cleanup(o.watch.Close)
-	}
-	s.join(j, opened, wait)
 }
