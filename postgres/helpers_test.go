@@ -4,6 +4,8 @@ package postgres_test
 
 import (
 	"context"
+	cryptorand "crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -111,3 +113,12 @@ func eventually(t testing.TB, what string, is func() bool) {
 		}
 	}
 }
+
+func isInconsistent(err error) bool {
+	return errors.Is(err, storage.ErrInconsistent) && errors.Is(err, context.DeadlineExceeded)
+}
+
+func isCASFailure(err error) bool { return errors.Is(err, storage.ErrCASFailure) }
+
+// unique is a name that was not used before.
+func unique() string { return "-" + cryptorand.Text() }
