@@ -104,6 +104,7 @@ func (b *Backend) commitAll(ctx context.Context, ops []*op) error {
 
 // anyTookEffect tells whether the transaction was committed: then all of its operations were, and any token proves it.
 func (b *Backend) anyTookEffect(ctx context.Context, lost *lostAnswer, ops []*op) (bool, error) {
+	disclaim(ops) // what the statement said counts only with the commit
 	if err := b.settle(ctx, lost, ops); err != nil {
 		return false, err
 	}
@@ -115,9 +116,7 @@ func (b *Backend) anyTookEffect(ctx context.Context, lost *lostAnswer, ops []*op
 }
 
 func (b *Backend) commitOnce(ctx context.Context, conn *pgx.Conn, ops, sorted []*op) error {
-	for _, o := range ops {
-		o.applied = false
-	}
+	disclaim(ops)
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err

@@ -56,6 +56,11 @@ func fateOf(err error) fate {
 		}
 		return refused
 	}
+	if errors.Is(err, pgconn.ErrConnClosed) {
+		// pgx says so, and that it is safe to retry, also when the answer to a simple statement (such as a commit) is lost:
+		// it looks for the answer twice, and the first look closes the connection.
+		return unknown
+	}
 	if errors.Is(err, errAgain) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
 		return undone
 	}

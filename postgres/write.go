@@ -231,6 +231,7 @@ func (b *Backend) carryOut(ctx context.Context, ops []*op, wait string) (again [
 		}
 		err := b.attempt(ctx, &lost, func(conn *pgx.Conn) error { return b.apply(ctx, conn, left, wait) })
 		if err != nil {
+			disclaim(left) // rows come before the commit: they say nothing if it failed
 			if isLockTimeout(err) {
 				return failed{err}
 			}
@@ -261,6 +262,13 @@ func unapplied(ops []*op) []*op {
 		}
 	}
 	return left
+}
+
+// disclaim forgets what an attempt said.
+func disclaim(ops []*op) {
+	for _, o := range ops {
+		o.applied = false
+	}
 }
 
 // apply sends one statement.

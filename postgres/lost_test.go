@@ -1,0 +1,297 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// behindProxy opens a store twice: through a proxy that breaks connections, and without it.
+func behindProxy(t *testing.T) (proxy *faultproxy.Proxy, through, direct storage.Backend) {
+	t.Helper()
+	server := testenv.Postgres(t)
+	proxy = faultproxy.New(t, server.Addr)
+	schema := server.Schema(t)
+	direct = open(t, server.StoreURLIn(t, schema))
+	through = open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	return proxy, through, direct
+}
+
+// outcome reads from w what was written under a name up to a marker, and expects it once.
+func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, want int) {
+	t.Helper()
+	write(t, b, resource(marker+unique(), "v"))
+	got := 0
+	for {
+		event := next(t, w)
+		res := event.GetUpsert().GetResource()
+		if event.GetDelete() != nil {
+			res = event.GetDelete().GetResource()
+		}
+		switch {
+		case res.GetId().GetName() == name:
+			got++
+		case len(res.GetId().GetName()) > len(marker) && res.Id.Name[:len(marker)] == marker:
+			if got != want {
+				t.Errorf("%d events of %s, expected %d", got, name, want)
+			}
+			return
+		}
+	}
+}
+
+// TestLostAnswer cuts the connection before the database has a write, and after it has carried it out.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	proxy, through, direct := behindProxy(t)
+	w := watchAll(t, direct)
+	endOfSnapshot(t, w)
+	ctx := testContext(t)
+	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
+		payload := "payload" + unique()
+		trap := cut([]byte(payload))
+		created := write(t, through, resource(name, payload))
+		sprung(t, trap)
+		if got := read(t, direct, created.Id); !proto.Equal(got, created) {
+			t.Errorf("%s: created %v, stored %v", name, created, got)
+		}
+		expectOnce(t, w, direct, name, 1)
+
+		payload = "payload" + unique()
+		trap = cut([]byte(payload))
+		created.Data.Value = []byte(payload)
+		updated := write(t, through, created)
+		sprung(t, trap)
+		if got := read(t, direct, created.Id); !proto.Equal(got, updated) {
+			t.Errorf("%s: updated to %v, stored %v", name, updated, got)
+		}
+		expectOnce(t, w, direct, name, 1)
+
+		// A write that must fail fails, however often it is sent.
+		payload = "payload" + unique()
+		trap = cut([]byte(payload))
+		created.Data.Value = []byte(payload)
+		if _, err := through.WriteCAS(ctx, created); !isCASFailure(err) {
+			t.Errorf("%s: a write of an old version: %v", name, err)
+		}
+		sprung(t, trap)
+
+		trap = cut([]byte(name))
+		if err := through.DeleteCAS(ctx, updated.Id, updated.Version); err != nil {
+			t.Errorf("%s: delete: %v", name, err)
+		}
+		sprung(t, trap)
+		if _, err := direct.Read(ctx, storage.StrongConsistency, updated.Id); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("%s: after the delete: %v", name, err)
+		}
+		expectOnce(t, w, direct, name, 1)
+	}
+}
+
+func sprung(t *testing.T, trap *faultproxy.Trap) {
+	t.Helper()
+	select {
+	case <-trap.Sprung():
+	case <-time.After(patience):
+		t.Fatal("the connection was not cut")
+	}
+}
+
+// TestLostAnswerOfTheOverwritten holds an answer back until others have gone on: the write succeeded all the same.
+func TestLostAnswerOfTheOverwritten(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	proxy, through, direct := behindProxy(t)
+	for _, then := range []string{"overwritten", "deleted", "created anew"} {
+		payload := "payload" + unique()
+		trap := proxy.HoldAnswer([]byte(payload))
+		type answer struct {
+			res *resourcepb.Resource
+			err error
+		}
+		answered := make(chan answer, 1)
+		go func() {
+			res, err := through.WriteCAS(ctx, resource(then, payload))
+			answered <- answer{res, err}
+		}()
+		var stored *resourcepb.Resource
+		eventually(t, "the write to happen", func() bool {
+			var err error
+			stored, err = direct.Read(ctx, storage.StrongConsistency, resource(then, "").Id)
+			return err == nil
+		})
+		version := stored.Version
+		if then == "overwritten" {
+			write(t, direct, stored)
+		} else if err := direct.DeleteCAS(ctx, stored.Id, stored.Version); err != nil {
+			t.Fatal(err)
+		}
+		if then == "created anew" {
+			write(t, direct, resource(then, "v"))
+		}
+		trap.Cut()
+		if got := <-answered; got.err != nil || got.res.Version != version {
+			t.Errorf("%s: the write returned %v, %v; it was stored at %s", then, got.res, got.err, version)
+		}
+	}
+}
+
+// TestLostCommit does the same to transactions, where the database's COMMIT is what is lost.
+func TestLostCommit(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	proxy, through, direct := behindProxy(t)
+	transactor, _ := storage.As[storage.Transactor](through)
+	w := watchAll(t, direct)
+	endOfSnapshot(t, w)
+	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
+		doomed := write(t, direct, resource("doomed-"+name, "v"))
+		trap := cut([]byte("commit\x00"))
+		results, err := transactor.Commit(ctx, []storage.Op{
+			{Write: resource(name, "v")},
+			{Delete: doomed.Id, Version: doomed.Version},
+			{Check: resource("nothing", "").Id},
+		})
+		sprung(t, trap)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := read(t, direct, results[0].Id); !proto.Equal(got, results[0]) {
+			t.Errorf("%s: committed %v, stored %v", name, results[0], got)
+		}
+		if _, err := direct.Read(ctx, storage.StrongConsistency, doomed.Id); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("%s: after the delete: %v", name, err)
+		}
+		expectOnce(t, w, direct, name, 1)
+	}
+	// One that deletes only leaves no version behind, and is told apart from one of somebody else.
+	doomed := write(t, direct, resource("doomed", "v"))
+	trap := proxy.CutAnswer([]byte("commit\x00"))
+	if _, err := transactor.Commit(ctx, []storage.Op{{Delete: doomed.Id, Version: doomed.Version}}); err != nil {
+		t.Errorf("a delete alone: %v", err)
+	}
+	sprung(t, trap)
+}
+
+// TestLostBatch cuts off many writes at once, and again and again.
+func TestLostBatch(t *testing.T) {
+	t.Parallel()
+	proxy, through, direct := behindProxy(t)
+	c := newChurn(t, 30)
+	followers := []*follower{
+		follow(t, "watch through the proxy", watchAll(t, through)),
+		follow(t, "direct watch", watchAll(t, direct)),
+	}
+	for i := range 16 {
+		c.writer(through, uint64(i), 0)
+	}
+	for i := range 15 {
+		before := c.successes.Load()
+		eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
+		if i%3 == 0 {
+			proxy.Cut()
+			continue
+		}
+		trap := proxy.CutAnswer([]byte("key-"))
+		sprung(t, trap)
+	}
+	close(c.stop)
+	c.finish(direct, followers...)
+}
+
+// TestNoDatabase takes the database away for good, before a call and in the midst of it.
+func TestNoDatabase(t *testing.T) {
+	t.Parallel()
+	proxy, through, direct := behindProxy(t)
+	stored := write(t, through, resource("one", "v"))
+	for _, take := range []struct {
+		how  string
+		away func()
+	}{{"refuses", proxy.Refuse}, {"is silent", proxy.Stall}} {
+		take.away()
+		var group sync.WaitGroup
+		for name, call := range calls(through, stored) {
+			group.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				if err := call(ctx); !isInconsistent(err) {
+					t.Errorf("the database %s, %s: %v", take.how, name, err)
+				}
+			})
+		}
+		group.Wait()
+		proxy.Resume()
+		if got := read(t, through, stored.Id); !proto.Equal(got, read(t, direct, stored.Id)) {
+			t.Errorf("the database %s, afterwards: %v", take.how, got)
+		}
+	}
+	// In the midst: nobody can know.
+	payload := "payload" + unique()
+	trap := proxy.HoldAnswer([]byte(payload))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := through.WriteCAS(ctx, resource("two", payload)); !isInconsistent(err) {
+		t.Errorf("a write without an answer: %v", err)
+	}
+	trap.Cut()
+	if got := read(t, direct, resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
+		t.Errorf("it was carried out: %v", got)
+	}
+}
+
+// calls is every call that asks the database.
+func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(context.Context) error {
+	pager, _ := storage.As[storage.Pager](b)
+	transactor, _ := storage.As[storage.Transactor](b)
+	read := func(consistency storage.ReadConsistency) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := b.Read(ctx, consistency, stored.Id)
+			return err
+		}
+	}
+	return map[string]func(context.Context) error{
+		"read":          read(storage.StrongConsistency),
+		"eventual read": read(storage.EventualConsistency),
+		"write": func(ctx context.Context) error {
+			_, err := b.WriteCAS(ctx, resource(fmt.Sprint("new", unique()), "v"))
+			return err
+		},
+		"delete": func(ctx context.Context) error { return b.DeleteCAS(ctx, stored.Id, "old") },
+		"list": func(ctx context.Context) error {
+			_, err := b.List(ctx, storage.StrongConsistency, allTypes, allTenancies, "")
+			return err
+		},
+		"page": func(ctx context.Context) error {
+			_, err := pager.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+			return err
+		},
+		"watch": func(ctx context.Context) error {
+			w, err := b.WatchList(ctx, allTypes, allTenancies, "")
+			if err == nil {
+				w.Close()
+			}
+			return err
+		},
+		"owner references": func(ctx context.Context) error {
+			_, err := b.OwnerReferences(ctx, stored.Id)
+			return err
+		},
+		"commit": func(ctx context.Context) error {
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: resource(fmt.Sprint("new", unique()), "v")}})
+			return err
+		},
+	}
+}
