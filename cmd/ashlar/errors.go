@@ -61,7 +61,7 @@ func cause(ctx context.Context, err error) error {
 	}
 	var coded *codedError
 	if errors.As(context.Cause(ctx), &coded) {
-		return fmt.Errorf("%w: %v", coded, err)
+		return fmt.Errorf("%w: %w", coded, err)
 	}
 	return err
 }

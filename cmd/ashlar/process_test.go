@@ -13,6 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// asCommand makes the test binary the command itself, so that tests can start it as a process of its own, with the real
+// signals and the real exit.
+const asCommand = "ASHLAR_TEST_AS_COMMAND"
+
+func actAsCommand() {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+}
+
 // process is the command as a process of its own.
 type process struct {
 	t     *testing.T

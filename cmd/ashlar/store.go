@@ -12,6 +12,7 @@ import (
 	_ "github.com/ashlar-dev/storage/dynamodb" // dynamodb:
 	_ "github.com/ashlar-dev/storage/etcd"     // etcd:, etcds:
 	_ "github.com/ashlar-dev/storage/inmem"    // mem:
+	_ "github.com/ashlar-dev/storage/postgres" // postgres:, postgresql:
 	_ "github.com/ashlar-dev/storage/sqlite"   // sqlite:
 )
 

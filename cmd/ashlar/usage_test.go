@@ -42,6 +42,8 @@ func TestWrongUsage(t *testing.T) {
 		"no scheme":          {"list", "*", "--store", "store.db"},
 		"unknown parameter":  {"list", "*", "--store", "mem://?colour=red"},
 		"bad parameter":      {"list", "*", "--store", "mem://?max-size=much"},
+		"no Postgres":        {"schema", "status"},
+		"what about it":      {"schema", "down"},
 		"fragment":           {"list", "*", "--store", "mem://#x"},
 	} {
 		r := newCLI(t, memoryURL()).run("", args...)
@@ -55,10 +57,13 @@ func TestThereIsNoPasswordInAnyError(t *testing.T) {
 	for _, url := range []string{
 		"oracle://user:pa55word@host/db", "mem://user:pa55word@x?colour=red", "etcd://user:pa55word@localhost:1/x?colour=red",
 		"etcd://user:pa55word@local host:1/x", "mem://user:pa55word@x#y", "mem://x?password=pa55word", "user:pa55word@host",
+		"postgres://user:pa55word@local host/db", "postgres://user:pa55word@localhost:1/db?colour=red", "postgres://user:pa55word@localhost:1/db",
 	} {
-		r := newCLI(t, url).run("", "list", "*", "--timeout", "10s")
-		require.NotEqual(t, exitOK, r.code, url)
-		require.NotContains(t, r.err, "pa55word", url)
+		for _, args := range [][]string{{"list", "*"}, {"schema", "status"}} {
+			r := newCLI(t, url).run("", append(args, "--timeout", "10s")...)
+			require.NotEqual(t, exitOK, r.code, url)
+			require.NotContains(t, r.err, "pa55word", url)
+		}
 	}
 }
 
@@ -112,7 +117,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t, "oracle://is-not-opened")
 	require.Contains(t, c.ok(""), "Available Commands:")
-	for _, command := range []string{"apply", "get", "list", "watch", "delete", "owned", "types", "version"} {
+	for _, command := range []string{"apply", "get", "list", "watch", "delete", "owned", "types", "schema", "version"} {
 		require.Contains(t, c.ok("", command, "--help"), "Usage:\n  ashlar "+command)
 	}
 	require.Regexp(t, `^ashlar \S+ \(go1\.`, c.ok("", "version"))

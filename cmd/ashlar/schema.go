@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage/migrations"
+	"github.com/ashlar-dev/storage/postgres"
+)
+
+func (a *app) schemaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Look after the tables of a Postgres store",
+		Long: `Look after the tables of a Postgres store. Opening one creates and upgrades them unless its URL has create=off: this is for
+those who want to do that themselves, at a time of their choice or as another database user.`,
+		Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.schemaStatusCommand(), a.schemaUpCommand())
+	return cmd
+}
+
+func (a *app) schemaStatusCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:               "status",
+		Short:             "Show the version of the tables; changes nothing",
+		Example:           "  ashlar schema status --store postgres://db.example/app",
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			return a.onPostgres(cmd, func(ctx context.Context, u *url.URL) error {
+				s, err := postgres.SchemaStatus(ctx, u)
+				if err != nil {
+					return fmt.Errorf("schema status: %w", err)
+				}
+				text, err := json.Marshal(map[string]any{"schema": s.Name, "version": s.Version, "latest": s.Latest})
+				if err != nil {
+					return fmt.Errorf("render the status: %w", err)
+				}
+				p := newPrinter(out.format, a.out)
+				switch out.format {
+				case "json":
+					err = p.line(text)
+				case "yaml":
+					err = p.yaml(text)
+				case "name":
+					err = p.line([]byte(printable(s.Name)))
+				default:
+					err = p.line(fmt.Appendf(nil, "schema %s has version %d; this program's is %d", printable(s.Name), s.Version, s.Latest))
+				}
+				if err != nil {
+					return err
+				}
+				return p.flush()
+			})
+		},
+	}
+	out.flags(cmd)
+	return cmd
+}
+
+func (a *app) schemaUpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "up",
+		Short:             "Create the tables, or bring them to this program's version",
+		Example:           "  ashlar schema up --store postgres://owner@db.example/app",
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.onPostgres(cmd, func(ctx context.Context, u *url.URL) error {
+				from, err := postgres.UpgradeSchema(ctx, u)
+				if err != nil {
+					return fmt.Errorf("schema up: %w", err)
+				}
+				if from == migrations.Latest {
+					_, err = fmt.Fprintf(a.out, "version %d already\n", from)
+				} else {
+					_, err = fmt.Fprintf(a.out, "from version %d to %d\n", from, migrations.Latest)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// onPostgres calls do with the store's URL, if that is one of Postgres: no other adapter has tables to look after.
+func (a *app) onPostgres(cmd *cobra.Command, do func(context.Context, *url.URL) error) error {
+	ctx, cancel, err := a.context(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	rawURL := a.store
+	if rawURL == "" {
+		rawURL = a.getenv("ASHLAR_STORE")
+	}
+	scheme, _, _ := strings.Cut(strings.ToLower(rawURL), ":")
+	if scheme != "postgres" && scheme != "postgresql" {
+		return usagef("only a Postgres store has a schema to look after: name one with --store or ASHLAR_STORE")
+	}
+	// The error would repeat the URL, and with it a password.
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return usagef("malformed %s URL", scheme)
+	}
+	return cause(ctx, do(ctx, u))
+}
