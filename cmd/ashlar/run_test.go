@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 var memoryStores atomic.Int64
 
