@@ -111,9 +111,11 @@ type Backend struct {
 	handle  [8]byte // random; the first half of every token
 	counter atomic.Uint64
 
-	writes *batch.Batcher[*mutation, outcome]
-	reads  *batch.Batcher[string, reading]
-	feed   *feed.Feed[position]
+	writes  *batch.Batcher[*mutation, outcome]
+	reads   *batch.Batcher[string, reading]
+	writers atomic.Int64 // calls under way: a lone one needs no batcher, and is spared the way to it and back
+	readers atomic.Int64
+	feed    *feed.Feed[position]
 }
 
 var (

@@ -34,13 +34,7 @@ func newReads(b *Backend) *batch.Batcher[string, reading] {
 // readTogether reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
 func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[string, reading]) {
 	if len(calls) == 1 {
-		resp, err := b.kv.Get(ctx, calls[0].Request)
-		if err != nil {
-			calls[0].Done(reading{}, err)
-			return
-		}
-		b.answered(resp.Header.Revision)
-		calls[0].Done(reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil)
+		calls[0].Done(b.getAlone(ctx, calls[0].Request))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -64,7 +58,22 @@ func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[string, 
 
 // get reads a key linearizably, until there is an answer or ctx ends.
 func (b *Backend) get(ctx context.Context, etcdKey string) (reading, error) {
-	return retry(ctx, func(ctx context.Context) (reading, error) { return b.reads.Do(ctx, etcdKey) })
+	return retry(ctx, func(ctx context.Context) (reading, error) {
+		defer b.readers.Add(-1)
+		if b.readers.Add(1) > 1 {
+			return b.reads.Do(ctx, etcdKey)
+		}
+		return b.getAlone(ctx, etcdKey)
+	})
+}
+
+func (b *Backend) getAlone(ctx context.Context, etcdKey string) (reading, error) {
+	resp, err := b.kv.Get(ctx, etcdKey)
+	if err != nil {
+		return reading{}, err
+	}
+	b.answered(resp.Header.Revision)
+	return reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil
 }
 
 // eventually carries out a read on whatever member comes first, and again linearizably where that one is behind what this

@@ -55,6 +55,19 @@ func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
 	}, b.carryOut)
 }
 
+// carryOutSoon sends a mutation, alone or together with those that arrive at the same time.
+func (b *Backend) carryOutSoon(ctx context.Context, m *mutation) (outcome, error) {
+	defer b.writers.Add(-1)
+	if b.writers.Add(1) > 1 {
+		return b.writes.Do(ctx, m)
+	}
+	outcomes, err := b.send(ctx, []*mutation{m})
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcomes[0], nil
+}
+
 // carryOut sends a batch. A refusal of the batch says nothing about its members, so they are then sent alone.
 func (b *Backend) carryOut(ctx context.Context, calls []*batch.Call[*mutation, outcome]) {
 	mutations := make([]*mutation, len(calls))
@@ -176,7 +189,7 @@ func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
 	}
 	m.since = since
 	for attempt := 0; ; attempt++ {
-		o, err := b.writes.Do(ctx, m)
+		o, err := b.carryOutSoon(ctx, m)
 		if err == nil {
 			return o, nil
 		}
