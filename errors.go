@@ -44,6 +44,10 @@ var (
 	// ErrNewerSchema says that the store was written by a newer program than this one, which therefore keeps its hands off.
 	// Upgrade the program.
 	ErrNewerSchema = errors.New("the store's schema is newer than this program")
+
+	// ErrFenced says that the store takes no more writes because its data was moved to another one, which the text names.
+	// Nothing was changed. Reads, lists and watches go on. Open the other store.
+	ErrFenced = errors.New("the store is closed for writing")
 )
 
 // GroupVersionMismatchError is returned, by value, from Read when the resource is stored under another group version than

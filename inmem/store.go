@@ -65,6 +65,10 @@ type store struct {
 
 	changed chan struct{} // closed by the next change; nil while nobody waits
 	restore chan struct{} // closed by a restore
+
+	fence *string         // where the store has moved to, if it has
+	notes map[string]note // the journal of the tool that moves data
+	noted uint64          // notes written so far
 }
 
 func newStore() *store {

@@ -32,6 +32,9 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 func (s *store) write(k key.Key, res *resourcepb.Resource, size int) (*item, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
 	if err := cas.Write(s.items[k].stored(), res.Id.Uid, res.Version); err != nil {
 		return nil, err
 	}
@@ -54,6 +57,9 @@ func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 	defer s.mu.Unlock()
 	it := s.items[k]
 	remove, err := cas.Delete(it.stored(), id.Uid, version)
+	if err == nil && remove {
+		err = s.refused()
+	}
 	if err != nil {
 		return failed("delete", k, err)
 	}
@@ -97,6 +103,9 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 func (s *store) commit(ops []storage.Op, keys []key.Key, results []*resourcepb.Resource, sizes []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.refused(); err != nil {
+		return err
+	}
 	removed := make([]bool, len(ops))
 	for i, op := range ops {
 		stored := s.items[keys[i]].stored()

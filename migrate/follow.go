@@ -1,0 +1,257 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const (
+	// maxEvents and maxEventBytes bound what is applied at once, and with it memory.
+	maxEvents     = 1000
+	maxEventBytes = 16 << 20
+	// gather is how long a batch waits for more events once it has one.
+	gather = 2 * time.Millisecond
+	// tick is how often a quiet watch is left to look around.
+	tick = 250 * time.Millisecond
+	// journalEvery is how often progress is noted, and the sign of life given by which two movers notice each other.
+	journalEvery = time.Second
+	// waited is how long Next takes at least if it had to wait for an event, rather than had one ready.
+	waited = 200 * time.Microsecond
+)
+
+// change is what a batch of events means for one key: the state after the last of them, and every uid that was seen under it.
+type change struct {
+	id   *resourcepb.ID
+	want *resourcepb.Resource // nil: deleted
+	uids []string
+}
+
+func (c *change) knows(uid string) bool { return slices.Contains(c.uids, uid) }
+
+// follower applies the changes of the source.
+type follower struct {
+	m      *mover
+	watch  storage.Watch
+	cursor string    // everything before it has been applied
+	asOf   time.Time // everything that happened before has been applied
+	noted  time.Time // when the journal was last written
+	worked time.Time // when the watch last did
+	quiet  time.Time // since when nothing has come; zero while something does
+}
+
+// follow applies the source's changes after cursor until done says so, which is asked after each batch. It returns the position
+// that it came to; the error matches storage.ErrCompacted where history is gone.
+func (m *mover) follow(ctx context.Context, cursor string, done func(*follower) bool) (string, error) {
+	f := &follower{m: m, cursor: cursor, asOf: m.stats.asOfNow(), noted: time.Now(), worked: time.Now()}
+	defer f.close()
+	for {
+		err := f.run(ctx, done)
+		if err == nil {
+			return f.cursor, m.noteCursor(context.WithoutCancel(ctx), f.cursor)
+		}
+		if ctx.Err() != nil {
+			// What was applied need not be applied again.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			return f.cursor, errors.Join(err, m.noteCursor(ctx, f.cursor))
+		}
+		if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrClosed) {
+			return f.cursor, err
+		}
+		// The watch has ended, but not its history: go on from where it was.
+		if time.Since(f.worked) > m.o.Patience {
+			return f.cursor, err
+		}
+		m.stats.warn(err)
+		f.close()
+		select {
+		case <-time.After(tick):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (f *follower) close() {
+	if f.watch != nil {
+		f.watch.Close()
+		f.watch = nil
+	}
+}
+
+// run goes on until done, or until something fails. It can be called again.
+func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
+	if f.watch == nil {
+		err := f.m.try.do(ctx, "watch", func(ctx context.Context) (err error) {
+			f.watch, err = f.m.resumer.WatchFrom(ctx, everything, everywhere(), "", f.cursor)
+			return err
+		})
+		if err != nil {
+			f.watch = nil
+			return fmt.Errorf("source: watch from the noted position: %w", err)
+		}
+	}
+	for {
+		changes, at, events, err := f.collect(ctx)
+		if err != nil {
+			f.close()
+			return err
+		}
+		if err := f.m.applyAll(ctx, changes); err != nil {
+			// The watch has moved on; what it gave must come again.
+			f.close()
+			return err
+		}
+		f.cursor, f.worked = f.watch.Cursor(), time.Now()
+		if !at.IsZero() {
+			f.asOf = at
+		}
+		switch {
+		case events > 0:
+			f.quiet = time.Time{}
+		case f.quiet.IsZero():
+			f.quiet = time.Now()
+		}
+		f.m.stats.applied.Add(int64(events))
+		f.m.stats.followed(f.asOf)
+		if time.Since(f.noted) >= journalEvery {
+			if err := f.m.noteCursor(ctx, f.cursor); err != nil {
+				return err
+			}
+			f.noted = time.Now()
+		}
+		if done(f) {
+			return nil
+		}
+	}
+}
+
+// lag is how old the state of the target may be; for ever where nothing is known yet.
+func (f *follower) lag() time.Duration { return time.Since(f.asOf) }
+
+// collect waits for events, a tick at most, and returns what they mean by key. at is a time of which is known that everything
+// before is among them, or was earlier; zero where nothing is known.
+func (f *follower) collect(ctx context.Context) (changes map[key.Key]*change, at time.Time, events int, err error) {
+	began := time.Now()
+	first, cancel := context.WithTimeout(ctx, tick)
+	defer cancel()
+	ev, err := f.watch.Next(first)
+	now := time.Now()
+	if now.Sub(began) >= waited {
+		at = now
+	}
+	rest, cancelRest := context.WithTimeout(ctx, gather)
+	defer cancelRest()
+	changes = make(map[key.Key]*change)
+	bytes := 0
+	for ; err == nil; ev, err = f.watch.Next(rest) {
+		events++
+		res := ev.GetUpsert().GetResource()
+		if res == nil {
+			res = ev.GetDelete().GetResource()
+		}
+		if res == nil {
+			return nil, at, events, fmt.Errorf("source: the watch gave an event of a kind that this program does not know")
+		}
+		bytes += message.Size(res)
+		k := key.Of(res.GetId())
+		c := changes[k]
+		if c == nil {
+			c = &change{}
+			changes[k] = c
+		}
+		c.id, c.want = res.GetId(), ev.GetUpsert().GetResource()
+		if uid := res.GetId().GetUid(); !c.knows(uid) {
+			c.uids = append(c.uids, uid)
+		}
+		if events >= maxEvents || bytes >= maxEventBytes {
+			return changes, at, events, nil
+		}
+	}
+	switch {
+	case errors.Is(err, storage.ErrWatchClosed):
+		return nil, at, 0, fmt.Errorf("source: %w", err)
+	case ctx.Err() != nil:
+		return nil, at, 0, ctx.Err()
+	case first.Err() != nil || rest.Err() != nil:
+		return changes, at, events, nil
+	}
+	return nil, at, 0, fmt.Errorf("source: %w", err)
+}
+
+// applyAll brings the changes to the target, those of different keys in parallel. Applying them again is harmless.
+func (m *mover) applyAll(ctx context.Context, changes map[key.Key]*change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(m.o.Parallel)
+	for _, c := range changes {
+		if err := m.pace(ctx, 1); err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		group.Go(func() error { return m.apply(ctx, c) })
+	}
+	return group.Wait()
+}
+
+func (m *mover) apply(ctx context.Context, c *change) error {
+	if c.want == nil {
+		did, err := m.drop(ctx, c.id, nil, c.knows)
+		if did {
+			m.stats.deleted.Add(1)
+		}
+		return err
+	}
+	have, err := m.known(ctx, c.want.GetId())
+	if err != nil {
+		return err
+	}
+	did, err := m.put(ctx, c.want, have, func(have *resourcepb.Resource) (verdict, error) {
+		if c.knows(have.GetId().GetUid()) {
+			return replace, nil
+		}
+		return m.rivalBeforeTheEnd(have)
+	})
+	m.stats.did(did, c.want)
+	return err
+}
+
+// known returns what the target holds.
+func (m *mover) known(ctx context.Context, id *resourcepb.ID) (have *resourcepb.Resource, err error) {
+	err = m.try.do(ctx, "read from the target", func(ctx context.Context) error {
+		have, err = m.readTarget(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("target: read %v: %w", key.Of(id), err)
+	}
+	return have, nil
+}
+
+// A target of its own holds nothing that the migration did not make, so a resource of another uid there is an earlier or a later
+// state of the source's. Among others it may be somebody else's, and only the end shows: until then it is left to the changes
+// that follow, which say what became of it if it is ours.
+func (m *mover) rivalBeforeTheEnd(*resourcepb.Resource) (verdict, error) {
+	if m.o.Into == Merge {
+		return leave, nil
+	}
+	return replace, nil
+}
+
+// rivalAtTheEnd decides about one after the last change of the source has been applied.
+func (m *mover) rivalAtTheEnd(*resourcepb.Resource) (verdict, error) {
+	if m.o.Into == Merge {
+		return leave, ErrConflict
+	}
+	return replace, nil
+}

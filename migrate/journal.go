@@ -1,0 +1,179 @@
+package migrate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+)
+
+// The notes: every store that took part in a migration has an identity, and a target has the state of its migration.
+const (
+	identityNote  = "identity"
+	migrationNote = "migration"
+)
+
+// Phase is how far a migration is.
+type Phase string
+
+// The phases, in order.
+const (
+	// Copying: what the source holds is brought to the target.
+	Copying Phase = "copy"
+	// Following: the source's changes are applied to the target as they happen.
+	Following Phase = "follow"
+	// CuttingOver: the source is closed for writing, and the target gets what is still missing.
+	CuttingOver Phase = "cutover"
+	// Complete: the target is the store now.
+	Complete Phase = "complete"
+)
+
+// state is the note in the target.
+type state struct {
+	Format int    `json:"format"`
+	Source string `json:"source"` // the source's identity
+	From   string `json:"from"`   // and its name, for people
+	To     string `json:"to"`
+	Run    string `json:"run"`  // the process at work
+	Beat   uint64 `json:"beat"` // rises with every write of the note
+
+	Phase  Phase  `json:"phase"`
+	Live   bool   `json:"live"`
+	Into   Into   `json:"into"`
+	Cursor string `json:"cursor,omitempty"` // everything before it has been applied
+
+	Started   time.Time `json:"started"`
+	Updated   time.Time `json:"updated"`
+	Resources int       `json:"resources,omitempty"` // at the end
+	Digest    string    `json:"digest,omitempty"`
+}
+
+const stateFormat = 1
+
+// journal is the note with its revision.
+type journal struct {
+	store handover.Journal
+	try   retrier
+
+	mu       sync.Mutex
+	state    state
+	revision string
+}
+
+// readState returns the note of a store; nil where there is none.
+func readState(ctx context.Context, store handover.Journal) (*state, string, error) {
+	value, revision, err := store.ReadJournal(ctx, migrationNote)
+	if err != nil || revision == "" {
+		return nil, "", err
+	}
+	s := new(state)
+	if err := json.Unmarshal(value, s); err != nil {
+		return nil, "", fmt.Errorf("the target's journal is damaged: %w", err)
+	}
+	if s.Format != stateFormat {
+		return nil, "", fmt.Errorf("%w: the target's journal has format %d, this program knows %d", storage.ErrNewerSchema, s.Format, stateFormat)
+	}
+	return s, revision, nil
+}
+
+// change changes the note. ErrTakenOver says that another process has done so meanwhile.
+func (j *journal) change(ctx context.Context, change func(*state)) error {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	next := j.state
+	change(&next)
+	next.Beat++
+	next.Updated = time.Now().UTC().Truncate(time.Millisecond)
+	value, err := json.Marshal(&next)
+	if err != nil {
+		return err
+	}
+	err = j.try.do(ctx, "write the journal", func(ctx context.Context) error {
+		revision, err := j.store.WriteJournal(ctx, migrationNote, value, j.revision)
+		if errors.Is(err, storage.ErrCASFailure) {
+			// It may be our own, from an attempt whose answer was lost.
+			now, at, rerr := readState(ctx, j.store)
+			if rerr != nil {
+				return rerr
+			}
+			if now == nil || now.Run != next.Run {
+				return ErrTakenOver
+			}
+			revision, err = j.store.WriteJournal(ctx, migrationNote, value, at)
+		}
+		if err == nil {
+			j.revision = revision
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("journal in the target: %w", err)
+	}
+	j.state = next
+	return nil
+}
+
+// remove deletes the note.
+func (j *journal) remove(ctx context.Context) error {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.store.DeleteJournal(ctx, migrationNote, j.revision)
+}
+
+// current returns the note as it was last written.
+func (j *journal) current() state {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.state
+}
+
+// identity returns what tells a store from all others, and gives it one if make says so; "" where it has none.
+func identity(ctx context.Context, store handover.Journal, try retrier, create bool) (id string, err error) {
+	err = try.do(ctx, "read the identity", func(ctx context.Context) error {
+		value, revision, err := store.ReadJournal(ctx, identityNote)
+		if err != nil {
+			return err
+		}
+		id = string(value)
+		if revision != "" || !create {
+			return nil
+		}
+		id = rand.Text()
+		_, err = store.WriteJournal(ctx, identityNote, []byte(id), "")
+		if errors.Is(err, storage.ErrCASFailure) {
+			// Somebody was faster, or it is our own from an attempt whose answer was lost.
+			value, _, err = store.ReadJournal(ctx, identityNote)
+			id = string(value)
+		}
+		return err
+	})
+	return id, err
+}
+
+// alive waits a moment and tells whether another process changes the note meanwhile.
+func alive(ctx context.Context, store handover.Journal, revision string, wait time.Duration) (bool, error) {
+	if wait <= 0 {
+		return false, nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	_, now, err := store.ReadJournal(ctx, migrationNote)
+	return now != revision, err
+}

@@ -1,0 +1,417 @@
+package migrate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+)
+
+// The errors of a migration that a caller may want to tell apart.
+var (
+	// ErrNotEmpty says that the target holds resources and Options.Into does not say what to do with them.
+	ErrNotEmpty = errors.New("the target is not empty")
+	// ErrConflict says that the target holds something else under keys of the source, and was not told to replace it.
+	ErrConflict = errors.New("the target holds something else under the same key")
+	// ErrBusy says that the target takes part in another migration, or that another process is at work on this one.
+	ErrBusy = errors.New("the target takes part in another migration")
+	// ErrTakenOver says that another process has gone on with this migration, so this one has stopped.
+	ErrTakenOver = errors.New("another process has taken over this migration")
+	// ErrDiffers says that the two sides are not the same at the end.
+	ErrDiffers = errors.New("source and target differ")
+	// ErrUnsupported says that a store lacks what is needed, which the text names.
+	ErrUnsupported = errors.New("the store does not support this")
+)
+
+// Into says what becomes of what the target already holds.
+type Into int
+
+const (
+	// Empty demands an empty target.
+	Empty Into = iota
+	// Merge adds to what is there. A key that both sides have with different contents is ErrConflict, found before anything
+	// is written.
+	Merge
+	// Overwrite adds to what is there and replaces what differs.
+	Overwrite
+	// Mirror replaces what differs and deletes what the source does not have.
+	Mirror
+)
+
+// prunes tells whether all that the source does not have may be deleted from the target.
+func (i Into) prunes() bool { return i == Empty || i == Mirror }
+
+// Options of a migration. Nil and zero values are the defaults.
+type Options struct {
+	// From and To name the stores for people: in errors, in the journal, and in what writers to the source are told after
+	// cutover. They must hold no password; Name makes such names from URLs.
+	From, To string
+	// Into says what becomes of what the target already holds.
+	Into Into
+
+	// Live follows the source's changes after the copy until a cutover, so that programs can go on writing to the source.
+	// Without it nobody should write to the source during the copy; if somebody does, the comparison at the end says so.
+	Live bool
+	// Cutover ends a live migration when it is closed or something is received from it.
+	Cutover <-chan struct{}
+	// CutoverLag ends a live migration by itself as soon as the target is less than this behind.
+	CutoverLag time.Duration
+	// Quiet is how long the fenced source has to be silent before a migration into a target with other contents believes
+	// that the last change has come: 5 seconds. Others need no such belief.
+	Quiet time.Duration
+
+	// Rate limits the changes made to the target per second; 0 is no limit.
+	Rate float64
+	// Parallel is the number of writers to the target: 32.
+	Parallel int
+	// PageSize is the number of resources asked for at a time: 500.
+	PageSize int
+	// Batch is the most resources in one transaction: what the target can take, up to 256. 1 means none.
+	Batch int
+	// Patience is how long a database may be silent before the migration gives up: a minute. What it has done is not lost.
+	Patience time.Duration
+
+	// Count lists the source once more at the beginning, so that Progress knows the total.
+	Count bool
+	// Progress is told how far the migration is, about once a second and when the phase changes, by one goroutine at a time.
+	Progress func(Progress)
+
+	// takeover is how long to look whether another process is at work: three seconds.
+	takeover time.Duration
+}
+
+// Result says what a migration has done.
+type Result struct {
+	// Phase is how far it is.
+	Phase Phase
+	// Resumed says that it went on with what an earlier run had begun.
+	Resumed bool
+	// Already says that it had been completed before, and nothing was done.
+	Already bool
+	// Done counts what this run did.
+	Done Counts
+	// Report is the comparison at the end, if it came to that.
+	Report *Report
+	// Elapsed is how long this run took.
+	Elapsed time.Duration
+	// Fenced is how long the source was closed before the target was complete.
+	Fenced time.Duration
+}
+
+// mover carries out one run of a migration.
+type mover struct {
+	from, to   storage.Backend
+	source     handover.Store // nil where the store is none
+	target     handover.Store
+	resumer    storage.Resumer
+	transactor storage.Transactor
+	batch      int
+
+	o       Options
+	limiter *rate.Limiter
+	try     retrier
+	stats   *stats
+	journal *journal // nil where the target cannot keep one
+}
+
+func newMover(from, to storage.Backend, opts *Options) *mover {
+	m := &mover{from: from, to: to}
+	if opts != nil {
+		m.o = *opts
+	}
+	o := &m.o
+	if o.From == "" {
+		o.From = "the source"
+	}
+	if o.To == "" {
+		o.To = "the target"
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 32
+	}
+	if o.PageSize <= 0 {
+		o.PageSize = 500
+	}
+	if o.Patience <= 0 {
+		o.Patience = time.Minute
+	}
+	if o.Quiet <= 0 {
+		o.Quiet = 5 * time.Second
+	}
+	if o.takeover == 0 {
+		o.takeover = 3 * time.Second
+	}
+	if o.Rate > 0 {
+		m.limiter = rate.NewLimiter(rate.Limit(o.Rate), max(1, int(o.Rate/10)))
+		// A listing that nobody continues for minutes is given up by the store.
+		o.PageSize = max(1, min(o.PageSize, int(o.Rate*30)))
+	}
+	m.stats = newStats(o.Progress)
+	m.try = retrier{patience: o.Patience, waiting: m.stats.warn}
+	m.source, _ = storage.As[handover.Store](from)
+	m.resumer, _ = storage.As[storage.Resumer](from)
+	if to != nil {
+		m.target, _ = storage.As[handover.Store](to)
+		m.transactor, _ = storage.As[storage.Transactor](to)
+	}
+	m.batch = 1
+	if m.transactor != nil {
+		m.batch = min(m.transactor.MaxOps(), maxBatch)
+		if o.Batch > 0 {
+			m.batch = min(m.batch, o.Batch)
+		}
+	}
+	return m
+}
+
+func (m *mover) listSource(ctx context.Context) (*listing, error) {
+	l, err := list(ctx, m.from, m.o.PageSize, m.try)
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	return l, nil
+}
+
+func (m *mover) listTarget(ctx context.Context) (*listing, error) {
+	l, err := list(ctx, m.to, m.o.PageSize, m.try)
+	if err != nil {
+		return nil, fmt.Errorf("target: %w", err)
+	}
+	return l, nil
+}
+
+// Run moves what from holds to the store to, or goes on with it: the target remembers how far an earlier run has come.
+//
+// Without Options.Live it copies once and compares. With it, it copies, follows, and at the cutover closes the source for
+// writing, brings over the rest and compares; then Result.Phase is Complete. When ctx ends it stops, at any point; the same call
+// goes on later.
+func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result, error) {
+	m := newMover(from, to, opts)
+	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := m.stats.report(ctx)
+	r, err := m.run(ctx, cancel)
+	stop()
+	r.Done, r.Elapsed = m.stats.counts(), time.Since(began)
+	if m.journal != nil && m.journal.current().Phase != "" {
+		r.Phase = m.journal.current().Phase
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = errors.Join(cause, err)
+		}
+		return r, fmt.Errorf("migrate from %s to %s: %w", m.o.From, m.o.To, err)
+	}
+	return r, nil
+}
+
+func (m *mover) run(ctx context.Context, cancel context.CancelCauseFunc) (*Result, error) {
+	r := &Result{Phase: Copying}
+	if m.o.Live {
+		for _, need := range []struct {
+			there bool
+			what  string
+		}{
+			{m.source != nil, "the source cannot be closed for writing"},
+			{m.resumer != nil, "the source cannot tell what has changed (it is no storage.Resumer)"},
+			{m.target != nil, "the target cannot keep a journal"},
+		} {
+			if !need.there {
+				return r, fmt.Errorf("%w: %s", ErrUnsupported, need.what)
+			}
+		}
+	}
+	if err := m.begin(ctx, r); err != nil || r.Already {
+		return r, err
+	}
+	if m.o.Count {
+		if err := m.count(ctx); err != nil {
+			return r, err
+		}
+	}
+	stop := m.keepAlive(ctx, cancel)
+	defer stop()
+	if !m.o.Live {
+		return r, m.copyOnce(ctx, r)
+	}
+	return r, m.live(ctx, r)
+}
+
+// begin finds out where the migration stands, and begins it where there is none.
+func (m *mover) begin(ctx context.Context, r *Result) error {
+	source := m.o.From
+	var fence string
+	var fenced bool
+	if m.source != nil && m.target != nil {
+		var err error
+		if source, err = identity(ctx, m.source, m.try, true); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+		target, err := identity(ctx, m.target, m.try, true)
+		if err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+		if source == target {
+			return fmt.Errorf("%w: source and target are the same store", storage.ErrInvalid)
+		}
+		if fence, fenced, err = m.source.Fenced(ctx); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+		if to, closed, err := m.target.Fenced(ctx); err != nil || closed {
+			return errors.Join(err, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", handover.Refused(to)))
+		}
+	}
+	var old *state
+	var revision string
+	if m.target != nil {
+		err := m.try.do(ctx, "read the journal", func(ctx context.Context) (err error) {
+			old, revision, err = readState(ctx, m.target)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+		m.journal = &journal{store: m.target, try: m.try, revision: revision}
+	}
+	switch {
+	case old == nil:
+	case old.Source == source && old.Phase == Complete && fenced && m.o.Live:
+		m.journal.state = *old
+		r.Already = true
+		return nil
+	case old.Phase == Complete:
+		old = nil // history, of another time
+	case old.Source != source:
+		return fmt.Errorf("%w: that from %s is in phase %q, begun %s; finish or abort it first", ErrBusy, old.From, old.Phase,
+			old.Started.Format(time.RFC3339))
+	}
+	if old != nil && old.Live && !m.o.Live {
+		return fmt.Errorf("%w: this migration was begun live: go on live, or abort it first", storage.ErrInvalid)
+	}
+	if m.o.Live && fenced && (old == nil || old.Phase != CuttingOver) {
+		return fmt.Errorf("source: %w (unfence it first, or copy without following)", handover.Refused(fence))
+	}
+	if old != nil {
+		return m.resume(ctx, r, old, revision)
+	}
+	return m.start(ctx, source)
+}
+
+// resume goes on with what another process has begun.
+func (m *mover) resume(ctx context.Context, r *Result, old *state, revision string) error {
+	busy, err := alive(ctx, m.target, revision, m.o.takeover)
+	if err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	if busy {
+		return fmt.Errorf("%w: another process is at work on this one", ErrBusy)
+	}
+	if old.Into == Merge && m.o.Into == Overwrite {
+		old.Into = Overwrite // told so meanwhile
+	}
+	m.o.Into = old.Into
+	m.journal.state = *old
+	r.Resumed = true
+	run := rand.Text()
+	return m.journal.change(ctx, func(s *state) { s.Run, s.Live = run, m.o.Live })
+}
+
+// start begins a migration, after making sure that it may.
+func (m *mover) start(ctx context.Context, source string) error {
+	cursor := ""
+	switch m.o.Into {
+	case Empty:
+		empty, err := isEmpty(ctx, m.to, m.try)
+		if err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+		if !empty {
+			return ErrNotEmpty
+		}
+	case Merge:
+		l, err := m.listSource(ctx)
+		if err != nil {
+			return err
+		}
+		cursor = l.cursor
+		err = m.preflight(ctx, l)
+		l.close()
+		if err != nil {
+			return err
+		}
+	}
+	return m.journal.change(ctx, func(s *state) {
+		*s = state{
+			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, Run: rand.Text(), Beat: s.Beat,
+			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, Started: time.Now().UTC().Truncate(time.Millisecond),
+		}
+	})
+}
+
+// keepAlive gives a sign of life while nothing else changes the journal, and stops everything when another process has taken
+// over.
+func (m *mover) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	if m.journal == nil {
+		return func() {}
+	}
+	ctx, end := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(journalEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if time.Since(m.journal.current().Updated) < journalEvery {
+				continue
+			}
+			err := m.journal.change(ctx, func(*state) {})
+			if errors.Is(err, ErrTakenOver) {
+				cancel(ErrTakenOver)
+				return
+			}
+		}
+	}()
+	return func() {
+		end()
+		<-over
+	}
+}
+
+func (m *mover) noteCursor(ctx context.Context, cursor string) error {
+	return m.journal.change(ctx, func(s *state) { s.Cursor = cursor })
+}
+
+func (m *mover) enter(ctx context.Context, phase Phase, cursor string) error {
+	return m.journal.change(ctx, func(s *state) { s.Phase, s.Cursor = phase, cursor })
+}
+
+// count lists the source for the total.
+func (m *mover) count(ctx context.Context) error {
+	l, err := m.listSource(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	for n := int64(0); ; n++ {
+		e, err := l.next(ctx)
+		if err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+		if e == nil {
+			m.stats.total.Store(n)
+			return nil
+		}
+	}
+}

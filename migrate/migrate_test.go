@@ -1,0 +1,424 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// quick are options for tests, where nobody else is at work on the same migration.
+func quick(o Options) *Options {
+	o.takeover = -1
+	o.From, o.To = "mem://from", "mem://to"
+	return &o
+}
+
+func TestCopyBringsEverythingOver(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{0, 1, 7} {
+		t.Run(fmt.Sprint("batch=", batch), func(t *testing.T) {
+			t.Parallel()
+			from, to := open(t, "mem://"), open(t, "mem://")
+			all := zoo(1200)
+			fill(t, from, all)
+			r, err := Run(limited(t), from, to, quick(Options{Batch: batch, PageSize: 50, Count: true}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Done.Created != int64(len(all)) || r.Report.Source != len(all) {
+				t.Errorf("created %d, compared %d, expected %d", r.Done.Created, r.Report.Source, len(all))
+			}
+			wantEqual(t, from, to)
+			for _, owner := range all[:50] {
+				want, err := from.OwnerReferences(limited(t), owner.Id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := to.OwnerReferences(limited(t), owner.Id)
+				if err != nil || len(got) != len(want) {
+					t.Fatalf("%d references, expected %d, %v", len(got), len(want), err)
+				}
+				for i := range got {
+					if !proto.Equal(got[i], want[i]) {
+						t.Errorf("reference %d differs", i)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestIntoATargetThatHoldsSomething(t *testing.T) {
+	t.Parallel()
+	// Under each name: what the source has, what the target has.
+	other := small("rival", "target's")
+	other.Id.Uid = "another"
+	setUp := func(t *testing.T, conflict bool) (from, to storage.Backend) {
+		from, to = open(t, "mem://"), open(t, "mem://")
+		fill(t, from, []*resourcepb.Resource{small("new", "1"), small("same", "1")})
+		fill(t, to, []*resourcepb.Resource{small("own", "1"), small("same", "1")})
+		if conflict {
+			fill(t, from, []*resourcepb.Resource{small("rival", "source's"), small("changed", "source's")})
+			fill(t, to, []*resourcepb.Resource{other, small("changed", "target's")})
+		}
+		return from, to
+	}
+	for _, c := range []struct {
+		name     string
+		into     Into
+		conflict bool
+		err      error
+		want     string
+	}{
+		{"empty", Empty, false, ErrNotEmpty, "own=1 same=1"},
+		{"merge", Merge, false, nil, "new=1 own=1 same=1"},
+		{"merge with conflicts", Merge, true, ErrConflict, "changed=target's own=1 rival=target's same=1"},
+		{"overwrite", Overwrite, true, nil, "changed=source's new=1 own=1 rival=source's same=1"},
+		{"mirror", Mirror, true, nil, "changed=source's new=1 rival=source's same=1"},
+	} {
+		for _, live := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, live %v", c.name, live), func(t *testing.T) {
+				t.Parallel()
+				from, to := setUp(t, c.conflict)
+				o := quick(Options{Into: c.into, Live: live, CutoverLag: time.Hour, Quiet: time.Millisecond})
+				if _, err := Run(limited(t), from, to, o); !errors.Is(err, c.err) {
+					t.Fatalf("got %v, expected %v", err, c.err)
+				}
+				got := contents(t, to)
+				var text []string
+				for _, name := range []string{"changed", "new", "own", "rival", "same"} {
+					if v, there := got[name]; there {
+						text = append(text, name+"="+v)
+					}
+				}
+				if s := strings.Join(text, " "); s != c.want {
+					t.Errorf("the target holds %s, expected %s", s, c.want)
+				}
+				if errors.Is(c.err, ErrConflict) {
+					// Told so, it goes on.
+					o.Into = Overwrite
+					if _, err := Run(limited(t), from, to, o); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestLiveUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, into := range []Into{Empty, Merge, Overwrite, Mirror} {
+		t.Run(fmt.Sprint("into=", int(into)), func(t *testing.T) {
+			t.Parallel()
+			from, to := open(t, "mem://"), open(t, "mem://")
+			fill(t, from, zoo(300))
+			if into == Merge || into == Overwrite {
+				fill(t, to, []*resourcepb.Resource{small("own", "1")})
+			}
+			herd := graze(t, 4, func() storage.Backend { return from })
+			herd.some(t, 20)
+			cutover := make(chan struct{}, 1)
+			following := make(chan struct{}, 100)
+			o := quick(Options{Live: true, Into: into, Cutover: cutover, Quiet: 100 * time.Millisecond, PageSize: 20, Progress: func(p Progress) {
+				if p.Phase == Following {
+					following <- struct{}{}
+				}
+			}})
+			over := make(chan error, 1)
+			go func() {
+				r, err := Run(limited(t), from, to, o)
+				if err == nil && r.Phase != Complete {
+					err = fmt.Errorf("it ended in phase %s", r.Phase)
+				}
+				over <- err
+			}()
+			<-following
+			herd.some(t, 200)
+			cutover <- struct{}{}
+			if err := <-over; err != nil {
+				t.Fatal(err)
+			}
+			herd.check(t, to)
+			if own := contents(t, to)["own"]; into != Empty && into != Mirror && own != "1" {
+				t.Error("what else the target held is gone")
+			}
+			_, err := from.WriteCAS(limited(t), small("late", ""))
+			if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://to") {
+				t.Errorf("a write after the cutover: got %v, expected ErrFenced naming the target", err)
+			}
+			again, err := Run(limited(t), from, to, o)
+			if err != nil || !again.Already || again.Phase != Complete {
+				t.Errorf("the same call after the end: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestStoppedAnywhere stops a live migration again and again, each time at some moment of another phase, and goes on.
+func TestStoppedAnywhere(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(500))
+	herd := graze(t, 4, func() storage.Backend { return from })
+	herd.some(t, 20)
+	stopAt := []Phase{Copying, Copying, Following, Copying, Following, Following, CuttingOver, CuttingOver, CuttingOver, ""}
+	met := make(map[Phase]int)
+	for i, phase := range stopAt {
+		ctx, stop := context.WithCancel(limited(t))
+		var once sync.Once
+		o := quick(Options{Live: true, PageSize: 10, Parallel: 4, Batch: 3, Progress: func(p Progress) {
+			if phase == "" || phase == CuttingOver && p.Phase != CuttingOver || phase == Following && p.Phase == Copying {
+				return
+			}
+			// Some writes later, which has no relation to what the migration does meanwhile.
+			once.Do(func() { go func() { herd.pass(i*10 + 1); stop() }() })
+		}})
+		if phase == CuttingOver || phase == "" {
+			o.CutoverLag = time.Hour
+		}
+		r, err := Run(ctx, from, to, o)
+		stop()
+		met[r.Phase]++
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("run %d: %v", i, err)
+		}
+	}
+	t.Logf("stopped and ended in %v", met)
+	if met[Complete] != 1 {
+		t.Fatal("it did not come to an end")
+	}
+	herd.check(t, to)
+	wantEqual(t, from, to)
+}
+
+func TestHistoryIsGone(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://?history=10"), open(t, "mem://")
+	fill(t, from, zoo(50))
+	gone := small("gone", "1")
+	fill(t, from, []*resourcepb.Resource{gone})
+	var warnings []string
+	ctx, stop := context.WithCancel(limited(t))
+	o := quick(Options{Live: true, Progress: func(p Progress) {
+		if p.Warning != nil {
+			warnings = append(warnings, p.Warning.Error())
+		}
+		if p.Phase == Following {
+			stop()
+		}
+	}})
+	if _, err := Run(ctx, from, to, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	// While nobody follows, more happens than the source remembers.
+	gone, err := from.Read(limited(t), storage.StrongConsistency, gone.Id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove(t, from, gone)
+	for i := range 50 {
+		write(t, from, small("new", fmt.Sprint(i)))
+	}
+	o.CutoverLag = time.Hour
+	r, err := Run(limited(t), from, to, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Resumed || r.Done.Created != 1 || r.Done.Deleted != 1 {
+		t.Errorf("resumed %v, did %+v: expected one resource created and one deleted", r.Resumed, r.Done)
+	}
+	if text := strings.Join(warnings, "\n"); !strings.Contains(text, "history is gone") {
+		t.Errorf("the warnings do not say what happened: %q", text)
+	}
+	wantEqual(t, from, to)
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	t.Run("the same store", func(t *testing.T) {
+		t.Parallel()
+		name := "mem://" + strings.ReplaceAll(t.Name(), "/", "-")
+		if _, err := Run(limited(t), open(t, name), open(t, name), quick(Options{})); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("got %v, expected ErrInvalid", err)
+		}
+	})
+	t.Run("another migration's target", func(t *testing.T) {
+		t.Parallel()
+		one, two, to := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+		ctx, stop := context.WithCancel(limited(t))
+		o := quick(Options{Live: true, Progress: func(p Progress) {
+			if p.Phase == Following {
+				stop()
+			}
+		}})
+		if _, err := Run(ctx, one, to, o); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if _, err := Run(limited(t), two, to, quick(Options{Into: Mirror})); !errors.Is(err, ErrBusy) {
+			t.Errorf("got %v, expected ErrBusy", err)
+		}
+		if err := Abort(limited(t), one, to); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(limited(t), two, to, quick(Options{Into: Mirror})); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a source that has moved", func(t *testing.T) {
+		t.Parallel()
+		from, to := open(t, "mem://"), open(t, "mem://")
+		fence(t, from, "mem://elsewhere")
+		_, err := Run(limited(t), from, to, quick(Options{Live: true}))
+		if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://elsewhere") {
+			t.Errorf("got %v, expected ErrFenced naming where to", err)
+		}
+		if _, err := Run(limited(t), from, to, quick(Options{})); err != nil {
+			t.Errorf("copying from it once: %v", err)
+		}
+	})
+	t.Run("a target that has moved", func(t *testing.T) {
+		t.Parallel()
+		from, to := open(t, "mem://"), open(t, "mem://")
+		fence(t, to, "mem://elsewhere")
+		if _, err := Run(limited(t), from, to, quick(Options{})); !errors.Is(err, storage.ErrFenced) {
+			t.Errorf("got %v, expected ErrFenced", err)
+		}
+	})
+	t.Run("a store without journal", func(t *testing.T) {
+		t.Parallel()
+		from, to := open(t, "mem://"), plain{open(t, "mem://")}
+		fill(t, from, zoo(20))
+		if _, err := Run(limited(t), from, to, quick(Options{Live: true})); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("live: got %v, expected ErrUnsupported", err)
+		}
+		if _, err := Run(limited(t), from, to, quick(Options{})); err != nil {
+			t.Errorf("once: %v", err)
+		}
+		if _, err := Run(limited(t), to, open(t, "mem://"), quick(Options{})); err != nil {
+			t.Errorf("once, from a store that lists only as a whole: %v", err)
+		}
+	})
+}
+
+// plain is a backend without any capability.
+type plain struct{ storage.Backend }
+
+func (plain) As(any) bool { return false }
+
+func fence(t *testing.T, b storage.Backend, target string) {
+	t.Helper()
+	store, _ := storage.As[handover.Store](b)
+	if err := store.Fence(limited(t), target); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(50))
+	following := make(chan struct{}, 1000)
+	over := make(chan error, 1)
+	ctx, stop := context.WithCancel(limited(t))
+	defer stop()
+	go func() {
+		_, err := Run(ctx, from, to, quick(Options{Live: true, Progress: func(p Progress) {
+			if p.Phase == Following {
+				following <- struct{}{}
+			}
+		}}))
+		over <- err
+	}()
+	<-following
+	// One that looks first leaves it to the other.
+	o := quick(Options{Live: true, CutoverLag: time.Hour})
+	o.takeover = 4 * journalEvery
+	if _, err := Run(limited(t), from, to, o); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, expected ErrBusy", err)
+	}
+	// One that does not takes over, and the other notices.
+	stay, leave := context.WithCancel(limited(t))
+	defer leave()
+	taken := make(chan error, 1)
+	go func() {
+		_, err := Run(stay, from, to, quick(Options{Live: true}))
+		taken <- err
+	}()
+	if err := <-over; !errors.Is(err, ErrTakenOver) {
+		t.Errorf("got %v, expected ErrTakenOver", err)
+	}
+	leave()
+	if err := <-taken; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestRollBack(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(50))
+	there := quick(Options{Live: true, CutoverLag: time.Hour})
+	if _, err := Run(limited(t), from, to, there); err != nil {
+		t.Fatal(err)
+	}
+	write(t, to, small("later", "1"))
+	// Back again, with what was written meanwhile.
+	back := quick(Options{Live: true, CutoverLag: time.Hour, Into: Mirror})
+	if _, err := Run(limited(t), to, from, back); !errors.Is(err, storage.ErrFenced) {
+		t.Fatalf("got %v, expected ErrFenced", err)
+	}
+	if err := Unfence(limited(t), from); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(limited(t), to, from, back); err != nil {
+		t.Fatal(err)
+	}
+	if contents(t, from)["later"] != "1" {
+		t.Error("what was written to the target did not come back")
+	}
+	write(t, from, small("open", "1"))
+	wantFenced(t, to)
+}
+
+func TestAbortDuringCutover(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(10))
+	ctx, stop := context.WithCancel(limited(t))
+	o := quick(Options{Live: true, CutoverLag: time.Hour, Progress: func(p Progress) {
+		if p.Phase == CuttingOver {
+			stop()
+		}
+	}})
+	if _, err := Run(ctx, from, to, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := Abort(limited(t), from, to); err != nil {
+		t.Fatal(err)
+	}
+	write(t, from, small("open", "1"))
+	if s, err := Look(limited(t), to); err != nil || s != nil {
+		t.Errorf("the target still takes part in %+v, %v", s, err)
+	}
+}
+
+func wantFenced(t *testing.T, b storage.Backend) {
+	t.Helper()
+	if _, err := b.WriteCAS(limited(t), small("late", "")); !errors.Is(err, storage.ErrFenced) {
+		t.Errorf("got %v, expected ErrFenced", err)
+	}
+}

@@ -1,0 +1,196 @@
+package migrate
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Counts says what was done to the target.
+type Counts struct {
+	// Created and Replaced are resources written, Bytes their size.
+	Created, Replaced, Bytes int64
+	// Skipped are resources that were there already, equal.
+	Skipped int64
+	// Deleted are resources that the source no longer had.
+	Deleted int64
+	// Applied are events of the source that were followed.
+	Applied int64
+}
+
+// Progress is how far a migration is.
+type Progress struct {
+	// Phase is what it is doing.
+	Phase Phase
+	// Listed is the number of the source's resources that this phase has come past, Total that of all; 0 where unknown.
+	Listed, Total int64
+	// Done counts what was done since the run began.
+	Done Counts
+	// Rate is the number of resources or events per second over the last seconds.
+	Rate float64
+	// Left is how long the copy will still take, if it goes on so; 0 where unknown.
+	Left time.Duration
+	// Lag is how old the state of the target may be while following: everything that happened longer ago has been applied.
+	Lag time.Duration
+	// Elapsed is how long this run has taken so far.
+	Elapsed time.Duration
+	// Warning is what went wrong since the last report and is being tried again.
+	Warning error
+}
+
+// stats are the counters of a run.
+type stats struct {
+	tell func(Progress)
+
+	created, replaced, skipped, deleted, applied, bytes atomic.Int64
+	listed, total                                       atomic.Int64
+
+	mu      sync.Mutex
+	began   time.Time
+	phase   Phase
+	told    bool      // that it has begun
+	asOf    time.Time // what the target's state corresponds to
+	warning error
+	marks   []mark // for the rate
+}
+
+// mark is a moment's count.
+type mark struct {
+	at time.Time
+	n  int64
+}
+
+func newStats(tell func(Progress)) *stats {
+	now := time.Now()
+	return &stats{tell: tell, began: now, phase: Copying}
+}
+
+func (s *stats) seen(res *resourcepb.Resource) {
+	if res != nil {
+		s.listed.Add(1)
+	}
+}
+
+func (s *stats) did(what outcome, res *resourcepb.Resource) {
+	switch what {
+	case nothing:
+		s.skipped.Add(1)
+		return
+	case left:
+		return
+	case created:
+		s.created.Add(1)
+	case replaced:
+		s.replaced.Add(1)
+	}
+	s.bytes.Add(int64(message.Size(res)))
+}
+
+func (s *stats) counts() Counts {
+	return Counts{
+		Created: s.created.Load(), Replaced: s.replaced.Load(), Bytes: s.bytes.Load(),
+		Skipped: s.skipped.Load(), Deleted: s.deleted.Load(), Applied: s.applied.Load(),
+	}
+}
+
+// enter begins a phase.
+func (s *stats) enter(phase Phase) {
+	s.mu.Lock()
+	changed := s.phase != phase || !s.told
+	s.told = true
+	s.phase = phase
+	s.marks = nil
+	s.mu.Unlock()
+	s.listed.Store(0)
+	if changed {
+		s.now()
+	}
+}
+
+// listing begins another walk within a phase.
+func (s *stats) listing() { s.listed.Store(0) }
+
+func (s *stats) listedAt(at time.Time) { s.followed(at) }
+
+func (s *stats) followed(asOf time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asOf = asOf
+}
+
+func (s *stats) asOfNow() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asOf
+}
+
+func (s *stats) warn(err error) {
+	s.mu.Lock()
+	s.warning = err
+	s.mu.Unlock()
+}
+
+// now reports.
+func (s *stats) now() {
+	if s.tell == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	p := Progress{
+		Phase: s.phase, Listed: s.listed.Load(), Total: s.total.Load(), Done: s.counts(),
+		Elapsed: now.Sub(s.began), Warning: s.warning,
+	}
+	s.warning = nil
+	moved := p.Listed
+	if p.Phase == Following {
+		moved = p.Done.Applied
+		if !s.asOf.IsZero() {
+			p.Lag = now.Sub(s.asOf)
+		}
+	}
+	const window = 10
+	s.marks = append(s.marks, mark{now, moved})
+	if len(s.marks) > window {
+		s.marks = s.marks[1:]
+	}
+	if first := s.marks[0]; now.After(first.at) && moved > first.n {
+		p.Rate = float64(moved-first.n) / now.Sub(first.at).Seconds()
+	}
+	if p.Phase != Following && p.Rate > 0 && p.Total > p.Listed {
+		p.Left = time.Duration(float64(p.Total-p.Listed) / p.Rate * float64(time.Second))
+	}
+	s.tell(p)
+}
+
+// report tells about the progress every second until stopped, and then once more.
+func (s *stats) report(ctx context.Context) (stop func()) {
+	if s.tell == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				s.now()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-over
+		s.now()
+	}
+}

@@ -1,0 +1,41 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// retrier repeats calls while a database does not answer.
+type retrier struct {
+	patience time.Duration // for how long
+	waiting  func(error)   // told about each failed attempt; may be nil
+}
+
+// do repeats call until it succeeds, fails for another reason than that the database did not answer, or patience is at its end.
+// call has to be harmless when repeated.
+func (r retrier) do(ctx context.Context, what string, call func(ctx context.Context) error) error {
+	var since time.Time
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		err := call(ctx)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, storage.ErrInconsistent) {
+			return err
+		}
+		if since.IsZero() {
+			since = time.Now()
+		} else if lost := time.Since(since); lost > r.patience {
+			return fmt.Errorf("%s: the database has not answered for %v: %w", what, lost.Round(time.Second), err)
+		}
+		if r.waiting != nil {
+			r.waiting(err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

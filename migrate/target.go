@@ -1,0 +1,140 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// rival says what is to become of a resource in the target that has another uid than the one to be written.
+type rival func(have *resourcepb.Resource) (verdict, error)
+
+type verdict int
+
+const (
+	replace verdict = iota
+	leave
+)
+
+// outcome says what was done.
+type outcome int
+
+const (
+	nothing outcome = iota
+	created
+	replaced
+	left // a rival is there, and stays
+)
+
+// maxRaces is how often somebody else may change the same resource of the target before we give up on them.
+const maxRaces = 20
+
+// put makes the target hold want, whose version is of no interest. have is what the target is thought to hold, nil for nothing;
+// if that is wrong, or an answer is lost, it looks again.
+func (m *mover) put(ctx context.Context, want, have *resourcepb.Resource, other rival) (did outcome, err error) {
+	k := key.Of(want.GetId())
+	races := 0
+	look := false
+	err = m.try.do(ctx, "write to the target", func(ctx context.Context) error {
+		for {
+			if look {
+				if have, err = m.readTarget(ctx, want.GetId()); err != nil {
+					return err
+				}
+			}
+			look = true
+			if have != nil && have.GetId().GetUid() != want.GetId().GetUid() {
+				v, err := other(have)
+				if err != nil {
+					return err
+				}
+				if v == leave {
+					did = left
+					return nil
+				}
+				if err := m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion()); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+					return err
+				}
+				did = replaced
+				continue
+			}
+			if have != nil {
+				if same, err := equal(want, have); err != nil || same {
+					return err
+				}
+				did = replaced
+			} else if did == nothing {
+				did = created
+			}
+			_, err := m.to.WriteCAS(ctx, message.WithVersion(want, have.GetVersion()))
+			if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
+				return err
+			}
+			if races++; races > maxRaces {
+				return fmt.Errorf("another program keeps changing it: %w", err)
+			}
+		}
+	})
+	if err != nil {
+		return nothing, fmt.Errorf("target: write %v: %w", k, err)
+	}
+	return did, nil
+}
+
+// drop removes what the target holds under a key if gone says so.
+func (m *mover) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Resource, gone func(uid string) bool) (did bool, err error) {
+	races := 0
+	look := have == nil
+	err = m.try.do(ctx, "delete from the target", func(ctx context.Context) error {
+		for {
+			if look {
+				if have, err = m.readTarget(ctx, id); err != nil {
+					return err
+				}
+			}
+			look = true
+			if have == nil || !gone(have.GetId().GetUid()) {
+				return nil
+			}
+			err := m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion())
+			if err == nil {
+				did = true
+				return nil
+			}
+			if !errors.Is(err, storage.ErrCASFailure) {
+				return err
+			}
+			if races++; races > maxRaces {
+				return fmt.Errorf("another program keeps changing it: %w", err)
+			}
+		}
+	})
+	if err != nil {
+		return false, fmt.Errorf("target: delete %v: %w", key.Of(id), err)
+	}
+	return did, nil
+}
+
+// readTarget returns what the target holds under a key, nil for nothing.
+func (m *mover) readTarget(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	return readAny(ctx, m.to, id)
+}
+
+// readAny returns what is stored under a key, whatever its uid and group version; nil for nothing.
+func readAny(ctx context.Context, b storage.Backend, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	anyUid := key.Of(id).ID("", id.GetType().GetGroupVersion())
+	res, err := b.Read(ctx, storage.StrongConsistency, anyUid)
+	var mismatch storage.GroupVersionMismatchError
+	switch {
+	case errors.As(err, &mismatch):
+		return mismatch.Stored, nil
+	case errors.Is(err, storage.ErrNotFound):
+		return nil, nil
+	}
+	return res, err
+}

@@ -1,0 +1,174 @@
+package migrate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Kind says how the two sides differ under one key.
+type Kind string
+
+// The kinds of differences.
+const (
+	// Missing is a resource of the source that the target does not have.
+	Missing Kind = "missing"
+	// Extra is a resource of the target that the source does not have.
+	Extra Kind = "extra"
+	// Different is a resource that differs in anything but its version: the uid, the owner, the payload.
+	Different Kind = "different"
+)
+
+// Difference is one key under which the two sides differ.
+type Difference struct {
+	Kind Kind
+	// Source and Target are what the two stores hold; nil where one holds nothing.
+	Source, Target *resourcepb.Resource
+}
+
+// String names the kind and the key.
+func (d Difference) String() string {
+	res := d.Source
+	if res == nil {
+		res = d.Target
+	}
+	return fmt.Sprintf("%s: %v", d.Kind, key.Of(res.GetId()))
+}
+
+// Report is the outcome of a comparison.
+type Report struct {
+	// Source and Target are the numbers of resources on the two sides.
+	Source, Target int
+	// Missing, Extra and Different count the differences.
+	Missing, Extra, Different int
+	// Bytes is the encoded size of the source's resources, and Largest that of the largest one.
+	Bytes, Largest int64
+	// SourceDigest and TargetDigest are hashes over everything in key order, versions left out. Equal stores have equal
+	// digests, whatever their databases.
+	SourceDigest, TargetDigest string
+}
+
+// Equal tells whether both sides hold the same.
+func (r *Report) Equal() bool { return r.Missing == 0 && r.Extra == 0 && r.Different == 0 }
+
+// String is a sentence.
+func (r *Report) String() string {
+	if r.Equal() {
+		return fmt.Sprintf("equal: %d resources, %d bytes, sha256 %.16s", r.Source, r.Bytes, r.SourceDigest)
+	}
+	return fmt.Sprintf("different: source %d, target %d resources; %d missing, %d extra, %d different", r.Source, r.Target,
+		r.Missing, r.Extra, r.Different)
+}
+
+// VerifyOptions are the options of Verify. Nil and zero values are the defaults.
+type VerifyOptions struct {
+	// Found is called with each difference, in key order. Its error ends the comparison.
+	Found func(Difference) error
+	// PageSize is the number of resources asked for at a time, on each side: 500.
+	PageSize int
+}
+
+// Verify compares two stores, streaming both in key order with memory for a few pages. While programs write to one of them, what
+// they change meanwhile may show up as different.
+func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) (*Report, error) {
+	o := VerifyOptions{}
+	if opts != nil {
+		o = *opts
+	}
+	m := newMover(from, to, &Options{PageSize: o.PageSize})
+	source, err := m.listSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer source.close()
+	return m.compare(ctx, source, o.Found)
+}
+
+// compare compares a stream with the target.
+func (m *mover) compare(ctx context.Context, source stream, found func(Difference) error) (*Report, error) {
+	target, err := m.listTarget(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer target.close()
+	t := newTally()
+	err = join(ctx, source, target, func(_ key.Key, a, b *resourcepb.Resource) error {
+		d, differ, err := t.add(a, b)
+		if err != nil || !differ || found == nil {
+			return err
+		}
+		return found(d)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	return t.report(), nil
+}
+
+// tally counts and hashes what a join shows.
+type tally struct {
+	r              Report
+	source, target hash.Hash
+}
+
+func newTally() *tally { return &tally{source: sha256.New(), target: sha256.New()} }
+
+// add takes what both sides have under one key.
+func (t *tally) add(a, b *resourcepb.Resource) (d Difference, differ bool, err error) {
+	left, err := t.side(t.source, &t.r.Source, a)
+	if err != nil {
+		return d, false, err
+	}
+	right, err := t.side(t.target, &t.r.Target, b)
+	if err != nil {
+		return d, false, err
+	}
+	d = Difference{Source: a, Target: b}
+	t.r.Bytes += int64(len(left))
+	t.r.Largest = max(t.r.Largest, int64(len(left)))
+	switch {
+	case b == nil:
+		d.Kind = Missing
+		t.r.Missing++
+	case a == nil:
+		d.Kind = Extra
+		t.r.Extra++
+	case string(left) != string(right):
+		d.Kind = Different
+		t.r.Different++
+	default:
+		return d, false, nil
+	}
+	return d, true, nil
+}
+
+func (t *tally) side(sum hash.Hash, count *int, res *resourcepb.Resource) ([]byte, error) {
+	if res == nil {
+		return nil, nil
+	}
+	data, err := message.Encode(res)
+	if err != nil {
+		return nil, err
+	}
+	*count++
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(data)))
+	sum.Write(size[:])
+	sum.Write(data)
+	return data, nil
+}
+
+func (t *tally) report() *Report {
+	r := t.r
+	r.SourceDigest = hex.EncodeToString(t.source.Sum(nil))
+	r.TargetDigest = hex.EncodeToString(t.target.Sum(nil))
+	return &r
+}
