@@ -42,7 +42,7 @@ const (
 	// describeEvery is how often the shards are listed without a reason, so that a stream that was disabled is noticed.
 	describeEvery = 5 * time.Minute
 	// describePause is the least time between two listings while children of a closed shard are awaited.
-	describePause = time.Second
+	describePause = 250 * time.Millisecond
 	// delay bounds how late a record may appear in the stream, for what depends on having seen all of a time.
 	delay = time.Minute
 	// skew is how far the clocks of this machine and of DynamoDB may differ, for places given by time. The emulator rounds the

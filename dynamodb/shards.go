@@ -77,7 +77,7 @@ func (s *shardReader) describe(ctx context.Context, keep *position) (*listing, e
 			break
 		}
 		// DynamoDB allows ten of these calls a second for the whole account.
-		if !sleep(ctx, 150*time.Millisecond) {
+		if !sleep(ctx, 120*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}

@@ -1,0 +1,331 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+)
+
+// Shards split, roll over and close while writers write, some of their children are listed late, and iterators expire: every
+// event comes once, in the order of its key.
+func TestShardsChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	const writers, writes = 8, 60
+	for name, disturb := range map[string]func(s *fake.Server, n int){
+		"Roll":   func(s *fake.Server, _ int) { s.Roll() },
+		"Split":  func(s *fake.Server, _ int) { s.Split(false) },
+		"Expire": func(s *fake.Server, _ int) { s.ExpireIterators() },
+		"ChildrenListedLate": func(s *fake.Server, n int) {
+			if n%2 == 0 {
+				s.Split(true)
+			} else {
+				s.Show()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			s.SetShards(3)
+			b := handle(t, s)
+			w := watch(t, b)
+			afterSnapshot(t, w)
+			var done atomic.Int64
+			j := &journal{}
+			load(t, b, j, writers, writes, func(int) {
+				if n := done.Add(1); n%(writers*writes/6) == 0 {
+					disturb(s, int(n)/(writers*writes/6))
+				}
+			})
+			got := follow(t, w, writers)
+			for name, versions := range got {
+				if want := j.of(name); !slices.Equal(versions, want) {
+					t.Errorf("%s: saw %d events, %d writes, or in another order", name, len(versions), len(want))
+				}
+			}
+		})
+	}
+}
+
+// A snapshot taken while others write goes on with exactly the change after the one it shows.
+func TestJoinUnderWriteLoad(t *testing.T) {
+	t.Parallel()
+	const writers, writes, watches = 6, 500, 12
+	s := fake.New(t)
+	s.SetShards(2)
+	b := handle(t, s)
+	j := &journal{}
+	var done atomic.Int64
+	all := make(chan struct{})
+	begun, opened := make(chan struct{}), make(chan struct{})
+	running := load(t, b, j, writers, writes, func(i int) {
+		if done.Add(1) == writers*10 {
+			close(begun)
+		}
+		if i == writes-1 {
+			<-opened // so that every watch has something to see
+		}
+	})
+	go func() { running.Wait(); close(all) }()
+	<-begun
+	type started struct {
+		shown map[string]string
+		got   map[string][]string
+	}
+	var each sync.WaitGroup
+	results := make([]started, watches)
+	for i := range results {
+		w := watch(t, b)
+		results[i].shown = afterSnapshot(t, w)
+		each.Go(func() { results[i].got = follow(t, w, writers) })
+		if i%2 == 0 {
+			s.Split(false)
+		} else if i%4 == 1 {
+			s.Roll()
+		}
+	}
+	close(opened)
+	each.Wait()
+	<-all
+	for i, r := range results {
+		for n := range writers {
+			name := fmt.Sprintf("box-%02d", n)
+			want := j.of(name)
+			from := 0
+			if version, ok := r.shown[name]; ok {
+				from = slices.Index(want, version) + 1
+				if from == 0 {
+					t.Fatalf("watch %d showed a version of %s that no write returned", i, name)
+				}
+			} else if from = len(want) - len(r.got[name]); from < 0 || from > 0 && want[from-1][:8] != "deleted " {
+				t.Fatalf("watch %d: %s was not in the snapshot, but its events begin in the middle of its life", i, name)
+			}
+			if !slices.Equal(r.got[name], want[from:]) {
+				t.Errorf("watch %d, %s: %d events after the snapshot, expected %d", i, name, len(r.got[name]), len(want[from:]))
+			}
+		}
+	}
+}
+
+// A watch resumed in another process finds its way through shards that have been split meanwhile.
+func TestResumeAcrossShards(t *testing.T) {
+	t.Parallel()
+	const writers, writes = 5, 40
+	s := fake.New(t)
+	s.SetShards(2)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	begin := w.Cursor()
+	var done atomic.Int64
+	j := &journal{}
+	load(t, b, j, writers, writes, func(int) {
+		if n := done.Add(1); n%40 == 0 {
+			s.Split(false)
+		} else if n%90 == 0 {
+			s.Roll()
+		}
+	})
+	got := map[string][]string{}
+	var cursors []string
+	var place []map[string]int
+	for finished := 0; finished < writers; {
+		name, version, last := seen(next(t, w))
+		got[name] = append(got[name], version)
+		counts := map[string]int{}
+		for name, versions := range got {
+			counts[name] = len(versions)
+		}
+		cursors, place = append(cursors, w.Cursor()), append(place, counts)
+		if last {
+			finished++
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Split(false)
+	other := handle(t, s)
+	tries := []int{-1, 0, 1, 7, len(cursors) / 3, len(cursors) / 2, len(cursors) - 2}
+	for _, i := range tries {
+		cursor, counts := begin, map[string]int{}
+		if i >= 0 {
+			cursor, counts = cursors[i], place[i]
+		}
+		w, err := other.WatchFrom(t.Context(), boxType, tenancy, "", cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Cursor() != cursor {
+			t.Error("before its first event a resumed watch has another cursor than the one given")
+		}
+		left := 0
+		for name, versions := range got {
+			if counts[name] < len(versions) {
+				left++
+			}
+		}
+		again := follow(t, w, left)
+		w.Close()
+		for name, versions := range got {
+			if !slices.Equal(again[name], versions[counts[name]:]) {
+				t.Errorf("after event %d, %s: %d events, expected %d", i, name, len(again[name]), len(versions)-counts[name])
+			}
+		}
+	}
+}
+
+// A stream that was disabled and enabled again is another stream: what was written between is in neither.
+func TestStreamDisabled(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	first := write(t, b, box("a", []byte("1")))
+	if _, version, _ := seen(next(t, w)); version != first.GetVersion() {
+		t.Fatal("another event than the write's")
+	}
+	cursor := w.Cursor()
+	s.Disable()
+	s.Enable()
+	closedWith(t, w)
+	old, err := b.WatchFrom(t.Context(), boxType, tenancy, "", cursor)
+	if err == nil {
+		closedWith(t, old, storage.ErrCompacted)
+	} else if !errors.Is(err, storage.ErrCompacted) {
+		t.Fatal(err)
+	}
+	again := watch(t, b)
+	if shown := afterSnapshot(t, again); shown["a"] != first.GetVersion() {
+		t.Fatalf("the new snapshot shows %v", shown)
+	}
+	second := write(t, b, first)
+	if _, version, _ := seen(next(t, again)); version != second.GetVersion() {
+		t.Fatal("another event than the write's")
+	}
+}
+
+func TestTrimmedHistory(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	cursor := w.Cursor()
+	last := box("a", nil)
+	for range 5 {
+		last = write(t, b, last)
+		next(t, w)
+	}
+	fresh := w.Cursor()
+	s.Trim()
+	old, err := b.WatchFrom(t.Context(), boxType, tenancy, "", cursor)
+	if err == nil {
+		closedWith(t, old, storage.ErrCompacted)
+	} else if !errors.Is(err, storage.ErrCompacted) {
+		t.Fatal(err)
+	}
+	// Nothing is lost for those who have read all of it.
+	last = write(t, b, last)
+	now, err := b.WatchFrom(t.Context(), boxType, tenancy, "", fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	for _, w := range []storage.Watch{w, now} {
+		if _, version, _ := seen(next(t, w)); version != last.GetVersion() {
+			t.Fatal("another event than the last write's")
+		}
+	}
+}
+
+// A stream that fails for a while is waited for; one that stays away ends the watches.
+func TestStreamOutage(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s, func(o *dynamodb.Options) { o.Outage = 500 * time.Millisecond })
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	broken := 20
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "GetRecords" && broken > 0 {
+			broken--
+			return fake.Fault{Code: "InternalServerError", Status: 500}
+		}
+		return fake.Fault{}
+	})
+	stored := write(t, b, box("a", nil))
+	if _, version, _ := seen(next(t, w)); version != stored.GetVersion() {
+		t.Fatal("another event than the write's")
+	}
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "GetRecords" || op == "GetShardIterator" {
+			return fake.Fault{Code: "InternalServerError", Status: 500}
+		}
+		return fake.Fault{}
+	})
+	closedWith(t, w)
+	s.SetFaults(nil)
+	again := watch(t, b)
+	if shown := afterSnapshot(t, again); shown["a"] != stored.GetVersion() {
+		t.Fatalf("the new snapshot shows %v", shown)
+	}
+}
+
+// Removals by DynamoDB itself are no changes, and those by an operator's hand are deletions.
+func TestExpiredTombstones(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	a := write(t, b, box("a", nil))
+	remove(t, b, a)
+	next(t, w)
+	if ev := next(t, w); ev.GetDelete().GetResource().GetVersion() != a.GetVersion() {
+		t.Fatalf("got %v, expected the deletion with the last version", ev)
+	}
+	s.Expire('r')
+	if n := s.Items('r'); n != 0 {
+		t.Fatalf("%d items are left", n)
+	}
+	again := write(t, b, box("a", nil))
+	if _, version, _ := seen(next(t, w)); version != again.GetVersion() {
+		t.Fatal("another event than that of the new creation")
+	}
+}
+
+// An idle store is asked no more often than IdlePoll says.
+func TestIdlePolling(t *testing.T) {
+	t.Parallel()
+	const idle = 50 * time.Millisecond
+	s := fake.New(t)
+	b := handle(t, s, func(o *dynamodb.Options) { o.IdlePoll = idle })
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	quiet := make(chan struct{})
+	var once sync.Once
+	polls := 0
+	s.SetFaults(func(op string) fake.Fault {
+		if polls++; polls == 15 {
+			once.Do(func() { close(quiet) }) // the pauses have doubled up to idle long since
+		}
+		return fake.Fault{}
+	})
+	<-quiet
+	begin, from := time.Now(), s.Calls("GetRecords")
+	<-time.After(10 * idle)
+	calls := s.Calls("GetRecords") - from
+	if most := int(time.Since(begin)/idle) + 2; calls > most {
+		t.Errorf("%d calls in %v, expected at most %d", calls, time.Since(begin), most)
+	}
+}

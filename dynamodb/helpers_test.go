@@ -1,0 +1,215 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// patience is how long a test waits for what has to happen.
+const patience = time.Minute
+
+// handle opens a handle on the fake's one store.
+func handle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) *dynamodb.Backend {
+	t.Helper()
+	b, err := newHandle(t, s, change...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
+	t.Helper()
+	db, streams := s.Clients(t)
+	opts := &dynamodb.Options{Table: fake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: patience}
+	for _, c := range change {
+		c(opts)
+	}
+	b, err := dynamodb.New(t.Context(), db, streams, opts)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b, nil
+}
+
+var (
+	tenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+	boxType = storage.UnversionedType{Group: "test", Kind: "Box"}
+)
+
+func box(name string, data []byte) *resourcepb.Resource {
+	return &resourcepb.Resource{
+		Id: &resourcepb.ID{
+			Uid: "uid-" + name, Name: name, Tenancy: tenancy,
+			Type: &resourcepb.Type{Group: boxType.Group, GroupVersion: "v1", Kind: boxType.Kind},
+		},
+		Data: &anypb.Any{TypeUrl: "test/Box", Value: data},
+	}
+}
+
+func write(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
+	t.Helper()
+	stored, err := b.WriteCAS(t.Context(), res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+func remove(t testing.TB, b storage.Backend, res *resourcepb.Resource) {
+	t.Helper()
+	if err := b.DeleteCAS(t.Context(), res.GetId(), res.GetVersion()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func watch(t testing.TB, b storage.Backend) storage.Watch {
+	t.Helper()
+	w, err := b.WatchList(t.Context(), boxType, tenancy, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+func next(t testing.TB, w storage.Watch) *resourcepb.WatchEvent {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ev, err := w.Next(ctx)
+	if err != nil {
+		t.Fatalf("Next: %v", err)
+	}
+	return ev
+}
+
+// afterSnapshot reads a watch up to the end of its snapshot and returns the versions in it by name.
+func afterSnapshot(t testing.TB, w storage.Watch) map[string]string {
+	t.Helper()
+	shown := map[string]string{}
+	for {
+		ev := next(t, w)
+		if ev.GetEndOfSnapshot() != nil {
+			return shown
+		}
+		res := ev.GetUpsert().GetResource()
+		shown[res.GetId().GetName()] = res.GetVersion()
+	}
+}
+
+// closedWith reads a watch until it ends and checks the error.
+func closedWith(t testing.TB, w storage.Watch, targets ...error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		_, err := w.Next(ctx)
+		if err == nil {
+			continue
+		}
+		for _, target := range append(targets, storage.ErrWatchClosed) {
+			if !errors.Is(err, target) {
+				t.Fatalf("the watch ended with %v, expected %v", err, target)
+			}
+		}
+		return
+	}
+}
+
+// journal is what successful writes returned: the versions of each name in order, and deletions as "deleted ".
+type journal struct {
+	mu       sync.Mutex
+	versions map[string][]string
+}
+
+func (j *journal) add(name, version string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.versions == nil {
+		j.versions = map[string][]string{}
+	}
+	j.versions[name] = append(j.versions[name], version)
+}
+
+func (j *journal) of(name string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.versions[name])
+}
+
+// load has each of n writers create a box, write it many times, delete it and create it anew, and so on.
+func load(t testing.TB, b storage.Backend, j *journal, n, writes int, between func(i int)) *sync.WaitGroup {
+	t.Helper()
+	var writers sync.WaitGroup
+	for w := range n {
+		name := fmt.Sprintf("box-%02d", w)
+		writers.Go(func() {
+			res := box(name, []byte("0"))
+			for i := range writes {
+				between(i)
+				if i%7 == 6 {
+					if err := b.DeleteCAS(t.Context(), res.GetId(), res.GetVersion()); err != nil {
+						t.Errorf("delete: %v", err)
+						return
+					}
+					j.add(name, "deleted "+res.GetVersion())
+					res.Version = ""
+					continue
+				}
+				res.Data.Value = fmt.Append(nil, i)
+				stored, err := b.WriteCAS(t.Context(), res)
+				if err != nil {
+					t.Errorf("write: %v", err)
+					return
+				}
+				res = stored
+				j.add(name, res.GetVersion())
+			}
+			res.Data.Value = []byte("last")
+			stored, err := b.WriteCAS(t.Context(), res)
+			if err != nil {
+				t.Errorf("write: %v", err)
+				return
+			}
+			j.add(name, stored.GetVersion())
+		})
+	}
+	return &writers
+}
+
+// seen is one event in the journal's words.
+func seen(ev *resourcepb.WatchEvent) (name, version string, last bool) {
+	if d := ev.GetDelete(); d != nil {
+		return d.GetResource().GetId().GetName(), "deleted " + d.GetResource().GetVersion(), false
+	}
+	res := ev.GetUpsert().GetResource()
+	return res.GetId().GetName(), res.GetVersion(), string(res.GetData().GetValue()) == "last"
+}
+
+// follow reads events until each of n names has had its last one, and returns what it saw.
+func follow(t testing.TB, w storage.Watch, n int) map[string][]string {
+	t.Helper()
+	got := map[string][]string{}
+	for finished := 0; finished < n; {
+		name, version, last := seen(next(t, w))
+		got[name] = append(got[name], version)
+		if last {
+			finished++
+		}
+	}
+	return got
+}
