@@ -171,7 +171,7 @@ func (s *suite) silent(w storage.Watch, ids ...*resourcepb.ID) {
 	s.perKey(w, want...)
 }
 
-// watchers run along with a case: each drains a watch in its own goroutine until it has seen all that is to be seen.
+// drained is what has been read from a watch.
 type drained struct {
 	snapshot []*resourcepb.Resource
 	events   []*resourcepb.WatchEvent

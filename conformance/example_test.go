@@ -1,0 +1,40 @@
+package conformance_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
+	_ "github.com/ashlar-dev/storage/inmem"
+)
+
+// An adapter with a URL: this is all of its test file. In it the function is called TestConformance.
+func ExampleRun() {
+	var stores atomic.Int64
+	_ = func(t *testing.T) {
+		conformance.Run(t, conformance.Harness{
+			URL: func(testing.TB) string { return fmt.Sprintf("mem://example-%d", stores.Add(1)) },
+		})
+	}
+}
+
+// A layer that passes on reads, writes and watches but none of the capabilities says so, and why.
+func ExampleRun_layer() {
+	_ = func(t *testing.T) {
+		conformance.Run(t, conformance.Harness{
+			Open: func(t testing.TB) storage.Backend {
+				b, err := storage.Open(t.Context(), "mem://")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return struct{ storage.Backend }{b}
+			},
+			OneHandle:    "each store is private to its handle",
+			NoPager:      "the layer would have to hold the listing",
+			NoResumer:    "the layer has no history of its own",
+			NoTransactor: "the layer sees one resource at a time",
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A bare handle has none of the capabilities, one handle for each store, and watches without cursors: the least that a backend
+// may be. The suite has to apply to it, too.
+type bare struct{ storage.Backend }
+
+func (b bare) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return noCursor{w}, nil
+}
+
+type noCursor struct{ storage.Watch }
+
+func (noCursor) Cursor() string { return "" }
+
+func bareHarness(wrap func(storage.Backend) storage.Backend) Harness {
+	return Harness{
+		Open:              func(testing.TB) storage.Backend { return wrap(newStore("").open()) },
+		Slow:              true,
+		OneHandle:         "the least that a backend may be",
+		NoPager:           "the least that a backend may be",
+		NoResumer:         "the least that a backend may be",
+		NoTransactor:      "the least that a backend may be",
+		ListIsNoSnapshot:  "the least that a backend may be",
+		NoOrderAcrossKeys: "the least that a backend may be",
+		MergesEvents:      "the least that a backend may be",
+	}
+}
+
+func TestBareBackend(t *testing.T) {
+	Run(t, bareHarness(func(b storage.Backend) storage.Backend { return bare{b} }))
+}
+
+// TestHalfCapability: a backend that cannot resume has no cursors to offer.
+func TestHalfCapability(t *testing.T) {
+	h := bareHarness(func(b storage.Backend) storage.Backend { return struct{ storage.Backend }{b} })
+	h.complete(t)
+	r := &recorder{TB: t}
+	if failed, said := r.run(func() { h.run(r, caseNamed(t, "Cursors/NoHalfCapability")) }); !failed {
+		t.Errorf("a cursor that nothing accepts was not found: %s", said)
+	}
+}

@@ -1,0 +1,96 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (h *handle) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+	if err := h.enter(ctx, checkConsistency(c), checkFilter(typ, tenancy, prefix)); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.matching(filter{typ, tenancy, prefix}), nil
+}
+
+// matching is called with the lock held.
+func (h *handle) matching(f filter) []*resourcepb.Resource {
+	var all []*resourcepb.Resource
+	for _, row := range h.rows {
+		all = append(all, row)
+	}
+	var found []*resourcepb.Resource
+	for _, row := range f.of(all) {
+		found = append(found, clone(row))
+	}
+	if h.has("sorted by locale") {
+		slices.SortStableFunc(found, func(a, b *resourcepb.Resource) int {
+			return strings.Compare(strings.ToLower(keyOf(a.Id)), strings.ToLower(keyOf(b.Id)))
+		})
+	}
+	return found
+}
+
+func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
+	if err := h.enter(ctx, checkConsistency(opts.Consistency), checkFilter(typ, tenancy, prefix)); err != nil {
+		return storage.Page{}, err
+	}
+	if opts.Limit < 0 {
+		return storage.Page{}, invalid("limit %d", opts.Limit)
+	}
+	limit := cmp.Or(opts.Limit, 10)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := filter{typ, tenancy, prefix}
+	token := pageToken{Filter: f.String(), Cursor: h.cursor(len(h.log))}
+	rest := h.matching(f)
+	if opts.Continue != "" {
+		token = pageToken{}
+		if json.Unmarshal([]byte(opts.Continue), &token) != nil || token.Filter != f.String() && !h.has("a token goes with any filter") || h.lists[opts.Continue] == nil {
+			return storage.Page{}, invalid("continue token %q", opts.Continue)
+		}
+		rest = h.lists[opts.Continue]
+		if h.has("pages skip one") {
+			rest = rest[min(1, len(rest)):]
+		}
+	}
+	page := storage.Page{Cursor: token.Cursor}
+	for _, res := range rest[:min(limit, len(rest))] {
+		page.Resources = append(page.Resources, clone(res))
+	}
+	if len(rest) > limit {
+		token.List = rand.Text()
+		text, err := json.Marshal(token)
+		if err != nil {
+			return storage.Page{}, err
+		}
+		page.Continue = string(text)
+		h.lists[page.Continue] = rest[limit:]
+	}
+	return page, nil
+}
+
+type pageToken struct{ Filter, Cursor, List string }
+
+func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	if err := h.enter(ctx, checkID("id", id, true)); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var children []*resourcepb.ID
+	for _, row := range h.matching(newFilter("*", "*", "*", "*", "")) {
+		if row.Owner != nil && keyOf(row.Owner) == keyOf(id) && (row.Owner.Uid == id.Uid || h.has("owners by key only")) {
+			children = append(children, row.Id)
+		}
+	}
+	return children, nil
+}

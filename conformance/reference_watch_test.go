@@ -1,0 +1,189 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A cursor carries a sum, so that a damaged one is not taken for another store's.
+func (h *handle) cursor(position int) string { return sealed(h.name + ":" + strconv.Itoa(position)) }
+
+func sealed(text string) string {
+	return fmt.Sprintf("%s:%08x", text, crc32.ChecksumIEEE([]byte(text)))
+}
+
+func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	if err := h.enter(ctx, checkFilter(typ, tenancy, prefix)); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := filter{typ, tenancy, prefix}
+	w := h.newWatch(f, len(h.log))
+	if h.has("snapshot after the position") {
+		h.pause()
+	}
+	if h.has("a watch ends with its context") {
+		w.bound = ctx
+	}
+	if h.has("leaked goroutine") {
+		go func() { <-h.leak }()
+	}
+	for _, res := range h.matching(f) {
+		w.snapshot = append(w.snapshot, upserted(res))
+	}
+	if h.has("snapshot before the position") {
+		h.pause()
+		w.position = len(h.log)
+	}
+	if h.has("no end of an empty snapshot") && len(w.snapshot) == 0 {
+		return w, nil
+	}
+	w.snapshot = append(w.snapshot, &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}})
+	return w, nil
+}
+
+func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
+	if err := h.enter(ctx, checkFilter(typ, tenancy, prefix)); err != nil {
+		return nil, err
+	}
+	parts := strings.Split(cursor, ":")
+	if len(parts) != 3 || sealed(parts[0]+":"+parts[1]) != cursor {
+		return nil, invalid("cursor %q", cursor)
+	}
+	position, err := strconv.Atoi(parts[1])
+	if err != nil && h.has("a cursor inside a snapshot") {
+		return h.newWatch(filter{typ, tenancy, prefix}, 0), nil
+	}
+	if err != nil {
+		return nil, invalid("cursor %q from inside a snapshot", cursor)
+	}
+	if parts[0] != h.name && !h.has("another store's cursor") {
+		return nil, storage.ErrCompacted
+	}
+	return h.newWatch(filter{typ, tenancy, prefix}, position), nil
+}
+
+func (h *handle) newWatch(f filter, position int) *watch {
+	f.tenancy = clone(f.tenancy)
+	return &watch{h: h, filter: f, position: position, closed: make(chan struct{})}
+}
+
+type watch struct {
+	h        *handle
+	filter   filter
+	snapshot []*resourcepb.WatchEvent
+	position int // in the log
+	closed   chan struct{}
+	once     sync.Once
+	err      error
+	bound    context.Context // what a bug lets the watch end with
+}
+
+func (w *watch) Close() { w.end(storage.ErrWatchClosed) }
+
+// end notes why the watch ended. Only the first reason counts.
+func (w *watch) end(err error) error {
+	w.once.Do(func() {
+		select {
+		case <-w.h.closed:
+			err = fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrClosed)
+		default:
+		}
+		w.err = err
+		close(w.closed)
+	})
+	<-w.closed
+	return w.err
+}
+
+func (w *watch) Cursor() string {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	if len(w.snapshot) > 0 {
+		return sealed(w.h.name + ":snapshot")
+	}
+	switch {
+	case w.h.has("a cursor one too early") && w.position > 0:
+		return w.h.cursor(w.position - 1)
+	case w.h.has("one cursor for a transaction") && w.position > 0:
+		return w.h.cursor(w.h.log[w.position-1].last)
+	}
+	return w.h.cursor(w.position)
+}
+
+func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	for {
+		var ev *resourcepb.WatchEvent
+		var wake <-chan struct{}
+		if w.h.has("a closed watch goes on") || w.h.has("a cancelled Next consumes") && ctx.Err() != nil {
+			ev, wake = w.take()
+		}
+		select {
+		case <-w.closed:
+			if ev != nil && w.h.has("a closed watch goes on") {
+				return ev, nil
+			}
+			return nil, w.err
+		case <-w.h.closed:
+			if w.h.has("watches outlive their backend") {
+				break
+			}
+			return nil, w.end(nil)
+		default:
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if w.bound != nil && w.bound.Err() != nil {
+			return nil, w.end(storage.ErrWatchClosed)
+		}
+		if w.h.has("slow watches end") && len(w.h.log)-w.position > 64 {
+			return nil, w.end(storage.ErrWatchClosed)
+		}
+		if ev == nil {
+			ev, wake = w.take()
+		}
+		if ev != nil {
+			return ev, nil
+		}
+		select {
+		case <-wake:
+		case <-w.closed:
+		case <-w.h.ended():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take returns the next event, or what tells of it.
+func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	if len(w.snapshot) > 0 {
+		ev := w.snapshot[0]
+		w.snapshot = w.snapshot[1:]
+		return ev, nil
+	}
+	for w.position < len(w.h.log) {
+		c := w.h.log[w.position]
+		w.position++
+		switch {
+		case !w.filter.selects(c.res.Id):
+		case c.deleted:
+			return deleted(clone(c.res)), nil
+		case w.h.has("events share a resource"):
+			return upserted(c.res), nil
+		default:
+			return upserted(clone(c.res)), nil
+		}
+	}
+	return nil, w.h.wake
+}
