@@ -1,11 +1,19 @@
+//go:build !integration
+
 package migrate
 
 import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	_ "github.com/ashlar-dev/storage/inmem"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if child() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// The stores that need nothing but this process; with the tag integration there are more.
+func kinds() []storeKind { return local }

@@ -11,9 +11,6 @@ import (
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
-// errFenced is what writers get once a store was closed for writing, which the tool that moves stores does.
-var errFenced = errors.New("the store takes no more writes: it has moved")
-
 // tooLate is the error of a call that ran out of time after it was sent.
 func tooLate(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())

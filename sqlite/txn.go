@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/handover"
 )
 
 // txn is a transaction of the writer's that is under way.
@@ -39,7 +40,7 @@ func newTxn(c *conn) (txn, error) {
 // transaction is lost.
 func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
-		return fmt.Errorf("%w to %s", errFenced, t.fence), nil
+		return handover.Refused(t.fence), nil
 	}
 	if !r.several {
 		return t.change(&r.changes[0])

@@ -1,0 +1,96 @@
+package migrate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// child is the process that TestKilled kills: it goes on with a migration and says how far it is.
+func child() bool {
+	from, to := os.Getenv("ASHLAR_TEST_MIGRATE_FROM"), os.Getenv("ASHLAR_TEST_MIGRATE_TO")
+	if from == "" {
+		return false
+	}
+	err := func() error {
+		ctx := context.Background()
+		source, err := storage.Open(ctx, from)
+		if err != nil {
+			return err
+		}
+		target, err := storage.Open(ctx, to)
+		if err != nil {
+			return err
+		}
+		o := quick(Options{Live: true, PageSize: 20, Batch: 5, Parallel: 2})
+		if os.Getenv("ASHLAR_TEST_MIGRATE_CUTOVER") != "" {
+			o.CutoverLag = time.Hour
+		}
+		o.Progress = func(p Progress) { fmt.Println(p.Phase) }
+		_, err = Run(ctx, source, target, o)
+		return errors.Join(err, source.Close(), target.Close())
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return true
+}
+
+// TestKilled kills the process of a live migration in every phase, goes on with another, and at the end the target holds exactly
+// what the writers were promised.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	from := "sqlite://" + filepath.Join(t.TempDir(), "from.db")
+	to := "sqlite://" + filepath.Join(t.TempDir(), "to.db")
+	source := open(t, from)
+	fill(t, source, zoo(300))
+	herd := graze(t, 4, func() storage.Backend { return open(t, from) })
+	herd.some(t, 20)
+	for i, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
+		cmd := exec.CommandContext(limited(t), os.Args[0])
+		cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
+		if phase == CuttingOver || phase == Complete {
+			cmd.Env = append(cmd.Env, "ASHLAR_TEST_MIGRATE_CUTOVER=1")
+		}
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		killed := false
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			at := Phase(lines.Text())
+			if killed || phase == Complete || at == Copying && phase != Copying || at == Following && phase == CuttingOver {
+				continue
+			}
+			herd.pass(i * 10)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Log(err) // it was through already
+			}
+			killed = true
+		}
+		if err := cmd.Wait(); err != nil && !killed {
+			t.Fatalf("%v: %s", err, stderr.String())
+		}
+	}
+	target := open(t, to)
+	if s, err := Look(limited(t), target); err != nil || s == nil || s.Phase != Complete {
+		t.Fatalf("it did not come to an end: %+v, %v", s, err)
+	}
+	herd.check(t, target)
+	wantEqual(t, source, target)
+}

@@ -1,0 +1,148 @@
+package migrate
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+
+	_ "github.com/ashlar-dev/storage/inmem"
+	_ "github.com/ashlar-dev/storage/sqlite"
+)
+
+// storeKind makes URLs of new, empty stores.
+type storeKind struct {
+	name string
+	url  func(t testing.TB) string
+}
+
+var local = []storeKind{
+	{"memory", func(testing.TB) string { return "mem://" + rand.Text() }},
+	{"sqlite", func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "store.db") }},
+}
+
+// resources is the size of the stores that are moved: ASHLAR_MIGRATE_RESOURCES, or few.
+func resources(t testing.TB) int {
+	t.Helper()
+	text := os.Getenv("ASHLAR_MIGRATE_RESOURCES")
+	if text == "" {
+		return 500
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("ASHLAR_MIGRATE_RESOURCES: %v", err)
+	}
+	return n
+}
+
+// TestEveryPair moves a store from every kind to every kind, and what has arrived is compared.
+func TestEveryPair(t *testing.T) {
+	t.Parallel()
+	n := resources(t)
+	for _, from := range kinds() {
+		for _, to := range kinds() {
+			t.Run(from.name+" to "+to.name, func(t *testing.T) {
+				t.Parallel()
+				source, target := open(t, from.url(t)), open(t, to.url(t))
+				fill(t, source, zoo(n))
+				o := quick(Options{Live: true, CutoverLag: time.Hour})
+				r, err := Run(limited(t), source, target, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				report := wantEqual(t, source, target)
+				if report.Source != n || r.Done.Created != int64(n) {
+					t.Errorf("%d resources, %d created, expected %d", report.Source, r.Done.Created, n)
+				}
+				wantFenced(t, source)
+				write(t, target, small("open", "1"))
+				t.Logf("%d resources, %d bytes, in %v, closed for %v", n, report.Bytes, r.Elapsed.Round(time.Millisecond),
+					r.Fenced.Round(time.Millisecond))
+			})
+		}
+	}
+}
+
+// TestEveryKindUnderLoad moves a store of every kind to the next, while programs with handles of their own write to it.
+func TestEveryKindUnderLoad(t *testing.T) {
+	t.Parallel()
+	all := kinds()
+	for i, from := range all {
+		to := all[(i+1)%len(all)]
+		t.Run(from.name+" to "+to.name, func(t *testing.T) {
+			t.Parallel()
+			url := from.url(t)
+			source, target := open(t, url), open(t, to.url(t))
+			fill(t, source, zoo(200))
+			herd := graze(t, 4, func() storage.Backend { return open(t, url) })
+			herd.some(t, 20)
+			cutover := make(chan struct{}, 1)
+			following := make(chan struct{}, 1000)
+			over := make(chan error, 1)
+			go func() {
+				_, err := Run(limited(t), source, target, quick(Options{Live: true, Cutover: cutover, Progress: func(p Progress) {
+					if p.Phase == Following {
+						following <- struct{}{}
+					}
+				}}))
+				over <- err
+			}()
+			select {
+			case <-following:
+				herd.some(t, 100)
+				cutover <- struct{}{}
+			case err := <-over:
+				t.Fatal(err)
+			}
+			if err := <-over; err != nil {
+				t.Fatal(err)
+			}
+			herd.check(t, target)
+			wantEqual(t, source, target)
+			if _, err := source.WriteCAS(limited(t), small("late", "")); !errors.Is(err, storage.ErrFenced) {
+				t.Errorf("got %v, expected ErrFenced", err)
+			}
+		})
+	}
+}
+
+// TestDifferencesAreFound compares long listings with differences at the beginning, in the middle and at the end.
+func TestDifferencesAreFound(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := open(t, "mem://"), open(t, kind.url(t))
+			all := zoo(300)
+			fill(t, a, all)
+			fill(t, b, all[:250])
+			changed := all[100]
+			changed.Generation = "changed"
+			write(t, b, changed)
+			first, last := small("first", ""), small("last", "")
+			first.Id.Type.Group, last.Id.Type.Group = " ", "\U0010ffff"
+			fill(t, b, []*resourcepb.Resource{first, last})
+			got := make(map[string]int)
+			report, err := Verify(limited(t), a, b, &VerifyOptions{PageSize: 7, Found: func(d Difference) error {
+				got[fmt.Sprint(d.Kind)]++
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Missing != 50 || report.Different != 1 || report.Extra != 2 || report.Equal() {
+				t.Errorf("got %v, expected 50 missing, 1 different, 2 extra", report)
+			}
+			if got["missing"] != 50 || got["different"] != 1 || got["extra"] != 2 || report.SourceDigest == report.TargetDigest {
+				t.Errorf("found %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage/internal/handover"
+)
+
+var _ handover.Store = (*Store)(nil)
+
+// The journal is made when it is first needed: most stores never are moved.
+const createJournal = `CREATE TABLE IF NOT EXISTS journal (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) STRICT`
+
+// noJournal tells whether a statement failed because nothing was ever noted.
+func noJournal(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "no such table: journal")
+}
+
+// Fence closes the store for writing, for the tool that moves its data to another one. Writers see it in the row that each of
+// their transactions begins with.
+func (s *Store) Fence(ctx context.Context, target string) error {
+	if target == "" {
+		target = "another store"
+	}
+	return s.setFence(ctx, target)
+}
+
+// Unfence opens the store again.
+func (s *Store) Unfence(ctx context.Context) error { return s.setFence(ctx, "") }
+
+func (s *Store) setFence(ctx context.Context, target string) error {
+	return s.handover(ctx, "fence", func(c *conn) error {
+		return c.run(`UPDATE meta SET fence = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, target) }, nil)
+	})
+}
+
+// Fenced tells whether the store is closed for writing, and where its data went.
+func (s *Store) Fenced(ctx context.Context) (target string, fenced bool, err error) {
+	err = s.look(ctx, "fence", func(c *conn) error {
+		return c.run(`SELECT fence FROM meta`, nil, func(st *sqlite3.Stmt) { target = st.ColumnText(0) })
+	})
+	return target, target != "", err
+}
+
+// ReadJournal returns a note of the tool that moves data, and its revision.
+func (s *Store) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
+	err = s.look(ctx, "journal", func(c *conn) error {
+		at, err := c.note(name, &value)
+		revision = at
+		return err
+	})
+	return value, revision, err
+}
+
+// WriteJournal writes a note if it has that revision.
+func (s *Store) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+	err = s.handover(ctx, "journal", func(c *conn) error {
+		if err := c.db.Exec(createJournal); err != nil {
+			return err
+		}
+		if at, err := c.note(name, nil); err != nil || at != revision {
+			return errors.Join(err, handover.Conflict(name))
+		}
+		// Random, so that a note that was deleted and made anew is another one.
+		number := newTag()
+		next = strconv.FormatInt(number, 10)
+		return c.run(`INSERT OR REPLACE INTO journal (name, revision, value) VALUES (?1, ?2, ?3)`, func(st *sqlite3.Stmt) error {
+			return errors.Join(st.BindText(1, name), st.BindInt64(2, number), bindBytes(st, 3, value))
+		}, nil)
+	})
+	if err != nil {
+		return "", err
+	}
+	return next, nil
+}
+
+// DeleteJournal removes a note if it has that revision.
+func (s *Store) DeleteJournal(ctx context.Context, name, revision string) error {
+	return s.handover(ctx, "journal", func(c *conn) error {
+		at, err := c.note(name, nil)
+		switch {
+		case err != nil || at == "":
+			return err
+		case at != revision:
+			return handover.Conflict(name)
+		}
+		return c.run(`DELETE FROM journal WHERE name = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, name) }, nil)
+	})
+}
+
+// note returns a note's revision, "" if there is none, and its value where it is wanted.
+func (c *conn) note(name string, value *[]byte) (revision string, err error) {
+	err = c.run(`SELECT revision, value FROM journal WHERE name = ?1`,
+		func(st *sqlite3.Stmt) error { return st.BindText(1, name) },
+		func(st *sqlite3.Stmt) {
+			revision = strconv.FormatInt(st.ColumnInt64(0), 10)
+			if value != nil {
+				*value = st.ColumnBlob(1, nil)
+			}
+		})
+	if noJournal(err) {
+		return "", nil
+	}
+	return revision, err
+}
+
+// run runs a statement that is not worth keeping.
+func (c *conn) run(text string, bind func(*sqlite3.Stmt) error, row func(*sqlite3.Stmt)) error {
+	st, _, err := c.db.Prepare(text)
+	if err != nil {
+		return err
+	}
+	if bind != nil {
+		err = bind(st)
+	}
+	if err == nil {
+		for st.Step() {
+			if row != nil {
+				row(st)
+			}
+		}
+		err = st.Err()
+	}
+	return errors.Join(err, ignoring(st.Close(), err))
+}
+
+// bindBytes binds bytes, and no NULL where there are none.
+func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
+	if len(b) == 0 {
+		return st.BindZeroBlob(param, 0)
+	}
+	return st.BindBlob(param, b)
+}
+
+// look runs something that reads.
+func (s *Store) look(ctx context.Context, what string, do func(*conn) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(c)
+	s.readers.give(c)
+	if err != nil {
+		return failed(ctx, what, err)
+	}
+	return nil
+}
+
+// handover runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
+func (s *Store) handover(ctx context.Context, what string, do func(*conn) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 256, busy: s.options.Timeout})
+	if err != nil {
+		return failed(ctx, what, err)
+	}
+	c.db.SetInterrupt(ctx)
+	err = c.assertDurable()
+	if err == nil {
+		err = c.exec(beginImmediate)
+	}
+	if err == nil {
+		if err = do(c); err == nil {
+			err = c.exec(commit)
+		}
+		if err != nil {
+			err = errors.Join(err, c.abandon())
+		}
+	}
+	if err = errors.Join(err, c.close()); err != nil {
+		return failed(ctx, what, err)
+	}
+	return nil
+}

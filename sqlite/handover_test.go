@@ -1,0 +1,30 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover/handovertest"
+)
+
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	handovertest.Run(t, func(t *testing.T) (one, other storage.Backend) {
+		path := filepath.Join(t.TempDir(), "store.db")
+		handle := func() storage.Backend {
+			s, err := Open(context.Background(), path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return s
+		}
+		return handle(), handle()
+	})
+}
