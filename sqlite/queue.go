@@ -33,10 +33,10 @@ type queue struct {
 	wake    chan struct{} // holds a token when the queue may have something
 }
 
-// The bounds of a batch. A batch is never empty for being too large.
+// The bounds of a batch. A request that exceeds them is a batch by itself.
 const (
-	batchRequests = 512
-	batchBytes    = 8 << 20
+	batchChanges = 512
+	batchBytes   = 8 << 20
 )
 
 func (q *queue) put(r *request) error {
@@ -75,10 +75,11 @@ func (q *queue) empty() bool {
 func (q *queue) drain(batch []*request) []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(q.waiting) && n < batchRequests {
+	n, changes, bytes := 0, 0, 0
+	for n < len(q.waiting) {
+		changes += len(q.waiting[n].changes)
 		bytes += q.waiting[n].size()
-		if n > 0 && bytes > batchBytes {
+		if n > 0 && (changes > batchChanges || bytes > batchBytes) {
 			break
 		}
 		n++

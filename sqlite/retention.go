@@ -14,23 +14,26 @@ type retention struct {
 }
 
 // The writer looks at the log's end again after so many rows, and deletes so many at most in one transaction: more than come
-// in, so that it catches up, and few enough to delay nobody.
+// in, so that it catches up, and few enough to delay nobody. The newest rows are always kept, so that watches which keep up
+// are never cut off, whatever the retention.
 const (
 	pruneEvery = 256
 	pruneStep  = 4 * pruneEvery
+	pruneNever = 4 * batchChanges
 )
 
-// prune deletes old rows from the log, but never its newest one, whose number must not be given again.
+// prune deletes old rows from the log.
 func (l *retention) prune(t *txn) error {
-	if t.last.seq-l.looked < min(pruneEvery, 1+l.rows/4) {
+	if t.last.seq-l.looked < pruneEvery {
 		return nil
 	}
 	first, at, err := t.conn.oldest()
 	if err != nil {
 		return err
 	}
-	low, since := t.last.seq-l.rows+1, t.at-l.age.Milliseconds()
-	if first >= low && at >= since {
+	kept := t.last.seq - pruneNever + 1
+	low, since := min(kept, t.last.seq-l.rows+1), t.at-l.age.Milliseconds()
+	if first >= kept || first >= low && at >= since {
 		l.looked = t.last.seq
 		return nil
 	}
@@ -40,7 +43,7 @@ func (l *retention) prune(t *txn) error {
 	}
 	// A batch may bring more rows than a step.
 	step := max(pruneStep, 2*(t.last.seq-t.begun))
-	if err := errors.Join(s.BindInt64(1, min(first+step, t.last.seq)), s.BindInt64(2, low), s.BindInt64(3, since)); err != nil {
+	if err := errors.Join(s.BindInt64(1, min(first+step, kept)), s.BindInt64(2, low), s.BindInt64(3, since)); err != nil {
 		return err
 	}
 	return s.Exec()

@@ -23,6 +23,9 @@ type event = feed.Event[mark]
 
 var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was pruned, or an older copy of the file was restored", storage.ErrCompacted)
 
+// errDamaged ends watches at once: leaving the row out would be a gap that nobody hears of, and no waiting mends it.
+var errDamaged = errors.New("a row of the log is damaged")
+
 // The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
 // bell; more often where the bell cannot be heard.
 const (
@@ -60,7 +63,7 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 			return nil
 		case err == nil:
 			seen, failing = version, time.Time{}
-		case errors.Is(err, storage.ErrCompacted), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
+		case errors.Is(err, storage.ErrCompacted), errors.Is(err, errDamaged), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 			return err
 		case failing.IsZero():
 			failing = time.Now()
@@ -153,7 +156,7 @@ func (c *conn) history(from mark, f *key.Filter, limit int) (events []*event, en
 func eventOf(s *sqlite3.Stmt, f *key.Filter) (*event, int, error) {
 	k, err := key.Parse(s.ColumnRawBlob(4))
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if f != nil && !f.Match(&k) {
 		return nil, 0, nil
@@ -166,7 +169,7 @@ func eventOf(s *sqlite3.Stmt, f *key.Filter) (*event, int, error) {
 	data := s.ColumnRawBlob(5)
 	res, err := message.Decode(data, version.version())
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return &event{Key: k, Delete: deleted, Resource: res, Size: len(data)}, len(data), nil
 }

@@ -39,9 +39,10 @@ type Options struct {
 	Outage time.Duration
 	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
 	MaxSize int
-	// Retention is how long a change can be resumed from, unless RetentionRows is reached earlier.
+	// Retention is how long a change is kept, so that a watch can resume from before it, unless RetentionRows is reached
+	// earlier. The newest 2,048 changes are always kept.
 	Retention time.Duration
-	// RetentionRows is the number of changes kept at most, give or take a batch.
+	// RetentionRows is the number of changes kept at most, give or take a few hundred.
 	RetentionRows int
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int

@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// faults is a file system that fails on request where it writes the -wal file.
+type faults struct {
+	vfs.VFSFilename
+	syncs  atomic.Int32 // so many syncs fail
+	writes atomic.Int32 // so many writes find the disk full
+}
+
+func (f *faults) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	file, flags, err := f.VFSFilename.OpenFilename(name, flags)
+	if err != nil {
+		return nil, flags, err
+	}
+	return &faultyFile{file, f, strings.HasSuffix(name.String(), "-wal")}, flags, nil
+}
+
+type faultyFile struct {
+	vfs.File
+	faults *faults
+	wal    bool
+}
+
+func (f *faultyFile) SharedMemory() vfs.SharedMemory {
+	return f.File.(vfs.FileSharedMemory).SharedMemory()
+}
+
+func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
+	if f.wal && f.faults.syncs.Load() > 0 {
+		f.faults.syncs.Add(-1)
+		return sqlite3.IOERR_FSYNC
+	}
+	return f.File.Sync(flags)
+}
+
+func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
+	if f.wal && f.faults.writes.Load() > 0 {
+		f.faults.writes.Add(-1)
+		return 0, sqlite3.FULL
+	}
+	return f.File.WriteAt(b, at)
+}
+
+func openFaulty(t *testing.T) (*Store, *faults) {
+	f := &faults{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
+	vfs.Register(t.Name(), f)
+	t.Cleanup(func() { vfs.Unregister(t.Name()) })
+	return open(t, newPath(t), &Options{vfs: t.Name()}), f
+}
+
+// A sync that fails once is made good: the callers do not hear of it, and watches see each version once.
+func TestCommitThatFailsOnce(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	w := watch(t, s)
+	for _, fault := range []*atomic.Int32{&f.syncs, &f.writes} {
+		for _, n := range []int{1, 20} {
+			fault.Store(1)
+			var callers sync.WaitGroup
+			var mu sync.Mutex
+			versions := map[string]string{}
+			for i := range n {
+				callers.Go(func() {
+					res, err := s.WriteCAS(t.Context(), resource(fmt.Sprintf("%p-%d-%d", fault, n, i), 1))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					versions[res.Id.Name] = res.Version
+					mu.Unlock()
+				})
+			}
+			callers.Wait()
+			for range n {
+				res := next(t, w).GetUpsert().GetResource()
+				if v, ok := versions[res.GetId().GetName()]; !ok || v != res.Version {
+					t.Errorf("the watch shows %v, the caller got version %q", res, v)
+				}
+				delete(versions, res.GetId().GetName())
+			}
+		}
+	}
+}
+
+// While the disk fails, nobody is told that a write has happened, and what is told is that it may have.
+func TestCommitThatKeepsFailing(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	for what, fault := range map[error]*atomic.Int32{sqlite3.IOERR_FSYNC: &f.syncs, sqlite3.FULL: &f.writes} {
+		fault.Store(1000)
+		_, err := s.WriteCAS(t.Context(), resource("a", 1))
+		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, what) {
+			t.Errorf("%v, expected ErrInconsistent and %v", err, what)
+		}
+		fault.Store(0)
+		if _, err := s.Read(t.Context(), storage.StrongConsistency, idOf("a")); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("read after the failure: %v, expected ErrNotFound", err)
+		}
+	}
+	write(t, s, resource("a", 1))
+	again := open(t, s.Path(), nil)
+	if got := names(t, again); got != "a " {
+		t.Errorf("stored are %q", got)
+	}
+}
+
+// When a commit that was reported as failed has taken effect after all, the log says so.
+func TestOutcomeFromTheLog(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	c, err := connect(s.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{store: s, conn: c}
+	defer func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	tx, err := w.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := change{kind: writeChange, key: []byte("g\x00k\x00\x00\x00n"), uid: "u", data: []byte{1}}
+	if refused, err := tx.change(&ch); refused != nil || err != nil {
+		t.Fatal(refused, err)
+	}
+	lost := tx
+	lost.last.tag++
+	if err := c.exec(commit); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := w.outcome(&tx, sqlite3.IOERR); !changed || err != nil {
+		t.Errorf("a commit that took effect: %v, %v", changed, err)
+	}
+	if changed, err := w.outcome(&lost, sqlite3.IOERR); changed || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
+		t.Errorf("a commit that did not: %v, %v", changed, err)
+	}
+}

@@ -1,0 +1,226 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func logLength(t testing.TB, s *Store) (length, first int64) {
+	t.Helper()
+	c, err := s.readers.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.readers.give(c)
+	stmt, _, err := c.db.Prepare("SELECT count(*), min(seq) FROM log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stmt.Step() {
+		length, first = stmt.ColumnInt64(0), stmt.ColumnInt64(1)
+	}
+	if err := errors.Join(stmt.Err(), stmt.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return length, first
+}
+
+// churn makes so many changes or a few more, and returns when the watch has shown them all.
+func churn(t testing.TB, s *Store, w storage.Watch, changes int) {
+	t.Helper()
+	ops := make([]storage.Op, maxOps)
+	for i := range ops {
+		ops[i].Write = resource(fmt.Sprint("churn-", i), 0)
+		if old, err := s.Read(t.Context(), storage.StrongConsistency, ops[i].Write.Id); err == nil {
+			ops[i].Write.Version = old.Version
+		}
+	}
+	for made := 0; made < changes; made += len(ops) {
+		results, err := s.Commit(t.Context(), ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, res := range results {
+			wantUpsert(t, w, res)
+			ops[i].Write = res
+		}
+	}
+}
+
+// The log is bounded; cursors that are older are compacted, younger ones go on, and watches that keep up never notice.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options Options
+		bound   int64
+	}{
+		"few rows":  {Options{RetentionRows: 1}, pruneNever},
+		"many rows": {Options{RetentionRows: 3 * pruneNever / 2}, 3 * pruneNever / 2},
+		"age":       {Options{Retention: 1}, pruneNever},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newPath(t)
+			s := open(t, path, &c.options)
+			w := watch(t, s)
+			early := w.Cursor()
+			churn(t, s, w, 5*pruneNever/2)
+			if length, _ := logLength(t, s); length > c.bound+pruneEvery+maxOps || length < c.bound {
+				t.Errorf("the log has %d rows, the bound is %d", length, c.bound)
+			}
+			resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", early)
+			if err == nil {
+				_, err = nextError(t, resumed)
+				resumed.Close()
+			}
+			if !errors.Is(err, storage.ErrCompacted) {
+				t.Errorf("a cursor from before the oldest row: %v, expected ErrCompacted", err)
+			}
+			// Also in a handle that is opened later.
+			late := w.Cursor()
+			again := open(t, path, nil)
+			resumed, err = again.WatchFrom(t.Context(), anyType, anyTenancy, "", late)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantUpsert(t, resumed, write(t, again, resource("new", 0)))
+			resumed.Close()
+		})
+	}
+}
+
+// When the clock is set back the log stays in order of time, so that it is pruned from its end.
+func TestClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	res := write(t, s, resource("a", 0))
+	run(t, foreign(t, s.Path()), "UPDATE log SET at = 1000000000000000")
+	write(t, s, res)
+	c, err := s.readers.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.readers.give(c)
+	tx, err := newTxn(c)
+	if err != nil || tx.at != 1000000000000000 || tx.last.seq != 2 {
+		t.Errorf("the next row would be from %d after number %d, %v", tx.at, tx.last.seq, err)
+	}
+}
+
+// A change whose writer died before it rang is found all the same.
+func TestChangeThatNobodyRangFor(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	w := watch(t, s)
+	quietly(t, s, "quiet", mark{1, 77})
+	res := resource("quiet", 1)
+	res.Version = mark{1, 77}.version()
+	wantUpsert(t, w, res)
+}
+
+// quietly writes a resource without telling anybody.
+func quietly(t testing.TB, s *Store, name string, m mark) {
+	t.Helper()
+	res := resource(name, 1)
+	data, err := message.Encode(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := sqlite3.Quote(key.Of(res.Id).Bytes())
+	run(t, foreign(t, s.Path()), fmt.Sprintf(`BEGIN IMMEDIATE;
+		INSERT INTO resources (key, seq, tag, uid, group_version, data) VALUES (%s, %d, %d, 'uid', 'v1', %s);
+		INSERT INTO log (seq, tag, at, key, data) VALUES (%[2]d, %[3]d, 0, %[1]s, %[4]s);
+		COMMIT`, bytes, m.seq, m.tag, sqlite3.Quote(data)))
+}
+
+// The bell may die: watches of other handles still see what is written.
+func TestDeathOfTheDoorbell(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	other := open(t, path, nil)
+	w := watch(t, s)
+	wantUpsert(t, w, write(t, other, resource("before", 1)))
+	if err := os.Remove(s.side.path); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		wantUpsert(t, w, write(t, other, resource(fmt.Sprint("after-", i), 1)))
+	}
+	third := open(t, path, nil) // makes a new bell
+	wantUpsert(t, w, write(t, third, resource("third", 1)))
+}
+
+func TestDeafBell(t *testing.T) {
+	t.Parallel()
+	b := listen(filepath.Join(t.TempDir(), "absent"))
+	defer b.close()
+	if b.watcher != nil || !b.wait(t.Context(), nil) {
+		t.Error("a bell that cannot be heard has to be looked at")
+	}
+}
+
+// When an older copy of the database is put in place under a running watch, the numbers of new rows have been seen before.
+// The watch must not go on as if nothing had happened.
+func TestHistoryThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"shorter":   "DELETE FROM log WHERE seq > 1",
+		"empty":     "DELETE FROM log",
+		"other":     "UPDATE log SET tag = tag + 1",
+		"with gaps": "DELETE FROM log WHERE seq = 2; INSERT INTO log (seq, tag, at, key, data) SELECT 5, 1, at, key, data FROM log WHERE seq = 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, newPath(t), nil)
+			w := watch(t, s)
+			a, b := write(t, s, resource("a", 1)), write(t, s, resource("b", 1))
+			wantUpsert(t, w, a)
+			wantUpsert(t, w, b)
+			cursor := w.Cursor()
+			run(t, foreign(t, s.Path()), sql)
+			for range 2 {
+				if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+					t.Fatalf("%v, expected ErrWatchClosed and ErrCompacted", err)
+				}
+			}
+			resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+			if err == nil {
+				_, err = nextError(t, resumed)
+				resumed.Close()
+			}
+			if !errors.Is(err, storage.ErrCompacted) {
+				t.Errorf("resumed: %v, expected ErrCompacted", err)
+			}
+		})
+	}
+}
+
+// nextError is Next, within the time that something may take.
+func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return w.Next(ctx)
+}
+
+// A row that cannot be decoded ends the watches: leaving it out would be a gap that nobody hears of.
+func TestRowThatIsDamaged(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	w := watch(t, s)
+	run(t, foreign(t, s.Path()), "INSERT INTO log (seq, tag, at, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
+	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Fatalf("%v, expected ErrWatchClosed", err)
+	}
+}

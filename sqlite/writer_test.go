@@ -1,0 +1,217 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// hold takes the lock by which writers take turns, as another process would.
+func hold(t testing.TB, s *Store) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(s.side.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // twice, if the test has released it
+	eventually(t, "take the lock", func() bool {
+		taken, err := tryLock(file)
+		return taken && err == nil
+	})
+	return file
+}
+
+func release(t testing.TB, file *os.File) {
+	t.Helper()
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(t testing.TB, s *Store) string {
+	t.Helper()
+	list, err := s.List(t.Context(), storage.StrongConsistency, anyType, anyTenancy, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := ""
+	for _, res := range list {
+		all += res.Id.Name + " "
+	}
+	return all
+}
+
+// A caller that gives up while the writer stands in line has written nothing and leaves no lock behind.
+func TestGivingUpInTheLine(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	file := hold(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := s.WriteCAS(ctx, resource("given-up", 1))
+	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v, expected ErrInconsistent and the context's error", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.DeleteCAS(cancelled, idOf("absent"), "") }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v, expected the context's error", err)
+	}
+	release(t, file)
+	write(t, s, resource("written", 1))
+	if got := names(t, s); got != "written " {
+		t.Errorf("stored are %q", got)
+	}
+	hold(t, s) // nobody has it any more
+}
+
+// The store's own timeout holds where the caller has no deadline.
+func TestTimeoutInTheLine(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	hold(t, s)
+	impatient := open(t, path, &Options{Timeout: 20 * time.Millisecond})
+	if _, err := impatient.WriteCAS(context.Background(), resource("a", 1)); !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("%v, expected ErrInconsistent", err)
+	}
+}
+
+// A store can be closed while another process holds the lock and does not go on. The callers hear of it, and the place in the
+// line, which cannot be given up, is.
+func TestCloseInTheLine(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	other := open(t, path, nil)
+	s, err := Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := hold(t, other)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.WriteCAS(context.Background(), resource("a", 1))
+		failed <- err
+	}()
+	eventually(t, "a request in the queue", func() bool { return !s.writer.queue.empty() })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("%v, expected ErrClosed", err)
+	}
+	release(t, file)
+	hold(t, other)
+	if got := names(t, other); got != "" {
+		t.Errorf("stored are %q", got)
+	}
+}
+
+// Another program may hold a write transaction, of whose turn in the line nobody knows.
+func TestAnotherProgramWrites(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	db := foreign(t, s.Path())
+	run(t, db, "BEGIN IMMEDIATE")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.WriteCAS(ctx, resource("given-up", 1)); !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("%v, expected ErrInconsistent", err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := s.WriteCAS(context.Background(), resource("patient", 1))
+		written <- err
+	}()
+	eventually(t, "a request in the queue", func() bool { return !s.writer.queue.empty() })
+	if got := names(t, s); got != "" {
+		t.Errorf("stored are %q", got)
+	}
+	run(t, db, "ROLLBACK")
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, s); got != "patient " {
+		t.Errorf("stored are %q", got)
+	}
+}
+
+// A caller whose deadline passes while its write is under way gets an answer in time, and what it hears is true.
+func TestDeadlinesUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	var callers sync.WaitGroup
+	for i := range 32 {
+		callers.Go(func() {
+			name := fmt.Sprint("r", i)
+			for n := int64(1); n <= 50; n++ {
+				res := resource(name, n)
+				old, err := s.Read(t.Context(), storage.StrongConsistency, res.Id)
+				if err == nil {
+					res.Version = old.Version
+				} else if !errors.Is(err, storage.ErrNotFound) {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*20*time.Microsecond)
+				out, err := s.WriteCAS(ctx, res)
+				cancel()
+				switch {
+				case err == nil:
+					got, err := s.Read(t.Context(), storage.StrongConsistency, res.Id)
+					if err != nil || got.Version != out.Version {
+						t.Errorf("an acknowledged write is not there: %v, %v", got, err)
+					}
+				case errors.Is(err, context.DeadlineExceeded):
+				case errors.Is(err, storage.ErrCASFailure):
+					// The one before had timed out and was carried out after the read.
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	q := queue{wake: make(chan struct{}, 1)}
+	big := make([]byte, batchBytes/2+1)
+	var all []*request
+	for i := range batchChanges + 3 {
+		r := &request{changes: make([]change, 1)}
+		if i < 3 {
+			r.changes[0].data = big
+		}
+		all = append(all, r)
+		if err := q.put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.leave(all[1])
+	if got := q.drain(nil); len(got) != 1 || got[0] != all[0] {
+		t.Errorf("the first batch has %d requests, expected the first large one", len(got))
+	}
+	if got := q.drain(nil); len(got) != batchChanges || got[0] != all[2] || got[1] != all[3] {
+		t.Errorf("the second batch has %d requests, expected %d from the third on", len(got), batchChanges)
+	}
+	if got := q.drain(nil); len(got) != 1 || !q.empty() {
+		t.Errorf("the last batch has %d requests, expected 1", len(got))
+	}
+	q.leave(all[0])
+	if left := q.close(); len(left) != 0 {
+		t.Errorf("%d requests are left", len(left))
+	}
+	if err := q.put(all[0]); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("%v, expected ErrClosed", err)
+	}
+}
