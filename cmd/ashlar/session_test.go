@@ -154,6 +154,7 @@ func update(t *testing.T, c *cli) {
 	require.Equal(t, "core/ConfigMap default/a updated\n", c.ok(configMap("a", "2"), "apply", "-f", "-"))
 	second := get()
 	require.Equal(t, first.Id.Uid, second.Id.Uid)
+	require.NotEmpty(t, second.Generation)
 	require.NotEqual(t, first.Generation, second.Generation)
 	require.NotEqual(t, first.Version, second.Version)
 

@@ -159,6 +159,11 @@ func TestCompletion(t *testing.T) {
 	require.Empty(t, entries)
 	c = &cli{t: t, env: map[string]string{}}
 	require.Empty(t, propose("get", ""))
+	c = newCLI(t, "sqlite://"+filepath.Join(home, "store.db"))
+	require.Empty(t, propose("get", ""))
+	entries, err = os.ReadDir(home)
+	require.NoError(t, err)
+	require.Empty(t, entries)
 }
 
 func TestTimeout(t *testing.T) {

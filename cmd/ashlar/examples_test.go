@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// word is a word of a shell command, with or without quotes.
+var word = regexp.MustCompile(`'[^']*'|[^\s']+`)
+
+// invocations returns the arguments of each ashlar command in a text.
+func invocations(text string) [][]string {
+	var out [][]string
+	for _, line := range strings.Split(text, "\n") {
+		for _, part := range regexp.MustCompile(`\||&&|#`).Split(line, -1) {
+			words := word.FindAllString(part, -1)
+			if len(words) == 0 || words[0] != "ashlar" && words[0] != "bin/ashlar" {
+				continue
+			}
+			args := []string{}
+			for _, w := range words[1:] {
+				args = append(args, strings.Trim(w, "'"))
+			}
+			out = append(out, args)
+		}
+	}
+	return out
+}
+
+// Every example that help and documents show is one that the command understands.
+func TestExamplesAreUnderstood(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	var collect func(cmd *cobra.Command)
+	collect = func(cmd *cobra.Command) {
+		text.WriteString(cmd.Example + "\n")
+		for _, sub := range cmd.Commands() {
+			collect(sub)
+		}
+	}
+	collect(newCLI(t, "").app(nil, nil, nil).root())
+	for _, file := range []string{"../../docs/cli.md", "../../README.md", "../../examples/boutique/README.md"} {
+		doc, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text.Write(doc)
+	}
+	all := invocations(text.String())
+	require.Greater(t, len(all), 20)
+	for _, args := range all {
+		root := newCLI(t, "").app(nil, nil, nil).root()
+		root.InitDefaultCompletionCmd()
+		cmd, rest, err := root.Find(args)
+		require.NoError(t, err, "%v", args)
+		require.NotSame(t, root, cmd, "%v", args)
+		require.NoError(t, cmd.ParseFlags(rest), "%v", args)
+		require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%v", args)
+	}
+}
