@@ -59,7 +59,10 @@ func fateOf(err error) fate {
 }
 
 // isDialing tells whether a request failed because no connection could be made.
-func isDialing(err error) bool { return strings.Contains(err.Error(), "Error while dialing") }
+func isDialing(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "transport: Error while dialing") || strings.Contains(text, "transport: authentication handshake failed")
+}
 
 // translate gives an error of the client the contract's meaning, where it has one.
 func translate(err error) error {
@@ -119,6 +122,7 @@ func final(err error, attempt int) bool {
 // context of its own for each attempt, so that a member which has fallen silent does not use up the time of the others.
 func retry[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	var none T
+	var cause error // the last that says more than that there was no time
 	for attempt := 0; ; attempt++ {
 		one, cancel := context.WithTimeout(ctx, attemptTimeout)
 		answer, err := request(one)
@@ -126,14 +130,17 @@ func retry[T any](ctx context.Context, request func(context.Context) (T, error))
 		if err == nil {
 			return answer, nil
 		}
+		if cause == nil || !errors.Is(err, context.DeadlineExceeded) {
+			cause = err
+		}
 		if ctx.Err() != nil {
-			return none, unavailable(ctx, err)
+			return none, unavailable(ctx, cause)
 		}
 		if final(err, attempt) {
 			return none, translate(err)
 		}
 		if !pause(ctx, attempt) {
-			return none, unavailable(ctx, err)
+			return none, unavailable(ctx, cause)
 		}
 	}
 }

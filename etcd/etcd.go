@@ -211,7 +211,7 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 			// gRPC's own backoff goes up to two minutes, for which a server that is back would stand unused.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: target.dialTimeout,
-		})},
+		}), grpc.WithChainUnaryInterceptor(failFast)},
 	})
 	switch {
 	case err == nil:
@@ -220,6 +220,12 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 		return nil, err // a wrong password, for one
 	}
 	return nil, unavailable(ctx, err)
+}
+
+// failFast has a request fail while there is no connection, where the client would have it wait without a word: so the error
+// can say why there is none, and a write is known not to have been sent.
+func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {

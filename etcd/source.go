@@ -109,7 +109,7 @@ func (f *follower) follow(ctx context.Context) error {
 // identify makes sure that the store is still the one that was opened and has not gone back in time, and returns its revision.
 func (f *follower) identify(ctx context.Context) (int64, error) {
 	b := f.source.b
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(attemptTimeout, b.opts.Outage))
 	defer cancel()
 	resp, err := b.kv.Get(ctx, b.layout.storeKey())
 	if err != nil {

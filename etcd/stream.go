@@ -115,7 +115,8 @@ func (s *stream) askProgress() error {
 // close ends the stream and waits for its goroutine.
 func (s *stream) close() {
 	s.cancel()
-	for range s.responses { //nolint:revive // until it is closed
+	for range s.responses {
+		continue // nobody wants them any more
 	}
 }
 

@@ -1,0 +1,116 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestCutsUnderLoad breaks all connections again and again in the middle of the traffic. Since the cluster is always there, no
+// outcome may stay unknown, and nothing may be done twice or reported wrongly.
+func TestCutsUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	proxy := faultproxy.New(t, server.Endpoint)
+	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
+	w := watchAll(t, b)
+	l := newLoad(t, b, 8, 3)
+	for i := range 40 {
+		l.progress(t, 20)
+		switch i % 4 {
+		case 0:
+			proxy.Cut()
+		case 1:
+			proxy.CutAnswer([]byte(loadKey(i % 3)))
+		case 2:
+			proxy.CutRequest([]byte(loadKey(i % 3)))
+		case 3:
+			proxy.Refuse()
+			proxy.Resume()
+		}
+	}
+	l.finish(t, b, w)
+	if n := l.unknown.Load(); n != 0 {
+		t.Errorf("%d outcomes stayed unknown although the server was always there", n)
+	}
+}
+
+// TestOutageEndsWatches has the cluster stay away for longer than the URL allows, refusing connections or answering nothing.
+func TestOutageEndsWatches(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	for name, away := range map[string]func(*faultproxy.Proxy){
+		"refused": (*faultproxy.Proxy).Refuse,
+		"stalled": (*faultproxy.Proxy).Stall,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultproxy.New(t, server.Endpoint)
+			b := open(t, through(server.StoreURL(t, "outage=1s"), server.Endpoint, proxy.Addr()))
+			w := watchAll(t, b)
+			away(proxy)
+			ev, err := w.Next(within(t))
+			if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) {
+				t.Errorf("next: %v, %v; want ErrWatchClosed", ev, err)
+			}
+			proxy.Resume()
+			again := watchAll(t, b)
+			wantNext(t, again, upserted(write(t, b, service("after"))))
+		})
+	}
+}
+
+// TestStalledConnection has the connection stand without a word for a while, and then go on.
+func TestStalledConnection(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	url := server.StoreURL(t)
+	proxy := faultproxy.New(t, server.Endpoint)
+	direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
+	w := watchAll(t, b)
+	proxy.Stall()
+	var want []string
+	for i := range 10 {
+		want = append(want, upserted(write(t, direct, service(fmt.Sprint("s", i)))))
+	}
+	proxy.Resume()
+	wantNext(t, w, want...)
+}
+
+// TestQuietCursor has nothing happen to what a watch is about, while the store moves on and forgets: its cursor must not age.
+func TestQuietCursor(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcd(t)
+	url := server.StoreURL(t, "outage=2s") // asks for progress every half second
+	b := open(t, url)
+	w := watchAll(t, b)
+	start := w.Cursor()
+	client := server.Client(t)
+	if _, err := client.Put(within(t), "elsewhere", "x"); err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		_, err := w.Next(within(t))
+		next <- err
+	}()
+	eventually(t, "the cursor moves", func() bool { return w.Cursor() != start })
+	compact(t, client)
+	cursor := w.Cursor()
+	res := write(t, b, service("a"))
+	if err := <-next; err != nil {
+		t.Fatal(err)
+	}
+	resumed, err := b.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Close()
+	wantNext(t, resumed, upserted(res))
+}
