@@ -211,20 +211,3 @@ func (b *undead) Read(ctx context.Context, c storage.ReadConsistency, id *resour
 type few struct{ *handle }
 
 func (few) MaxOps() int { return 8 }
-
-// halves lists the first half of the names, and then the second.
-type halves struct{ *handle }
-
-func (b halves) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
-	first, err := b.handle.List(ctx, c, typ, tenancy, prefix)
-	if err != nil {
-		return nil, err
-	}
-	b.handle.mu.Lock()
-	b.pause()
-	b.handle.mu.Unlock()
-	second, err := b.handle.List(ctx, c, typ, tenancy, prefix)
-	early := func(res *resourcepb.Resource) bool { return res.Id.Name < "name-06" }
-	late := func(res *resourcepb.Resource) bool { return !early(res) }
-	return append(slices.DeleteFunc(first, late), slices.DeleteFunc(second, early)...), err
-}

@@ -215,6 +215,9 @@ func (h *handle) key(id *resourcepb.ID) string {
 	if h.has("key parts joined by a slash") {
 		return strings.ReplaceAll(keyOf(id), "\x00", "/")
 	}
+	if key := keyOf(id); h.has("keys are cut") {
+		return key[:min(1000, len(key))]
+	}
 	return keyOf(id)
 }
 
