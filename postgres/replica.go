@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -102,6 +103,9 @@ func (b *Backend) listReplica(ctx context.Context, f *key.Filter) (resources []*
 	return resources, fresh
 }
 
+// replicaPatience is how long a replica may take before the primary is asked.
+const replicaPatience = 2 * time.Second
+
 // fromReplica runs a query on the replica if that has all that this handle has given out. The place is asked for in a
 // statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than the
 // place.
@@ -118,6 +122,8 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 	if !known {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
+	defer cancel()
 	const place = `select pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn()::text, '0/0')`
 	var batch pgx.Batch
 	batch.Queue(place)

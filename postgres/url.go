@@ -94,6 +94,10 @@ func parseURL(u *url.URL) (*target, error) {
 		}
 		t.opts.Listen = config.ConnConfig
 	}
+	if listen != "on" && listen != "true" && !rest.Has("default_query_exec_mode") {
+		// There is a pooler in between, which may not keep prepared statements.
+		t.pool.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	if replica != "" {
 		if t.replica, err = secondConfig("replica", replica); err != nil {
 			return nil, err

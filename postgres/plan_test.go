@@ -1,0 +1,100 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/migrations"
+)
+
+// TestPlans fills the log with two million changes and asks how Postgres would read it: before it has looked at the table
+// and after, with a plan for these arguments and with one for any.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	t.Cleanup(cancel)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	conn := server.Connect(t)
+	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {
+		t.Fatal(err)
+	}
+	changes, resources := pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "resources"}.Sanitize()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	for _, table := range []string{changes, resources} {
+		exec("alter table " + table + " set (autovacuum_enabled = off)")
+	}
+	exec("insert into " + changes + ` (xid, seq, op, key, version, token, data)
+		select (3 + n / 5000)::text::xid8, n, 1, convert_to('key-' || n % 1000, 'UTF8'), '\x00', '\x00', '\x00' from generate_series(1, 2000000) n`)
+	exec("insert into " + resources + ` (key, uid, version, group_version, data)
+		select convert_to('key-' || n, 'UTF8'), '\x00', '\x00', '\x00', '\x00' from generate_series(1, 100000) n`)
+	var text string
+	if err := conn.QueryRow(ctx, "select pg_current_snapshot()::text").Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	now, err := parseSnapshot(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql := newStatements(schema)
+	open := fmt.Sprintf("'{%d,%d,%d}'", now.xmax-1, now.xmax-2, now.xmax-3)
+	array := func(element string) (literal string) {
+		t.Helper()
+		if err := conn.QueryRow(ctx, "select quote_literal(array(select "+element+" from generate_series(1, 64) n)::text)").Scan(&literal); err != nil {
+			t.Fatal(err)
+		}
+		return literal
+	}
+	keys := array("convert_to('key-' || n * 7, 'UTF8')")
+	same := array
+	statements := map[string]struct{ sql, types, arguments string }{
+		"poll":     {sql.poll, "text, text[], bigint", fmt.Sprintf("'%d', %s, %d", now.xmax, open, pollRows)},
+		"changes":  {sql.changes, "text, text[], text, text[], bigint, bigint", fmt.Sprintf("'%d', %s, '%d', '{}', 0, 500", now.xmax-5, open, now.xmax)},
+		"tokens":   {sql.tokens, "bytea[], bytea[], text", fmt.Sprintf("%s, %s, '%d'", keys, same(`'\x01'::bytea`), now.xmax-5)},
+		"prune":    {sql.prune, "text, text, text[], bigint", fmt.Sprintf("'0', '%d', %s, %d", now.xmax, open, pruneRows)},
+		"readOne":  {sql.readOne, "bytea", `'\x00'`},
+		"readMany": {sql.readMany, "bytea[]", keys},
+		"apply": {sql.apply, "bytea[], smallint[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], text", strings.Join([]string{
+			keys, same("1::smallint"), same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
+			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'100ms'"}, ", ")},
+	}
+	for name, s := range statements {
+		exec(fmt.Sprintf(`prepare "%s" (%s) as %s`, name, s.types, s.sql))
+	}
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			exec("analyze " + changes)
+			exec("analyze " + resources)
+		}
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			exec("set plan_cache_mode = " + mode)
+			for name, s := range statements {
+				rows, err := conn.Query(ctx, fmt.Sprintf(`explain execute "%s" (%s)`, name, s.arguments), pgx.QueryExecModeSimpleProtocol)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				plan := strings.Join(lines, "\n")
+				if strings.Contains(plan, "Seq Scan on changes") || strings.Contains(plan, "Seq Scan on resources") {
+					t.Errorf("%s, analyzed: %v, %s:\n%s", name, analyzed, mode, plan)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"net/url"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestReplica reads from a standby that falls behind: its answers are used while they are fresh enough, and only then.
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pair := testenv.StartPostgresPair(t)
+	schema := pair.Primary.Schema(t)
+	proxy := faultproxy.New(t, pair.Standby.Addr)
+	b := open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.At(t, proxy.Addr()).URL)))
+	other := open(t, pair.Primary.StoreURLIn(t, schema))
+	w := watchAll(t, b)
+	endOfSnapshot(t, w)
+	standby := pair.Standby.Connect(t)
+	read := func() string {
+		t.Helper()
+		res, err := b.Read(ctx, storage.EventualConsistency, resource("one", "").Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed, err := b.List(ctx, storage.EventualConsistency, allTypes, allTenancies, "")
+		if err != nil || len(listed) != 1 || !proto.Equal(listed[0], res) {
+			t.Fatalf("list: %v, %v, read: %v", listed, err, res)
+		}
+		return res.Version
+	}
+	stored := write(t, b, resource("one", "v"))
+	expect(t, "watch", w, stored)
+	pair.CatchUp(t)
+	if got := read(); got != stored.Version {
+		t.Fatalf("read %s, expected %s", got, stored.Version)
+	}
+	// The standby is asked, once it has all that this handle has given out; where its answer is lost, the primary answers.
+	trap := proxy.CutAnswer([]byte("one"))
+	eventually(t, "a read from the standby", func() bool {
+		if got := read(); got != stored.Version {
+			t.Fatalf("read %s, expected %s", got, stored.Version)
+		}
+		select {
+		case <-trap.Sprung():
+			return true
+		default:
+			return false
+		}
+	})
+
+	// A standby that does not replay is passed over as soon as the handle knows of something newer: by its own write, by an
+	// event of its watch.
+	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {
+		t.Fatal(err)
+	}
+	stored = write(t, b, stored)
+	if got := read(); got != stored.Version {
+		t.Errorf("after its own write: read %s, expected %s", got, stored.Version)
+	}
+	expect(t, "watch", w, stored)
+	stored = write(t, other, stored)
+	expect(t, "watch", w, stored)
+	if got := read(); got != stored.Version {
+		t.Errorf("after an event: read %s, expected %s", got, stored.Version)
+	}
+	if _, err := standby.Exec(ctx, "select pg_wal_replay_resume()"); err != nil {
+		t.Fatal(err)
+	}
+	pair.CatchUp(t)
+	pair.Standby.Kill(t)
+	if got := read(); got != stored.Version {
+		t.Errorf("without the standby: read %s, expected %s", got, stored.Version)
+	}
+}
