@@ -23,7 +23,7 @@ type app struct {
 // run does what args say and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // of a nil slice cobra makes those of the process
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
