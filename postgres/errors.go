@@ -117,7 +117,7 @@ func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) erro
 			return inconsistent(ctx, err)
 		}
 		if fateOf(err) == refused {
-			return err
+			return refusal(err)
 		}
 		if readOnly(err) {
 			// A name or a balancer may lead to another server by now.
