@@ -89,6 +89,9 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 			return resp.Header.Revision, nil
 		case sendErr == nil:
 			last := len(resp.Responses) - 1
+			if err := refusedBy(resp.Responses[last-1].GetResponseRange().Kvs); err != nil {
+				return 0, err
+			}
 			if t.b.fence.moved(fence, resp.Responses[last].GetResponseRange().Kvs) {
 				continue
 			}
@@ -122,12 +125,12 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 func (t *transaction) send(ctx context.Context, p *plan, fence int64) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	gets := make([]clientv3.Op, 0, len(t.ops)+1)
+	gets := make([]clientv3.Op, 0, len(t.ops)+2)
 	for _, k := range t.keys {
 		gets = append(gets, clientv3.OpGet(t.b.layout.resource(k)))
 	}
-	compare := append([]clientv3.Cmp{t.b.fence.holds(fence)}, p.compare...)
-	resp, err := t.b.kv.Txn(ctx).If(compare...).Then(p.changes...).Else(append(gets, t.b.fence.get())...).Commit()
+	compare := append([]clientv3.Cmp{t.b.fence.holds(fence), t.b.layout.open()}, p.compare...)
+	resp, err := t.b.kv.Txn(ctx).If(compare...).Then(p.changes...).Else(append(gets, t.b.layout.getMoved(), t.b.fence.get())...).Commit()
 	if err == nil {
 		t.b.answered(resp.Header.Revision)
 	}

@@ -32,7 +32,7 @@ func fateOf(err error) fate {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unknown
-	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
+	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFenced):
 		return refused
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
 		return unsent

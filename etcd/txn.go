@@ -123,9 +123,9 @@ func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, e
 
 func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	resp, err := b.kv.Txn(ctx).
-		If(b.fence.holds(fence), unchanged(m.etcdKey, m.base.rev)).
+		If(b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)).
 		Then(m.ops...).
-		Else(clientv3.OpGet(m.etcdKey), b.fence.get()).
+		Else(clientv3.OpGet(m.etcdKey), b.fence.get(), b.layout.getMoved()).
 		Commit()
 	if err != nil {
 		return nil, false, err
@@ -133,6 +133,9 @@ func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcom
 	b.answered(resp.Header.Revision)
 	if resp.Succeeded {
 		return []outcome{{applied: true, rev: resp.Header.Revision}}, true, nil
+	}
+	if err := refusedBy(resp.Responses[2].GetResponseRange().Kvs); err != nil {
+		return nil, false, err
 	}
 	if b.fence.moved(fence, resp.Responses[1].GetResponseRange().Kvs) {
 		return nil, false, nil
@@ -145,12 +148,15 @@ func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int
 	for i, m := range mutations {
 		nested[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged(m.etcdKey, m.base.rev)}, m.ops, []clientv3.Op{clientv3.OpGet(m.etcdKey)})
 	}
-	resp, err := b.kv.Txn(ctx).If(b.fence.holds(fence)).Then(nested...).Else(b.fence.get()).Commit()
+	resp, err := b.kv.Txn(ctx).If(b.fence.holds(fence), b.layout.open()).Then(nested...).Else(b.fence.get(), b.layout.getMoved()).Commit()
 	if err != nil {
 		return nil, false, err
 	}
 	b.answered(resp.Header.Revision)
 	if !resp.Succeeded {
+		if err := refusedBy(resp.Responses[1].GetResponseRange().Kvs); err != nil {
+			return nil, false, err
+		}
 		b.fence.moved(fence, resp.Responses[0].GetResponseRange().Kvs)
 		return nil, false, nil
 	}

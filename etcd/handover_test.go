@@ -1,0 +1,19 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover/handovertest"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	handovertest.Run(t, func(t *testing.T) (one, other storage.Backend) {
+		url := testenv.Etcd(t).StoreURL(t)
+		return open(t, url), open(t, url)
+	})
+}
