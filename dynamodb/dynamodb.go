@@ -92,6 +92,7 @@ type Backend struct {
 	source  *source
 	feed    *feed.Feed[*position]
 	seen    *seen
+	permit  permit
 
 	kindsKnown sync.Map // of storage.UnversionedType: entered in the registry
 	closed     atomic.Bool

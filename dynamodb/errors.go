@@ -36,6 +36,9 @@ var busyCodes = []string{
 }
 
 func judge(err error) outcome {
+	if errors.Is(err, storage.ErrFenced) {
+		return refused
+	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		if neverSent(err) {

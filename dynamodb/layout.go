@@ -22,6 +22,8 @@ import (
 //	types        -                                       group NUL kind
 //	store        -                                       "store"
 //	ticks        number                                  "tick"
+//	notes        -                                       name, see handover.Journal
+//	fence        -                                       "fence", while the store is closed for writing
 //
 // Key parts hold no NUL, so byte order is the order of the key's tuple, and nothing is escaped. The sort key of a resource has
 // 767 bytes at most, where DynamoDB allows 1,024.
@@ -32,6 +34,8 @@ const (
 	classType     = 't'
 	classStore    = 's'
 	classTick     = 'm'
+	classNote     = 'j'
+	classFence    = 'f'
 )
 
 // Attributes of the items.
@@ -90,6 +94,10 @@ func (l layout) registered(group, kind string) item {
 }
 
 func (l layout) store() item { return keys(l.pk(classStore), []byte("store")) }
+
+func (l layout) note(name string) item { return keys(l.pk(classNote), []byte(name)) }
+
+func (l layout) fence() item { return keys(l.pk(classFence), []byte("fence")) }
 
 func (l layout) tick(n int) item {
 	return keys(l.pk(classTick, binary.BigEndian.AppendUint16(nil, uint16(n))...), []byte("tick"))

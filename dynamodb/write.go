@@ -205,6 +205,11 @@ func (c *change) made(old *head, maybe bool) (bool, error) {
 func (b *Backend) putItem(ctx context.Context, c *change, refusal *item) (maybe bool, err error) {
 	expression, values := c.condition()
 	return call(ctx, func(option func(*dynamodb.Options)) error {
+		ctx, done, err := b.permitted(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		out, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
 			TableName: &b.table, Item: c.put,
 			ConditionExpression: &expression, ExpressionAttributeValues: values,
@@ -233,6 +238,11 @@ func (e *conditionError) Is(target error) bool { return target == errCondition }
 // the reasons line up with the items.
 func (b *Backend) transact(ctx context.Context, token [16]byte, items []types.TransactWriteItem) (maybe bool, reasons []types.CancellationReason, err error) {
 	maybe, err = call(ctx, func(option func(*dynamodb.Options)) error {
+		ctx, done, err := b.permitted(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		out, err := b.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 			TransactItems:          items,
 			ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),

@@ -1,0 +1,32 @@
+//go:build integration
+
+package dynamodb_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover/handovertest"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	handovertest.Run(t, func(t *testing.T) (one, other storage.Backend) {
+		url := testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms")
+		handle := func() storage.Backend {
+			b, err := storage.Open(context.Background(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return b
+		}
+		return handle(), handle()
+	})
+}
