@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -184,6 +185,7 @@ func commitSeenAtOnce(s *suite) {
 				return
 			}
 			pair[0], pair[1] = pair[1], pair[0]
+			runtime.Gosched()
 		}
 		writing <- nil
 	}()

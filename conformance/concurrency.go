@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
@@ -44,6 +45,7 @@ func (s *suite) noLostUpdate(handles []storage.Backend) {
 		b := handles[worker%len(handles)]
 		res := first
 		for range s.scale(40) {
+			runtime.Gosched()
 			stored, err := b.WriteCAS(s.ctx, changed(res))
 			if err == nil {
 				j.wrote(res.Version, stored)

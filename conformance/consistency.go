@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"github.com/ashlar-dev/storage"
@@ -80,6 +81,7 @@ func (s *suite) monotonic(b storage.Backend) {
 				writing <- err
 				return
 			}
+			runtime.Gosched()
 		}
 		writing <- nil
 	}()

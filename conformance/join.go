@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 
 	"github.com/ashlar-dev/storage"
@@ -57,6 +58,7 @@ func (s *suite) loadOn(handles []storage.Backend, j *journal, writers, n int, ma
 					return
 				}
 				made(step)
+				runtime.Gosched() // so that the writers take turns also where none ever has to wait
 			}
 			done <- nil
 		}()
