@@ -194,8 +194,8 @@ func (c *change) made(old *head, maybe bool) (bool, error) {
 		return false, nil // what was made and then deleted leaves a tombstone for hours
 	case old.stamp.follows(c.next.token):
 		return true, nil
-	case !maybe, old.stamp.count < c.next.count, len(old.stamp.ring) < ringSize:
-		return false, nil
+	case !maybe, len(old.stamp.ring) < ringSize, old.stamp.count <= c.next.count+ringSize:
+		return false, nil // else more than ringSize writes would have followed, each counting one up
 	case c.base != nil && old.stamp.follows(c.base.token):
 		return false, nil
 	}

@@ -1,0 +1,110 @@
+//go:build integration
+
+package dynamodb_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestCosts holds the README's table of request units to what the emulator says a call consumed.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][^|]+) \| ([0-9.]+) \|$`).FindAllStringSubmatch(string(readme), -1) {
+		documented[row[1]] = row[2]
+	}
+	server := testenv.DynamoDB(t)
+	cfg := aws.Config{
+		Region: server.Region, BaseEndpoint: &server.Endpoint,
+		Credentials: credentials.NewStaticCredentialsProvider("emulator", "emulator", ""),
+	}
+	var mu sync.Mutex
+	total := 0.0
+	b, err := dynamodb.New(t.Context(), awsdynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg), &dynamodb.Options{
+		Table: server.Table, Prefix: server.Prefix(t),
+		Spent: func(units float64) { mu.Lock(); defer mu.Unlock(); total += units },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	small, large := content(1, 500, false), content(1, 1000<<10, false)
+	owner := write(t, b, box("owner", small))
+	owned := box("owned", small)
+	owned.Owner = owner.GetId()
+	big := write(t, b, box("big", large))
+	var res *resourcepb.Resource
+	for _, c := range []struct {
+		call string
+		do   func()
+	}{
+		{"WriteCAS, creation without an owner", func() { res = write(t, b, box("a", small)) }},
+		{"WriteCAS, same owner or none", func() { res = write(t, b, res) }},
+		{"WriteCAS, creation with an owner", func() { owned = write(t, b, owned) }},
+		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = write(t, b, owned) }},
+		{"Read, strong", func() { read(t, b, storage.StrongConsistency, res) }},
+		{"Read, eventual", func() { read(t, b, storage.EventualConsistency, res) }},
+		{"List of 2 small resources, strong", func() { list(t, b, storage.StrongConsistency) }},
+		{"OwnerReferences of 1", func() {
+			if children, err := b.OwnerReferences(t.Context(), res.GetId()); err != nil || len(children) != 1 {
+				t.Fatal(children, err)
+			}
+		}},
+		{"DeleteCAS, with an owner", func() { remove(t, b, owned) }},
+		{"DeleteCAS, without an owner", func() { remove(t, b, res) }},
+		{"Commit of 2 writes", func() {
+			if _, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", small)}, {Write: box("d", small)}}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"Read of 1000 KiB, not compressible, strong", func() { read(t, b, storage.StrongConsistency, big) }},
+	} {
+		mu.Lock()
+		total = 0
+		mu.Unlock()
+		c.do()
+		mu.Lock()
+		spent := fmt.Sprint(math.Round(total*10) / 10)
+		mu.Unlock()
+		if documented[c.call] != spent {
+			t.Errorf("%s consumes %s units, the README says %q", c.call, spent, documented[c.call])
+		}
+		delete(documented, c.call)
+	}
+	for call := range documented {
+		t.Errorf("the README's %q is not measured", call)
+	}
+}
+
+func read(t *testing.T, b storage.Backend, consistency storage.ReadConsistency, res *resourcepb.Resource) {
+	t.Helper()
+	if _, err := b.Read(t.Context(), consistency, res.GetId()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func list(t *testing.T, b storage.Backend, consistency storage.ReadConsistency) {
+	t.Helper()
+	if _, err := b.List(t.Context(), consistency, boxType, tenancy, "o"); err != nil {
+		t.Fatal(err)
+	}
+}

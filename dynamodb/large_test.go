@@ -1,0 +1,184 @@
+package dynamodb_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// content makes a payload of a size whose every 64 bytes tell the generation, after random ones if it is not to be compressible.
+func content(generation, size int, compressible bool) []byte {
+	data := make([]byte, size)
+	random := rand.New(rand.NewPCG(uint64(generation), 1))
+	for at := 0; at < size; at += 64 {
+		if !compressible {
+			for i := at; i < min(at+64, size); i++ {
+				data[i] = byte(random.Uint32())
+			}
+		}
+		if size-at > 4 {
+			data[at], data[at+1] = byte(generation), byte(generation>>8)
+		}
+	}
+	return data
+}
+
+// whole tells whether a payload is that of one generation.
+func whole(res *resourcepb.Resource, sizes []int) error {
+	data := res.GetData().GetValue()
+	var generation int
+	if _, err := fmt.Sscan(res.GetGeneration(), &generation); err != nil {
+		return err
+	}
+	if want := content(generation, sizes[generation%len(sizes)], generation%2 == 0); !bytes.Equal(data, want) {
+		return fmt.Errorf("generation %d has %d bytes that are not its own", generation, len(data))
+	}
+	return nil
+}
+
+// A resource grows and shrinks between one byte and almost 1 MiB, so that the number of its parts changes all the time. Nobody
+// ever sees a mixture of two versions: not those who read, not those who list, not those who watch.
+func TestSizesAndParts(t *testing.T) {
+	t.Parallel()
+	sizes := []int{1, 1<<20 - 200, 300, 500 << 10, 1023, 900 << 10, 390 << 10, 70_000, 800 << 10, 1024}
+	s := fake.New(t)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	const generations = 40
+	res := box("a", content(0, sizes[0], true))
+	res.Generation = "0"
+	res = write(t, b, res)
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for _, read := range []func() (*resourcepb.Resource, error){
+		func() (*resourcepb.Resource, error) {
+			return b.Read(t.Context(), storage.StrongConsistency, res.GetId())
+		},
+		func() (*resourcepb.Resource, error) {
+			list, err := b.List(t.Context(), storage.StrongConsistency, boxType, tenancy, "")
+			if err != nil || len(list) != 1 {
+				return nil, fmt.Errorf("%d resources: %w", len(list), err)
+			}
+			return list[0], nil
+		},
+	} {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, err := read()
+				if err == nil {
+					err = whole(res, sizes)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	current := res
+	for g := 1; g < generations; g++ {
+		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))
+		change.Generation, change.Version = fmt.Sprint(g), current.GetVersion()
+		current = write(t, b, change)
+		if err := whole(current, sizes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	remove(t, b, current)
+	for g := range generations {
+		res := next(t, w).GetUpsert().GetResource()
+		if res.GetGeneration() != fmt.Sprint(g) {
+			t.Fatalf("generation %s came, expected %d", res.GetGeneration(), g)
+		}
+		if err := whole(res, sizes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := next(t, w).GetDelete().GetResource()
+	if err := whole(last, sizes); err != nil || last.GetVersion() != current.GetVersion() {
+		t.Errorf("the deletion carries another state than the last: %v", err)
+	}
+	if s.Items('p') == 0 {
+		t.Error("nothing was kept in parts")
+	}
+	s.Expire('p')
+	if n := s.Items('p'); n != 0 {
+		t.Errorf("%d parts would stay for ever", n)
+	}
+}
+
+// A watch that comes late finds the parts of what was overwritten long since.
+func TestHistoryOfParts(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	cursor := w.Cursor()
+	sizes := []int{700 << 10, 10, 1<<20 - 200}
+	var current *resourcepb.Resource
+	for g := range 6 {
+		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))
+		change.Generation, change.Version = fmt.Sprint(g), current.GetVersion()
+		current = write(t, b, change)
+	}
+	late, err := b.WatchFrom(t.Context(), boxType, tenancy, "", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	for range 6 {
+		if err := whole(next(t, late).GetUpsert().GetResource(), sizes); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A transaction writes, replaces and deletes resources with parts.
+func TestCommitWithParts(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	var ops []storage.Op
+	for i := range 4 {
+		stored := write(t, b, box(fmt.Sprint("big-", i), content(i+1, 900<<10, false)))
+		if i%2 == 0 {
+			ops = append(ops, storage.Op{Delete: stored.GetId(), Version: stored.GetVersion()})
+			continue
+		}
+		small := box(fmt.Sprint("big-", i), content(i, 450<<10, false))
+		small.Version = stored.GetVersion()
+		ops = append(ops, storage.Op{Write: small})
+	}
+	if _, err := b.Commit(t.Context(), ops); err != nil {
+		t.Fatal(err)
+	}
+	list, err := b.List(t.Context(), storage.StrongConsistency, boxType, tenancy, "")
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d resources are left, expected 2: %v", len(list), err)
+	}
+	for _, res := range list {
+		if len(res.GetData().GetValue()) != 450<<10 {
+			t.Errorf("%s has %d bytes", res.GetId().GetName(), len(res.GetData().GetValue()))
+		}
+		remove(t, b, res)
+	}
+	s.Expire('p')
+	if n := s.Items('p'); n != 0 {
+		t.Errorf("%d parts would stay for ever", n)
+	}
+}

@@ -1,0 +1,333 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// every returns a fault for every nth request that writes.
+func every(n int, fault fake.Fault) func(string) fake.Fault {
+	count := 0
+	return func(op string) fake.Fault {
+		if op != "PutItem" && op != "TransactWriteItems" {
+			return fake.Fault{}
+		}
+		if count++; count%n == 0 {
+			return fault
+		}
+		return fake.Fault{}
+	}
+}
+
+// Answers get lost after the request was carried out, whatever way: success is reported as success, each write happens once.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]fake.Fault{
+		"ConnectionClosed": {Lost: true},
+		"AnswerCut":        {Cut: true},
+		"InternalError":    {Failed: true},
+	} {
+		for _, n := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%sEvery%d", name, n), func(t *testing.T) {
+				t.Parallel()
+				s := fake.New(t)
+				b := handle(t, s)
+				w := watch(t, b)
+				afterSnapshot(t, w)
+				s.SetFaults(every(n, fault))
+				owner := box("owner", nil).GetId()
+				var want []string
+				res := box("a", nil)
+				for i := range 24 {
+					switch i % 8 {
+					case 3: // the owner's edge changes: a transaction
+						res.Owner = owner
+					case 5:
+						res.Owner = nil
+					case 7:
+						remove(t, b, res)
+						want = append(want, "deleted "+res.GetVersion())
+						res.Version = ""
+						continue
+					}
+					res = write(t, b, res)
+					want = append(want, res.GetVersion())
+				}
+				res = write(t, b, res)
+				results, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", nil)}, {Write: res}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				last := write(t, b, results[1])
+				s.SetFaults(nil)
+				want = append(want, res.GetVersion(), results[1].GetVersion(), last.GetVersion())
+				var got []string
+				for len(got) == 0 || got[len(got)-1] != last.GetVersion() {
+					if name, version, _ := seen(next(t, w)); name == "a" {
+						got = append(got, version)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("the watch saw %d changes, %d were made, or others", len(got), len(want))
+				}
+			})
+		}
+	}
+}
+
+// The answer of a write is lost, and before the SDK asks again another writer has gone on: what is reported is what happened.
+func TestLostAnswerOvertaken(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare  func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource
+		overtake func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource)
+		loses    int // which PutItem
+		exists   bool
+	}{
+		"CreatedThenDeleted": {
+			prepare:  func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { remove(t, b, stored) },
+			loses:    1,
+		},
+		"CreatedThenDeletedThenCreated": {
+			prepare: func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
+				remove(t, b, stored)
+				write(t, b, box("a", nil))
+			},
+			loses:  1,
+			exists: true,
+		},
+		"CreatedOverATombstoneThenDeleted": {
+			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
+				remove(t, b, write(t, b, box("a", nil)))
+				return box("a", nil)
+			},
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { remove(t, b, stored) },
+			loses:    2, // the first finds the tombstone
+		},
+		"WrittenThenWritten": {
+			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource { return write(t, b, box("a", nil)) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
+				for range 5 {
+					stored = write(t, b, stored)
+				}
+			},
+			loses:  1,
+			exists: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			other := handle(t, s)
+			res := c.prepare(t, other)
+			db, streams := s.Clients(t)
+			b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			write(t, b, box("other", nil)) // the type is in the registry now
+			// The request that is carried out is lost; what asks again waits until another writer has gone on.
+			var lost atomic.Bool
+			retried, overtaken := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			var passing atomic.Bool
+			requests := 0
+			s.SetFaults(func(op string) fake.Fault {
+				if op == "PutItem" {
+					requests++
+				}
+				if op != "PutItem" || requests != c.loses {
+					return fake.Fault{}
+				}
+				lost.Store(true)
+				return fake.Fault{Lost: true}
+			})
+			s.SetGate(func(op string) {
+				if op == "PutItem" && lost.Load() && !passing.Load() {
+					once.Do(func() { close(retried) })
+					<-overtaken
+				}
+			})
+			written := make(chan error, 1)
+			go func() {
+				_, err := b.WriteCAS(t.Context(), res)
+				written <- err
+			}()
+			<-retried
+			passing.Store(true)
+			stored, err := other.Read(t.Context(), storage.StrongConsistency, res.GetId())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.overtake(t, other, stored)
+			close(overtaken)
+			if err := <-written; err != nil {
+				t.Errorf("the write was carried out, and reported as %v", err)
+			}
+			_, err = other.Read(t.Context(), storage.StrongConsistency, res.GetId())
+			if exists := err == nil; exists != c.exists {
+				t.Errorf("afterwards the resource exists: %v, expected %v", exists, c.exists)
+			}
+		})
+	}
+}
+
+// A conflict is a conflict, also when requests fail on the way there.
+func TestConflictAfterFailures(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	first := write(t, b, box("a", nil))
+	second := first
+	for range 12 {
+		second = write(t, b, second)
+	}
+	fail := 2
+	s.SetFaults(func(op string) fake.Fault {
+		if fail > 0 && op == "PutItem" {
+			fail--
+			return fake.Fault{Code: "InternalServerError", Status: 500}
+		}
+		return fake.Fault{}
+	})
+	if _, err := b.WriteCAS(t.Context(), box("a", nil)); !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("creating what exists: %v", err)
+	}
+	fail = 2
+	if err := b.DeleteCAS(t.Context(), second.GetId(), second.GetVersion()); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+}
+
+// Throttling and failures that do not end: each call ends within its deadline and says so, and nothing is written twice.
+func TestStorms(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]fake.Fault{
+		"Throttled":      {Code: "ProvisionedThroughputExceededException"},
+		"ThrottledTable": {Code: "ThrottlingException"},
+		"Unavailable":    {Code: "ServiceUnavailable", Status: 503},
+		"InternalError":  {Code: "InternalServerError", Status: 500},
+		"Lost":           {Lost: true},
+		"Failed":         {Failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			b := handle(t, s)
+			w := watch(t, b)
+			afterSnapshot(t, w)
+			a := write(t, b, box("a", nil))
+			next(t, w)
+			s.SetFaults(func(op string) fake.Fault {
+				if op == "GetRecords" || op == "GetShardIterator" || op == "DescribeStream" {
+					return fake.Fault{}
+				}
+				return fault
+			})
+			owned := box("owned", nil)
+			owned.Owner = a.GetId()
+			for call, do := range map[string]func(ctx context.Context) error{
+				"Write":  func(ctx context.Context) error { _, err := b.WriteCAS(ctx, a); return err },
+				"Create": func(ctx context.Context) error { _, err := b.WriteCAS(ctx, owned); return err },
+				"Read": func(ctx context.Context) error {
+					_, err := b.Read(ctx, storage.StrongConsistency, a.GetId())
+					return err
+				},
+				"List": func(ctx context.Context) error {
+					_, err := b.List(ctx, storage.EventualConsistency, boxType, tenancy, "")
+					return err
+				},
+				"OwnerReferences": func(ctx context.Context) error { _, err := b.OwnerReferences(ctx, a.GetId()); return err },
+				"Commit": func(ctx context.Context) error {
+					_, err := b.Commit(ctx, []storage.Op{{Write: box("c", nil)}})
+					return err
+				},
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				err := do(ctx)
+				if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: got %v, expected the deadline's and ErrInconsistent", call, err)
+				}
+				cancel()
+			}
+			s.SetFaults(nil)
+			stored, err := b.Read(t.Context(), storage.StrongConsistency, a.GetId())
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What the storm let through came once; then the last write comes.
+			last := write(t, b, stored)
+			versions := map[string]bool{}
+			for {
+				name, version, _ := seen(next(t, w))
+				if versions[version] {
+					t.Errorf("an event came twice")
+				}
+				versions[version] = true
+				if name == "a" && version == last.GetVersion() {
+					break
+				}
+			}
+			if len(versions) > 4 {
+				t.Errorf("%d changes, of 4 that were asked for", len(versions))
+			}
+		})
+	}
+}
+
+// BatchGetItem leaves keys for another time, and the same key is wanted by several callers.
+func TestUnprocessedKeys(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	var stored []*resourcepb.Resource
+	for i := range 12 {
+		stored = append(stored, write(t, b, box(fmt.Sprint("box-", i), nil)))
+	}
+	var batches atomic.Int64
+	s.SetFaults(func(op string) fake.Fault {
+		if op != "BatchGetItem" {
+			return fake.Fault{}
+		}
+		switch batches.Add(1) % 4 {
+		case 0:
+			return fake.Fault{Unprocessed: 100}
+		case 1:
+			return fake.Fault{Code: "ProvisionedThroughputExceededException"}
+		}
+		return fake.Fault{Unprocessed: 2 * int(batches.Load()%2)}
+	})
+	var readers sync.WaitGroup
+	for i := range 64 {
+		readers.Go(func() {
+			for n := range 20 {
+				want := stored[(i+n)%len(stored)]
+				res, err := b.Read(t.Context(), storage.StrongConsistency, want.GetId())
+				if err != nil || res.GetVersion() != want.GetVersion() {
+					t.Errorf("read: %v", err)
+				}
+				if _, err := b.Read(t.Context(), storage.StrongConsistency, box("none", nil).GetId()); !errors.Is(err, storage.ErrNotFound) {
+					t.Errorf("read of nothing: %v", err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if batches.Load() == 0 {
+		t.Error("no reads were batched")
+	}
+}

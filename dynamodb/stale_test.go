@@ -1,0 +1,103 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The fake's eventually consistent reads are several writes behind. A handle that has been shown a state never shows an older
+// one: not in a read, a list or a page, whether it knows the state from a write, a read or an event.
+func TestMonotonicReads(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	stranger := handle(t, s)
+	first := write(t, b, box("a", nil))
+	gone := write(t, b, box("gone", nil))
+	second := write(t, b, write(t, b, first))
+	remove(t, b, gone)
+	fresh := write(t, b, box("fresh", nil))
+	s.SetLag(2)
+
+	old, err := stranger.Read(t.Context(), storage.EventualConsistency, first.GetId())
+	if err != nil || old.GetVersion() != first.GetVersion() {
+		t.Fatalf("the fake's reads are not stale: %v", err)
+	}
+	check := func(t *testing.T, who string, b storage.Backend) {
+		t.Helper()
+		if res, err := b.Read(t.Context(), storage.EventualConsistency, first.GetId()); err != nil || res.GetVersion() != second.GetVersion() {
+			t.Errorf("%s: a read went back in time: %v", who, err)
+		}
+		if _, err := b.Read(t.Context(), storage.EventualConsistency, gone.GetId()); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("%s: a deleted resource was read again: %v", who, err)
+		}
+		if _, err := b.Read(t.Context(), storage.EventualConsistency, fresh.GetId()); err != nil {
+			t.Errorf("%s: a new resource is not there: %v", who, err)
+		}
+		list, err := b.List(t.Context(), storage.EventualConsistency, boxType, tenancy, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		current(t, who+": list", list, second, fresh)
+		page, err := storage.Pager(b.(storage.Pager)).ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		current(t, who+": page", page.Resources, second, fresh)
+	}
+	check(t, "the writer", b)
+
+	w := watch(t, stranger) // its snapshot is read strongly
+	shown := afterSnapshot(t, w)
+	if shown["a"] != second.GetVersion() || shown["fresh"] == "" || shown["gone"] != "" {
+		t.Fatalf("the snapshot shows %v", shown)
+	}
+	second = write(t, b, second)
+	fresh = write(t, b, fresh)
+	next(t, w)
+	next(t, w)
+	check(t, "who was shown an event", stranger)
+}
+
+func current(t *testing.T, what string, list []*resourcepb.Resource, want ...*resourcepb.Resource) {
+	t.Helper()
+	got := map[string]string{}
+	for _, res := range list {
+		got[res.GetId().GetName()] = res.GetVersion()
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s: %d resources, expected %d", what, len(got), len(want))
+	}
+	for _, res := range want {
+		if got[res.GetId().GetName()] != res.GetVersion() {
+			t.Errorf("%s: %s is an old one, or missing", what, res.GetId().GetName())
+		}
+	}
+}
+
+// A list over many answers of the database is monotonic in each of them.
+func TestMonotonicLongList(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	var want []*resourcepb.Resource
+	for i := range 40 {
+		res := write(t, b, write(t, b, box(fmt.Sprintf("box-%02d", i), nil)))
+		if i%3 == 0 {
+			remove(t, b, res)
+			continue
+		}
+		want = append(want, res)
+	}
+	s.SetLag(1)
+	list, err := b.List(t.Context(), storage.EventualConsistency, boxType, tenancy, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	current(t, "list", list, want...)
+}

@@ -1,0 +1,160 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+)
+
+// A table that cannot hold a store is refused in words that say what is wrong and what was expected.
+func TestUnfitTables(t *testing.T) {
+	t.Parallel()
+	denied := func(denied string) func(*fake.Server) {
+		return func(s *fake.Server) {
+			s.SetFaults(func(op string) fake.Fault {
+				if op == denied {
+					return fake.Fault{Code: "AccessDeniedException"}
+				}
+				return fake.Fault{}
+			})
+		}
+	}
+	for name, c := range map[string]struct {
+		make   func(s *fake.Server)
+		change func(o *dynamodb.Options)
+		want   []string
+	}{
+		"KeyNames": {
+			make: func(s *fake.Server) { s.SetSchema("id", "sk", "B", "NEW_AND_OLD_IMAGES") },
+			want: []string{"id (HASH, B)", "expected pk (HASH, B) sk (RANGE, B)"},
+		},
+		"KeyTypes": {
+			make: func(s *fake.Server) { s.SetSchema("pk", "sk", "S", "NEW_AND_OLD_IMAGES") },
+			want: []string{"pk (HASH, S)", "expected pk (HASH, B)"},
+		},
+		"StreamView": {
+			make: func(s *fake.Server) { s.SetSchema("pk", "sk", "B", "KEYS_ONLY") },
+			want: []string{"KEYS_ONLY", "expected NEW_AND_OLD_IMAGES"},
+		},
+		"NoStream": {
+			make: func(s *fake.Server) { s.Disable() },
+			want: []string{"stream is off", "expected a stream with NEW_AND_OLD_IMAGES"},
+		},
+		"NoTable": {
+			make:   func(*fake.Server) {},
+			change: func(o *dynamodb.Options) { o.Table, o.NoCreate = "elsewhere", true },
+			want:   []string{"elsewhere", "region eu-north-1", "not to be created"},
+		},
+		"NoStore": {
+			make:   func(*fake.Server) {},
+			change: func(o *dynamodb.Options) { o.NoCreate = true },
+			want:   []string{"no store with prefix", "not to be created"},
+		},
+		"NotAllowedToDescribe": {make: denied("DescribeTable"), want: []string{"AccessDeniedException", "region eu-north-1"}},
+		"NotAllowedToRead":     {make: denied("GetItem"), want: []string{"AccessDeniedException", "GetItem"}},
+		"NotAllowedToCreate": {
+			make: denied("CreateTable"), change: func(o *dynamodb.Options) { o.Table = "elsewhere" },
+			want: []string{"AccessDeniedException", "CreateTable"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			c.make(s)
+			change := c.change
+			if change == nil {
+				change = func(*dynamodb.Options) {}
+			}
+			_, err := newHandle(t, s, change)
+			if err == nil {
+				t.Fatal("opened")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in the error: %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "RequestID") {
+				t.Errorf("the error is not for people: %v", err)
+			}
+		})
+	}
+}
+
+// A backend that may write but not read the stream says so when a watch is opened, and serves everything else.
+func TestNotAllowedToWatch(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "DescribeStream" {
+			return fake.Fault{Code: "AccessDeniedException"}
+		}
+		return fake.Fault{}
+	})
+	if _, err := b.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
+		t.Errorf("watching without permission: %v", err)
+	}
+	stored := write(t, b, box("a", nil))
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, stored.GetId()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What the service refuses is an error of its own, and no reason to go on asking.
+func TestRefusedWrite(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	write(t, b, box("a", nil))
+	s.SetFaults(func(string) fake.Fault { return fake.Fault{Code: "AccessDeniedException"} })
+	before := s.Calls("PutItem")
+	_, err := b.WriteCAS(t.Context(), box("b", nil))
+	if err == nil || errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "AccessDeniedException") {
+		t.Errorf("got %v", err)
+	}
+	if n := s.Calls("PutItem") - before; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// A write that changes no owner is one request, with nothing read before it; so is the deletion of what has no owner.
+func TestRequestsOfAWrite(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	owner := write(t, b, box("owner", nil))
+	owned := box("owned", nil)
+	owned.Owner = owner.GetId()
+	owned = write(t, b, owned)
+	count := func(what string, want int, do func()) {
+		t.Helper()
+		all := func() int {
+			n := 0
+			for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
+				n += s.Calls(op)
+			}
+			return n
+		}
+		before := all()
+		do()
+		if n := all() - before; n != want {
+			t.Errorf("%s: %d requests, expected %d", what, n, want)
+		}
+	}
+	var fresh = box("fresh", nil)
+	count("a creation", 1, func() { fresh = write(t, b, fresh) })
+	count("a write", 1, func() { fresh = write(t, b, fresh) })
+	count("a write with the same owner", 1, func() { owned = write(t, b, owned) })
+	count("a write with another owner", 1, func() {
+		owned.Owner = fresh.GetId()
+		owned = write(t, b, owned)
+	})
+	count("a deletion with an owner", 1, func() { remove(t, b, owned) })
+	count("a deletion", 1, func() { remove(t, b, owner) })
+	count("a creation over a tombstone", 2, func() { write(t, b, box("owner", nil)) })
+}
