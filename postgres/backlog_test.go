@@ -1,0 +1,86 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestBacklog commits more changes at once than a poll reads, beside a transaction that stays open: they come in order and
+// once, to watches that are up to date, that have fallen behind, and that go on from a cursor in the midst.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema)
+	b, other := open(t, storeURL), open(t, storeURL)
+	live, behind := watchAll(t, b), watchAll(t, other)
+	endOfSnapshot(t, live)
+	endOfSnapshot(t, behind)
+	start := live.Cursor()
+
+	conn := server.Connect(t)
+	held, err := server.Connect(t).Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeBySQL(t, held, schema, resource("held", "v"))
+	// Every change is of one resource, so that all of them have one order. The log alone matters to watches.
+	const total = 12000
+	stored := write(t, b, resource("one", "0"))
+	fill := fmt.Sprintf(`insert into %[1]s (seq, op, key, version, token, data)
+		select nextval('%[2]s'), 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), '\x00', data from %[3]s, generate_series(1, %[4]d) n`,
+		pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "changes_seq"}.Sanitize(),
+		pgx.Identifier{schema, "resources"}.Sanitize(), total)
+	if _, err := conn.Exec(ctx, fill); err != nil {
+		t.Fatal(err)
+	}
+	last := write(t, b, stored)
+	if err := held.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	var cursors []string
+	follow := func(who string, w storage.Watch, from int, keep bool) {
+		t.Helper()
+		versions := map[string]bool{}
+		heldSeen := false
+		for i := from; ; {
+			res := next(t, w).GetUpsert().GetResource()
+			if res.GetId().GetName() == "held" {
+				if heldSeen {
+					t.Fatalf("%s: the held transaction's change came twice", who)
+				}
+				heldSeen = true
+				continue
+			}
+			if versions[res.GetVersion()] {
+				t.Fatalf("%s: version %s came twice", who, res.GetVersion())
+			}
+			versions[res.GetVersion()] = true
+			if res.GetVersion() == last.Version {
+				if i != total+1 {
+					t.Fatalf("%s: the last one came after %d of %d", who, i, total+1)
+				}
+				break
+			}
+			i++
+			if keep && i%5000 == 0 {
+				cursors = append(cursors, w.Cursor())
+			}
+		}
+	}
+	follow("live watch", live, 0, true)
+	follow("watch that has fallen behind", behind, 0, false)
+	follow("watch from the start", resume(t, other, start), 0, true)
+	for i, cursor := range cursors {
+		follow(fmt.Sprintf("watch from cursor %d", i), resume(t, b, cursor), (i%(len(cursors)/2)+1)*5000, false)
+	}
+}
