@@ -133,6 +133,17 @@ func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) erro
 	}
 }
 
+// attemptPatience is how long one attempt may take that has no reason to wait. A connection whose other end is gone without a
+// word would else use up a caller's time.
+const attemptPatience = 5 * time.Second
+
+// impatient bounds one attempt.
+func impatient(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptPatience)
+	defer cancel()
+	return f(ctx)
+}
+
 // begin bounds a call by the backend's timeout where it has no deadline, and refuses one that is over already.
 func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if b.closed.Load() {

@@ -149,6 +149,24 @@ func TestLostAnswerOfTheOverwritten(t *testing.T) {
 	}
 }
 
+// TestSilentConnection holds an answer back for good: the write is settled over another connection.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	proxy, through, direct := behindProxy(t)
+	payload := "payload" + unique()
+	trap := proxy.HoldAnswer([]byte(payload))
+	created := write(t, through, resource("one", payload))
+	sprung(t, trap)
+	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
+		t.Errorf("created %v, stored %v", created, got)
+	}
+	trap = proxy.HoldAnswer([]byte("one"))
+	if got := read(t, through, created.Id); !proto.Equal(got, created) {
+		t.Errorf("created %v, read %v", created, got)
+	}
+	sprung(t, trap)
+}
+
 // TestLostCommit does the same to transactions, where the database's COMMIT is what is lost.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()

@@ -211,17 +211,26 @@ func (b *Backend) open(ctx context.Context) error {
 				return err
 			}
 		}
-		return pgx.BeginFunc(ctx, conn, b.identify)
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return b.identify(ctx, tx) })
 	})
 }
 
 // identify reads the store's id. A store whose log belongs to another server or database was restored from a dump: its
 // transaction ids mean nothing here, so the log is emptied, and a new id makes cursors of the old one void.
-func (b *Backend) identify(tx pgx.Tx) error {
-	ctx := context.WithoutCancel(b.life)
+func (b *Backend) identify(ctx context.Context, tx pgx.Tx) error {
 	var origin *string
 	var here, now string
-	if err := tx.QueryRow(ctx, b.sql.about).Scan((*[16]byte)(&b.id), &origin, &here, &now); err != nil {
+	var may bool
+	if err := tx.QueryRow(ctx, b.sql.mayIdentify).Scan(&may); err != nil {
+		return err
+	}
+	system := "unknown" // some hosted servers do not say; the database and the table tell most stores apart
+	if may {
+		if err := tx.QueryRow(ctx, b.sql.identify).Scan(&system); err != nil {
+			return err
+		}
+	}
+	if err := tx.QueryRow(ctx, b.sql.about, system).Scan((*[16]byte)(&b.id), &origin, &here, &now); err != nil {
 		return err
 	}
 	current, err := parseSnapshot(now)
@@ -241,7 +250,7 @@ func (b *Backend) identify(tx pgx.Tx) error {
 	case *origin != here:
 		err = tx.QueryRow(ctx, b.sql.renew, here).Scan((*[16]byte)(&b.id))
 	default: // another process was faster
-		err = tx.QueryRow(ctx, b.sql.about).Scan((*[16]byte)(&b.id), &origin, &here, &now)
+		err = tx.QueryRow(ctx, b.sql.about, system).Scan((*[16]byte)(&b.id), &origin, &here, &now)
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
 	var rows map[string]stored
 	err := b.attempts(ctx, func(ctx context.Context) error {
 		rows = make(map[string]stored, len(keys))
-		return b.fetch(ctx, keys, rows)
+		return impatient(ctx, func(ctx context.Context) error { return b.fetch(ctx, keys, rows) })
 	})
 	b.answered()
 	for _, c := range calls {

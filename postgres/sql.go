@@ -9,9 +9,9 @@ import (
 // statements are the SQL texts of one store. Names are qualified, never found through search_path, which a pooler does not
 // keep.
 type statements struct {
-	about, lock, claim, renew, readOne, readMany, updateOne, apply, removePlaceholders, tokens string
-	list, owned, now, poll, changes                                                            string
-	retentionLock, sinceMark, mark, dueMark, setHorizon, dropMarks, prune                      string
+	about, mayIdentify, identify, lock, claim, renew, readOne, readMany, updateOne, apply, removePlaceholders, tokens string
+	list, owned, now, poll, changes                                                                                   string
+	retentionLock, sinceMark, mark, dueMark, setHorizon, dropMarks, prune                                             string
 }
 
 // never is above every transaction id. A range that is open at one end is taken for a third of the table as long as Postgres
@@ -32,12 +32,14 @@ func newStatements(schema string) statements {
 	return statements{
 		// origin names what transaction ids mean here: a dump that was restored elsewhere, or over, brings ids that mean nothing.
 		about: sql(`
-select id, origin, (select system_identifier from pg_control_system())::text
+select id, origin, $1::text
        || '/' || (select oid from pg_database where datname = current_database())::text
        || '/' || $changes_name::regclass::oid::text, pg_current_snapshot()::text
 from $store`),
-		lock:  sql(`select origin from $store for update`),
-		claim: sql(`update $store set origin = $1`),
+		mayIdentify: sql(`select has_function_privilege('pg_catalog.pg_control_system()', 'execute')`),
+		identify:    sql(`select system_identifier::text from pg_catalog.pg_control_system()`),
+		lock:        sql(`select origin from $store for update`),
+		claim:       sql(`update $store set origin = $1`),
 		renew: sql(`
 with emptied as (delete from $changes), forgotten as (delete from $marks)
 update $store set id = gen_random_uuid(), origin = $1, horizon = null returning id`),

@@ -144,6 +144,9 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	if !query.Has("application_name") {
 		query.Set("application_name", "ashlar")
 	}
+	if !query.Has("pool_ping_timeout") {
+		query.Set("pool_ping_timeout", attemptPatience.String())
+	}
 	plain.RawQuery = query.Encode()
 	config, err := pgxpool.ParseConfig(plain.String())
 	if err != nil {

@@ -219,7 +219,7 @@ func (b *Backend) carryOut(ctx context.Context, ops []*op, wait string) (again [
 	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
 	left := ops
 	lost := lostAnswer{since: b.seen.Load()}
-	err = b.attempts(ctx, func(ctx context.Context) error {
+	try := func(ctx context.Context) error {
 		if lost.happened {
 			if err := b.settle(ctx, &lost, left); err != nil {
 				return err
@@ -242,6 +242,12 @@ func (b *Backend) carryOut(ctx context.Context, ops []*op, wait string) (again [
 			return b.settle(ctx, &lost, unapplied(left))
 		}
 		return nil
+	}
+	err = b.attempts(ctx, func(ctx context.Context) error {
+		if wait == longWait {
+			return try(ctx)
+		}
+		return impatient(ctx, try)
 	})
 	if err != nil {
 		return nil, err
