@@ -3,33 +3,42 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 )
 
 // pool holds the reading connections, opened when they are first needed.
 type pool struct {
-	open   func() (*conn, error)
-	free   chan *conn
-	room   chan struct{} // a token for each connection that may still be opened
-	closed chan struct{}
+	open    func() (*conn, error)
+	timeout time.Duration
+	free    chan *conn
+	room    chan struct{} // a token for each connection that may still be opened
+	closed  chan struct{}
 }
 
-func newPool(size int, open func() (*conn, error)) *pool {
-	p := &pool{open: open, free: make(chan *conn, size), room: make(chan struct{}, size), closed: make(chan struct{})}
+func newPool(size int, timeout time.Duration, open func() (*conn, error)) *pool {
+	p := &pool{open: open, timeout: timeout, free: make(chan *conn, size), room: make(chan struct{}, size), closed: make(chan struct{})}
 	for range size {
 		p.room <- struct{}{}
 	}
 	return p
 }
 
-// take returns a connection that ctx interrupts. Each has to be given back.
+// take returns a connection that ctx interrupts, within ctx or, where that has no deadline, the pool's timeout. Each has to be
+// given back.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	select {
 	case c := <-p.free:
 		c.db.SetInterrupt(ctx)
 		return c, nil
 	default:
+	}
+	waiting := ctx
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, p.timeout)
+		defer cancel()
 	}
 	select {
 	case c := <-p.free:
@@ -45,8 +54,8 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 		return c, nil
 	case <-p.closed:
 		return nil, storage.ErrClosed
-	case <-ctx.Done():
-		return nil, tooLate(ctx)
+	case <-waiting.Done():
+		return nil, tooLate(waiting)
 	}
 }
 

@@ -45,8 +45,8 @@ func (s *Store) Read(ctx context.Context, consistency storage.ReadConsistency, i
 
 // read returns what is stored under a key, or nil.
 func (s *Store) read(ctx context.Context, k key.Key) (*resourcepb.Resource, error) {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	// Without a deadline of its own for the look-up, which is over sooner than the timer is set; the connection's busy timeout
+	// bounds it where it has to wait.
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return nil, err

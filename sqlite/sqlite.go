@@ -144,7 +144,7 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 	if err := s.setUp(ctx, c); err != nil {
 		return failed(ctx, "set up", err)
 	}
-	s.readers = newPool(s.options.Readers, func() (*conn, error) { return s.connectReader(2 << 10) })
+	s.readers = newPool(s.options.Readers, s.options.Timeout, func() (*conn, error) { return s.connectReader(2 << 10) })
 	s.writer = newWriter(s, c)
 	s.source = &source{store: s}
 	s.feed = feed.New(s.source, feed.Options[mark]{

@@ -19,8 +19,8 @@ const tagBytes = 6
 
 func newTag() int64 { return int64(rand.Uint64() >> (64 - 8*tagBytes)) }
 
-// bytes is the tag, then the number without leading zeros.
-func (m mark) bytes() []byte {
+// append appends the tag, then the number without leading zeros.
+func (m mark) append(to []byte) []byte {
 	var b [8 + 8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(m.tag))
 	binary.BigEndian.PutUint64(b[8:], uint64(m.seq))
@@ -28,8 +28,7 @@ func (m mark) bytes() []byte {
 	for number < 16 && b[number] == 0 {
 		number++
 	}
-	tag := b[8-tagBytes : 8]
-	return append(append(make([]byte, 0, 16), tag...), b[number:]...)
+	return append(append(to, b[8-tagBytes:8]...), b[number:]...)
 }
 
 func markOf(b []byte) (mark, bool) {
@@ -44,7 +43,10 @@ func markOf(b []byte) (mark, bool) {
 }
 
 // version is the text of a resource's version.
-func (m mark) version() string { return base64.RawURLEncoding.EncodeToString(m.bytes()) }
+func (m mark) version() string {
+	var room [16 + 24]byte
+	return string(base64.RawURLEncoding.AppendEncode(room[16:16], m.append(room[:0])))
+}
 
 // parseVersion undoes version. Text that version never returns is none.
 func parseVersion(text string) (mark, bool) {
@@ -56,7 +58,7 @@ func parseVersion(text string) (mark, bool) {
 }
 
 func (m mark) cursor(store cursor.StoreID) string {
-	return cursor.Encode(cursor.Watch, store, m.bytes())
+	return cursor.Encode(cursor.Watch, store, m.append(nil))
 }
 
 func parseCursor(store cursor.StoreID, text string) (mark, error) {

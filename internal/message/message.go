@@ -28,9 +28,12 @@ func Encode(res *resourcepb.Resource) ([]byte, error) {
 
 // Decode undoes Encode and sets the version.
 func Decode(data []byte, version string) (*resourcepb.Resource, error) {
-	res := new(resourcepb.Resource)
-	if err := proto.Unmarshal(data, res); err != nil {
-		return nil, fmt.Errorf("decode a stored resource: %w", err)
+	res, plain := decodePlain(data)
+	if !plain {
+		res = new(resourcepb.Resource)
+		if err := proto.Unmarshal(data, res); err != nil {
+			return nil, fmt.Errorf("decode a stored resource: %w", err)
+		}
 	}
 	res.Version = version
 	return res, nil

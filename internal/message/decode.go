@@ -1,0 +1,209 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// decodePlain does what proto.Unmarshal does for the resources that nearly all are, in a fraction of its time: one allocation
+// for the messages, one for their texts, one for the payload. For anything else, such as an unknown field, one that comes twice
+// or one that is malformed, it returns false, and proto.Unmarshal has the word.
+func decodePlain(data []byte) (*resourcepb.Resource, bool) {
+	parts := &struct {
+		res  resourcepb.Resource
+		id   idParts
+		data anypb.Any
+	}{}
+	res := &parts.res
+	// The payload comes last. What is before it is small, and becomes the one text that all strings are parts of.
+	d := decoder{data: data}
+	payload := d.payload()
+	d.text = string(data[:payload])
+	for f := d.all(); f.next(); {
+		switch f.number {
+		case 1:
+			res.Id = d.id(f, &parts.id)
+		case 2:
+			res.Owner = d.id(f, new(idParts))
+		case versionField:
+			res.Version = d.string(f)
+		case 4:
+			res.Generation = d.string(f)
+		case 5:
+			if res.Metadata == nil {
+				res.Metadata = make(map[string]string)
+			}
+			k, v := d.entry(f)
+			res.Metadata[k] = d.string(v)
+			f.mayRepeat()
+		case 6:
+			if res.Status == nil {
+				res.Status = make(map[string]*resourcepb.Status)
+			}
+			k, v := d.entry(f)
+			status := new(resourcepb.Status)
+			d.failed = d.failed || proto.Unmarshal(data[v.from:v.to], status) != nil
+			res.Status[k] = status
+			f.mayRepeat()
+		case 7:
+			res.Data = d.any(f, &parts.data, payload)
+		default:
+			d.failed = true
+		}
+	}
+	return res, !d.failed
+}
+
+// decoder goes through a message in which every field is length-delimited and has a number below 16. Once something is not as
+// expected, failed is set, stays, and ends every loop.
+type decoder struct {
+	data   []byte
+	text   string // the same bytes, up to the payload
+	failed bool
+}
+
+// field is a field of a message, and the way to the one after it.
+type field struct {
+	d        *decoder
+	seen     uint16
+	number   byte
+	from, to int // the value
+	end      int // of the message
+}
+
+func (d *decoder) all() field { return field{d: d, end: len(d.data)} }
+
+// inside goes through the message in a field.
+func (f field) inside() field { return field{d: f.d, to: f.from, end: f.to} }
+
+// next moves on to the next field and tells whether there is one.
+func (f *field) next() bool {
+	d, at := f.d, f.to
+	if at >= f.end || d.failed {
+		return false
+	}
+	tag := d.data[at]
+	size, n := binary.Uvarint(d.data[at+1 : f.end])
+	bit := uint16(1) << (tag >> 3 & 15)
+	if tag >= 0x80 || tag&7 != 2 || n <= 0 || size > uint64(f.end-at-1-n) || f.seen&bit != 0 {
+		d.failed = true
+		return false
+	}
+	f.seen |= bit
+	f.number, f.from = tag>>3, at+1+n
+	f.to = f.from + int(size)
+	return true
+}
+
+// mayRepeat forgets that the field was seen, as entries of maps are fields that come again.
+func (f *field) mayRepeat() { f.seen &^= 1 << f.number }
+
+// payload returns where the value of the resource's Any begins, if it is the end of the resource, or else the end.
+func (d *decoder) payload() int {
+	for at := d.all(); at.next(); at.seen = 0 {
+		if at.number != 7 || at.to != at.end {
+			continue
+		}
+		for inner := at.inside(); inner.next(); {
+			if inner.number == 2 && inner.to == at.end {
+				return inner.from
+			}
+		}
+	}
+	return len(d.data)
+}
+
+func (d *decoder) string(f field) string {
+	if d.failed || f.to > len(d.text) || !utf8.ValidString(d.text[f.from:f.to]) {
+		d.failed = true
+		return ""
+	}
+	return d.text[f.from:f.to]
+}
+
+func (d *decoder) id(f field, parts *idParts) *resourcepb.ID {
+	id := &parts.id
+	for f := f.inside(); f.next(); {
+		switch f.number {
+		case 1:
+			id.Uid = d.string(f)
+		case 2:
+			id.Name = d.string(f)
+		case 3:
+			id.Type = &parts.typ
+			d.typ(f, id.Type)
+		case 4:
+			id.Tenancy = &parts.tenancy
+			d.tenancy(f, id.Tenancy)
+		default:
+			d.failed = true
+		}
+	}
+	return id
+}
+
+func (d *decoder) typ(f field, out *resourcepb.Type) {
+	for f := f.inside(); f.next(); {
+		switch f.number {
+		case 1:
+			out.Group = d.string(f)
+		case 2:
+			out.GroupVersion = d.string(f)
+		case 3:
+			out.Kind = d.string(f)
+		default:
+			d.failed = true
+		}
+	}
+}
+
+func (d *decoder) tenancy(f field, out *resourcepb.Tenancy) {
+	for f := f.inside(); f.next(); {
+		switch f.number {
+		case 1:
+			out.Partition = d.string(f)
+		case 2:
+			out.Namespace = d.string(f)
+		default:
+			d.failed = true
+		}
+	}
+}
+
+// entry takes an entry of a map apart. Key and value both have to be there.
+func (d *decoder) entry(f field) (k string, value field) {
+	inside := f.inside()
+	for inside.next() {
+		switch inside.number {
+		case 1:
+			k = d.string(inside)
+		case 2:
+			value = inside
+		default:
+			d.failed = true
+		}
+	}
+	d.failed = d.failed || inside.seen != 1<<1|1<<2
+	return k, value
+}
+
+// any decodes the wrapper of a payload that begins at a place.
+func (d *decoder) any(f field, out *anypb.Any, payload int) *anypb.Any {
+	for f := f.inside(); f.next(); {
+		switch {
+		case f.number == 1:
+			out.TypeUrl = d.string(f)
+		case f.number == 2 && f.from == payload:
+			out.Value = bytes.Clone(d.data[f.from:f.to])
+		default:
+			d.failed = true
+		}
+	}
+	return out
+}

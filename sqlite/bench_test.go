@@ -1,0 +1,42 @@
+package sqlite
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// BenchmarkRead is a lookup by key beside the statement that it stands on.
+func BenchmarkRead(b *testing.B) {
+	s := open(b, newPath(b), nil)
+	res := resource("a", 1)
+	res.Metadata = map[string]string{"made-by": "bench"}
+	res.Data = &anypb.Any{TypeUrl: "example.com/bench.Thing", Value: make([]byte, 500)}
+	write(b, s, res)
+	b.Run("Read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.Read(b.Context(), storage.StrongConsistency, res.Id); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("statement", func(b *testing.B) {
+		b.ReportAllocs()
+		c, err := s.readers.take(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.readers.give(c)
+		k := []byte("group\x00Kind\x00partition\x00namespace\x00a")
+		buffer := make([]byte, 0, 1000)
+		for b.Loop() {
+			buffer = append(buffer[:0], k...)
+			if there, _, err := c.get(&buffer); !there || err != nil {
+				b.Fatal(there, err)
+			}
+		}
+	})
+}
