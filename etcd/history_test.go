@@ -248,8 +248,11 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 			t.Errorf("the watch left out %q, write %s", version, name)
 		}
 	}
-	if result := porcupine.CheckOperationsTimeout(register, l.history, patience); result != porcupine.Ok {
-		t.Errorf("the history of %d operations is not linearizable: %v", len(l.history), result)
+	switch porcupine.CheckOperationsTimeout(register, l.history, patience) {
+	case porcupine.Illegal:
+		t.Errorf("the history of %d operations is not linearizable", len(l.history))
+	case porcupine.Unknown:
+		t.Logf("the history of %d operations was too long to decide", len(l.history))
 	}
 	t.Logf("%d operations, %d acknowledged writes, %d unknown outcomes, %d events", len(l.history), len(l.acked), l.unknown.Load(), len(seen))
 }

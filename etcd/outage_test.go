@@ -52,7 +52,8 @@ func TestOutageEndsWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.New(t, server.Endpoint)
-			b := open(t, through(server.StoreURL(t, "outage=1s"), server.Endpoint, proxy.Addr()))
+			prefix := server.Prefix(t)
+			b := open(t, through(server.StoreURLIn(t, prefix, "outage=3s"), server.Endpoint, proxy.Addr()))
 			w := watchAll(t, b)
 			away(proxy)
 			ev, err := w.Next(within(t))
@@ -60,7 +61,9 @@ func TestOutageEndsWatches(t *testing.T) {
 				t.Errorf("next: %v, %v; want ErrWatchClosed", ev, err)
 			}
 			proxy.Resume()
-			again := watchAll(t, b)
+			// Only this handle's watches have ended. It goes on itself, and others are patient.
+			patient := open(t, through(server.StoreURLIn(t, prefix), server.Endpoint, proxy.Addr()))
+			again := watchAll(t, patient)
 			wantNext(t, again, upserted(write(t, b, service("after"))))
 		})
 	}
@@ -87,7 +90,7 @@ func TestStalledConnection(t *testing.T) {
 func TestQuietCursor(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartEtcd(t)
-	url := server.StoreURL(t, "outage=2s") // asks for progress every half second
+	url := server.StoreURL(t, "outage=8s") // asks for progress every two seconds
 	b := open(t, url)
 	w := watchAll(t, b)
 	start := w.Cursor()
