@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMigrateOnce(t *testing.T) {
+	t.Parallel()
+	from, to := memoryURL(), fileURL(t)
+	c := newCLI(t, from)
+	c.ok("", "apply", "-f", boutique)
+	stores := []string{"--from", from, "--to", to}
+	n := len(lines(c.ok("", "list", "*", "-o", "name")))
+
+	dry := c.ok("", append([]string{"migrate", "--dry-run"}, stores...)...)
+	require.Contains(t, dry, "would copy everything")
+	require.Empty(t, c.ok("", "list", "*", "-o", "name", "--store", to), "a dry run writes nothing")
+
+	r := c.run("", append([]string{"migrate", "verify"}, stores...)...)
+	require.Equal(t, exitFailed, r.code)
+	require.Len(t, lines(r.out), n)
+	require.Contains(t, r.out, "missing   ")
+
+	out := c.ok("", append([]string{"migrate"}, stores...)...)
+	require.Contains(t, out, "verified: equal")
+	require.Contains(t, c.ok("", append([]string{"migrate", "verify"}, stores...)...), "equal: ")
+
+	r = c.run("", append([]string{"migrate"}, stores...)...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "the target is not empty")
+
+	c.ok("", "delete", "apps/Deployment", "basket", "-n", "boutique", "--store", to)
+	r = c.run("", append([]string{"migrate", "verify", "--json"}, stores...)...)
+	require.Equal(t, exitFailed, r.code)
+	var found, summary map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines(r.out)[0]), &found))
+	require.NoError(t, json.Unmarshal([]byte(lines(r.out)[1]), &summary))
+	require.Equal(t, "missing", found["difference"])
+	require.Equal(t, "basket", found["name"])
+	require.Equal(t, false, summary["equal"])
+
+	for line := range strings.SplitSeq(strings.TrimSpace(c.ok("", append([]string{"migrate", "--merge", "--json"}, stores...)...)), "\n") {
+		require.NoError(t, json.Unmarshal([]byte(line), &summary), line)
+	}
+	require.Equal(t, "ok", summary["result"])
+	require.EqualValues(t, 1, summary["created"])
+}
+
+func TestMigrateLive(t *testing.T) {
+	t.Parallel()
+	from, to := fileURL(t), fileURL(t)
+	c := newCLI(t, from)
+	c.ok("", "apply", "-f", boutique)
+	stores := []string{"--from", from, "--to", to}
+
+	// It runs until it is told to cut over.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	in, operator := io.Pipe()
+	seen, out := io.Pipe()
+	var errs bytes.Buffer
+	over := make(chan int, 1)
+	go func() {
+		over <- c.app(in, out, &errs).run(ctx, append([]string{"migrate", "--live", "--json"}, stores...))
+		_ = out.Close()
+		_ = in.Close()
+	}()
+	var last map[string]any
+	told := false
+	for dec := json.NewDecoder(seen); ; {
+		var object map[string]any
+		if err := dec.Decode(&object); err != nil {
+			require.ErrorIs(t, err, io.EOF)
+			break
+		}
+		last = object
+		if object["phase"] == "follow" && !told {
+			told = true
+			_, err := io.WriteString(operator, "what?\ncutover\n")
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, exitOK, <-over, errs.String())
+	require.Equal(t, "complete", last["phase"])
+	require.True(t, told)
+
+	r := c.run(configMap("late", ""), "apply", "-f", "-")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "the store is closed for writing: it has moved to "+to)
+	require.Contains(t, c.ok("", "migrate", "status"), "it has moved to "+to)
+	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "phase complete")
+	require.Contains(t, c.ok("", append([]string{"migrate", "--live", "--cutover-when-lag-below", "1s"}, stores...)...), "already complete")
+	require.Equal(t, exitUsage, c.run("", append([]string{"migrate", "abort"}, stores...)...).code)
+
+	// And back again.
+	back := []string{"migrate", "--live", "--cutover-when-lag-below", "1m", "--mirror", "--from", to, "--to", from}
+	require.Contains(t, c.run("", back...).err, "unfence")
+	c.ok("", "migrate", "unfence")
+	require.Contains(t, c.ok("", back...), "complete: ")
+	c.ok(configMap("late", ""), "apply", "-f", "-")
+	c.ok("", "apply", "-f", boutique)
+}
+
+func TestMigrateInterrupted(t *testing.T) {
+	t.Parallel()
+	from, to := fileURL(t), fileURL(t)
+	c := newCLI(t, from)
+	c.ok("", "apply", "-f", boutique)
+	ctx, interrupt := context.WithTimeout(context.Background(), patience)
+	defer interrupt()
+	seen, out := io.Pipe()
+	over := make(chan int, 1)
+	var errs bytes.Buffer
+	go func() {
+		over <- c.app(strings.NewReader(""), out, &errs).run(ctx, []string{"migrate", "--live", "--json", "--from", from, "--to", to})
+		_ = out.Close()
+	}()
+	text := ""
+	for dec := json.NewDecoder(seen); ; {
+		var object map[string]any
+		if dec.Decode(&object) != nil {
+			break
+		}
+		if object["phase"] == "follow" {
+			interrupt()
+		}
+		if note, ok := object["note"].(string); ok {
+			text = note
+		}
+	}
+	require.Equal(t, exitFailed, <-over)
+	require.Contains(t, text, "the same command goes on from here")
+	require.Contains(t, errs.String(), "interrupted")
+	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "phase follow")
+	require.Contains(t, c.ok("", "migrate", "abort", "--from", from, "--to", to), "given up")
+	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "open")
+}
+
+func TestMigrateUsage(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"no stores":    {"migrate"},
+		"one store":    {"migrate", "verify", "--from", "mem://"},
+		"two policies": {"migrate", "--from", "mem://", "--to", "mem://", "--merge", "--mirror"},
+		"lag alone":    {"migrate", "--from", "mem://", "--to", "mem://", "--cutover-when-lag-below", "1s"},
+		"no writers":   {"migrate", "--from", "mem://", "--to", "mem://", "--parallel", "0"},
+		"the same":     {"migrate", "--from", "mem://cli-same", "--to", "mem://cli-same"},
+		"subcommand":   {"migrate", "verfy"},
+	} {
+		r := newCLI(t, memoryURL()).run("", args...)
+		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)
+	}
+}
+
+func TestMigrateShowsNoPassword(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, memoryURL())
+	r := c.run("", "migrate", "--timeout", "2s", "--from", memoryURL(), "--to", "postgres://user:pa55word@127.0.0.1:1/db?sslmode=disable")
+	require.Equal(t, exitFailed, r.code)
+	require.NotContains(t, r.out+r.err, "pa55word")
+}
+
+func TestProgressInALine(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "1.5s", short(1500*time.Millisecond))
+	require.Equal(t, "2m1s", short(2*time.Minute+1200*time.Millisecond))
+}

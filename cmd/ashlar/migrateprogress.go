@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/ashlar-dev/storage/migrate"
+)
+
+// migration shows how far a migration is: a line that changes on a terminal, else a line now and then, or JSON.
+type migration struct {
+	out      io.Writer
+	json     bool
+	terminal bool
+	mu       sync.Mutex
+	phase    migrate.Phase
+	shown    time.Time
+	width    int // of what is on the terminal's line
+}
+
+// plainEvery is how often a line is written where there is no terminal.
+const plainEvery = 10 * time.Second
+
+func (a *app) newProgress(asJSON bool) *migration {
+	m := &migration{out: a.out, json: asJSON}
+	if f, ok := a.out.(*os.File); ok && !asJSON {
+		m.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	return m
+}
+
+func (m *migration) progress(p migrate.Progress) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.Warning != nil {
+		m.say(fmt.Sprintf("trying again: %s", oneLine(p.Warning)), map[string]any{"warning": oneLine(p.Warning)})
+	}
+	switch {
+	case m.json:
+		m.line(map[string]any{
+			"phase": p.Phase, "listed": p.Listed, "total": p.Total, "created": p.Done.Created, "replaced": p.Done.Replaced,
+			"skipped": p.Done.Skipped, "deleted": p.Done.Deleted, "applied": p.Done.Applied, "bytes": p.Done.Bytes, "rate": p.Rate,
+			"etaSeconds": p.Left.Seconds(), "lagSeconds": p.Lag.Seconds(), "elapsedSeconds": p.Elapsed.Seconds(),
+		})
+	case m.terminal:
+		text := describe(p)
+		pad := strings.Repeat(" ", max(0, m.width-len(text)))
+		m.width = len(text)
+		_, _ = fmt.Fprintf(m.out, "\r%s%s", text, pad)
+	case p.Phase != m.phase || time.Since(m.shown) >= plainEvery:
+		m.shown = time.Now()
+		_, _ = fmt.Fprintln(m.out, describe(p))
+	}
+	m.phase = p.Phase
+}
+
+// describe is a progress in a line.
+func describe(p migrate.Progress) string {
+	switch p.Phase {
+	case migrate.Following:
+		return fmt.Sprintf("follow   %d changes applied, %.0f/s, lag %s", p.Done.Applied, p.Rate, short(p.Lag))
+	case migrate.Complete:
+		return "complete"
+	}
+	bar := ""
+	of := ""
+	if p.Total > 0 {
+		const width = 24
+		full := int(min(p.Listed, p.Total) * width / p.Total)
+		bar = "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "] "
+		of = fmt.Sprintf(" of %d", p.Total)
+	}
+	left := ""
+	if p.Left > 0 {
+		left = ", " + short(p.Left) + " left"
+	}
+	return fmt.Sprintf("%-8s %s%d%s, %.0f/s%s", p.Phase, bar, p.Listed, of, p.Rate, left)
+}
+
+func short(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// note says something to people.
+func (m *migration) note(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.say(text, map[string]any{"note": text})
+}
+
+func (m *migration) say(text string, object map[string]any) {
+	if m.json {
+		m.line(object)
+		return
+	}
+	m.clear()
+	_, _ = fmt.Fprintln(m.out, text)
+}
+
+// line writes JSON.
+func (m *migration) line(object map[string]any) {
+	text, err := json.Marshal(object)
+	if err == nil {
+		_, _ = fmt.Fprintf(m.out, "%s\n", text)
+	}
+}
+
+// clear makes room on the terminal's line.
+func (m *migration) clear() {
+	if m.width > 0 {
+		_, _ = fmt.Fprintf(m.out, "\r%s\r", strings.Repeat(" ", m.width))
+		m.width = 0
+	}
+}
+
+// end leaves the last state on the terminal.
+func (m *migration) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.width > 0 {
+		_, _ = fmt.Fprintln(m.out)
+		m.width = 0
+	}
+}
+
+// result says what was done.
+func (m *migration) result(r *migrate.Result, o *migrate.Options) error {
+	if m.json {
+		object := map[string]any{
+			"result": "ok", "phase": r.Phase, "resumed": r.Resumed, "already": r.Already, "created": r.Done.Created,
+			"replaced": r.Done.Replaced, "skipped": r.Done.Skipped, "deleted": r.Done.Deleted, "applied": r.Done.Applied,
+			"elapsedSeconds": r.Elapsed.Seconds(), "closedSeconds": r.Fenced.Seconds(),
+		}
+		if r.Report != nil {
+			object["resources"], object["digest"] = r.Report.Target, r.Report.TargetDigest
+		}
+		m.line(object)
+		return nil
+	}
+	if r.Already {
+		_, err := fmt.Fprintf(m.out, "already complete: %s has moved to %s\n", o.From, o.To)
+		return err
+	}
+	_, err := fmt.Fprintf(m.out, "created %d, replaced %d, deleted %d, found %d equal, followed %d changes, in %s\nverified: %v\n",
+		r.Done.Created, r.Done.Replaced, r.Done.Deleted, r.Done.Skipped, r.Done.Applied, short(r.Elapsed), r.Report)
+	if err == nil && r.Phase == migrate.Complete {
+		_, err = fmt.Fprintf(m.out, "complete: %s takes no more writes (closed %s ago); use %s\n", o.From, short(r.Fenced), o.To)
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/migrate"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (a *app) migrateVerifyCommand() *cobra.Command {
+	var f fromTo
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare two stores",
+		Long: `Compare two stores, everything but the versions, and show what differs: missing is what only the source has, extra what only
+the target has. The exit code is 1 if anything differs. While programs write, what they change may show up.`,
+		Example:           "  ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return f.open(ctx, func(from, to storage.Backend) error { return a.verify(ctx, from, to, asJSON) })
+		},
+	}
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "show what differs in JSON, a line each")
+	return cmd
+}
+
+func (a *app) verify(ctx context.Context, from, to storage.Backend, asJSON bool) error {
+	show := func(d migrate.Difference) error {
+		res := d.Source
+		if res == nil {
+			res = d.Target
+		}
+		if !asJSON {
+			_, err := fmt.Fprintf(a.out, "%-9s %s\n", d.Kind, described(res.GetId()))
+			return err
+		}
+		return a.jsonLine(difference(d.Kind, res.GetId()))
+	}
+	r, err := migrate.Verify(ctx, from, to, &migrate.VerifyOptions{Found: show})
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if asJSON {
+		err = a.jsonLine(map[string]any{
+			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different,
+			"bytes": r.Bytes, "sourceDigest": r.SourceDigest, "targetDigest": r.TargetDigest,
+		})
+	} else if r.Equal() {
+		_, err = fmt.Fprintln(a.out, r)
+	}
+	if err == nil && !r.Equal() {
+		err = failedf("verify: %v", r)
+	}
+	return err
+}
+
+func difference(kind migrate.Kind, id *resourcepb.ID) map[string]any {
+	return map[string]any{
+		"difference": kind, "group": id.GetType().GetGroup(), "kind": id.GetType().GetKind(), "partition": id.GetTenancy().GetPartition(),
+		"namespace": id.GetTenancy().GetNamespace(), "name": id.GetName(), "uid": id.GetUid(),
+	}
+}
+
+func (a *app) jsonLine(object map[string]any) error {
+	text, err := json.Marshal(object)
+	if err == nil {
+		_, err = fmt.Fprintf(a.out, "%s\n", text)
+	}
+	return err
+}
+
+func (a *app) migrateStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "status",
+		Short:             "Show whether the store takes part in a migration",
+		Example:           "  ashlar migrate status --store postgres://db.example/app",
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.onStore(cmd, func(ctx context.Context, b storage.Backend) error {
+				target, fenced, err := migrate.Fenced(ctx, b)
+				if err != nil {
+					return err
+				}
+				s, err := migrate.Look(ctx, b)
+				if err != nil {
+					return err
+				}
+				if fenced {
+					_, err = fmt.Fprintf(a.out, "closed for writing: it has moved to %s\n", printable(target))
+				}
+				if s != nil && err == nil {
+					_, err = fmt.Fprintf(a.out, "target of a migration from %s: phase %s, begun %s, last sign of life %s\n", printable(s.From), s.Phase,
+						s.Started.Format(time.RFC3339), s.Updated.Format(time.RFC3339))
+				}
+				if s == nil && !fenced && err == nil {
+					_, err = fmt.Fprintln(a.out, "open, and not the target of a migration")
+				}
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) migrateAbortCommand() *cobra.Command {
+	var f fromTo
+	cmd := &cobra.Command{
+		Use:   "abort",
+		Short: "Give up a migration that is not complete",
+		Long: `Give up a migration that is not complete: the source takes writes again, should the cutover have begun, and the target forgets
+about it. What was copied stays in the target.`,
+		Example:           "  ashlar migrate abort --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return f.open(ctx, func(from, to storage.Backend) error {
+				if err := migrate.Abort(ctx, from, to); err != nil {
+					return fmt.Errorf("abort: %w", err)
+				}
+				_, err := fmt.Fprintln(a.out, "given up: the source takes writes")
+				return err
+			})
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+func (a *app) migrateUnfenceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "unfence",
+		Short: "Let a store take writes again that a migration has closed",
+		Long: `Let a store take writes again that a migration has closed. Do so only where the target is not in use, or else to migrate back into
+it: two stores in use go different ways.`,
+		Example:           "  ashlar migrate unfence --store sqlite:///var/lib/app/store.db",
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.onStore(cmd, func(ctx context.Context, b storage.Backend) error {
+				if err := migrate.Unfence(ctx, b); err != nil {
+					return fmt.Errorf("unfence: %w", err)
+				}
+				_, err := fmt.Fprintln(a.out, "the store takes writes")
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) onStore(cmd *cobra.Command, do func(context.Context, storage.Backend) error) error {
+	ctx, cancel, err := a.context(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return a.with(ctx, func(b storage.Backend) error { return do(ctx, b) })
+}
