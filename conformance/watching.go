@@ -160,17 +160,6 @@ func (s *suite) anyOrder(w storage.Watch, want ...*resourcepb.WatchEvent) {
 	}
 }
 
-// silent demands that nothing but quiet lies between the events seen so far and the changes that it makes itself, once for
-// each of the ids, none of which may be stored. It shows that no event came twice or came although nothing was changed.
-func (s *suite) silent(w storage.Watch, ids ...*resourcepb.ID) {
-	s.Helper()
-	var want []*resourcepb.WatchEvent
-	for _, id := range ids {
-		want = append(want, upserted(s.write(newResource(withUid(id, newUid())))))
-	}
-	s.perKey(w, want...)
-}
-
 // drained is what has been read from a watch.
 type drained struct {
 	snapshot []*resourcepb.Resource
