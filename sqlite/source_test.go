@@ -207,6 +207,27 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 	}
 }
 
+// A row that is missing after the position is noticed too.
+func TestHistoryWithAGap(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	w := watch(t, s)
+	a := write(t, s, resource("a", 1))
+	wantUpsert(t, w, a)
+	cursor := w.Cursor()
+	write(t, s, resource("b", 1))
+	write(t, s, resource("c", 1))
+	run(t, foreign(t, s.Path()), "DELETE FROM log WHERE seq = 2")
+	resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Close()
+	if ev, err := nextError(t, resumed); !errors.Is(err, storage.ErrCompacted) {
+		t.Fatalf("%v, %v; expected ErrCompacted", ev, err)
+	}
+}
+
 // nextError is Next, within the time that something may take.
 func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
