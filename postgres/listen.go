@@ -28,7 +28,7 @@ func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", b.id[:]) }
 // notifyPause is the least time between two notifications: the first of a quiet period goes out at once, later ones together.
 const notifyPause = 2 * time.Millisecond
 
-// notify runs as long as the backend and then sends what is left.
+// notify runs as long as the backend. What is left then, Close sends.
 func (b *Backend) notify() {
 	for {
 		select {

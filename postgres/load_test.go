@@ -160,6 +160,30 @@ func TestOneFeed(t *testing.T) {
 	eventually(t, "the connections to be closed", func() bool { return count() == 0 })
 }
 
+// TestNotify leaves a watch nothing but notifications to go by, also those of a handle that is closed at once.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	w := watchAll(t, open(t, server.StoreURLIn(t, schema, "poll=1h")))
+	endOfSnapshot(t, w)
+	for range 5 {
+		b, err := storage.Open(testContext(t), server.StoreURLIn(t, schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		for range 5 {
+			last = write(t, b, resource("one"+unique(), "v")).Version
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for next(t, w).GetUpsert().GetResource().GetVersion() != last {
+		}
+	}
+}
+
 // TestSchemasWithOddNames keeps two stores in one database, in schemas whose names need quoting.
 func TestSchemasWithOddNames(t *testing.T) {
 	t.Parallel()

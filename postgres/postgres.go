@@ -285,6 +285,11 @@ func (b *Backend) Close() error {
 		b.writes.Close()
 		b.reads.Close()
 		b.running.Wait()
+		select {
+		case <-b.ring:
+			b.sendNotify(closeGrace)
+		default:
+		}
 		err = b.shelf.Close()
 		b.side.Close()
 		for _, pool := range b.owned {

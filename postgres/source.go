@@ -164,16 +164,16 @@ func (s source) step(ctx context.Context, pool *pgxpool.Pool, at position, limit
 func (s source) History(ctx context.Context, from position, _ *key.Filter, limit int) (events []*event, end position, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
-	if from.until != nil {
-		events, end, _, err = s.step(ctx, s.b.pool, from, limit)
-		return events, end, true, err
-	}
 	current, err := s.current(ctx, s.b.pool)
 	if err != nil {
 		return nil, from, false, err
 	}
-	if !current.covers(from.old) || !current.covers(from.extra) {
+	if !current.covers(from.old) || !current.covers(from.until) || !current.covers(from.extra) {
 		return nil, from, false, errFuture
+	}
+	if from.until != nil {
+		events, end, _, err = s.step(ctx, s.b.pool, from, limit)
+		return events, end, true, err
 	}
 	return s.step(ctx, s.b.pool, position{old: from.old, until: current, seq: math.MinInt64, extra: from.extra}, limit)
 }

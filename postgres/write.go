@@ -155,6 +155,9 @@ func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
 	}
 	again, err := b.carryOut(ctx, ops, shortWait)
 	b.answered()
+	if slices.ContainsFunc(ops, func(o *op) bool { return o.applied }) {
+		b.changed()
+	}
 	if isLockTimeout(err) || len(ops) > 1 && err != nil && !errors.Is(err, storage.ErrInconsistent) && fateOf(err) == refused {
 		again, err = ops, nil
 	}
@@ -172,7 +175,6 @@ func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
 		_, err := o.decide()
 		c.Done(struct{}{}, err)
 	}
-	b.changed()
 }
 
 // writeAlone carries out one operation by itself, for as long as its caller waits.
@@ -201,8 +203,10 @@ func (b *Backend) writeAlone(c *writeMember) {
 			_, err = o.decide()
 		}
 		b.answered()
+		if o.applied {
+			b.changed()
+		}
 		c.Done(struct{}{}, err)
-		b.changed()
 		return
 	}
 }
