@@ -96,6 +96,14 @@ empty, unless --merge, --overwrite or --mirror says what becomes of what it hold
 	flags.BoolVar(&f.live, "live", false, "follow the source's changes until the cutover")
 	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the target is less than this behind")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	f.changes(cmd)
+	cmd.AddCommand(a.migrateVerifyCommand(), a.migrateStatusCommand(), a.migrateAbortCommand(), a.migrateUnfenceCommand())
+	return cmd
+}
+
+// changes are the flags about how the target is changed.
+func (f *moving) changes(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.BoolVar(&f.merge, "merge", false, "into a target that is not empty; what differs there is an error")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "into a target that is not empty; what differs there is replaced")
 	flags.BoolVar(&f.mirror, "mirror", false, "make the target equal to the source: replace what differs, delete what the source lacks")
@@ -103,8 +111,6 @@ empty, unless --merge, --overwrite or --mirror says what becomes of what it hold
 	flags.IntVar(&f.parallel, "parallel", 32, "so many writers to the target")
 	flags.DurationVar(&f.patience, "patience", time.Minute, "give up when a database has not answered for so long")
 	flags.BoolVar(&f.json, "json", false, "tell about the progress in JSON, a line each")
-	cmd.AddCommand(a.migrateVerifyCommand(), a.migrateStatusCommand(), a.migrateAbortCommand(), a.migrateUnfenceCommand())
-	return cmd
 }
 
 func (f *moving) options() (*migrate.Options, error) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +144,38 @@ func TestMigrateInterrupted(t *testing.T) {
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "phase follow")
 	require.Contains(t, c.ok("", "migrate", "abort", "--from", from, "--to", to), "given up")
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "open")
+}
+
+func TestExportAndImport(t *testing.T) {
+	t.Parallel()
+	from, to := memoryURL(), fileURL(t)
+	c := newCLI(t, from)
+	c.ok("", "apply", "-f", boutique)
+	file := filepath.Join(t.TempDir(), "store.ashlar")
+	require.Contains(t, c.ok("", "export", file), "exported to "+file)
+	require.Equal(t, 1, strings.Count(c.ok("", "import", file, "--store", to), "verified: equal"))
+	require.Contains(t, c.ok("", "migrate", "verify", "--from", from, "--to", to), "equal: ")
+	require.Contains(t, c.run("", "import", file, "--store", to).err, "not empty")
+	require.Contains(t, c.ok("", "import", file, "--mirror", "--store", to), "created 0")
+
+	piped := memoryURL()
+	c.ok(c.ok("", "export", "-"), "import", "-", "--store", piped)
+	require.Contains(t, c.ok("", "migrate", "verify", "--from", from, "--to", piped), "equal: ")
+
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	whole[len(whole)/2] ^= 1
+	require.NoError(t, os.WriteFile(file, whole, 0o600))
+	empty := memoryURL()
+	r := c.run("", "import", file, "--store", empty)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, "damaged")
+	require.Empty(t, c.ok("", "list", "*", "-o", "name", "--store", empty))
+	require.Equal(t, exitFailed, c.run("", "import", file+".none").code)
+	require.Equal(t, exitFailed, c.run("", "export", filepath.Join(file, "none")).code)
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "nothing is left behind")
 }
 
 func TestMigrateUsage(t *testing.T) {

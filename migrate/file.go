@@ -1,0 +1,269 @@
+package migrate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+)
+
+// An export is this line and a zstd stream of: each resource, without its version, in key order, as its length (a varint) and
+// its bytes; a zero; the number of resources and the time of the export in Unix seconds (eight bytes each, big-endian); and the
+// SHA-256 of all that stands in the stream before it. Nothing follows.
+const fileMagic = "ashlar export 1\n"
+
+// errDamaged is what everything that is wrong with a file matches.
+var errDamaged = fmt.Errorf("%w: the export is damaged or incomplete", storage.ErrInvalid)
+
+// Summary says what an export holds.
+type Summary struct {
+	// Resources is their number, Bytes their encoded size.
+	Resources int
+	Bytes     int64
+	// Time is when the export was made.
+	Time time.Time
+}
+
+// Export writes all that a store holds to w, compressed, in constant memory. Where the database can hold a snapshot, that is what
+// is written; DynamoDB cannot, so there what changes meanwhile is in it as it was before or after.
+func Export(ctx context.Context, from storage.Backend, w io.Writer) (*Summary, error) {
+	s, err := newMover(from, nil, nil).export(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	return s, nil
+}
+
+func (m *mover) export(ctx context.Context, w io.Writer) (*Summary, error) {
+	source, err := m.listSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer source.close()
+	if _, err := io.WriteString(w, fileMagic); err != nil {
+		return nil, err
+	}
+	packed, err := zstd.NewWriter(w)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(packed, sum), 64<<10)
+	s := &Summary{Time: time.Now().UTC().Truncate(time.Second)}
+	err = func() error {
+		for {
+			e, err := source.next(ctx)
+			if err != nil {
+				return fmt.Errorf("source: %w", err)
+			}
+			if e == nil {
+				break
+			}
+			n, err := protodelim.MarshalTo(out, message.WithVersion(e.res, ""))
+			if err != nil {
+				return err
+			}
+			s.Resources++
+			s.Bytes += int64(n)
+		}
+		end := []byte{0}
+		end = binary.BigEndian.AppendUint64(end, uint64(s.Resources))
+		end = binary.BigEndian.AppendUint64(end, uint64(s.Time.Unix()))
+		if _, err := out.Write(end); err != nil {
+			return err
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		_, err := packed.Write(sum.Sum(nil))
+		return err
+	}()
+	return s, errors.Join(err, packed.Close())
+}
+
+// fileStream gives what an export holds.
+type fileStream struct {
+	packed *zstd.Decoder
+	in     *bufio.Reader
+	sum    hash.Hash
+	last   *key.Key
+	s      Summary
+	ended  bool
+}
+
+func readFile(r io.Reader) (*fileStream, error) {
+	magic := make([]byte, len(fileMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != fileMagic {
+		if bytes.HasPrefix(magic, []byte("ashlar export ")) {
+			return nil, fmt.Errorf("%w: the export has another format than this program knows", storage.ErrInvalid)
+		}
+		return nil, fmt.Errorf("%w: this is no export", storage.ErrInvalid)
+	}
+	packed, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return nil, err
+	}
+	return &fileStream{packed: packed, in: bufio.NewReaderSize(packed, 64<<10), sum: sha256.New()}, nil
+}
+
+func (f *fileStream) close() { f.packed.Close() }
+
+// next implements stream. It has read and checked the whole file when it returns nil.
+func (f *fileStream) next(ctx context.Context) (*entry, error) {
+	if err := ctx.Err(); err != nil || f.ended {
+		return nil, err
+	}
+	size, err := binary.ReadUvarint(f.in)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	f.sum.Write(binary.AppendUvarint(nil, size))
+	if size == 0 {
+		f.ended = true
+		return nil, f.end()
+	}
+	if size > check.MaxSize {
+		return nil, fmt.Errorf("%w: a resource of %d bytes", errDamaged, size)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f.in, data); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	f.sum.Write(data)
+	res, err := message.Decode(data, "")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	k, err := check.Resource(res, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if f.last != nil && f.last.Compare(k) >= 0 {
+		return nil, fmt.Errorf("%w: %v is out of order", errDamaged, k)
+	}
+	f.last = &k
+	f.s.Resources++
+	f.s.Bytes += int64(len(data) + len(binary.AppendUvarint(nil, size)))
+	return &entry{k, res}, nil
+}
+
+// end checks what follows the last resource.
+func (f *fileStream) end() error {
+	var end [16 + sha256.Size]byte
+	if _, err := io.ReadFull(f.in, end[:]); err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	f.sum.Write(end[:16])
+	if !bytes.Equal(f.sum.Sum(nil), end[16:]) {
+		return fmt.Errorf("%w: the checksum does not match", errDamaged)
+	}
+	if n := binary.BigEndian.Uint64(end[:8]); n != uint64(f.s.Resources) {
+		return fmt.Errorf("%w: %d resources, expected %d", errDamaged, f.s.Resources, n)
+	}
+	f.s.Time = time.Unix(int64(binary.BigEndian.Uint64(end[8:16])), 0).UTC()
+	if _, err := f.in.ReadByte(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: something follows its end", errDamaged)
+	}
+	return nil
+}
+
+// Check reads an export to its end and returns what it holds. Anything that was altered or cut off is storage.ErrInvalid.
+func Check(ctx context.Context, r io.Reader) (*Summary, error) {
+	f, err := readFile(r)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	for {
+		e, err := f.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			return &f.s, nil
+		}
+	}
+}
+
+// Import brings what an export holds to a store. The file is read to its end and checked before anything is written, so a damaged
+// one changes nothing. Options are those of Run that concern the target; an import that was interrupted goes on with Overwrite or
+// Mirror, and what is there already costs little.
+func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Options) (*Result, error) {
+	m := newMover(nil, to, opts)
+	began := time.Now()
+	stop := m.stats.report(ctx)
+	result, err := m.load(ctx, r)
+	stop()
+	result.Done, result.Elapsed = m.stats.counts(), time.Since(began)
+	if err != nil {
+		return result, fmt.Errorf("import: %w", err)
+	}
+	return result, nil
+}
+
+func (m *mover) load(ctx context.Context, r io.ReadSeeker) (*Result, error) {
+	result := &Result{Phase: Copying}
+	start, err := r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return result, err
+	}
+	again := func(use func(*fileStream) error) error {
+		if _, err := r.Seek(start, io.SeekStart); err != nil {
+			return err
+		}
+		f, err := readFile(r)
+		if err != nil {
+			return err
+		}
+		defer f.close()
+		return use(f)
+	}
+	s, err := Check(ctx, r)
+	if err != nil {
+		return result, err
+	}
+	m.stats.total.Store(int64(s.Resources))
+	switch m.o.Into {
+	case Empty:
+		empty, err := isEmpty(ctx, m.to, m.try)
+		if err != nil {
+			return result, fmt.Errorf("target: %w", err)
+		}
+		if !empty {
+			return result, ErrNotEmpty
+		}
+	case Merge:
+		if err := again(func(f *fileStream) error { return m.preflight(ctx, f) }); err != nil {
+			return result, err
+		}
+	}
+	err = again(func(f *fileStream) error {
+		_, err := m.pass(ctx, f, m.rivalAtTheEnd)
+		return err
+	})
+	if err != nil {
+		return result, err
+	}
+	err = again(func(f *fileStream) (err error) {
+		result.Report, err = m.compare(ctx, f, nil)
+		return err
+	})
+	if err == nil && !m.settled(result.Report) {
+		err = fmt.Errorf("%w after the import (did another program write to the store?): %v", ErrDiffers, result.Report)
+	}
+	return result, err
+}
