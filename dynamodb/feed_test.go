@@ -252,30 +252,25 @@ func TestTrimmedHistory(t *testing.T) {
 func TestStreamOutage(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
-	b := handle(t, s, func(o *dynamodb.Options) { o.Outage = 500 * time.Millisecond })
-	w := watch(t, b)
+	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = patience })
+	impatient := handle(t, s, func(o *dynamodb.Options) { o.Outage = 200 * time.Millisecond })
+	w := watch(t, patient)
 	afterSnapshot(t, w)
-	broken := 20
-	s.SetFaults(func(op string) fake.Fault {
-		if op == "GetRecords" && broken > 0 {
-			broken--
-			return fake.Fault{Code: "InternalServerError", Status: 500}
-		}
-		return fake.Fault{}
-	})
-	stored := write(t, b, box("a", nil))
-	if _, version, _ := seen(next(t, w)); version != stored.GetVersion() {
-		t.Fatal("another event than the write's")
-	}
+	lost := watch(t, impatient)
+	afterSnapshot(t, lost)
 	s.SetFaults(func(op string) fake.Fault {
 		if op == "GetRecords" || op == "GetShardIterator" {
 			return fake.Fault{Code: "InternalServerError", Status: 500}
 		}
 		return fake.Fault{}
 	})
-	closedWith(t, w)
+	stored := write(t, patient, box("a", nil))
+	closedWith(t, lost)
 	s.SetFaults(nil)
-	again := watch(t, b)
+	if _, version, _ := seen(next(t, w)); version != stored.GetVersion() {
+		t.Fatal("another event than the write's")
+	}
+	again := watch(t, impatient)
 	if shown := afterSnapshot(t, again); shown["a"] != stored.GetVersion() {
 		t.Fatalf("the new snapshot shows %v", shown)
 	}
