@@ -12,19 +12,18 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// content makes a payload of a size whose every 64 bytes tell the generation, after random ones if it is not to be compressible.
+// content makes a payload of a size that no other generation has: repeated bytes if it is to be compressible, else random ones.
 func content(generation, size int, compressible bool) []byte {
+	random := rand.NewChaCha8([32]byte{byte(generation), byte(generation >> 8)})
 	data := make([]byte, size)
-	random := rand.New(rand.NewPCG(uint64(generation), 1))
-	for at := 0; at < size; at += 64 {
-		if !compressible {
-			for i := at; i < min(at+64, size); i++ {
-				data[i] = byte(random.Uint32())
-			}
-		}
-		if size-at > 4 {
-			data[at], data[at+1] = byte(generation), byte(generation>>8)
-		}
+	if !compressible {
+		_, _ = random.Read(data) // never fails
+		return data
+	}
+	pattern := make([]byte, 64)
+	_, _ = random.Read(pattern)
+	for at := 0; at < size; at += len(pattern) {
+		copy(data[at:], pattern)
 	}
 	return data
 }
@@ -51,12 +50,14 @@ func TestSizesAndParts(t *testing.T) {
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	const generations = 40
+	const generations = 22
 	res := box("a", content(0, sizes[0], true))
 	res.Generation = "0"
 	res = write(t, b, res)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
+	finish := sync.OnceFunc(func() { close(stop); readers.Wait() })
+	defer finish()
 	for _, read := range []func() (*resourcepb.Resource, error){
 		func() (*resourcepb.Resource, error) {
 			return b.Read(t.Context(), storage.StrongConsistency, res.GetId())
@@ -96,8 +97,7 @@ func TestSizesAndParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(stop)
-	readers.Wait()
+	finish()
 	remove(t, b, current)
 	for g := range generations {
 		res := next(t, w).GetUpsert().GetResource()
