@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what has to happen.
-const patience = 8 * time.Second
+const patience = 2 * time.Minute
 
 // handle opens a handle on the fake's one store.
 func handle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) *dynamodb.Backend {
