@@ -52,7 +52,7 @@ func TestGivingUpInTheLine(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	file := hold(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
 	_, err := s.WriteCAS(ctx, resource("given-up", 1))
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
@@ -79,7 +79,13 @@ func TestTimeoutInTheLine(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
 	hold(t, s)
-	impatient := open(t, path, &Options{Timeout: 20 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // the store's timeout would bound the opening too
+	defer cancel()
+	impatient, err := Open(ctx, path, &Options{Timeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer impatient.Close()
 	if _, err := impatient.WriteCAS(context.Background(), resource("a", 1)); !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("%v, expected ErrInconsistent", err)
 	}
@@ -121,7 +127,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 	s := open(t, newPath(t), nil)
 	db := foreign(t, s.Path())
 	run(t, db, "BEGIN IMMEDIATE")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 	defer cancel()
 	if _, err := s.WriteCAS(ctx, resource("given-up", 1)); !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("%v, expected ErrInconsistent", err)
