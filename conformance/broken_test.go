@@ -130,9 +130,10 @@ func TestDefects(t *testing.T) {
 					}
 					// Those that take luck get several chances.
 					var said string
-					for range 8 {
+					for attempt := range 20 {
 						failed := false
 						if failed, said = d.run(t, c, 2*time.Second); failed && regexp.MustCompile(d.says).MatchString(said) {
+							t.Logf("found in attempt %d", attempt+1)
 							return
 						}
 					}

@@ -86,6 +86,11 @@ func (m *model) play(t *rapid.T) {
 		}
 	}
 	m.listAll(t)
+	for _, want := range m.all() {
+		if got, err := m.b.Read(m.ctx, strong, want.Id); err != nil || !proto.Equal(got, want) {
+			t.Fatalf("Read: got %s, error %v, want %s", text(got), quoted(err), text(want))
+		}
+	}
 	m.checkOwners(t)
 	for i, w := range m.watches {
 		m.checkEvents(t, fmt.Sprintf("watch %d", i), w)
