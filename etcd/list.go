@@ -151,11 +151,24 @@ func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 	if err != nil {
 		return nil, err
 	}
-	list, err := b.list(f, consistency).collect(ctx)
+	list, err := again(ctx, func() ([]*resourcepb.Resource, error) { return b.list(f, consistency).collect(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	return list, nil
+}
+
+// again repeats what reads one revision in several steps, should that revision be compacted in between.
+func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	for attempt := 0; ; attempt++ {
+		answer, err := read()
+		if !errors.Is(err, storage.ErrCompacted) {
+			return answer, err
+		}
+		if !pause(ctx, attempt) {
+			return answer, unavailable(ctx, err)
+		}
+	}
 }
 
 // ListPage implements [storage.Pager]. All pages of a listing show the revision of the first one, for as long as the cluster

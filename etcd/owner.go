@@ -22,7 +22,7 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	if err != nil {
 		return nil, err
 	}
-	refs, err := b.references(ctx, id)
+	refs, err := again(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, id) })
 	if err != nil {
 		return nil, describe("list what is owned by", k, err)
 	}

@@ -55,7 +55,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &lost), errors.Is(err, storage.ErrCompacted):
+		case errors.As(err, &lost), errors.Is(err, storage.ErrCompacted) && f.at != 0:
 			return err
 		case time.Since(f.heard) > s.b.opts.Outage:
 			return fmt.Errorf("etcd stayed away for %v: %w", s.b.opts.Outage, err)
