@@ -151,50 +151,6 @@ func sees(t *testing.T, b storage.Backend, w storage.Watch, want ...string) stor
 	return w
 }
 
-// TestListWhileCompacting lists more than comes in one answer, while the history behind it is compacted away all the time.
-func TestListWhileCompacting(t *testing.T) {
-	t.Parallel()
-	server := testenv.StartEtcd(t)
-	b := open(t, server.StoreURL(t))
-	client := server.Client(t)
-	const n = 300
-	owner := service("owner")
-	together(n, func(i int) {
-		res := service(fmt.Sprintf("s%03d", i))
-		res.Owner = owner.Id
-		if _, err := b.WriteCAS(within(t), res); err != nil {
-			t.Errorf("write: %v", err)
-		}
-	})
-	stop := make(chan struct{})
-	var compacting sync.WaitGroup
-	compacting.Go(func() {
-		hot := service("zz")
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			out, err := b.WriteCAS(within(t), hot)
-			if err != nil {
-				t.Errorf("write: %v", err)
-				return
-			}
-			hot = at(hot, out.Version)
-			compact(t, client)
-		}
-	})
-	for range 20 {
-		list, err := b.List(within(t), storage.StrongConsistency, serviceType, tenancy, "s")
-		if err != nil || len(list) != n {
-			t.Errorf("list: %d resources, %v; want %d", len(list), err, n)
-		}
-	}
-	close(stop)
-	compacting.Wait()
-}
-
 func TestDefragmentation(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartEtcd(t)

@@ -1,0 +1,39 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	compacted := fmt.Errorf("in the middle: %w", storage.ErrCompacted)
+	calls := 0
+	got, err := again(t.Context(), func() (int, error) {
+		if calls++; calls < 3 {
+			return 0, compacted
+		}
+		return calls, nil
+	})
+	if got != 3 || err != nil {
+		t.Errorf("got %d, %v after %d calls, want 3", got, err, calls)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = again(ctx, func() (int, error) {
+		cancel()
+		return 0, compacted
+	})
+	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) {
+		t.Errorf("out of time: %v, want ErrInconsistent and the context's error", err)
+	}
+
+	other := errors.New("something else")
+	if _, err := again(t.Context(), func() (int, error) { return 0, other }); !errors.Is(err, other) {
+		t.Errorf("got %v, want %v", err, other)
+	}
+}
