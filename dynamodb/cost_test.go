@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -47,6 +48,9 @@ func TestCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	// Now and then a handle looks, before a write, whether it still may write: a strong read of one unit, at most every 2.5
+	// seconds. On a slow machine that falls into the measured calls.
+	began, looks := time.Now(), 0
 	small, large := content(1, 500, false), content(1, 1000<<10, false)
 	owner := write(t, b, box("owner", small))
 	owned := box("owned", small)
@@ -83,8 +87,12 @@ func TestCosts(t *testing.T) {
 		mu.Unlock()
 		c.do()
 		mu.Lock()
-		spent := fmt.Sprint(math.Round(total*10) / 10)
+		spent, less := fmt.Sprint(math.Round(total*10)/10), fmt.Sprint(math.Round((total-1)*10)/10)
 		mu.Unlock()
+		if documented[c.call] == less && looks < int(time.Since(began)/(2500*time.Millisecond)) {
+			looks++
+			spent = less
+		}
 		if documented[c.call] != spent {
 			t.Errorf("%s consumes %s units, the README says %q", c.call, spent, documented[c.call])
 		}
