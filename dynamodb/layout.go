@@ -148,9 +148,6 @@ func (it item) bytes(name string) []byte {
 	return nil
 }
 
-// keys returns the primary key of the item.
-func (it item) keys() item { return item{attrPK: it[attrPK], attrSK: it[attrSK]} }
-
 // address is the primary key as text, for maps.
 func (it item) address() string {
 	pk := it.bytes(attrPK)

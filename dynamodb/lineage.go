@@ -1,8 +1,6 @@
 package dynamodb
 
-import (
-	"sync"
-)
+import "sync"
 
 // lineage is what is known of the shards of one stream: who descends from whom. DynamoDB closes a shard every few hours, or when
 // its partition splits, and goes on in one or more children. A child's records come after all of its parent's.
@@ -31,12 +29,6 @@ func (l *lineage) knows(shard string) bool {
 	defer l.mu.RUnlock()
 	_, ok := l.parent[shard]
 	return ok
-}
-
-func (l *lineage) parentOf(shard string) string {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.parent[shard]
 }
 
 // precedes tells whether shard is a forebear of a shard in p.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
@@ -221,5 +220,3 @@ func (b *Backend) query(ctx context.Context, strong bool, pk, begins []byte, sta
 	}
 	return items, next, nil
 }
-
-var _ map[string]types.AttributeValue = item(nil)

@@ -44,7 +44,7 @@ func TestMonotonicReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		current(t, who+": list", list, second, fresh)
-		page, err := storage.Pager(b.(storage.Pager)).ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
+		page, err := b.(storage.Pager).ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
