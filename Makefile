@@ -43,6 +43,11 @@ test-integration: cc docker images ## The packages that talk to databases in con
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		$$(grep -rl --include='*_test.go' '/internal/testenv"' . | xargs -n1 dirname | sort -u) ./internal/testenv
 
+.PHONY: migrate-matrix
+migrate-matrix: cc docker images ## Move 20,000 resources between every pair of databases and compare (a long time)
+	ASHLAR_MIGRATE_RESOURCES=$${ASHLAR_MIGRATE_RESOURCES:-20000} $(GO) test -tags integration -count=1 -timeout 6h -v $(TESTFLAGS) \
+		-run TestEveryPair ./migrate
+
 .PHONY: test-postgres
 test-postgres: cc docker ## The Postgres tests on every supported release (15 to 18)
 	@. internal/images/versions.env; for v in $$ASHLAR_POSTGRES_VERSIONS; do \

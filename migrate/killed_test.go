@@ -50,11 +50,13 @@ func child() bool {
 // what the writers were promised.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	from := "sqlite://" + filepath.Join(t.TempDir(), "from.db")
-	to := "sqlite://" + filepath.Join(t.TempDir(), "to.db")
+	killed(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), 4)
+}
+
+func killed(t *testing.T, from, to string, writers int) {
 	source := open(t, from)
 	fill(t, source, zoo(300))
-	herd := graze(t, 4, func() storage.Backend { return open(t, from) })
+	herd := graze(t, writers, func() storage.Backend { return open(t, from) })
 	herd.some(t, 20)
 	for i, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
 		cmd := exec.CommandContext(limited(t), os.Args[0])

@@ -33,7 +33,7 @@ func resources(t testing.TB) int {
 	t.Helper()
 	text := os.Getenv("ASHLAR_MIGRATE_RESOURCES")
 	if text == "" {
-		return 500
+		return 300
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -1,0 +1,90 @@
+//go:build integration
+
+package migrate
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestTargetGoesAway takes the target away while it is being filled: the migration says so, and after the repair the same call
+// goes on.
+func TestTargetGoesAway(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	proxy := faultproxy.New(t, server.Addr)
+	schema := server.Schema(t)
+	from := open(t, "mem://")
+	to := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=2s"))
+	all := zoo(400)
+	fill(t, from, all)
+	reached := false
+	o := quick(Options{Live: true, CutoverLag: time.Hour, PageSize: 20, Batch: 10, Parallel: 2, Rate: 100, Patience: 3 * time.Second})
+	o.Progress = func(p Progress) {
+		if p.Done.Created > 20 && !reached {
+			reached = true
+			proxy.Refuse()
+			proxy.Cut()
+		}
+	}
+	_, err := Run(limited(t), from, to, o)
+	if !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatalf("got %v, expected ErrInconsistent", err)
+	}
+	if !reached {
+		t.Fatal("the target was not taken away")
+	}
+	proxy.Resume()
+	o.Rate, o.Progress, o.Patience = 0, nil, time.Minute
+	r, err := Run(limited(t), from, to, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Resumed || r.Phase != Complete || r.Done.Created >= int64(len(all)) {
+		t.Errorf("resumed %v, phase %s, did %+v", r.Resumed, r.Phase, r.Done)
+	}
+	wantEqual(t, from, to)
+}
+
+// TestShortOutages cuts the connections to the target again and again, which nobody has to notice.
+func TestShortOutages(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	proxy := faultproxy.New(t, server.Addr)
+	schema := server.Schema(t)
+	from := open(t, "mem://")
+	to := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	fill(t, from, zoo(300))
+	herd := graze(t, 4, func() storage.Backend { return from })
+	cuts := 0
+	o := quick(Options{Live: true, PageSize: 20, Batch: 10, Rate: 300})
+	cutover := make(chan struct{}, 1)
+	o.Cutover = cutover
+	o.Progress = func(p Progress) {
+		switch cuts++; {
+		case cuts < 5:
+			proxy.Cut()
+		case p.Phase == Following:
+			select {
+			case cutover <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if _, err := Run(limited(t), from, to, o); err != nil {
+		t.Fatal(err)
+	}
+	herd.check(t, to)
+	wantEqual(t, from, to)
+}
+
+// TestKilledPostgresToEtcd is TestKilled between two servers.
+func TestKilledPostgresToEtcd(t *testing.T) {
+	t.Parallel()
+	killed(t, testenv.Postgres(t).StoreURL(t), testenv.Etcd(t).StoreURL(t), 16)
+}
