@@ -41,6 +41,8 @@ type Summary struct {
 // Export writes all that a store holds to w, compressed, in constant memory. Where the database can hold a snapshot, that is what
 // is written; DynamoDB cannot, so there what changes meanwhile is in it as it was before or after.
 func Export(ctx context.Context, from storage.Backend, w io.Writer) (*Summary, error) {
+	ctx, cancel := undated(ctx)
+	defer cancel(nil)
 	s, err := newMover(from, nil, nil).export(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -205,6 +207,8 @@ func Check(ctx context.Context, r io.Reader) (*Summary, error) {
 func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Options) (*Result, error) {
 	m := newMover(nil, to, opts)
 	began := time.Now()
+	ctx, cancel := undated(ctx)
+	defer cancel(nil)
 	stop := m.stats.report(ctx)
 	result, err := m.load(ctx, r)
 	stop()

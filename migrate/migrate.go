@@ -194,7 +194,7 @@ func (m *mover) listTarget(ctx context.Context) (*listing, error) {
 func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result, error) {
 	m := newMover(from, to, opts)
 	began := time.Now()
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := undated(ctx)
 	defer cancel(nil)
 	stop := m.stats.report(ctx)
 	r, err := m.run(ctx, cancel)

@@ -26,7 +26,7 @@ func TestTargetGoesAway(t *testing.T) {
 	reached := false
 	o := quick(Options{Live: true, CutoverLag: time.Hour, PageSize: 20, Batch: 10, Parallel: 2, Rate: 100, Patience: 3 * time.Second})
 	o.Progress = func(p Progress) {
-		if p.Done.Created > 20 && !reached {
+		if p.Done.Created >= 20 && !reached {
 			reached = true
 			proxy.Refuse()
 			proxy.Cut()

@@ -39,3 +39,14 @@ func (r retrier) do(ctx context.Context, what string, call func(ctx context.Cont
 		}
 	}
 }
+
+// undated returns a context that ends when ctx does, but has no deadline. Each call to a database then gets the time that its
+// backend gives it, and not all that is left for the whole: a silent database is noticed.
+func undated(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return free, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}

@@ -84,6 +84,8 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		o = *opts
 	}
 	m := newMover(from, to, &Options{PageSize: o.PageSize})
+	ctx, cancel := undated(ctx)
+	defer cancel(nil)
 	source, err := m.listSource(ctx)
 	if err != nil {
 		return nil, err
