@@ -23,6 +23,7 @@ func postgres(b *testing.B) {
 	schema := server.Schema(b)
 	pool := must(pgxpool.New(ctx, server.URL+"&pool_max_conns=32"))
 	b.Cleanup(pool.Close)
+	must(pool.Exec(ctx, "create schema "+schema))
 	must(pool.Exec(ctx, fmt.Sprintf(`create table %s.raw (id text primary key, version bigint not null, data bytea not null) with (fillfactor = 80)`, schema)))
 	url := server.StoreURL(b)
 	backend := open(b, url)
