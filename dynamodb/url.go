@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
@@ -131,6 +132,8 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 	})
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(client), // where AWS_CA_BUNDLE is taken into account
+		// A request that is given up, as the stream's is at Close, is no news: the SDK would warn about it on the standard error.
+		config.WithLogger(logging.Nop{}),
 		// Each client gets a retryer of its own, so that a throttled stream does not slow writes down. The backend goes on
 		// where the SDK gives up, within the caller's deadline.
 		config.WithRetryer(func() aws.Retryer {
