@@ -25,7 +25,7 @@ func dynamodb(b *testing.B) {
 	ctx := context.Background()
 	server := testenv.DynamoDB(b)
 	backend := open(b, server.StoreURL(b))
-	follow(b, backend, 1)
+	follow(b, backend)
 	h := fill(b, backend, "dynamodb", 256, 500)
 
 	cfg := must(config.LoadDefaultConfig(ctx, config.WithRegion("us-east-1")))

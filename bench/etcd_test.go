@@ -25,7 +25,7 @@ func etcd(b *testing.B) {
 	prefix := server.Prefix(b)
 	url := server.StoreURL(b)
 	backend := open(b, url)
-	follow(b, backend, 1)
+	follow(b, backend)
 	h := fill(b, backend, "etcd", 256, 500)
 
 	data := string(payload(600)) // what a resource around 500 bytes takes
@@ -66,7 +66,7 @@ func etcd(b *testing.B) {
 		total[i] = events[i] + writes[i]
 	}
 	fmt.Printf("latency etcd/event/1 %.2f\n", float64(percentile(total, 50))/float64(percentile(raw, 50)))
-	follow(b, backend, 1000)
+	followNames(b, backend, 1000, "somebody else's")
 	events, writes = eventLatency(b, backend, backend, "event-many", 200)
 	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(events, 50)+percentile(writes, 50))/float64(percentile(total, 50)))
 }

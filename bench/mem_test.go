@@ -74,7 +74,7 @@ func mem(b *testing.B) {
 		return wantLen(list, n/100)
 	}})
 
-	follow(b, backend, 1)
+	follow(b, backend)
 	compare(b, "mem", "write", []int{1}, side{"go-memdb", func(caller, i int) error {
 		res := proto.CloneOf(stored[at(caller, i)].Load())
 		tx := db.Txn(true)

@@ -27,7 +27,7 @@ func postgres(b *testing.B) {
 	must(pool.Exec(ctx, fmt.Sprintf(`create table %s.raw (id text primary key, version bigint not null, data bytea not null) with (fillfactor = 80)`, schema)))
 	url := server.StoreURL(b)
 	backend := open(b, url)
-	follow(b, backend, 1)
+	follow(b, backend)
 
 	callers := []int{1, 16, 64, 256}
 	update := fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema)
@@ -64,7 +64,7 @@ func postgres(b *testing.B) {
 	fmt.Printf("latency postgres/event-other-process/1 %.2f\n", float64(percentile(events, 50))/float64(percentile(writes, 50)))
 
 	one := transactions(b, pool, 3*time.Second)
-	follow(b, backend, 999)
+	followNames(b, backend, 999, "somebody else's")
 	many := transactions(b, pool, 3*time.Second)
 	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
 }

@@ -28,7 +28,7 @@ func sqlite(b *testing.B) {
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	url := "sqlite://" + dir + "/store.db"
 	backend := open(b, url)
-	follow(b, backend, 1)
+	follow(b, backend)
 	h := fill(b, backend, "sqlite", 256, 500)
 	raw := openRaw(b, dir+"/raw.db")
 	// As many writes as fill has done, so that neither side's -wal file has to grow any more.

@@ -98,13 +98,16 @@ func (h *held) read(caller, i int) error {
 	return err
 }
 
-// follow keeps watches open and reads their events until the benchmark ends.
-func follow(b *testing.B, backend storage.Backend, watches int) {
+// follow keeps a watch of all that is measured open, and reads its events until the benchmark ends.
+func follow(b *testing.B, backend storage.Backend) { followNames(b, backend, 1, "") }
+
+// followNames keeps so many watches open whose names begin alike.
+func followNames(b *testing.B, backend storage.Backend, watches int, prefix string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range watches {
-		w, err := backend.WatchList(ctx, everything, anywhere, "")
+		w, err := backend.WatchList(ctx, everything, anywhere, prefix)
 		if err != nil {
 			b.Fatal(err)
 		}
