@@ -173,7 +173,7 @@ func refuses(t *testing.T, one, other store) {
 		if target, fenced, err := b.Fenced(ctx); err != nil || !fenced || target != "etcd://new-place" {
 			t.Errorf("%s: fenced %v for %q, %v", name, fenced, target, err)
 		}
-		for what, err := range refusals(ctx, b, there) {
+		for what, err := range refusals(ctx, b.Backend, there) {
 			if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "etcd://new-place") {
 				t.Errorf("%s, %s: got %v, expected ErrFenced with the target", name, what, err)
 			}
