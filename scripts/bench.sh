@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the adapters side by side with the raw drivers (bench/doc.go says how to read it).
 #
-#   BACKEND    memory, sqlite, postgres, etcd or dynamodb; all of them if unset
+#   BACKEND    memory, sqlite, postgres, etcd, dynamodb, or migrate (moving a store); all of them if unset
 #   BENCHTIME  how long each turn takes (1s)
 #   ROUNDS     how many turns each side gets (5)
 set -euo pipefail
@@ -14,9 +14,10 @@ sqlite) pattern=SQLite tags=none ;;
 postgres) pattern=Postgres ;;
 etcd) pattern=Etcd ;;
 dynamodb) pattern=DynamoDB ;;
-all) pattern='(Mem|SQLite|Postgres|Etcd|DynamoDB)' ;;
+migrate) pattern=Migrate ;;
+all) pattern='(Mem|SQLite|Postgres|Etcd|DynamoDB|Migrate)' ;;
 *)
-	echo "bench: unknown BACKEND=$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2
+	echo "bench: unknown BACKEND=$BACKEND, expected memory, sqlite, postgres, etcd, dynamodb or migrate" >&2
 	exit 2
 	;;
 esac
