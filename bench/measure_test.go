@@ -46,8 +46,8 @@ func compare(b *testing.B, backend, what string, callers []int, raw, ours side) 
 		}
 		for _, s := range []side{raw, ours} {
 			o := all[s.name]
-			fmt.Printf("Benchmark/%s/%s/%d/%s\t%8d\t%12.0f ns/op\t%12d p50-ns\t%12d p99-ns\n", backend, what, n, s.name,
-				len(o.latencies), 1e9/o.rate, percentile(o.latencies, 50), percentile(o.latencies, 99))
+			fmt.Printf("Benchmark/%s/%s/%d/%s\t%8d\t%12.0f ns/op\t%12d p50-ns\t%12d p99-ns\t%12d max-ns\n", backend, what, n, s.name,
+				len(o.latencies), 1e9/o.rate, percentile(o.latencies, 50), percentile(o.latencies, 99), percentile(o.latencies, 100))
 		}
 		fmt.Printf("ratio %s/%s/%d %.2f\n", backend, what, n, median(rates))
 		fmt.Printf("latency %s/%s-p99/%d %.2f\n", backend, what, n, median(p99s))

@@ -28,12 +28,24 @@ func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", b.id[:]) }
 // notifyPause is the least time between two notifications: the first of a quiet period goes out at once, later ones together.
 const notifyPause = 2 * time.Millisecond
 
+// believed is how long a handle believes that others listen, or that nobody does, once it has looked. Whoever begins to listen
+// looks for changes again when twice this time has passed, and so misses nothing.
+const believed = 100 * time.Millisecond
+
 // notify runs as long as the backend. What is left then, Close sends.
 func (b *Backend) notify() {
+	const patience = 5 * time.Second
+	var looked time.Time
+	var others bool
 	for {
 		select {
 		case <-b.ring:
-			b.sendNotify(5 * time.Second)
+			switch now := time.Now(); {
+			case now.Sub(looked) >= believed:
+				looked, others = now, b.notifyIfHeard(patience)
+			case others:
+				_, _ = b.exec(patience, `select `+notification, b.channel(), b.name)
+			}
 		case <-b.life.Done():
 			return
 		}
@@ -45,14 +57,32 @@ func (b *Backend) notify() {
 	}
 }
 
-// sendNotify tells the other processes. Where it fails they find out by polling.
+// notification tells the other processes. Where it fails they find out by polling.
 //
 // The transaction also writes to the server's log, so that its commit is on disk before anybody sees that it ended: else
-// its id could be given out again after a crash, to a change that a watch would then take for seen.
-func (b *Backend) sendNotify(patience time.Duration) {
+// its id could be given out again after a crash, to a change that a watch would then take for seen. That costs as much as
+// a write, so it is spared where nobody would hear.
+const notification = `pg_notify($1, $2), pg_logical_emit_message(true, 'ashlar', '')`
+
+// notifyIfHeard tells the other processes if there are any: those that listen hold a lock in common. It returns false if it is
+// sure that there are none.
+func (b *Backend) notifyIfHeard(patience time.Duration) (heard bool) {
+	rows, err := b.exec(patience, `
+select `+notification+`
+where exists (
+    select from pg_locks
+    where locktype = 'advisory' and objsubid = 1 and granted and pid <> $3
+      and database = (select oid from pg_database where datname = current_database())
+      and (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)
+)`, b.channel(), b.name, b.listener.Load())
+	return err != nil || rows > 0
+}
+
+func (b *Backend) exec(patience time.Duration, sql string, args ...any) (rows int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, _ = b.side.Exec(ctx, `select pg_notify($1, $2), pg_logical_emit_message(true, 'ashlar', '')`, b.channel(), b.name)
+	tag, err := b.side.Exec(ctx, sql, args...)
+	return tag.RowsAffected(), err
 }
 
 const (
@@ -86,9 +116,21 @@ func (b *Backend) listenOnce(ctx context.Context) {
 	if _, err := conn.Exec(connectCtx, "listen "+pgx.Identifier{b.channel()}.Sanitize()); err != nil {
 		return
 	}
-	b.lookAgain() // for what was announced before
+	var pid int32
+	err = conn.QueryRow(connectCtx, `select pg_backend_pid() from pg_advisory_lock_shared(hashtextextended($1, 0))`, b.channel()).Scan(&pid)
+	if err != nil {
+		return
+	}
+	b.listener.Store(pid)
+	defer b.listener.Store(0)
+	b.lookAgain()                           // for what was announced before
+	settled := time.Now().Add(2 * believed) // when everybody knows that somebody listens
 	for {
-		waitCtx, cancel := context.WithTimeout(ctx, listenPing)
+		wait := listenPing
+		if !settled.IsZero() {
+			wait = time.Until(settled)
+		}
+		waitCtx, cancel := context.WithTimeout(ctx, wait)
 		notification, err := conn.WaitForNotification(waitCtx)
 		cancel()
 		switch {
@@ -97,6 +139,9 @@ func (b *Backend) listenOnce(ctx context.Context) {
 		case err == nil:
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):
 			return
+		case !settled.IsZero():
+			settled = time.Time{}
+			b.lookAgain() // for what nobody announced because nobody seemed to listen
 		default:
 			pingCtx, cancel := context.WithTimeout(ctx, pollPatience)
 			err := conn.Ping(pingCtx)

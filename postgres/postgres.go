@@ -110,6 +110,8 @@ type Backend struct {
 	wake chan struct{} // something changed: the feed should look
 	ring chan struct{} // something changed here: other processes should look
 
+	listener atomic.Int32 // the server's process for the connection that listens; 0: there is none
+
 	closed  atomic.Bool
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -287,7 +289,7 @@ func (b *Backend) Close() error {
 		b.running.Wait()
 		select {
 		case <-b.ring:
-			b.sendNotify(closeGrace)
+			b.notifyIfHeard(closeGrace)
 		default:
 		}
 		err = b.shelf.Close()
