@@ -9,9 +9,9 @@ import (
 // statements are the SQL texts of one store. Names are qualified, never found through search_path, which a pooler does not
 // keep.
 type statements struct {
-	about, mayIdentify, identify, lock, claim, renew, readOne, readMany, updateOne, apply, removePlaceholders, tokens string
-	list, owned, now, poll, changes                                                                                   string
-	retentionLock, sinceMark, mark, dueMark, setHorizon, dropMarks, prune                                             string
+	about, mayIdentify, identify, lock, claim, renew, readOne, readMany, updateOne, updateMany, apply, removePlaceholders, tokens string
+	list, owned, now, poll, changes                                                                                               string
+	retentionLock, sinceMark, mark, dueMark, setHorizon, dropMarks, prune                                                         string
 }
 
 // never is above every transaction id. A range that is open at one end is taken for a third of the table as long as Postgres
@@ -61,6 +61,32 @@ with written as (
 )
 select (select xid from logged), stored.uid, stored.version
 from (select 1) one left join $resources stored on stored.key = $1 and not exists (select from logged)`),
+
+		// Many writes of what exists, as apply does them, without what only the other operations need.
+		updateMany: sql(`
+with input as materialized (
+    select t.*
+    from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
+         with ordinality as t (key, uid, expected, token, group_version, owner, data, place),
+         (select set_config('lock_timeout', $8, true)) as timeout
+), stored as materialized (
+    select input.place, locked.*
+    from input cross join lateral (
+        select uid, version from $resources resource where resource.key = input.key for update
+    ) as locked
+), updated as (
+    update $resources resource
+    set version = input.token, group_version = input.group_version, owner = input.owner, data = input.data
+    from input join stored using (place)
+    where resource.key = input.key and stored.uid = input.uid and stored.version = input.expected
+    returning input.place, nextval($changes_seq) as seq
+), logged as (
+    insert into $changes (seq, op, key, version, token, data)
+    select updated.seq, 1, input.key, input.token, input.token, input.data from updated join input using (place)
+    returning xid
+)
+select input.place, updated.place is not null, stored.uid, stored.version, (select xid from logged limit 1)
+from input left join updated using (place) left join stored using (place)`),
 
 		// Many operations, each by itself: those that cannot be done say what is stored. Rows are locked in the order of
 		// keys, in which the arrays come, so that two of these never wait for each other in a circle. The subquery with the

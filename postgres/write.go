@@ -290,11 +290,17 @@ func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, ops []*op, wait str
 	keys, uids, expected := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	tokens, groupVersions, owners, data := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	kinds := make([]int16, n)
+	updates := true
 	for i, o := range ops {
+		updates = updates && o.kind == opWrite && o.expected != nil
 		keys[i], kinds[i], uids[i], expected[i] = o.keyBytes, o.kind, []byte(o.uid), o.expected
 		tokens[i], groupVersions[i], owners[i], data[i] = o.token, o.groupVersion, o.owner, o.data
 	}
-	rows, err := conn.Query(ctx, b.sql.apply, keys, kinds, uids, expected, tokens, groupVersions, owners, data, wait)
+	sql, args := b.sql.apply, []any{keys, kinds, uids, expected, tokens, groupVersions, owners, data, wait}
+	if updates {
+		sql, args = b.sql.updateMany, []any{keys, uids, expected, tokens, groupVersions, owners, data, wait}
+	}
+	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
