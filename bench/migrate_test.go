@@ -63,6 +63,7 @@ func copyByHand(b *testing.B, server *testenv.PostgresServer, file string, want 
 	ctx := context.Background()
 	schema := server.Schema(b)
 	conn := server.Connect(b)
+	must(conn.Exec(ctx, "create schema "+schema))
 	must(conn.Exec(ctx, fmt.Sprintf(`create table %s.raw (key bytea primary key, uid text not null, data bytea not null)`, schema)))
 	began := time.Now()
 	db := must(sqlite3.Open(file))
