@@ -47,7 +47,7 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	b.changed()
+	b.changed(nil)
 	results := make([]*resourcepb.Resource, len(ops))
 	for i := range ops {
 		if ops[i].Write != nil {

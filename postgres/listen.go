@@ -12,13 +12,17 @@ import (
 // A notification only says "look"; what there is to see is in the log. It is sent after the commit and not inside the writes'
 // transactions: Postgres serialises the commits of transactions that notify.
 
-// changed tells the own feed at once, and the other processes soon, that there is something new.
-func (b *Backend) changed() {
-	for _, bell := range []chan struct{}{b.wake, b.ring} {
-		select {
-		case bell <- struct{}{}:
-		default: // it is ringing already
-		}
+// changed tells the own feed at once, and the other processes soon, that there is something new. ops are what it was, if they
+// were carried out in one transaction.
+func (b *Backend) changed(ops []*op) {
+	if batch, ok := changesOf(ops); ok && len(batch) > 0 {
+		b.own.give(batch)
+	} else {
+		b.lookAgain()
+	}
+	select {
+	case b.ring <- struct{}{}:
+	default: // it is ringing already
 	}
 }
 

@@ -9,45 +9,29 @@ import (
 	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
-// position is a place in the store's history, as a set of changes: those that old sees, those of until whose sequence number
-// is at most seq, and those that extra sees.
+// position is a place in the store's history, as a set of changes: those that old sees, and those of until whose sequence number
+// is at most seq.
 //
 // A poll reads what became visible between two snapshots, in the order of sequence numbers, so the place of an event is (old,
-// until, seq). Between polls it is old alone. extra is the snapshot that a watch began with, as long as old does not see all
-// of it.
+// until, seq). Between polls it is old alone.
 type position struct {
 	old   *snapshot
 	until *snapshot // nil between polls
 	seq   int64
-	extra *snapshot // nil: nothing more
-	xid   uint64    // of an event, its transaction; no part of the place
+	xid   uint64 // of an event, its transaction; no part of the place
 }
 
 // contains tells whether the change with this transaction and sequence number is part of the set.
 func (p *position) contains(xid uint64, seq int64) bool {
-	return p.old.sees(xid) ||
-		p.until != nil && seq <= p.seq && p.until.sees(xid) ||
-		p.extra != nil && p.extra.sees(xid)
+	return p.old.sees(xid) || p.until != nil && seq <= p.seq && p.until.sees(xid)
 }
 
 // with returns next with all of p added. Everything that p has of until is in next, because a watch passes a poll's events in
 // their order.
 func (p position) with(next position) position {
 	next.xid = 0
-	for _, s := range []*snapshot{p.extra, p.old} {
-		if !next.old.covers(s) {
-			next.extra = larger(s, next.extra)
-		}
-	}
-	if next.old.covers(next.extra) {
-		next.extra = nil
-	}
+	next.old = next.old.union(p.old)
 	return next
-}
-
-// covers tells whether all that s sees is part of the set, whatever the sequence numbers are.
-func (p *position) covers(s *snapshot) bool {
-	return p.old.covers(s) || p.extra != nil && p.extra.covers(s)
 }
 
 // cursor returns the position as a token: its snapshots as text, since that is what Postgres promises to keep, and the
@@ -60,7 +44,7 @@ func (p position) cursor(store cursor.StoreID) string {
 		return s.String()
 	}
 	payload := binary.AppendVarint(nil, p.seq)
-	payload = append(payload, strings.Join([]string{text(p.old), text(p.until), text(p.extra)}, ";")...)
+	payload = append(payload, strings.Join([]string{text(p.old), text(p.until)}, ";")...)
 	return cursor.Encode(cursor.Watch, store, payload)
 }
 
@@ -76,11 +60,11 @@ func parseCursor(store cursor.StoreID, token string) (position, error) {
 		return position{}, invalid
 	}
 	parts := strings.Split(string(payload[n:]), ";")
-	if len(parts) != 3 {
+	if len(parts) != 2 {
 		return position{}, invalid
 	}
 	p := position{seq: seq}
-	for i, to := range []**snapshot{&p.old, &p.until, &p.extra} {
+	for i, to := range []**snapshot{&p.old, &p.until} {
 		if parts[i] == "" && i > 0 {
 			continue
 		}

@@ -107,6 +107,7 @@ type Backend struct {
 	seen   atomic.Uint64 // a transaction id that was given out: later transactions have larger ones
 	fresh  freshness
 
+	own  own           // changes made here, for the feed
 	wake chan struct{} // something changed: the feed should look
 	ring chan struct{} // something changed here: other processes should look
 
@@ -136,6 +137,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 		opts: o,
 		pool: pool,
 		sql:  newStatements(o.Schema),
+		own:  own{bell: make(chan struct{}, 1)},
 		wake: make(chan struct{}, 1),
 		ring: make(chan struct{}, 1),
 	}

@@ -11,7 +11,8 @@ import (
 // those from xmax on have not begun, and of those between, the ones in flight were still running. Of the transactions that
 // ended, those that failed left no rows, so for a row that can be read, "had ended" means "was visible".
 //
-// Snapshots of one primary, taken one after the other, are ordered: what the earlier one sees the later one sees as well.
+// Snapshots of one primary, taken one after the other, are ordered: what the earlier one sees the later one sees as well. A
+// snapshot can also be put together: any set of transactions that lacks a few below its highest has this form.
 type snapshot struct {
 	xmin, xmax uint64
 	inFlight   []uint64 // rising, from xmin to below xmax
@@ -92,10 +93,53 @@ func (s *snapshot) covers(o *snapshot) bool {
 	return true
 }
 
-// larger returns the one that sees more.
-func larger(a, b *snapshot) *snapshot {
-	if b.covers(a) {
-		return b
+// union returns what sees all that s or o see. A nil one sees nothing.
+func (s *snapshot) union(o *snapshot) *snapshot {
+	switch {
+	case s.covers(o):
+		return s
+	case o.covers(s):
+		return o
+	case s.xmax < o.xmax:
+		s, o = o, s
 	}
-	return a
+	both := &snapshot{xmax: s.xmax}
+	for _, xid := range s.inFlight {
+		if !o.sees(xid) {
+			both.inFlight = append(both.inFlight, xid)
+		}
+	}
+	both.xmin = both.lowest()
+	return both
+}
+
+// adding returns what sees one transaction more than s does.
+func (s *snapshot) adding(xid uint64) *snapshot {
+	more := &snapshot{xmax: max(s.xmax, xid+1), inFlight: make([]uint64, 0, len(s.inFlight)+s.missing(xid))}
+	for _, running := range s.inFlight {
+		if running != xid {
+			more.inFlight = append(more.inFlight, running)
+		}
+	}
+	for skipped := s.xmax; skipped < xid; skipped++ {
+		more.inFlight = append(more.inFlight, skipped)
+	}
+	more.xmin = more.lowest()
+	return more
+}
+
+// missing counts the transactions between s and one that it does not see.
+func (s *snapshot) missing(xid uint64) int {
+	if xid < s.xmax {
+		return 0
+	}
+	return int(xid - s.xmax)
+}
+
+// lowest returns the first transaction that s does not see.
+func (s *snapshot) lowest() uint64 {
+	if len(s.inFlight) > 0 {
+		return s.inFlight[0]
+	}
+	return s.xmax
 }

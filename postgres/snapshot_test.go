@@ -71,6 +71,28 @@ func TestCoversIsInclusion(t *testing.T) {
 	})
 }
 
+func TestUnionAndAdding(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawSnapshot(t, "a"), drawSnapshot(t, "b")
+		one := rapid.Uint64Range(1, universe-1).Draw(t, "one")
+		both, more := a.union(b), a.adding(one)
+		for _, s := range []*snapshot{both, more} {
+			if again, err := parseSnapshot(s.String()); err != nil || again.String() != s.String() {
+				t.Fatalf("%v does not read back: %v, %v", s, again, err)
+			}
+		}
+		for xid := range uint64(universe) {
+			if want := a.sees(xid) || b.sees(xid); both.sees(xid) != want {
+				t.Fatalf("the union of %v and %v is %v, which sees %d: %v", a, b, both, xid, !want)
+			}
+			if want := a.sees(xid) || xid == one; more.sees(xid) != want {
+				t.Fatalf("%v with %d is %v, which sees %d: %v", a, one, more, xid, !want)
+			}
+		}
+	})
+}
+
 func FuzzParseSnapshot(f *testing.F) {
 	f.Add("10:20:10,14,19")
 	f.Add("1:1:")

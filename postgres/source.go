@@ -47,6 +47,8 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*e
 		go func() { defer close(listening); b.listen(ctx) }()
 		defer func() { cancel(); <-listening }()
 	}
+	b.own.begin()
+	defer b.own.end()
 	tick := time.NewTicker(b.opts.Poll)
 	defer tick.Stop()
 	var at position
@@ -81,12 +83,46 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*e
 			retry = time.After(pause)
 			pause = min(2*pause, time.Second)
 		}
+		if at, err = s.await(ctx, at, retry, tick.C, publish); err != nil {
+			return err
+		}
+	}
+}
+
+// await publishes own changes until it is time to poll.
+func (s source) await(ctx context.Context, at position, retry, tick <-chan time.Time, publish func([]*event, position)) (position, error) {
+	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return at, ctx.Err()
 		case <-retry:
-		case <-b.wake:
-		case <-tick.C:
+			return at, nil
+		case <-s.b.wake:
+			return at, nil
+		case <-tick:
+			return at, nil
+		case <-s.b.own.bell:
+		}
+		batches, missed := s.b.own.take()
+		for _, batch := range batches {
+			if at.old == nil || at.until != nil || !at.old.follows(batch) {
+				missed = true
+				break
+			}
+			if at.old.sees(batch[0].xid) {
+				continue
+			}
+			end := at.old.adding(batch[0].xid)
+			slices.SortFunc(batch, bySeq)
+			events, err := eventsOf(batch, at.old, end)
+			if err != nil {
+				return at, err
+			}
+			at = position{old: end}
+			publish(events, at)
+		}
+		if missed {
+			return at, nil
 		}
 	}
 }
@@ -119,7 +155,7 @@ func (s source) next(ctx context.Context, at position) (events []*event, end pos
 		return nil, position{old: at.old, until: now, seq: math.MinInt64}, true, nil
 	}
 	s.b.answered()
-	events, err = found.events(at.old, now, nil)
+	events, err = eventsOf(found.rows, at.old, now)
 	return events, position{old: now}, false, err
 }
 
@@ -156,7 +192,7 @@ func (s source) step(ctx context.Context, pool *pgxpool.Pool, at position, limit
 	if found.count >= limit {
 		end = position{old: at.old, until: at.until, seq: found.last()}
 	}
-	events, err = found.events(at.old, at.until, at.extra)
+	events, err = eventsOf(found.rows, at.old, at.until)
 	return events, at.with(end), found.count >= limit, err
 }
 
@@ -168,14 +204,14 @@ func (s source) History(ctx context.Context, from position, _ *key.Filter, limit
 	if err != nil {
 		return nil, from, false, err
 	}
-	if !current.covers(from.old) || !current.covers(from.until) || !current.covers(from.extra) {
+	if !current.covers(from.old) || !current.covers(from.until) {
 		return nil, from, false, errFuture
 	}
 	if from.until != nil {
 		events, end, _, err = s.step(ctx, s.b.pool, from, limit)
 		return events, end, true, err
 	}
-	return s.step(ctx, s.b.pool, position{old: from.old, until: current, seq: math.MinInt64, extra: from.extra}, limit)
+	return s.step(ctx, s.b.pool, position{old: from.old, until: current, seq: math.MinInt64}, limit)
 }
 
 // Contains implements feed.Source.
@@ -221,7 +257,7 @@ func (s source) usable(found *about, at *position) error {
 	if err != nil {
 		return failed{err}
 	}
-	if !at.covers(horizon) {
+	if !at.old.covers(horizon) {
 		return errPruned
 	}
 	return nil
@@ -235,6 +271,8 @@ type change struct {
 	key     []byte
 	version []byte
 	data    []byte
+
+	replaced uint64 // of an own change: the transaction that wrote what was there before
 }
 
 // changes are the rows of a statement, with the row about the store.
@@ -266,26 +304,25 @@ func (c *changes) read(rows pgx.Rows) error {
 			}
 			return nil
 		}
-		c.rows = append(c.rows, change{xid.Uint64, seq.Int64, op.Int16, k, version, data})
+		c.rows = append(c.rows, change{xid: xid.Uint64, seq: seq.Int64, op: op.Int16, key: k, version: version, data: data})
 		return nil
 	})
 	if err == nil && !seen {
 		return errOther
 	}
 	c.count = len(c.rows)
-	slices.SortFunc(c.rows, func(x, y change) int { return cmp.Compare(x.seq, y.seq) })
+	slices.SortFunc(c.rows, bySeq)
 	return err
 }
 
+func bySeq(x, y change) int { return cmp.Compare(x.seq, y.seq) }
+
 func (c *changes) last() int64 { return c.rows[len(c.rows)-1].seq }
 
-// events turns rows into events between two snapshots, leaving out what extra sees.
-func (c *changes) events(old, until, extra *snapshot) ([]*event, error) {
-	events := make([]*event, 0, len(c.rows))
-	for _, row := range c.rows {
-		if extra != nil && extra.sees(row.xid) {
-			continue
-		}
+// eventsOf turns changes, in order, into events between two snapshots.
+func eventsOf(rows []change, old, until *snapshot) ([]*event, error) {
+	events := make([]*event, 0, len(rows))
+	for _, row := range rows {
 		k, err := key.Parse(row.key)
 		if err != nil {
 			return nil, failed{err}

@@ -47,7 +47,7 @@ update $store set id = gen_random_uuid(), origin = $1, horizon = null returning 
 		readOne:  sql(`select key, version, data from $resources where key = $1`),
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
 
-		// One write of what exists. The last subquery runs only if nothing was written, and says what is stored.
+		// One write of what exists. stored is what the statement's snapshot shows: what is replaced, or is in the way.
 		updateOne: sql(`
 with written as (
     update $resources set version = $4, group_version = $5, owner = $6, data = $7
@@ -57,10 +57,10 @@ with written as (
 ), logged as (
     insert into $changes (seq, op, key, version, token, data)
     select seq, 1, $1, $4, $4, $7 from written
-    returning xid
+    returning xid, seq
 )
-select (select xid from logged), stored.uid, stored.version
-from (select 1) one left join $resources stored on stored.key = $1 and not exists (select from logged)`),
+select logged.xid, logged.seq, stored.uid, stored.version, stored.xmin
+from (select 1) one left join logged on true left join $resources stored on stored.key = $1`),
 
 		// Many writes of what exists, as apply does them, without what only the other operations need.
 		updateMany: sql(`
@@ -72,7 +72,7 @@ with input as materialized (
 ), stored as materialized (
     select input.place, locked.*
     from input cross join lateral (
-        select uid, version from $resources resource where resource.key = input.key for update
+        select uid, version, xmin from $resources resource where resource.key = input.key for update
     ) as locked
 ), updated as (
     update $resources resource
@@ -85,7 +85,7 @@ with input as materialized (
     select updated.seq, 1, input.key, input.token, input.token, input.data from updated join input using (place)
     returning xid
 )
-select input.place, updated.place is not null, stored.uid, stored.version, (select xid from logged limit 1)
+select input.place, updated.place is not null, stored.uid, stored.version, stored.xmin, updated.seq, (select xid from logged limit 1)
 from input left join updated using (place) left join stored using (place)`),
 
 		// Many operations, each by itself: those that cannot be done say what is stored. Rows are locked in the order of
@@ -130,7 +130,7 @@ with input as materialized (
     select seq, op, key, version, token, data from done where op in (1, 2)
     returning xid
 )
-select input.place, done.place is not null, stored.uid, stored.version, (select xid from logged limit 1)
+select input.place, done.place is not null, stored.uid, stored.version, null::xid, null::bigint, (select xid from logged limit 1)
 from input left join done using (place) left join stored using (place)`),
 
 		removePlaceholders: sql(`delete from $resources where version = any($2) and key = any($1)`),

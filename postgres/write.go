@@ -45,6 +45,14 @@ type op struct {
 
 	applied bool
 	found   cas.Stored // what is stored, if it was not applied
+	logged  logged
+}
+
+// logged is where an operation that was applied stands in the log of changes. It is zero where the answer did not say.
+type logged struct {
+	xid      uint64
+	seq      int64
+	replaced uint64 // the transaction that wrote what was there before
 }
 
 func newOp(kind int16, k key.Key, uid, version string) *op {
@@ -156,7 +164,7 @@ func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
 	again, err := b.carryOut(ctx, ops, shortWait)
 	b.answered()
 	if slices.ContainsFunc(ops, func(o *op) bool { return o.applied }) {
-		b.changed()
+		b.changed(ops)
 	}
 	if isLockTimeout(err) || len(ops) > 1 && err != nil && !errors.Is(err, storage.ErrInconsistent) && fateOf(err) == refused {
 		again, err = ops, nil
@@ -204,7 +212,7 @@ func (b *Backend) writeAlone(c *writeMember) {
 		}
 		b.answered()
 		if o.applied {
-			b.changed()
+			b.changed([]*op{o})
 		}
 		c.Done(struct{}{}, err)
 		return
@@ -277,7 +285,7 @@ func unapplied(ops []*op) []*op {
 // disclaim forgets what an attempt said.
 func disclaim(ops []*op) {
 	for _, o := range ops {
-		o.applied = false
+		o.applied, o.logged = false, logged{}
 	}
 }
 
@@ -306,13 +314,14 @@ func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, ops []*op, wait str
 	}
 	var place int
 	var applied bool
-	var uid, version []byte
+	var stored storedRow
 	var xid pgtype.Uint64
-	_, err = pgx.ForEachRow(rows, []any{&place, &applied, &uid, &version, &xid}, func() error {
+	var seq pgtype.Int8
+	_, err = pgx.ForEachRow(rows, []any{&place, &applied, &stored.uid, &stored.version, &stored.xmin, &seq, &xid}, func() error {
 		if place < 1 || place > n {
 			return fmt.Errorf("the database answered for operation %d of %d", place, n)
 		}
-		ops[place-1].answer(applied, uid, version)
+		ops[place-1].answer(applied, &stored, seq.Int64, xid.Uint64)
 		b.saw(xid.Uint64)
 		return nil
 	})
@@ -321,20 +330,31 @@ func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, ops []*op, wait str
 
 func (b *Backend) update(ctx context.Context, conn *pgx.Conn, o *op, wait string) error {
 	var xid pgtype.Uint64
-	var uid, version []byte
+	var seq pgtype.Int8
+	var stored storedRow
 	err := conn.QueryRow(ctx, b.sql.updateOne,
-		o.keyBytes, []byte(o.uid), o.expected, o.token, o.groupVersion, o.owner, o.data, wait).Scan(&xid, &uid, &version)
+		o.keyBytes, []byte(o.uid), o.expected, o.token, o.groupVersion, o.owner, o.data, wait).
+		Scan(&xid, &seq, &stored.uid, &stored.version, &stored.xmin)
 	if err != nil {
 		return err
 	}
-	o.answer(xid.Valid, uid, version)
+	o.answer(xid.Valid, &stored, seq.Int64, xid.Uint64)
 	b.saw(xid.Uint64)
 	return nil
 }
 
-func (o *op) answer(applied bool, uid, version []byte) {
-	o.applied, o.found = applied, cas.Stored{}
-	if version != nil {
-		o.found = cas.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
+// storedRow is what a statement found for a key.
+type storedRow struct {
+	uid, version []byte // nil: nothing
+	xmin         pgtype.Uint32
+}
+
+func (o *op) answer(applied bool, stored *storedRow, seq int64, xid uint64) {
+	o.applied, o.found, o.logged = applied, cas.Stored{}, logged{}
+	switch {
+	case applied && stored.xmin.Valid && bytes.Equal(stored.version, o.expected):
+		o.logged = logged{xid: xid, seq: seq, replaced: since(stored.xmin.Uint32, xid)}
+	case !applied && stored.version != nil:
+		o.found = cas.Stored{Exists: true, Uid: string(stored.uid), Version: versionText(stored.version)}
 	}
 }
