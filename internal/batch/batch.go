@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -168,19 +169,21 @@ func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 
 // work carries out batches until the queue is empty.
 func (b *Batcher[Q, R]) work() {
-	for last := 0; ; {
-		if last > 1 {
-			// The callers of the last batch are just being woken. Letting them run first nearly doubles the next batch.
-			runtime.Gosched()
-		}
+	for expected, took := 0, time.Duration(0); ; {
+		b.regroup(expected, took)
 		ctx, cancel := context.WithCancel(context.Background())
 		calls := b.take(cancel)
 		if len(calls) == 0 {
 			cancel()
 			return
 		}
-		last = len(calls)
+		began := time.Now()
 		b.do(ctx, calls)
+		expected = 0
+		if len(calls) > 1 {
+			expected = len(calls) + b.waiting()
+		}
+		took = time.Since(began)
 		cancel()
 		for _, c := range calls {
 			if !c.later && !c.Finished() {
@@ -189,6 +192,39 @@ func (b *Batcher[Q, R]) work() {
 			}
 		}
 	}
+}
+
+// How long a batch may be held back: these shares of the time that the last one took, in all, and after the last call came.
+// What took longer than regroupFor counts as that long.
+const (
+	longestWait = 4
+	longestGap  = 8
+	regroupFor  = 4 * time.Millisecond
+)
+
+// regroup lets the callers of the last batch, who are just being woken, come back before the next one is taken. Without it half
+// of them miss it, and from then on two half batches take turns. Callers that do not come back cost little: the wait ends
+// when nobody came for a small share of the time that the last batch took.
+func (b *Batcher[Q, R]) regroup(expected int, took time.Duration) {
+	expected, took = min(expected, b.opts.MaxCalls), min(took, regroupFor)
+	began := time.Now()
+	for came, last := 0, began; ; {
+		now := time.Now()
+		waiting := b.waiting()
+		if waiting > came {
+			came, last = waiting, now
+		}
+		if waiting >= expected || now.Sub(last) >= took/longestGap || now.Sub(began) >= took/longestWait {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func (b *Batcher[Q, R]) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
 }
 
 // take takes the next batch from the queue, in order. A call whose key is in the batch already waits for the next one, and so
