@@ -14,5 +14,7 @@
 // where more than 1 means that the adapter is faster. Lines that begin with "latency" compare latencies the same way: there,
 // less than 1 means that the adapter is faster.
 //
+// Moving a store (BACKEND=migrate) is measured by the clock for the whole, five times: see BenchmarkMigrate.
+//
 // It is a module of its own, because its peers are nobody else's dependencies.
 package bench

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 const (
@@ -18,6 +19,10 @@ const (
 	maxBatchBytes = 512 << 10
 	// maxBatch is the number of operations from which a larger transaction gains nothing.
 	maxBatch = 256
+	// maxLoad and maxLoadBytes bound what goes to a loader together, and maxLoads how often at a time.
+	maxLoad      = 4096
+	maxLoadBytes = 4 << 20
+	maxLoads     = 2
 )
 
 // pass walks through the source and the target side by side and makes the target hold what the source holds. It returns the
@@ -30,26 +35,27 @@ func (m *mover) pass(ctx context.Context, source stream, other rival) (*Report, 
 	defer target.close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(m.o.Parallel)
-	w := &writers{m: m, group: group, ctx: ctx, other: other}
+	w := &writers{m: m, group: group, ctx: ctx, other: other, loads: make(chan struct{}, maxLoads)}
 	t := newTally()
-	err = join(ctx, source, target, func(_ key.Key, want, have *resourcepb.Resource) error {
-		d, differ, err := t.add(want, have)
+	err = join(ctx, source, target, func(want, have *entry) error {
+		kind, err := t.add(want, have)
 		if err != nil {
 			return err
 		}
 		m.stats.seen(want)
-		switch {
-		case !differ:
-			m.stats.skipped.Add(1)
-			return nil
-		case d.Kind == Extra && !m.o.Into.prunes():
-			return nil
-		case d.Kind == Missing:
+		switch kind {
+		case Missing:
 			return w.create(want)
-		case d.Kind == Extra:
-			return w.drop(have)
+		case Extra:
+			if m.o.Into.prunes() {
+				return w.drop(have)
+			}
+		case Different:
+			return w.replace(want, have)
+		default:
+			m.stats.skipped.Add(1)
 		}
-		return w.replace(want, have)
+		return nil
 	})
 	err = errors.Join(err, w.flush())
 	if failed := group.Wait(); failed != nil {
@@ -61,26 +67,26 @@ func (m *mover) pass(ctx context.Context, source stream, other rival) (*Report, 
 	return t.report(), nil
 }
 
-// writers change the target in parallel. Creations go together in transactions where the target has them.
+// writers change the target in parallel. Creations go together where the target can.
 type writers struct {
 	m     *mover
 	group *errgroup.Group
 	ctx   context.Context
 	other rival
+	loads chan struct{} // a place for each batch of a loader under way
 
-	batch []*resourcepb.Resource
+	batch []*entry
 	bytes int
 }
 
-func (w *writers) create(want *resourcepb.Resource) error {
-	size := message.Size(want)
-	if len(w.batch) > 0 && (len(w.batch) >= w.m.batch || w.bytes+size > maxBatchBytes) {
+func (w *writers) create(want *entry) error {
+	if len(w.batch) > 0 && (len(w.batch) >= w.m.batch || w.bytes+len(want.Data) > w.m.batchBytes) {
 		if err := w.flush(); err != nil {
 			return err
 		}
 	}
 	w.batch = append(w.batch, want)
-	w.bytes += size
+	w.bytes += len(want.Data)
 	return nil
 }
 
@@ -94,28 +100,52 @@ func (w *writers) flush() error {
 	if err := w.m.pace(w.ctx, len(batch)); err != nil {
 		return err
 	}
-	w.group.Go(func() error { return w.m.createAll(w.ctx, batch, w.other) })
+	if w.m.loader != nil {
+		select {
+		case w.loads <- struct{}{}:
+		case <-w.ctx.Done():
+			return w.ctx.Err()
+		}
+	}
+	w.group.Go(func() error {
+		if w.m.loader != nil {
+			defer func() { <-w.loads }()
+		}
+		return w.m.createAll(w.ctx, batch, w.other)
+	})
 	return w.ctx.Err()
 }
 
-func (w *writers) replace(want, have *resourcepb.Resource) error {
+func (w *writers) replace(want, have *entry) error {
+	wanted, err := want.resource()
+	if err != nil {
+		return err
+	}
+	had, err := have.resource()
+	if err != nil {
+		return err
+	}
 	if err := w.m.pace(w.ctx, 1); err != nil {
 		return err
 	}
 	w.group.Go(func() error {
-		did, err := w.m.put(w.ctx, want, have, w.other)
-		w.m.stats.did(did, want)
+		did, err := w.m.put(w.ctx, wanted, had, w.other)
+		w.m.stats.did(did, len(want.Data))
 		return err
 	})
 	return w.ctx.Err()
 }
 
-func (w *writers) drop(have *resourcepb.Resource) error {
+func (w *writers) drop(have *entry) error {
+	had, err := have.resource()
+	if err != nil {
+		return err
+	}
 	if err := w.m.pace(w.ctx, 1); err != nil {
 		return err
 	}
 	w.group.Go(func() error {
-		did, err := w.m.drop(w.ctx, have.GetId(), have, func(string) bool { return true })
+		did, err := w.m.drop(w.ctx, had.GetId(), had, func(string) bool { return true })
 		if did {
 			w.m.stats.deleted.Add(1)
 		}
@@ -124,34 +154,70 @@ func (w *writers) drop(have *resourcepb.Resource) error {
 	return w.ctx.Err()
 }
 
-// createAll writes resources that the target does not have, in one transaction if it can be, else one by one.
-func (m *mover) createAll(ctx context.Context, batch []*resourcepb.Resource, other rival) error {
-	if len(batch) > 1 && m.transactor != nil {
-		ops := make([]storage.Op, len(batch))
-		for i, res := range batch {
-			ops[i] = storage.Op{Write: message.WithVersion(res, "")}
-		}
-		_, err := m.transactor.Commit(ctx, ops)
-		if err == nil {
-			for _, res := range batch {
-				m.stats.did(created, res)
+// createAll writes resources that the target does not have: together if it can be, else in smaller groups and one by one.
+func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) error {
+	if len(batch) > 1 {
+		var tried bool
+		err := m.try.do(ctx, "write to the target", func(ctx context.Context) (err error) {
+			tried, err = m.createTogether(ctx, batch)
+			return err
+		})
+		if tried && err == nil {
+			for _, e := range batch {
+				m.stats.did(created, len(e.Data))
 			}
 			return nil
 		}
-		if ctx.Err() != nil {
-			return err
+		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) {
+			return fmt.Errorf("target: %w", err)
 		}
 		// One of them is there after all, or all are and the answer was lost, or together they are too large. Alone, each
 		// finds out.
 	}
-	for _, res := range batch {
+	if len(batch) > maxBatch {
+		for group := range slices.Chunk(batch, maxBatch) {
+			if err := m.createAll(ctx, group, other); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, e := range batch {
+		res, err := e.resource()
+		if err != nil {
+			return err
+		}
 		did, err := m.put(ctx, res, nil, other)
 		if err != nil {
 			return err
 		}
-		m.stats.did(did, res)
+		m.stats.did(did, len(e.Data))
 	}
 	return nil
+}
+
+// createTogether creates all or none, if the target can.
+func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool, err error) {
+	if m.loader != nil {
+		rows := make([]handover.Row, len(batch))
+		for i, e := range batch {
+			rows[i] = e.Row
+		}
+		return true, m.loader.Load(ctx, rows)
+	}
+	if m.transactor == nil {
+		return false, nil
+	}
+	ops := make([]storage.Op, len(batch))
+	for i, e := range batch {
+		res, err := e.resource()
+		if err != nil {
+			return true, err
+		}
+		ops[i] = storage.Op{Write: message.WithVersion(res, "")}
+	}
+	_, err = m.transactor.Commit(ctx, ops)
+	return true, err
 }
 
 // pace waits as the rate limit says.

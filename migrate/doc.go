@@ -21,9 +21,14 @@
 //	target ───── written in parallel ─ applied ───────────┴── applied ── equal ───────── in use
 //	journal      phase ─────────────── cursor ─────────────── phase ──────────────────── kept as a record
 //
-// Copying walks through both sides in key order and writes what the target lacks. The listing has a cursor; following applies
+// Copying walks through both sides in key order and writes what the target lacks. Its reading has a cursor; following applies
 // the changes since then. A change is applied by looking at what the target holds, so applying it again is harmless, and several
-// changes of one key may come as one: watches on the target see the states, not each version.
+// changes of one key may come as one: watches on the target see the states, not each version. What changes while it is copied may
+// be seen there in its newer state first, and then once more in its older one.
+//
+// SQLite and Postgres are read in steps, each for itself, as the bytes that they store, so nothing is held open or set aside for
+// long; the others page through a listing. Postgres is filled by COPY, some megabytes in a transaction, resources and the log of
+// changes alike: a watch on it sees what comes. Memory is for a few such steps, some 50 MB, however large the store is.
 //
 // At the cutover the source is fenced: from the moment Run goes on, no write to it succeeds any more, through any process that
 // uses this module. Writers get storage.ErrFenced, which names the target. Then the last changes are applied, and both sides are

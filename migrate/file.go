@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"google.golang.org/protobuf/encoding/protodelim"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
@@ -51,9 +51,9 @@ func Export(ctx context.Context, from storage.Backend, w io.Writer) (*Summary, e
 }
 
 func (m *mover) export(ctx context.Context, w io.Writer) (*Summary, error) {
-	source, err := m.listSource(ctx)
+	source, err := listSnapshot(ctx, m.from, m.o.PageSize, m.try)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("source: %w", err)
 	}
 	defer source.close()
 	if _, err := io.WriteString(w, fileMagic); err != nil {
@@ -75,12 +75,15 @@ func (m *mover) export(ctx context.Context, w io.Writer) (*Summary, error) {
 			if e == nil {
 				break
 			}
-			n, err := protodelim.MarshalTo(out, message.WithVersion(e.res, ""))
-			if err != nil {
+			size := binary.AppendUvarint(nil, uint64(len(e.Data)))
+			if _, err := out.Write(size); err != nil {
+				return err
+			}
+			if _, err := out.Write(e.Data); err != nil {
 				return err
 			}
 			s.Resources++
-			s.Bytes += int64(n)
+			s.Bytes += int64(len(size) + len(e.Data))
 		}
 		end := []byte{0}
 		end = binary.BigEndian.AppendUint64(end, uint64(s.Resources))
@@ -160,7 +163,7 @@ func (f *fileStream) next(ctx context.Context) (*entry, error) {
 	f.last = &k
 	f.s.Resources++
 	f.s.Bytes += int64(len(data) + len(binary.AppendUvarint(nil, size)))
-	return &entry{k, res}, nil
+	return &entry{handover.Row{Key: k, Data: data}, res}, nil
 }
 
 // end checks what follows the last resource.

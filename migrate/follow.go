@@ -222,7 +222,7 @@ func (m *mover) apply(ctx context.Context, c *change) error {
 		}
 		return m.rivalBeforeTheEnd(have)
 	})
-	m.stats.did(did, c.want)
+	m.stats.did(did, message.Size(c.want))
 	return err
 }
 

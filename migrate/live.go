@@ -14,9 +14,11 @@ const maxPasses = 6
 
 // copyOnce brings over what the source holds, and compares.
 func (m *mover) copyOnce(ctx context.Context, r *Result) error {
+	began := time.Now()
 	if _, err := m.copyAll(ctx); err != nil {
 		return err
 	}
+	r.Copied = time.Since(began)
 	source, err := m.listSource(ctx)
 	if err != nil {
 		return err

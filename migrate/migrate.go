@@ -72,7 +72,7 @@ type Options struct {
 	Parallel int
 	// PageSize is the number of resources asked for at a time: 500.
 	PageSize int
-	// Batch is the most resources in one transaction: what the target can take, up to 256. 1 means none.
+	// Batch is the most resources that are created together: what the target takes with advantage. 1 means one by one.
 	Batch int
 	// Patience is how long a database may be silent before the migration gives up: a minute. What it has done is not lost.
 	Patience time.Duration
@@ -98,6 +98,8 @@ type Result struct {
 	Done Counts
 	// Report is the comparison at the end, if it came to that.
 	Report *Report
+	// Copied is how long this run took to copy, without the comparison at the end.
+	Copied time.Duration
 	// Elapsed is how long this run took.
 	Elapsed time.Duration
 	// Fenced is how long the source was closed before the target was complete.
@@ -111,7 +113,9 @@ type mover struct {
 	target     handover.Store
 	resumer    storage.Resumer
 	transactor storage.Transactor
-	batch      int
+	loader     handover.Loader
+	batch      int // the most resources that are created together, and the most bytes
+	batchBytes int
 
 	o       Options
 	limiter *rate.Limiter
@@ -159,13 +163,20 @@ func newMover(from, to storage.Backend, opts *Options) *mover {
 	if to != nil {
 		m.target, _ = storage.As[handover.Store](to)
 		m.transactor, _ = storage.As[storage.Transactor](to)
+		m.loader, _ = storage.As[handover.Loader](to)
 	}
-	m.batch = 1
+	m.batch, m.batchBytes = 1, maxBatchBytes
 	if m.transactor != nil {
 		m.batch = min(m.transactor.MaxOps(), maxBatch)
-		if o.Batch > 0 {
-			m.batch = min(m.batch, o.Batch)
-		}
+	}
+	if m.loader != nil {
+		m.batch, m.batchBytes = maxLoad, maxLoadBytes
+	}
+	if o.Batch > 0 {
+		m.batch = min(m.batch, o.Batch)
+	}
+	if o.Rate > 0 {
+		m.batch = max(1, min(m.batch, int(o.Rate)))
 	}
 	return m
 }

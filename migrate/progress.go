@@ -5,9 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Counts says what was done to the target.
@@ -69,13 +66,14 @@ func newStats(tell func(Progress)) *stats {
 	return &stats{tell: tell, began: now, phase: Copying}
 }
 
-func (s *stats) seen(res *resourcepb.Resource) {
-	if res != nil {
+func (s *stats) seen(e *entry) {
+	if e != nil {
 		s.listed.Add(1)
 	}
 }
 
-func (s *stats) did(what outcome, res *resourcepb.Resource) {
+// did counts what was done with a resource of so many bytes.
+func (s *stats) did(what outcome, size int) {
 	switch what {
 	case nothing:
 		s.skipped.Add(1)
@@ -87,7 +85,7 @@ func (s *stats) did(what outcome, res *resourcepb.Resource) {
 	case replaced:
 		s.replaced.Add(1)
 	}
-	s.bytes.Add(int64(message.Size(res)))
+	s.bytes.Add(int64(size))
 }
 
 func (s *stats) counts() Counts {

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -18,10 +21,44 @@ func everywhere() *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 }
 
-// entry is a resource with its key.
+// entry is a resource as stores keep it, and decoded only where somebody wants to see it.
 type entry struct {
-	key key.Key
+	handover.Row
 	res *resourcepb.Resource
+}
+
+// entryOf encodes a resource.
+func entryOf(res *resourcepb.Resource) (entry, error) {
+	data, err := message.Encode(res)
+	return entry{handover.Row{Key: key.Of(res.GetId()), Version: res.GetVersion(), Data: data}, res}, err
+}
+
+// resource decodes the entry. That of nil is nil.
+func (e *entry) resource() (res *resourcepb.Resource, err error) {
+	if e == nil {
+		return nil, nil
+	}
+	if e.res == nil {
+		e.res, err = message.Decode(e.Data, e.Version)
+	}
+	return e.res, err
+}
+
+// data returns the entry's bytes; nil has none.
+func (e *entry) data() []byte {
+	if e == nil {
+		return nil
+	}
+	return e.Data
+}
+
+// again returns the bytes as this program encodes them.
+func (e *entry) again() ([]byte, error) {
+	res, err := e.resource()
+	if err != nil {
+		return nil, err
+	}
+	return message.Encode(res)
 }
 
 // stream gives resources in the order of their keys; nil after the last one.
@@ -31,62 +68,113 @@ type stream interface {
 
 // listing streams a whole store, a page ahead of its reader.
 type listing struct {
-	cursor string // the position of the listing in the store's history
+	cursor string // a position in the store's history from which what the listing does not show can be followed
 
 	pages  chan answer
 	cancel context.CancelFunc
-	page   []*resourcepb.Resource
+	page   []entry
 	last   *key.Key
 }
 
 type answer struct {
-	page storage.Page
+	page []entry
 	err  error
 }
 
-// list begins to list a store. The listing has to be closed.
+// list begins to list a store. The listing has to be closed. What is changed meanwhile may be in it as it was before or after.
 func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*listing, error) {
-	pager, ok := storage.As[storage.Pager](b)
+	reader, ok := storage.As[handover.Reader](b)
 	if !ok {
-		var all []*resourcepb.Resource
-		err := try.do(ctx, "list", func(ctx context.Context) (err error) {
-			all, err = b.List(ctx, storage.StrongConsistency, everything, everywhere(), "")
-			return err
-		})
-		if err != nil {
+		return listSnapshot(ctx, b, limit, try)
+	}
+	l := &listing{}
+	if pager, ok := storage.As[storage.Pager](b); ok {
+		var err error
+		if l.cursor, err = position(ctx, pager, try); err != nil {
 			return nil, err
 		}
-		l := &listing{pages: make(chan answer), cancel: func() {}, page: all}
-		close(l.pages)
-		return l, nil
 	}
-	fetch := func(ctx context.Context, token string) (page storage.Page, err error) {
-		err = try.do(ctx, "list a page", func(ctx context.Context) (err error) {
+	var after []byte
+	return l.start(ctx, func(ctx context.Context) (page []entry, more bool, err error) {
+		var rows []handover.Row
+		err = try.do(ctx, "read on", func(ctx context.Context) (err error) {
+			rows, err = reader.ReadAfter(ctx, after, limit)
+			return err
+		})
+		if err != nil || len(rows) == 0 {
+			return nil, false, err
+		}
+		after = rows[len(rows)-1].Key.Bytes()
+		page = make([]entry, len(rows))
+		for i := range rows {
+			page[i].Row = rows[i]
+		}
+		return page, true, nil
+	})
+}
+
+// position returns where a store's history is now.
+func position(ctx context.Context, pager storage.Pager, try retrier) (cursor string, err error) {
+	// A list of what nobody has costs nothing, and its cursor is one for everything.
+	nothing := storage.UnversionedType{Group: "ashlar.migrate.nothing", Kind: "nothing"}
+	err = try.do(ctx, "look at the position", func(ctx context.Context) error {
+		page, err := pager.ListPage(ctx, nothing, &resourcepb.Tenancy{}, "", storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1})
+		cursor = page.Cursor
+		return err
+	})
+	return cursor, err
+}
+
+// listSnapshot is list, but of one snapshot where the store can hold one.
+func listSnapshot(ctx context.Context, b storage.Backend, limit int, try retrier) (*listing, error) {
+	l := &listing{}
+	pager, paged := storage.As[storage.Pager](b)
+	token := ""
+	return l.start(ctx, func(ctx context.Context) (entries []entry, more bool, err error) {
+		var page storage.Page
+		err = try.do(ctx, "list", func(ctx context.Context) (err error) {
+			if !paged {
+				page.Resources, err = b.List(ctx, storage.StrongConsistency, everything, everywhere(), "")
+				return err
+			}
 			opts := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: limit, Continue: token}
 			page, err = pager.ListPage(ctx, everything, everywhere(), "", opts)
 			return err
 		})
-		return page, err
-	}
-	first, err := fetch(ctx, "")
+		if err != nil {
+			return nil, false, err
+		}
+		token = page.Continue
+		if l.cursor == "" {
+			l.cursor = page.Cursor // that of the first page, which is here before anybody can ask
+		}
+		entries = make([]entry, len(page.Resources))
+		for i, res := range page.Resources {
+			if entries[i], err = entryOf(res); err != nil {
+				return nil, false, err
+			}
+		}
+		return entries, token != "", nil
+	})
+}
+
+// start reads the first page, and goes on by itself.
+func (l *listing) start(ctx context.Context, fetch func(context.Context) (page []entry, more bool, err error)) (*listing, error) {
+	page, more, err := fetch(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l := &listing{cursor: first.Cursor, pages: make(chan answer), cancel: cancel, page: first.Resources}
+	l.page, l.pages, l.cancel = page, make(chan answer, depth()), cancel
 	go func() {
 		defer close(l.pages)
-		for token := first.Continue; token != ""; {
-			page, err := fetch(ctx, token)
+		for more {
+			page, more, err = fetch(ctx)
 			select {
 			case l.pages <- answer{page, err}:
 			case <-ctx.Done():
 				return
 			}
-			if err != nil {
-				return
-			}
-			token = page.Continue
 		}
 	}()
 	return l, nil
@@ -112,23 +200,22 @@ func (l *listing) next(ctx context.Context) (*entry, error) {
 			if a.err != nil {
 				return nil, a.err
 			}
-			l.page = a.page.Resources
+			l.page = a.page
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
-	e := &entry{key.Of(l.page[0].GetId()), l.page[0]}
-	l.page[0] = nil
+	e := &l.page[0]
 	l.page = l.page[1:]
-	if l.last != nil && l.last.Compare(e.key) >= 0 {
-		return nil, fmt.Errorf("the list is out of order: %v comes after %v", e.key, *l.last)
+	if l.last != nil && l.last.Compare(e.Key) >= 0 {
+		return nil, fmt.Errorf("the list is out of order: %v comes after %v", e.Key, *l.last)
 	}
-	l.last = &e.key
+	l.last = &e.Key
 	return e, nil
 }
 
 // join walks through two streams side by side. visit gets what both have under a key, nil where one has nothing.
-func join(ctx context.Context, a, b stream, visit func(k key.Key, a, b *resourcepb.Resource) error) error {
+func join(ctx context.Context, a, b stream, visit func(a, b *entry) error) error {
 	left, err := a.next(ctx)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
@@ -145,23 +232,22 @@ func join(ctx context.Context, a, b stream, visit func(k key.Key, a, b *resource
 		case left == nil:
 			order = 1
 		default:
-			order = left.key.Compare(right.key)
+			order = left.Key.Compare(right.Key)
 		}
-		var k key.Key
-		var l, r *resourcepb.Resource
+		var l, r *entry
 		if order <= 0 {
-			k, l = left.key, left.res
+			l = left
 			if left, err = a.next(ctx); err != nil {
 				return fmt.Errorf("source: %w", err)
 			}
 		}
 		if order >= 0 {
-			k, r = right.key, right.res
+			r = right
 			if right, err = b.next(ctx); err != nil {
 				return fmt.Errorf("target: %w", err)
 			}
 		}
-		if err := visit(k, l, r); err != nil {
+		if err := visit(l, r); err != nil {
 			return err
 		}
 	}
@@ -191,3 +277,5 @@ func isEmpty(ctx context.Context, b storage.Backend, try retrier) (bool, error) 
 	e, err := l.next(ctx)
 	return e == nil, err
 }
+
+var depth = func() int { n, _ := strconv.Atoi(os.Getenv("X_DEPTH")); return n }

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -102,9 +102,16 @@ func (m *mover) compare(ctx context.Context, source stream, found func(Differenc
 	}
 	defer target.close()
 	t := newTally()
-	err = join(ctx, source, target, func(_ key.Key, a, b *resourcepb.Resource) error {
-		d, differ, err := t.add(a, b)
-		if err != nil || !differ || found == nil {
+	err = join(ctx, source, target, func(a, b *entry) error {
+		kind, err := t.add(a, b)
+		if err != nil || kind == "" || found == nil {
+			return err
+		}
+		d := Difference{Kind: kind}
+		if d.Source, err = a.resource(); err != nil {
+			return err
+		}
+		if d.Target, err = b.resource(); err != nil {
 			return err
 		}
 		return found(d)
@@ -123,49 +130,50 @@ type tally struct {
 
 func newTally() *tally { return &tally{source: sha256.New(), target: sha256.New()} }
 
-// add takes what both sides have under one key.
-func (t *tally) add(a, b *resourcepb.Resource) (d Difference, differ bool, err error) {
-	left, err := t.side(t.source, &t.r.Source, a)
-	if err != nil {
-		return d, false, err
+// add takes what both sides have under one key, and tells how they differ; "" if they do not.
+func (t *tally) add(a, b *entry) (Kind, error) {
+	left, right := a.data(), b.data()
+	same := bytes.Equal(left, right)
+	if a != nil && b != nil && !same {
+		// An older program may have encoded it in another order.
+		var err error
+		if left, err = a.again(); err != nil {
+			return "", err
+		}
+		if right, err = b.again(); err != nil {
+			return "", err
+		}
+		same = bytes.Equal(left, right)
 	}
-	right, err := t.side(t.target, &t.r.Target, b)
-	if err != nil {
-		return d, false, err
+	if a != nil {
+		t.r.Source++
+		t.r.Bytes += int64(len(left))
+		t.r.Largest = max(t.r.Largest, int64(len(left)))
+		sum(t.source, left)
 	}
-	d = Difference{Source: a, Target: b}
-	t.r.Bytes += int64(len(left))
-	t.r.Largest = max(t.r.Largest, int64(len(left)))
+	if b != nil {
+		t.r.Target++
+		sum(t.target, right)
+	}
 	switch {
 	case b == nil:
-		d.Kind = Missing
 		t.r.Missing++
+		return Missing, nil
 	case a == nil:
-		d.Kind = Extra
 		t.r.Extra++
-	case string(left) != string(right):
-		d.Kind = Different
+		return Extra, nil
+	case !same:
 		t.r.Different++
-	default:
-		return d, false, nil
+		return Different, nil
 	}
-	return d, true, nil
+	return "", nil
 }
 
-func (t *tally) side(sum hash.Hash, count *int, res *resourcepb.Resource) ([]byte, error) {
-	if res == nil {
-		return nil, nil
-	}
-	data, err := message.Encode(res)
-	if err != nil {
-		return nil, err
-	}
-	*count++
+func sum(h hash.Hash, data []byte) {
 	var size [8]byte
 	binary.BigEndian.PutUint64(size[:], uint64(len(data)))
-	sum.Write(size[:])
-	sum.Write(data)
-	return data, nil
+	h.Write(size[:])
+	h.Write(data)
 }
 
 func (t *tally) report() *Report {

@@ -61,12 +61,14 @@ func TestPlans(t *testing.T) {
 	keys := array("convert_to('key-' || n * 7, 'UTF8')")
 	same := array
 	statements := map[string]struct{ sql, types, arguments string }{
-		"poll":     {sql.poll, "text, text[], bigint", fmt.Sprintf("'%d', %s, %d", now.xmax, open, pollRows)},
-		"changes":  {sql.changes, "text, text[], text, text[], bigint, bigint", fmt.Sprintf("'%d', %s, '%d', '{}', 0, 500", now.xmax-5, open, now.xmax)},
-		"tokens":   {sql.tokens, "bytea[], bytea[], text", fmt.Sprintf("%s, %s, '%d'", keys, same(`'\x01'::bytea`), now.xmax-5)},
-		"prune":    {sql.prune, "text, text, text[], bigint", fmt.Sprintf("'0', '%d', %s, %d", now.xmax, open, pruneRows)},
-		"readOne":  {sql.readOne, "bytea", `'\x00'`},
-		"readMany": {sql.readMany, "bytea[]", keys},
+		"poll":      {sql.poll, "text, text[], bigint", fmt.Sprintf("'%d', %s, %d", now.xmax, open, pollRows)},
+		"changes":   {sql.changes, "text, text[], text, text[], bigint, bigint", fmt.Sprintf("'%d', %s, '%d', '{}', 0, 500", now.xmax-5, open, now.xmax)},
+		"tokens":    {sql.tokens, "bytea[], bytea[], text", fmt.Sprintf("%s, %s, '%d'", keys, same(`'\x01'::bytea`), now.xmax-5)},
+		"prune":     {sql.prune, "text, text, text[], bigint", fmt.Sprintf("'0', '%d', %s, %d", now.xmax, open, pruneRows)},
+		"readOne":   {sql.readOne, "bytea", `'\x00'`},
+		"readMany":  {sql.readMany, "bytea[]", keys},
+		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
+		"logLoaded": {sql.logLoaded, "bytea, bytea", "'key-5', 'key-51'"},
 		"apply": {sql.apply, "bytea[], smallint[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], text", strings.Join([]string{
 			keys, same("1::smallint"), same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'100ms'"}, ", ")},

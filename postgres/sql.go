@@ -10,6 +10,7 @@ import (
 // keep.
 type statements struct {
 	about, mayIdentify, identify, lock, claim, renew, readOne, readMany, updateOne, updateMany, apply, removePlaceholders, tokens string
+	readAfter, loadResources, logLoaded                                                                                           string
 	list, owned, now, poll, changes                                                                                               string
 	retentionLock, sinceMark, mark, dueMark, setHorizon, dropMarks, prune                                                         string
 }
@@ -145,6 +146,21 @@ select token from $changes where xid >= $3::text::xid8 and xid < $never and toke
 select version, data from $resources
 where key >= $1 and ($2::bytea is null or key < $2) and ($3::bytea is null or key like $3)
 order by key`),
+
+		// Rows in the order of keys until there are many, or they are large together.
+		readAfter: sql(`
+select key, version, data
+from (
+    select key, version, data, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
+    from (select key, version, data from $resources where key > $1 order by key limit $2) as many
+) as page
+where before < $3`),
+		loadResources: sql(`copy $resources (key, uid, version, group_version, owner, data) from stdin (format binary)`),
+		logLoaded: sql(`
+insert into $changes (seq, op, key, version, token, data)
+select nextval($changes_seq), 1, key, version, version, data
+from $resources
+where key between $1 and $2 and xmin = pg_current_xact_id()::xid`),
 
 		owned: sql(`select key, uid, group_version from $resources where owner = $1 order by key`),
 

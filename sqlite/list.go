@@ -101,6 +101,9 @@ func (c *conn) snapshot(filter *key.Filter, each func(at mark, data []byte) erro
 	return at, nil
 }
 
+// afterAll stands behind every key: no UTF-8 has it.
+var afterAll = []byte{0xff}
+
 func (c *conn) scan(filter *key.Filter, each func(at mark, data []byte) error) error {
 	stmt, err := c.stmt(scan)
 	if err != nil {
@@ -109,7 +112,7 @@ func (c *conn) scan(filter *key.Filter, each func(at mark, data []byte) error) e
 	prefix, exact := filter.Prefix()
 	end := key.PrefixEnd(prefix)
 	if end == nil {
-		end = []byte{0xff} // no UTF-8 has it
+		end = afterAll
 	}
 	if err := stmt.BindBlob(1, prefix); err != nil {
 		return err

@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) (one, other storage.Backend)) {
 			c.run(t, as(t, one), as(t, other))
 		})
 	}
+	runBulk(t, open)
 }
 
 type store struct {

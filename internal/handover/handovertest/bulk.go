@@ -1,0 +1,264 @@
+package handovertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var everything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+
+func everywhere() *resourcepb.Tenancy {
+	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+}
+
+// runBulk tests what not every store has to offer.
+func runBulk(t *testing.T, open func(t *testing.T) (one, other storage.Backend)) {
+	t.Run("reading on", func(t *testing.T) {
+		t.Parallel()
+		one, other := open(t)
+		if r, ok := storage.As[handover.Reader](one); ok {
+			readsOn(t, r, other)
+		}
+	})
+	for name, run := range map[string]func(t *testing.T, l handover.Loader, other storage.Backend){
+		"loading": loads, "loading all or nothing": loadsAllOrNothing, "loading and watching": loadsSeen,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, other := open(t)
+			if l, ok := storage.As[handover.Loader](one); ok {
+				run(t, l, other)
+			}
+		})
+	}
+}
+
+// readsOn reads in steps what somebody else wrote, of which some is large.
+func readsOn(t *testing.T, r handover.Reader, other storage.Backend) {
+	ctx := limited(t)
+	if rows := must[[]handover.Row](t)(r.ReadAfter(ctx, nil, 10)); len(rows) != 0 {
+		t.Fatalf("an empty store: got %d rows", len(rows))
+	}
+	written := make(map[key.Key]*resourcepb.Resource)
+	for i := range 30 {
+		for _, group := range []string{"a", "a/b", "Z", "\U0010ffff"} {
+			res := resource(fmt.Sprintf("thing-%d", i))
+			res.Id.Type.Group = group
+			if i < 6 {
+				res.Data = &anypb.Any{TypeUrl: "x", Value: make([]byte, 500<<10)}
+			}
+			res = must[*resourcepb.Resource](t)(other.WriteCAS(ctx, res))
+			written[key.Of(res.Id)] = res
+		}
+	}
+	for _, limit := range []int{1, 7, 1000} {
+		var all []handover.Row
+		var after []byte
+		for {
+			rows := must[[]handover.Row](t)(r.ReadAfter(ctx, after, limit))
+			size := 0
+			for _, row := range rows {
+				size += len(row.Data)
+			}
+			if len(rows) > limit || size > handover.ReadBytes+maxSize {
+				t.Fatalf("limit %d: got %d rows of %d bytes together", limit, len(rows), size)
+			}
+			if len(rows) == 0 {
+				break
+			}
+			all = append(all, rows...)
+			after = rows[len(rows)-1].Key.Bytes()
+		}
+		if len(all) != len(written) || !slices.IsSortedFunc(all, func(a, b handover.Row) int { return a.Key.Compare(b.Key) }) {
+			t.Fatalf("limit %d: got %d rows, or out of order; expected %d in order", limit, len(all), len(written))
+		}
+		for _, row := range all {
+			res := must[*resourcepb.Resource](t)(message.Decode(row.Data, row.Version))
+			if !proto.Equal(res, written[row.Key]) {
+				t.Errorf("limit %d: %v is not what was written", limit, row.Key)
+			}
+		}
+	}
+}
+
+// maxSize is what the last row may add to the bound of a step.
+const maxSize = 1 << 20
+
+// rowsOf makes rows that a loader takes, in order.
+func rowsOf(t *testing.T, all ...*resourcepb.Resource) []handover.Row {
+	t.Helper()
+	rows := make([]handover.Row, len(all))
+	for i, res := range all {
+		rows[i] = handover.Row{Key: key.Of(res.Id), Version: "of another store", Data: must[[]byte](t)(message.Encode(res))}
+	}
+	slices.SortFunc(rows, func(a, b handover.Row) int { return a.Key.Compare(b.Key) })
+	return rows
+}
+
+// herd makes n resources, some with an owner.
+func herd(n int) []*resourcepb.Resource {
+	all := make([]*resourcepb.Resource, n)
+	for i := range all {
+		all[i] = resource(fmt.Sprintf("thing-%04d", i))
+		all[i].Id.Type.GroupVersion = []string{"v1", ""}[i%2]
+		all[i].Data = &anypb.Any{TypeUrl: "example.com/T", Value: []byte(strings.Repeat("x", i%100))}
+		if i%3 == 1 {
+			all[i].Owner = all[0].Id
+		}
+	}
+	return all
+}
+
+// loads looks at what was loaded in every way there is.
+func loads(t *testing.T, l handover.Loader, other storage.Backend) {
+	ctx := limited(t)
+	all := herd(1000)
+	// Something else stands between them.
+	must[*resourcepb.Resource](t)(other.WriteCAS(ctx, all[500]))
+	ok(t, l.Load(ctx, nil))
+	ok(t, l.Load(ctx, rowsOf(t, append(slices.Clone(all[:500]), all[501:]...)...)))
+	list := must[[]*resourcepb.Resource](t)(other.List(ctx, storage.StrongConsistency, everything, everywhere(), ""))
+	if len(list) != len(all) {
+		t.Fatalf("the list holds %d resources, expected %d", len(list), len(all))
+	}
+	versions := make(map[string]bool)
+	for i, got := range list {
+		versions[got.Version] = true
+		want := message.WithVersion(all[i], got.Version)
+		if !proto.Equal(got, want) {
+			t.Fatalf("got %v, expected %v", got, want)
+		}
+	}
+	if len(versions) != len(all) || versions[""] || versions["of another store"] {
+		t.Errorf("%d resources have %d versions", len(all), len(versions))
+	}
+	owned := must[[]*resourcepb.ID](t)(other.OwnerReferences(ctx, all[0].Id))
+	if len(owned) != 333 || !proto.Equal(owned[1], all[4].Id) {
+		t.Errorf("%d are owned, expected 333", len(owned))
+	}
+	changed := message.WithVersion(list[5], list[5].Version)
+	changed.Generation = "2"
+	must[*resourcepb.Resource](t)(other.WriteCAS(ctx, changed))
+	ok(t, other.DeleteCAS(ctx, list[6].Id, list[6].Version))
+}
+
+// loadsAllOrNothing loads where some cannot be.
+func loadsAllOrNothing(t *testing.T, l handover.Loader, other storage.Backend) {
+	ctx := limited(t)
+	all := herd(50)
+	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, all[40]))
+	large := resource("zzz")
+	large.Data = &anypb.Any{Value: make([]byte, maxSize)}
+	nameless := resource("a")
+	nameless.Id.Uid = ""
+	for what, rows := range map[string][]handover.Row{
+		"one is there":     rowsOf(t, all...),
+		"one is too large": rowsOf(t, append(herd(10), large)...),
+		"one has no uid":   rowsOf(t, append(herd(10), nameless)...),
+	} {
+		err := l.Load(ctx, rows)
+		if err == nil || what == "one is too large" && !errors.Is(err, storage.ErrTooLarge) || what == "one has no uid" && !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	ok(t, as(t, other).Fence(ctx, "mem://elsewhere"))
+	if err := l.Load(ctx, rowsOf(t, herd(10)...)); !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://elsewhere") {
+		t.Errorf("got %v, expected ErrFenced with the target", err)
+	}
+	list := must[[]*resourcepb.Resource](t)(other.List(ctx, storage.StrongConsistency, everything, everywhere(), ""))
+	if len(list) != 1 || !proto.Equal(list[0], there) {
+		t.Errorf("the store holds %d resources, expected the one that was there", len(list))
+	}
+}
+
+// loadsSeen loads while watches are open, and while others write what is loaded.
+func loadsSeen(t *testing.T, l handover.Loader, other storage.Backend) {
+	ctx := limited(t)
+	here, is := l.(storage.Backend)
+	if !is {
+		t.Fatalf("%T is no storage.Backend", l)
+	}
+	all := herd(600)
+	var watches []storage.Watch
+	for _, b := range []storage.Backend{here, other} {
+		w := must[storage.Watch](t)(b.WatchList(ctx, everything, everywhere(), ""))
+		defer w.Close()
+		if ev := must[*resourcepb.WatchEvent](t)(w.Next(ctx)); ev.GetEndOfSnapshot() == nil {
+			t.Fatalf("an empty store's watch begins with %v", ev)
+		}
+		watches = append(watches, w)
+	}
+	over := make(chan error, 1)
+	go func() { over <- churn(ctx, other, all) }()
+	for group := range slices.Chunk(rowsOf(t, all...), 100) {
+		ok(t, l.Load(ctx, group))
+	}
+	ok(t, <-over)
+	must[*resourcepb.Resource](t)(other.WriteCAS(ctx, resource("zzz-the-end")))
+	for i, w := range watches {
+		last := make(map[string]int)
+		for {
+			ev := must[*resourcepb.WatchEvent](t)(w.Next(ctx))
+			name := ev.GetUpsert().GetResource().GetId().GetName()
+			step := 1 // of a resource that is created, changed and deleted
+			switch {
+			case ev.GetDelete() != nil:
+				name, step = ev.GetDelete().GetResource().GetId().GetName(), 3
+			case ev.GetUpsert().GetResource().GetGeneration() != "":
+				step = 2
+			}
+			if name == "zzz-the-end" {
+				break
+			}
+			if last[name]++; last[name] != step {
+				t.Fatalf("watch %d, %s: event %d is %v", i, name, last[name], ev)
+			}
+		}
+		for n, res := range all {
+			if want := 1 + n%3; last[res.Id.Name] != want {
+				t.Errorf("watch %d, %s: %d events, expected %d", i, res.Id.Name, last[res.Id.Name], want)
+			}
+		}
+	}
+}
+
+// churn changes two of three resources, and deletes one of those, as soon as they are there.
+func churn(ctx context.Context, b storage.Backend, all []*resourcepb.Resource) error {
+	for n, res := range all {
+		if n%3 == 0 {
+			continue
+		}
+		var got *resourcepb.Resource
+		for {
+			var err error
+			if got, err = b.Read(ctx, storage.StrongConsistency, res.Id); err == nil {
+				break
+			}
+			if !errors.Is(err, storage.ErrNotFound) {
+				return err
+			}
+		}
+		got.Generation = "2"
+		got, err := b.WriteCAS(ctx, got)
+		if err == nil && n%3 == 2 {
+			err = b.DeleteCAS(ctx, got.Id, got.Version)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
