@@ -30,7 +30,7 @@ func (b *Backend) changed(ops []*op) {
 func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", b.id[:]) }
 
 // notifyPause is the least time between two notifications: the first of a quiet period goes out at once, later ones together.
-const notifyPause = 2 * time.Millisecond
+const notifyPause = time.Millisecond
 
 // believed is how long a handle believes that others listen, or that nobody does, once it has looked. Whoever begins to listen
 // looks for changes again when twice this time has passed, and so misses nothing.

@@ -184,6 +184,31 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// TestNotifyNewcomer begins to listen where nobody did: a writer that has found nobody to tell goes on telling nobody for a while,
+// and what it writes meanwhile must arrive all the same.
+func TestNotifyNewcomer(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	b := open(t, server.StoreURLIn(t, schema))
+	for range 3 {
+		write(t, b, resource("alone"+unique(), "v"))
+		newcomer, err := storage.Open(testContext(t), server.StoreURLIn(t, schema, "poll=1h"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := watchAll(t, newcomer)
+		for next(t, w).GetEndOfSnapshot() == nil {
+		}
+		for range 5 {
+			expect(t, "newcomer", w, write(t, b, resource("heard"+unique(), "v")))
+		}
+		if err := newcomer.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestSchemasWithOddNames keeps two stores in one database, in schemas whose names need quoting.
 func TestSchemasWithOddNames(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,8 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*e
 	}
 	b.own.begin()
 	defer b.own.end()
-	tick := time.NewTicker(b.opts.Poll)
+	// What is old enough to be deleted has to be far behind.
+	tick := time.NewTicker(min(b.opts.Poll, b.opts.Retention/4))
 	defer tick.Stop()
 	var at position
 	var away time.Time // since when the database is

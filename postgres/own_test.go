@@ -1,0 +1,121 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestOwnChangesKeepTheOrder changes keys in turn through a handle that hears of nobody else, and through another one. What the
+// first one writes it could show at once, but not before what it replaces.
+func TestOwnChangesKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	deaf := open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+	other := open(t, server.StoreURLIn(t, schema))
+	replace := func(b storage.Backend, old *resourcepb.Resource) *resourcepb.Resource {
+		changed := resource(old.Id.Name, "replaced "+old.Version)
+		changed.Version = old.Version
+		return write(t, b, changed)
+	}
+	first := write(t, other, resource("first", "v"))
+	w := watchAll(t, deaf)
+	expect(t, "snapshot", w, first)
+	endOfSnapshot(t, w)
+
+	for range 10 {
+		theirs := replace(other, first)
+		ours := replace(deaf, theirs)
+		expect(t, "after theirs", w, theirs)
+		expect(t, "after theirs", w, ours)
+		again := replace(deaf, ours)
+		expect(t, "after ours", w, again)
+		first = again
+	}
+
+	for range 10 {
+		if err := other.DeleteCAS(testContext(t), first.Id, first.Version); err != nil {
+			t.Fatal(err)
+		}
+		created := write(t, deaf, resource("first", "created"))
+		if event := next(t, w); event.GetDelete().GetResource().GetVersion() != first.Version {
+			t.Fatalf("event %v, expected the deletion of %s", event, first.Version)
+		}
+		expect(t, "after their deletion", w, created)
+		first = created
+	}
+}
+
+// TestOwnChangesLeaveGaps lets transactions of others end, in either way, between those of a handle whose watch sees its own
+// changes as they come: what it has not seen yet it sees later, from its cursor too, and nothing twice.
+func TestOwnChangesLeaveGaps(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	deaf := open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+	conn := server.Connect(t)
+	var ours []*resourcepb.Resource
+	for range 20 {
+		ours = append(ours, write(t, deaf, resource("ours"+unique(), "v")))
+	}
+	w := watchAll(t, deaf)
+	for next(t, w).GetEndOfSnapshot() == nil {
+	}
+
+	var theirs []*resourcepb.Resource
+	for i := range ours {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := resource("theirs"+unique(), "v")
+		writeBySQL(t, tx, schema, res)
+		if i%2 == 0 {
+			err = tx.Commit(ctx)
+			theirs = append(theirs, res)
+		} else {
+			err = tx.Rollback(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What this replaces was seen long ago, so it need not be polled for.
+		ours[i].Data.Value = []byte("again")
+		expectAmong(t, w, write(t, deaf, ours[i]), &theirs)
+	}
+	resumer, _ := storage.As[storage.Resumer](deaf)
+	resumed, err := resumer.WatchFrom(ctx, allTypes, allTenancies, "", w.Cursor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(resumed.Close)
+	last := write(t, deaf, resource("last", "v")) // a creation is polled for, with all that is left
+	left := theirs
+	expectAmong(t, w, last, &theirs)
+	expectAmong(t, resumed, last, &left)
+	if len(theirs) > 0 || len(left) > 0 {
+		t.Errorf("never seen: %v, by the one that went on from the cursor: %v", theirs, left)
+	}
+}
+
+// expectAmong reads up to an event, and takes what comes before it off a list.
+func expectAmong(t *testing.T, w storage.Watch, want *resourcepb.Resource, before *[]*resourcepb.Resource) {
+	t.Helper()
+	for {
+		event := next(t, w)
+		got := event.GetUpsert().GetResource()
+		if got.GetVersion() == want.Version {
+			return
+		}
+		if len(*before) == 0 || (*before)[0].Id.Name != got.GetId().GetName() {
+			t.Fatalf("event %v, expected %s or one of %v", event, want.Id.Name, *before)
+		}
+		*before = (*before)[1:]
+	}
+}
