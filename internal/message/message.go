@@ -4,6 +4,7 @@ package message
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -15,15 +16,21 @@ import (
 const versionField = 3
 
 // Encode returns the bytes of res without its version.
-func Encode(res *resourcepb.Resource) ([]byte, error) {
+func Encode(res *resourcepb.Resource) ([]byte, error) { return Append(nil, res) }
+
+// Append appends what Encode returns to b.
+func Append(b []byte, res *resourcepb.Resource) ([]byte, error) {
+	if plain(res) {
+		return appendPlain(slices.Grow(b, sizePlain(res)), res), nil
+	}
 	if res.GetVersion() != "" {
 		res = WithVersion(res, "")
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(res)
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, res)
 	if err != nil {
 		return nil, fmt.Errorf("encode resource: %w", err)
 	}
-	return data, nil
+	return b, nil
 }
 
 // Decode undoes Encode and sets the version.
@@ -41,6 +48,9 @@ func Decode(data []byte, version string) (*resourcepb.Resource, error) {
 
 // Size returns the number of bytes that Encode would return.
 func Size(res *resourcepb.Resource) int {
+	if plain(res) {
+		return sizePlain(res)
+	}
 	n := proto.Size(res)
 	if v := res.GetVersion(); v != "" {
 		n -= protowire.SizeTag(versionField) + protowire.SizeBytes(len(v))
