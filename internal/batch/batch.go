@@ -10,9 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -43,7 +42,8 @@ type Call[Q, R any] struct {
 	once   sync.Once
 	result R
 	err    error
-	later  bool      // answered after do has returned
+	later  bool // answered after do has returned
+	awake  atomic.Bool
 	taken  bool      // under Batcher.mu
 	flight *inFlight // the batch that it was taken into
 }
@@ -71,12 +71,23 @@ func (c *Call[Q, R]) Finished() bool {
 
 // Later says that the call will get its result after do has returned: it goes on by itself, under its own context. For use
 // inside do.
-func (c *Call[Q, R]) Later() { c.later = true }
+func (c *Call[Q, R]) Later() {
+	c.later = true
+	c.wake()
+}
+
+// wake notes that nobody has to wait until the caller runs again.
+func (c *Call[Q, R]) wake() {
+	if c.awake.CompareAndSwap(false, true) {
+		c.flight.asleep.Done()
+	}
+}
 
 // inFlight counts the callers that still wait for a batch. Its context ends when there are none left.
 type inFlight struct {
 	cancel  context.CancelFunc
-	waiting int // under Batcher.mu
+	waiting int            // under Batcher.mu
+	asleep  sync.WaitGroup // callers that do not run yet
 }
 
 // Batcher makes batches of calls.
@@ -118,6 +129,7 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	}
 	select {
 	case <-c.done:
+		c.wake()
 		return c.result, c.err
 	case <-ctx.Done():
 	}
@@ -152,6 +164,7 @@ func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.taken {
+		c.wake()
 		c.flight.waiting--
 		if c.flight.waiting == 0 {
 			c.flight.cancel()
@@ -169,21 +182,14 @@ func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 
 // work carries out batches until the queue is empty.
 func (b *Batcher[Q, R]) work() {
-	for expected, took := 0, time.Duration(0); ; {
-		b.regroup(expected, took)
+	for {
 		ctx, cancel := context.WithCancel(context.Background())
 		calls := b.take(cancel)
 		if len(calls) == 0 {
 			cancel()
 			return
 		}
-		began := time.Now()
 		b.do(ctx, calls)
-		expected = 0
-		if len(calls) > 1 {
-			expected = len(calls) + b.waiting()
-		}
-		took = time.Since(began)
 		cancel()
 		for _, c := range calls {
 			if !c.later && !c.Finished() {
@@ -191,40 +197,10 @@ func (b *Batcher[Q, R]) work() {
 				c.Done(none, errors.New("batch: a call was left without a result"))
 			}
 		}
+		// The callers are being woken. Those that call again at once do so by the time the last of them runs, and then share
+		// the next batch, which is nearly twice as large as one that is taken without waiting for them.
+		calls[0].flight.asleep.Wait()
 	}
-}
-
-// How long a batch may be held back: these shares of the time that the last one took, in all, and after the last call came.
-// What took longer than regroupFor counts as that long.
-const (
-	longestWait = 4
-	longestGap  = 8
-	regroupFor  = 4 * time.Millisecond
-)
-
-// regroup lets the callers of the last batch, who are just being woken, come back before the next one is taken. Without it half
-// of them miss it, and from then on two half batches take turns. Callers that do not come back cost little: the wait ends
-// when nobody came for a small share of the time that the last batch took.
-func (b *Batcher[Q, R]) regroup(expected int, took time.Duration) {
-	expected, took = min(expected, b.opts.MaxCalls), min(took, regroupFor)
-	began := time.Now()
-	for came, last := 0, began; ; {
-		now := time.Now()
-		waiting := b.waiting()
-		if waiting > came {
-			came, last = waiting, now
-		}
-		if waiting >= expected || now.Sub(last) >= took/longestGap || now.Sub(began) >= took/longestWait {
-			return
-		}
-		runtime.Gosched()
-	}
-}
-
-func (b *Batcher[Q, R]) waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.queue)
 }
 
 // take takes the next batch from the queue, in order. A call whose key is in the batch already waits for the next one, and so
@@ -268,6 +244,7 @@ func (b *Batcher[Q, R]) take(cancel context.CancelFunc) []*Call[Q, R] {
 		}
 		c.taken, c.flight = true, flight
 		flight.waiting++
+		flight.asleep.Add(1)
 		calls = append(calls, c)
 	}
 	clear(b.queue)

@@ -145,6 +145,16 @@ func TestCallerGivesUpBeforeAndAfterSending(t *testing.T) {
 		t.Error("the batch still counts a caller who has left")
 	}
 	s.let <- struct{}{}
+	later := make(chan error, 1)
+	go func() {
+		_, err := b.Do(context.Background(), request{key: "later"})
+		later <- err
+	}()
+	<-s.began
+	s.let <- struct{}{}
+	if err := <-later; err != nil {
+		t.Errorf("later: got %v", err)
+	}
 	b.Close()
 	if _, err := b.Do(context.Background(), request{}); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("closed: got %v", err)
