@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cas"
@@ -70,8 +70,8 @@ type transaction struct {
 
 // plan is what to send: a comparison for each operation, and the changes.
 type plan struct {
-	compare []clientv3.Cmp
-	changes []clientv3.Op
+	compare []*pb.Compare
+	changes []*pb.RequestOp
 	receipt *mutation // by which a lost answer is found out: a write, or the receipt key
 }
 
@@ -122,19 +122,27 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 	return 0, err
 }
 
-func (t *transaction) send(ctx context.Context, p *plan, fence int64) (*clientv3.TxnResponse, error) {
+func (t *transaction) send(ctx context.Context, p *plan, fence int64) (*pb.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	gets := make([]clientv3.Op, 0, len(t.ops)+2)
-	for _, k := range t.keys {
-		gets = append(gets, clientv3.OpGet(t.b.layout.resource(k)))
-	}
-	compare := append([]clientv3.Cmp{t.b.fence.holds(fence), t.b.layout.open()}, p.compare...)
-	resp, err := t.b.kv.Txn(ctx).If(compare...).Then(p.changes...).Else(append(gets, t.b.layout.getMoved(), t.b.fence.get())...).Commit()
+	resp, err := t.b.txn(ctx, &pb.TxnRequest{
+		Compare: append([]*pb.Compare{t.b.fence.holds(fence), t.b.layout.open()}, p.compare...),
+		Success: p.changes,
+		Failure: append(t.gets(), t.b.layout.getMoved(), t.b.fence.get()),
+	})
 	if err == nil {
 		t.b.answered(resp.Header.Revision)
 	}
 	return resp, err
+}
+
+// gets reads what is stored under the key of each operation.
+func (t *transaction) gets() []*pb.RequestOp {
+	gets := make([]*pb.RequestOp, 0, len(t.keys)+2)
+	for _, k := range t.keys {
+		gets = append(gets, opGet(t.b.layout.resource(k)))
+	}
+	return gets
 }
 
 // first is the plan that believes the versions given, or else one made from what is stored.
@@ -162,12 +170,9 @@ func (t *transaction) believed(i int) (base, bool) {
 
 // look reads what is stored, in one cut, and makes a plan from it.
 func (t *transaction) look(ctx context.Context) (*plan, error) {
-	gets := make([]clientv3.Op, len(t.keys))
-	for i, k := range t.keys {
-		gets[i] = clientv3.OpGet(t.b.layout.resource(k))
-	}
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return t.b.kv.Txn(ctx).Then(gets...).Commit()
+	gets := t.gets()
+	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+		return t.b.txn(ctx, &pb.TxnRequest{Success: gets})
 	})
 	if err != nil {
 		return nil, err
@@ -234,9 +239,9 @@ func (t *transaction) plan(bases []base, idle []bool) (*plan, error) {
 		}
 	}
 	if p.receipt == nil {
-		p.receipt = &mutation{etcdKey: t.b.layout.receiptKey(t.b.handle[0]), token: t.token}
+		p.receipt = &mutation{etcdKey: []byte(t.b.layout.receiptKey(t.b.handle[0])), token: t.token}
 		if len(p.changes) > 0 {
-			p.changes = append(p.changes, clientv3.OpPut(p.receipt.etcdKey, encodeValue(t.token, nil)))
+			p.changes = append(p.changes, opPut(p.receipt.etcdKey, appendHeader(nil, t.token)))
 		}
 	}
 	return p, nil

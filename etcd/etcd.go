@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -95,12 +96,14 @@ func (o *Options) fill() error {
 type Backend struct {
 	client *clientv3.Client
 	kv     clientv3.KV
-	owned  bool // the client is closed with the backend
+	txns   pb.KVClient // for transactions
+	owned  bool        // the client is closed with the backend
 	opts   Options
 	layout layout
 
 	life   context.Context // ends with Close
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
+	moment moment
 	mu     sync.RWMutex // held for reading while a call begins, for writing while Close does
 	closed bool
 	calls  sync.WaitGroup
@@ -112,7 +115,7 @@ type Backend struct {
 	counter atomic.Uint64
 
 	writes  *batch.Batcher[*mutation, outcome]
-	reads   *batch.Batcher[string, reading]
+	reads   *batch.Batcher[[]byte, reading]
 	writers atomic.Int64 // calls under way: a lone one needs no batcher, and is spared the way to it and back
 	readers atomic.Int64
 	feed    *feed.Feed[position]
@@ -229,14 +232,14 @@ func failFast(ctx context.Context, method string, req, reply any, conn *grpc.Cli
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
-	b := &Backend{client: client, kv: leaderKV{clientv3.NewKV(client)}, owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
+	b := &Backend{client: client, kv: leaderKV{clientv3.NewKV(client)}, txns: clientv3.RetryKVClient(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
 	_, _ = rand.Read(b.handle[:]) // never fails
 	b.fence.init(b.layout.fenceKey(b.handle[0]))
-	b.life, b.cancel = context.WithCancel(context.Background())
+	b.life, b.cancel = context.WithCancelCause(context.Background())
 	ctx, cancel := b.deadline(ctx)
 	defer cancel()
 	if err := b.identify(ctx); err != nil {
-		b.cancel()
+		b.cancel(nil)
 		return nil, fmt.Errorf("open etcd: %w", err)
 	}
 	b.start()
@@ -274,6 +277,9 @@ func (b *Backend) begin(ctx context.Context) (context.Context, func(), error) {
 		return nil, nil, err
 	}
 	b.calls.Add(1)
+	if ctx == context.Background() {
+		return b.moment.context(b.life, b.opts.Timeout), b.calls.Done, nil
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(storage.ErrClosed) })
 	ctx, cancelDeadline := b.deadline(ctx)
@@ -318,7 +324,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	b.mu.Unlock()
-	b.cancel()
+	b.cancel(storage.ErrClosed)
 	b.feed.Close()
 	b.calls.Wait()
 	b.writes.Close()

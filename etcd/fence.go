@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -20,9 +21,9 @@ type fence struct {
 
 func (f *fence) init(key string) { f.key, f.one = key, make(chan struct{}, 1) }
 
-func (f *fence) position() int64              { return f.rev.Load() }
-func (f *fence) holds(rev int64) clientv3.Cmp { return unchanged(f.key, rev) }
-func (f *fence) get() clientv3.Op             { return clientv3.OpGet(f.key) }
+func (f *fence) position() int64             { return f.rev.Load() }
+func (f *fence) holds(rev int64) *pb.Compare { return unchanged([]byte(f.key), rev) }
+func (f *fence) get() *pb.RequestOp          { return opGet([]byte(f.key)) }
 
 // learn notes a mod revision. It only rises, since nobody deletes the key.
 func (f *fence) learn(rev int64) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -18,9 +19,9 @@ func (l *layout) movedKey() string { return string(l.meta) + "moved" }
 func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
 
 // open compares that the store takes writes.
-func (l *layout) open() clientv3.Cmp { return unchanged(l.movedKey(), 0) }
+func (l *layout) open() *pb.Compare { return unchanged([]byte(l.movedKey()), 0) }
 
-func (l *layout) getMoved() clientv3.Op { return clientv3.OpGet(l.movedKey()) }
+func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
 
 // refusedBy is the error of a transaction that found the store closed, nil where it is not.
 func refusedBy(kvs []*mvccpb.KeyValue) error {
@@ -94,8 +95,11 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 	}
 	err = b.handover(ctx, func(ctx context.Context) error {
 		// Repeated after a lost answer, it may meet itself; the caller then reads.
-		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-			return b.kv.Txn(ctx).If(unchanged(key, rev)).Then(clientv3.OpPut(key, string(value))).Commit()
+		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+			return b.txn(ctx, &pb.TxnRequest{
+				Compare: []*pb.Compare{unchanged([]byte(key), rev)},
+				Success: []*pb.RequestOp{opPut([]byte(key), value)},
+			})
 		})
 		switch {
 		case err != nil:
@@ -115,8 +119,12 @@ func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) erro
 	key := b.layout.noteKey(name)
 	rev, _ := parseRevision(revision)
 	return b.handover(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-			return b.kv.Txn(ctx).If(unchanged(key, rev)).Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit()
+		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+			return b.txn(ctx, &pb.TxnRequest{
+				Compare: []*pb.Compare{unchanged([]byte(key), rev)},
+				Success: []*pb.RequestOp{opDelete([]byte(key))},
+				Failure: []*pb.RequestOp{opGet([]byte(key))},
+			})
 		})
 		if err == nil && !resp.Succeeded && first(resp.Responses[0].GetResponseRange().Kvs) != nil {
 			return handover.Conflict(name)

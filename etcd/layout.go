@@ -37,8 +37,8 @@ func (l *layout) fenceKey(slot byte) string { return fmt.Sprintf("%sfence%02x", 
 func (l *layout) receiptKey(slot byte) string { return fmt.Sprintf("%sreceipt%02x", l.meta, slot) }
 
 // resource returns the etcd key of a resource.
-func (l *layout) resource(k key.Key) string {
-	return string(k.Append(append(make([]byte, 0, len(l.resources)+64), l.resources...)))
+func (l *layout) resource(k key.Key) []byte {
+	return k.Append(append(make([]byte, 0, len(l.resources)+64), l.resources...))
 }
 
 // parse undoes resource.
@@ -78,8 +78,8 @@ func (l *layout) edgesOf(owner [16]byte) []byte {
 	return append(append(make([]byte, 0, len(l.edges)+16+64), l.edges...), owner[:]...)
 }
 
-func (l *layout) edgeKey(owner [16]byte, child key.Key) string {
-	return string(child.Append(l.edgesOf(owner)))
+func (l *layout) edgeKey(owner [16]byte, child key.Key) []byte {
+	return child.Append(l.edgesOf(owner))
 }
 
 // longGroupVersion is the size from which a group version is left out of the edge, and looked up in the child: an edge must
@@ -120,12 +120,7 @@ const (
 	valueHeader = 1 + len(token{})
 )
 
-func encodeValue(t token, data []byte) string {
-	b := make([]byte, 0, valueHeader+len(data))
-	b = append(b, valueFormat)
-	b = append(b, t[:]...)
-	return string(append(b, data...))
-}
+func appendHeader(b []byte, t token) []byte { return append(append(b, valueFormat), t[:]...) }
 
 // tokenOf returns the token of a resource's value; the zero token where there is none.
 func tokenOf(value []byte) token {
@@ -141,15 +136,21 @@ func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, err
 	if err != nil {
 		return k, nil, err
 	}
+	res, err := l.decodeValue(k, kv)
+	return k, res, err
+}
+
+// decodeValue is decode where the key is known.
+func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resource, error) {
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
-		return k, nil, fmt.Errorf("the value stored for %v is in no format that this program knows", k)
+		return nil, fmt.Errorf("the value stored for %v is in no format that this program knows", k)
 	}
 	res, err := message.Decode(kv.Value[valueHeader:], "")
 	if err != nil {
-		return k, nil, fmt.Errorf("%v: %w", k, err)
+		return nil, fmt.Errorf("%v: %w", k, err)
 	}
 	res.Version = l.version(k, res.GetId().GetUid(), base{rev: kv.ModRevision, edge: edgeOf(res)})
-	return k, res, nil
+	return res, nil
 }
 
 // base is the state that a write was made from: a mod revision, 0 for nothing stored, and the edge that belongs to it.

@@ -64,7 +64,7 @@ func TestValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv := &mvccpb.KeyValue{Key: []byte(l.resource(key.Of(res.Id))), Value: []byte(encodeValue(token{1, 2}, data)), ModRevision: 3}
+	kv := &mvccpb.KeyValue{Key: l.resource(key.Of(res.Id)), Value: append(appendHeader(nil, token{1, 2}), data...), ModRevision: 3}
 	k, got, err := l.decode(kv)
 	if err != nil || k != key.Of(res.Id) || tokenOf(kv.Value) != (token{1, 2}) {
 		t.Fatalf("%v, %v, token %x", k, err, tokenOf(kv.Value))

@@ -22,8 +22,3 @@ func (kv leaderKV) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 func (kv leaderKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
 	return kv.KV.Put(clientv3.WithRequireLeader(ctx), key, value, opts...)
 }
-
-// Txn is the client's.
-func (kv leaderKV) Txn(ctx context.Context) clientv3.Txn {
-	return kv.KV.Txn(clientv3.WithRequireLeader(ctx))
-}

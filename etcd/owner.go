@@ -71,7 +71,7 @@ func (b *Backend) references(ctx context.Context, owner *resourcepb.ID) ([]*reso
 func (b *Backend) lookUpGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
 	k := key.Of(child)
 	resp, err := linearizably(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-		return b.kv.Get(ctx, b.layout.resource(k), append(opts, clientv3.WithRev(rev))...)
+		return b.kv.Get(ctx, string(b.layout.resource(k)), append(opts, clientv3.WithRev(rev))...)
 	})
 	if err != nil {
 		return err

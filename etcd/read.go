@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,8 +24,8 @@ type reading struct {
 // maxReads bounds what the answer to a batch of reads may weigh: a key may hold 1 MiB.
 const maxReads = 127
 
-func newReads(b *Backend) *batch.Batcher[string, reading] {
-	return batch.New(batch.Options[string]{
+func newReads(b *Backend) *batch.Batcher[[]byte, reading] {
+	return batch.New(batch.Options[[]byte]{
 		MaxCalls: min(b.opts.MaxTxnOps, maxReads),
 		Workers:  2,
 		WorkerAt: 100,
@@ -32,18 +33,18 @@ func newReads(b *Backend) *batch.Batcher[string, reading] {
 }
 
 // readTogether reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
-func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[string, reading]) {
+func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
 	if len(calls) == 1 {
 		calls[0].Done(b.getAlone(ctx, calls[0].Request))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	gets := make([]clientv3.Op, len(calls))
+	gets := make([]*pb.RequestOp, len(calls))
 	for i, c := range calls {
-		gets[i] = clientv3.OpGet(c.Request)
+		gets[i] = opGet(c.Request)
 	}
-	resp, err := b.kv.Txn(ctx).Then(gets...).Commit()
+	resp, err := b.txn(ctx, &pb.TxnRequest{Success: gets})
 	if err != nil {
 		for _, c := range calls {
 			c.Done(reading{}, err)
@@ -57,18 +58,19 @@ func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[string, 
 }
 
 // get reads a key linearizably, until there is an answer or ctx ends.
-func (b *Backend) get(ctx context.Context, etcdKey string) (reading, error) {
-	return retry(ctx, func(ctx context.Context) (reading, error) {
-		defer b.readers.Add(-1)
-		if b.readers.Add(1) > 1 {
-			return b.reads.Do(ctx, etcdKey)
+func (b *Backend) get(ctx context.Context, etcdKey []byte) (reading, error) {
+	defer b.readers.Add(-1)
+	if b.readers.Add(1) > 1 {
+		// A batch has a time limit of its own, so this first attempt needs none.
+		if r, err := b.reads.Do(ctx, etcdKey); err == nil {
+			return r, nil
 		}
-		return b.getAlone(ctx, etcdKey)
-	})
+	}
+	return retry(ctx, func(ctx context.Context) (reading, error) { return b.getAlone(ctx, etcdKey) })
 }
 
-func (b *Backend) getAlone(ctx context.Context, etcdKey string) (reading, error) {
-	resp, err := b.kv.Get(ctx, etcdKey)
+func (b *Backend) getAlone(ctx context.Context, etcdKey []byte) (reading, error) {
+	resp, err := b.kv.Get(ctx, string(etcdKey))
 	if err != nil {
 		return reading{}, err
 	}
@@ -122,7 +124,7 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 		kv = r.kv
 	} else {
 		resp, err := eventually(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-			return b.kv.Get(ctx, etcdKey, opts...)
+			return b.kv.Get(ctx, string(etcdKey), opts...)
 		})
 		if err != nil {
 			return nil, describe("read", k, err)
@@ -131,7 +133,7 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 	}
 	var res *resourcepb.Resource
 	if kv != nil {
-		if _, res, err = b.layout.decode(kv); err != nil {
+		if res, err = b.layout.decodeValue(k, kv); err != nil {
 			return nil, describe("read", k, err)
 		}
 	}

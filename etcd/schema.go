@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cursor"
@@ -49,17 +48,17 @@ func parseStore(value string) (cursor.StoreID, error) {
 func (b *Backend) identify(ctx context.Context) error {
 	var fresh cursor.StoreID
 	_, _ = rand.Read(fresh[:]) // never fails
-	storeKey := b.layout.storeKey()
-	create := clientv3.OpPut(storeKey, storeValue(fresh))
+	storeKey := []byte(b.layout.storeKey())
+	create := opPut(storeKey, []byte(storeValue(fresh)))
 	if b.opts.NoCreate {
-		create = clientv3.OpGet(storeKey)
+		create = opGet(storeKey)
 	}
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return b.kv.Txn(ctx).
-			If(unchanged(storeKey, 0)).
-			Then(create, b.fence.get()).
-			Else(clientv3.OpGet(storeKey), b.fence.get()).
-			Commit()
+	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+		return b.txn(ctx, &pb.TxnRequest{
+			Compare: []*pb.Compare{unchanged(storeKey, 0)},
+			Success: []*pb.RequestOp{create, b.fence.get()},
+			Failure: []*pb.RequestOp{opGet(storeKey), b.fence.get()},
+		})
 	})
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/key"
@@ -16,9 +16,9 @@ import (
 // times, since it applies once at most as long as its base is a mod revision, and otherwise only after its fate is settled.
 type mutation struct {
 	key     key.Key
-	etcdKey string
+	etcdKey []byte
 	base    base
-	ops     []clientv3.Op
+	ops     []*pb.RequestOp
 	token   token // zero for a delete
 	size    int   // bytes in the request
 	since   int64 // a revision from before it was first sent
@@ -49,7 +49,7 @@ func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
 		MaxCalls: b.opts.MaxTxnOps - maxOpsEach,
 		MaxBytes: b.opts.MaxRequestBytes - requestOverhead,
 		Size:     func(m *mutation) int { return m.size },
-		Key:      func(m *mutation) string { return m.etcdKey },
+		Key:      func(m *mutation) string { return string(m.etcdKey) },
 		Workers:  2,
 		WorkerAt: 100,
 	}, b.carryOut)
@@ -122,11 +122,11 @@ func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, e
 }
 
 func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
-	resp, err := b.kv.Txn(ctx).
-		If(b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)).
-		Then(m.ops...).
-		Else(clientv3.OpGet(m.etcdKey), b.fence.get(), b.layout.getMoved()).
-		Commit()
+	resp, err := b.txn(ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)},
+		Success: m.ops,
+		Failure: []*pb.RequestOp{opGet(m.etcdKey), b.fence.get(), b.layout.getMoved()},
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -144,11 +144,19 @@ func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcom
 }
 
 func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int64) (outcomes []outcome, passed bool, err error) {
-	nested := make([]clientv3.Op, len(mutations))
+	nested := make([]*pb.RequestOp, len(mutations))
 	for i, m := range mutations {
-		nested[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged(m.etcdKey, m.base.rev)}, m.ops, []clientv3.Op{clientv3.OpGet(m.etcdKey)})
+		nested[i] = opTxn(&pb.TxnRequest{
+			Compare: []*pb.Compare{unchanged(m.etcdKey, m.base.rev)},
+			Success: m.ops,
+			Failure: []*pb.RequestOp{opGet(m.etcdKey)},
+		})
 	}
-	resp, err := b.kv.Txn(ctx).If(b.fence.holds(fence), b.layout.open()).Then(nested...).Else(b.fence.get(), b.layout.getMoved()).Commit()
+	resp, err := b.txn(ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{b.fence.holds(fence), b.layout.open()},
+		Success: nested,
+		Failure: []*pb.RequestOp{b.fence.get(), b.layout.getMoved()},
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -173,11 +181,6 @@ func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int
 		}
 	}
 	return outcomes, true, nil
-}
-
-// unchanged compares a key with a mod revision, 0 for nothing stored.
-func unchanged(etcdKey string, rev int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(etcdKey), "=", rev)
 }
 
 func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cas"
@@ -136,21 +136,20 @@ const opOverhead = 64
 
 // put makes the mutation that writes res over a state.
 func (b *Backend) put(k key.Key, res *resourcepb.Resource, from base, t token) (*mutation, error) {
-	data, err := message.Encode(res)
+	value, err := message.Append(appendHeader(make([]byte, 0, valueHeader+message.Size(res)), t), res)
 	if err != nil {
 		return nil, err
 	}
 	m := &mutation{key: k, etcdKey: b.layout.resource(k), base: from, token: t}
-	value := encodeValue(m.token, data)
-	m.ops = append(make([]clientv3.Op, 0, maxOpsEach), clientv3.OpPut(m.etcdKey, value))
+	m.ops = append(make([]*pb.RequestOp, 0, maxOpsEach), opPut(m.etcdKey, value))
 	m.size = 3*len(m.etcdKey) + len(value) + 4*opOverhead
 	now := edgeOf(res)
 	if old := from.edge; old != nil && (now == nil || now.owner != old.owner) {
 		m.dropEdge(b.layout.edgeKey(old.owner, k))
 	}
 	if now != nil && (from.edge == nil || *from.edge != *now) {
-		edgeKey, edgeValue := b.layout.edgeKey(now.owner, k), string(edgeValue(res.GetId()))
-		m.ops = append(m.ops, clientv3.OpPut(edgeKey, edgeValue))
+		edgeKey, edgeValue := b.layout.edgeKey(now.owner, k), edgeValue(res.GetId())
+		m.ops = append(m.ops, opPut(edgeKey, edgeValue))
 		m.size += len(edgeKey) + len(edgeValue) + opOverhead
 	}
 	return m, nil
@@ -159,7 +158,7 @@ func (b *Backend) put(k key.Key, res *resourcepb.Resource, from base, t token) (
 // remove makes the mutation that deletes what is stored in a state.
 func (b *Backend) remove(k key.Key, from base) *mutation {
 	m := &mutation{key: k, etcdKey: b.layout.resource(k), base: from}
-	m.ops = append(make([]clientv3.Op, 0, maxOpsEach), clientv3.OpDelete(m.etcdKey))
+	m.ops = append(make([]*pb.RequestOp, 0, maxOpsEach), opDelete(m.etcdKey))
 	m.size = 3*len(m.etcdKey) + 4*opOverhead
 	if from.edge != nil {
 		m.dropEdge(b.layout.edgeKey(from.edge.owner, k))
@@ -167,7 +166,7 @@ func (b *Backend) remove(k key.Key, from base) *mutation {
 	return m
 }
 
-func (m *mutation) dropEdge(edgeKey string) {
-	m.ops = append(m.ops, clientv3.OpDelete(edgeKey))
+func (m *mutation) dropEdge(edgeKey []byte) {
+	m.ops = append(m.ops, opDelete(edgeKey))
 	m.size += len(edgeKey) + opOverhead
 }
