@@ -158,7 +158,7 @@ func (w *writers) drop(have *entry) error {
 func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) error {
 	if len(batch) > 1 {
 		var tried bool
-		err := m.try.do(ctx, "write to the target", func(ctx context.Context) (err error) {
+		err := m.try.do(ctx, "create resources", func(ctx context.Context) (err error) {
 			tried, err = m.createTogether(ctx, batch)
 			return err
 		})

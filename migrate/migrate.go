@@ -90,6 +90,8 @@ type Options struct {
 type Result struct {
 	// Phase is how far it is.
 	Phase Phase
+	// Begun says that the target remembers the migration: the same call goes on with it, whatever ended this one.
+	Begun bool
 	// Resumed says that it went on with what an earlier run had begun.
 	Resumed bool
 	// Already says that it had been completed before, and nothing was done.
@@ -212,7 +214,7 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	stop()
 	r.Done, r.Elapsed = m.stats.counts(), time.Since(began)
 	if m.journal != nil && m.journal.current().Phase != "" {
-		r.Phase = m.journal.current().Phase
+		r.Phase, r.Begun = m.journal.current().Phase, true
 	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {

@@ -9,13 +9,13 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// retrier repeats calls while a database does not answer.
+// retrier repeats calls while a database does not answer, or cannot do what it is asked for at the moment.
 type retrier struct {
 	patience time.Duration // for how long
 	waiting  func(error)   // told about each failed attempt; may be nil
 }
 
-// do repeats call until it succeeds, fails for another reason than that the database did not answer, or patience is at its end.
+// do repeats call until it succeeds, fails for a reason that stays (any but storage.ErrInconsistent), or patience is at its end.
 // call has to be harmless when repeated.
 func (r retrier) do(ctx context.Context, what string, call func(ctx context.Context) error) error {
 	var since time.Time
@@ -27,7 +27,7 @@ func (r retrier) do(ctx context.Context, what string, call func(ctx context.Cont
 		if since.IsZero() {
 			since = time.Now()
 		} else if lost := time.Since(since); lost > r.patience {
-			return fmt.Errorf("%s: the database has not answered for %v: %w", what, lost.Round(time.Second), err)
+			return fmt.Errorf("%s: given up after trying for %v: %w", what, lost.Round(time.Second), err)
 		}
 		if r.waiting != nil {
 			r.waiting(err)

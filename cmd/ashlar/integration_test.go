@@ -3,6 +3,10 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,4 +43,46 @@ func TestSchema(t *testing.T) {
 	require.Regexp(t, `^{"latest":[1-9]\d*,"schema":"[^"]+","version":[1-9]\d*}\n$`, c.ok("", "schema", "status", "-o", "json"))
 	c.ok(configMap("a", ""), "apply", "-f", "-", "--store", c.env["ASHLAR_STORE"]+"&create=off")
 	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "list", "*", "-o", "name"))
+}
+
+// TestMigrateForbidden is what a user sees whose target may be read, and not written.
+func TestMigrateForbidden(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	from, to := fileURL(t), server.StoreURLIn(t, schema)
+	c := newCLI(t, from)
+	c.ok("", "apply", "-f", boutique)
+	c.ok("", "schema", "up", "--store", to)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn := server.Connect(t)
+	role, password := "reader_"+strings.ToLower(rand.Text()), rand.Text()
+	forbidding := []string{
+		"create role " + role + " login password '" + password + "'",
+		"grant usage on schema " + schema + " to " + role,
+		"grant all on all tables in schema " + schema + " to " + role,
+		"grant all on all sequences in schema " + schema + " to " + role,
+		"revoke insert on " + schema + ".resources from " + role,
+	}
+	t.Cleanup(func() {
+		_, err := server.Connect(t).Exec(context.Background(), "drop owned by "+role+"; drop role "+role)
+		require.NoError(t, err)
+	})
+	for _, sql := range forbidding {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err, sql)
+	}
+	u, err := url.Parse(to)
+	require.NoError(t, err)
+	u.User = url.UserPassword(role, password)
+	command := []string{"migrate", "--from", from, "--to", u.String()}
+	r := c.run("", command...)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "permission denied for table resources")
+	require.Contains(t, r.err, "the same command goes on from here")
+	require.NotContains(t, r.err+r.out, password)
+	_, err = conn.Exec(ctx, "grant insert on "+schema+".resources to "+role)
+	require.NoError(t, err)
+	require.Contains(t, c.ok("", command...), "verified: equal")
 }

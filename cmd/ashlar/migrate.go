@@ -109,7 +109,7 @@ func (f *moving) changes(cmd *cobra.Command) {
 	flags.BoolVar(&f.mirror, "mirror", false, "make the target equal to the source: replace what differs, delete what the source lacks")
 	flags.Float64Var(&f.rate, "rate", 0, "change at most so many resources a second (default: no limit)")
 	flags.IntVar(&f.parallel, "parallel", 32, "so many writers to the target")
-	flags.DurationVar(&f.patience, "patience", time.Minute, "give up when a database has not answered for so long")
+	flags.DurationVar(&f.patience, "patience", time.Minute, "give up when a database has not answered, or had no room, for so long")
 	flags.BoolVar(&f.json, "json", false, "tell about the progress in JSON, a line each")
 }
 
@@ -152,8 +152,11 @@ func (a *app) move(ctx context.Context, from, to storage.Backend, o *migrate.Opt
 	r, err := migrate.Run(ctx, from, to, o)
 	show.end()
 	if err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			show.note(fmt.Sprintf("stopped in phase %q; nothing is lost: the same command goes on from here", r.Phase))
+		case r.Begun && !errors.Is(err, migrate.ErrTakenOver):
+			return fmt.Errorf("%w; nothing is lost: when that is mended, the same command goes on from here (phase %q)", err, r.Phase)
 		}
 		return err
 	}

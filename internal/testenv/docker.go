@@ -55,6 +55,7 @@ type spec struct {
 	port    int // the one the server listens on inside
 	files   []testcontainers.ContainerFile
 	volumes []string              // as in docker run -v
+	tmpfs   map[string]string     // file systems in memory: where, and their options
 	peers   string                // id of a network to join, besides the one that publishes the port
 	aliases []string              // names on that network
 	command func(string) []string // cmd, where it depends on the address
@@ -124,6 +125,7 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 			HostConfigModifier: func(h *container.HostConfig) {
 				h.PortBindings = network.PortMap{inside: {{HostIP: bind, HostPort: strconv.Itoa(port)}}}
 				h.Binds = s.volumes
+				h.Tmpfs = s.tmpfs
 				h.ShmSize = 256 << 20
 			},
 		})

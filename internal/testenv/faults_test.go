@@ -4,9 +4,11 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -27,6 +29,29 @@ func TestPostgresPair(t *testing.T) {
 	var n int
 	if err := standby.QueryRow(ctx, "INSERT INTO kept VALUES (2) RETURNING (SELECT count(*) FROM kept)").Scan(&n); err != nil || n != 1 {
 		t.Errorf("after the promotion: %d rows before, %v", n, err)
+	}
+}
+
+func TestPostgresSmallDisk(t *testing.T) {
+	t.Parallel()
+	d := StartPostgresSmallDisk(t, 32)
+	ctx := context.Background()
+	conn := d.Connect(t)
+	fill := func() error {
+		_, err := conn.Exec(ctx, "INSERT INTO things SELECT repeat('x', 1000) FROM generate_series(1, 4000)")
+		return err
+	}
+	if _, err := conn.Exec(ctx, "CREATE TABLE things (v text)"); err != nil {
+		t.Fatal(err)
+	}
+	d.Fill(t, 1)
+	var pg *pgconn.PgError
+	if err := fill(); !errors.As(err, &pg) || pg.Code != "53100" {
+		t.Errorf("on a full disk: got %v, expected SQLSTATE 53100", err)
+	}
+	d.Free(t)
+	if err := fill(); err != nil {
+		t.Errorf("with room again: %v", err)
 	}
 }
 

@@ -1,0 +1,138 @@
+//go:build integration
+
+package migrate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestTargetIsFull moves a store into a Postgres whose disk is too small: the migration says so, and goes on when there is room.
+func TestTargetIsFull(t *testing.T) {
+	t.Parallel()
+	disk := testenv.StartPostgresSmallDisk(t, 64)
+	from := open(t, "mem://"+rand.Text())
+	to := open(t, disk.StoreURL(t, "timeout=2s"))
+	all := make([]*resourcepb.Resource, 4000)
+	for i := range all {
+		all[i] = small(fmt.Sprintf("thing-%04d", i), strings.Repeat("x", 1000))
+	}
+	fill(t, from, all)
+	disk.Fill(t, 4)
+	o := quick(Options{Live: true, CutoverLag: time.Hour, Batch: 200, Patience: 3 * time.Second})
+	r, err := Run(limited(t), from, to, o)
+	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "No space left on device") {
+		t.Fatalf("got %v, expected that no space is left", err)
+	}
+	if !r.Begun || r.Phase != Copying || r.Done.Created == 0 || r.Done.Created >= int64(len(all)) {
+		t.Errorf("begun %v, phase %s, did %+v", r.Begun, r.Phase, r.Done)
+	}
+	before := r.Done.Created
+	disk.Free(t)
+	o.Patience = time.Minute
+	if r, err = Run(limited(t), from, to, o); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Resumed || r.Phase != Complete || r.Done.Created != int64(len(all))-before || r.Done.Replaced != 0 {
+		t.Errorf("resumed %v, phase %s, did %+v after %d", r.Resumed, r.Phase, r.Done, before)
+	}
+	wantEqual(t, from, to)
+}
+
+// TestTargetForbids moves a store with a user of Postgres who may not write everything.
+func TestTargetForbids(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	for _, table := range []string{"resources", "changes", "journal"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			from := open(t, "mem://"+rand.Text())
+			all := zoo(100)
+			fill(t, from, all)
+			schema := server.Schema(t)
+			who := newRole(t, server, server.StoreURLIn(t, schema))
+			exec := func(sql string) {
+				t.Helper()
+				if _, err := server.Connect(t).Exec(limited(t), sql); err != nil {
+					t.Fatalf("%s: %v", sql, err)
+				}
+			}
+			exec(fmt.Sprintf("grant usage on schema %s to %s", schema, who.name))
+			exec(fmt.Sprintf("grant all on all tables in schema %s to %s", schema, who.name))
+			exec(fmt.Sprintf("grant all on all sequences in schema %s to %s", schema, who.name))
+			exec(fmt.Sprintf("revoke insert on %s.%s from %s", schema, table, who.name))
+			to := open(t, who.url)
+			// A trigger is for whom the table belongs to, so a store that somebody else owns is copied and not taken over.
+			r, err := Run(limited(t), from, to, quick(Options{}))
+			if err == nil || !strings.Contains(err.Error(), "permission denied for table "+table) {
+				t.Fatalf("got %v, expected that it is not permitted", err)
+			}
+			if strings.Contains(err.Error(), who.password) {
+				t.Errorf("the error tells the password: %v", err)
+			}
+			if begun := table != "journal"; r.Begun != begun || r.Done.Created != 0 {
+				t.Errorf("begun %v, did %+v", r.Begun, r.Done)
+			}
+			exec(fmt.Sprintf("grant insert on %s.%s to %s", schema, table, who.name))
+			begun := r.Begun
+			if r, err = Run(limited(t), from, to, quick(Options{})); err != nil {
+				t.Fatal(err)
+			}
+			if r.Resumed != begun || r.Done.Created != int64(len(all)) {
+				t.Errorf("resumed %v, did %+v", r.Resumed, r.Done)
+			}
+			wantEqual(t, from, to)
+		})
+	}
+}
+
+// role is a user of a server, who goes at the end of the test.
+type role struct{ name, password, url string }
+
+// newRole makes a user who may do nothing yet, and the store at a URL, which does not belong to them.
+func newRole(t *testing.T, server *testenv.PostgresServer, storeURL string) role {
+	t.Helper()
+	b, err := storage.Open(limited(t), storeURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := role{name: "role_" + strings.ToLower(rand.Text()), password: rand.Text()}
+	u, err := url.Parse(storeURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(r.name, r.password)
+	r.url = u.String()
+	name := pgx.Identifier{r.name}.Sanitize()
+	if _, err := server.Connect(t).Exec(limited(t), "create role "+name+" login password '"+r.password+"'"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, server.URL)
+		if err == nil {
+			_, err = conn.Exec(ctx, "drop owned by "+name+"; drop role "+name)
+			err = errors.Join(err, conn.Close(ctx))
+		}
+		if err != nil {
+			t.Errorf("removing the role: %v", err)
+		}
+	})
+	return r
+}
