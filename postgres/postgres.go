@@ -174,7 +174,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	})
 	b.reads = batch.New(batch.Options[readCall]{MaxCalls: 256, Workers: 2, WorkerAt: 100}, b.readBatch)
 	b.writes = batch.New(batch.Options[*op]{
-		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 100,
+		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32,
 		Size: func(o *op) int { return len(o.data) },
 		Key:  func(o *op) string { return string(o.keyBytes) },
 	}, b.writeBatch)
