@@ -13,13 +13,14 @@
 //
 //	calls ──► batch ──► one statement: lock rows in key order, compare, write, log
 //	                         │ commit
-//	                         ├──► the own feed looks at once
+//	                         ├──► the own feed takes the changes, or looks for what came before them
 //	                         └──► NOTIFY, from outside the transaction ──► other processes look
 //
 //	feed: what did the last poll's snapshot not see? ──► events, in the order of commits for each key
 //
-// Files: sql.go has all statements; source.go the feed's reading and snapshot.go, position.go its arithmetic; write.go the
-// batches and lost.go what happens when an answer does not come; commit.go transactions; retention.go what deletes old changes.
+// Files: sql.go has all statements; source.go the feed's reading, own.go what it need not read, and snapshot.go, position.go its
+// arithmetic; op.go the operations, write.go their batches and lost.go what happens when an answer does not come; commit.go
+// transactions; retention.go what deletes old changes.
 //
 // The README lists the parameters of the URL, what the server needs, and the caveats.
 package postgres
