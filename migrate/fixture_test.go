@@ -190,6 +190,7 @@ type herd struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
 	last  map[string]string // the value acknowledged last; "" for a deletion
+	all   trail             // everything that was acknowledged
 	after int               // acknowledged after stop was called
 	ended bool
 	wrote chan struct{} // something for each write, unless somebody is slow to take it
@@ -199,7 +200,7 @@ type herd struct {
 func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 	t.Helper()
 	ctx, stop := context.WithCancel(limited(t))
-	h := &herd{last: make(map[string]string), wrote: make(chan struct{})}
+	h := &herd{last: make(map[string]string), all: make(trail), wrote: make(chan struct{})}
 	t.Cleanup(func() {
 		stop()
 		h.group.Wait()
@@ -218,7 +219,7 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 				name := fmt.Sprintf("w%d-%d", i, r.IntN(30))
 				have := mine[name]
 				var err error
-				value := ""
+				value, version := "", ""
 				if have != nil && r.IntN(4) == 0 {
 					if err = b.DeleteCAS(ctx, have.Id, have.Version); err == nil {
 						delete(mine, name)
@@ -231,7 +232,7 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 						res.Id.Uid, res.Version = have.Id.Uid, have.Version
 					}
 					if res, err = b.WriteCAS(ctx, res); err == nil {
-						mine[name] = res
+						mine[name], version = res, res.Version
 					}
 				}
 				if errors.Is(err, storage.ErrFenced) || ctx.Err() != nil {
@@ -243,6 +244,8 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 				}
 				h.mu.Lock()
 				h.last[name] = value
+				k := key.Of(small(name, "").Id)
+				h.all[k] = append(h.all[k], version)
 				if h.ended {
 					h.after++
 				}

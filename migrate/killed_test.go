@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,8 +47,9 @@ func child() bool {
 	return true
 }
 
-// TestKilled kills the process of a live migration in every phase, goes on with another, and at the end the target holds exactly
-// what the writers were promised.
+// TestKilled kills the process of a live migration in every phase, at random, and goes on with another. At the end the target
+// holds exactly what the writers were promised. A watch on the source has seen all of that, and one on the target what became of
+// the target.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	killed(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), 4)
@@ -56,9 +58,11 @@ func TestKilled(t *testing.T) {
 func killed(t *testing.T, from, to string, writers int) {
 	source := open(t, from)
 	fill(t, source, zoo(300))
+	target := open(t, to)
+	before, after := observe(t, source), observe(t, target)
 	herd := graze(t, writers, func() storage.Backend { return open(t, from) })
 	herd.some(t, 20)
-	for i, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
+	for _, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
 		cmd := exec.CommandContext(limited(t), os.Args[0])
 		cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
 		if phase == CuttingOver || phase == Complete {
@@ -79,7 +83,9 @@ func killed(t *testing.T, from, to string, writers int) {
 			if killed || phase == Complete || at == Copying && phase != Copying || at == Following && phase == CuttingOver {
 				continue
 			}
-			herd.pass(i * 10)
+			moment := rand.IntN(100) //nolint:gosec // when does not matter, only that it differs
+			t.Logf("killing it in phase %s after %d writes more", at, moment)
+			herd.pass(moment)
 			if err := cmd.Process.Kill(); err != nil {
 				t.Log(err) // it was through already
 			}
@@ -89,10 +95,11 @@ func killed(t *testing.T, from, to string, writers int) {
 			t.Fatalf("%v: %s", err, stderr.String())
 		}
 	}
-	target := open(t, to)
 	if s, err := Look(limited(t), target); err != nil || s == nil || s.Phase != Complete {
 		t.Fatalf("it did not come to an end: %+v, %v", s, err)
 	}
 	herd.check(t, target)
 	wantEqual(t, source, target)
+	before.wantTrail(t, herd.all)
+	after.wantState(t, target)
 }
