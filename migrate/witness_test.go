@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/key"
@@ -86,7 +87,9 @@ func (w *witness) note(ev *resourcepb.WatchEvent) {
 // await waits until so much has been seen of a resource.
 func (w *witness) await(t testing.TB, k key.Key, enough func(versions []string) bool) {
 	t.Helper()
-	for ctx := limited(t); ; {
+	ctx, cancel := context.WithTimeout(limited(t), time.Minute)
+	defer cancel()
+	for {
 		w.mu.Lock()
 		versions := slices.Clone(w.seen[k])
 		w.mu.Unlock()
