@@ -31,3 +31,14 @@ func failed(ctx context.Context, what string, err error) error {
 
 // about adds what was to be done with which resource.
 func about(what string, k key.Key, err error) error { return fmt.Errorf("%s %v: %w", what, k, err) }
+
+// leastRoom is what a transaction may need to grow the files by before anything else would fail.
+const leastRoom = 64 << 10
+
+// onFullDisk adds to an error of the disk that there is no room on it, which the driver's own error does not say.
+func onFullDisk(folder string, err error) error {
+	if free, known := freeBytes(folder); known && free < leastRoom && errors.Is(err, sqlite3.IOERR) {
+		return fmt.Errorf("no space left on the disk of %s: %w", folder, err)
+	}
+	return err
+}

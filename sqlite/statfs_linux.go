@@ -26,3 +26,12 @@ func networkName(magic uint32) string {
 	}
 	return ""
 }
+
+// freeBytes returns how much may still be written to the disk that a folder lies on.
+func freeBytes(folder string) (free uint64, known bool) {
+	var info unix.Statfs_t
+	if unix.Statfs(folder, &info) != nil {
+		return 0, false
+	}
+	return info.Bavail * uint64(info.Bsize), true
+}

@@ -1,6 +1,12 @@
 package sqlite
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+)
 
 func TestNetworkFileSystems(t *testing.T) {
 	t.Parallel()
@@ -11,5 +17,19 @@ func TestNetworkFileSystems(t *testing.T) {
 	}
 	if got := networkFileSystem("/proc"); got != "" {
 		t.Errorf("/proc is %q", got)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	const full = "/proc" // there never is room
+	if err := onFullDisk(full, sqlite3.IOERR_WRITE); !errors.Is(err, sqlite3.IOERR_WRITE) || !strings.Contains(err.Error(), "no space left on the disk of "+full) {
+		t.Errorf("got %v", err)
+	}
+	if err := onFullDisk(full, sqlite3.BUSY); err != sqlite3.BUSY { //nolint:errorlint // the same, not one that matches
+		t.Errorf("another error: got %v", err)
+	}
+	if err := onFullDisk("/no such folder", sqlite3.IOERR); err != sqlite3.IOERR { //nolint:errorlint // as above
+		t.Errorf("an unknown disk: got %v", err)
 	}
 }

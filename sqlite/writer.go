@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -165,7 +166,7 @@ func (w *writer) finish(t *txn, batch []*request) (changed bool, err error) {
 		}
 	}
 	if err := w.conn.exec(commit); err != nil {
-		return w.outcome(t, err)
+		return w.outcome(t, onFullDisk(filepath.Dir(w.store.path), err))
 	}
 	return changed, nil
 }
