@@ -15,6 +15,7 @@ type request struct {
 	several bool // a transaction of the caller's, whose errors say which operation failed
 	err     error
 	done    chan struct{}
+	taken   bool // under queue.mu
 }
 
 func (r *request) size() int {
@@ -30,7 +31,8 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*request
 	closed  bool
-	wake    chan struct{} // holds a token when the queue may have something
+	wake    chan struct{}  // holds a token when the queue may have something
+	asleep  sync.WaitGroup // callers of the last batch that do not run again yet
 }
 
 // The bounds of a batch. A request that exceeds them is a batch by itself.
@@ -56,11 +58,13 @@ func (q *queue) put(r *request) error {
 	return nil
 }
 
-// leave takes a request out of the queue, unless the writer has it already.
+// leave takes a request out of the queue, unless the writer has it already: then nobody waits for its caller any more.
 func (q *queue) leave(r *request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i := slices.Index(q.waiting, r); i >= 0 {
+	if r.taken {
+		q.asleep.Done()
+	} else if i := slices.Index(q.waiting, r); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 }
@@ -84,7 +88,11 @@ func (q *queue) drain(batch []*request) []*request {
 		}
 		n++
 	}
-	batch = append(batch, q.waiting[:n]...)
+	for _, r := range q.waiting[:n] {
+		r.taken = true
+		q.asleep.Add(1)
+		batch = append(batch, r)
+	}
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	return batch
 }
@@ -106,12 +114,11 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	}
 	select {
 	case <-r.done:
-		return r.err
 	case <-ctx.Done():
-		w.queue.leave(r)
 	}
+	w.queue.leave(r)
 	select {
-	case <-r.done: // it came in the same moment
+	case <-r.done: // perhaps in the same moment as the end of ctx
 		return r.err
 	default:
 		return tooLate(ctx)
