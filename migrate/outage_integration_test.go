@@ -3,12 +3,15 @@
 package migrate
 
 import (
+	"crypto/rand"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
@@ -87,4 +90,53 @@ func TestShortOutages(t *testing.T) {
 func TestKilledPostgresToEtcd(t *testing.T) {
 	t.Parallel()
 	killed(t, testenv.Postgres(t).StoreURL(t), testenv.Etcd(t).StoreURL(t), 16)
+}
+
+// TestLostAnswers fills a target whose answers to commits get lost, while another program creates some of the same resources:
+// each is created once.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	proxy := faultproxy.New(t, server.Addr)
+	schema := server.Schema(t)
+	from := open(t, "mem://"+rand.Text())
+	to, other := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema)), open(t, server.StoreURLIn(t, schema))
+	all := zoo(600)
+	fill(t, from, all)
+	seen := observe(t, other)
+	var traps []*faultproxy.Trap
+	for range 8 {
+		traps = append(traps, proxy.CutAnswer([]byte("commit\x00")))
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := len(all) - 1; i >= 0; i -= 20 {
+			if _, err := other.WriteCAS(limited(t), all[i]); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+				t.Error(err)
+			}
+		}
+	})
+	r, err := Run(limited(t), from, to, quick(Options{Into: Overwrite, Batch: 30}))
+	group.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, trap := range traps {
+		if trap.Disarm() {
+			t.Errorf("answer %d was not lost", i)
+		}
+	}
+	if r.Done.Replaced != 0 || r.Done.Deleted != 0 {
+		t.Errorf("did %+v", r.Done)
+	}
+	wantEqual(t, from, to)
+	want := make(trail)
+	stored, err := other.List(limited(t), storage.StrongConsistency, everything, everywhere(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, res := range stored {
+		want[key.Of(res.Id)] = []string{res.Version}
+	}
+	seen.wantTrail(t, want)
 }
