@@ -26,10 +26,10 @@ func TestFullDisk(t *testing.T) {
 	if err := onFullDisk(full, sqlite3.IOERR_WRITE); !errors.Is(err, sqlite3.IOERR_WRITE) || !strings.Contains(err.Error(), "no space left on the disk of "+full) {
 		t.Errorf("got %v", err)
 	}
-	if err := onFullDisk(full, sqlite3.BUSY); err != sqlite3.BUSY { //nolint:errorlint // the same, not one that matches
+	if err := onFullDisk(full, sqlite3.BUSY); err != sqlite3.BUSY {
 		t.Errorf("another error: got %v", err)
 	}
-	if err := onFullDisk("/no such folder", sqlite3.IOERR); err != sqlite3.IOERR { //nolint:errorlint // as above
+	if err := onFullDisk("/no such folder", sqlite3.IOERR); err != sqlite3.IOERR {
 		t.Errorf("an unknown disk: got %v", err)
 	}
 }

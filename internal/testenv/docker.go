@@ -345,7 +345,7 @@ func (c *Container) Exec(t testing.TB, cmd ...string) string {
 func (c *Container) exec(cmd ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	defer c.close()
+	defer func() { _ = c.close() }() // of idle connections to the engine
 	code, r, err := c.ctr.Exec(ctx, cmd, exec.Multiplexed())
 	if err != nil {
 		return "", err
