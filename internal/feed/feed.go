@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,9 +47,12 @@ type run[P any] struct {
 	done   chan struct{} // closed when Run has returned and err is set
 	err    error
 
-	mu      sync.Mutex
-	log     log[P]
-	watches int
+	mu        sync.Mutex
+	log       log[P]
+	watches   int
+	followers map[*watch[P]]struct{}      // watches that wait for what comes
+	slept     struct{ events, bytes int } // what came since all of them were woken
+	sweeping  bool                        // they are going to be woken
 }
 
 // New returns a feed. Nothing runs before the first Start.
@@ -122,6 +126,7 @@ func (f *Feed[P]) begin() *run[P] {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &run[P]{feed: f, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
 	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
+	r.followers = map[*watch[P]]struct{}{}
 	f.ending.Go(func() {
 		err := f.source.Run(ctx, r.becomeReady, r.publish)
 		f.mu.Lock()
@@ -151,7 +156,62 @@ func (r *run[P]) becomeReady(at P) {
 func (r *run[P]) publish(events []*Event[P], end P) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.log.append(newNode(events, end))
+	n := newNode(events, end)
+	number, bytes := n.batch.Load().weight()
+	r.log.append(n)
+	r.slept.events += number
+	r.slept.bytes += bytes
+	switch {
+	case len(events) > few || r.slept.events > r.log.maxEvents/4 || r.slept.bytes > r.log.maxBytes/4:
+		r.wakeAll()
+		return
+	case !r.sweeping:
+		r.sweeping = true
+		time.AfterFunc(sweepAfter, r.sweep)
+	}
+	for w := range r.followers {
+		if slices.ContainsFunc(events, func(ev *Event[P]) bool { return w.filter.Match(&ev.Key) }) {
+			w.wakeUp()
+		}
+	}
+}
+
+// To wake a watch takes many times as long as to see that an event is not for it. So watches sleep on while others' events
+// pass, for sweepAfter at most: then they move on together, and their cursors with them. A batch of more than a few events wakes
+// them all at once, which is cheaper then, and so does one that would have them fall out of the log.
+const (
+	few        = 8
+	sweepAfter = 50 * time.Millisecond
+)
+
+func (r *run[P]) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweeping = false
+	r.wakeAll()
+}
+
+func (r *run[P]) wakeAll() {
+	r.slept.events, r.slept.bytes = 0, 0
+	for w := range r.followers {
+		w.wakeUp()
+	}
+}
+
+// follow has a watch woken from now on when there is something for it in the log.
+func (r *run[P]) follow(w *watch[P]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.life.Err() == nil {
+		r.followers[w] = struct{}{}
+	}
+}
+
+// unfollow undoes follow, for a watch whose life has ended.
+func (r *run[P]) unfollow(w *watch[P]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.followers, w)
 }
 
 func (r *run[P]) end() *node[P] {

@@ -6,7 +6,6 @@ import "sync/atomic"
 type node[P any] struct {
 	batch atomic.Pointer[batch[P]] // nil once the node has left the log
 	next  atomic.Pointer[node[P]]  // nil at the log's end, and once the node has left the log
-	done  chan struct{}            // closed when there is a next one
 }
 
 type batch[P any] struct {
@@ -15,7 +14,7 @@ type batch[P any] struct {
 }
 
 func newNode[P any](events []*Event[P], end P) *node[P] {
-	n := &node[P]{done: make(chan struct{})}
+	n := &node[P]{}
 	n.batch.Store(&batch[P]{events, end})
 	return n
 }
@@ -46,7 +45,6 @@ func (l *log[P]) append(n *node[P]) {
 		return
 	}
 	previous.next.Store(n)
-	close(previous.done)
 	for l.first != l.last && (l.events > l.maxEvents || l.bytes > l.maxBytes) {
 		dropped := l.first
 		events, bytes := dropped.batch.Load().weight()

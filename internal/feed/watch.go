@@ -27,13 +27,15 @@ type watch[P any] struct {
 	next sync.Mutex
 	err  error // why the watch has ended
 
-	snapshot Snapshot    // not nil while the watch is in its snapshot
-	catching bool        // reading from history
-	joinAt   *node[P]    // where to join the log once pending is used up; nil: read another page of history
-	passed   *node[P]    // the last node of the log that was passed
-	pending  []*Event[P] // of a page of history, or of the node after passed
-	pendEnd  P           // the position after pending
-	using    bool        // pending and pendEnd are in use
+	snapshot Snapshot      // not nil while the watch is in its snapshot
+	catching bool          // reading from history
+	joinAt   *node[P]      // where to join the log once pending is used up; nil: read another page of history
+	passed   *node[P]      // the last node of the log that was passed
+	pending  []*Event[P]   // of a page of history, or of the node after passed
+	pendEnd  P             // the position after pending
+	using    bool          // pending and pendEnd are in use
+	follows  bool          // wake is known to the run
+	wake     chan struct{} // holds something when the log is worth a look
 
 	mu    sync.Mutex
 	at    P
@@ -63,7 +65,7 @@ func (f *Feed[P]) Resume(ctx context.Context, filter key.Filter, from P, cursor 
 }
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
-	w := &watch[P]{feed: f, run: r, filter: filter, at: at}
+	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1)}
 	w.life, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -167,25 +169,27 @@ func (w *watch[P]) use(events []*Event[P], end P) {
 
 // follow takes the log's next node, waiting for it if need be.
 func (w *watch[P]) follow(ctx context.Context) error {
-	select {
-	case <-w.passed.done:
-	default:
-		select {
-		case <-w.passed.done:
-		case <-w.life.Done():
+	n := w.passed.next.Load()
+	if n == nil && w.passed.batch.Load() != nil {
+		if !w.follows {
+			// What came before it was known to wait is looked at once more.
+			w.follows = true
+			w.run.follow(w)
 			return nil
+		}
+		select {
+		case <-w.wake:
+		case <-w.life.Done():
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.run.done:
 			// What was published before the run ended is still delivered.
-			select {
-			case <-w.passed.done:
-			default:
+			if w.passed.next.Load() == nil && w.passed.batch.Load() != nil {
 				return w.end(closedWith(w.run.err))
 			}
 		}
+		return nil
 	}
-	n := w.passed.next.Load()
 	if n == nil {
 		w.catching = true
 		return nil
@@ -198,6 +202,14 @@ func (w *watch[P]) follow(ctx context.Context) error {
 	w.passed = n
 	w.use(b.events, b.end)
 	return nil
+}
+
+// wakeUp has the watch look at the log.
+func (w *watch[P]) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is going to
+	}
 }
 
 // readHistory reads a page of history; after the last one the watch joins the log where it ended before that page was read.
@@ -293,6 +305,7 @@ func (w *watch[P]) Cursor() string {
 func (w *watch[P]) Close() {
 	w.once.Do(func() {
 		w.cancel()
+		w.run.unfollow(w)
 		w.run.release()
 	})
 	w.sweep()
