@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,76 +12,139 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
-// BenchmarkEtcd compares with one transaction per key by clientv3 on the same server.
+// BenchmarkEtcd compares with one transaction per key by clientv3 on the same server, first where nobody watches, then where
+// each side watches what it writes.
 func BenchmarkEtcd(b *testing.B) { once(b, func() { etcd(b) }) }
 
 func etcd(b *testing.B) {
-	ctx := context.Background()
 	server := testenv.Etcd(b)
-	client := server.Client(b)
-	prefix := server.Prefix(b)
-	url := server.StoreURL(b)
-	backend := open(b, url)
-	follow(b, backend)
+	callers := []int{1, 16, 64, 256}
+	backend := open(b, server.StoreURL(b))
 	h := fill(b, backend, "etcd", 256, 500)
+	raw := fillEtcd(b, server, 256, storedSize(b, h))
+	compare(b, "etcd", "write", callers, side{"clientv3", raw.write}, side{"ashlar", h.write})
+	compare(b, "etcd", "read", callers, side{"clientv3", raw.read}, side{"ashlar", h.read})
 
-	data := string(payload(600)) // what a resource around 500 bytes takes
-	type cell struct{ revision int64 }
-	cells := make([][keysPerCaller]cell, 256)
-	key := func(caller, i int) string { return fmt.Sprintf("%s/raw/%d/%d", prefix, caller, i%keysPerCaller) }
+	watched := open(b, server.StoreURL(b))
+	follow(b, watched)
+	h = fill(b, watched, "etcd", 256, 500)
+	raw = fillEtcd(b, server, 256, len(raw.data))
+	raw.follow(b)
+	compare(b, "etcd", "write-watched", callers, side{"clientv3", raw.write}, side{"ashlar", h.write})
+
+	var theirs, ours []time.Duration
+	url, client, key := server.StoreURL(b), server.Client(b), server.Prefix(b)+"/event"
+	one := open(b, url)
+	for round := range *rounds {
+		theirs = append(theirs, rawEvents(b, client, key, raw.data, 100)...)
+		ours = append(ours, untilEvent(b, one, fmt.Sprint("event", round), 100)...)
+	}
+	fmt.Printf("latency etcd/event/1 %.2f\n", float64(percentile(ours, 50))/float64(percentile(theirs, 50)))
+	many := open(b, url)
+	followNames(b, many, 1000, "somebody else's")
+	var alone, among []time.Duration
+	for round := range *rounds {
+		alone = append(alone, untilEvent(b, one, fmt.Sprint("alone", round), 100)...)
+		among = append(among, untilEvent(b, many, fmt.Sprint("among", round), 100)...)
+	}
+	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(among, 50))/float64(percentile(alone, 50)))
+}
+
+// untilEvent tells how long writes take from their beginning to their event.
+func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []time.Duration {
+	b.Helper()
+	events, writes := eventLatency(b, backend, backend, name, n)
+	for i := range events {
+		events[i] += writes[i]
+	}
+	return events
+}
+
+// storedSize is the size of what is stored for one of the resources.
+func storedSize(b *testing.B, h *held) int {
+	b.Helper()
+	return 17 + message.Size(h.resources[0][0]) // format and token come before the resource
+}
+
+// rawEtcd are keys that callers read, write and keep track of by clientv3.
+type rawEtcd struct {
+	client    *clientv3.Client
+	prefix    string
+	data      string
+	revisions [][keysPerCaller]int64 // by caller
+}
+
+func fillEtcd(b *testing.B, server *testenv.EtcdServer, callers, size int) *rawEtcd {
+	b.Helper()
+	r := &rawEtcd{client: server.Client(b), prefix: server.Prefix(b) + "/raw/default/default/", data: string(payload(size)),
+		revisions: make([][keysPerCaller]int64, callers)}
 	var filling sync.WaitGroup
-	for c := range cells {
+	for c := range r.revisions {
 		filling.Go(func() {
-			for k := range cells[c] {
-				cells[c][k].revision = must(client.Put(ctx, key(c, k), data)).Header.Revision
+			for k := range r.revisions[c] {
+				r.revisions[c][k] = must(r.client.Put(context.Background(), r.key(c, k), r.data)).Header.Revision
 			}
 		})
 	}
 	filling.Wait()
-	callers := []int{1, 16, 64, 256}
-	compare(b, "etcd", "write", callers, side{"clientv3", func(caller, i int) error {
-		at := &cells[caller][i%keysPerCaller]
-		r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key(caller, i)), "=", at.revision)).
-			Then(clientv3.OpPut(key(caller, i), data)).Commit()
-		if err == nil && !r.Succeeded {
-			err = fmt.Errorf("the raw compare failed")
-		}
-		if err == nil {
-			at.revision = r.Header.Revision
-		}
-		return err
-	}}, side{"ashlar", h.write})
-	compare(b, "etcd", "read", callers, side{"clientv3", func(caller, i int) error {
-		_, err := client.Get(ctx, key(caller, i))
-		return err
-	}}, side{"ashlar", h.read})
-
-	raw := rawEvents(b, client, prefix+"/event")
-	events, writes := eventLatency(b, backend, open(b, url), "event", 500)
-	total := make([]time.Duration, len(events))
-	for i := range events {
-		total[i] = events[i] + writes[i]
-	}
-	fmt.Printf("latency etcd/event/1 %.2f\n", float64(percentile(total, 50))/float64(percentile(raw, 50)))
-	followNames(b, backend, 1000, "somebody else's")
-	events, writes = eventLatency(b, backend, backend, "event-many", 200)
-	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(events, 50)+percentile(writes, 50))/float64(percentile(total, 50)))
+	return r
 }
 
-// rawEvents tells how long a put takes from its beginning to its event at a watch of the same client library.
-func rawEvents(b *testing.B, client *clientv3.Client, key string) (latencies []time.Duration) {
+func (r *rawEtcd) key(caller, i int) string {
+	return fmt.Sprintf("%s%d/%d", r.prefix, caller, i%keysPerCaller)
+}
+
+func (r *rawEtcd) write(caller, i int) error {
+	at := &r.revisions[caller][i%keysPerCaller]
+	resp, err := r.client.Txn(context.Background()).
+		If(clientv3.Compare(clientv3.ModRevision(r.key(caller, i)), "=", *at)).
+		Then(clientv3.OpPut(r.key(caller, i), r.data)).Commit()
+	switch {
+	case err != nil:
+		return err
+	case !resp.Succeeded:
+		return errors.New("the raw compare failed")
+	}
+	*at = resp.Header.Revision
+	return nil
+}
+
+func (r *rawEtcd) read(caller, i int) error {
+	_, err := r.client.Get(context.Background(), r.key(caller, i))
+	return err
+}
+
+// follow keeps a watch of all keys open, and reads its events until the benchmark ends. It asks for the previous values, which
+// is what it takes to know what was deleted.
+func (r *rawEtcd) follow(b *testing.B) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	watch := r.client.Watch(ctx, r.prefix, clientv3.WithPrefix(), clientv3.WithPrevKV())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for range watch {
+			continue
+		}
+	})
+	b.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// rawEvents tells how long a put takes from its beginning to its event at a watch of the same client.
+func rawEvents(b *testing.B, client *clientv3.Client, key, data string, n int) (latencies []time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	watch := client.Watch(ctx, key, clientv3.WithCreatedNotify())
 	<-watch
-	for range 500 {
+	for range n {
 		began := time.Now()
-		must(client.Put(ctx, key, string(payload(600))))
+		must(client.Put(ctx, key, data))
 		<-watch
 		latencies = append(latencies, time.Since(began))
 	}
