@@ -50,8 +50,8 @@ func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
 		MaxBytes: b.opts.MaxRequestBytes - requestOverhead,
 		Size:     func(m *mutation) int { return m.size },
 		Key:      func(m *mutation) string { return string(m.etcdKey) },
-		Workers:  2,
-		WorkerAt: 100,
+		Workers:  3,
+		WorkerAt: 64,
 	}, b.carryOut)
 }
 
