@@ -145,7 +145,8 @@ func appendColumn(to, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(value))), value...)
 }
 
-// binaryCopy is the text of a COPY in Postgres' binary format, made as it is read.
+// binaryCopy is the text of a COPY in Postgres' binary format, made as it is read. With pgx's own CopyFrom, which looks at every
+// value's type, copying takes a quarter longer.
 type binaryCopy struct {
 	rows []loadRow
 	step int // 0 is what comes before the rows
