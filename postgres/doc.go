@@ -18,7 +18,7 @@
 //
 //	feed: what did the last poll's snapshot not see? ──► events, in the order of commits for each key
 //
-// Files: sql.go has all statements; source.go the feed's reading, own.go what it need not read, and snapshot.go, position.go its
+// Files: sql.go has all statements; source.go the feed's reading, inbox.go what it need not read, and snapshot.go, position.go its
 // arithmetic; op.go the operations, write.go their batches and lost.go what happens when an answer does not come; commit.go
 // transactions; retention.go what deletes old changes.
 //

@@ -16,7 +16,7 @@ import (
 // were carried out in one transaction.
 func (b *Backend) changed(ops []*op) {
 	if batch, ok := changesOf(ops); ok && len(batch) > 0 {
-		b.own.give(batch)
+		b.handOver(batch)
 	} else {
 		b.lookAgain()
 	}
@@ -154,12 +154,5 @@ func (b *Backend) listenOnce(ctx context.Context) {
 				return
 			}
 		}
-	}
-}
-
-func (b *Backend) lookAgain() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
 	}
 }

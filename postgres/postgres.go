@@ -107,9 +107,8 @@ type Backend struct {
 	seen   atomic.Uint64 // a transaction id that was given out: later transactions have larger ones
 	fresh  freshness
 
-	own  own           // changes made here, for the feed
-	wake chan struct{} // something changed: the feed should look
-	ring chan struct{} // something changed here: other processes should look
+	inbox atomic.Pointer[inbox] // of the feed; nil while it does not run
+	ring  chan struct{}         // something changed here: other processes should look
 
 	listener atomic.Int32 // the server's process for the connection that listens; 0: there is none
 
@@ -137,8 +136,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 		opts: o,
 		pool: pool,
 		sql:  newStatements(o.Schema),
-		own:  own{bell: make(chan struct{}, 1)},
-		wake: make(chan struct{}, 1),
 		ring: make(chan struct{}, 1),
 	}
 	nonce := make([]byte, 8)

@@ -37,14 +37,14 @@ const (
 // Run implements feed.Source.
 func (s source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	b := s.b
+	in := b.attend()
+	defer b.leave(in)
 	if !b.opts.NoListen {
 		listening := make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
 		go func() { defer close(listening); b.listen(ctx) }()
 		defer func() { cancel(); <-listening }()
 	}
-	b.own.begin()
-	defer b.own.end()
 	// What is old enough to be deleted has to be far behind.
 	tick := time.NewTicker(min(b.opts.Poll, b.opts.Retention/4))
 	defer tick.Stop()
@@ -80,30 +80,28 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*e
 			retry = time.After(pause)
 			pause = min(2*pause, time.Second)
 		}
-		if at, err = s.await(ctx, at, retry, tick.C, publish); err != nil {
+		if at, err = s.await(ctx, in, at, retry, tick.C, publish); err != nil {
 			return err
 		}
 	}
 }
 
 // await publishes own changes until it is time to poll.
-func (s source) await(ctx context.Context, at position, retry, tick <-chan time.Time, publish func([]*event, position)) (position, error) {
+func (s source) await(ctx context.Context, in *inbox, at position, retry, tick <-chan time.Time, publish func([]*event, position)) (position, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return at, ctx.Err()
 		case <-retry:
 			return at, nil
-		case <-s.b.wake:
-			return at, nil
 		case <-tick:
 			return at, nil
-		case <-s.b.own.bell:
+		case <-in.bell:
 		}
-		batches, missed := s.b.own.take()
+		batches, look := in.take()
 		for _, batch := range batches {
 			if at.old == nil || at.until != nil || !at.old.follows(batch) {
-				missed = true
+				look = true
 				break
 			}
 			if at.old.sees(batch[0].xid) {
@@ -118,7 +116,7 @@ func (s source) await(ctx context.Context, at position, retry, tick <-chan time.
 			at = position{old: end}
 			publish(events, at)
 		}
-		if missed {
+		if look {
 			return at, nil
 		}
 	}

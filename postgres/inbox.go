@@ -1,68 +1,79 @@
 package postgres
 
-import (
-	"sync"
-)
+import "sync"
 
-// own are the changes that this handle made and that its feed has not published yet. The feed takes them as they are instead of
-// reading them back.
+// inbox is where one run of the feed is told that there is something new: look in the database, or, for changes that this handle
+// made, here they are. Those it takes as they are instead of reading them back.
 //
 // It may not do so with every change: watches see the changes of a key in order, so what a change replaces has to be published
 // first, and that may be the change of another process, which only a poll finds. A row's xmin is the transaction that wrote it,
 // so a write knows what it replaces, and the feed knows whether it has published that. Where it has not, it polls.
-type own struct {
+//
+// Each run has an inbox of its own, because one may still be ending when the next begins.
+type inbox struct {
+	bell chan struct{} // holds a token when there may be something
+
 	mu      sync.Mutex
-	open    bool // the feed runs
 	batches [][]change
 	bytes   int
-	missed  bool // there were too many
-	bell    chan struct{}
+	look    bool
 }
 
-// ownBytes bounds what waits for a feed that waits for the database. What is beyond, a poll reads.
-const ownBytes = 8 << 20
+// inboxBytes bounds what waits for a feed that waits for the database. What is beyond, a poll reads.
+const inboxBytes = 8 << 20
 
-// begin makes the feed the one that takes. What was made before, its first snapshot sees.
-func (o *own) begin() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open = true
+// attend makes a new inbox the backend's. What was changed before, the first snapshot of its run sees.
+func (b *Backend) attend() *inbox {
+	in := &inbox{bell: make(chan struct{}, 1)}
+	b.inbox.Store(in)
+	return in
 }
 
-func (o *own) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open, o.missed, o.batches, o.bytes = false, false, nil, 0
-}
+// leave ends what attend began, unless another run attends already.
+func (b *Backend) leave(in *inbox) { b.inbox.CompareAndSwap(in, nil) }
 
-// give hands over the changes of one transaction, which has been committed.
-func (o *own) give(batch []change) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.open {
-		return
+// lookAgain has the feed look in the database, if it runs.
+func (b *Backend) lookAgain() {
+	if in := b.inbox.Load(); in != nil {
+		in.add(nil)
 	}
+}
+
+// handOver gives the feed, if it runs, the changes of one transaction, which has been committed.
+func (b *Backend) handOver(batch []change) {
+	if in := b.inbox.Load(); in != nil {
+		in.add(batch)
+	}
+}
+
+// add puts a batch in, nil for a look in the database.
+func (in *inbox) add(batch []change) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	for i := range batch {
-		o.bytes += len(batch[i].data)
+		in.bytes += len(batch[i].data)
 	}
-	if o.bytes > ownBytes {
-		o.missed, o.batches = true, nil
-	} else {
-		o.batches = append(o.batches, batch)
+	switch {
+	case batch == nil:
+		in.look = true
+	case in.bytes > inboxBytes:
+		in.look, in.batches = true, nil
+	default:
+		in.batches = append(in.batches, batch)
 	}
 	select {
-	case o.bell <- struct{}{}:
+	case in.bell <- struct{}{}:
 	default: // it is ringing already
 	}
 }
 
-// take returns what was handed over. If there was too much, the feed has to poll.
-func (o *own) take() (batches [][]change, missed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	batches, missed = o.batches, o.missed
-	o.batches, o.missed, o.bytes = nil, false, 0
-	return batches, missed
+// take empties the inbox.
+func (in *inbox) take() (batches [][]change, look bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	batches, look = in.batches, in.look
+	in.batches, in.look, in.bytes = nil, false, 0
+	return batches, look
 }
 
 // changesOf returns the changes of operations that were carried out together, false if it takes a poll to learn them.
