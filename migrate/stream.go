@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/handover"
@@ -165,7 +163,7 @@ func (l *listing) start(ctx context.Context, fetch func(context.Context) (page [
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l.page, l.pages, l.cancel = page, make(chan answer, depth()), cancel
+	l.page, l.pages, l.cancel = page, make(chan answer), cancel
 	go func() {
 		defer close(l.pages)
 		for more {
@@ -277,5 +275,3 @@ func isEmpty(ctx context.Context, b storage.Backend, try retrier) (bool, error) 
 	e, err := l.next(ctx)
 	return e == nil, err
 }
-
-var depth = func() int { n, _ := strconv.Atoi(os.Getenv("X_DEPTH")); return n }
