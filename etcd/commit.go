@@ -103,17 +103,20 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 			continue
 		case ctx.Err() != nil && fateOf(sendErr) != unknown:
 			return 0, unavailable(ctx, sendErr)
+		case fateOf(sendErr) == unknown, fateOf(sendErr) == over:
+			p.receipt.since = since
+			lost := &lostAnswer{fence: fence, cause: sendErr}
+			o, settled, err := t.b.settle(ctx, p.receipt, lost)
+			switch {
+			case err != nil:
+				return 0, err
+			case settled && o.applied:
+				return o.rev, nil
+			case lost.over():
+				return 0, translate(sendErr)
+			}
 		case final(sendErr, attempt):
 			return 0, translate(sendErr)
-		case fateOf(sendErr) == unknown:
-			p.receipt.since = since
-			o, settled, err := t.b.settle(ctx, p.receipt, &lostAnswer{fence: fence, cause: sendErr})
-			if err != nil {
-				return 0, err
-			}
-			if settled && o.applied {
-				return o.rev, nil
-			}
 		}
 		if !pause(ctx, attempt) {
 			return 0, unavailable(ctx, sendErr)

@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// ErrNoSpace says that the cluster has raised its NOSPACE alarm, so that it takes deletes but no writes. Nothing was changed.
+// ErrNoSpace says that the cluster has reached its quota, so that it takes deletes but no writes. Nothing was changed.
 // It goes on by itself once an operator has made room: compact, defragment, `etcdctl alarm disarm`.
 var ErrNoSpace = errors.New("etcd is out of space (NOSPACE alarm): compact and defragment it, then disarm the alarm")
 
@@ -25,6 +25,7 @@ const (
 	refused fate = iota // not carried out, and it will not be if it is sent again
 	unsent              // not carried out; may be sent again
 	unknown             // carried out, or not, or not yet
+	over                // carried out, or not, but not later
 )
 
 // fateOf reads an error of the client.
@@ -34,6 +35,9 @@ func fateOf(err error) fate {
 		return unknown
 	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFenced):
 		return refused
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		// The request that reaches the quota is carried out, and then answered as those that are refused for it.
+		return over
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
 		return unsent
 	}
@@ -115,7 +119,8 @@ const maxRefusedTokens = 5
 
 // final tells whether an error is the answer, after so many attempts before.
 func final(err error, attempt int) bool {
-	return fateOf(err) == refused || isToken(err) && attempt >= maxRefusedTokens
+	fate := fateOf(err)
+	return fate == refused || fate == over || isToken(err) && attempt >= maxRefusedTokens
 }
 
 // retry carries out a request that may be sent any number of times, until it is answered or ctx ends. The request gets a

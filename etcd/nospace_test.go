@@ -3,11 +3,20 @@
 package etcd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
@@ -22,23 +31,28 @@ func TestNoSpace(t *testing.T) {
 	client := server.Client(t)
 	w := watchAll(t, b)
 
+	// Several at a time, so that one is under way as the quota is reached.
+	var mu sync.Mutex
 	var all []*resourcepb.Resource
-	var err error
-	for i := 0; err == nil; i++ {
-		if i > 64 {
-			t.Fatal("the server took 32 MiB on a quota of 16")
-		}
-		var out *resourcepb.Resource
-		if out, err = b.WriteCAS(within(t), sized(fmt.Sprint("s", i), 1<<19)); err == nil {
+	together(4, func(i int) {
+		for j := 0; ; j++ {
+			if j > 64 {
+				t.Error("the server took 32 MiB on a quota of 16")
+				return
+			}
+			out, err := b.WriteCAS(within(t), sized(fmt.Sprint("s", i, "-", j), 1<<19))
+			if err != nil {
+				if !errors.Is(err, etcd.ErrNoSpace) || errors.Is(err, storage.ErrInconsistent) {
+					t.Errorf("a write without space: %v, want ErrNoSpace", err)
+				}
+				return
+			}
+			mu.Lock()
 			all = append(all, out)
+			mu.Unlock()
 		}
-	}
-	if !errors.Is(err, etcd.ErrNoSpace) || errors.Is(err, storage.ErrInconsistent) {
-		t.Fatalf("a write without space: %v, want ErrNoSpace", err)
-	}
-	for _, res := range all {
-		wantNext(t, w, upserted(res))
-	}
+	})
+	wantEach(t, w, all, upserted)
 	// Reads and deletes go on, also beside writes in one batch.
 	if got := stored(t, b, all[0]); got.Version != all[0].Version {
 		t.Errorf("read version %s, want %s", got.Version, all[0].Version)
@@ -52,19 +66,7 @@ func TestNoSpace(t *testing.T) {
 			t.Errorf("a write without space: %v, want ErrNoSpace", err)
 		}
 	})
-	gone := map[string]bool{}
-	for range all {
-		ev, err := w.Next(within(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone[what(ev)] = true
-	}
-	for _, res := range all {
-		if !gone[deleted(res)] {
-			t.Errorf("the deletion of %s was not seen", res.Id.Name)
-		}
-	}
+	wantEach(t, w, all, deleted)
 
 	compact(t, client)
 	if _, err := client.Defragment(within(t), server.Endpoint); err != nil {
@@ -74,4 +76,91 @@ func TestNoSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNext(t, w, upserted(write(t, b, service("after"))))
+}
+
+// wantEach demands an event of each resource next, in whatever order.
+func wantEach(t *testing.T, w storage.Watch, all []*resourcepb.Resource, event func(*resourcepb.Resource) string) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, res := range all {
+		missing[event(res)] = true
+	}
+	for len(missing) > 0 {
+		ev, err := w.Next(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !missing[what(ev)] {
+			t.Fatalf("event %q, want one of %v", what(ev), slices.Collect(maps.Keys(missing)))
+		}
+		delete(missing, what(ev))
+	}
+}
+
+// spaceless answers transactions that the server has carried out as the server does when they reach its quota.
+type spaceless struct{ on atomic.Bool }
+
+func (s *spaceless) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if txn, ok := req.(*pb.TxnRequest); ok && err == nil && s.on.Load() && puts(txn) {
+		return rpctypes.ErrGRPCNoSpace
+	}
+	return err
+}
+
+// puts tells whether a transaction needs space.
+func puts(txn *pb.TxnRequest) bool {
+	return slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool {
+		return op.GetRequestPut() != nil || op.GetRequestTxn() != nil && puts(op.GetRequestTxn())
+	})
+}
+
+// TestCarriedOutWithoutSpace has the server say that there is no space for what it has carried out.
+func TestCarriedOutWithoutSpace(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	var space spaceless
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(space.intercept)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: server.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	w := watchAll(t, b)
+
+	space.on.Store(true)
+	res := write(t, b, service("alone"))
+	wantNext(t, w, upserted(res))
+	next := write(t, b, at(res, res.Version))
+	wantNext(t, w, upserted(next))
+	if _, err := b.WriteCAS(within(t), at(res, res.Version)); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("over an old version: %v, want ErrCASFailure", err)
+	}
+	remove(t, b, next)
+	wantNext(t, w, deleted(next))
+
+	results, err := b.Commit(within(t), []storage.Op{{Write: service("first")}, {Write: service("second")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEach(t, w, results, upserted)
+
+	all := make([]*resourcepb.Resource, 64)
+	together(len(all), func(i int) {
+		out, err := b.WriteCAS(within(t), service(fmt.Sprint("many", i)))
+		if err != nil {
+			t.Errorf("one of many: %v", err)
+			return
+		}
+		all[i] = out
+	})
+	wantEach(t, w, all, upserted)
+	together(len(all), func(i int) { remove(t, b, all[i]) })
+	wantEach(t, w, all, deleted)
 }

@@ -13,8 +13,10 @@ import (
 // settle finds out what became of a mutation whose answer was lost. settled is false where it was not applied, will not be,
 // and may be sent again.
 func (b *Backend) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o outcome, settled bool, err error) {
-	if err := b.pass(ctx, lost.fence); err != nil {
-		return outcome{}, false, uncertain(err, lost)
+	if !lost.over() {
+		if err := b.pass(ctx, lost.fence); err != nil {
+			return outcome{}, false, uncertain(err, lost)
+		}
 	}
 	r, err := b.get(ctx, m.etcdKey)
 	if err != nil {

@@ -31,14 +31,18 @@ type outcome struct {
 	stored  *mvccpb.KeyValue // what stood in its way; nil for nothing
 }
 
-// lostAnswer is the error of a request that may have been carried out. fence is what the fence was when it was sent.
+// lostAnswer is the error of a request that may have been carried out.
 type lostAnswer struct {
-	fence int64
+	fence int64 // what the fence was when it was sent
 	cause error
+	alone bool // it was of one mutation
 }
 
 func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
 func (e *lostAnswer) Unwrap() error { return e.cause }
+
+// over tells whether the request has at least come to its end.
+func (e *lostAnswer) over() bool { return fateOf(e.cause) == over }
 
 // maxOpsEach is the most operations of one mutation: the resource, the old edge, the new edge. The server counts the widest
 // nested transaction against the limit of the outer one.
@@ -55,10 +59,10 @@ func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
 	}, b.carryOut)
 }
 
-// carryOutSoon sends a mutation, alone or together with those that arrive at the same time.
-func (b *Backend) carryOutSoon(ctx context.Context, m *mutation) (outcome, error) {
+// carryOutSoon sends a mutation, alone or, if it may be, together with those that arrive at the same time.
+func (b *Backend) carryOutSoon(ctx context.Context, m *mutation, alone bool) (outcome, error) {
 	defer b.writers.Add(-1)
-	if b.writers.Add(1) > 1 {
+	if b.writers.Add(1) > 1 && !alone {
 		return b.writes.Do(ctx, m)
 	}
 	outcomes, err := b.send(ctx, []*mutation{m})
@@ -110,8 +114,8 @@ func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, e
 			outcomes, passed, err = b.sendMany(ctx, mutations, fence)
 		}
 		switch {
-		case err != nil && fateOf(err) == unknown:
-			return nil, &lostAnswer{fence: fence, cause: err}
+		case err != nil && (fateOf(err) == unknown || fateOf(err) == over):
+			return nil, &lostAnswer{fence: fence, cause: err, alone: len(mutations) == 1}
 		case err != nil:
 			return nil, err
 		case passed:
@@ -197,8 +201,9 @@ func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
 		return outcome{}, err
 	}
 	m.since = since
+	alone := false
 	for attempt := 0; ; attempt++ {
-		o, err := b.carryOutSoon(ctx, m)
+		o, err := b.carryOutSoon(ctx, m, alone)
 		if err == nil {
 			return o, nil
 		}
@@ -210,6 +215,13 @@ func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
 			var settled bool
 			if o, settled, err = b.settle(ctx, m, lost); err != nil || settled {
 				return o, err
+			}
+			if lost.over() {
+				if lost.alone {
+					return outcome{}, translate(lost.cause)
+				}
+				alone = true // without space, a delete is refused only together with writes
+				continue
 			}
 		case final(err, attempt):
 			return outcome{}, translate(err)
