@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
@@ -58,10 +59,12 @@ func postgres(b *testing.B) {
 		}}, side{"ashlar", h.read})
 	}
 
-	events, writes := eventLatency(b, backend, backend, "event-same", 500)
-	fmt.Printf("latency postgres/event-same-process/1 %.2f\n", float64(percentile(events, 50))/float64(percentile(writes, 50)))
-	events, writes = eventLatency(b, backend, open(b, url), "event-other", 500)
-	fmt.Printf("latency postgres/event-other-process/1 %.2f\n", float64(percentile(events, 50))/float64(percentile(writes, 50)))
+	watchers := map[string]storage.Backend{"same": backend, "other": open(b, url)}
+	for _, where := range []string{"same", "other"} {
+		events, writes := eventLatency(b, backend, watchers[where], "event-"+where, 500)
+		event, write := percentile(events, 50), percentile(writes, 50)
+		fmt.Printf("latency postgres/event-%s-process/1 %.2f (p50 %v after a write of %v)\n", where, float64(event)/float64(write), event, write)
+	}
 
 	one := transactions(b, pool, 10*time.Second)
 	followNames(b, backend, 999, "somebody else's")

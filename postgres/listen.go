@@ -29,7 +29,8 @@ func (b *Backend) changed(ops []*op) {
 // channel is where the processes of a store meet.
 func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", b.id[:]) }
 
-// notifyPause is the least time between two notifications: the first of a quiet period goes out at once, later ones together.
+// notifyPause bounds the time between two notifications. It is otherwise as long as the last one took: a lone writer's next
+// change finds it over, and many writers' go out together.
 const notifyPause = time.Millisecond
 
 // believed is how long a handle believes that others listen, or that nobody does, once it has looked. Whoever begins to listen
@@ -42,11 +43,13 @@ func (b *Backend) notify() {
 	var looked time.Time
 	var others bool
 	for {
+		var began time.Time
 		select {
 		case <-b.ring:
-			switch now := time.Now(); {
-			case now.Sub(looked) >= believed:
-				looked, others = now, b.notifyIfHeard(patience)
+			began = time.Now()
+			switch {
+			case began.Sub(looked) >= believed:
+				looked, others = began, b.notifyIfHeard(patience)
 			case others:
 				_, _ = b.exec(patience, `select `+notification, b.channel(), b.name)
 			}
@@ -54,7 +57,7 @@ func (b *Backend) notify() {
 			return
 		}
 		select {
-		case <-time.After(notifyPause):
+		case <-time.After(min(time.Since(began), notifyPause)):
 		case <-b.life.Done():
 			return
 		}
