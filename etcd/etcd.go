@@ -24,6 +24,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/moment"
 )
 
 // Options are what New needs besides a client. The zero value of each field means its default.
@@ -103,7 +104,7 @@ type Backend struct {
 
 	life   context.Context // ends with Close
 	cancel context.CancelCauseFunc
-	moment moment
+	moment moment.Moment
 	mu     sync.RWMutex // held for reading while a call begins, for writing while Close does
 	closed bool
 	calls  sync.WaitGroup
@@ -278,7 +279,7 @@ func (b *Backend) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 	b.calls.Add(1)
 	if ctx == context.Background() {
-		return b.moment.context(b.life, b.opts.Timeout), b.calls.Done, nil
+		return b.moment.Context(b.life, b.opts.Timeout), b.calls.Done, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(storage.ErrClosed) })

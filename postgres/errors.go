@@ -102,9 +102,28 @@ func inconsistent(ctx context.Context, last error) error {
 // attempts calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be
 // safe to repeat, or find out for itself what became of its last attempt.
 func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.aborted, cancel)()
+	return b.repeat(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(b.aborted, cancel)()
+		return f(ctx)
+	})
+}
+
+// attemptPatience is how long one attempt may take that has no reason to wait. A connection whose other end is gone without a
+// word would else use up a caller's time.
+const attemptPatience = 5 * time.Second
+
+// shortAttempts is attempts with so much patience for each.
+func (b *Backend) shortAttempts(ctx context.Context, f func(ctx context.Context) error) error {
+	return b.repeat(ctx, func(ctx context.Context) error {
+		ctx, cancel := b.attempting.Within(ctx, b.aborted, attemptPatience)
+		defer cancel()
+		return f(ctx)
+	})
+}
+
+func (b *Backend) repeat(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		if err == nil {
@@ -133,17 +152,6 @@ func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) erro
 	}
 }
 
-// attemptPatience is how long one attempt may take that has no reason to wait. A connection whose other end is gone without a
-// word would else use up a caller's time.
-const attemptPatience = 5 * time.Second
-
-// impatient bounds one attempt.
-func impatient(ctx context.Context, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptPatience)
-	defer cancel()
-	return f(ctx)
-}
-
 // begin bounds a call by the backend's timeout where it has no deadline, and refuses one that is over already.
 func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if b.closed.Load() {
@@ -154,6 +162,9 @@ func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFun
 	}
 	if _, bounded := ctx.Deadline(); bounded {
 		return ctx, func() {}, nil
+	}
+	if ctx == context.Background() {
+		return b.calling.Context(ctx, b.opts.Timeout), func() {}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	return ctx, cancel, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/moment"
 	"github.com/ashlar-dev/storage/internal/paging"
 	"github.com/ashlar-dev/storage/migrations"
 )
@@ -110,6 +111,8 @@ type Backend struct {
 	inbox atomic.Pointer[inbox] // of the feed; nil while it does not run
 	ring  chan struct{}         // something changed here: other processes should look
 
+	calling, attempting moment.Moment // of calls, and of their attempts, the time limits
+
 	listener atomic.Int32 // the server's process for the connection that listens; 0: there is none
 
 	closed  atomic.Bool
@@ -169,9 +172,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 		Linger:     time.Minute,
 		InSnapshot: cursor.Encode(cursor.Snapshot, b.id, nil),
 	})
-	b.reads = batch.New(batch.Options[readCall]{MaxCalls: 256, Workers: 2, WorkerAt: 100}, b.readBatch)
+	b.reads = batch.New(batch.Options[readCall]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, b.readBatch)
 	b.writes = batch.New(batch.Options[*op]{
-		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32,
+		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
 		Size: func(o *op) int { return len(o.data) },
 		Key:  func(o *op) string { return string(o.keyBytes) },
 	}, b.writeBatch)

@@ -90,39 +90,50 @@ func (b *Backend) late(err error) error {
 type readMember = batch.Call[readCall, stored]
 
 func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
+	if len(calls) == 1 {
+		var one stored
+		err := b.shortAttempts(ctx, func(ctx context.Context) error {
+			rows, err := b.pool.Query(ctx, b.sql.readOne, calls[0].Request.key)
+			if err == nil {
+				one, err = scanOne(rows)
+			}
+			return err
+		})
+		b.answered()
+		calls[0].Done(one, err)
+		return
+	}
 	keys := make([][]byte, len(calls))
 	for i, c := range calls {
 		keys[i] = c.Request.key
 	}
-	var rows map[string]stored
-	err := b.attempts(ctx, func(ctx context.Context) error {
-		rows = make(map[string]stored, len(keys))
-		return impatient(ctx, func(ctx context.Context) error { return b.fetch(ctx, keys, rows) })
+	var found map[string]stored
+	err := b.shortAttempts(ctx, func(ctx context.Context) error {
+		rows, err := b.pool.Query(ctx, b.sql.readMany, keys)
+		if err == nil {
+			found, err = scanMany(rows, len(keys))
+		}
+		return err
 	})
 	b.answered()
 	for _, c := range calls {
-		c.Done(rows[string(c.Request.key)], err)
+		c.Done(found[string(c.Request.key)], err)
 	}
 }
 
-// fetch reads what is stored under the keys, from the primary.
-func (b *Backend) fetch(ctx context.Context, keys [][]byte, into map[string]stored) error {
-	sql, arg := b.sql.readOne, any(keys[0])
-	if len(keys) > 1 {
-		sql, arg = b.sql.readMany, any(keys)
-	}
-	rows, err := b.pool.Query(ctx, sql, arg)
-	if err != nil {
-		return err
-	}
-	return collect(rows, into)
+// scanOne reads the row of readOne, if there is one.
+func scanOne(rows pgx.Rows) (one stored, err error) {
+	_, err = pgx.ForEachRow(rows, []any{&one.version, &one.data}, func() error { return nil })
+	return one, err
 }
 
-func collect(rows pgx.Rows, into map[string]stored) error {
+// scanMany reads the rows of readMany, by their keys.
+func scanMany(rows pgx.Rows, most int) (map[string]stored, error) {
+	found := make(map[string]stored, most)
 	var key, version, data []byte
 	_, err := pgx.ForEachRow(rows, []any{&key, &version, &data}, func() error {
-		into[string(key)] = stored{version: version, data: data}
+		found[string(key)] = stored{version: version, data: data}
 		return nil
 	})
-	return err
+	return found, err
 }

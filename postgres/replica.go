@@ -87,10 +87,13 @@ func (b *Backend) learn(ctx context.Context) error {
 }
 
 // readReplica reads a key from the replica; false where there is none, or it is not fresh enough, or it fails.
-func (b *Backend) readReplica(ctx context.Context, k []byte) (stored, bool) {
-	rows := make(map[string]stored, 1)
-	ok := b.fromReplica(ctx, b.sql.readOne, []any{k}, func(r pgx.Rows) error { return collect(r, rows) })
-	return rows[string(k)], ok
+func (b *Backend) readReplica(ctx context.Context, k []byte) (row stored, fresh bool) {
+	fresh = b.fromReplica(ctx, b.sql.readOne, []any{k}, func(r pgx.Rows) error {
+		var err error
+		row, err = scanOne(r)
+		return err
+	})
+	return row, fresh
 }
 
 // listReplica lists from the replica, likewise.

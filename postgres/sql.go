@@ -45,7 +45,7 @@ from $store`),
 with emptied as (delete from $changes), forgotten as (delete from $marks)
 update $store set id = gen_random_uuid(), origin = $1, horizon = null returning id`),
 
-		readOne:  sql(`select key, version, data from $resources where key = $1`),
+		readOne:  sql(`select version, data from $resources where key = $1`),
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
 
 		// One write of what exists. stored is what the statement's snapshot shows: what is replaced, or is in the way.

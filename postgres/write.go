@@ -170,12 +170,11 @@ func (b *Backend) carryOut(ctx context.Context, ops []*op, wait string) (again [
 		}
 		return nil
 	}
-	err = b.attempts(ctx, func(ctx context.Context) error {
-		if wait == longWait {
-			return try(ctx)
-		}
-		return impatient(ctx, try)
-	})
+	if wait == longWait {
+		err = b.attempts(ctx, try)
+	} else {
+		err = b.shortAttempts(ctx, try)
+	}
 	if err != nil {
 		return nil, err
 	}

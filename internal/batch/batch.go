@@ -30,6 +30,9 @@ type Options[Q any] struct {
 	Workers int
 	// WorkerAt is the number of waiting calls from which another worker is worth it: 64.
 	WorkerAt int
+	// Direct has a call that finds none under way carried out by its own caller, under its own context, which spares it the way
+	// to a worker and back. do has to return soon after that context ends.
+	Direct bool
 }
 
 // Call is one member of a batch.
@@ -90,6 +93,13 @@ type inFlight struct {
 	asleep  sync.WaitGroup // callers that do not run yet
 }
 
+// board makes a call a member of a batch. It is called under Batcher.mu.
+func (c *Call[Q, R]) board(flight *inFlight) {
+	c.taken, c.flight = true, flight
+	flight.waiting++
+	flight.asleep.Add(1)
+}
+
 // Batcher makes batches of calls.
 type Batcher[Q, R any] struct {
 	opts Options[Q]
@@ -103,7 +113,7 @@ type Batcher[Q, R any] struct {
 }
 
 // New returns a batcher. do carries out a batch and calls Done, or Later, on every member; the context that it gets ends when
-// nobody waits for the batch any more, and has no deadline of its own.
+// nobody waits for the batch any more, and has no deadline of its own unless it is a caller's.
 func New[Q, R any](opts Options[Q], do func(ctx context.Context, calls []*Call[Q, R])) *Batcher[Q, R] {
 	if opts.MaxCalls <= 0 {
 		opts.MaxCalls = 100
@@ -124,8 +134,11 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 		return none, err
 	}
 	c := &Call[Q, R]{Request: request, ctx: ctx, done: make(chan struct{})}
-	if !b.enqueue(c) {
+	switch b.enqueue(c) {
+	case refused:
 		return none, storage.ErrClosed
+	case direct:
+		b.lead(c)
 	}
 	select {
 	case <-c.done:
@@ -145,18 +158,51 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	return none, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
 }
 
-func (b *Batcher[Q, R]) enqueue(c *Call[Q, R]) bool {
+// What becomes of a new call.
+type reception int
+
+const (
+	refused reception = iota
+	queued
+	direct // its caller is a worker, for this one call
+)
+
+func (b *Batcher[Q, R]) enqueue(c *Call[Q, R]) reception {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return false
+		return refused
+	}
+	if b.workers == 0 && b.opts.Direct {
+		b.workers++
+		b.running.Add(1)
+		c.board(&inFlight{cancel: func() {}})
+		return direct
 	}
 	b.queue = append(b.queue, c)
 	if b.workers == 0 || b.workers < b.opts.Workers && len(b.queue) >= b.opts.WorkerAt {
 		b.workers++
 		b.running.Go(b.work)
 	}
-	return true
+	return queued
+}
+
+// lead has a caller carry out its own call.
+func (b *Batcher[Q, R]) lead(c *Call[Q, R]) {
+	defer b.handOver()
+	b.carryOut(c.ctx, []*Call[Q, R]{c})
+}
+
+// handOver ends the work of a caller, who leaves the calls that came meanwhile to a worker.
+func (b *Batcher[Q, R]) handOver() {
+	defer b.running.Done()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		b.workers--
+		return
+	}
+	b.running.Go(b.work)
 }
 
 // leave takes a caller that has given up out of the queue, or out of its batch. It tells whether the call may have been sent.
@@ -189,17 +235,21 @@ func (b *Batcher[Q, R]) work() {
 			cancel()
 			return
 		}
-		b.do(ctx, calls)
+		b.carryOut(ctx, calls)
 		cancel()
-		for _, c := range calls {
-			if !c.later && !c.Finished() {
-				var none R
-				c.Done(none, errors.New("batch: a call was left without a result"))
-			}
-		}
 		// The callers are being woken. Those that call again at once do so by the time the last of them runs, and then share
 		// the next batch, which is nearly twice as large as one that is taken without waiting for them.
 		calls[0].flight.asleep.Wait()
+	}
+}
+
+func (b *Batcher[Q, R]) carryOut(ctx context.Context, calls []*Call[Q, R]) {
+	b.do(ctx, calls)
+	for _, c := range calls {
+		if !c.later && !c.Finished() {
+			var none R
+			c.Done(none, errors.New("batch: a call was left without a result"))
+		}
 	}
 }
 
@@ -242,9 +292,7 @@ func (b *Batcher[Q, R]) take(cancel context.CancelFunc) []*Call[Q, R] {
 			}
 			bytes += size
 		}
-		c.taken, c.flight = true, flight
-		flight.waiting++
-		flight.asleep.Add(1)
+		c.board(flight)
 		calls = append(calls, c)
 	}
 	clear(b.queue)

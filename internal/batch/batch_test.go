@@ -216,9 +216,19 @@ func TestAMemberGoesOnAlone(t *testing.T) {
 
 func TestEveryCallIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
+	for _, direct := range []bool{false, true} {
+		t.Run(fmt.Sprint("direct ", direct), func(t *testing.T) {
+			t.Parallel()
+			everyCallIsCarriedOutOnce(t, direct)
+		})
+	}
+}
+
+func everyCallIsCarriedOutOnce(t *testing.T, direct bool) {
+	t.Helper()
 	var mu sync.Mutex
 	seen := map[string]int{}
-	b := New(Options[request]{Workers: 2, WorkerAt: 4, MaxCalls: 8}, func(_ context.Context, calls []*Call[request, string]) {
+	b := New(Options[request]{Workers: 2, WorkerAt: 4, MaxCalls: 8, Direct: direct}, func(_ context.Context, calls []*Call[request, string]) {
 		for _, c := range calls {
 			mu.Lock()
 			seen[c.Request.key]++
