@@ -73,6 +73,8 @@ var defects = []defect{
 	{bug: "a closed watch goes on", by: "Closing/Watch", says: "of a watch closed"},
 	{bug: "a cancelled Next consumes", by: "Closing/CancelledNext", says: "Next"},
 	{bug: "watches outlive their backend", by: "Closing/BackendEndsWatches", says: "still waiting"},
+	{bug: "Next begins anew", by: "Deadlines/ImpatientNext", says: "no event within"},
+	{bug: "Next begins anew", by: "Deadlines/ImpatientNextAfterCursor", says: "no event within"},
 	{bug: "slow watches end", by: "Watchers/Slow", says: "watch closed"},
 	{bug: "a delete shows the id only", by: "Order/DeleteCarriesTheLast", says: "Next"},
 	{bug: "events overtake", by: "Order/AcrossKeys", says: "Next"},

@@ -15,6 +15,8 @@ var deadlineCases = topic{"Deadlines", []testCase{
 	{name: "OverBeforeTheCall", run: deadlineOver},
 	{name: "CancelledDuringWrites", run: deadlineCancelled},
 	{name: "CancelledDuringReads", run: deadlineReads},
+	{name: "ImpatientNext", run: deadlineImpatient},
+	{name: "ImpatientNextAfterCursor", needs: needResumer, run: deadlineImpatientResumed},
 }}
 
 // deadlineOver makes every call with a context that has ended: its error comes back, and nothing is done.
@@ -121,4 +123,39 @@ func deadlineReads(s *suite) {
 		}
 	}
 	s.stored(stored)
+}
+
+// impatient waits for each event by calls of Next that give up sooner than a database may answer.
+type impatient struct{ storage.Watch }
+
+func (w impatient) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	for {
+		soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+		ev, err := w.Watch.Next(soon)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return ev, err
+		}
+	}
+}
+
+// deadlineImpatient reads a long snapshot, and what comes after it, with deadlines that are too short for a page of it: what
+// one call has begun, the next one finds done.
+func deadlineImpatient(s *suite) {
+	all := s.crowd(s.scale(200))
+	w := impatient{s.watch(anything, anywhere, "")}
+	s.sameList("an impatient snapshot", s.snapshot(w), all)
+	s.upsert(w, s.update(all[0]))
+}
+
+// deadlineImpatientResumed does the same with the changes after a cursor.
+func deadlineImpatientResumed(s *suite) {
+	cursor := s.watchAll().Cursor()
+	var want []*resourcepb.WatchEvent
+	for _, res := range s.crowd(s.scale(200)) {
+		want = append(want, upserted(res))
+	}
+	w := impatient{s.resume(cursor, everywhere)}
+	s.perKey(w, want...)
+	s.upsert(w, s.create("last"))
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -147,6 +148,15 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		}
 		if w.h.has("slow watches end") && len(w.h.log)-w.position > 64 {
 			return nil, w.end(storage.ErrWatchClosed)
+		}
+		if w.h.has("Next begins anew") {
+			slow := time.NewTimer(20 * time.Millisecond)
+			select {
+			case <-slow.C:
+			case <-ctx.Done():
+				slow.Stop()
+				continue
+			}
 		}
 		if ev == nil {
 			ev, wake = w.take()

@@ -57,23 +57,9 @@ func (l *layout) span(f *key.Filter) (from, to []byte) {
 // take returns the next match, with its size, or io.EOF.
 func (l *listing) take(ctx context.Context) (*resourcepb.Resource, int, error) {
 	for {
-		for len(l.kvs) > 0 {
-			kv := l.kvs[0]
-			l.kvs[0] = nil
-			l.kvs = l.kvs[1:]
-			l.next = append(kv.Key, 0)
-			k, err := l.b.layout.parse(kv.Key)
-			if err != nil {
-				return nil, 0, err
-			}
-			if !l.filter.Match(&k) {
-				continue
-			}
-			_, res, err := l.b.layout.decode(kv)
-			return res, len(kv.Value), err
-		}
-		if !l.more {
-			return nil, 0, io.EOF
+		res, size, err := l.first()
+		if !errors.Is(err, errUsedUp) {
+			return res, size, err
 		}
 		if err := l.fetch(ctx); err != nil {
 			return nil, 0, err
@@ -81,12 +67,42 @@ func (l *listing) take(ctx context.Context) (*resourcepb.Resource, int, error) {
 	}
 }
 
+// errUsedUp says that the next match is still in the database.
+var errUsedUp = errors.New("nothing is at hand")
+
+// first returns the next match at hand.
+func (l *listing) first() (*resourcepb.Resource, int, error) {
+	for len(l.kvs) > 0 {
+		kv := l.kvs[0]
+		l.kvs[0] = nil
+		l.kvs = l.kvs[1:]
+		l.next = append(kv.Key, 0)
+		k, err := l.b.layout.parse(kv.Key)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !l.filter.Match(&k) {
+			continue
+		}
+		_, res, err := l.b.layout.decode(kv)
+		return res, len(kv.Value), err
+	}
+	if l.more {
+		return nil, 0, errUsedUp
+	}
+	return nil, 0, io.EOF
+}
+
 // fetch asks for the next chunk.
 func (l *listing) fetch(ctx context.Context) error {
 	resp, err := l.read(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		l.keep(resp)
 	}
+	return err
+}
+
+func (l *listing) keep(resp *clientv3.GetResponse) {
 	if l.rev == 0 {
 		l.rev = resp.Header.Revision
 	}
@@ -98,7 +114,6 @@ func (l *listing) fetch(ctx context.Context) error {
 	if n := len(resp.Kvs); n > 0 {
 		l.chunk = max(1, min(chunkBytes/(size/n+1), 4*l.chunk, maxChunk))
 	}
-	return nil
 }
 
 func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/errand"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -33,7 +35,7 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 		mark.Release()
 		return nil, b.watchError(ctx, err)
 	}
-	return b.feed.Watch(mark, f, &snapshot{l}, endOf(l.rev)), nil
+	return b.feed.Watch(mark, f, newSnapshot(l), endOf(l.rev)), nil
 }
 
 // WatchFrom implements [storage.Resumer].
@@ -69,25 +71,56 @@ func (b *Backend) watchError(ctx context.Context, err error) error {
 }
 
 // snapshot is a listing as the beginning of a watch.
-type snapshot struct{ l *listing }
+type snapshot struct {
+	l      *listing
+	life   context.Context // ends with Close
+	cancel context.CancelFunc
+	chunk  errand.Errand[*clientv3.GetResponse]
+}
 
+func newSnapshot(l *listing) *snapshot {
+	s := &snapshot{l: l}
+	s.life, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Next implements feed.Snapshot.
 func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
-	// A database that is away for a while is not the watcher's problem.
-	ctx, cancel := context.WithTimeout(ctx, s.l.b.opts.Outage)
+	l := s.l
+	for {
+		res, _, err := l.first()
+		if !errors.Is(err, errUsedUp) {
+			return res, err
+		}
+		resp, err := s.chunk.Do(ctx, func() (*clientv3.GetResponse, error) { return s.read(l) })
+		if err != nil {
+			return nil, err
+		}
+		l.keep(resp)
+	}
+}
+
+// read asks for the next chunk. A database that is away for a while is not the watcher's problem.
+func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(s.life, l.b.opts.Outage)
 	defer cancel()
-	ctx, done, err := s.l.b.begin(ctx)
+	ctx, done, err := l.b.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	res, _, err := s.l.take(ctx)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, s.l.b.watchError(ctx, err)
+	resp, err := l.read(ctx)
+	if err != nil {
+		return nil, l.b.watchError(ctx, err)
 	}
-	return res, err
+	return resp, nil
 }
 
-func (s *snapshot) Close() { s.l.kvs, s.l.more = nil, false }
+// Close implements feed.Snapshot.
+func (s *snapshot) Close() {
+	s.cancel()
+	s.l = nil // which a chunk that is still being read holds on to
+}
 
 // position is a place in the store's history: a revision, and within it, since a transaction changes several keys at one
 // revision, the last key that is included.

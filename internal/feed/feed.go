@@ -33,10 +33,13 @@ type Feed[P any] struct {
 	source Source[P]
 	opts   Options[P]
 
+	life context.Context // ends with Close
+	stop context.CancelFunc
+
 	mu      sync.Mutex
 	current *run[P] // nil before the first watch and after a run has ended
 	closed  atomic.Bool
-	ending  sync.WaitGroup // runs
+	ending  sync.WaitGroup // runs, and pages of history that are being read
 }
 
 // run is one call of Source.Run and the log that it fills.
@@ -69,7 +72,9 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 	if opts.Outage <= 0 {
 		opts.Outage = 5 * time.Minute
 	}
-	return &Feed[P]{source: source, opts: opts}
+	f := &Feed[P]{source: source, opts: opts}
+	f.life, f.stop = context.WithCancel(context.Background())
+	return f
 }
 
 // Mark is the log's end at some moment. It keeps the feed running until it is released or made into a watch.
@@ -123,7 +128,7 @@ func (f *Feed[P]) acquire() (*run[P], error) {
 }
 
 func (f *Feed[P]) begin() *run[P] {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(f.life)
 	r := &run[P]{feed: f, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
 	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
 	r.followers = map[*watch[P]]struct{}{}
@@ -245,15 +250,23 @@ func (r *run[P]) endIfIdle() {
 	}
 }
 
+// enter has Close wait until leave; false: the feed is closed.
+func (f *Feed[P]) enter() (leave func(), ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed.Load() {
+		return nil, false
+	}
+	f.ending.Add(1)
+	return f.ending.Done, true
+}
+
 // Close ends the source and all watches, whose error then matches storage.ErrClosed and storage.ErrWatchClosed, and waits for
 // the source to return. Closing twice is fine.
 func (f *Feed[P]) Close() {
 	f.mu.Lock()
 	f.closed.Store(true)
-	r := f.current
 	f.mu.Unlock()
-	if r != nil {
-		r.cancel()
-	}
+	f.stop()
 	f.ending.Wait()
 }

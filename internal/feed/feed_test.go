@@ -24,9 +24,10 @@ type line struct {
 	events   []*Event[int]
 	oldest   int
 	wake     chan struct{}
-	fail     error // ends Run
-	stumbles int   // failures of History before it works
-	pages    int   // calls of History
+	fail     error         // ends Run
+	stumbles int           // failures of History before it works
+	pages    int           // calls of History
+	slow     chan struct{} // if set, History waits until it is closed
 }
 
 func newLine() *line { return &line{wake: make(chan struct{})} }
@@ -76,7 +77,14 @@ func (l *line) Run(ctx context.Context, ready func(int), publish func([]*Event[i
 	}
 }
 
-func (l *line) History(_ context.Context, from int, _ *key.Filter, limit int) ([]*Event[int], int, bool, error) {
+func (l *line) History(ctx context.Context, from int, _ *key.Filter, limit int) ([]*Event[int], int, bool, error) {
+	if l.slow != nil {
+		select {
+		case <-l.slow:
+		case <-ctx.Done():
+			return nil, 0, false, ctx.Err()
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pages++
@@ -255,6 +263,64 @@ func TestHistoryThatStumblesIsReadAgain(t *testing.T) {
 	}
 	defer w.Close()
 	wantVersion(t, w, 1)
+}
+
+// A page of history that takes longer than any call of Next has the patience for is read all the same, once.
+func TestImpatientNextInHistory(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	l.append("a")
+	l.slow = make(chan struct{})
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w, err := f.Resume(t.Context(), all, 0, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if ev, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%v, %v; want the context's error", ev, err)
+		}
+		cancel()
+	}
+	close(l.slow)
+	wantVersion(t, w, 1)
+	if l.pages != 1 {
+		t.Errorf("history was read %d times", l.pages)
+	}
+}
+
+// Close, of the watch or of the feed, ends the reading of history.
+func TestCloseDuringHistory(t *testing.T) {
+	t.Parallel()
+	for _, closeFeed := range []bool{true, false} {
+		l := newLine()
+		l.slow = make(chan struct{})
+		f := New(l, Options[int]{})
+		w, err := f.Resume(t.Context(), all, 0, "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.Next(t.Context())
+			ended <- err
+		}()
+		want := storage.ErrWatchClosed
+		if closeFeed {
+			want = storage.ErrClosed
+			f.Close()
+		} else {
+			w.Close()
+		}
+		if err := <-ended; !errors.Is(err, want) || !errors.Is(err, storage.ErrWatchClosed) {
+			t.Errorf("Next returned %v, want %v", err, want)
+		}
+		w.Close()
+		f.Close()
+	}
 }
 
 // A quiet filter's cursor moves on while Next waits.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/errand"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -27,8 +28,9 @@ type watch[P any] struct {
 	next sync.Mutex
 	err  error // why the watch has ended
 
-	snapshot Snapshot      // not nil while the watch is in its snapshot
-	catching bool          // reading from history
+	snapshot Snapshot // not nil while the watch is in its snapshot
+	catching bool     // reading from history
+	history  errand.Errand[page[P]]
 	joinAt   *node[P]      // where to join the log once pending is used up; nil: read another page of history
 	passed   *node[P]      // the last node of the log that was passed
 	pending  []*Event[P]   // of a page of history, or of the node after passed
@@ -212,37 +214,64 @@ func (w *watch[P]) wakeUp() {
 	}
 }
 
-// readHistory reads a page of history; after the last one the watch joins the log where it ended before that page was read.
+// page is a page of history. After the last one the watch joins the log where it ended before that page was read.
+type page[P any] struct {
+	events []*Event[P]
+	end    P
+	joinAt *node[P] // nil: there is another page
+}
+
+// readHistory takes a page of history. It is read in the background, so that it goes on from one Next to another.
 func (w *watch[P]) readHistory(ctx context.Context) error {
-	ctx, done := w.during(ctx)
-	defer done()
 	w.passed = nil // pins nothing while history is read
+	from := w.position()
+	p, err := w.history.Do(ctx, func() (page[P], error) { return w.readPage(from) })
+	switch {
+	case err == nil:
+		w.use(p.events, p.end)
+		w.joinAt = p.joinAt
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return w.end(closedWith(err))
+	}
+}
+
+// readPage reads a page of history, trying again while the database is away. Its error ends the watch.
+func (w *watch[P]) readPage(from P) (page[P], error) {
+	leave, ok := w.feed.enter()
+	if !ok {
+		return page[P]{}, storage.ErrClosed
+	}
+	defer leave()
+	ctx, done := w.during(w.feed.life)
+	defer done()
 	var firstFailure time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		mark := w.run.end()
-		events, end, more, err := w.feed.source.History(ctx, w.position(), &w.filter, w.feed.opts.Page)
+		events, end, more, err := w.feed.source.History(ctx, from, &w.filter, w.feed.opts.Page)
 		switch {
+		case err == nil && more:
+			return page[P]{events, end, nil}, nil
 		case err == nil:
-			w.use(events, end)
-			if !more {
-				w.joinAt = mark
-			}
-			return nil
+			return page[P]{events, end, mark}, nil
+		case w.feed.closed.Load():
+			return page[P]{}, storage.ErrClosed
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return page[P]{}, storage.ErrWatchClosed
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
-			return w.end(closedWith(err))
+			return page[P]{}, err
 		case firstFailure.IsZero():
 			firstFailure = time.Now()
 		case time.Since(firstFailure) > w.feed.opts.Outage:
-			return w.end(closedWith(fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)))
+			return page[P]{}, fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-w.run.done:
-			return w.end(closedWith(w.run.err))
+			return page[P]{}, w.run.err
 		}
 	}
 }
