@@ -69,6 +69,9 @@ func TestPlans(t *testing.T) {
 		"readMany":  {sql.readMany, "bytea[]", keys},
 		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
 		"logLoaded": {sql.logLoaded, "bytea, bytea", "'key-5', 'key-51'"},
+		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], text", strings.Join([]string{
+			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
+			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'100ms'"}, ", ")},
 		"apply": {sql.apply, "bytea[], smallint[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], text", strings.Join([]string{
 			keys, same("1::smallint"), same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'100ms'"}, ", ")},

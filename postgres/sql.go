@@ -63,31 +63,32 @@ with written as (
 select logged.xid, logged.seq, stored.uid, stored.version, stored.xmin
 from (select 1) one left join logged on true left join $resources stored on stored.key = $1`),
 
-		// Many writes of what exists, as apply does them, without what only the other operations need.
+		// Many writes of what exists, as apply does them, without what only the other operations need; there is no answer for
+		// what is not stored. A locked row is found again by its place in the table. One that changed while the lock was waited
+		// for has a place where this statement's snapshot sees nothing, so it is left alone.
 		updateMany: sql(`
-with input as materialized (
-    select t.*
+with stored as materialized (
+    select input.*, locked.*
     from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
-         with ordinality as t (key, uid, expected, token, group_version, owner, data, place),
+         with ordinality as input (key, uid, expected, token, group_version, owner, data, place),
          (select set_config('lock_timeout', $8, true)) as timeout
-), stored as materialized (
-    select input.place, locked.*
-    from input cross join lateral (
-        select uid, version, xmin from $resources resource where resource.key = input.key for update
+    cross join lateral (
+        select uid as stored_uid, version as stored_version, xmin, ctid as tid
+        from $resources resource where resource.key = input.key for update
     ) as locked
 ), updated as (
     update $resources resource
-    set version = input.token, group_version = input.group_version, owner = input.owner, data = input.data
-    from input join stored using (place)
-    where resource.key = input.key and stored.uid = input.uid and stored.version = input.expected
-    returning input.place, nextval($changes_seq) as seq
+    set version = stored.token, group_version = stored.group_version, owner = stored.owner, data = stored.data
+    from stored
+    where resource.ctid = stored.tid and stored.stored_uid = stored.uid and stored.stored_version = stored.expected
+    returning stored.place, nextval($changes_seq) as seq, stored.key, stored.token, stored.data
 ), logged as (
     insert into $changes (seq, op, key, version, token, data)
-    select updated.seq, 1, input.key, input.token, input.token, input.data from updated join input using (place)
+    select seq, 1, key, token, token, data from updated
     returning xid
 )
-select input.place, updated.place is not null, stored.uid, stored.version, stored.xmin, updated.seq, (select xid from logged limit 1)
-from input left join updated using (place) left join stored using (place)`),
+select stored.place, updated.place is not null, stored_uid, stored_version, stored.xmin, updated.seq, (select xid from logged limit 1)
+from stored left join updated using (place)`),
 
 		// Many operations, each by itself: those that cannot be done say what is stored. Rows are locked in the order of
 		// keys, in which the arrays come, so that two of these never wait for each other in a circle. The subquery with the

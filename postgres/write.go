@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -199,7 +200,7 @@ func unapplied(ops []*op) []*op {
 // disclaim forgets what an attempt said.
 func disclaim(ops []*op) {
 	for _, o := range ops {
-		o.applied, o.logged = false, logged{}
+		o.applied, o.found, o.logged = false, cas.Stored{}, logged{}
 	}
 }
 
