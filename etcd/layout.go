@@ -145,7 +145,7 @@ func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resour
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
 		return nil, fmt.Errorf("the value stored for %v is in no format that this program knows", k)
 	}
-	res, err := message.Decode(kv.Value[valueHeader:], "")
+	res, err := message.Adopt(kv.Value[valueHeader:], "")
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", k, err)
 	}

@@ -10,6 +10,7 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -45,7 +46,7 @@ func (b *Backend) openStream(ctx context.Context, key, end []byte, from int64) (
 
 func (s *stream) create(ctx context.Context, b *Backend, key, end []byte, from int64) error {
 	var err error
-	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx); err != nil {
+	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx, grpc.ForceCodecV2(codec{})); err != nil {
 		return err
 	}
 	err = s.watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{

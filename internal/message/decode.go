@@ -12,9 +12,10 @@ import (
 )
 
 // decodePlain does what proto.Unmarshal does for the resources that nearly all are, in a fraction of its time: one allocation
-// for the messages, one for their texts, one for the payload. For anything else, such as an unknown field, one that comes twice
-// or one that is malformed, it returns false, and proto.Unmarshal has the word.
-func decodePlain(data []byte) (*resourcepb.Resource, bool) {
+// for the messages, one for their texts, one for the payload, which it leaves where it is if it may adopt data. For anything
+// else, such as an unknown field, one that comes twice or one that is malformed, it returns false, and proto.Unmarshal has the
+// word.
+func decodePlain(data []byte, adopt bool) (*resourcepb.Resource, bool) {
 	parts := &struct {
 		res  resourcepb.Resource
 		id   idParts
@@ -22,7 +23,7 @@ func decodePlain(data []byte) (*resourcepb.Resource, bool) {
 	}{}
 	res := &parts.res
 	// The payload comes last. What is before it is small, and becomes the one text that all strings are parts of.
-	d := decoder{data: data}
+	d := decoder{data: data, adopt: adopt}
 	payload := d.payload()
 	d.text = string(data[:payload])
 	for f := d.all(); f.next(); {
@@ -65,6 +66,7 @@ func decodePlain(data []byte) (*resourcepb.Resource, bool) {
 type decoder struct {
 	data   []byte
 	text   string // the same bytes, up to the payload
+	adopt  bool   // the payload may stay where it is
 	failed bool
 }
 
@@ -200,7 +202,9 @@ func (d *decoder) any(f field, out *anypb.Any, payload int) *anypb.Any {
 		case f.number == 1:
 			out.TypeUrl = d.string(f)
 		case f.number == 2 && f.from == payload:
-			out.Value = bytes.Clone(d.data[f.from:f.to])
+			if out.Value = d.data[f.from:f.to:f.to]; !d.adopt {
+				out.Value = bytes.Clone(out.Value)
+			}
 		default:
 			d.failed = true
 		}

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -94,9 +95,13 @@ func TestDecodePlain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, plain := decodePlain(data)
+		got, plain := decodePlain(data, false)
 		if !plain || !proto.Equal(got, res) {
 			t.Fatalf("plain %v: got %v, expected %v", plain, got, res)
+		}
+		adopted, plain := decodePlain(slices.Concat(data, []byte("behind"))[:len(data)], true)
+		if !plain || !proto.Equal(adopted, res) || cap(adopted.GetData().GetValue()) > len(res.GetData().GetValue()) {
+			t.Fatalf("adopted, plain %v: got %v, expected %v", plain, adopted, res)
 		}
 		for i := range data {
 			data[i] = 'x'
@@ -130,7 +135,10 @@ func FuzzDecodePlain(f *testing.F) {
 	f.Add(data)
 	f.Add(append(append([]byte(nil), data...), 0x22, 0x01, 'g'))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, plain := decodePlain(data)
+		got, plain := decodePlain(data, false)
+		if adopted, too := decodePlain(data, true); too != plain || plain && !proto.Equal(adopted, got) {
+			t.Fatalf("adopted, %v: got %v, otherwise %v: %v", too, adopted, plain, got)
+		}
 		if !plain {
 			return
 		}
@@ -175,7 +183,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	b.Run("plain", func(b *testing.B) {
 		for b.Loop() {
-			if _, plain := decodePlain(data); !plain {
+			if _, plain := decodePlain(data, false); !plain {
 				b.Fatal("not plain")
 			}
 		}

@@ -35,7 +35,17 @@ func Append(b []byte, res *resourcepb.Resource) ([]byte, error) {
 
 // Decode undoes Encode and sets the version.
 func Decode(data []byte, version string) (*resourcepb.Resource, error) {
-	res, plain := decodePlain(data)
+	return decode(data, version, false)
+}
+
+// Adopt is Decode where nobody else will look at data again, or change it: the resource may keep its payload there, which
+// spares a copy of it.
+func Adopt(data []byte, version string) (*resourcepb.Resource, error) {
+	return decode(data, version, true)
+}
+
+func decode(data []byte, version string, adopt bool) (*resourcepb.Resource, error) {
+	res, plain := decodePlain(data, adopt)
 	if !plain {
 		res = new(resourcepb.Resource)
 		if err := proto.Unmarshal(data, res); err != nil {
