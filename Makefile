@@ -56,6 +56,13 @@ test-postgres: cc docker ## The Postgres tests on every supported release (15 to
 		ASHLAR_POSTGRES_VERSION=$$v $(GO) test -race -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./postgres/...; \
 	done
 
+.PHONY: soak
+soak: cc docker images ## Write to databases that misbehave for FOR (1m) each; BACKEND=sqlite|postgres|etcd|dynamodb picks one
+	@case "$${BACKEND:-all}" in \
+	all) run=. ;; sqlite) run=SQLite ;; postgres) run=Postgres ;; etcd) run=Etcd ;; dynamodb) run=DynamoDB ;; \
+	*) echo "soak: unknown BACKEND=$$BACKEND, expected sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
+	$(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v -run "$$run" $(TESTFLAGS) ./internal/soak -for "$${FOR:-1m}"
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME (30s)
 	@for pkg in $$($(GO) list -f '{{.Dir}}' ./...); do \
@@ -118,12 +125,12 @@ check-fmt: ## Fail when Go code is not formatted
 .PHONY: vet
 vet: ## go vet, with and without the integration tests
 	$(GO) vet ./...
-	$(GO) vet -tags integration ./...
+	$(GO) vet -tags 'integration soak' ./...
 
 .PHONY: lint
 lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files
 	@PATH="$(TOOLS):$$PATH" buf lint
-	$(TOOLS)/golangci-lint run --build-tags integration ./...
+	$(TOOLS)/golangci-lint run --build-tags integration,soak ./...
 
 $(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@mkdir -p $(TOOLS)

@@ -1,0 +1,58 @@
+//go:build integration && soak
+
+package soak
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+)
+
+// trouble misbehaves until the time is over: on the connections through the proxy and, now and then, with the server itself.
+type trouble struct {
+	proxy   *faultproxy.Proxy
+	restart func()
+	random  *rand.Rand
+	faults  int
+}
+
+func (f *trouble) run(t *testing.T, end <-chan time.Time) {
+	t.Helper()
+	defer f.proxy.Resume()
+	for {
+		select {
+		case <-end:
+			return
+		case <-time.After(f.upTo(450 * time.Millisecond)):
+		}
+		f.faults++
+		key := []byte(keyName(f.random.IntN(keys)))
+		switch chance := f.random.IntN(100); {
+		case chance < 12:
+			f.proxy.Cut()
+		case chance < 36:
+			f.proxy.CutAnswer(key)
+		case chance < 48:
+			f.proxy.CutRequest(key)
+		case chance < 60:
+			f.proxy.CutAnswer(key)
+			f.proxy.CutAnswerAfter([]byte("key-"))
+		case chance < 78:
+			f.proxy.Refuse()
+			<-time.After(f.upTo(300 * time.Millisecond))
+			f.proxy.Resume()
+		case chance < 98:
+			f.proxy.Stall()
+			<-time.After(f.upTo(600 * time.Millisecond))
+			f.proxy.Resume()
+		default:
+			f.restart()
+		}
+	}
+}
+
+func (f *trouble) upTo(d time.Duration) time.Duration {
+	return time.Duration(f.random.Int64N(int64(d)))
+}
