@@ -31,7 +31,7 @@ func (m *Moment) Context(parent context.Context, timeout time.Duration) context.
 	return s
 }
 
-// Within returns a context that ends with ctx, or else as Context's does. It may lack ctx's values.
+// Within returns a context that ends with ctx, or else as Context's does. It has ctx's values.
 func (m *Moment) Within(ctx, parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	shorter, longer := ctx, parent
 	if deadline, has := ctx.Deadline(); !has || time.Until(deadline) > timeout {
@@ -39,8 +39,24 @@ func (m *Moment) Within(ctx, parent context.Context, timeout time.Duration) (con
 	}
 	within, cancel := context.WithCancel(shorter)
 	stop := context.AfterFunc(longer, cancel)
+	if shorter != ctx {
+		within = valued{within, ctx}
+	}
 	return within, func() {
 		stop()
 		cancel()
 	}
+}
+
+// valued is a context with another's values beside its own. Tracers, for one, look for theirs.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (v valued) Value(k any) any {
+	if own := v.Context.Value(k); own != nil {
+		return own
+	}
+	return v.values.Value(k)
 }

@@ -36,6 +36,8 @@ func TestCallsOfOneMomentShareATimer(t *testing.T) {
 	})
 }
 
+type key struct{}
+
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	const timeout = 32 * time.Second
@@ -58,7 +60,7 @@ func TestWithin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				ctx, leave := context.WithCancel(t.Context())
+				ctx, leave := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 				defer leave()
 				if tc.limit > 0 {
 					var cancel context.CancelFunc
@@ -77,6 +79,9 @@ func TestWithin(t *testing.T) {
 				began := time.Now()
 				within, cancel := m.Within(ctx, parent, timeout)
 				defer cancel()
+				if within.Value(key{}) != "value" {
+					t.Error("the caller's values are missing")
+				}
 				<-within.Done()
 				if after := time.Since(began); after != tc.end || within.Err() != tc.err {
 					t.Errorf("ended after %v with %v, expected %v with %v", after, within.Err(), tc.end, tc.err)
