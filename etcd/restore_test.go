@@ -1,0 +1,58 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// A backup that is restored as README.md says takes the store back, and nothing that a client has kept from after the backup
+// fits what is there then.
+func TestRestoredBackup(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcdWithBackup(t)
+	proxy := faultproxy.New(t, server.Endpoint)
+	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
+
+	kept := write(t, b, service("kept"))
+	changed := write(t, b, service("changed"))
+	w := watchAll(t, b)
+	cursors := []string{w.Cursor()}
+	server.Save(t)
+	lost := write(t, b, at(changed, changed.Version))
+	gone := write(t, b, service("gone"))
+	wantNext(t, w, upserted(lost), upserted(gone))
+	cursors = append(cursors, w.Cursor())
+
+	proxy.Redirect(server.Restore(t, "--bump-revision=1000000000", "--mark-compacted").Endpoint)
+	proxy.Cut()
+	wantEnd(t, w)
+	for i, cursor := range cursors {
+		w, err := b.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+		if err == nil {
+			defer w.Close()
+			_, err = w.Next(within(t))
+		}
+		if !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("watching from cursor %d: %v, want ErrCompacted", i, err)
+		}
+	}
+
+	if got := stored(t, b, kept); got == nil || got.Version != kept.Version {
+		t.Errorf("what was not written after the backup is %v, want version %s", got, kept.Version)
+	}
+	if got := stored(t, b, gone); got != nil {
+		t.Errorf("what was created after the backup is there: %v", got)
+	}
+	anew := watchAll(t, b)
+	again := write(t, b, at(changed, changed.Version))
+	if _, err := b.WriteCAS(within(t), at(lost, lost.Version)); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("writing over a version from after the backup: %v, want ErrCASFailure", err)
+	}
+	wantNext(t, anew, upserted(again))
+}
