@@ -16,11 +16,11 @@ func TestCallsOfOneMomentShareATimer(t *testing.T) {
 		var m Moment
 		began := time.Now()
 		first := m.Context(parent, 32*time.Second)
-		time.Sleep(time.Second - 1)
+		<-time.After(time.Second - 1)
 		if m.Context(parent, 32*time.Second) != first {
 			t.Error("a call in the same moment got another context")
 		}
-		time.Sleep(1)
+		<-time.After(1)
 		next := m.Context(parent, 32*time.Second)
 		if next == first {
 			t.Error("a call a 32nd of the time later got the same context")
