@@ -87,9 +87,15 @@ func (s *source) Cursor(at *position) string {
 // remembered is how long DynamoDB keeps the records of a stream.
 const remembered = 24 * time.Hour
 
-// History implements feed.Source: it reads the shards from a position until it has caught up with where the feed's own reader
-// stood at the beginning.
-func (s *source) History(ctx context.Context, from *position, f *key.Filter, limit int) ([]*event, *position, bool, error) {
+// History implements feed.Source.
+func (s *source) History(from *position, f *key.Filter) feed.History[*position] {
+	return feed.Pages(from, func(ctx context.Context, from *position, limit int) ([]*event, *position, bool, error) {
+		return s.page(ctx, from, f, limit)
+	})
+}
+
+// page reads the shards from a position until it has caught up with where the feed's own reader stood at the beginning.
+func (s *source) page(ctx context.Context, from *position, f *key.Filter, limit int) ([]*event, *position, bool, error) {
 	r := s.reader()
 	switch {
 	case r == nil:

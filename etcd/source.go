@@ -225,51 +225,6 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 	return events, nil
 }
 
-// History implements feed.Source.
-func (s *source) History(ctx context.Context, from position, filter *key.Filter, limit int) (events []*event, end position, more bool, err error) {
-	ctx, done, err := s.b.begin(ctx)
-	if err != nil {
-		return nil, from, false, err
-	}
-	defer done()
-	newest, err := s.b.revision(ctx)
-	switch {
-	case err != nil:
-		return nil, from, false, err
-	case newest < from.rev:
-		return nil, from, false, errWentBack
-	}
-	first := from.rev
-	if from.key == endKey {
-		first++
-	}
-	lower, upper := s.b.layout.span(filter)
-	var broken error
-	err = s.b.scan(ctx, lower, upper, first, newest, func(rev int64, changes []*mvccpb.Event) bool {
-		found, err := s.b.layout.events(rev, changes)
-		if err != nil {
-			broken = err
-			return false
-		}
-		for _, ev := range found {
-			if from.less(ev.At) {
-				events = append(events, ev)
-			}
-		}
-		end, more = endOf(rev), len(events) >= limit
-		return !more
-	})
-	switch {
-	case broken != nil:
-		return nil, from, false, broken
-	case err != nil:
-		return nil, from, false, err
-	case more && end.rev < newest:
-		return events, end, true, nil
-	}
-	return events, endOf(max(newest, end.rev)), false, nil
-}
-
 // Contains implements feed.Source.
 func (s *source) Contains(at position, ev *event) bool {
 	if ev.At.rev != at.rev || at.key == endKey {

@@ -136,8 +136,29 @@ func byRevision(events []*mvccpb.Event, each func(rev int64, events []*mvccpb.Ev
 	return true
 }
 
-// scanProgress is how often a scan asks whether it has come to its end.
-const scanProgress = 20 * time.Millisecond
+// progressPause is how often someone who reads history asks whether that was all.
+const progressPause = 20 * time.Millisecond
+
+// await returns the next response. While there is none it asks how far the watch has come.
+func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
+	ticker := time.NewTicker(progressPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case resp, ok := <-s.responses:
+			if !ok {
+				return nil, s.err
+			}
+			return resp, nil
+		case <-ticker.C:
+			if err := s.askProgress(); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
 
 // scan reads the history of a key, or of the range up to end, from a revision until another that exists, one revision at a
 // time and perhaps beyond, until each returns false. History that is gone is an error that matches storage.ErrCompacted.
@@ -167,30 +188,20 @@ func (b *Backend) scanOnce(ctx context.Context, key, end []byte, from, until int
 	}
 	defer s.close()
 	next = from
-	ticker := time.NewTicker(scanProgress)
-	defer ticker.Stop()
 	for next <= until {
-		select {
-		case resp, ok := <-s.responses:
-			if !ok {
-				return next, s.err
-			}
-			if len(resp.Events) == 0 {
-				next = max(next, resp.Header.Revision+1)
-				break
-			}
-			if !byRevision(resp.Events, func(rev int64, events []*mvccpb.Event) bool {
-				next = rev + 1
-				return each(rev, events)
-			}) {
-				next = until + 1
-			}
-		case <-ticker.C:
-			if err := s.askProgress(); err != nil {
-				return next, err
-			}
-		case <-ctx.Done():
-			return next, ctx.Err()
+		resp, err := s.await(ctx)
+		if err != nil {
+			return next, err
+		}
+		if len(resp.Events) == 0 {
+			next = max(next, resp.Header.Revision+1)
+			continue
+		}
+		if !byRevision(resp.Events, func(rev int64, events []*mvccpb.Event) bool {
+			next = rev + 1
+			return each(rev, events)
+		}) {
+			break
 		}
 	}
 	return next, b.kept(ctx, from-1)

@@ -156,7 +156,11 @@ func (s *store) since(at position, limit int) []*feed.Event[position] {
 	return append([]*feed.Event[position](nil), events...)
 }
 
-func (s source) History(_ context.Context, from position, _ *key.Filter, limit int) ([]*feed.Event[position], position, bool, error) {
+func (s source) History(from position, _ *key.Filter) feed.History[position] {
+	return feed.Pages(from, s.page)
+}
+
+func (s source) page(_ context.Context, from position, limit int) ([]*feed.Event[position], position, bool, error) {
 	st := s.store
 	st.mu.RLock()
 	defer st.mu.RUnlock()

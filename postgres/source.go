@@ -192,7 +192,11 @@ func (s source) step(ctx context.Context, pool *pgxpool.Pool, at position, limit
 }
 
 // History implements feed.Source.
-func (s source) History(ctx context.Context, from position, _ *key.Filter, limit int) (events []*event, end position, more bool, err error) {
+func (s source) History(from position, _ *key.Filter) feed.History[position] {
+	return feed.Pages(from, s.page)
+}
+
+func (s source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
 	current, err := s.current(ctx, s.b.pool)

@@ -94,7 +94,13 @@ func (s *source) follow(ctx context.Context, c *conn, at mark, publish func([]*e
 }
 
 // History implements feed.Source.
-func (s *source) History(ctx context.Context, from mark, f *key.Filter, limit int) (events []*event, end mark, more bool, err error) {
+func (s *source) History(from mark, f *key.Filter) feed.History[mark] {
+	return feed.Pages(from, func(ctx context.Context, from mark, limit int) ([]*event, mark, bool, error) {
+		return s.page(ctx, from, f, limit)
+	})
+}
+
+func (s *source) page(ctx context.Context, from mark, f *key.Filter, limit int) (events []*event, end mark, more bool, err error) {
 	c, err := s.store.readers.take(ctx)
 	if err != nil {
 		return nil, mark{}, false, err

@@ -77,7 +77,9 @@ func (l *line) Run(ctx context.Context, ready func(int), publish func([]*Event[i
 	}
 }
 
-func (l *line) History(ctx context.Context, from int, _ *key.Filter, limit int) ([]*Event[int], int, bool, error) {
+func (l *line) History(from int, _ *key.Filter) History[int] { return Pages(from, l.page) }
+
+func (l *line) page(ctx context.Context, from, limit int) ([]*Event[int], int, bool, error) {
 	if l.slow != nil {
 		select {
 		case <-l.slow:

@@ -32,10 +32,8 @@ type Source[P any] interface {
 	// Start as it is.
 	Run(ctx context.Context, ready func(P), publish func(events []*Event[P], end P)) error
 
-	// History reads changes after from, in order, about limit of them at most, for filter f (others may be among them). end
-	// is the position after them. more is false when end was the newest state at some moment after the call began. History
-	// that is gone is an error that matches storage.ErrCompacted.
-	History(ctx context.Context, from P, f *key.Filter, limit int) (events []*Event[P], end P, more bool, err error)
+	// History returns the changes after from, for filter f. It does not ask the database yet.
+	History(from P, f *key.Filter) History[P]
 
 	// Contains tells whether the state that at describes includes ev.
 	Contains(at P, ev *Event[P]) bool
@@ -49,6 +47,36 @@ type Source[P any] interface {
 	// Cursor returns the text by which a watch can start from at.
 	Cursor(at P) string
 }
+
+// History is changes of the past, read page by page.
+type History[P any] interface {
+	// Page reads the next changes, in order, about limit of them at most; there may be some that the filter leaves out. end is
+	// the position after them. more is false when end was the newest state at some moment after the call began. After an error
+	// the next call begins where this one did. History that is gone is an error that matches storage.ErrCompacted.
+	Page(ctx context.Context, limit int) (events []*Event[P], end P, more bool, err error)
+	// Close frees what the reading holds; it may be called while a page is read, which then fails. Closing twice is fine.
+	Close()
+}
+
+// Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.
+func Pages[P any](from P, read func(ctx context.Context, from P, limit int) (events []*Event[P], end P, more bool, err error)) History[P] {
+	return &pages[P]{from, read}
+}
+
+type pages[P any] struct {
+	from P
+	read func(ctx context.Context, from P, limit int) ([]*Event[P], P, bool, error)
+}
+
+func (p *pages[P]) Page(ctx context.Context, limit int) ([]*Event[P], P, bool, error) {
+	events, end, more, err := p.read(ctx, p.from, limit)
+	if err == nil {
+		p.from = end
+	}
+	return events, end, more, err
+}
+
+func (*pages[P]) Close() {}
 
 // Snapshot is the beginning of a watch: resources in list order, each for the watch to give away.
 type Snapshot interface {

@@ -28,9 +28,10 @@ type watch[P any] struct {
 	next sync.Mutex
 	err  error // why the watch has ended
 
-	snapshot Snapshot // not nil while the watch is in its snapshot
-	catching bool     // reading from history
-	history  errand.Errand[page[P]]
+	snapshot Snapshot   // not nil while the watch is in its snapshot
+	catching bool       // reading from history
+	history  History[P] // while catching
+	reading  errand.Errand[page[P]]
 	joinAt   *node[P]      // where to join the log once pending is used up; nil: read another page of history
 	passed   *node[P]      // the last node of the log that was passed
 	pending  []*Event[P]   // of a page of history, or of the node after passed
@@ -224,12 +225,17 @@ type page[P any] struct {
 // readHistory takes a page of history. It is read in the background, so that it goes on from one Next to another.
 func (w *watch[P]) readHistory(ctx context.Context) error {
 	w.passed = nil // pins nothing while history is read
-	from := w.position()
-	p, err := w.history.Do(ctx, func() (page[P], error) { return w.readPage(from) })
+	if w.history == nil {
+		w.history = w.feed.source.History(w.position(), &w.filter)
+	}
+	history := w.history
+	p, err := w.reading.Do(ctx, func() (page[P], error) { return w.readPage(history) })
 	switch {
 	case err == nil:
 		w.use(p.events, p.end)
-		w.joinAt = p.joinAt
+		if w.joinAt = p.joinAt; w.joinAt != nil {
+			w.closeHistory()
+		}
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -239,7 +245,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 }
 
 // readPage reads a page of history, trying again while the database is away. Its error ends the watch.
-func (w *watch[P]) readPage(from P) (page[P], error) {
+func (w *watch[P]) readPage(history History[P]) (page[P], error) {
 	leave, ok := w.feed.enter()
 	if !ok {
 		return page[P]{}, storage.ErrClosed
@@ -250,7 +256,7 @@ func (w *watch[P]) readPage(from P) (page[P], error) {
 	var firstFailure time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		mark := w.run.end()
-		events, end, more, err := w.feed.source.History(ctx, from, &w.filter, w.feed.opts.Page)
+		events, end, more, err := history.Page(ctx, w.feed.opts.Page)
 		switch {
 		case err == nil && more:
 			return page[P]{events, end, nil}, nil
@@ -273,6 +279,13 @@ func (w *watch[P]) readPage(from P) (page[P], error) {
 		case <-w.run.done:
 			return page[P]{}, w.run.err
 		}
+	}
+}
+
+func (w *watch[P]) closeHistory() {
+	if w.history != nil {
+		w.history.Close()
+		w.history = nil
 	}
 }
 
@@ -303,6 +316,7 @@ func (w *watch[P]) finish(err error) {
 	}
 	w.err = err
 	w.pending, w.passed, w.joinAt, w.using = nil, nil, nil, false
+	w.closeHistory()
 	if w.snapshot != nil {
 		w.snapshot.Close()
 		w.snapshot = nil
