@@ -3,6 +3,7 @@ package inmem_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -131,7 +132,8 @@ func TestNamedStoresAreShared(t *testing.T) {
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
-	one, two, other, private := open("mem://shared-by-two"), open("mem://shared-by-two"), open("mem://another"), open("mem://")
+	shared := "mem://" + rand.Text() // such a store lives as long as the process
+	one, two, other, private := open(shared), open(shared), open("mem://"+rand.Text()), open("mem://")
 	write(t, one, "a", "")
 	if len(list(t, two)) != 1 || len(list(t, other)) != 0 || len(list(t, private)) != 0 {
 		t.Error("a write must be seen under its own name only")

@@ -1,0 +1,62 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestCatchUpThroughOneWatch has a watch read many pages of history. To begin a watch of etcd for each would cost the server a
+// look at all that is still to come, again and again.
+func TestCatchUpThroughOneWatch(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	var begun atomic.Int64
+	count := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		begun.Add(1)
+		return stream(ctx, desc, conn, method, opts...)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(count)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: server.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	cursor := watchAll(t, b).Cursor()
+	const changes = 2500 // one by one, since the server sends up to 1,000 revisions at once
+	res := write(t, b, service("s"))
+	for range changes - 1 {
+		res = write(t, b, at(res, res.Version))
+	}
+
+	before := begun.Load()
+	w, err := b.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for i := range changes {
+		if _, err := w.Next(within(t)); err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+	}
+	if n := begun.Load() - before; n != 1 {
+		t.Errorf("%d watches of etcd were begun, want 1", n)
+	}
+	wantNext(t, w, upserted(write(t, b, service("after"))))
+}
