@@ -47,7 +47,7 @@
 //	Concurrency    no update is lost, and nobody suffers for a neighbour's mistake
 //	Linearizable   short concurrent histories, held against the decision tables by a checker (porcupine)
 //	Histories      random sequences of calls against a model, shortened when they fail (rapid)
-//	Deadlines      contexts that are over, and contexts that end in the middle
+//	Deadlines      contexts that are over, contexts that end in the middle, and those that end too soon
 //	URL            parameters that every adapter has
 //
 // What the suite cannot do is break a database: restarts, cut connections and lost answers are for the adapter's own tests.

@@ -11,7 +11,7 @@ import (
 )
 
 // history reads changes of the past through one watch of etcd, which it keeps from page to page. To begin a watch far behind
-// costs the server a look at all that came since: read by pages with a watch each, 40,000 changes took 108 s, and so 3 s.
+// costs the server a look at all that came since: 40,000 changes took 108 s by pages of 500 with a watch for each, and take 3 s so.
 type history struct {
 	b      *Backend
 	filter *key.Filter
