@@ -1,0 +1,84 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// page is a page of history. After the last one the watch joins the log where it ended before that page was read.
+type page[P any] struct {
+	events []*Event[P]
+	end    P
+	joinAt *node[P] // nil: there is another page
+}
+
+// readHistory takes a page of history. It is read in the background, so that it goes on from one Next to another.
+func (w *watch[P]) readHistory(ctx context.Context) error {
+	w.passed = nil // pins nothing while history is read
+	if w.history == nil {
+		w.history = w.feed.source.History(w.position(), &w.filter)
+	}
+	history := w.history
+	p, err := w.reading.Do(ctx, func() (page[P], error) { return w.readPage(history) })
+	switch {
+	case err == nil:
+		w.use(p.events, p.end)
+		if w.joinAt = p.joinAt; w.joinAt != nil {
+			w.closeHistory()
+		}
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return w.end(closedWith(err))
+	}
+}
+
+// readPage reads a page of history, trying again while the database is away. Its error ends the watch.
+func (w *watch[P]) readPage(history History[P]) (page[P], error) {
+	leave, ok := w.feed.enter()
+	if !ok {
+		return page[P]{}, storage.ErrClosed
+	}
+	defer leave()
+	ctx, done := w.during(w.feed.life)
+	defer done()
+	var firstFailure time.Time
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		mark := w.run.end()
+		events, end, more, err := history.Page(ctx, w.feed.opts.Page)
+		switch {
+		case err == nil && more:
+			return page[P]{events, end, nil}, nil
+		case err == nil:
+			return page[P]{events, end, mark}, nil
+		case w.feed.closed.Load():
+			return page[P]{}, storage.ErrClosed
+		case ctx.Err() != nil:
+			return page[P]{}, storage.ErrWatchClosed
+		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
+			return page[P]{}, err
+		case firstFailure.IsZero():
+			firstFailure = time.Now()
+		case time.Since(firstFailure) > w.feed.opts.Outage:
+			return page[P]{}, fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		case <-w.run.done:
+			return page[P]{}, w.run.err
+		}
+	}
+}
+
+func (w *watch[P]) closeHistory() {
+	if w.history != nil {
+		w.history.Close()
+		w.history = nil
+	}
+}
