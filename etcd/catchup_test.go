@@ -7,11 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
@@ -25,18 +22,7 @@ func TestCatchUpThroughOneWatch(t *testing.T) {
 		begun.Add(1)
 		return stream(ctx, desc, conn, method, opts...)
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(count)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: server.Prefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openThrough(t, server, grpc.WithChainStreamInterceptor(count))
 	cursor := watchAll(t, b).Cursor()
 	const changes = 2500 // one by one, since the server sends up to 1,000 revisions at once
 	res := write(t, b, service("s"))

@@ -10,10 +10,14 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -68,6 +72,22 @@ func open(t testing.TB, url string) *etcd.Backend {
 			t.Errorf("close: %v", err)
 		}
 	})
+	return b
+}
+
+// openThrough opens a store with a client of the test's own, to see or to change what it sends.
+func openThrough(t testing.TB, server *testenv.EtcdServer, options ...grpc.DialOption) *etcd.Backend {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: server.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 

@@ -15,7 +15,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
@@ -120,18 +119,7 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 	t.Parallel()
 	server := testenv.Etcd(t)
 	var space spaceless
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(space.intercept)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: server.Prefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := openThrough(t, server, grpc.WithChainUnaryInterceptor(space.intercept))
 	w := watchAll(t, b)
 
 	space.on.Store(true)

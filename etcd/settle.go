@@ -45,7 +45,7 @@ func (b *Backend) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o 
 // another's, then nothing was stored right after it, and the answer of ours is the same.
 func (b *Backend) find(ctx context.Context, m *mutation, after, until int64) (found int64, err error) {
 	first := true
-	err = b.scan(ctx, []byte(m.etcdKey), nil, after+1, until, func(_ int64, events []*mvccpb.Event) bool {
+	err = b.scan(ctx, m.etcdKey, after+1, until, func(_ int64, events []*mvccpb.Event) bool {
 		for _, ev := range events {
 			if m.token == (token{}) && first && ev.Type == mvccpb.DELETE || m.token != (token{}) && ev.Type == mvccpb.PUT && tokenOf(ev.Kv.Value) == m.token {
 				found = ev.Kv.ModRevision

@@ -160,14 +160,14 @@ func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 	}
 }
 
-// scan reads the history of a key, or of the range up to end, from a revision until another that exists, one revision at a
-// time and perhaps beyond, until each returns false. History that is gone is an error that matches storage.ErrCompacted.
-func (b *Backend) scan(ctx context.Context, key, end []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
+// scan reads the history of a key from a revision until another that exists, one revision at a time and perhaps beyond, until
+// each returns false. History that is gone is an error that matches storage.ErrCompacted.
+func (b *Backend) scan(ctx context.Context, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
 	if from > until {
 		return nil
 	}
 	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
-		next, err := b.scanOnce(ctx, key, end, from, until, each)
+		next, err := b.scanOnce(ctx, key, from, until, each)
 		from = next
 		return struct{}{}, err
 	})
@@ -178,11 +178,11 @@ func (b *Backend) scan(ctx context.Context, key, end []byte, from, until int64, 
 }
 
 // scanOnce is one attempt of scan. It returns where another has to go on.
-func (b *Backend) scanOnce(ctx context.Context, key, end []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
+func (b *Backend) scanOnce(ctx context.Context, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
 	if from > until {
 		return from, nil
 	}
-	s, err := b.openStream(ctx, key, end, from)
+	s, err := b.openStream(ctx, key, nil, from)
 	if err != nil {
 		return from, err
 	}
