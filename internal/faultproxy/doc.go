@@ -4,6 +4,7 @@
 //
 //   - [Proxy.Cut] breaks all connections now. [Proxy.Refuse] does so too and turns new ones away, [Proxy.Stall] lets
 //     connections stand while nothing moves on them; both last until [Proxy.Resume].
+//   - [Proxy.SetRate] makes the link slow: all connections share so many bytes a second in each direction.
 //   - [Proxy.CutRequest], [Proxy.CutAnswer], [Proxy.HoldAnswer] and [Proxy.CutAnswerAfter] lie in wait for bytes and
 //     break only the connection that carries them, once. These give the three outcomes a client cannot tell apart: the
 //     server never saw the request; it carried it out and the answer was lost; the answer was torn.

@@ -19,6 +19,8 @@ type Proxy struct {
 	gate   chan struct{} // closed while bytes may pass
 	links  map[*link]struct{}
 	traps  []*Trap
+
+	up, down throttle
 }
 
 // New starts a proxy in front of target, a host:port. It ends with the test.
@@ -176,8 +178,8 @@ func (p *Proxy) serve(client net.Conn, target string) {
 	p.mu.Unlock()
 
 	var both sync.WaitGroup
-	both.Go(func() { p.pump(l, client, server, p.request) })
-	both.Go(func() { p.pump(l, server, client, p.answer) })
+	both.Go(func() { p.pump(l, client, server, &p.up, p.request) })
+	both.Go(func() { p.pump(l, server, client, &p.down, p.answer) })
 	both.Wait()
 
 	p.mu.Lock()
@@ -187,14 +189,14 @@ func (p *Proxy) serve(client net.Conn, target string) {
 
 // pump passes bytes on from one end to the other. look sees every piece, with the end of what went before in front of
 // it (seen tells how much), and says how many of its bytes to pass on and what to do afterwards.
-func (p *Proxy) pump(l *link, from, to net.Conn, look func(l *link, window []byte, seen int) verdict) {
+func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *link, window []byte, seen int) verdict) {
 	defer l.cut()
 	buf := make([]byte, 64<<10)
 	var window []byte
 	for {
-		n, err := from.Read(buf)
+		n, err := from.Read(buf[:rate.piece(len(buf))])
 		if n > 0 {
-			if !p.pass(l) {
+			if !p.pass(l) || !rate.wait(n, l.broken) {
 				return
 			}
 			seen := len(window)

@@ -98,13 +98,13 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 	c := &Container{}
 	err = docker(func(p *testcontainers.DockerProvider) error {
 		c.close = p.Close
-		host, err := p.DaemonHost(ctx)
+		host, local, err := publishedAt(ctx, p)
 		if err != nil {
 			return err
 		}
 		bind := netip.IPv4Unspecified()
-		if local(host) {
-			host, bind = "127.0.0.1", netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if local {
+			bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		}
 		port, err := freePort()
 		if err != nil {
@@ -140,7 +140,9 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 		return c.ctr.Start(ctx)
 	})
 	if err == nil && s.wait {
-		err = c.await(ctx)
+		if err = reach(ctx, c.Addr); err == nil {
+			err = c.await(ctx)
+		}
 	}
 	if err == nil {
 		return c, false, nil
@@ -155,25 +157,6 @@ func runOnce(ctx context.Context, s spec) (_ *Container, retry bool, err error) 
 		_ = c.remove()
 	}
 	return nil, retry, fmt.Errorf("%s (image %s): %w", s.name, s.image, err)
-}
-
-// local reports whether host is this machine. What looks like the inside of a container may be a machine that was made
-// from a container's image: then the address of Docker's bridge is one of our own.
-func local(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	addrs, err := net.InterfaceAddrs()
-	if ip == nil || err != nil {
-		return false
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
-			return true
-		}
-	}
-	return false
 }
 
 // freePort picks a free port outside the range from which the kernel takes the ports of outgoing connections: while a

@@ -70,7 +70,10 @@ func StartDynamoDB(t testing.TB) *DynamoDBServer {
 }
 
 func dynamoServer(c *Container) *DynamoDBServer {
-	return &DynamoDBServer{Container: c, Endpoint: "http://" + c.Addr, Region: "us-east-1", Table: "ashlar-" + unique()}
+	return &DynamoDBServer{
+		Container: c, Endpoint: "http://" + c.Addr, Region: "us-east-1", Table: "ashlar-" + unique(),
+		params: url.Values{"fence-wait": {"4s"}}, // no request is on its way for a quarter of an hour
+	}
 }
 
 func dynamoSpec() spec {

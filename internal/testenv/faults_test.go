@@ -55,6 +55,125 @@ func TestPostgresSmallDisk(t *testing.T) {
 	}
 }
 
+func TestPostgresSynchronousPair(t *testing.T) {
+	t.Parallel()
+	pair := StartPostgresPair(t)
+	pair.Synchronous(t, "remote_apply")
+	ctx := context.Background()
+	conn := pair.Primary.Connect(t)
+	if _, err := conn.Exec(ctx, "CREATE TABLE kept (v int)"); err != nil {
+		t.Fatal(err)
+	}
+	pair.Separate(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(ctx, "INSERT INTO kept VALUES (1)")
+		done <- err
+	}()
+	waits := func() (n int) {
+		if err := query(ctx, pair.Primary.URL, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for waits() == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("a commit without the standby: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	pair.Reunite(t)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	pair.AwaitSynchronous(t)
+	var n int
+	if err := pair.Standby.Connect(t).QueryRow(ctx, "SELECT count(*) FROM kept").Scan(&n); err != nil || n != 1 {
+		t.Errorf("the standby has %d rows, %v", n, err)
+	}
+}
+
+func TestPostgresStallingDisk(t *testing.T) {
+	t.Parallel()
+	d := StartPostgresStallingDisk(t)
+	ctx := context.Background()
+	conn := d.Connect(t)
+	if _, err := conn.Exec(ctx, "CREATE TABLE kept (v int)"); err != nil {
+		t.Fatal(err)
+	}
+	d.Stall(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(ctx, "INSERT INTO kept VALUES (1)")
+		done <- err
+	}()
+	d.AwaitStalled(t)
+	var n int
+	if err := d.Connect(t).QueryRow(ctx, "SELECT count(*) FROM kept").Scan(&n); err != nil || n != 0 {
+		t.Errorf("a read beside the stalled disk: %d rows, %v", n, err)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("a commit while the disk stalls: %v", err)
+	default:
+	}
+	d.Flow(t)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPostgresKillProcess(t *testing.T) {
+	t.Parallel()
+	s := StartPostgres(t)
+	ctx := context.Background()
+	victim, bystander := s.Connect(t), s.Connect(t)
+	if _, err := bystander.Exec(ctx, "CREATE TABLE kept (v int); INSERT INTO kept VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	pid := victim.PgConn().PID()
+	if !s.KillProcess(t, pid) {
+		t.Fatal("the process was not there")
+	}
+	for bystander.Ping(ctx) == nil { // all sessions end
+		continue
+	}
+	s.Await(t)
+	var n int
+	if err := s.Connect(t).QueryRow(ctx, "SELECT count(*) FROM kept").Scan(&n); err != nil || n != 1 {
+		t.Errorf("after the crash: %d rows, %v", n, err)
+	}
+	if s.KillProcess(t, pid) {
+		t.Error("the process was there twice")
+	}
+}
+
+func TestPostgresAccess(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	server := Postgres(t)
+	if err := server.Direct(t).Connect(t).Ping(ctx); err != nil {
+		t.Error(err)
+	}
+	database := server.Database(t)
+	as, name := database.Role(t)
+	conn := as.Connect(t)
+	var user string
+	if err := conn.QueryRow(ctx, "SELECT current_user").Scan(&user); err != nil || user != name {
+		t.Errorf("connected as %s, expected %s: %v", user, name, err)
+	}
+	if _, err := conn.Exec(ctx, "CREATE SCHEMA mine"); err == nil {
+		t.Error("the role may create schemas")
+	}
+	if _, err := database.Connect(t).Exec(ctx, "GRANT CREATE ON DATABASE "+database.parsed(t).Path[1:]+" TO "+name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, "CREATE SCHEMA mine"); err != nil {
+		t.Errorf("with the right to: %v", err)
+	}
+}
+
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	b := StartPgBouncer(t, Postgres(t))

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/moby/moby/client"
 )
 
 // PostgresPair is a primary and its streaming standby.
 type PostgresPair struct {
 	Primary, Standby *PostgresServer
+
+	peers string // the network between the two
 }
 
 // StartPostgresPair starts a primary and a hot standby that streams from it, for this test alone. args go to both.
@@ -47,13 +50,13 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	primary.Exec(t, "sh", "-c", "touch "+copied+"/standby.signal && chown -R postgres "+copied)
 
 	second := postgresSpec(append([]string{
-		"-c", "hot_standby=on", "-c", "wal_level=replica", "-c", "max_wal_senders=8", "-c",
+		"-c", "hot_standby=on", "-c", "wal_retrieve_retry_interval=200ms", "-c", "wal_level=replica", "-c", "max_wal_senders=8", "-c",
 		"primary_conninfo=host=primary port=5432 user=" + postgresUser + " password=" + postgresPassword + " application_name=standby",
 	}, args...)...)
 	second.name, second.peers, second.aliases = "the standby", peers, []string{"standby"}
 	second.volumes = []string{files + ":/var/lib/postgresql/data"}
 	c = start(t, second)
-	pair := &PostgresPair{Primary: primary, Standby: &PostgresServer{Container: c, URL: postgresURL(c.Addr)}}
+	pair := &PostgresPair{Primary: primary, Standby: &PostgresServer{Container: c, URL: postgresURL(c.Addr)}, peers: peers}
 	pair.CatchUp(t)
 	return pair
 }
@@ -71,7 +74,7 @@ func (p *PostgresPair) CatchUp(t testing.TB) {
 	defer tick.Stop()
 	for {
 		var caughtUp bool
-		err := query(ctx, p.Standby.URL, "SELECT coalesce(pg_last_wal_replay_lsn() >= '"+lsn+"'::pg_lsn, false)", &caughtUp)
+		err := query(ctx, p.Standby.URL, "SELECT coalesce(pg_catalog.pg_last_wal_replay_lsn() >= '"+lsn+"'::pg_lsn, false)", &caughtUp)
 		if err == nil && caughtUp {
 			return
 		}
@@ -81,6 +84,60 @@ func (p *PostgresPair) CatchUp(t testing.TB) {
 		case <-tick.C:
 		}
 	}
+}
+
+// Synchronous makes the primary wait for the standby at each commit: level is the server's synchronous_commit. It returns
+// when the standby counts.
+func (p *PostgresPair) Synchronous(t testing.TB, level string) {
+	t.Helper()
+	for _, sql := range []string{
+		"ALTER SYSTEM SET synchronous_standby_names = '*'",
+		"ALTER SYSTEM SET synchronous_commit = '" + level + "'",
+		"SELECT pg_reload_conf()",
+	} {
+		p.Primary.run(t, sql)
+	}
+	p.AwaitSynchronous(t)
+}
+
+// AwaitSynchronous waits until the primary has its synchronous standby.
+func (p *PostgresPair) AwaitSynchronous(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n int
+		err := query(ctx, p.Primary.URL, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'", &n)
+		if err == nil && n > 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("testenv: the standby is not synchronous (%v)\n%s", err, p.Standby.tail())
+		case <-tick.C:
+		}
+	}
+}
+
+// Separate cuts the standby off its primary, and returns when the primary has noticed. Clients reach both.
+func (p *PostgresPair) Separate(t testing.TB) {
+	t.Helper()
+	p.Standby.do(t, "disconnect", func(ctx context.Context, cli client.APIClient, id string) error {
+		_, err := cli.NetworkDisconnect(ctx, p.peers, client.NetworkDisconnectOptions{Container: id, Force: true})
+		return err
+	})
+	// A connection over a network that is gone stays until a timeout: the primary ends it, as it would then.
+	p.Primary.run(t, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_replication")
+}
+
+// Reunite ends a Separate. The standby comes back by itself, after a few seconds.
+func (p *PostgresPair) Reunite(t testing.TB) {
+	t.Helper()
+	p.Standby.do(t, "reconnect", func(ctx context.Context, cli client.APIClient, id string) error {
+		return connect(ctx, cli, p.peers, id, []string{"standby"})
+	})
 }
 
 // Promote makes the standby a primary of its own and returns when it takes writes. The old primary goes on unless the
