@@ -44,9 +44,9 @@ test-integration: cc docker images ## The packages that talk to databases in con
 		$$(grep -rl --include='*_test.go' '/internal/testenv"' . | xargs -n1 dirname | sort -u) ./internal/testenv
 
 .PHONY: migrate-matrix
-migrate-matrix: cc docker images ## Move 20,000 resources between every pair of databases and compare (a long time)
+migrate-matrix: cc docker images ## Move 20,000 resources between every pair of databases, under load, and interfere at each step (a long time)
 	ASHLAR_MIGRATE_RESOURCES=$${ASHLAR_MIGRATE_RESOURCES:-20000} $(GO) test -tags integration -count=1 -timeout 6h -v $(TESTFLAGS) \
-		-run TestEveryPair ./migrate
+		-run 'TestEveryPair|TestInterference' ./migrate
 
 .PHONY: test-postgres
 test-postgres: cc docker ## The Postgres tests on every supported release (15 to 18)
@@ -56,11 +56,15 @@ test-postgres: cc docker ## The Postgres tests on every supported release (15 to
 		ASHLAR_POSTGRES_VERSION=$$v $(GO) test -race -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./postgres/...; \
 	done
 
+.PHONY: test-faults
+test-faults: cc docker images ## Faults of a Postgres server that take too long for every run
+	$(GO) test -race -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestFaults ./postgres
+
 .PHONY: soak
-soak: cc docker images ## Write to databases that misbehave for FOR (1m) each; BACKEND=sqlite|postgres|etcd|dynamodb picks one
+soak: cc docker images ## Write to databases that misbehave for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one
 	@case "$${BACKEND:-all}" in \
-	all) run=. ;; sqlite) run=SQLite ;; postgres) run=Postgres ;; etcd) run=Etcd ;; dynamodb) run=DynamoDB ;; \
-	*) echo "soak: unknown BACKEND=$$BACKEND, expected sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
+	all) run=. ;; memory) run=Memory ;; sqlite) run=SQLite ;; postgres) run=Postgres ;; etcd) run=Etcd ;; dynamodb) run=DynamoDB ;; \
+	*) echo "soak: unknown BACKEND=$$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
 	$(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v -run "$$run" $(TESTFLAGS) ./internal/soak -for "$${FOR:-1m}"
 
 .PHONY: fuzz
@@ -73,8 +77,12 @@ fuzz: ## Run each fuzz test for FUZZTIME (30s)
 	done
 
 .PHONY: bench
-bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one
+bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, ASHLAR_POSTGRES_VERSION=15.19 a release
 	@scripts/bench.sh
+
+.PHONY: bench-smoke
+bench-smoke: ## Run every comparison for a moment, to see that it does (with the images of make images)
+	@SMOKE=1 scripts/bench.sh
 
 ##@ Servers
 
@@ -123,9 +131,10 @@ check-fmt: ## Fail when Go code is not formatted
 	if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet, with and without the integration tests
+vet: ## go vet, with and without the integration tests, and of the benchmarks
 	$(GO) vet ./...
 	$(GO) vet -tags 'integration soak' ./...
+	cd bench && $(GO) vet -tags integration ./...
 
 .PHONY: lint
 lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files

@@ -39,7 +39,8 @@ type Pager interface {
 	//
 	// A continue token goes with the filter that it came from and with any limit: another filter, or text that is no
 	// token, is [ErrInvalid]. It lives for at least 5 minutes; after that it may be [ErrCompacted]: list again from the
-	// start. A listing that is not finished needs no clean-up.
+	// start. A listing that is not finished needs no clean-up. A backend that holds listings itself refuses a new one with
+	// [ErrInconsistent] while it holds as many as it can: retry later. It gives up none for another.
 	ListPage(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts ListOptions) (Page, error)
 }
 
@@ -74,6 +75,20 @@ type Resumer interface {
 	// cursor from inside a snapshot are [ErrInvalid]. A cursor of another store, or one that is older than the history
 	// kept, is [ErrCompacted], from here or from the first Next (wrapped in ErrWatchClosed): list again.
 	WatchFrom(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (Watch, error)
+}
+
+// Bookmarker is a [Watch] that can prove how far it is. Find it by a type assertion; the watches of a backend all have it, or
+// none has. Where a watch has it not, silence proves nothing: compare two lists instead.
+type Bookmarker interface {
+	// Bookmark asks for proof. The watch then returns a bookmark event from Next, once, after everything that was
+	// acknowledged, to anybody, before Bookmark was called and that the watch's filter matches. It comes without any change
+	// too, and on a filter that nothing matches, after about one round trip to the database. Several calls may be answered
+	// by one event, and there are never more events than calls. A watch that is still in its snapshot, or behind, answers when
+	// it has got there. While the database is away there is no answer; what ends a watch ends the waiting for it.
+	//
+	// Bookmark may be called from any goroutine, also while Next waits, and returns once the request is noted or has failed:
+	// [ErrWatchClosed] if the watch has ended, the context's error if it was over. The context bounds this call only.
+	Bookmark(ctx context.Context) error
 }
 
 // Transactor is a backend that applies several operations all together or not at all.

@@ -35,5 +35,6 @@
 //
 // # Capabilities
 //
-// [Pager], [Resumer] and [Transactor] are optional: find them with [As]. All adapters of this module have the three.
+// [Pager], [Resumer] and [Transactor] are optional: find them with [As]. All adapters of this module have the three. A [Watch]
+// may be a [Bookmarker], which can prove that it has shown everything written so far.
 package storage

@@ -44,10 +44,11 @@ func (c ReadConsistency) String() string {
 //
 // # Errors
 //
-// Every method returns [ErrInvalid] for input that breaks a rule (a nil id, an unknown consistency, text that is not UTF-8),
-// before the database is asked; [ErrClosed] after Close; the context's error if it was over before anything was sent;
-// [ErrInconsistent], which then also matches the context's error, if the database did not answer in time. A context without
-// a deadline gets the backend's own timeout (30 seconds unless the URL says otherwise).
+// Every method returns the first of these errors that applies: [ErrClosed] after Close; [ErrInvalid] for input that breaks a rule
+// (a nil id, an unknown consistency, text that is not UTF-8), or [ErrTooLarge]; the context's error if it was over before
+// anything was sent. Then the database is asked, and if it does not answer in time, the error is [ErrInconsistent], which also
+// matches the context's error. A context without a deadline gets the backend's own timeout (30 seconds unless the URL says
+// otherwise).
 //
 // # Concurrency
 //
@@ -93,7 +94,7 @@ type Backend interface {
 	//
 	// Each unit of the tenancy may be [Wildcard], as may typ.Kind, or typ.Group and typ.Kind together; an empty unit matches
 	// only itself. The list is one cut through the store unless the backend's documentation says that its database cannot
-	// hold one. It is held in memory: use a [Pager] where it may be long.
+	// hold one. It is held in memory: use a [Pager] where it may be long. Where nothing matches it is nil.
 	List(ctx context.Context, consistency ReadConsistency, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error)
 
 	// WatchList returns a watch that first gives what List would, taken at a moment between this call and its return, then
@@ -103,7 +104,8 @@ type Backend interface {
 
 	// OwnerReferences returns the ids of the resources that name id as their owner, in key order, with their uids and group
 	// versions. The id must have a uid: an owner is matched by its key and uid, not by group version. Deleting an owner
-	// leaves its references; a reader who has seen an owner's delete event finds here every reference that existed then.
+	// leaves its references; a reader who has seen an owner's delete event finds here every reference that existed then. Where
+	// nothing is owned the result is nil.
 	OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error)
 
 	// Close ends all watches, waits for the backend's goroutines, and frees its connections. Calls after it return
@@ -118,6 +120,9 @@ type Watch interface {
 	// For each key, events come in the order of commits, each exactly once, none left out: every version that a successful
 	// write returned appears, and then the deletion, with the last stored resource. A watch survives the loss of its
 	// database for a while (restart, fail-over, a cut network).
+	//
+	// Where the backend can tell, an event says whether the next one is of the same commit, so that a reader who applies events
+	// up to the end of a commit has a state that existed. Bookmark events come only to those who ask: see [Bookmarker].
 	//
 	// If ctx ends first, its error is returned and nothing is consumed: the next call goes on. [ErrWatchClosed] is final:
 	// the watch was closed, or its history is gone, or the database stayed away too long; the cause is wrapped in it. Open

@@ -13,6 +13,7 @@ import (
 
 var deadlineCases = topic{"Deadlines", []testCase{
 	{name: "OverBeforeTheCall", run: deadlineOver},
+	{name: "OrderOfErrors", run: deadlineOrder},
 	{name: "CancelledDuringWrites", run: deadlineCancelled},
 	{name: "CancelledDuringReads", run: deadlineReads},
 	{name: "ImpatientNext", run: deadlineImpatient},

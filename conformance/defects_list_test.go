@@ -162,3 +162,16 @@ func (b inParts) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	}
 	return results, nil
 }
+
+// neverNil answers with an empty slice where nothing is found.
+type neverNil struct{ *handle }
+
+func (b neverNil) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+	list, err := b.handle.List(ctx, c, typ, tenancy, prefix)
+	return append([]*resourcepb.Resource{}, list...), err
+}
+
+func (b neverNil) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	ids, err := b.handle.OwnerReferences(ctx, id)
+	return append([]*resourcepb.ID{}, ids...), err
+}

@@ -38,6 +38,8 @@
 //	Join           snapshot and changes meet without a gap and without a repeat, under load
 //	Order          every version, once, in order, and the last of them with the deletion
 //	Watchers       slow ones, many of them, and those that come and go
+//	Bookmarks      storage.Bookmarker
+//	Bounds         whether an event's commit goes on with the next
 //	Closing        of watches, of backends, and contexts that end
 //	Commit         storage.Transactor
 //	Consistency    reads do not go back in time, nor behind what a watch has shown
@@ -61,6 +63,6 @@
 // writer notes its successes in a journal, and every watch is held against it afterwards: which versions it has to show,
 // in which order, and where it may have begun.
 //
-// The suite is itself tested: its tests hold a plain reference backend and some sixty defects, each of which has to be found by the
+// The suite is itself tested: its tests hold a plain reference backend and some seventy defects, each of which has to be found by the
 // case that is there for it. A new case needs a defect that only it would find.
 package conformance

@@ -48,6 +48,10 @@ type Harness struct {
 	NoResumer string
 	// NoTransactor says why the backend is no storage.Transactor.
 	NoTransactor string
+	// NoBookmarker says why a watch is no storage.Bookmarker.
+	NoBookmarker string
+	// NoCommitBounds says why events do not tell whether their commit goes on.
+	NoCommitBounds string
 	// ListIsNoSnapshot says why a list, or the pages of one, are no single cut through the store. A cursor taken from such
 	// a list may bring changes again that the list already showed.
 	ListIsNoSnapshot string
@@ -114,6 +118,8 @@ var topics = []topic{
 	joinCases,
 	orderCases,
 	watcherCases,
+	bookmarkCases,
+	boundCases,
 	closingCases,
 	consistencyCases,
 	aliasingCases,
@@ -137,6 +143,8 @@ const (
 	needPager
 	needResumer
 	needTransactor
+	needBookmarker
+	needBounds
 	needSnapshot
 	needOrder
 )
@@ -153,6 +161,8 @@ func (h *Harness) exempt(n need) string {
 		{needPager, h.NoPager},
 		{needResumer, h.NoResumer},
 		{needTransactor, h.NoTransactor},
+		{needBookmarker, h.NoBookmarker},
+		{needBounds, h.NoCommitBounds},
 		{needSnapshot, h.ListIsNoSnapshot},
 		{needOrder, h.NoOrderAcrossKeys},
 	} {

@@ -32,6 +32,8 @@ func bareHarness(wrap func(storage.Backend) storage.Backend) Harness {
 		NoPager:           "the least that a backend may be",
 		NoResumer:         "the least that a backend may be",
 		NoTransactor:      "the least that a backend may be",
+		NoBookmarker:      "the least that a backend may be",
+		NoCommitBounds:    "the least that a backend may be",
 		ListIsNoSnapshot:  "the least that a backend may be",
 		NoOrderAcrossKeys: "the least that a backend may be",
 		MergesEvents:      "the least that a backend may be",
@@ -42,12 +44,24 @@ func TestBareBackend(t *testing.T) {
 	Run(t, bareHarness(func(b storage.Backend) storage.Backend { return bare{b} }))
 }
 
-// TestHalfCapability: a backend that cannot resume has no cursors to offer.
+// TestHalfCapability: a backend that cannot resume has no cursors to offer, one that cannot prove how far its watches are
+// offers no bookmarks, and one that cannot tell commits apart does not try.
 func TestHalfCapability(t *testing.T) {
-	h := bareHarness(func(b storage.Backend) storage.Backend { return struct{ storage.Backend }{b} })
+	for _, name := range []string{"Cursors/NoHalfCapability", "Bookmarks/NoHalfCapability"} {
+		h := bareHarness(func(b storage.Backend) storage.Backend { return struct{ storage.Backend }{b} })
+		h.complete(t)
+		findHalf(t, h, name)
+	}
+	h := harnessOf("")
+	h.NoCommitBounds = "a test"
 	h.complete(t)
+	findHalf(t, h, "Bounds/NoHalfCapability")
+}
+
+func findHalf(t *testing.T, h Harness, name string) {
+	t.Helper()
 	r := &recorder{TB: t}
-	if failed, said := r.run(func() { h.run(r, caseNamed(t, "Cursors/NoHalfCapability")) }); !failed {
-		t.Errorf("a cursor that nothing accepts was not found: %s", said)
+	if failed, said := r.run(func() { h.run(r, caseNamed(t, name)) }); !failed {
+		t.Errorf("%s did not find half a capability: %s", name, said)
 	}
 }

@@ -12,6 +12,7 @@ import (
 )
 
 var ownerCases = topic{"Owners", []testCase{
+	{name: "None", run: ownerNone},
 	{name: "KeyAndUid", run: ownerKeyAndUid},
 	{name: "FollowChanges", run: ownerFollow},
 	{name: "KeyOrder", run: ownerOrder},
@@ -49,6 +50,14 @@ func newChild(name string, owner *resourcepb.ID) *resourcepb.Resource {
 	res := newThing(name)
 	res.Owner = clone(owner)
 	return res
+}
+
+func ownerNone(s *suite) {
+	got, err := s.b.OwnerReferences(s.ctx, s.create("alone").Id)
+	s.succeeds("OwnerReferences of what owns nothing", err)
+	if got != nil {
+		s.Fatalf("OwnerReferences of what owns nothing: got %d references in a slice that is not nil, want nil", len(got))
+	}
 }
 
 func ownerKeyAndUid(s *suite) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -40,11 +41,16 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 }
 
 func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
-	if err := h.enter(ctx, checkConsistency(opts.Consistency), checkFilter(typ, tenancy, prefix)); err != nil {
-		return storage.Page{}, err
-	}
+	var given pageToken
+	problem := checkFilter(typ, tenancy, prefix)
 	if opts.Limit < 0 {
-		return storage.Page{}, invalid("limit %d", opts.Limit)
+		problem = errors.Join(problem, invalid("limit %d", opts.Limit))
+	}
+	if opts.Continue != "" && json.Unmarshal([]byte(opts.Continue), &given) != nil {
+		problem = errors.Join(problem, invalid("continue token %q", opts.Continue))
+	}
+	if err := h.enter(ctx, checkConsistency(opts.Consistency), problem); err != nil {
+		return storage.Page{}, err
 	}
 	limit := cmp.Or(opts.Limit, 10)
 	h.mu.Lock()
@@ -53,8 +59,7 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	token := pageToken{Filter: f.String(), Cursor: h.cursor(len(h.log))}
 	rest := h.matching(f)
 	if opts.Continue != "" {
-		token = pageToken{}
-		if json.Unmarshal([]byte(opts.Continue), &token) != nil || token.Filter != f.String() && !h.has("a token goes with any filter") || h.lists[opts.Continue] == nil {
+		if token = given; token.Filter != f.String() && !h.has("a token goes with any filter") || h.lists[opts.Continue] == nil {
 			return storage.Page{}, invalid("continue token %q", opts.Continue)
 		}
 		rest = h.lists[opts.Continue]

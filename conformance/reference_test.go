@@ -28,6 +28,7 @@ type store struct {
 	wake    chan struct{} // closed and replaced at each change
 	version int
 	lists   map[string][]*resourcepb.Resource // by continue token: what is left
+	trip    *int                              // where a round trip began that a bug shares
 }
 
 type change struct {
@@ -66,15 +67,21 @@ func (h *handle) ended() <-chan struct{} {
 
 // enter is what every call begins with.
 func (h *handle) enter(ctx context.Context, problems ...error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	closed, problem := error(nil), errors.Join(problems...)
 	select {
 	case <-h.closed:
-		return storage.ErrClosed
+		closed = storage.ErrClosed
 	default:
-		return errors.Join(problems...)
 	}
+	switch {
+	case h.has("the context before the input"):
+		return cmp.Or(closed, ctx.Err(), problem)
+	case h.has("the input before the end"):
+		return cmp.Or(problem, closed, ctx.Err())
+	case h.has("the context before the end") && closed != nil:
+		return cmp.Or(ctx.Err(), closed)
+	}
+	return cmp.Or(closed, problem, ctx.Err())
 }
 
 func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
@@ -103,7 +110,7 @@ func (h *handle) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resou
 
 func (h *handle) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	if id == nil {
-		return invalid("id is nil")
+		return h.enter(ctx, invalid("id is nil"))
 	}
 	_, err := h.commit(ctx, []storage.Op{{Delete: id, Version: version}})
 	return alone(err)

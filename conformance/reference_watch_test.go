@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -52,12 +53,13 @@ func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 }
 
 func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
-	if err := h.enter(ctx, checkFilter(typ, tenancy, prefix)); err != nil {
-		return nil, err
-	}
+	problem := checkFilter(typ, tenancy, prefix)
 	parts := strings.Split(cursor, ":")
 	if len(parts) != 3 || sealed(parts[0]+":"+parts[1]) != cursor {
-		return nil, invalid("cursor %q", cursor)
+		problem = errors.Join(problem, invalid("cursor %q", cursor))
+	}
+	if err := h.enter(ctx, problem); err != nil {
+		return nil, err
 	}
 	position, err := strconv.Atoi(parts[1])
 	if err != nil && h.has("a cursor inside a snapshot") {
@@ -69,7 +71,12 @@ func (h *handle) WatchFrom(ctx context.Context, typ storage.UnversionedType, ten
 	if parts[0] != h.name && !h.has("another store's cursor") {
 		return nil, storage.ErrCompacted
 	}
-	return h.newWatch(filter{typ, tenancy, prefix}, position), nil
+	w := h.newWatch(filter{typ, tenancy, prefix}, position)
+	w.resumed = true
+	if h.has("watches from cursors have no bookmarks") {
+		return struct{ storage.Watch }{w}, nil
+	}
+	return w, nil
 }
 
 func (h *handle) newWatch(f filter, position int) *watch {
@@ -81,7 +88,11 @@ type watch struct {
 	h        *handle
 	filter   filter
 	snapshot []*resourcepb.WatchEvent
-	position int // in the log
+	position int   // in the log
+	marks    []int // the positions that bookmarks were asked for at
+	open     bool  // the last event's commit goes on
+	resumed  bool  // from a cursor, and has returned nothing yet
+	moved    bool  // has returned a change since a bookmark was asked for
 	closed   chan struct{}
 	once     sync.Once
 	err      error
@@ -177,6 +188,9 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
+	if ev := w.bookmark(); ev != nil {
+		return ev, nil
+	}
 	if len(w.snapshot) > 0 {
 		ev := w.snapshot[0]
 		w.snapshot = w.snapshot[1:]
@@ -185,15 +199,20 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 	for w.position < len(w.h.log) {
 		c := w.h.log[w.position]
 		w.position++
-		switch {
-		case !w.filter.selects(c.res.Id):
-		case c.deleted:
-			return deleted(clone(c.res)), nil
-		case w.h.has("events share a resource"):
-			return upserted(c.res), nil
-		default:
-			return upserted(clone(c.res)), nil
+		if !w.filter.selects(c.res.Id) {
+			continue
 		}
+		ev := upserted(clone(c.res))
+		switch {
+		case c.deleted:
+			ev = deleted(clone(c.res))
+		case w.h.has("events share a resource"):
+			ev = upserted(c.res)
+		}
+		w.open = w.goesOn(c)
+		w.resumed, w.moved = false, true
+		ev.More = w.open
+		return ev, nil
 	}
-	return nil, w.h.wake
+	return w.bookmark(), w.h.wake // what was passed last may have been what it waited for
 }

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync/atomic"
@@ -12,13 +13,14 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// begin starts a call of the public interface: it refuses a closed backend and a context that is over, and bounds the call's
-// time where the caller does not.
-func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+// begin starts a call of the public interface, after its arguments were looked at, and bounds the call's time where the caller
+// does not. Of several errors that apply it returns the first of these: storage.ErrClosed, the problems of the arguments, the
+// context's.
+func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
 	if b.closed.Load() {
 		return nil, nil, storage.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(cmp.Or(problems...), ctx.Err()); err != nil {
 		return nil, nil, err
 	}
 	if _, bounded := ctx.Deadline(); bounded {
@@ -29,10 +31,10 @@ func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // call sends a request until there is an answer that settles it, or the time is over: then the error matches
-// storage.ErrInconsistent. maybe tells whether any attempt, those inside the SDK included, may have been carried out without our
+// storage.ErrInconsistent. maybe reports whether any attempt, those inside the SDK included, may have been carried out without our
 // knowing: f must be such that this does no harm.
-func call(ctx context.Context, f func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
-	var t attempts
+func (b *Backend) call(ctx context.Context, f func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
+	t := attempts{clock: &b.clock}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := f(t.option)
 		if err == nil {
@@ -51,7 +53,7 @@ func call(ctx context.Context, f func(option func(*dynamodb.Options)) error) (ma
 	}
 }
 
-// sleep waits, and tells whether ctx is still alive.
+// sleep waits, and reports whether ctx is still alive.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if ctx.Err() != nil {
 		return false
@@ -67,9 +69,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // attempts notes what the SDK's own retries hide: whether one of the attempts may have been carried out.
-type attempts struct{ maybe atomic.Bool }
+type attempts struct {
+	maybe atomic.Bool
+	clock *clock
+}
 
-func (t *attempts) option(o *dynamodb.Options) { o.Retryer = t.wrap(o.Retryer) }
+func (t *attempts) option(o *dynamodb.Options) {
+	o.Retryer = t.wrap(o.Retryer)
+	t.clock.watch(o)
+}
 
 func (t *attempts) wrap(inner aws.Retryer) aws.Retryer {
 	if v2, ok := inner.(aws.RetryerV2); ok {

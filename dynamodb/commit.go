@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,7 +20,7 @@ import (
 
 const (
 	// maxOps is such that every operation may be a write that moves its resource from one owner to another, three items each,
-	// with four parts for the largest resources, within DynamoDB's 100 items.
+	// with two parts for the largest resources and the condition of a fence, within DynamoDB's 100 items.
 	maxOps   = 32
 	maxItems = 100
 	// maxRetired bounds the parts that are retired within the transaction, for DynamoDB's 4 MB.
@@ -32,10 +33,7 @@ func (b *Backend) MaxOps() int { return maxOps }
 // Commit implements storage.Transactor.
 func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	keys, err := check.Ops(ops, maxOps, b.opts.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +73,8 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 type transaction struct {
 	b     *Backend
 	steps []step
+
+	recallable bool // the last try has the condition that it was not recalled
 }
 
 // step is one operation.
@@ -147,9 +147,9 @@ func (s *step) settle(h *head) error {
 	}
 }
 
-// try sends the transaction once. again tells that it was refused for a reason that the steps now take into account.
+// try sends the transaction once. again reports that it was refused for a reason that the steps now take into account.
 func (t *transaction) try(ctx context.Context) (again bool, err error) {
-	now := time.Now()
+	now := t.b.clock.now()
 	var items []types.TransactWriteItem
 	owner := make([]int, 0, maxItems) // which step an item belongs to, -1 for items without a condition
 	for i := range t.steps {
@@ -163,23 +163,38 @@ func (t *transaction) try(ctx context.Context) (again bool, err error) {
 			owner = append(owner, -1)
 		}
 	}
+	token, fresh := newToken(), signedBy("AshlarComposed", now.Add(composedFor), errComposed)
+	if t.recallable = t.mayHoldAgain(); t.recallable {
+		items, owner = append(items, t.b.recall(token)), append(owner, -1)
+	}
 	late := t.retire(&items, now)
-	maybe, reasons, err := t.b.transact(ctx, newToken(), items)
+	var reasons []types.CancellationReason
+	maybe, err := t.b.call(ctx, func(option func(*dynamodb.Options)) error {
+		return t.b.permitted(ctx, func(g *grant) (err error) {
+			reasons, err = t.b.transact(ctx, g, token, items, option, fresh)
+			return err
+		})
+	})
 	switch {
 	case err == nil:
 		t.retireLater(ctx, late)
 		return false, nil
+	case errors.Is(err, errComposed) && !maybe && sleep(ctx, time.Millisecond):
+		return true, nil
+	case hasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
+		return false, fmt.Errorf("commit: %w: %w", storage.ErrTooLarge, err)
 	case !errors.Is(err, errCondition):
 		if maybe && !errors.Is(err, storage.ErrInconsistent) {
 			err = inconsistent(ctx, err)
 		}
 		return false, fmt.Errorf("commit: %w", err)
 	}
-	return t.refused(reasons, owner, maybe)
+	return t.refused(ctx, token, reasons, owner, maybe)
 }
 
-// refused looks at what is stored where conditions failed.
-func (t *transaction) refused(reasons []types.CancellationReason, owner []int, maybe bool) (again bool, err error) {
+// refused looks at what is stored where conditions failed. DynamoDB could tell it with the refusal, but not where the items are
+// large: an answer has to be smaller than 4 MB.
+func (t *transaction) refused(ctx context.Context, token [16]byte, reasons []types.CancellationReason, owner []int, maybe bool) (again bool, err error) {
 	var first *storage.OpError
 	for n, r := range reasons {
 		if n >= len(owner) || owner[n] < 0 || aws.ToString(r.Code) != "ConditionalCheckFailed" {
@@ -187,9 +202,13 @@ func (t *transaction) refused(reasons []types.CancellationReason, owner []int, m
 		}
 		i := owner[n]
 		s := &t.steps[i]
+		it, err := t.b.readers[storage.StrongConsistency].Do(ctx, t.b.resource(s.key))
+		if err != nil {
+			return false, fmt.Errorf("commit: %w", err)
+		}
 		var h *head
-		if len(r.Item) > 0 {
-			if h, err = t.b.head(r.Item); err != nil {
+		if it != nil {
+			if h, err = t.b.head(it); err != nil {
 				return false, fmt.Errorf("commit: %w", err)
 			}
 		}
@@ -205,6 +224,15 @@ func (t *transaction) refused(reasons []types.CancellationReason, owner []int, m
 		t.b.seen.note(s.key, h)
 		if err := s.settle(h); err != nil && first == nil {
 			first = &storage.OpError{Index: i, Err: failed("commit", s.key, err)}
+		}
+	}
+	if maybe && t.recallable {
+		made, err := t.recalled(ctx, token)
+		if err != nil {
+			return false, fmt.Errorf("commit: %w", err)
+		}
+		if made {
+			return false, nil
 		}
 	}
 	if first != nil {
@@ -240,9 +268,7 @@ func (s *step) items(b *Backend, now time.Time) ([]types.TransactWriteItem, erro
 
 func (s *step) condition(b *Backend, expression string, values item) []types.TransactWriteItem {
 	return []types.TransactWriteItem{{ConditionCheck: &types.ConditionCheck{
-		TableName: &b.table, Key: b.resource(s.key),
-		ConditionExpression: &expression, ExpressionAttributeValues: values,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		TableName: &b.table, Key: b.resource(s.key), ConditionExpression: &expression, ExpressionAttributeValues: values,
 	}}}
 }
 
@@ -256,7 +282,7 @@ func (t *transaction) retire(items *[]types.TransactWriteItem, now time.Time) (l
 		}
 		parts := c.items(t.b, true, now)
 		parts = parts[len(parts)-int(c.base.parts):]
-		if retired+len(parts) <= maxRetired && len(*items)+len(parts) <= maxItems {
+		if retired+len(parts) <= maxRetired && len(*items)+len(parts) < maxItems {
 			retired += len(parts)
 			*items = append(*items, parts...)
 			continue
@@ -269,7 +295,7 @@ func (t *transaction) retire(items *[]types.TransactWriteItem, now time.Time) (l
 // retireLater retires parts on their own after the transaction. Nothing depends on it but the room they take.
 func (t *transaction) retireLater(ctx context.Context, late []types.TransactWriteItem) {
 	for _, it := range late {
-		_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+		_, err := t.b.call(ctx, func(option func(*dynamodb.Options)) error {
 			_, err := t.b.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 				TableName: it.Update.TableName, Key: it.Update.Key, UpdateExpression: it.Update.UpdateExpression,
 				ExpressionAttributeNames: it.Update.ExpressionAttributeNames, ExpressionAttributeValues: it.Update.ExpressionAttributeValues,

@@ -20,5 +20,7 @@ func TestConformance(t *testing.T) {
 		Slow:              true,
 		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",
 		NoOrderAcrossKeys: "each shard of a stream has an order of its own",
+		NoBookmarker:      "shards of a stream do not say how far behind the table they are",
+		NoCommitBounds:    "the records of one transaction come by several shards",
 	})
 }

@@ -44,6 +44,11 @@ type Options struct {
 	// IdlePoll is the longest pause between two looks at the stream in quiet times: 2 seconds.
 	IdlePoll time.Duration
 
+	// FenceWait is how long closing the store for writing takes, during which it stays open: 16 minutes. AWS accepts a
+	// request for 15 minutes after it was signed, and only when that is over are all requests on their way known to be
+	// refused by the fence. Shorter is for emulators, and must be the same for all handles of a store.
+	FenceWait time.Duration
+
 	// Spent, if set, is told the capacity units that each request consumed. It is called from many goroutines.
 	Spent func(units float64)
 }
@@ -66,6 +71,7 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Outage, 5*time.Minute)
 	set(&o.Poll, 200*time.Millisecond)
 	set(&o.IdlePoll, 2*time.Second)
+	set(&o.FenceWait, signatureLife+time.Minute)
 	if o.MaxSize <= 0 || o.MaxSize > check.MaxSize {
 		o.MaxSize = check.MaxSize
 	}
@@ -91,8 +97,11 @@ type Backend struct {
 	readers map[storage.ReadConsistency]*batch.Batcher[item, item]
 	source  *source
 	feed    *feed.Feed[*position]
+	clock   clock
 	seen    *seen
 	permit  permit
+	life    context.Context // ends with Close
+	stop    context.CancelFunc
 
 	kindsKnown sync.Map // of storage.UnversionedType: entered in the registry
 	closed     atomic.Bool
@@ -118,10 +127,16 @@ func New(ctx context.Context, db *dynamodb.Client, streams *dynamodbstreams.Clie
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{layout: layout{o.Prefix}, db: db, streams: streams, opts: o, table: o.Table, seen: newSeen(), release: func() {}}
+	b := &Backend{
+		layout: layout{o.Prefix}, db: db, streams: streams, opts: o, table: o.Table,
+		clock: clock{local: time.Now}, release: func() {},
+	}
+	b.seen = newSeen(b.clock.now)
+	b.life, b.stop = context.WithCancel(context.Background())
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	if err := b.openTable(ctx); err != nil {
+		b.stop()
 		return nil, err
 	}
 	b.readers = map[storage.ReadConsistency]*batch.Batcher[item, item]{
@@ -142,6 +157,7 @@ func (b *Backend) Close() error {
 	if b.closed.Swap(true) {
 		return nil
 	}
+	b.stop()
 	b.feed.Close()
 	for _, r := range b.readers {
 		r.Close()

@@ -36,8 +36,11 @@ var busyCodes = []string{
 }
 
 func judge(err error) outcome {
-	if errors.Is(err, storage.ErrFenced) {
+	switch {
+	case errors.Is(err, storage.ErrFenced), errors.Is(err, storage.ErrClosed), errors.Is(err, errComposed):
 		return refused
+	case errors.Is(err, errNotPermitted), errors.Is(err, errGateShut):
+		return busy
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -108,7 +111,7 @@ type serviceError struct {
 func (e *serviceError) Error() string { return e.text }
 func (e *serviceError) Unwrap() error { return e.err }
 
-// hasCode tells whether err is an answer of the service with this code.
+// hasCode reports whether err is an answer of the service with this code.
 func hasCode(err error, codes ...string) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())

@@ -1,120 +1,212 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"sync"
-	"sync/atomic"
+	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/handover"
 )
 
 var _ handover.Store = (*Backend)(nil)
 
-const (
-	// permission is how long a handle may write after it has looked that there is no fence.
-	permission = 5 * time.Second
-	// underWay is how long a request that was sent in time, and given up when the permission ended, may still take effect.
-	underWay = 3 * time.Second
-)
-
-// permit is a handle's permission to write. To compare the fence with every write would double the price of each, so a handle
-// looks at it now and then, and whoever closes the store waits until the last permission has run out.
-type permit struct {
-	until atomic.Pointer[time.Time] // with the monotonic clock's reading, where there is one
-	mu    sync.Mutex                // held by the one who looks
-}
-
-// left is how long a permission still lasts. A machine that was suspended in the meantime has a monotonic clock that stood
-// still, so the wall clock is asked too.
-func left(until *time.Time, now time.Time) time.Duration {
-	if until == nil {
-		return 0
+// Fence closes the store for writing, for the tool that moves its data to another one. The store stays open for FenceWait after the
+// fence was announced; writes are transactions meanwhile, at twice the price. Then it is closed for all handles at once: no request
+// that was signed before, or is still on its way, takes effect. A context without a deadline gives it the time that it needs, and
+// one whose deadline is too near is refused at once. If Fence fails before the store is closed, the announcement is withdrawn, or,
+// where that fails too, left there, which keeps nobody from writing.
+func (b *Backend) Fence(ctx context.Context, target string) error {
+	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < b.opts.FenceWait {
+		if _, fenced, err := b.Fenced(ctx); err != nil || !fenced {
+			return errors.Join(err, fmt.Errorf("closing the store takes %v: %w", b.opts.FenceWait, context.DeadlineExceeded))
+		}
 	}
-	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)), permission)
+	f, since, err := b.announce(ctx, target)
+	if err != nil {
+		return b.withdraw(ctx, f, err)
+	}
+	if !f.shut {
+		if err := b.shut(ctx, f, since); err != nil {
+			return b.withdraw(ctx, f, err)
+		}
+		f.shut = true
+	}
+	if f.target == target {
+		return nil
+	}
+	return b.putFence(ctx, f, target)
 }
 
-// permitted returns a context that ends with the permission to write, looking for a fence first where that is necessary.
-func (b *Backend) permitted(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	p := &b.permit
-	for {
-		until := p.until.Load()
-		switch rest := left(until, time.Now()); {
-		case rest > permission/2, rest > 0 && !p.mu.TryLock(): // or another caller is looking
-			ctx, cancel := context.WithDeadline(ctx, *until)
-			return ctx, cancel, nil
-		case rest <= 0:
-			p.mu.Lock()
-		}
-		var err error
-		if left(p.until.Load(), time.Now()) <= permission/2 {
-			err = b.renew(ctx)
-		}
-		p.mu.Unlock()
+// withdraw takes an announcement back, if there may be one, because of an error, which it returns.
+func (b *Backend) withdraw(ctx context.Context, f fence, err error) error {
+	if f.epoch == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Timeout)
+	defer cancel()
+	if failed := b.dropFence(ctx, f, "v = :v AND attribute_not_exists("+attrShut+")"); failed != nil {
+		err = errors.Join(err, fmt.Errorf("withdraw the announcement: %w", failed))
+	}
+	return err
+}
+
+// announce returns the fence that is there, or announces one, and AWS's time at which it was there for certain. With an error it
+// returns the one that it may have announced.
+func (b *Backend) announce(ctx context.Context, target string) (fence, time.Time, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return fence{}, time.Time{}, err
+	}
+	defer done()
+	own := fence{}
+	for it, epoch := b.newFence(target); ; {
+		f, at, err := b.readFence(ctx)
 		if err != nil {
-			return nil, nil, err
+			return own, at, err
+		}
+		if f.epoch != nil {
+			return f, at, nil
+		}
+		own.epoch = epoch
+		_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
+			_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: &b.table, Item: it, ConditionExpression: aws.String("attribute_not_exists(pk)")}, option)
+			return err
+		})
+		if err != nil && !hasCode(err, "ConditionalCheckFailedException") {
+			return own, time.Time{}, err
 		}
 	}
 }
 
-// renew looks for the fence.
-func (b *Backend) renew(ctx context.Context) error {
-	until := time.Now().Add(permission)
-	it, err := b.getItem(ctx, true, b.fence())
+// shut waits until every write on its way has the fence's condition, and shuts the gates.
+func (b *Backend) shut(ctx context.Context, f fence, since time.Time) error {
+	for {
+		at, err := b.stillThere(ctx, f)
+		if err != nil {
+			return err
+		}
+		rest := since.Add(b.opts.FenceWait).Sub(at)
+		if rest <= 0 {
+			break
+		}
+		if !sleep(ctx, min(rest, b.opts.IdlePoll)) {
+			return ctx.Err()
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(maxFetches)
+	for n := range gates {
+		it := b.layout.gate(f.epoch, n)
+		it[attrExpires] = expires(b.clock.now(), retiredLife)
+		g.Go(func() error { return b.put(ctx, it) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return b.putFence(ctx, f, f.target)
+}
+
+// stillThere returns AWS's time at which the announced fence was still there.
+func (b *Backend) stillThere(ctx context.Context, f fence) (time.Time, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer done()
+	now, at, err := b.readFence(ctx)
+	if err == nil && !bytes.Equal(now.epoch, f.epoch) {
+		err = fmt.Errorf("%w: the fence was taken away while the store was being closed", storage.ErrCASFailure)
+	}
+	return at, err
+}
+
+// put stores an item that may be stored any number of times.
+func (b *Backend) put(ctx context.Context, it item) error {
+	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
 	}
-	if it != nil {
-		b.permit.until.Store(nil)
-		return handover.Refused(string(it.bytes(attrData)))
-	}
-	b.permit.until.Store(&until)
-	return nil
+	defer done()
+	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
+		_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: &b.table, Item: it}, option)
+		return err
+	})
+	return err
 }
 
-// Fence closes the store for writing, for the tool that moves its data to another one. It takes some seconds, until every handle
-// has looked.
-func (b *Backend) Fence(ctx context.Context, target string) error {
+// putFence stores a closed fence in the place of the same one.
+func (b *Backend) putFence(ctx context.Context, f fence, target string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	it := b.fence()
-	it[attrData] = binaryValue([]byte(target))
-	_, err = call(ctx, func(option func(*dynamodb.Options)) error {
-		_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: &b.table, Item: it}, option)
+	it[attrStamp], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
+	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
+		_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &b.table, Item: it, ConditionExpression: aws.String("v = :v"), ExpressionAttributeValues: item{":v": binaryValue(f.epoch)},
+		}, option)
 		return err
 	})
-	if err != nil {
-		return err
+	if hasCode(err, "ConditionalCheckFailedException") {
+		return fmt.Errorf("%w: the fence was taken away while the store was being closed", storage.ErrCASFailure)
 	}
-	if !sleep(ctx, permission+underWay) {
-		return inconsistent(ctx, errors.New("other processes may not have noticed the fence yet"))
-	}
-	return nil
+	return err
 }
 
 // Unfence opens the store again.
 func (b *Backend) Unfence(ctx context.Context) error {
-	return b.dropItem(ctx, b.fence(), "")
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, _, err := b.readFence(ctx)
+	if err != nil || f.epoch == nil {
+		return err
+	}
+	return b.dropFence(ctx, f, "v = :v")
 }
 
-// Fenced tells whether the store is closed for writing, and where its data went.
+// dropFence removes this fence. If it is not there, it was removed, perhaps by an attempt whose answer was lost; another one is
+// nobody's business here. A withdrawal has the condition that the fence is not closed, too: whoever closes the same one at the same
+// time may have reported its success already.
+func (b *Backend) dropFence(ctx context.Context, f fence, condition string) error {
+	b.permit.forget()
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
+		_, err := b.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+			TableName: &b.table, Key: b.fence(), ConditionExpression: &condition, ExpressionAttributeValues: item{":v": binaryValue(f.epoch)},
+		}, option)
+		return err
+	})
+	if hasCode(err, "ConditionalCheckFailedException") {
+		return nil
+	}
+	return err
+}
+
+// Fenced reports whether the store is closed for writing, and where its data went.
 func (b *Backend) Fenced(ctx context.Context) (target string, fenced bool, err error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return "", false, err
 	}
 	defer done()
-	it, err := b.getItem(ctx, true, b.fence())
-	return string(it.bytes(attrData)), it != nil, err
+	f, _, err := b.readFence(ctx)
+	if !f.shut {
+		return "", false, err
+	}
+	return f.target, true, err
 }
 
 // ReadJournal returns a note of the tool that moves data, and its revision.
@@ -142,7 +234,7 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 	in := &dynamodb.PutItemInput{TableName: &b.table, Item: it}
 	in.ConditionExpression, in.ExpressionAttributeValues = atRevision(revision)
 	// Repeated after a lost answer, it may meet itself; the caller then reads.
-	_, err = call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.PutItem(ctx, in, option)
 		return err
 	})
@@ -190,7 +282,7 @@ func (b *Backend) dropItem(ctx context.Context, keys item, revision string) erro
 	if revision != "" {
 		in.ConditionExpression, in.ExpressionAttributeValues = atRevision(revision)
 	}
-	_, err = call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.DeleteItem(ctx, in, option)
 		return err
 	})

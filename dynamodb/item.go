@@ -28,6 +28,8 @@ const (
 	partSize   = 384 << 10
 	// inflated bounds what a damaged item could make us decompress.
 	inflated = check.MaxSize + 64<<10
+	// maxParts is more than the largest resource has.
+	maxParts = (inflated + partSize - 1) / partSize
 )
 
 var codecs = sync.OnceValue(func() (c struct {
@@ -69,16 +71,12 @@ func unpack(packed []byte) ([]byte, error) {
 	return nil, fmt.Errorf("stored data has codec %d, which this program does not know", packed[0])
 }
 
-// split cuts packed data into parts, if it has to.
-func split(packed []byte) [][]byte {
-	if len(packed) <= inlineSize {
-		return nil
-	}
-	var parts [][]byte
-	for len(packed) > partSize {
+// split cuts packed data into parts, if it has to, and the rest that the item itself holds.
+func split(packed []byte) (parts [][]byte, rest []byte) {
+	for len(packed) > inlineSize {
 		parts, packed = append(parts, packed[:partSize]), packed[partSize:]
 	}
-	return append(parts, packed)
+	return parts, packed
 }
 
 // head is the decoded form of an item of the resource class: a resource, whose data may lie in parts, or a tombstone.
@@ -87,7 +85,7 @@ type head struct {
 	stamp  *stamp
 	live   bool
 	uid    string
-	packed []byte // empty for tombstones, and where there are parts
+	packed []byte // empty for tombstones; what comes after the parts where there are some
 }
 
 func (l layout) head(it item) (*head, error) {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -28,7 +30,7 @@ func content(generation, size int, compressible bool) []byte {
 	return data
 }
 
-// whole tells whether a payload is that of one generation.
+// whole reports whether a payload is that of one generation.
 func whole(res *resourcepb.Resource, sizes []int) error {
 	data := res.GetData().GetValue()
 	var generation int
@@ -180,5 +182,27 @@ func TestCommitWithParts(t *testing.T) {
 	s.Expire('p')
 	if n := s.Items('p'); n != 0 {
 		t.Errorf("%d parts would stay for ever", n)
+	}
+}
+
+// A page of a list is bounded by the bytes of its resources, not by those that they take in the table.
+func TestPageOfCompressibleResources(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	s.SetQueryPage(100)
+	b := handle(t, s)
+	for i := range 20 {
+		write(t, b, box(string(rune('a'+i)), content(i, 1000<<10, true)))
+	}
+	page, err := b.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	for _, res := range page.Resources {
+		size += proto.Size(res)
+	}
+	if size > 6<<20 {
+		t.Errorf("a page of %d resources has %d bytes", len(page.Resources), size)
 	}
 }

@@ -23,7 +23,9 @@ import (
 //	store        -                                       "store"
 //	ticks        number                                  "tick"
 //	notes        -                                       name, see handover.Journal
-//	fence        -                                       "fence", while the store is closed for writing
+//	fence        -                                       "fence", while the store is, or is to be, closed for writing
+//	gates        epoch of the fence, number              "gate", once it is shut
+//	recalls      token of the transaction, 0             "gate", as if it were the gate of a fence for it alone
 //
 // Key parts hold no NUL, so byte order is the order of the key's tuple, and nothing is escaped. The sort key of a resource has
 // 767 bytes at most, where DynamoDB allows 1,024.
@@ -97,10 +99,14 @@ func (l layout) store() item { return keys(l.pk(classStore), []byte("store")) }
 
 func (l layout) note(name string) item { return keys(l.pk(classNote), []byte(name)) }
 
+func (l layout) gate(epoch []byte, n int) item {
+	return keys(l.pk(classFence, append(append([]byte{}, epoch...), byte(n))...), []byte("gate"))
+}
+
 func (l layout) fence() item { return keys(l.pk(classFence), []byte("fence")) }
 
-func (l layout) tick(n int) item {
-	return keys(l.pk(classTick, binary.BigEndian.AppendUint16(nil, uint16(n))...), []byte("tick"))
+func (l layout) tick(n uint16) item {
+	return keys(l.pk(classTick, binary.BigEndian.AppendUint16(nil, n)...), []byte("tick"))
 }
 
 // keyOf undoes resource.

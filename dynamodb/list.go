@@ -18,14 +18,8 @@ import (
 // List implements storage.Backend. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
 // written while the list is read may be in it or not.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
 	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +58,11 @@ func (b *Backend) resourceOf(ctx context.Context, h *head) (*resourcepb.Resource
 type scanRange struct {
 	filter key.Filter
 	after  *key.Key
-	limit  int // of the items in one answer, 0: as many as DynamoDB gives
+	limit  int // of the items in the first answer, 0: as many as DynamoDB gives; those after it are larger and larger
 }
+
+// maxLimit bounds the items in an answer. Where few of them match, an answer of the size of the page would bring next to none.
+const maxLimit = 1000
 
 // scan visits the heads, tombstones among them, that match the filter, in order, until visit returns false.
 func (b *Backend) scan(ctx context.Context, consistency storage.ReadConsistency, r scanRange, visit func(*head) (bool, error)) error {
@@ -119,7 +116,7 @@ func (b *Backend) kinds(ctx context.Context, f key.Filter) ([]storage.Unversione
 	}
 }
 
-// scanKind scans one type. It tells whether to go on.
+// scanKind scans one type. It reports whether to go on.
 func (b *Backend) scanKind(ctx context.Context, consistency storage.ReadConsistency, r scanRange, visit func(*head) (bool, error)) (bool, error) {
 	f := r.filter
 	prefix, exact := f.Prefix()
@@ -149,6 +146,7 @@ func (b *Backend) scanKind(ctx context.Context, consistency storage.ReadConsiste
 				return false, err
 			}
 		}
+		r.limit = min(2*r.limit, maxLimit)
 		if start, from = next, upTo; start == nil {
 			return true, nil
 		}
@@ -202,7 +200,7 @@ func (b *Backend) query(ctx context.Context, strong bool, pk, begins []byte, sta
 		in.Limit = aws.Int32(int32(limit))
 	}
 	var out *dynamodb.QueryOutput
-	_, err = call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
 		var err error
 		out, err = b.db.Query(ctx, in, option)
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -18,10 +19,7 @@ import (
 // miss children.
 func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	k, err := check.IDWithUid("id", id)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -37,11 +35,13 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 			if !bytes.Equal(it.bytes(attrOwner), whole) {
 				continue
 			}
-			child := new(resourcepb.ID)
-			if err := proto.Unmarshal(it.bytes(attrData), child); err != nil {
-				return nil, failed("read the references to", k, fmt.Errorf("decode a stored reference: %w", err))
+			child, err := b.childOf(ctx, it, id)
+			if err != nil {
+				return nil, failed("read the references to", k, err)
 			}
-			children = append(children, child)
+			if child != nil {
+				children = append(children, child)
+			}
 		}
 		if start = next; start == nil {
 			break
@@ -49,4 +49,42 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	}
 	slices.SortFunc(children, func(a, b *resourcepb.ID) int { return key.Of(a).Compare(key.Of(b)) })
 	return children, nil
+}
+
+// edgeIDSize is the most that an edge holds of a child's id. Only a group version is ever longer, which nothing else bounds.
+const edgeIDSize = 8 << 10
+
+// edgeData is what an edge shows of a child: its id, or nothing where that is too long, and is to be read from the child.
+func edgeData(id *resourcepb.ID) ([]byte, error) {
+	if proto.Size(id) <= edgeIDSize {
+		return proto.Marshal(id)
+	}
+	short := proto.Clone(id).(*resourcepb.ID)
+	short.Type.GroupVersion = ""
+	data, err := proto.Marshal(short)
+	return append([]byte{edgeLong}, data...), err
+}
+
+// edgeLong begins the data of an edge whose child's group version is left out. No message begins with it.
+const edgeLong = 0
+
+// childOf returns the id that an edge of the owner shows, nil if the child has left the owner meanwhile.
+func (b *Backend) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
+	data := edge.bytes(attrData)
+	long := len(data) > 0 && data[0] == edgeLong
+	if long {
+		data = data[1:]
+	}
+	child := new(resourcepb.ID)
+	if err := proto.Unmarshal(data, child); err != nil {
+		return nil, fmt.Errorf("decode a stored reference: %w", err)
+	}
+	if !long {
+		return child, nil
+	}
+	_, res, err := b.get(ctx, storage.StrongConsistency, key.Of(child))
+	if err != nil || ownerHash(res.GetOwner()) != ownerHash(owner) {
+		return nil, err
+	}
+	return res.GetId(), nil
 }

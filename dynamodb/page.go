@@ -9,6 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -23,27 +24,22 @@ const (
 // ListPage implements storage.Pager. DynamoDB holds no snapshot: a page shows each resource as it is when the page is read. The
 // pages follow the order of the keys, so what exists unchanged throughout is in exactly one of them.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	limit, err := check.Page(opts, defaultPage)
-	if err != nil {
-		return storage.Page{}, err
+	limit, badOptions := check.Page(opts, defaultPage)
+	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
+	l := &listed{filter: filter, consistency: opts.Consistency}
+	var badToken error
+	if opts.Continue != "" {
+		badToken = b.continueFrom(l, opts.Continue)
 	}
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, badOptions, badFilter, badToken)
 	if err != nil {
 		return storage.Page{}, err
 	}
 	defer done()
-	l := &listed{filter: filter, consistency: opts.Consistency}
-	if opts.Continue != "" {
-		err = b.continueFrom(l, opts.Continue)
-	} else {
-		err = b.firstPage(ctx, l)
-	}
-	if err != nil {
-		return storage.Page{}, fmt.Errorf("list %s/%s: %w", typ.Group, typ.Kind, err)
+	if opts.Continue == "" {
+		if err := b.firstPage(ctx, l); err != nil {
+			return storage.Page{}, fmt.Errorf("list %s/%s: %w", typ.Group, typ.Kind, err)
+		}
 	}
 	page, err := b.readPage(ctx, l, limit)
 	if err != nil {
@@ -61,11 +57,10 @@ type listed struct {
 }
 
 func (b *Backend) firstPage(ctx context.Context, l *listed) error {
-	mark, at, err := b.here(ctx)
+	at, err := b.source.before(ctx)
 	if err != nil {
 		return err
 	}
-	mark.Release()
 	l.at = string(at.encode())
 	return nil
 }
@@ -107,7 +102,7 @@ func (b *Backend) continueFrom(l *listed, token string) error {
 func (b *Backend) readPage(ctx context.Context, l *listed, limit int) (storage.Page, error) {
 	page := storage.Page{Cursor: cursor.Encode(cursor.Watch, b.id, []byte(l.at))}
 	size, looked := 0, 0
-	r := scanRange{filter: l.filter, after: l.after, limit: min(limit+1, 1000)}
+	r := scanRange{filter: l.filter, after: l.after, limit: min(limit+1, maxLimit)}
 	err := b.scan(ctx, l.consistency, r, func(h *head) (bool, error) {
 		full := len(page.Resources) == limit && h.live || size >= pageBytes || looked >= pageItems
 		if full {
@@ -122,7 +117,7 @@ func (b *Backend) readPage(ctx context.Context, l *listed, limit int) (storage.P
 		res, err := b.resourceOf(ctx, h)
 		if res != nil {
 			page.Resources = append(page.Resources, res)
-			size += len(h.packed) + int(h.stamp.parts)*partSize
+			size += message.Size(res)
 		}
 		return true, err
 	})

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // How long DynamoDB keeps what is no longer needed by a read.
@@ -24,14 +22,16 @@ const (
 // change is what is to happen to one key: the new item, the condition for it, and the items that go with it. It is composed
 // from the stamp in the version that the caller gave, without reading anything.
 type change struct {
-	key   key.Key
-	base  *stamp // nil: nothing may be stored
-	dead  bool   // base is a tombstone's
-	uid   string // that base must have, unless dead
-	next  *stamp
-	put   item
-	parts []item
-	edge  item // to be put, nil for none
+	key  key.Key
+	base *stamp // nil: nothing may be stored
+	dead bool   // base is a tombstone's
+	uid  string // that base must have, unless dead
+	next *stamp
+	// composed is AWS's time then, as far as it was known.
+	composed time.Time
+	put      item
+	parts    []item
+	edge     item // to be put, nil for none
 	// cut is the edge to be deleted, nil for none.
 	cut item
 	res *resourcepb.Resource // as it will be stored, nil for a deletion
@@ -43,16 +43,14 @@ func (b *Backend) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, de
 	if err != nil {
 		return nil, err
 	}
-	c := &change{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now)}
+	c := &change{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now), composed: now}
 	c.next.setOwner(res.GetId(), res.GetOwner())
 	packed := pack(data)
-	parts := split(packed)
+	parts, rest := split(packed)
 	c.next.parts = uint8(len(parts))
 	c.put = b.resource(k)
 	c.put[attrUid] = binaryValue([]byte(c.uid))
-	if len(parts) == 0 {
-		c.put[attrData] = binaryValue(packed)
-	}
+	c.put[attrData] = binaryValue(rest)
 	for i, p := range parts {
 		it := b.part(c.next.token, i)
 		it[attrData] = binaryValue(p)
@@ -75,7 +73,7 @@ func (b *Backend) planEdges(c *change, res *resourcepb.Resource) error {
 		c.cut = b.edge(c.base.owner, c.key)
 	}
 	if c.next.hasOwner() {
-		child, err := proto.Marshal(res.GetId())
+		child, err := edgeData(res.GetId())
 		if err != nil {
 			return fmt.Errorf("encode a reference: %w", err)
 		}
@@ -88,7 +86,7 @@ func (b *Backend) planEdges(c *change, res *resourcepb.Resource) error {
 
 // planDelete composes a deletion: a tombstone takes the resource's place.
 func (b *Backend) planDelete(k key.Key, uid string, base *stamp, now time.Time) *change {
-	c := &change{key: k, base: base, uid: uid, next: base.next(now)}
+	c := &change{key: k, base: base, uid: uid, next: base.next(now), composed: now}
 	c.put = b.resource(k)
 	c.put[attrStamp] = binaryValue(c.next.bytes())
 	c.put[attrExpires] = expires(now, tombstoneLife)
@@ -114,7 +112,7 @@ func (c *change) condition() (expression string, values item) {
 	return "v = :base AND u = :uid", item{":base": binaryValue(c.base.bytes()), ":uid": binaryValue([]byte(c.uid))}
 }
 
-// alone tells whether the change is a single item.
+// alone reports whether the change is a single item.
 func (c *change) alone() bool {
 	return len(c.parts) == 0 && c.edge == nil && c.cut == nil && (c.base == nil || c.base.parts == 0)
 }
@@ -129,7 +127,9 @@ func (c *change) items(b *Backend, retire bool, now time.Time) []types.TransactW
 	own := put(c.put)
 	own.Put.ConditionExpression = &expression
 	own.Put.ExpressionAttributeValues = values
-	own.Put.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	if retire { // the only change of its transaction
+		own.Put.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	}
 	items := []types.TransactWriteItem{own}
 	if c.cut != nil {
 		items = append(items, types.TransactWriteItem{Delete: &types.Delete{TableName: &b.table, Key: c.cut}})

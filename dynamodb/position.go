@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ashlar-dev/storage/internal/key"
 )
 
 // position is a place in the store's history: how far each shard of the stream is read. It is never changed once it is shared.
@@ -21,22 +19,27 @@ type position struct {
 	stream string // ARN
 	shards []place
 
-	asOf   time.Time // everything up to this moment is in the position, or still readable from it
-	clean  time.Time // of the end of a batch: changes older than this have been published
-	joined *joined   // of a snapshot: what it showed
+	asOf   time.Time // by AWS's clock: everything acknowledged before is in the position
+	proven uint64    // of the end of a batch: the reader's last proof
+	joined *shown    // of a snapshot: what it showed
 
 	// Of an event: where it stands, which is not in shards yet, and the count of its stamp.
 	shard, seq string
 	count      uint64
 }
 
-// place is how far one shard is read: "" from its beginning, the number of the last record, ended, or since a time in unix
-// seconds, for an open shard of which nothing was read yet because the reader started at its end.
+// place is how far one shard is read: "" from its beginning, the number of the last record, ended, or since a time of AWS's clock
+// in unix seconds: from its beginning, but for the records before that.
 type place struct{ shard, seq string }
 
 const ended = "$"
 
-func since(t time.Time) string { return "@" + strconv.FormatInt(t.Unix(), 10) }
+// apart is how far the time of a record may be from the time at which its write was acknowledged, both by AWS's clock: it is
+// called approximate, and the emulator rounds it down to the minute.
+const apart = 2 * time.Minute
+
+// since is the place of a shard of which all that was acknowledged before t is known.
+func since(t time.Time) string { t = t.Add(-apart); return "@" + strconv.FormatInt(t.Unix(), 10) }
 
 // sinceTime undoes since.
 func sinceTime(seq string) (time.Time, bool) {
@@ -47,7 +50,7 @@ func sinceTime(seq string) (time.Time, bool) {
 	return time.Unix(n, 0), err == nil
 }
 
-// numbered tells whether seq is the number of a record.
+// numbered reports whether seq is the number of a record.
 func numbered(seq string) bool { return seq != "" && seq != ended && seq[0] != '@' }
 
 // rank orders the kinds of places.
@@ -110,7 +113,7 @@ func (p *position) without(shard string) *position {
 	return &q
 }
 
-// covers tells whether the record seq of a shard is part of p.
+// covers reports whether the record seq of a shard is part of p.
 func (p *position) covers(l *lineage, shard, seq string) bool {
 	if at, there := p.get(shard); there {
 		return at == ended || numbered(at) && compareSeq(seq, at) <= 0
@@ -150,7 +153,7 @@ func (p *position) merge(l *lineage, o *position) *position {
 	return &q
 }
 
-// within tells whether o has the same shards as p, read at least as far.
+// within reports whether o has the same shards as p, read at least as far.
 func (p *position) within(o *position) bool {
 	if len(p.shards) != len(o.shards) {
 		return false
@@ -161,17 +164,6 @@ func (p *position) within(o *position) bool {
 		}
 	}
 	return true
-}
-
-// joined is what a snapshot showed of the keys that were written so lately that their records may come after the position from
-// which the stream is followed: the count of each.
-type joined struct {
-	counts map[key.Key]uint64
-	done   time.Time // when the snapshot was complete
-}
-
-func (j *joined) has(k key.Key, count uint64) bool {
-	return j != nil && count <= j.counts[k]
 }
 
 // encode is the payload of a cursor.

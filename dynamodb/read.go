@@ -19,14 +19,8 @@ import (
 
 // Read implements storage.Backend.
 func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
 	k, err := check.ID("id", id)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +119,7 @@ func (b *Backend) newReader(strong bool) *batch.Batcher[item, item] {
 
 func (b *Backend) getItem(ctx context.Context, strong bool, keys item) (item, error) {
 	var found item
-	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.GetItem(ctx, &dynamodb.GetItemInput{
 			TableName: &b.table, Key: keys, ConsistentRead: &strong,
 			ReturnConsumedCapacity: b.opts.capacity(),
@@ -147,7 +141,7 @@ func (b *Backend) getItems(ctx context.Context, strong bool, wanted []item, foun
 		left[i] = w
 	}
 	var progress bool
-	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		for len(left) > 0 {
 			out, err := b.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 				RequestItems:           map[string]types.KeysAndAttributes{b.table: {Keys: left, ConsistentRead: &strong}},
@@ -208,7 +202,7 @@ func (b *Backend) gather(ctx context.Context, h *head) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := 0
+	size := len(h.packed)
 	for _, p := range parts {
 		if p == nil {
 			return nil, fmt.Errorf("%v: %w", h.key, errPartsGone)
@@ -219,7 +213,7 @@ func (b *Backend) gather(ctx context.Context, h *head) ([]byte, error) {
 	for _, p := range parts {
 		packed = append(packed, p...)
 	}
-	return packed, nil
+	return append(packed, h.packed...), nil
 }
 
 func (o *Options) capacity() types.ReturnConsumedCapacity {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
 )
 
 // reader follows the stream of the table, from its end at the moment of its opening.
@@ -19,35 +20,31 @@ import (
 // through the same backend wakes it.
 type reader struct {
 	shardReader
+	name    [16]byte // in its ticks
 	kick    chan struct{}
 	stopped chan struct{} // closed when the run is over
+	ticking sync.WaitGroup
 
-	mu       sync.Mutex
-	pos      *position
-	begun    uint64        // rounds
-	finished uint64        // rounds, with every shard read
-	round    chan struct{} // closed when a round ends
+	mu    sync.Mutex
+	pos   *position
+	ready bool
+	ticks uint64        // written
+	round chan struct{} // closed when a round ends
+	proof proof
 
 	// Of the goroutine that runs.
-	iterators   map[string]string
-	caught      map[string]time.Time // changes in the shard older than this have been read
-	describeAt  time.Time            // when to list the shards next
-	await       time.Duration        // pause between listings while a shard at its end has no children yet
-	disabled    int                  // quiet rounds since the stream was seen disabled
-	lastGood    time.Time
-	lastPublish time.Time
+	iterators  map[string]string
+	describeAt time.Time     // when to list the shards next
+	await      time.Duration // pause between listings while a shard that is not listed yet is awaited
+	disabled   bool          // the stream was seen disabled
+	lastGood   time.Time
 }
 
 const (
 	// describeEvery is how often the shards are listed without a reason, so that a stream that was disabled is noticed.
 	describeEvery = 5 * time.Minute
-	// describePause is the least time between two listings while children of a closed shard are awaited.
-	describePause = 250 * time.Millisecond
-	// delay bounds how late a record may appear in the stream, for what depends on having seen all of a time.
-	delay = time.Minute
-	// skew is how far the clocks of this machine and of DynamoDB may differ, for places given by time. The emulator rounds the
-	// time of a record down to the minute.
-	skew = 2 * time.Minute
+	// describePause is the least time between two listings while a shard is awaited, describeMost the longest.
+	describePause, describeMost = 250 * time.Millisecond, 10 * time.Second
 	// maxFetches bounds the calls of one round that are under way at once.
 	maxFetches = 16
 )
@@ -55,11 +52,12 @@ const (
 func newReader(b *Backend) *reader {
 	return &reader{
 		shardReader: shardReader{b: b, lines: newLineage()},
+		name:        newToken(),
 		kick:        make(chan struct{}, 1),
 		stopped:     make(chan struct{}),
 		round:       make(chan struct{}),
 		iterators:   map[string]string{},
-		caught:      map[string]time.Time{},
+		proof:       proof{waiting: map[uint64]bool{}, learned: map[string]uint16{}},
 	}
 }
 
@@ -82,27 +80,16 @@ func (r *reader) wake() {
 	}
 }
 
-// sync waits until a round that began after the call has read every shard.
-func (r *reader) sync(ctx context.Context) error {
-	r.mu.Lock()
-	wanted := r.begun + 1
-	r.mu.Unlock()
-	r.wake()
-	for {
-		r.mu.Lock()
-		finished, round := r.finished, r.round
-		r.mu.Unlock()
-		if finished >= wanted {
-			return nil
-		}
-		select {
-		case <-round:
-		case <-r.stopped:
-			return errors.New("the stream is no longer being read")
-		case <-ctx.Done():
-			return inconsistent(ctx, errors.New("the stream of changes does not answer"))
-		}
+// running reports whether the reader is reading, and has a position that is good for a cursor.
+func (r *reader) running() bool {
+	select {
+	case <-r.stopped:
+		return false
+	default:
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready
 }
 
 // open finds the stream and its shards and stands at the end of those that are open. It goes on trying while DynamoDB is away.
@@ -121,59 +108,51 @@ func (r *reader) open(ctx context.Context) error {
 }
 
 func (r *reader) tryOpen(ctx context.Context) (err error) {
-	if r.stream, err = r.b.latestStream(ctx); err != nil {
+	if r.stream, err = answer(ctx, r.b, r.b.latestStream); err != nil {
 		return err
 	}
-	now := time.Now()
-	l, err := r.describe(ctx, &position{})
+	pos := &position{stream: r.stream, asOf: r.b.clock.now()}
+	l, err := r.describe(ctx, pos)
 	if err != nil {
 		return err
 	}
-	parent := map[string]bool{}
-	for _, p := range l.parents {
-		parent[p] = true
-	}
-	pos := &position{stream: r.stream, asOf: now}
-	for shard := range l.parents {
-		switch {
-		case l.closed[shard] && parent[shard], openForebear(l, shard):
-		case l.closed[shard]:
-			pos = pos.with(shard, ended)
-		default:
-			if r.iterators[shard], err = r.latest(ctx, shard); err != nil {
+	for _, pl := range l.open(pos.asOf) {
+		if pl.seq != ended {
+			if r.iterators[pl.shard], err = r.latest(ctx, pl.shard); err != nil {
 				return err
 			}
-			pos = pos.with(shard, since(now.Add(-skew)))
 		}
+		pos = pos.with(pl.shard, pl.seq)
 	}
-	r.describeAt, r.lastGood = now.Add(describeEvery), time.Now()
+	r.describeAt, r.lastGood = time.Now().Add(describeEvery), time.Now()
 	r.setPosition(pos)
 	return nil
 }
 
-// openForebear tells whether a shard is listed beside a forebear that is still open: it is read after that one.
-func openForebear(l *listing, shard string) bool {
-	for p, listed := l.parents[shard], true; listed && p != ""; {
-		if _, listed = l.parents[p]; listed && !l.closed[p] {
-			return true
-		}
-		p = l.parents[p]
-	}
-	return false
-}
-
 // run reads until ctx is over.
 func (r *reader) run(ctx context.Context, ready func(*position), publish func([]*event, *position)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.ticking.Wait()
+	defer cancel()
 	defer close(r.stopped)
-	if err := r.anchor(ctx); err != nil {
-		return err
+	publishing := func(events []*event, end *position) {
+		switch {
+		case r.ready:
+			publish(events, end)
+		case end.proven > 0: // what came before is in nobody's history
+			r.mu.Lock()
+			r.ready = true
+			r.mu.Unlock()
+			ready(end)
+		}
 	}
-	r.lastPublish = time.Now()
-	ready(r.position())
 	var timer *time.Timer
 	for pause := r.b.opts.Poll; ; {
 		begun := time.Now()
-		found, full, err := r.turn(ctx, publish)
+		found, full, err := r.turn(ctx, publishing)
+		if err == nil {
+			err = r.unproven()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -181,7 +160,7 @@ func (r *reader) run(ctx context.Context, ready func(*position), publish func([]
 			return err
 		case full:
 			continue
-		case found:
+		case found || r.proving():
 			pause = r.b.opts.Poll
 		default:
 			pause = min(2*pause, max(r.b.opts.IdlePoll, r.b.opts.Poll))
@@ -205,24 +184,28 @@ func (r *reader) run(ctx context.Context, ready func(*position), publish func([]
 	}
 }
 
+func (r *reader) proving() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proof.begun > r.proof.done
+}
+
 // turn is one round, with what is published of it. It returns an error only where there is no going on.
 func (r *reader) turn(ctx context.Context, publish func([]*event, *position)) (found, full bool, err error) {
-	r.mu.Lock()
-	r.begun++
-	r.mu.Unlock()
 	before := r.position()
 	events, after, full, err := r.poll(ctx)
 	if after != before {
 		r.setPosition(after)
 	}
-	if len(events) > 0 || after.moved(before) || time.Since(r.lastPublish) > delay/2 {
-		r.lastPublish = time.Now()
+	r.advance(ctx)
+	after = r.position()
+	if len(events) > 0 || after.moved(before) {
 		publish(events, after)
 	}
 	if err == nil {
-		err = r.follow(ctx, len(events) == 0 && !full)
+		err = r.follow(ctx)
 	}
-	r.endRound(err == nil)
+	r.endRound()
 	switch {
 	case err == nil:
 		r.lastGood = time.Now()
@@ -237,22 +220,18 @@ func (r *reader) turn(ctx context.Context, publish func([]*event, *position)) (f
 }
 
 func (p *position) moved(from *position) bool {
-	return len(p.shards) != len(from.shards) || !p.within(from)
+	return p.proven != from.proven || len(p.shards) != len(from.shards) || !p.within(from)
 }
 
-func (r *reader) endRound(good bool) {
+func (r *reader) endRound() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if good {
-		r.finished = r.begun
-	}
 	close(r.round)
 	r.round = make(chan struct{})
 }
 
 // poll reads a page of every shard that is not at its end. What could be read counts, also beside an error.
 func (r *reader) poll(ctx context.Context) (events []*event, pos *position, full bool, err error) {
-	begun := time.Now()
 	pos = r.position()
 	pages := make([]*page, len(pos.shards))
 	var g errgroup.Group
@@ -273,31 +252,42 @@ func (r *reader) poll(ctx context.Context) (events []*event, pos *position, full
 		if p == nil {
 			continue
 		}
-		next, fresh, shardErr := r.take(ctx, pos, shards[i].shard, p)
+		shard := shards[i].shard
+		next, fresh, shardErr := r.take(ctx, pos, shard, p)
 		if shardErr != nil {
 			err = errors.Join(err, shardErr)
 			continue // the page is read again
 		}
 		pos, events = next, append(events, fresh...)
-		r.note(shards[i].shard, p, begun)
-		full = full || len(p.records) > 0 && len(p.records) >= 1000 || p.ended
-	}
-	if err == nil {
-		end := *pos
-		end.asOf, end.clean = begun, r.clean(pos, begun)
-		pos = &end
+		r.see(shard, p.records)
+		r.iterators[shard] = p.next
+		if p.ended {
+			delete(r.iterators, shard)
+			r.describeAt, r.await = time.Time{}, 0
+		}
+		full = full || p.full || p.ended
 	}
 	return events, pos, full, err
 }
 
-// take makes events of a page, and the position after it.
+// take makes events of a page, and the position after it. It cuts the page short where the resources are too many bytes, most of
+// which may not be in the records but compressed or in parts, and before a record that cannot be read now: the rest of the page is
+// fetched again.
 func (r *reader) take(ctx context.Context, pos *position, shard string, p *page) (*position, []*event, error) {
 	var events []*event
-	last := ""
+	last, size := "", 0
 	for i := range p.records {
-		ev, err := r.b.change(ctx, &p.records[i])
-		if err != nil {
+		var ev *event
+		var err error
+		if size < feed.PageBytes {
+			ev, err = answer(ctx, r.b, func(ctx context.Context) (*event, error) { return r.b.change(ctx, &p.records[i]) })
+		}
+		if err != nil && last == "" {
 			return nil, nil, err
+		}
+		if err != nil || size >= feed.PageBytes {
+			p.records, p.next, p.ended, p.full = p.records[:i], "", false, true
+			break
 		}
 		if p.records[i].Dynamodb.SequenceNumber != nil {
 			last = *p.records[i].Dynamodb.SequenceNumber
@@ -305,6 +295,7 @@ func (r *reader) take(ctx context.Context, pos *position, shard string, p *page)
 		if ev != nil {
 			ev.At.stream, ev.At.shards, ev.At.asOf, ev.At.shard = pos.stream, pos.shards, pos.asOf, shard
 			events = append(events, ev)
+			size += ev.Size
 		}
 	}
 	switch {
@@ -316,70 +307,44 @@ func (r *reader) take(ctx context.Context, pos *position, shard string, p *page)
 	return pos, events, nil
 }
 
-// note keeps what is needed for the next page of a shard.
-func (r *reader) note(shard string, p *page, begun time.Time) {
-	if p.ended {
-		delete(r.iterators, shard)
-		delete(r.caught, shard)
-		r.describeAt = time.Time{}
-		return
-	}
-	r.iterators[shard] = p.next
-	if n := len(p.records); n == 0 {
-		r.caught[shard] = begun.Add(-delay)
-	} else {
-		r.caught[shard] = created(&p.records[n-1]).Add(-delay)
-	}
-}
-
-// clean is the time before which everything has been read.
-func (r *reader) clean(pos *position, begun time.Time) time.Time {
-	clean := begun.Add(-delay)
-	for _, pl := range pos.shards {
-		if pl.seq == ended {
-			continue
-		}
-		if t := r.caught[pl.shard]; t.Before(clean) {
-			clean = t
-		}
-	}
-	return clean
-}
-
 // follow lists the shards when it is time to, and goes on to the heirs of those that are at their end.
-func (r *reader) follow(ctx context.Context, quiet bool) error {
+func (r *reader) follow(ctx context.Context) error {
 	pos := r.position()
-	if r.disabled > 0 {
-		if quiet {
-			r.disabled++
-		}
-		if r.disabled > 3 || pos.active() == 0 {
-			return errStreamEnded
-		}
+	if r.disabled && pos.active() == 0 {
+		return errStreamEnded // disabling a stream closes its shards
 	}
 	now := time.Now()
-	if now.Before(r.describeAt) {
+	if now.Before(r.describeAt) && !r.overdue(now) {
 		return nil
 	}
 	l, err := r.describe(ctx, pos)
 	if err != nil {
 		return err
 	}
-	for _, heir := range r.lines.heirs(pos) {
-		pos = pos.with(heir, "")
+	heirs, more, err := r.heirs(ctx, pos)
+	if err != nil {
+		return err
 	}
-	r.setPosition(r.lines.prune(pos, l.parents))
-	if l.disabled && r.disabled == 0 {
-		r.disabled = 1
-	}
+	r.disabled = r.disabled || l.disabled
+	r.setPosition(r.lines.prune(r.begin(pos, heirs)))
 	r.describeAt = now.Add(describeEvery)
-	if r.childless(pos, l) {
-		r.await = min(max(2*r.await, describePause), describeEvery)
+	if more || r.childless(r.position()) || r.proving() {
+		r.await = min(max(2*r.await, describePause), describeMost)
 		r.describeAt = now.Add(r.await)
 	} else {
 		r.await = 0
 	}
 	return nil
+}
+
+// overdue reports whether a proof takes so long that the ticks may have gone to a shard that was not listed.
+func (r *reader) overdue(now time.Time) bool {
+	if r.await > 0 {
+		return false // the next listing is near
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proof.begun > r.proof.done && now.Sub(r.proof.began) > time.Second
 }
 
 func (p *position) active() int {
@@ -392,14 +357,10 @@ func (p *position) active() int {
 	return n
 }
 
-// childless tells whether a shard at its end has no children listed yet.
-func (r *reader) childless(pos *position, l *listing) bool {
-	parent := map[string]bool{}
-	for _, p := range l.parents {
-		parent[p] = true
-	}
+// childless reports whether a shard at its end has no child yet.
+func (r *reader) childless(pos *position) bool {
 	for _, pl := range pos.shards {
-		if _, listed := l.parents[pl.shard]; listed && pl.seq == ended && !parent[pl.shard] {
+		if pl.seq == ended && !r.lines.hasChild(pl.shard) {
 			return true
 		}
 	}

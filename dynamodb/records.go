@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/message"
 )
 
 // change makes an event of a stream's record, nil where it is about something else: another store in the table, a part, an edge.
@@ -49,7 +50,7 @@ func (b *Backend) change(ctx context.Context, r *types.Record) (*event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: a record of the stream cannot be read: %w", storage.ErrCompacted, err)
 	}
-	ev := &event{Key: shown.key, Delete: gone, Resource: res, Size: len(packed), At: &position{
+	ev := &event{Key: shown.key, Delete: gone, Resource: res, Size: message.Size(res), At: &position{
 		seq: aws.ToString(r.Dynamodb.SequenceNumber), count: shown.stamp.count,
 	}}
 	if gone && after != nil {

@@ -41,10 +41,10 @@ type seenAt struct {
 	at    time.Time
 }
 
-func newSeen() *seen { return &seen{max: seenMax, now: time.Now} }
+func newSeen(now func() time.Time) *seen { return &seen{max: seenMax, now: now} }
 
-// recent tells whether a state was written so lately that a replica might not have it. The clocks of writers may be wrong by
-// minutes (DynamoDB refuses the requests of those that are not within 15), which settled has room for.
+// recent reports whether a state was written so lately that a replica might not have it. The count holds AWS's time when the write
+// was composed; it was sent within composedFor, and accepted within signatureLife after that, which settled has room for.
 func recent(count uint64, now time.Time) bool {
 	return count > uint64(now.Add(-settled).UnixMilli())
 }
@@ -82,14 +82,14 @@ func (s *seen) noteState(k key.Key, count uint64, live bool) {
 	}
 }
 
-// distrust tells whether something was forgotten before its time, so that eventual reads cannot be checked.
+// distrust reports whether something was forgotten before its time, so that eventual reads cannot be checked.
 func (s *seen) distrust() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.doubtful.IsZero() && s.now().Before(s.doubtful)
 }
 
-// stale tells whether an answer is older than one given before.
+// stale reports whether an answer is older than one given before.
 func (s *seen) stale(k key.Key, h *head) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *seen) stale(k key.Key, h *head) bool {
 	return h.stamp.count < known.count
 }
 
-// missing tells whether a live resource that was seen in the range (after, upTo] is not among heads, which are in order. after
+// missing reports whether a live resource that was seen in the range (after, upTo] is not among heads, which are in order. after
 // "" is the beginning of what begins with prefix, upTo "" its end.
 func (s *seen) missing(prefix, after, upTo string, heads []*head) bool {
 	s.mu.Lock()

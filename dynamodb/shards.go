@@ -26,17 +26,25 @@ type shardReader struct {
 // errStreamEnded ends all watches.
 var errStreamEnded = errors.New("the stream was disabled: what was written since is not in any history")
 
+// answer waits for one answer, for Timeout at most: the reader's context has no deadline, and what is never answered is an outage.
+func answer[T any](ctx context.Context, b *Backend, ask func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	return ask(ctx)
+}
+
 // page is one answer of GetRecords.
 type page struct {
 	records []types.Record
 	next    string
 	ended   bool // the shard is closed and was read to its end
+	full    bool // there is probably more
 }
 
 // latestStream returns the ARN of the table's stream.
 func (b *Backend) latestStream(ctx context.Context) (string, error) {
 	var arn string
-	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &b.table}, option)
 		if err != nil {
 			return err
@@ -62,10 +70,13 @@ func (s *shardReader) describe(ctx context.Context, keep *position) (*listing, e
 	l := &listing{parents: map[string]string{}, closed: map[string]bool{}}
 	var start *string
 	for {
-		out, err := s.b.streams.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &s.stream, ExclusiveStartShardId: start})
+		out, err := answer(ctx, s.b, func(ctx context.Context) (*dynamodbstreams.DescribeStreamOutput, error) {
+			return s.b.streams.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &s.stream, ExclusiveStartShardId: start})
+		})
 		if err != nil {
 			return nil, s.lost(err)
 		}
+		s.b.clock.observe(out.ResultMetadata)
 		d := out.StreamDescription
 		l.disabled = d.StreamStatus == types.StreamStatusDisabled || d.StreamStatus == types.StreamStatusDisabling
 		for _, shard := range d.Shards {
@@ -81,12 +92,63 @@ func (s *shardReader) describe(ctx context.Context, keep *position) (*listing, e
 			return nil, ctx.Err()
 		}
 	}
-	parents := make(map[string]string, len(l.parents))
-	for shard, parent := range l.parents {
-		parents[shard] = parent
-	}
-	s.lines.update(parents, keep)
+	s.lines.update(l.parents, keep)
 	return l, nil
+}
+
+// heirs returns the places where a reader at p goes on in shards that it has not begun. A child is read from its beginning; of a
+// shard whose parent is gone, or that has none, all that p knows is what was acknowledged before asOf. more says that there are
+// others, which have to wait for a listing that does not leave out their parents.
+func (s *shardReader) heirs(ctx context.Context, p *position) (places []place, more bool, err error) {
+	children, roots, unlisted := s.lines.heirs(p)
+	for shard, parent := range unlisted {
+		switch _, err := s.iterator(ctx, place{shard: parent}); {
+		case err == nil:
+			more = true
+		case errors.Is(err, storage.ErrCompacted):
+			s.lines.orphan(shard)
+			roots = append(roots, shard)
+		default:
+			return nil, false, err
+		}
+	}
+	for _, shard := range children {
+		places = append(places, place{shard: shard})
+	}
+	for _, shard := range roots {
+		places = append(places, place{shard, since(p.asOf)})
+	}
+	return places, more, nil
+}
+
+// open returns where a reader begins that wants all that comes after asOf: in the shards that are open, but for those that are
+// listed beside a forebear that is open, too, and come after it; and at the end of those that have no children yet.
+func (l *listing) open(asOf time.Time) []place {
+	parent := map[string]bool{}
+	for _, p := range l.parents {
+		parent[p] = true
+	}
+	var places []place
+	for shard := range l.parents {
+		switch {
+		case l.closed[shard] && parent[shard], l.openForebear(shard):
+		case l.closed[shard]:
+			places = append(places, place{shard, ended})
+		default:
+			places = append(places, place{shard, since(asOf)})
+		}
+	}
+	return places
+}
+
+func (l *listing) openForebear(shard string) bool {
+	for p, listed := l.parents[shard], true; listed && p != ""; {
+		if _, listed = l.parents[p]; listed && !l.closed[p] {
+			return true
+		}
+		p = l.parents[p]
+	}
+	return false
 }
 
 // iterator opens a shard at a place.
@@ -97,18 +159,20 @@ func (s *shardReader) iterator(ctx context.Context, at place) (string, error) {
 	} else {
 		in.ShardIteratorType = types.ShardIteratorTypeTrimHorizon
 	}
-	return s.open(ctx, in)
+	return s.place(ctx, in)
 }
 
 // latest opens a shard at its end.
 func (s *shardReader) latest(ctx context.Context, shard string) (string, error) {
-	return s.open(ctx, &dynamodbstreams.GetShardIteratorInput{
+	return s.place(ctx, &dynamodbstreams.GetShardIteratorInput{
 		StreamArn: &s.stream, ShardId: &shard, ShardIteratorType: types.ShardIteratorTypeLatest,
 	})
 }
 
-func (s *shardReader) open(ctx context.Context, in *dynamodbstreams.GetShardIteratorInput) (string, error) {
-	out, err := s.b.streams.GetShardIterator(ctx, in)
+func (s *shardReader) place(ctx context.Context, in *dynamodbstreams.GetShardIteratorInput) (string, error) {
+	out, err := answer(ctx, s.b, func(ctx context.Context) (*dynamodbstreams.GetShardIteratorOutput, error) {
+		return s.b.streams.GetShardIterator(ctx, in)
+	})
 	if err != nil {
 		return "", s.lost(err)
 	}
@@ -124,7 +188,9 @@ func (s *shardReader) fetch(ctx context.Context, at place, iterator string) (*pa
 				return nil, err
 			}
 		}
-		out, err := s.b.streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator})
+		out, err := answer(ctx, s.b, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
+			return s.b.streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator})
+		})
 		if hasCode(err, "ExpiredIteratorException") && !fresh {
 			iterator = ""
 			continue
@@ -132,11 +198,12 @@ func (s *shardReader) fetch(ctx context.Context, at place, iterator string) (*pa
 		if err != nil {
 			return nil, s.lost(err)
 		}
-		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator)}
+		s.b.clock.observe(out.ResultMetadata)
+		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= 1000}
 		p.ended = p.next == ""
 		if t, ok := sinceTime(at.seq); ok {
 			for len(p.records) > 0 && created(&p.records[0]).Before(t) {
-				p.records = p.records[1:]
+				p.records, p.full = p.records[1:], true
 			}
 		}
 		return p, nil

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
@@ -21,8 +23,9 @@ type event = feed.Event[*position]
 type source struct {
 	b *Backend
 
-	mu   sync.Mutex
-	live *reader // of the current run, or the last one; nil before the first
+	mu     sync.Mutex
+	live   *reader // of the current run, or the last one; nil before the first
+	shards *shards // for positions where nothing is being read
 }
 
 var _ feed.Source[*position] = (*source)(nil)
@@ -70,10 +73,11 @@ func (s *source) Contains(at *position, ev *event) bool {
 // Advance implements feed.Source.
 func (s *source) Advance(at *position, ev *event) *position { return at.merge(s.lineage(), ev.At) }
 
-// Merge implements feed.Source. What a snapshot showed is forgotten once no older change can come any more.
+// Merge implements feed.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
 func (s *source) Merge(at, end *position) *position {
 	merged := at.merge(s.lineage(), end)
-	if merged.joined != nil && end.clean.After(merged.joined.done) {
+	if merged.joined != nil && end.proven >= merged.joined.until {
+		merged.joined.drop()
 		merged.joined = nil
 	}
 	return merged
@@ -102,13 +106,59 @@ func (s *source) page(ctx context.Context, from *position, f *key.Filter, limit 
 		return nil, nil, false, errors.New("the stream is not being read")
 	case from.stream != r.stream:
 		return nil, nil, false, fmt.Errorf("%w: the table's stream is another one now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
-	case time.Since(from.asOf) > remembered:
+	case s.b.clock.now().Sub(from.asOf) > remembered:
 		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
 	}
-	w := &walk{reader: r, pos: from, target: r.position(), filter: f, iterators: map[string]string{}, empty: map[string]int{}}
+	w := &walk{reader: r, pos: from, target: r.position(), filter: f, iterators: map[string]string{}}
 	more, err := w.read(ctx, limit)
 	if err != nil {
 		return nil, nil, false, err
 	}
 	return w.events, w.pos, more, nil
+}
+
+// shards is a listing of the stream that serves for a while: a shard that has been closed since leads to its children.
+type shards struct {
+	listing *listing
+	stream  string
+	until   time.Time // by the local clock
+}
+
+// shardsFor is how long a listing serves. DynamoDB allows ten a second for the whole account.
+const shardsFor = time.Minute
+
+// before returns a position from which all is read that is acknowledged after the call, and some that was before: the reader's, or
+// where there is none, the present time in each shard. Nothing of the stream is read for it.
+func (s *source) before(ctx context.Context) (*position, error) {
+	if r := s.reader(); r != nil && r.running() {
+		return r.position(), nil
+	}
+	asOf := s.b.clock.now()
+	s.mu.Lock()
+	known := s.shards
+	s.mu.Unlock()
+	if known == nil || time.Now().After(known.until) {
+		stream, err := s.b.latestStream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		calls := shardReader{b: s.b, stream: stream, lines: newLineage()}
+		var l *listing
+		_, err = s.b.call(ctx, func(func(*dynamodb.Options)) (err error) {
+			l, err = calls.describe(ctx, &position{})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		known = &shards{l, stream, time.Now().Add(shardsFor)}
+		s.mu.Lock()
+		s.shards = known
+		s.mu.Unlock()
+	}
+	at := &position{stream: known.stream, asOf: asOf}
+	for _, pl := range known.listing.open(asOf) {
+		at = at.with(pl.shard, pl.seq)
+	}
+	return at, nil
 }

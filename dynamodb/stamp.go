@@ -16,8 +16,8 @@ import (
 //   - token is the write's own, random, so no version is ever used twice, not even after a restore;
 //   - ring holds the tokens of the writes before, newest first, so that a writer whose answer was lost finds out what became
 //     of the write;
-//   - count rises with every write of the key and never falls below the time in milliseconds, so that two states of a key can
-//     be compared, also across deletion and re-creation;
+//   - count rises with every write of the key and never falls below the time in milliseconds, by AWS's clock, so that two states
+//     of a key can be compared, also across deletion and re-creation;
 //   - parts, owner and groupVersion say which other items belong to the resource: the parts of its data and its owner's edge.
 //
 // A deletion leaves a tombstone with a stamp of its own, so the chain goes on through it.
@@ -54,7 +54,7 @@ func (s *stamp) next(now time.Time) *stamp {
 	return n
 }
 
-// follows tells whether the write with this token is s itself or one of those shortly before it.
+// follows reports whether the write with this token is s itself or one of those shortly before it.
 func (s *stamp) follows(token [16]byte) bool {
 	if s.token == token {
 		return true
@@ -116,7 +116,7 @@ func parseVersion(text string) (*stamp, bool) {
 		return nil, false
 	}
 	s, ok := parseStamp(b)
-	if !ok || s.count == 0 || s.version() != text { // the decoder overlooks line breaks
+	if !ok || s.count == 0 || s.parts > maxParts || s.version() != text { // the decoder overlooks line breaks
 		return nil, false
 	}
 	return s, true

@@ -43,6 +43,11 @@ func (b *Backend) openTable(ctx context.Context) error {
 	if err := checkStream(table.StreamSpecification); err != nil {
 		return fmt.Errorf("table %s cannot hold a store: %w", b.table, err)
 	}
+	if !b.opts.NoCreate {
+		if err := b.finishTable(ctx); err != nil {
+			return fmt.Errorf("set up table %s: %w", b.table, err)
+		}
+	}
 	if err := b.openStore(ctx); err != nil {
 		return fmt.Errorf("open the store in table %s: %w", b.table, err)
 	}
@@ -51,7 +56,7 @@ func (b *Backend) openTable(ctx context.Context) error {
 
 func (b *Backend) describeTable(ctx context.Context) (*types.TableDescription, error) {
 	var table *types.TableDescription
-	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &b.table}, option)
 		if err == nil {
 			table = out.Table
@@ -108,7 +113,7 @@ func (b *Backend) createTable(ctx context.Context) error {
 	for name, value := range b.opts.Tags {
 		in.Tags = append(in.Tags, types.Tag{Key: &name, Value: &value})
 	}
-	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.CreateTable(ctx, in, option)
 		return err
 	})
@@ -124,29 +129,53 @@ func (b *Backend) createTable(ctx context.Context) error {
 			return err
 		}
 		if err == nil && table.TableStatus == types.TableStatusActive {
-			break
+			return nil
 		}
 		if !sleep(ctx, 200*time.Millisecond) {
 			return inconsistent(ctx, errors.New("the table is still being created"))
 		}
 	}
-	_, err = call(ctx, func(option func(*dynamodb.Options)) error {
+}
+
+// finishTable switches on what cannot be part of creating a table. Whoever created it may have died before, so each opening looks.
+// The time-to-live comes last: where it is on, all is done. A program that is not allowed to look, or to change it, does without.
+func (b *Backend) finishTable(ctx context.Context) error {
+	var status types.TimeToLiveStatus
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
+		out, err := b.db.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &b.table}, option)
+		if err == nil && out.TimeToLiveDescription != nil {
+			status = out.TimeToLiveDescription.TimeToLiveStatus
+		}
+		return err
+	})
+	if hasCode(err, "AccessDeniedException") || err == nil && status != types.TimeToLiveStatusDisabled {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if b.opts.PointInTimeRecovery {
+		_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
+			_, err := b.db.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+				TableName:                        &b.table,
+				PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+			}, option)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 			TableName:               &b.table,
 			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrExpires), Enabled: aws.Bool(true)},
 		}, option)
 		return err
 	})
-	if err != nil || !b.opts.PointInTimeRecovery {
-		return err
+	if hasCode(err, "AccessDeniedException", "ValidationException") {
+		return nil // the latter: another process was faster
 	}
-	_, err = call(ctx, func(option func(*dynamodb.Options)) error {
-		_, err := b.db.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-			TableName:                        &b.table,
-			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-		}, option)
-		return err
-	})
 	return err
 }
 
@@ -168,7 +197,7 @@ func (b *Backend) openStore(ctx context.Context) error {
 		it = b.store()
 		it[attrStoreID] = binaryValue(id[:])
 		it[attrSchema] = binaryValue([]byte{schemaVersion})
-		_, err = call(ctx, func(option func(*dynamodb.Options)) error {
+		_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
 			_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
 				TableName: &b.table, Item: it, ConditionExpression: aws.String("attribute_not_exists(pk)"),
 			}, option)

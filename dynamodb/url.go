@@ -25,17 +25,14 @@ import (
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
-func init() { storage.Register("dynamodb", open) }
-
-// Open opens the store that a dynamodb: URL names, with clients of its own. See the package comment for the URL.
-func Open(ctx context.Context, rawURL string) (*Backend, error) {
-	var mux storage.Mux
-	mux.Register("dynamodb", open)
-	backend, err := mux.Open(ctx, rawURL)
-	if err != nil {
-		return nil, err
-	}
-	return backend.(*Backend), nil
+func init() {
+	storage.Register("dynamodb", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
+		b, err := Open(ctx, u)
+		if err != nil {
+			return nil, err // not b, which is a nil pointer
+		}
+		return b, nil
+	})
 }
 
 // settings are what a URL says about the way to AWS.
@@ -44,7 +41,11 @@ type settings struct {
 	fips                               bool
 }
 
-func open(ctx context.Context, u *url.URL) (storage.Backend, error) {
+// Open opens the store that a dynamodb: URL names, with clients of its own. See the package comment for the URL.
+func Open(ctx context.Context, u *url.URL) (*Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	opts, s, err := parseURL(u)
 	if err != nil {
 		return nil, err
@@ -86,6 +87,7 @@ func parseURL(u *url.URL) (*Options, *settings, error) {
 		Outage:              v.Duration("outage", 5*time.Minute),
 		Poll:                v.Duration("poll", 200*time.Millisecond),
 		IdlePoll:            v.Duration("idle-poll", 2*time.Second),
+		FenceWait:           v.Duration("fence-wait", 16*time.Minute),
 	}
 	s := &settings{
 		region: v.String("region", ""), endpoint: v.String("endpoint", ""), profile: v.String("profile", ""),
@@ -179,7 +181,7 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 	return cfg, transport, nil
 }
 
-// emulator tells whether requests go to something that is not AWS and nobody has set up an identity: an emulator wants requests to
+// emulator reports whether requests go to something that is not AWS and nobody has set up an identity: an emulator wants requests to
 // be signed, but not by whom.
 func (s *settings) emulator() bool {
 	if !strings.HasPrefix(s.endpoint, "http://") || s.profile != "" || s.roleARN != "" {

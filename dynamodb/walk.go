@@ -5,29 +5,27 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
-// walk reads history: from a position until it has what the reader had read when the walk began.
+// walk reads history: from a position until it has what the reader had read when the walk began. The end is known by the numbers
+// of records, never by an answer without any: those come before data, too.
 type walk struct {
 	*reader
 	pos, target *position
 	filter      *key.Filter
 	iterators   map[string]string
-	empty       map[string]int // answers without records, one after the other
+	empty       int // answers without records, one after the other
 	events      []*event
+	size        int // of the events, in bytes
 }
 
-// read goes on until there are limit events or history is used up.
+// read goes on until there are limit events, or feed.PageBytes of them, or history is used up.
 func (w *walk) read(ctx context.Context, limit int) (more bool, err error) {
-	if err := w.know(ctx); err != nil {
-		return false, err
-	}
 	listed := false
-	for len(w.events) < limit {
-		shard, need := w.behind()
-		if need {
+	for len(w.events) < limit && w.size < feed.PageBytes {
+		if shard, need := w.behind(); need {
 			if err := w.step(ctx, shard); err != nil {
 				return false, err
 			}
@@ -36,13 +34,16 @@ func (w *walk) read(ctx context.Context, limit int) (more bool, err error) {
 		if w.reached() {
 			return false, nil
 		}
-		heirs := w.lines.heirs(w.pos)
+		heirs, _, err := w.heirs(ctx, w.pos)
+		if err != nil {
+			return false, err
+		}
 		for _, heir := range heirs {
-			w.pos = w.pos.with(heir, "")
+			w.pos = w.pos.with(heir.shard, heir.seq)
 		}
 		if len(heirs) == 0 {
 			if listed {
-				return false, fmt.Errorf("the shards of the stream do not lead from %v to %v", w.pos, w.target)
+				return false, fmt.Errorf("the shards of the stream that are listed do not lead from %v to %v", w.pos, w.target)
 			}
 			listed = true
 			if _, err := w.describe(ctx, w.pos); err != nil {
@@ -53,24 +54,9 @@ func (w *walk) read(ctx context.Context, limit int) (more bool, err error) {
 	return true, nil
 }
 
-// know makes sure that every shard that is still to be read exists.
-func (w *walk) know(ctx context.Context) error {
-	var listing *listing
-	for _, pl := range w.pos.shards {
-		if pl.seq == ended || w.lines.knows(pl.shard) {
-			continue
-		}
-		if listing == nil {
-			var err error
-			if listing, err = w.describe(ctx, w.target); err != nil {
-				return err
-			}
-		}
-		if !w.lines.knows(pl.shard) {
-			return fmt.Errorf("%w: the stream has forgotten shard %s", storage.ErrCompacted, pl.shard)
-		}
-	}
-	return nil
+// ahead reports whether a reader at seq has read more of a shard than one at from.
+func ahead(seq, from string) bool {
+	return (numbered(seq) || seq == ended) && compareSeq(seq, from) > 0
 }
 
 // behind returns a shard in which the target is ahead.
@@ -80,27 +66,25 @@ func (w *walk) behind() (place, bool) {
 			continue
 		}
 		seq, there := w.target.get(pl.shard)
-		if there && !w.has(pl, seq) || !there && w.lines.precedes(pl.shard, w.target) {
+		if there && ahead(seq, pl.seq) || !there && w.lines.precedes(pl.shard, w.target) {
 			return pl, true
 		}
 	}
 	return place{}, false
 }
 
-// has tells whether a place is at or behind what the target has read of the same shard.
-func (w *walk) has(pl place, target string) bool {
-	if rank(target) == 1 && rank(pl.seq) != 1 {
-		// The reader started at the shard's end, has read nothing since, and does not know the end's number.
-		return w.empty[pl.shard] >= 2
-	}
-	return compareSeq(pl.seq, target) >= 0
-}
-
-// reached tells whether everything in the target was read.
+// reached reports whether everything in the target was read. A shard of which nothing says how it is related to the target may
+// have records that are part of it.
 func (w *walk) reached() bool {
+	for _, pl := range w.pos.shards {
+		_, there := w.target.get(pl.shard)
+		if !there && pl.seq != ended && !w.lines.follows(pl.shard, w.target) {
+			return false
+		}
+	}
 	for _, pl := range w.target.shards {
 		seq, there := w.pos.get(pl.shard)
-		if there && !w.has(place{pl.shard, seq}, pl.seq) || !there && !w.lines.precedes(pl.shard, w.pos) {
+		if there && ahead(pl.seq, seq) || !there && ahead(pl.seq, "") && !w.lines.precedes(pl.shard, w.pos) {
 			return false
 		}
 	}
@@ -122,14 +106,15 @@ func (w *walk) step(ctx context.Context, pl place) error {
 	for _, ev := range events {
 		if w.filter.Match(&ev.Key) && !pos.joined.has(ev.Key, ev.At.count) {
 			w.events = append(w.events, ev)
+			w.size += ev.Size
 		}
 	}
 	if len(p.records) > 0 || p.ended {
-		w.empty[pl.shard] = 0
+		w.empty = 0
 		return nil
 	}
-	w.empty[pl.shard]++
-	if !sleep(ctx, min(time.Duration(w.empty[pl.shard])*10*time.Millisecond, w.b.opts.Poll)) {
+	w.empty++
+	if !sleep(ctx, min(time.Duration(w.empty)*10*time.Millisecond, w.b.opts.Poll)) {
 		return ctx.Err()
 	}
 	return nil

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -22,10 +23,7 @@ import (
 // WriteCAS implements storage.Backend.
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	k, err := check.Resource(res, b.opts.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +46,7 @@ func (b *Backend) write(ctx context.Context, k key.Key, res *resourcepb.Resource
 		return nil, err
 	}
 	for dead := false; ; {
-		c, err := b.planWrite(k, res, base, dead, time.Now())
+		c, err := b.planWrite(k, res, base, dead, b.clock.now())
 		if err != nil {
 			return nil, err
 		}
@@ -56,6 +54,9 @@ func (b *Backend) write(ctx context.Context, k key.Key, res *resourcepb.Resource
 		if err == nil {
 			b.applied(c)
 			return c.result(), nil
+		}
+		if errors.Is(err, errComposed) && !errors.Is(err, storage.ErrInconsistent) && sleep(ctx, time.Millisecond) {
+			continue
 		}
 		if !errors.Is(err, errCondition) {
 			return nil, err
@@ -103,10 +104,7 @@ func (b *Backend) refuseWrite(ctx context.Context, k key.Key, res *resourcepb.Re
 // DeleteCAS implements storage.Backend.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	k, err := check.ID("id", id)
-	if err != nil {
-		return err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return err
 	}
@@ -130,8 +128,12 @@ func (b *Backend) delete(ctx context.Context, k key.Key, uid, version string) er
 		_, err = cas.Delete(h.stored(), uid, version)
 		return err
 	}
-	c := b.planDelete(k, uid, base, time.Now())
+	c := b.planDelete(k, uid, base, b.clock.now())
 	old, err := b.apply(ctx, c)
+	for errors.Is(err, errComposed) && !errors.Is(err, storage.ErrInconsistent) && sleep(ctx, time.Millisecond) {
+		c = b.planDelete(k, uid, base, b.clock.now())
+		old, err = b.apply(ctx, c)
+	}
 	if err == nil {
 		b.applied(c)
 		return nil
@@ -154,17 +156,18 @@ var errCondition = errors.New("the condition does not hold")
 // was not made otherwise, unless more writes than the ring remembers came between.
 func (b *Backend) apply(ctx context.Context, c *change) (old *head, err error) {
 	var refusal item
-	var maybe bool
-	if c.alone() {
-		maybe, err = b.putItem(ctx, c, &refusal)
-	} else {
-		items := c.items(b, true, time.Now())
-		var reasons []types.CancellationReason
-		maybe, reasons, err = b.transact(ctx, c.next.token, items)
-		if len(reasons) > 0 {
-			refusal = reasons[0].Item
-		}
-	}
+	maybe, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
+		return b.permitted(ctx, func(g *grant) error {
+			if c.alone() && g.epoch == nil {
+				return b.putItem(ctx, c, &refusal, option, g.option, c.fresh)
+			}
+			reasons, err := b.transact(ctx, g, c.next.token, c.items(b, true, b.clock.now()), option, c.fresh)
+			if len(reasons) > 0 {
+				refusal = reasons[0].Item
+			}
+			return err
+		})
+	})
 	if !errors.Is(err, errCondition) {
 		if err != nil && maybe && !errors.Is(err, storage.ErrInconsistent) {
 			return nil, inconsistent(ctx, err)
@@ -186,7 +189,19 @@ func (b *Backend) apply(ctx context.Context, c *change) (old *head, err error) {
 	return old, errCondition
 }
 
-// made tells whether the change was made although its condition does not hold (any more). maybe says that an earlier attempt may
+// composedFor is how long a change may be sent after it was composed. Its count holds the time, by which readers tell for how long
+// a replica may not have it; a process that was stopped in between composes it anew.
+const composedFor = 5 * time.Minute
+
+// errComposed says that a change was not sent because it was composed too long ago.
+var errComposed = errors.New("the request was composed too long ago")
+
+// fresh keeps a change from being sent too long after it was composed.
+func (c *change) fresh(o *dynamodb.Options) {
+	signedBy("AshlarComposed", c.composed.Add(composedFor), errComposed)(o)
+}
+
+// made reports whether the change was made although its condition does not hold (any more). maybe says that an earlier attempt may
 // have been carried out.
 func (c *change) made(old *head, maybe bool) (bool, error) {
 	switch {
@@ -202,30 +217,23 @@ func (c *change) made(old *head, maybe bool) (bool, error) {
 	return false, fmt.Errorf("%w: the answer was lost, and the resource was written too often since to tell what became of the request", storage.ErrInconsistent)
 }
 
-func (b *Backend) putItem(ctx context.Context, c *change, refusal *item) (maybe bool, err error) {
+func (b *Backend) putItem(ctx context.Context, c *change, refusal *item, options ...func(*dynamodb.Options)) error {
 	expression, values := c.condition()
-	return call(ctx, func(option func(*dynamodb.Options)) error {
-		ctx, done, err := b.permitted(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-		out, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &b.table, Item: c.put,
-			ConditionExpression: &expression, ExpressionAttributeValues: values,
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-			ReturnConsumedCapacity:              b.opts.capacity(),
-		}, option)
-		var condition *types.ConditionalCheckFailedException
-		if errors.As(err, &condition) {
-			*refusal = condition.Item
-			return &conditionError{err}
-		}
-		if err == nil {
-			b.opts.spent(out.ConsumedCapacity)
-		}
-		return err
-	})
+	out, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &b.table, Item: c.put,
+		ConditionExpression: &expression, ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ReturnConsumedCapacity:              b.opts.capacity(),
+	}, options...)
+	var condition *types.ConditionalCheckFailedException
+	if errors.As(err, &condition) {
+		*refusal = condition.Item
+		return &conditionError{err}
+	}
+	if err == nil {
+		b.opts.spent(out.ConsumedCapacity)
+	}
+	return err
 }
 
 // conditionError passes through call as a refusal, without losing the exception.
@@ -234,37 +242,40 @@ type conditionError struct{ error }
 func (e *conditionError) Unwrap() error        { return e.error }
 func (e *conditionError) Is(target error) bool { return target == errCondition }
 
-// transact carries out a transaction. Its token makes DynamoDB itself recognise a repetition for ten minutes. On errCondition
-// the reasons line up with the items.
-func (b *Backend) transact(ctx context.Context, token [16]byte, items []types.TransactWriteItem) (maybe bool, reasons []types.CancellationReason, err error) {
-	maybe, err = call(ctx, func(option func(*dynamodb.Options)) error {
-		ctx, done, err := b.permitted(ctx)
-		if err != nil {
-			return err
+// transact sends a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself recognise a
+// repetition for ten minutes; with another condition it is another transaction, and has another token. On errCondition the reasons
+// line up with the items.
+func (b *Backend) transact(ctx context.Context, g *grant, token [16]byte, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+	own := len(items)
+	if g.epoch != nil {
+		items = append(items[:own:own], b.gate(g.fence))
+		sum := sha256.Sum256(append(item(items[own].ConditionCheck.Key).bytes(attrPK), token[:]...))
+		token = [16]byte(sum[:16])
+	}
+	out, err := b.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems:          items,
+		ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
+		ReturnConsumedCapacity: b.opts.capacity(),
+	}, append(options, g.option)...)
+	var cancelled *types.TransactionCanceledException
+	if errors.As(err, &cancelled) {
+		reasons, err := whyCancelled(cancelled, err)
+		if len(reasons) > own && aws.ToString(reasons[own].Code) == "ConditionalCheckFailed" {
+			return nil, errGateShut
 		}
-		defer done()
-		out, err := b.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-			TransactItems:          items,
-			ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
-			ReturnConsumedCapacity: b.opts.capacity(),
-		}, option)
-		var cancelled *types.TransactionCanceledException
-		if errors.As(err, &cancelled) {
-			return b.whyCancelled(cancelled, &reasons, err)
+		return reasons, err
+	}
+	if err == nil {
+		for i := range out.ConsumedCapacity {
+			b.opts.spent(&out.ConsumedCapacity[i])
 		}
-		if err == nil {
-			for i := range out.ConsumedCapacity {
-				b.opts.spent(&out.ConsumedCapacity[i])
-			}
-		}
-		return err
-	})
-	return maybe, reasons, err
+	}
+	return nil, err
 }
 
 // whyCancelled turns the reasons into an error that call understands: a failed condition or worse settles it, a conflict with
 // another transaction or throttling does not.
-func (b *Backend) whyCancelled(cancelled *types.TransactionCanceledException, reasons *[]types.CancellationReason, err error) error {
+func whyCancelled(cancelled *types.TransactionCanceledException, err error) ([]types.CancellationReason, error) {
 	condition := false
 	for _, r := range cancelled.CancellationReasons {
 		switch aws.ToString(r.Code) {
@@ -272,16 +283,15 @@ func (b *Backend) whyCancelled(cancelled *types.TransactionCanceledException, re
 		case "ConditionalCheckFailed":
 			condition = true
 		case "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded":
-			return &types.TransactionInProgressException{Message: aws.String(aws.ToString(r.Code) + ": " + aws.ToString(r.Message))}
+			return nil, &types.TransactionInProgressException{Message: aws.String(aws.ToString(r.Code) + ": " + aws.ToString(r.Message))}
 		default:
-			return err
+			return nil, err
 		}
 	}
 	if !condition {
-		return err
+		return nil, err
 	}
-	*reasons = cancelled.CancellationReasons
-	return &conditionError{err}
+	return cancelled.CancellationReasons, &conditionError{err}
 }
 
 // register enters a type into the registry, once for each process, before the first resource of it is created.
@@ -290,7 +300,7 @@ func (b *Backend) register(ctx context.Context, k key.Key) error {
 	if _, known := b.kindsKnown.Load(kind); known {
 		return nil
 	}
-	_, err := call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		// A put that changes nothing leaves no record in the stream.
 		_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{TableName: &b.table, Item: b.registered(k.Group, k.Kind)}, option)
 		return err

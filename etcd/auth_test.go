@@ -73,10 +73,10 @@ func TestPermissions(t *testing.T) {
 	wantNext(t, w, deleted(second))
 
 	elsewhere := strings.Replace(g.url(t, g.Endpoint, password), g.prefix, "elsewhere", 1)
-	if _, err := etcd.Open(within(t), elsewhere); err == nil || errors.Is(err, storage.ErrInconsistent) {
+	if _, err := etcd.Open(within(t), parsed(t, elsewhere)); err == nil || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("open a prefix without permission: %v, want a refusal", err)
 	}
-	_, err := etcd.Open(within(t), g.url(t, g.Endpoint, "wrong-password"))
+	_, err := etcd.Open(within(t), parsed(t, g.url(t, g.Endpoint, "wrong-password")))
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || strings.Contains(err.Error(), "wrong-password") {
 		t.Errorf("open with a wrong password: %v, want a refusal that does not show it", err)
 	}

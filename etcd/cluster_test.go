@@ -71,7 +71,7 @@ func TestAllPaused(t *testing.T) {
 }
 
 // TestFollowerPartitioned cuts a follower off the others. Its clients must not read old data strongly, nor go back in time, and
-// their watches lose nothing.
+// their watches lose nothing and take nothing that the member says for proof of how far they are.
 func TestFollowerPartitioned(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.StartEtcdCluster(t)
@@ -84,7 +84,7 @@ func TestFollowerPartitioned(t *testing.T) {
 	}
 	behind := open(t, follower.StoreURLIn(t, prefix))
 	both := open(t, through(follower.StoreURLIn(t, prefix), follower.Endpoint, follower.Endpoint+","+leader.Endpoint))
-	everybody, watched := watchAll(t, all), watchAll(t, behind)
+	everybody, watched, asked := watchAll(t, all), watchAll(t, behind), watchAll(t, behind)
 
 	l := newLoad(t, all, 4, 2)
 	first := write(t, all, service("a"))
@@ -94,6 +94,7 @@ func TestFollowerPartitioned(t *testing.T) {
 	l.progress(t, 50)
 	follower.Disconnect(t)
 	second := write(t, all, at(first, first.Version))
+	ask(t, asked)
 
 	// The client of the follower alone: nothing rather than something old.
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
@@ -109,6 +110,17 @@ func TestFollowerPartitioned(t *testing.T) {
 		list, err := behind.List(ctx, storage.StrongConsistency, serviceType, tenancy, "")
 		if !errors.Is(err, storage.ErrInconsistent) {
 			t.Errorf("strong list from a member that is cut off: %v, %v; want ErrInconsistent", list, err)
+		}
+	})
+	calls.Go(func() {
+		for {
+			ev, err := asked.Next(ctx)
+			if err != nil {
+				return
+			}
+			if ev.GetBookmark() != nil {
+				t.Error("a bookmark from a member that is cut off")
+			}
 		}
 	})
 	calls.Wait()
@@ -141,6 +153,19 @@ func TestFollowerPartitioned(t *testing.T) {
 			t.Fatalf("the watch at the member that was cut off: %v", err)
 		}
 		if what(ev) == upserted(second) {
+			break
+		}
+	}
+	for ctx, seen := within(t), false; ; {
+		ev, err := asked.Next(ctx)
+		if err != nil {
+			t.Fatalf("the watch that was asked for a bookmark: %v", err)
+		}
+		seen = seen || what(ev) == upserted(second)
+		if ev.GetBookmark() != nil {
+			if !seen {
+				t.Error("a bookmark before what had been written when it was asked for")
+			}
 			break
 		}
 	}

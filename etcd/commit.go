@@ -20,15 +20,12 @@ func (b *Backend) MaxOps() int { return (b.opts.MaxTxnOps - 1) / maxOpsEach }
 
 // Commit implements [storage.Transactor].
 func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	ctx, done, err := b.begin(ctx)
+	keys, err := check.Ops(ops, b.MaxOps(), b.opts.MaxSize)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	keys, err := check.Ops(ops, b.MaxOps(), b.opts.MaxSize)
-	if err != nil {
-		return nil, err
-	}
 	if len(ops) == 0 {
 		return nil, nil
 	}
@@ -66,6 +63,7 @@ type transaction struct {
 	ops   []storage.Op
 	keys  []key.Key
 	token token
+	guard *guard
 }
 
 // plan is what to send: a comparison for each operation, and the changes.
@@ -80,6 +78,9 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if t.guard, err = t.b.guardOf(ctx); err != nil {
+		return 0, err
+	}
 	p, err := t.first(ctx)
 	for attempt := 0; err == nil; attempt++ {
 		fence := t.b.fence.position()
@@ -88,12 +89,15 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 		case sendErr == nil && resp.Succeeded:
 			return resp.Header.Revision, nil
 		case sendErr == nil:
-			last := len(resp.Responses) - 1
-			if err := refusedBy(resp.Responses[last-1].GetResponseRange().Kvs); err != nil {
+			after := len(t.ops) // what is read behind the operations' keys
+			if err := refusedBy(resp.Responses[after].GetResponseRange().Kvs); err != nil {
 				return 0, err
 			}
-			if t.b.fence.moved(fence, resp.Responses[last].GetResponseRange().Kvs) {
+			if t.b.fence.moved(fence, resp.Responses[after+1].GetResponseRange().Kvs) {
 				continue
+			}
+			if err := t.guard.failed(resp.Responses); err != nil {
+				return 0, err
 			}
 			seen := make([]*mvccpb.KeyValue, len(t.ops))
 			for i := range seen {
@@ -129,9 +133,9 @@ func (t *transaction) send(ctx context.Context, p *plan, fence int64) (*pb.TxnRe
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := t.b.txn(ctx, &pb.TxnRequest{
-		Compare: append([]*pb.Compare{t.b.fence.holds(fence), t.b.layout.open()}, p.compare...),
+		Compare: append(t.guard.compare(t.b.fence.holds(fence), t.b.layout.open()), p.compare...),
 		Success: p.changes,
-		Failure: append(t.gets(), t.b.layout.getMoved(), t.b.fence.get()),
+		Failure: t.guard.look(append(t.gets(), t.b.layout.getMoved(), t.b.fence.get())...),
 	})
 	if err == nil {
 		t.b.answered(resp.Header.Revision)

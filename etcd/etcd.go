@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -93,10 +94,12 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor].
+// Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], and its
+// watches are [storage.Bookmarker]s.
 type Backend struct {
 	client *clientv3.Client
 	kv     clientv3.KV
+	ranges clientv3.KV // for lists: bounded in bytes
 	txns   pb.KVClient // for transactions
 	owned  bool        // the client is closed with the backend
 	opts   Options
@@ -151,24 +154,17 @@ func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend,
 	return newBackend(ctx, client, o, false)
 }
 
-// Open opens a store by its URL, as storage.Open does.
-func Open(ctx context.Context, rawURL string) (*Backend, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: malformed etcd URL", storage.ErrInvalid) // the error of url.Parse shows passwords
-	}
-	return openURL(ctx, u)
-}
-
 func open(ctx context.Context, u *url.URL) (storage.Backend, error) {
-	b, err := openURL(ctx, u)
+	b, err := Open(ctx, u)
 	if err != nil {
-		return nil, err
+		return nil, err // not b, which is a nil pointer
 	}
 	return b, nil
 }
 
-func openURL(ctx context.Context, u *url.URL) (*Backend, error) {
+// Open opens the store that a URL names, with a client of its own: etcd://host:port,host:port/prefix, or etcds: for TLS.
+// README.md lists the parameters. The context bounds the opening only.
+func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -233,7 +229,8 @@ func failFast(ctx context.Context, method string, req, reply any, conn *grpc.Cli
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
-	b := &Backend{client: client, kv: leaderKV{clientv3.NewKV(client)}, txns: clientv3.RetryKVClient(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
+	b := &Backend{client: client, kv: leaderKV{clientv3.NewKV(client)},
+		ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{clientv3.RetryKVClient(client)}, client)}, txns: clientv3.RetryKVClient(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
 	_, _ = rand.Read(b.handle[:]) // never fails
 	b.fence.init(b.layout.fenceKey(b.handle[0]))
 	b.life, b.cancel = context.WithCancelCause(context.Background())
@@ -251,7 +248,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owne
 func (b *Backend) start() {
 	b.writes = newWrites(b)
 	b.reads = newReads(b)
-	b.feed = feed.New[position](&source{b: b}, feed.Options[position]{
+	b.feed = feed.New[position](newSource(b), feed.Options[position]{
 		Outage:     b.opts.Outage,
 		Linger:     time.Minute,
 		InSnapshot: cursor.Encode(cursor.Snapshot, b.layout.store, nil),
@@ -267,14 +264,15 @@ func (b *Backend) deadline(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, b.opts.Timeout)
 }
 
-// begin starts a call: its context ends with the backend, and has a deadline.
-func (b *Backend) begin(ctx context.Context) (context.Context, func(), error) {
+// begin starts a call, after its arguments were looked at: its context ends with the backend, and has a deadline. Of several
+// errors that apply it returns the first of these: storage.ErrClosed, the problems of the arguments, the context's.
+func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context, func(), error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.closed {
 		return nil, nil, storage.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(cmp.Or(problems...), ctx.Err()); err != nil {
 		return nil, nil, err
 	}
 	b.calls.Add(1)

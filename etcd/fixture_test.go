@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -61,9 +62,9 @@ func within(t testing.TB) context.Context {
 }
 
 // open opens a store, closed with the test.
-func open(t testing.TB, url string) *etcd.Backend {
+func open(t testing.TB, rawURL string) *etcd.Backend {
 	t.Helper()
-	b, err := etcd.Open(within(t), url)
+	b, err := etcd.Open(within(t), parsed(t, rawURL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +74,15 @@ func open(t testing.TB, url string) *etcd.Backend {
 		}
 	})
 	return b
+}
+
+func parsed(t testing.TB, rawURL string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // openThrough opens a store with a client of the test's own, to see or to change what it sends.

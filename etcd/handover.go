@@ -13,58 +13,7 @@ import (
 
 var _ handover.Store = (*Backend)(nil)
 
-// The key that says where the store has moved to. Every transaction that changes resources compares its absence.
-func (l *layout) movedKey() string { return string(l.meta) + "moved" }
-
 func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
-
-// open compares that the store takes writes.
-func (l *layout) open() *pb.Compare { return unchanged([]byte(l.movedKey()), 0) }
-
-func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
-
-// refusedBy is the error of a transaction that found the store closed, nil where it is not.
-func refusedBy(kvs []*mvccpb.KeyValue) error {
-	if kv := first(kvs); kv != nil {
-		return handover.Refused(string(kv.Value))
-	}
-	return nil
-}
-
-// Fence closes the store for writing, for the tool that moves its data to another one.
-func (b *Backend) Fence(ctx context.Context, target string) error {
-	return b.handover(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.PutResponse, error) {
-			return b.kv.Put(ctx, b.layout.movedKey(), target)
-		})
-		if err == nil {
-			b.answered(resp.Header.Revision)
-		}
-		return err
-	})
-}
-
-// Unfence opens the store again.
-func (b *Backend) Unfence(ctx context.Context) error {
-	return b.handover(ctx, func(ctx context.Context) error {
-		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
-			return b.kv.Delete(ctx, b.layout.movedKey())
-		})
-		if err == nil {
-			b.answered(resp.Header.Revision)
-		}
-		return err
-	})
-}
-
-// Fenced tells whether the store is closed for writing, and where its data went.
-func (b *Backend) Fenced(ctx context.Context) (target string, fenced bool, err error) {
-	kv, err := b.getNote(ctx, b.layout.movedKey())
-	if kv == nil {
-		return "", false, err
-	}
-	return string(kv.Value), true, nil
-}
 
 // ReadJournal returns a note of the tool that moves data, and its revision.
 func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {

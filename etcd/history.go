@@ -36,7 +36,7 @@ func (s *source) History(from position, filter *key.Filter) feed.History[positio
 // Close implements feed.History.
 func (h *history) Close() { h.cancel() }
 
-// Page implements feed.History. A page ends with a whole response of the server, which is in memory anyway.
+// Page implements feed.History. A page ends with a whole response of the server, or a fragment of one: it is in memory anyway.
 func (h *history) Page(ctx context.Context, limit int) (events []*event, end position, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.b.opts.Outage)
 	defer cancel()
@@ -71,7 +71,7 @@ func (h *history) Page(ctx context.Context, limit int) (events []*event, end pos
 	return events, h.at, h.next <= newest, nil
 }
 
-// read reads from a revision until another that exists, or until there are enough events.
+// read reads from a revision until another that exists, or until there are enough events or bytes.
 func (h *history) read(ctx context.Context, first, newest int64, limit int) (events []*event, err error) {
 	if h.stream == nil {
 		lower, upper := h.b.layout.span(h.filter)
@@ -80,7 +80,7 @@ func (h *history) read(ctx context.Context, first, newest int64, limit int) (eve
 		}
 		h.next = first
 	}
-	for h.next <= newest && len(events) < limit {
+	for size := 0; h.next <= newest && len(events) < limit && size < feed.PageBytes; {
 		found, err := h.take(ctx)
 		if err != nil {
 			return nil, err
@@ -88,6 +88,7 @@ func (h *history) read(ctx context.Context, first, newest int64, limit int) (eve
 		for _, ev := range found {
 			if h.at.less(ev.At) {
 				events = append(events, ev)
+				size += ev.Size
 			}
 		}
 	}

@@ -8,10 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
@@ -21,11 +26,13 @@ import (
 )
 
 // The sizes of what a listing asks for at a time. A range of etcd is bounded by number only, so the number follows the size of
-// what came last.
+// what came last. Where that was no guide, because larger resources follow smaller ones, the answer is not taken into memory, and
+// fewer are asked for.
 const (
 	firstChunk = 64
 	maxChunk   = 1024
 	chunkBytes = 4 << 20
+	mostBytes  = 2 * chunkBytes // of one answer
 	pageLimit  = 500
 	pageBytes  = 4 << 20
 )
@@ -118,8 +125,14 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 
 func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	get := func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-		opts = append(opts, clientv3.WithRange(string(l.end)), clientv3.WithLimit(int64(l.chunk)), clientv3.WithRev(l.rev))
-		return l.b.kv.Get(ctx, string(l.next), opts...)
+		opts = append(opts, clientv3.WithRange(string(l.end)), clientv3.WithRev(l.rev))
+		for {
+			resp, err := l.b.ranges.Get(ctx, string(l.next), append(opts, clientv3.WithLimit(int64(l.chunk)))...)
+			if !isTooMuch(err) || l.chunk == 1 {
+				return resp, err
+			}
+			l.chunk = max(1, l.chunk/4)
+		}
 	}
 	if l.consistent == storage.StrongConsistency {
 		return linearizably(ctx, l.b, get)
@@ -137,9 +150,23 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	return resp, translate(err)
 }
 
+// boundedKV refuses answers of more than mostBytes when their first bytes have come.
+type boundedKV struct{ pb.KVClient }
+
+// Range is the client's.
+func (kv boundedKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(mostBytes))...)
+}
+
+// isTooMuch reports whether an answer was refused for its size. gRPC has no other mark for it than the text; an answer that is
+// refused under another text is an error of the list, never a gap.
+func isTooMuch(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "received message larger than max")
+}
+
 // collect takes everything.
 func (l *listing) collect(ctx context.Context) ([]*resourcepb.Resource, error) {
-	list := []*resourcepb.Resource{}
+	var list []*resourcepb.Resource
 	for {
 		res, _, err := l.take(ctx)
 		if errors.Is(err, io.EOF) {
@@ -154,18 +181,12 @@ func (l *listing) collect(ctx context.Context) ([]*resourcepb.Resource, error) {
 
 // List implements [storage.Backend]. The list shows one revision.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	ctx, done, err := b.begin(ctx)
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
 	list, err := again(ctx, func() ([]*resourcepb.Resource, error) { return b.list(f, consistency).collect(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
@@ -189,25 +210,18 @@ func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
 // ListPage implements [storage.Pager]. All pages of a listing show the revision of the first one, for as long as the cluster
 // keeps it.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	ctx, done, err := b.begin(ctx)
+	limit, badOptions := check.Page(opts, pageLimit)
+	f, badFilter := check.Filter(typ, tenancy, namePrefix)
+	l := b.list(f, opts.Consistency)
+	var badToken error
+	if opts.Continue != "" {
+		badToken = l.resume(opts.Continue)
+	}
+	ctx, done, err := b.begin(ctx, badOptions, badFilter, badToken)
 	if err != nil {
 		return storage.Page{}, err
 	}
 	defer done()
-	limit, err := check.Page(opts, pageLimit)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	l := b.list(f, opts.Consistency)
-	if opts.Continue != "" {
-		if err := l.resume(opts.Continue); err != nil {
-			return storage.Page{}, err
-		}
-	}
 	page, err := l.page(ctx, limit)
 	if err != nil {
 		return storage.Page{}, fmt.Errorf("list: %w", err)
@@ -216,7 +230,7 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 }
 
 func (l *listing) page(ctx context.Context, limit int) (storage.Page, error) {
-	page := storage.Page{Resources: []*resourcepb.Resource{}}
+	var page storage.Page
 	size := 0
 	for {
 		l.chunk = min(l.chunk, limit-len(page.Resources)+1) // one more tells whether there is more

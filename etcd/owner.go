@@ -13,15 +13,12 @@ import (
 
 // OwnerReferences implements [storage.Backend]. The edges of an owner are neighbours, in the order of the children's keys.
 func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	ctx, done, err := b.begin(ctx)
+	k, err := check.IDWithUid("id", id)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	k, err := check.IDWithUid("id", id)
-	if err != nil {
-		return nil, err
-	}
 	refs, err := again(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, id) })
 	if err != nil {
 		return nil, describe("list what is owned by", k, err)
@@ -32,7 +29,7 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 func (b *Backend) references(ctx context.Context, owner *resourcepb.ID) ([]*resourcepb.ID, error) {
 	from := b.layout.edgesOf(ownerHash(owner))
 	next, end := string(from), string(key.PrefixEnd(from))
-	refs := []*resourcepb.ID{}
+	var refs []*resourcepb.ID
 	for rev, more := int64(0), true; more; {
 		get := func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 			opts = append(opts, clientv3.WithRange(end), clientv3.WithLimit(maxChunk), clientv3.WithRev(rev))

@@ -84,7 +84,7 @@ func TestNewerSchema(t *testing.T) {
 	if _, err := server.Client(t).Put(within(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcd.Open(within(t), server.StoreURLIn(t, prefix)); !errors.Is(err, storage.ErrNewerSchema) {
+	if _, err := etcd.Open(within(t), parsed(t, server.StoreURLIn(t, prefix))); !errors.Is(err, storage.ErrNewerSchema) {
 		t.Errorf("open a newer store: %v, want ErrNewerSchema", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestCreateOff(t *testing.T) {
 	t.Parallel()
 	server := testenv.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := etcd.Open(within(t), server.StoreURLIn(t, prefix, "create=off")); err == nil || !strings.Contains(err.Error(), prefix) {
+	if _, err := etcd.Open(within(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
 		t.Errorf("open where there is no store: %v, want an error that names the prefix", err)
 	}
 	resp, err := server.Client(t).Get(within(t), prefix, clientv3.WithPrefix())

@@ -102,18 +102,12 @@ func linearizably(ctx context.Context, b *Backend, read func(ctx context.Context
 
 // Read implements [storage.Backend].
 func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	ctx, done, err := b.begin(ctx)
+	k, err := check.ID("id", id)
+	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
-	k, err := check.ID("id", id)
-	if err != nil {
-		return nil, err
-	}
 	etcdKey := b.layout.resource(k)
 	var kv *mvccpb.KeyValue
 	if consistency == storage.StrongConsistency {

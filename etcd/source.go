@@ -26,12 +26,15 @@ type event = feed.Event[position]
 //	  ▲            open the watch after the last whole revision
 //	  │              │
 //	  │              ▼
-//	  └── broken ── publish revision by revision; ask for progress when it is quiet
+//	  └── broken ── publish revision by revision; ask for progress when it is quiet, or when a bookmark waits for it
 //
 // Compacted or missing history ends the run, and so does an outage that lasts too long.
-type source struct{ b *Backend }
+type source struct {
+	b      *Backend
+	wanted wanted
+}
 
-var _ feed.Source[position] = (*source)(nil)
+var _ feed.Prover[position] = (*source)(nil)
 
 // errLost ends a run: going on would leave changes out.
 type errLost struct{ cause error }
@@ -140,12 +143,25 @@ func (f *follower) kept(ctx context.Context, rev int64) error {
 // receive publishes what the watch brings. The first response is published only when what the watch began with is still kept:
 // until then a compaction at the very revision where it began would have gone unnoticed.
 func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
-	interval := min(quiet, f.source.b.opts.Outage/4)
+	interval := max(min(quiet, f.source.b.opts.Outage/4), time.Millisecond) // a ticker refuses 0
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	silent, begun := 0, false
+	var again <-chan time.Time // when to ask once more for progress that a bookmark waits for
 	for {
+		wanted, raised := f.source.wanted.revision()
+		if wanted > f.at && again == nil {
+			// The server says nothing while it is behind itself, or the watch is.
+			if err := s.askProgress(); err != nil {
+				return err
+			}
+			again = time.After(progressPause)
+		}
 		select {
+		case <-raised:
+			again = nil
+		case <-again:
+			again = nil
 		case resp, ok := <-s.responses:
 			if !ok {
 				return s.err
@@ -206,6 +222,10 @@ func (f *follower) take(changes []*mvccpb.Event, progress int64) error {
 func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 	slices.SortFunc(changes, func(a, b *mvccpb.Event) int { return strings.Compare(string(a.Kv.Key), string(b.Kv.Key)) })
 	events := make([]*event, len(changes))
+	commit := int64(0)
+	if len(changes) > 1 {
+		commit = rev // nobody can read what was between two changes of a revision
+	}
 	for i, change := range changes {
 		kv := change.Kv
 		if change.Type == mvccpb.DELETE {
@@ -219,7 +239,7 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 		}
 		events[i] = &event{
 			Key: k, Delete: change.Type == mvccpb.DELETE, Resource: res, Size: len(kv.Value),
-			At: position{rev, string(k.Bytes())},
+			At: position{rev, string(k.Bytes())}, Commit: commit,
 		}
 	}
 	return events, nil

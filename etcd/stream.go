@@ -20,7 +20,7 @@ import (
 type stream struct {
 	watch     pb.Watch_WatchClient
 	cancel    context.CancelFunc
-	responses chan *pb.WatchResponse // whole: fragments are put together
+	responses chan *pb.WatchResponse // with whole revisions
 	err       error                  // why responses was closed
 }
 
@@ -79,10 +79,12 @@ func cancelled(resp *pb.WatchResponse) error {
 	return nil
 }
 
-// receive reads responses until the stream ends.
+// receive reads responses until the stream ends. The server sends up to 1,000 revisions at once to a watch that is behind, in
+// fragments of about 1.5 MiB. They are not put together but for a revision that goes on in the next one: whole, such a response
+// may take a gigabyte.
 func (s *stream) receive(ctx context.Context) {
 	defer close(s.responses)
-	var whole *pb.WatchResponse
+	var begun []*mvccpb.Event // of the revision that goes on
 	for {
 		resp, err := s.watch.Recv()
 		if err == nil {
@@ -92,13 +94,12 @@ func (s *stream) receive(ctx context.Context) {
 			s.err = err
 			return
 		}
-		if whole != nil {
-			resp.Events = append(whole.Events, resp.Events...)
+		resp.Events = append(begun, resp.Events...)
+		if begun = nil; resp.Fragment {
+			if resp.Events, begun = cutLast(resp.Events); len(resp.Events) == 0 {
+				continue // to pass it on would say that the watch has come to the newest revision
+			}
 		}
-		if whole = resp; resp.Fragment {
-			continue
-		}
-		whole = nil
 		select {
 		case s.responses <- resp:
 		case <-ctx.Done():
@@ -121,6 +122,15 @@ func (s *stream) close() {
 	}
 }
 
+// cutLast cuts the events of the last revision off.
+func cutLast(events []*mvccpb.Event) (before, last []*mvccpb.Event) {
+	n := len(events)
+	for n > 0 && events[n-1].Kv.ModRevision == events[len(events)-1].Kv.ModRevision {
+		n--
+	}
+	return events[:n:n], events[n:]
+}
+
 // byRevision calls each with the events of every revision in turn, until it returns false.
 func byRevision(events []*mvccpb.Event, each func(rev int64, events []*mvccpb.Event) bool) bool {
 	for len(events) > 0 {
@@ -136,7 +146,8 @@ func byRevision(events []*mvccpb.Event, each func(rev int64, events []*mvccpb.Ev
 	return true
 }
 
-// progressPause is how often someone who reads history asks whether that was all.
+// progressPause is how often someone who reads history asks whether that was all, and someone who waits for a revision whether
+// it has come.
 const progressPause = 20 * time.Millisecond
 
 // await returns the next response. While there is none it asks how far the watch has come.

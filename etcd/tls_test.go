@@ -142,7 +142,7 @@ func TestTLS(t *testing.T) {
 		"without a certificate": {"ca": {ca.file}, "server-name": {"etcd.test"}, "timeout": {"2s"}},
 		"under a wrong name":    {"ca": {ca.file}, "cert": {cert}, "key": {key}, "server-name": {"other.test"}, "timeout": {"2s"}},
 	} {
-		if _, err := etcd.Open(t.Context(), at(params)); err == nil {
+		if _, err := etcd.Open(t.Context(), parsed(t, at(params))); err == nil {
 			t.Errorf("%s the store opens", name)
 		} else {
 			t.Logf("%s: %v", name, err)
@@ -153,7 +153,7 @@ func TestTLS(t *testing.T) {
 		"no certificate": {"ca": {key}},
 		"no key":         {"cert": {cert}, "key": {cert}},
 	} {
-		if _, err := etcd.Open(t.Context(), at(params)); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := etcd.Open(t.Context(), parsed(t, at(params))); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}

@@ -22,6 +22,7 @@ type mutation struct {
 	token   token // zero for a delete
 	size    int   // bytes in the request
 	since   int64 // a revision from before it was first sent
+	guard   *guard
 }
 
 // outcome is what became of a mutation.
@@ -29,6 +30,7 @@ type outcome struct {
 	applied bool
 	rev     int64            // where it was applied
 	stored  *mvccpb.KeyValue // what stood in its way; nil for nothing
+	barred  error            // that its guard does not hold; nil if it does
 }
 
 // lostAnswer is the error of a request that may have been carried out.
@@ -127,9 +129,9 @@ func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, e
 
 func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	resp, err := b.txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)},
+		Compare: m.guard.compare(b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)),
 		Success: m.ops,
-		Failure: []*pb.RequestOp{opGet(m.etcdKey), b.fence.get(), b.layout.getMoved()},
+		Failure: m.guard.look(opGet(m.etcdKey), b.fence.get(), b.layout.getMoved()),
 	})
 	if err != nil {
 		return nil, false, err
@@ -144,16 +146,16 @@ func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcom
 	if b.fence.moved(fence, resp.Responses[1].GetResponseRange().Kvs) {
 		return nil, false, nil
 	}
-	return []outcome{{stored: first(resp.Responses[0].GetResponseRange().Kvs)}}, true, nil
+	return []outcome{{stored: first(resp.Responses[0].GetResponseRange().Kvs), barred: m.guard.failed(resp.Responses)}}, true, nil
 }
 
 func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	nested := make([]*pb.RequestOp, len(mutations))
 	for i, m := range mutations {
 		nested[i] = opTxn(&pb.TxnRequest{
-			Compare: []*pb.Compare{unchanged(m.etcdKey, m.base.rev)},
+			Compare: m.guard.compare(unchanged(m.etcdKey, m.base.rev)),
 			Success: m.ops,
-			Failure: []*pb.RequestOp{opGet(m.etcdKey)},
+			Failure: m.guard.look(opGet(m.etcdKey)),
 		})
 	}
 	resp, err := b.txn(ctx, &pb.TxnRequest{
@@ -181,7 +183,7 @@ func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int
 		if inner.Succeeded {
 			outcomes[i] = outcome{applied: true, rev: resp.Header.Revision}
 		} else {
-			outcomes[i] = outcome{stored: first(inner.Responses[0].GetResponseRange().Kvs)}
+			outcomes[i] = outcome{stored: first(inner.Responses[0].GetResponseRange().Kvs), barred: mutations[i].guard.failed(inner.Responses)}
 		}
 	}
 	return outcomes, true, nil
@@ -201,11 +203,15 @@ func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
 		return outcome{}, err
 	}
 	m.since = since
+	if m.guard, err = b.guardOf(ctx); err != nil {
+		return outcome{}, err
+	}
+	m.size += m.guard.size()
 	alone := false
 	for attempt := 0; ; attempt++ {
 		o, err := b.carryOutSoon(ctx, m, alone)
 		if err == nil {
-			return o, nil
+			return o, o.barred
 		}
 		var lost *lostAnswer
 		switch {

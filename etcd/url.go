@@ -36,11 +36,8 @@ const defaultPort = "2379"
 // parseURL reads etcd://user:password@host:2379,host:2379/prefix?parameters.
 func parseURL(u *url.URL) (*target, error) {
 	t := &target{}
-	switch {
-	case u.Opaque != "" || u.Host == "":
+	if u.Opaque != "" || u.Host == "" {
 		return nil, fmt.Errorf("%w: an etcd URL names its servers, as in etcd://host:2379,host2:2379/prefix", storage.ErrInvalid)
-	case u.Fragment != "":
-		return nil, fmt.Errorf("%w: a store's URL has no fragment (write %%23 for a # in it)", storage.ErrInvalid)
 	}
 	scheme := "http://"
 	v := params.Parse(u)

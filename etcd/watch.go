@@ -17,15 +17,12 @@ import (
 
 // WatchList implements [storage.Backend]. The snapshot is read page by page, at one revision, as the watch is consumed.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	ctx, done, err := b.begin(ctx)
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
 	mark, err := b.feed.Start(ctx)
 	if err != nil {
 		return nil, b.watchError(ctx, err)
@@ -40,19 +37,13 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 
 // WatchFrom implements [storage.Resumer].
 func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursorText string) (storage.Watch, error) {
-	ctx, done, err := b.begin(ctx)
+	f, badFilter := check.Filter(typ, tenancy, namePrefix)
+	from, badCursor := decodeCursor(b.layout.store, cursorText)
+	ctx, done, err := b.begin(ctx, badFilter, badCursor)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
-	from, err := decodeCursor(b.layout.store, cursorText)
-	if err != nil {
-		return nil, err
-	}
 	w, err := b.feed.Resume(ctx, f, from, cursorText)
 	if err != nil {
 		return nil, b.watchError(ctx, err)

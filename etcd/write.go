@@ -17,15 +17,12 @@ import (
 
 // WriteCAS implements [storage.Backend].
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	ctx, done, err := b.begin(ctx)
+	k, err := check.Resource(res, b.opts.MaxSize)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	k, err := check.Resource(res, b.opts.MaxSize)
-	if err != nil {
-		return nil, err
-	}
 	from, possible := b.baseOf(k, res.Id.Uid, res.Version)
 	if !possible {
 		return nil, b.refuse(ctx, k, func(s cas.Stored) error { return cas.Write(s, res.Id.Uid, res.Version) })
@@ -55,15 +52,12 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 
 // DeleteCAS implements [storage.Backend].
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	ctx, done, err := b.begin(ctx)
+	k, err := check.ID("id", id)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return err
 	}
 	defer done()
-	k, err := check.ID("id", id)
-	if err != nil {
-		return err
-	}
 	decide := func(s cas.Stored) error {
 		remove, err := cas.Delete(s, id.GetUid(), version)
 		if remove {

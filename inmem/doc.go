@@ -6,11 +6,12 @@
 //
 // # URL parameters
 //
-//	create    on or off: whether a named store that is not there yet is created (on)
-//	max-size  the largest resource in bytes, up to 1 MiB (1048576)
-//	history   the number of changes that are kept for watches that fall behind and for cursors (100000)
-//	timeout   accepted as on every adapter; nothing here waits
-//	outage    accepted as on every adapter; memory has no outages
+//	create         on or off: whether a named store that is not there yet is created (on)
+//	max-size       the largest resource in bytes, up to 1 MiB (1048576)
+//	history        the number of changes that are kept for watches that fall behind and for cursors (100000)
+//	history-bytes  the bytes that these changes may take, about 640 for each beside its resource (67108864)
+//	timeout        accepted as on every adapter; nothing here waits
+//	outage         accepted as on every adapter; memory has no outages
 //
 // # Guarantees
 //

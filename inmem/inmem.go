@@ -1,6 +1,7 @@
 package inmem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +17,15 @@ import (
 type Options struct {
 	// MaxSize is the largest resource in bytes, without its version: 1 MiB, which is also the most.
 	MaxSize int
-	// History is the number of changes kept for watches that fall behind and for cursors: 100,000. They are bounded to 256 MiB
-	// as well.
+	// History is the number of changes kept for watches that fall behind and for cursors: 100,000.
 	History int
+	// HistoryBytes bounds the same history in bytes, resources and what surrounds them: 64 MiB. A watch that falls behind
+	// further ends. The handles of a named store share its history; the one that was opened last with a bound sets it.
+	HistoryBytes int
 }
 
-// Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor.
+// Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
+// watches are storage.Bookmarkers.
 type Backend struct {
 	store   *store
 	maxSize int
@@ -47,7 +51,7 @@ func open(s *store, opts *Options) *Backend {
 		opts = &Options{}
 	}
 	b := &Backend{store: s, maxSize: opts.MaxSize, pages: newListings()}
-	s.keepHistory(opts.History)
+	s.keepHistory(opts.History, opts.HistoryBytes)
 	b.feed = feed.New(feed.Source[position](source{s}), feed.Options[position]{
 		// The store's own history is at hand, so the feed's log need not be long.
 		MaxEvents:  1000,
@@ -65,12 +69,13 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// begin is the first line of every call.
-func (b *Backend) begin(ctx context.Context) error {
+// begin is the first line of every call, after its arguments were looked at. Of several errors that apply it returns the first of
+// these: storage.ErrClosed, the problems of the arguments, the context's.
+func (b *Backend) begin(ctx context.Context, problems ...error) error {
 	if b.closed.Load() {
 		return storage.ErrClosed
 	}
-	return ctx.Err()
+	return cmp.Or(cmp.Or(problems...), ctx.Err())
 }
 
 // failed says which operation on what failed. A mismatch of group versions is returned as it is: it is an answer.

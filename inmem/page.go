@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ const (
 	defaultPage = 500
 	pageBytes   = 4 << 20
 	pageLife    = 6 * time.Minute // at least 5 after the last use
-	maxListings = 1000            // under way at once; the one used longest ago goes first
+	maxListings = 1000            // under way at once; one more is refused
+	maxFinished = 16              // whose last page was read, for callers who have lost the answer and ask again
 )
 
 // listing is a snapshot whose pages are being read.
@@ -29,48 +31,32 @@ type listing struct {
 	tree   *btree.BTreeG[*item]
 	filter key.Filter
 	cursor string
-	used   time.Time
 	expire *time.Timer
 }
 
 // listings are those under way on one handle, by a random name that their tokens carry.
 type listings struct {
-	mu   sync.Mutex
-	byID map[[16]byte]*listing
+	mu       sync.Mutex
+	byID     map[[16]byte]*listing
+	finished [][16]byte // of those, the ones whose last page was read, oldest first
 }
 
 func newListings() *listings { return &listings{byID: make(map[[16]byte]*listing)} }
 
 // ListPage implements storage.Pager. All pages of a listing show one moment.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	if err := b.begin(ctx); err != nil {
+	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
+	limit, badOptions := check.Page(opts, defaultPage)
+	id, after, badToken := b.store.parseToken(opts.Continue)
+	if err := b.begin(ctx, badFilter, badOptions, badToken); err != nil {
 		return storage.Page{}, err
 	}
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	limit, err := check.Page(opts, defaultPage)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	var id [16]byte
-	var after *key.Key
 	var l *listing
 	if opts.Continue == "" {
 		tree, at := b.store.snapshot()
 		l = &listing{tree: tree, filter: filter, cursor: b.store.cursor(at)}
 		_, _ = rand.Read(id[:]) // never fails
 	} else {
-		payload, err := cursor.Decode(cursor.Page, b.store.storeID(), opts.Continue)
-		if err != nil {
-			return storage.Page{}, err
-		}
-		k, err := key.Parse(payload[min(16, len(payload)):])
-		if err != nil {
-			return storage.Page{}, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-		}
-		id, after = [16]byte(payload[:16]), &k
 		if l = b.pages.use(id); l == nil {
 			return storage.Page{}, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
 		}
@@ -95,11 +81,31 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 	if err := ctx.Err(); err != nil {
 		return storage.Page{}, err
 	}
-	if more {
-		b.pages.keep(id, l)
-		page.Continue = cursor.Encode(cursor.Page, b.store.storeID(), last.Append(id[:]))
+	if !more {
+		b.pages.finish(id)
+		return page, nil
 	}
+	if err := b.pages.keep(id, l); err != nil {
+		return storage.Page{}, fmt.Errorf("list a page: %w", err)
+	}
+	page.Continue = cursor.Encode(cursor.Page, b.store.storeID(), last.Append(id[:]))
 	return page, nil
+}
+
+// parseToken takes a continue token apart: the name of a listing, and the key after which the next page begins. "" is none.
+func (s *store) parseToken(token string) (id [16]byte, after *key.Key, err error) {
+	if token == "" {
+		return id, nil, nil
+	}
+	payload, err := cursor.Decode(cursor.Page, s.storeID(), token)
+	if err != nil {
+		return id, nil, err
+	}
+	k, err := key.Parse(payload[min(16, len(payload)):])
+	if err != nil {
+		return id, nil, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+	}
+	return [16]byte(payload[:16]), &k, nil
 }
 
 // use returns the listing and lets it live on.
@@ -108,8 +114,8 @@ func (ls *listings) use(id [16]byte) *listing {
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
 	if l != nil {
-		l.used = time.Now()
 		l.expire.Reset(pageLife)
+		ls.goesOn(id)
 	}
 	return l
 }
@@ -120,36 +126,50 @@ func (ls *listings) copyOf(l *listing) *btree.BTreeG[*item] {
 	return l.tree.Copy()
 }
 
-// keep holds a listing until it has not been used for a while.
-func (ls *listings) keep(id [16]byte, l *listing) {
+// keep holds a listing until it has not been used for a while. A listing is never given up for another one: when there are too
+// many, the new one is refused.
+func (ls *listings) keep(id [16]byte, l *listing) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.byID == nil || ls.byID[id] != nil {
-		return
+	switch {
+	case ls.byID == nil:
+		return storage.ErrClosed
+	case ls.byID[id] != nil:
+		return nil
+	case len(ls.byID)-len(ls.finished) >= maxListings:
+		return fmt.Errorf("%w: %d listings are under way in this handle, the most: try again when the last page of one was read, or %v "+
+			"after the last use of one", storage.ErrInconsistent, maxListings, pageLife)
 	}
-	if len(ls.byID) >= maxListings {
-		ls.dropOldest()
-	}
-	l.used = time.Now()
 	l.expire = time.AfterFunc(pageLife, func() { ls.drop(id) })
 	ls.byID[id] = l
+	return nil
 }
 
-func (ls *listings) dropOldest() {
-	var oldest [16]byte
-	var used time.Time
-	for id, l := range ls.byID {
-		if used.IsZero() || l.used.Before(used) {
-			oldest, used = id, l.used
-		}
+// finish notes that the last page of a listing was read.
+func (ls *listings) finish(id [16]byte) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.byID[id] == nil || slices.Contains(ls.finished, id) {
+		return
 	}
-	ls.byID[oldest].expire.Stop()
-	delete(ls.byID, oldest)
+	ls.finished = append(ls.finished, id)
+	if len(ls.finished) > maxFinished {
+		oldest := ls.finished[0]
+		ls.goesOn(oldest)
+		ls.byID[oldest].expire.Stop()
+		delete(ls.byID, oldest)
+	}
+}
+
+// goesOn undoes finish. The caller holds the lock.
+func (ls *listings) goesOn(id [16]byte) {
+	ls.finished = slices.DeleteFunc(ls.finished, func(f [16]byte) bool { return f == id })
 }
 
 func (ls *listings) drop(id [16]byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	ls.goesOn(id)
 	delete(ls.byID, id)
 }
 
@@ -159,5 +179,5 @@ func (ls *listings) close() {
 	for _, l := range ls.byID {
 		l.expire.Stop()
 	}
-	ls.byID = nil
+	ls.byID, ls.finished = nil, nil
 }

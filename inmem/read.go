@@ -16,14 +16,8 @@ import (
 
 // Read implements storage.Backend. Both consistencies are the same here.
 func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
 	k, err := check.ID("id", id)
-	if err != nil {
+	if err := b.begin(ctx, check.Consistency(consistency), err); err != nil {
 		return nil, err
 	}
 	var res *resourcepb.Resource
@@ -42,14 +36,8 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
 	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
+	if err := b.begin(ctx, check.Consistency(consistency), err); err != nil {
 		return nil, err
 	}
 	tree, _ := b.store.snapshot()
@@ -110,11 +98,8 @@ func beyond(k, first *key.Key, fixed int) bool {
 
 // OwnerReferences implements storage.Backend.
 func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
 	k, err := check.IDWithUid("id", id)
-	if err != nil {
+	if err := b.begin(ctx, err); err != nil {
 		return nil, err
 	}
 	items := b.store.children(owner{k, id.Uid})

@@ -40,12 +40,6 @@ type owner struct {
 // position is the number of changes made so far.
 type position = uint64
 
-// The most of a store's history, whatever the number of changes, in bytes.
-const historyBytes = 256 << 20
-
-// defaultHistory is the number of changes kept where nobody says otherwise.
-const defaultHistory = 100_000
-
 // store holds the data that handles share.
 type store struct {
 	mu sync.RWMutex
@@ -57,11 +51,9 @@ type store struct {
 	tree  *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot
 	owned map[owner]map[key.Key]struct{}
 
-	at         position
-	history    []*feed.Event[position] // those after from
-	from       position
-	bytes      int
-	maxHistory int
+	at      position
+	joint   int64 // what the changes of the transaction under way have in common; 0 for a single change
+	history history
 
 	changed chan struct{} // closed by the next change; nil while nobody waits
 	restore chan struct{} // closed by a restore
@@ -72,7 +64,8 @@ type store struct {
 }
 
 func newStore() *store {
-	s := &store{maxHistory: defaultHistory}
+	s := &store{}
+	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, room: sync.Cond{L: &s.mu}}
 	s.reset()
 	return s
 }
@@ -86,7 +79,7 @@ func (s *store) reset() {
 	s.items = make(map[key.Key]*item)
 	s.tree = btree.NewBTreeGOptions(byKey, btree.Options{NoLocks: true})
 	s.owned = make(map[owner]map[key.Key]struct{})
-	s.history, s.bytes, s.from = nil, 0, s.at
+	s.history.begin(s.at)
 	s.restore = make(chan struct{})
 }
 
@@ -96,14 +89,16 @@ func (s *store) storeID() cursor.StoreID {
 	return s.id
 }
 
-func (s *store) keepHistory(changes int) {
-	if changes <= 0 {
-		return
-	}
+func (s *store) keepHistory(changes, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.maxHistory = changes
-	s.trim()
+	s.history.bound(changes, bytes)
+}
+
+// lockForWriting takes the lock, once there is room in the history for what is going to be written.
+func (s *store) lockForWriting() {
+	s.mu.Lock()
+	s.history.await()
 }
 
 func (s *store) get(k key.Key) *item {
@@ -126,7 +121,7 @@ func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	it := &item{k, res}
 	s.unlink(s.items[k])
 	s.place(it)
-	s.record(&feed.Event[position]{Key: k, Resource: res, Size: size, At: s.at})
+	s.history.record(&feed.Event[position]{Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint})
 	return it
 }
 
@@ -151,7 +146,9 @@ func (s *store) remove(it *item) {
 	s.unlink(it)
 	delete(s.items, it.key)
 	s.tree.Delete(it)
-	s.record(&feed.Event[position]{Key: it.key, Delete: true, Resource: it.resource, Size: message.Size(it.resource), At: s.at})
+	s.history.record(&feed.Event[position]{
+		Key: it.key, Delete: true, Resource: it.resource, Size: message.Size(it.resource), At: s.at, Commit: s.joint,
+	})
 }
 
 // unlink removes the reference of a child to its owner.
@@ -164,24 +161,6 @@ func (s *store) unlink(it *item) {
 	if len(s.owned[ref]) == 0 {
 		delete(s.owned, ref)
 	}
-}
-
-func (s *store) record(ev *feed.Event[position]) {
-	s.history = append(s.history, ev)
-	s.bytes += ev.Size
-	s.trim()
-}
-
-// trim drops the oldest changes. It moves the rest only once in a while, so that a change costs the same however many are kept.
-func (s *store) trim() {
-	drop := 0
-	for len(s.history)-drop > s.maxHistory || s.bytes > historyBytes {
-		s.bytes -= s.history[drop].Size
-		s.history[drop] = nil
-		drop++
-	}
-	s.history = s.history[drop:]
-	s.from += position(drop)
 }
 
 // announce wakes the feeds. The caller holds the lock and has made all changes of a transaction.

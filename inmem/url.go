@@ -12,7 +12,15 @@ import (
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
-func init() { storage.Register("mem", openURL) }
+func init() {
+	storage.Register("mem", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
+		b, err := Open(ctx, u)
+		if err != nil {
+			return nil, err // not b, which is a nil pointer
+		}
+		return b, nil
+	})
+}
 
 // named are the stores that the process shares by name.
 var named struct {
@@ -20,15 +28,21 @@ var named struct {
 	stores map[string]*store
 }
 
-func openURL(_ context.Context, u *url.URL) (storage.Backend, error) {
+// Open opens the store that a URL names: mem:// for one of the caller's own, mem://name for one that the process shares. The
+// package's documentation lists the parameters.
+func Open(ctx context.Context, u *url.URL) (*Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	name := u.Host + strings.TrimSuffix(u.Path, "/")
 	if u.User != nil || u.Opaque != "" {
 		return nil, fmt.Errorf("%w: a store in memory is opened by mem:// or mem://name", storage.ErrInvalid)
 	}
 	p := params.Parse(u)
 	opts := &Options{
-		MaxSize: p.Int("max-size", 0, 1, maxMaxSize),
-		History: p.Int("history", 0, 1, 1<<30),
+		MaxSize:      p.Int("max-size", 0, 1, maxMaxSize),
+		History:      p.Int("history", 0, 1, 1<<30),
+		HistoryBytes: p.Int("history-bytes", 0, 1, 1<<30),
 	}
 	create := p.OnOff("create", true)
 	p.Duration("timeout", 30*time.Second)

@@ -19,11 +19,8 @@ import (
 
 // WatchList implements storage.Backend.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
 	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
+	if err := b.begin(ctx, err); err != nil {
 		return nil, err
 	}
 	mark, err := b.feed.Start(ctx)
@@ -31,20 +28,14 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 		return nil, err
 	}
 	tree, at := b.store.snapshot()
-	return b.feed.Watch(mark, filter, &snapshot{tree: tree, filter: filter}, at), nil
+	return b.feed.Watch(mark, filter, feed.Expiring(&snapshot{tree: tree, filter: filter}), at), nil
 }
 
 // WatchFrom implements storage.Resumer.
 func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, from string) (storage.Watch, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
-	at, err := b.store.parseCursor(from)
-	if err != nil {
+	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
+	at, badCursor := b.store.parseCursor(from)
+	if err := b.begin(ctx, badFilter, badCursor); err != nil {
 		return nil, err
 	}
 	return b.feed.Resume(ctx, filter, at, from)
@@ -68,7 +59,7 @@ func (s *store) parseCursor(text string) (position, error) {
 	if at > s.at {
 		return 0, fmt.Errorf("%w: the cursor is ahead of the store", storage.ErrCompacted)
 	}
-	if at < s.from {
+	if at < s.history.from {
 		return 0, fmt.Errorf("%w: the history kept begins after the cursor", storage.ErrCompacted)
 	}
 	return at, nil
@@ -107,17 +98,25 @@ func (s *snapshot) Close() { s.tree, s.some, s.ended = nil, nil, true }
 // source gives the feed what the store records.
 type source struct{ store *store }
 
+var _ feed.Prover[position] = source{}
+
 func (s source) Run(ctx context.Context, ready func(position), publish func([]*feed.Event[position], position)) error {
 	st := s.store
 	st.mu.Lock()
 	at, restored := st.at, st.restore
+	reader, leave := st.history.read(at)
 	st.mu.Unlock()
 	ready(at)
+	defer func() {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		leave()
+	}()
 	for {
 		st.mu.Lock()
 		var events []*feed.Event[position]
 		var wake <-chan struct{}
-		gone := at < st.from
+		gone := reader.at < st.history.from
 		select {
 		case <-restored:
 			gone = true
@@ -125,18 +124,20 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*f
 		}
 		switch {
 		case gone:
-		case at < st.at:
-			events = st.since(at, len(st.history))
+		case reader.at < st.at:
+			events = st.history.take(reader)
 		default:
 			wake = st.waiter()
 		}
 		st.mu.Unlock()
 		if gone {
-			return fmt.Errorf("%w: the store was restored, or wrote more than it keeps", storage.ErrCompacted)
+			return fmt.Errorf("%w: the store was restored", storage.ErrCompacted)
+		}
+		if ctx.Err() != nil {
+			return nil // there may be something new for ever
 		}
 		if len(events) > 0 {
-			at = events[len(events)-1].At
-			publish(events, at)
+			publish(events, events[len(events)-1].At)
 			continue
 		}
 		select {
@@ -148,14 +149,6 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*f
 	}
 }
 
-// since returns changes after at, limit of them at most. The caller holds the lock and has seen that they are kept.
-func (s *store) since(at position, limit int) []*feed.Event[position] {
-	events := s.history[at-s.from:]
-	events = events[:min(limit, len(events))]
-	// A copy: trim clears what it drops.
-	return append([]*feed.Event[position](nil), events...)
-}
-
 func (s source) History(from position, _ *key.Filter) feed.History[position] {
 	return feed.Pages(from, s.page)
 }
@@ -164,14 +157,22 @@ func (s source) page(_ context.Context, from position, limit int) ([]*feed.Event
 	st := s.store
 	st.mu.RLock()
 	defer st.mu.RUnlock()
-	if from < st.from || from > st.at {
+	if from < st.history.from || from > st.at {
 		return nil, 0, false, fmt.Errorf("%w: the history kept begins after the watch's position", storage.ErrCompacted)
 	}
-	events := st.since(from, limit)
+	events := st.history.since(from, limit)
 	end := from + position(len(events))
 	return events, end, end < st.at, nil
 }
 
+// Newest implements feed.Prover. Run follows the store's end by itself.
+func (s source) Newest(context.Context) (position, error) {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	return s.store.at, nil
+}
+
+func (s source) Reached(at, target position) bool                      { return at >= target }
 func (s source) Contains(at position, ev *feed.Event[position]) bool   { return ev.At <= at }
 func (s source) Advance(_ position, ev *feed.Event[position]) position { return ev.At }
 func (s source) Merge(at, end position) position                       { return max(at, end) }

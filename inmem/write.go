@@ -6,6 +6,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -13,26 +14,23 @@ import (
 
 // WriteCAS implements storage.Backend.
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
 	k, err := check.Resource(res, b.maxSize)
-	if err != nil {
+	if err := b.begin(ctx, err); err != nil {
 		return nil, err
 	}
 	size := message.Size(res)
 	mine := message.Clone(res) // before the lock
-	it, err := b.store.write(k, mine, size)
+	it, err := b.store.write(k, mine, size, handover.GuardOf(ctx))
 	if err != nil {
 		return nil, failed("write", k, err)
 	}
 	return message.Clone(it.resource), nil
 }
 
-func (s *store) write(k key.Key, res *resourcepb.Resource, size int) (*item, error) {
-	s.mu.Lock()
+func (s *store) write(k key.Key, res *resourcepb.Resource, size int, guard *handover.Guard) (*item, error) {
+	s.lockForWriting()
 	defer s.mu.Unlock()
-	if err := s.refused(); err != nil {
+	if err := s.refused(guard); err != nil {
 		return nil, err
 	}
 	if err := cas.Write(s.items[k].stored(), res.Id.Uid, res.Version); err != nil {
@@ -45,20 +43,17 @@ func (s *store) write(k key.Key, res *resourcepb.Resource, size int) (*item, err
 
 // DeleteCAS implements storage.Backend.
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	if err := b.begin(ctx); err != nil {
-		return err
-	}
 	k, err := check.ID("id", id)
-	if err != nil {
+	if err := b.begin(ctx, err); err != nil {
 		return err
 	}
 	s := b.store
-	s.mu.Lock()
+	s.lockForWriting()
 	defer s.mu.Unlock()
 	it := s.items[k]
 	remove, err := cas.Delete(it.stored(), id.Uid, version)
 	if err == nil && remove {
-		err = s.refused()
+		err = s.refused(handover.GuardOf(ctx))
 	}
 	if err != nil {
 		return failed("delete", k, err)
@@ -72,14 +67,8 @@ func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 
 // Commit implements storage.Transactor.
 func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	if len(ops) == 0 {
-		return nil, nil
-	}
 	keys, err := check.Ops(ops, b.MaxOps(), b.maxSize)
-	if err != nil {
+	if err := b.begin(ctx, err); err != nil || len(ops) == 0 {
 		return nil, err
 	}
 	results := make([]*resourcepb.Resource, len(ops))
@@ -90,7 +79,7 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 			results[i] = message.Clone(op.Write)
 		}
 	}
-	if err := b.store.commit(ops, keys, results, sizes); err != nil {
+	if err := b.store.commit(ops, keys, results, sizes, handover.GuardOf(ctx)); err != nil {
 		return nil, err
 	}
 	for i, res := range results {
@@ -100,10 +89,10 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 }
 
 // commit decides all operations, then carries them out. results holds what is to be written, and afterwards what is stored.
-func (s *store) commit(ops []storage.Op, keys []key.Key, results []*resourcepb.Resource, sizes []int) error {
-	s.mu.Lock()
+func (s *store) commit(ops []storage.Op, keys []key.Key, results []*resourcepb.Resource, sizes []int, guard *handover.Guard) error {
+	s.lockForWriting()
 	defer s.mu.Unlock()
-	if err := s.refused(); err != nil {
+	if err := s.refused(guard); err != nil {
 		return err
 	}
 	removed := make([]bool, len(ops))
@@ -122,6 +111,8 @@ func (s *store) commit(ops []storage.Op, keys []key.Key, results []*resourcepb.R
 			return &storage.OpError{Index: i, Err: failed("commit", keys[i], err)}
 		}
 	}
+	s.joint = int64(s.at) + 1
+	defer func() { s.joint = 0 }()
 	changed := false
 	for i, op := range ops {
 		switch {

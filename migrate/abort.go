@@ -2,6 +2,8 @@ package migrate
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,7 +32,7 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 		return nil, err
 	}
 	s, _, err := readState(ctx, store)
-	if err != nil || s == nil {
+	if err != nil || s == nil || s.Phase == aborted {
 		return nil, err
 	}
 	return &Status{
@@ -38,8 +40,11 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 	}, nil
 }
 
-// Abort gives up a migration that is not complete: the source is opened for writing, should it have been closed already, and the
-// target forgets about it. What was copied stays in the target. A process still at work on it stops by itself.
+// Abort gives up a migration that is not complete: the source is opened for writing, should it have been closed for this
+// migration, and the target takes part in none any more. What was copied stays in the target. A process still at work on it stops
+// by itself, and changes neither of the two stores any more, as far as they can hold it back (see the package's documentation).
+//
+// After an error, or if the process ends before it returns, call it again.
 func Abort(ctx context.Context, from, to storage.Backend) error {
 	source, err := handed(from)
 	if err != nil {
@@ -49,29 +54,55 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	s, revision, err := readState(ctx, target)
-	if err != nil {
-		return fmt.Errorf("target: %w", err)
-	}
-	if s == nil {
-		return fmt.Errorf("%w: the target takes part in no migration", storage.ErrInvalid)
-	}
 	id, _, err := source.ReadJournal(ctx, identityNote)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
+	// A call that takes too long fails, and so does this one: whoever calls it decides whether to call it again.
+	m := &mover{from: from, to: to, source: source, target: target}
+	// The journal first: whoever is at work on it must not close the source again.
+	for m.journal == nil {
+		s, revision, err := readState(ctx, target)
+		if err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+		if err := abortable(s, string(id)); err != nil {
+			return err
+		}
+		j := &journal{store: target, revision: revision, state: *s}
+		j.guards, _ = storage.As[handover.Guarder](to)
+		run := rand.Text()
+		err = j.change(ctx, func(s *state) { s.Run, s.Phase, s.Cursor = run, aborted, "" })
+		switch {
+		case err == nil:
+			m.journal = j
+		case !errors.Is(err, ErrTakenOver): // else somebody at work has given a sign of life
+			return fmt.Errorf("target: %w", err)
+		}
+	}
+	if err := m.journal.takeGuard(ctx); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	m.journal.dropGuard(ctx)
+	if err := m.newGate().open(ctx); errors.Is(err, errElsewhere) {
+		return fmt.Errorf("the migration is given up, and the source stays closed: %w", err)
+	} else if err != nil {
+		return fmt.Errorf("the migration is given up, but the source may be closed still (abort it once more, or unfence the source): %w", err)
+	}
+	return nil
+}
+
+// abortable is the error of a migration that cannot be aborted. One that is aborted already can: the source may be closed still.
+func abortable(s *state, source string) error {
 	switch {
-	case s.Source != string(id):
+	case s == nil:
+		return fmt.Errorf("%w: the target takes part in no migration", storage.ErrInvalid)
+	case s.Source != source && s.Phase == aborted:
+		return fmt.Errorf("%w: the target takes part in no migration; its last was one from %s, and was aborted", storage.ErrInvalid, s.From)
+	case s.Source != source:
 		return fmt.Errorf("%w: the target's migration is one from %s", ErrBusy, s.From)
 	case s.Phase == Complete:
 		return fmt.Errorf("%w: the migration is complete; to go back, unfence the old store and migrate into it with Mirror", storage.ErrInvalid)
-	}
-	// The note first: whoever is at work on it must not close the source again.
-	if err := target.DeleteJournal(ctx, migrationNote, revision); err != nil {
-		return fmt.Errorf("target: %w (is a process at work on it? stop it first)", err)
-	}
-	if err := source.Unfence(ctx); err != nil {
-		return fmt.Errorf("source: %w (unfence it)", err)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) erro
 			}
 			return nil
 		}
-		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) {
+		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, handover.ErrSuperseded) || errors.Is(err, ErrTakenOver) {
 			return fmt.Errorf("target: %w", err)
 		}
 		// One of them is there after all, or all are and the answer was lost, or together they are too large. Alone, each
@@ -203,6 +203,9 @@ func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool,
 		for i, e := range batch {
 			rows[i] = e.Row
 		}
+		if ctx, err = m.journal.own(ctx); err != nil {
+			return true, err
+		}
 		return true, m.loader.Load(ctx, rows)
 	}
 	if m.transactor == nil {
@@ -215,6 +218,9 @@ func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool,
 			return true, err
 		}
 		ops[i] = storage.Op{Write: message.WithVersion(res, "")}
+	}
+	if ctx, err = m.journal.own(ctx); err != nil {
+		return true, err
 	}
 	_, err = m.transactor.Commit(ctx, ops)
 	return true, err

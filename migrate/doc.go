@@ -31,10 +31,26 @@
 // changes alike: a watch on it sees what comes. Memory is for a few such steps, some 50 MB, however large the store is.
 //
 // At the cutover the source is fenced: from the moment Run goes on, no write to it succeeds any more, through any process that
-// uses this module. Writers get storage.ErrFenced, which names the target. Then the last changes are applied, and both sides are
-// walked through until a walk finds nothing to do: that walk is the proof that the target holds what the source holds. Only
-// then the migration is complete. How long the source is closed before that is Result.Fenced: about as long as it takes to
-// list both sides once.
+// uses this module. Writers get storage.ErrFenced, which names the target. Then the last changes are applied: a bookmark of the
+// source's watch, asked for after the fence, proves that the last one has come (storage.Bookmarker). Then both sides are walked
+// through until a walk finds nothing to do: that walk is the proof that the target holds what the source holds. Only then the
+// migration is complete. How long the source is closed before that is Result.Fenced: about as long as it takes to list both sides
+// once.
+//
+// A cutover that fails opens the source again; one that is stopped, by its context or with its process, leaves it closed, and
+// the journal says so. Result.Next and Result.Closed say what leads on.
+//
+// # What is proven, and by what
+//
+//	               the lag, and the last change         the target is complete
+//	Empty, Mirror  bookmarks; else comparing both sides comparing both sides, which have to be equal
+//	Merge,         bookmarks; else not offered live     bookmarks for what the source has deleted, and a comparison of
+//	Overwrite                                           what it has
+//
+// Memory, SQLite, Postgres and etcd give bookmarks. Where a watch is no Bookmarker, silence proves nothing, and equality is the only proof
+// that nothing was missed; a target that keeps other contents is not to be equal, so such a migration is refused with
+// ErrUnsupported before anything is written. Without bookmarks Options.CutoverLag is proven by comparisons, so a lag that is
+// shorter than one takes cannot be.
 //
 // # Going on
 //
@@ -44,6 +60,23 @@
 //
 // If the source has forgotten its history in the meantime, both sides are compared anew. Where the target also holds other
 // things that cannot be done exactly, since nobody knows what to delete: then Run says so.
+//
+// Who was frozen, and wakes up after another has gone on, or after an abort, must change nothing any more. That takes more than a
+// look at the journal, since it may be frozen right after it, and a request may be held up on the way:
+//
+//	                     writes to the target                    closing and opening the source
+//	memory, SQLite,      depend on a note that whoever takes     happen only at the epoch of the fence that was read
+//	etcd, Postgres       over writes first, compared in the      before the journal, and every change, also by whoever
+//	                     write's own transaction                 takes over or aborts, makes another epoch
+//	others               happen only while the last sign of      are followed by another look at the journal, and undone
+//	                     life is less than two seconds old, by   if the migration is somebody else's by then
+//	                     the mover's own clocks; others take
+//	                     over after three seconds without one
+//
+// The first needs no clock, and holds for requests that arrive at any time. The second does not hold back a request that left in
+// time and is carried out more than a second later, nor undo a fence of a process that is killed between the fence and the look:
+// then the source is closed, and Abort, which may be called again and again, opens it. (An etcd cluster that is restored from a
+// backup counts its revisions anew: see the package's README. Begin a migration again after that.)
 //
 // # Into a target that is not empty
 //
@@ -56,13 +89,13 @@
 //	memory      a nil check under the lock that a write takes anyway
 //	SQLite      a column in a row that each transaction reads anyway
 //	Postgres    nothing: a trigger is created by the fence, which waits for the writers under way
-//	etcd        one more comparison in each transaction
-//	DynamoDB    a strong read of one item every few seconds by each handle that writes; closing waits until the
-//	            last such permission has run out
+//	etcd        one more comparison in each transaction; a guarded write has another
+//	DynamoDB    a strong read of one item every 15 seconds by each handle that writes; closing takes 16 minutes,
+//	            during which the store is open and writes cost twice as much
 //
 // # Going back
 //
-// Before the cutover: [Abort]. After it, to keep what was written since: [Unfence] the old store and migrate the other way with
+// Before the cutover, or in the middle of it: [Abort]. After it, to keep what was written since: [Unfence] the old store and migrate the other way with
 // [Mirror]. docs/moving-a-store.md tells it as a story.
 //
 // # Without the rest

@@ -25,8 +25,6 @@ const (
 	tick = 250 * time.Millisecond
 	// journalEvery is how often progress is noted, and the sign of life given by which two movers notice each other.
 	journalEvery = time.Second
-	// waited is how long Next takes at least if it had to wait for an event, rather than had one ready.
-	waited = 200 * time.Microsecond
 )
 
 // change is what a batch of events means for one key: the state after the last of them, and every uid that was seen under it.
@@ -42,17 +40,19 @@ func (c *change) knows(uid string) bool { return slices.Contains(c.uids, uid) }
 type follower struct {
 	m      *mover
 	watch  storage.Watch
-	cursor string    // everything before it has been applied
-	asOf   time.Time // everything that happened before has been applied
-	noted  time.Time // when the journal was last written
-	worked time.Time // when the watch last did
-	quiet  time.Time // since when nothing has come; zero while something does
+	marks  storage.Bookmarker // the watch, where it is one
+	cursor string             // everything before it has been applied
+	asked  time.Time          // when the bookmark was asked for that has not come yet; zero for none
+	asOf   time.Time          // everything that happened before has been applied; zero where nothing is proven
+	noted  time.Time          // when the journal was last written
+	worked time.Time          // when the watch last gave something
 }
 
-// follow applies the source's changes after cursor until done says so, which is asked after each batch. It returns the position
-// that it came to; the error matches storage.ErrCompacted where history is gone.
-func (m *mover) follow(ctx context.Context, cursor string, done func(*follower) bool) (string, error) {
-	f := &follower{m: m, cursor: cursor, asOf: m.stats.asOfNow(), noted: time.Now(), worked: time.Now()}
+// follow applies the source's changes after cursor until done says so, which is asked after each batch. asOf is what is known
+// already about the time that the target's state corresponds to. It returns the position that it came to; the error matches
+// storage.ErrCompacted where history is gone.
+func (m *mover) follow(ctx context.Context, cursor string, asOf time.Time, done func(*follower) bool) (string, error) {
+	f := &follower{m: m, cursor: cursor, asOf: asOf, noted: time.Now(), worked: time.Now()}
 	defer f.close()
 	for {
 		err := f.run(ctx, done)
@@ -84,7 +84,7 @@ func (m *mover) follow(ctx context.Context, cursor string, done func(*follower) 
 func (f *follower) close() {
 	if f.watch != nil {
 		f.watch.Close()
-		f.watch = nil
+		f.watch, f.marks, f.asked = nil, nil, time.Time{}
 	}
 }
 
@@ -99,29 +99,31 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 			f.watch = nil
 			return fmt.Errorf("source: watch from the noted position: %w", err)
 		}
+		f.marks, _ = f.watch.(storage.Bookmarker)
 	}
 	for {
-		changes, at, events, err := f.collect(ctx)
+		if err := f.ask(ctx); err != nil {
+			f.close()
+			return err
+		}
+		b, err := f.collect(ctx)
 		if err != nil {
 			f.close()
 			return err
 		}
-		if err := f.m.applyAll(ctx, changes); err != nil {
+		if err := f.m.applyAll(ctx, b.changes); err != nil {
 			// The watch has moved on; what it gave must come again.
 			f.close()
 			return err
 		}
-		f.cursor, f.worked = f.watch.Cursor(), time.Now()
-		if !at.IsZero() {
-			f.asOf = at
+		f.cursor = f.watch.Cursor()
+		if b.events > 0 || b.marked {
+			f.worked = time.Now()
 		}
-		switch {
-		case events > 0:
-			f.quiet = time.Time{}
-		case f.quiet.IsZero():
-			f.quiet = time.Now()
+		if b.marked {
+			f.asOf, f.asked = f.asked, time.Time{}
 		}
-		f.m.stats.applied.Add(int64(events))
+		f.m.stats.applied.Add(int64(b.events))
 		f.m.stats.followed(f.asOf)
 		if time.Since(f.noted) >= journalEvery {
 			if err := f.m.noteCursor(ctx, f.cursor); err != nil {
@@ -135,57 +137,100 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 	}
 }
 
-// lag is how old the state of the target may be; for ever where nothing is known yet.
-func (f *follower) lag() time.Duration { return time.Since(f.asOf) }
+// ask asks the watch for a bookmark, one at a time: whatever was acknowledged by now has been applied once it has come. One that
+// does not come is no proof of anything.
+func (f *follower) ask(ctx context.Context) error {
+	if f.marks == nil {
+		return nil
+	}
+	now := time.Now()
+	if !f.asked.IsZero() {
+		if last := later(f.asked, f.worked); now.Sub(last) > f.m.o.Patience {
+			return fmt.Errorf("source: %w: a watch has shown nothing for %v, not even that there is nothing", storage.ErrInconsistent,
+				now.Sub(last).Round(time.Second))
+		}
+		return nil
+	}
+	often := tick
+	if f.m.o.CutoverLag > 0 {
+		often = min(often, max(f.m.o.CutoverLag/4, 10*time.Millisecond))
+	}
+	if now.Sub(f.asOf) < often {
+		return nil
+	}
+	if err := f.marks.Bookmark(ctx); err != nil {
+		return fmt.Errorf("source: bookmark: %w", err)
+	}
+	f.asked = now
+	return nil
+}
 
-// collect waits for events, a tick at most, and returns what they mean by key. at is a time of which is known that everything
-// before is among them, or was earlier; zero where nothing is known.
-func (f *follower) collect(ctx context.Context) (changes map[key.Key]*change, at time.Time, events int, err error) {
-	began := time.Now()
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// lag is how old the state of the target may be; for ever where nothing is proven yet.
+func (f *follower) lag() time.Duration { return age(f.asOf) }
+
+// proven tells whether all that happened before it began to follow has been applied.
+func (f *follower) proven() bool { return !f.asOf.IsZero() }
+
+// batch is what a watch gave in a moment.
+type batch struct {
+	changes map[key.Key]*change
+	events  int
+	marked  bool // the bookmark that was asked for has come, behind the events
+}
+
+// collect waits for events, a tick at most, and returns what they mean by key.
+func (f *follower) collect(ctx context.Context) (batch, error) {
 	first, cancel := context.WithTimeout(ctx, tick)
 	defer cancel()
 	ev, err := f.watch.Next(first)
-	now := time.Now()
-	if now.Sub(began) >= waited {
-		at = now
-	}
 	rest, cancelRest := context.WithTimeout(ctx, gather)
 	defer cancelRest()
-	changes = make(map[key.Key]*change)
+	b := batch{changes: make(map[key.Key]*change)}
 	bytes := 0
 	for ; err == nil; ev, err = f.watch.Next(rest) {
-		events++
+		if ev.GetBookmark() != nil {
+			b.marked = true
+			return b, nil
+		}
+		b.events++
 		res := ev.GetUpsert().GetResource()
 		if res == nil {
 			res = ev.GetDelete().GetResource()
 		}
 		if res == nil {
-			return nil, at, events, fmt.Errorf("source: the watch gave an event of a kind that this program does not know")
+			return batch{}, errors.New("source: the watch gave an event of a kind that this program does not know")
 		}
 		bytes += message.Size(res)
 		k := key.Of(res.GetId())
-		c := changes[k]
+		c := b.changes[k]
 		if c == nil {
 			c = &change{}
-			changes[k] = c
+			b.changes[k] = c
 		}
 		c.id, c.want = res.GetId(), ev.GetUpsert().GetResource()
 		if uid := res.GetId().GetUid(); !c.knows(uid) {
 			c.uids = append(c.uids, uid)
 		}
-		if events >= maxEvents || bytes >= maxEventBytes {
-			return changes, at, events, nil
+		if b.events >= maxEvents || bytes >= maxEventBytes {
+			return b, nil
 		}
 	}
 	switch {
 	case errors.Is(err, storage.ErrWatchClosed):
-		return nil, at, 0, fmt.Errorf("source: %w", err)
+		return batch{}, fmt.Errorf("source: %w", err)
 	case ctx.Err() != nil:
-		return nil, at, 0, ctx.Err()
+		return batch{}, ctx.Err()
 	case first.Err() != nil || rest.Err() != nil:
-		return changes, at, events, nil
+		return b, nil
 	}
-	return nil, at, 0, fmt.Errorf("source: %w", err)
+	return batch{}, fmt.Errorf("source: %w", err)
 }
 
 // applyAll brings the changes to the target, those of different keys in parallel. Applying them again is harmless.

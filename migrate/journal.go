@@ -13,10 +13,12 @@ import (
 	"github.com/ashlar-dev/storage/internal/handover"
 )
 
-// The notes: every store that took part in a migration has an identity, and a target has the state of its migration.
+// The notes: every store that took part in a migration has an identity, a target has the state of its migration, and the note
+// that guards the writes of the process at work.
 const (
 	identityNote  = "identity"
 	migrationNote = "migration"
+	guardNote     = "mover"
 )
 
 // Phase is how far a migration is.
@@ -32,6 +34,9 @@ const (
 	CuttingOver Phase = "cutover"
 	// Complete: the target is the store now.
 	Complete Phase = "complete"
+
+	// aborted: somebody has given the migration up. The note stays, so that giving it up again finds what to open.
+	aborted Phase = "aborted"
 )
 
 // state is the note in the target.
@@ -58,12 +63,19 @@ const stateFormat = 1
 
 // journal is the note with its revision.
 type journal struct {
-	store handover.Journal
-	try   retrier
+	store  handover.Journal
+	guards handover.Guarder // nil where the target has none
+	try    retrier
+	lease  time.Duration // for how long the process may write to a target without guards after a sign of life
+
+	writing  sync.Mutex // held while the note is being written
+	renewing sync.Mutex // held while a writer asks for a sign of life
 
 	mu       sync.Mutex
 	state    state
 	revision string
+	sent     time.Time // when the sign of life that was taken last was sent
+	guard    string    // the revision of the guard's note
 }
 
 // readState returns the note of a store; nil where there is none.
@@ -87,9 +99,9 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 	if j == nil {
 		return nil
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	next := j.state
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	next := j.current()
 	change(&next)
 	next.Beat++
 	next.Updated = time.Now().UTC().Truncate(time.Millisecond)
@@ -98,7 +110,8 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 		return err
 	}
 	err = j.try.do(ctx, "write the journal", func(ctx context.Context) error {
-		revision, err := j.store.WriteJournal(ctx, migrationNote, value, j.revision)
+		sent := time.Now()
+		revision, err := j.store.WriteJournal(ctx, migrationNote, value, j.at())
 		if errors.Is(err, storage.ErrCASFailure) {
 			// It may be our own, from an attempt whose answer was lost.
 			now, at, rerr := readState(ctx, j.store)
@@ -108,28 +121,34 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 			if now == nil || now.Run != next.Run {
 				return ErrTakenOver
 			}
+			sent = time.Now()
 			revision, err = j.store.WriteJournal(ctx, migrationNote, value, at)
 		}
 		if err == nil {
-			j.revision = revision
+			j.mu.Lock()
+			j.state, j.revision, j.sent = next, revision, sent
+			j.mu.Unlock()
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("journal in the target: %w", err)
 	}
-	j.state = next
 	return nil
 }
 
-// remove deletes the note.
+// confirm makes sure that the migration is still this process's.
+func (j *journal) confirm(ctx context.Context) error { return j.change(ctx, func(*state) {}) }
+
+// remove deletes the notes of a migration that is over without a trace.
 func (j *journal) remove(ctx context.Context) error {
 	if j == nil {
 		return nil
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.store.DeleteJournal(ctx, migrationNote, j.revision)
+	j.dropGuard(ctx)
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	return j.store.DeleteJournal(ctx, migrationNote, j.at())
 }
 
 // current returns the note as it was last written.
@@ -137,6 +156,13 @@ func (j *journal) current() state {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.state
+}
+
+// at returns the revision of the note as it was last written.
+func (j *journal) at() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.revision
 }
 
 // identity returns what tells a store from all others, and gives it one if make says so; "" where it has none.

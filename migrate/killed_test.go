@@ -67,6 +67,7 @@ func killed(t *testing.T, from, to string, writers int) {
 		cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
 		if phase == CuttingOver || phase == Complete {
 			cmd.Env = append(cmd.Env, "ASHLAR_TEST_MIGRATE_CUTOVER=1")
+			herd.rest()
 		}
 		var stderr strings.Builder
 		cmd.Stderr = &stderr

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // maxPasses is how often a listing, or the history after it, may get lost before we give up.
@@ -57,12 +58,12 @@ func (m *mover) copyAll(ctx context.Context) (cursor string, err error) {
 }
 
 func (m *mover) copyPass(ctx context.Context) (cursor string, err error) {
+	began := time.Now()
 	source, err := m.listSource(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer source.close()
-	m.stats.listedAt(time.Now())
 	cursor = source.cursor
 	if m.journal != nil && !m.o.Into.prunes() {
 		// What the source has deleted since the first listing can be told from what was in the target before only by the
@@ -74,6 +75,10 @@ func (m *mover) copyPass(ctx context.Context) (cursor string, err error) {
 		}
 	}
 	_, err = m.pass(ctx, source, m.rivalBeforeTheEnd)
+	if err == nil && m.o.Into.prunes() {
+		m.compared++
+		m.stats.followed(began) // whatever happened before it is in the target now
+	}
 	return cursor, err
 }
 
@@ -93,30 +98,11 @@ func (m *mover) live(ctx context.Context, r *Result) error {
 				return err
 			}
 		case Following:
-			before := m.stats.applied.Load()
-			cursor, err := m.follow(ctx, s.Cursor, m.cutoverWanted)
-			if errors.Is(err, storage.ErrCompacted) {
-				if !m.o.Into.prunes() {
-					return fmt.Errorf("%w; what was deleted from the source meanwhile can not be told from what else is in the "+
-						"target: abort this migration and begin again, preferably into an empty store", err)
-				}
-				if lost++; m.stats.applied.Load() > before {
-					lost = 1
-				}
-				if lost >= maxPasses {
-					return fmt.Errorf("the source forgets its history faster than it can be listed; let it keep more: %w", err)
-				}
-				// Only a comparison tells what has changed. It costs a listing of both sides.
-				m.stats.warn(fmt.Errorf("the source's history is gone, comparing both sides anew: %w", err))
-				if err := m.enter(ctx, Copying, ""); err != nil {
-					return err
-				}
-				continue
-			}
+			next, cursor, err := m.followOn(ctx, s.Cursor, &lost)
 			if err != nil {
 				return err
 			}
-			if err := m.enter(ctx, CuttingOver, cursor); err != nil {
+			if err := m.enter(ctx, next, cursor); err != nil {
 				return err
 			}
 		case CuttingOver:
@@ -125,6 +111,48 @@ func (m *mover) live(ctx context.Context, r *Result) error {
 			return fmt.Errorf("the target's journal is in an unknown phase %q", s.Phase)
 		}
 	}
+}
+
+// followOn follows the source's changes until it is time for another phase.
+func (m *mover) followOn(ctx context.Context, cursor string, lost *int) (next Phase, at string, err error) {
+	if took := age(m.stats.asOfNow()); m.o.CutoverLag > 0 {
+		switch {
+		case took < m.o.CutoverLag:
+			return CuttingOver, cursor, nil
+		case m.marks:
+			// Following proves it.
+		case m.compared < maxPasses:
+			return Copying, "", nil
+		case m.o.Cutover == nil:
+			return "", "", fmt.Errorf("%w: the source cannot prove that the target is less than %v behind, other than by comparing both "+
+				"sides, which takes longer (%v): allow for a longer lag, or say when to cut over", ErrUnsupported, m.o.CutoverLag, took.Round(time.Millisecond))
+		}
+	}
+	before := m.stats.applied.Load()
+	at, err = m.follow(ctx, cursor, m.stats.asOfNow(), m.cutoverWanted)
+	if !errors.Is(err, storage.ErrCompacted) {
+		return CuttingOver, at, err
+	}
+	if !m.o.Into.prunes() {
+		return "", "", m.historyLost(err)
+	}
+	if *lost++; m.stats.applied.Load() > before {
+		*lost = 1
+	}
+	if *lost >= maxPasses {
+		return "", "", fmt.Errorf("the source forgets its history faster than it can be listed; let it keep more: %w", err)
+	}
+	// Only a comparison tells what has changed. It costs a listing of both sides.
+	m.stats.warn(fmt.Errorf("the source's history is gone, comparing both sides anew: %w", err))
+	return Copying, "", nil
+}
+
+// errStuck says that the same call can only fail again: the migration has to be aborted, and begun anew.
+var errStuck = errors.New("this migration has to be aborted, and another begun, preferably into an empty store")
+
+// historyLost is the error of a migration into a target with other contents when the source's history is gone.
+func (m *mover) historyLost(err error) error {
+	return fmt.Errorf("%w; what was deleted from the source meanwhile can not be told from what else is in the target: %w", err, errStuck)
 }
 
 // cutoverWanted tells whether it is time to end the following.
@@ -137,76 +165,26 @@ func (m *mover) cutoverWanted(f *follower) bool {
 	return m.o.CutoverLag > 0 && f.lag() < m.o.CutoverLag
 }
 
-// cutOver closes the source, brings over the rest, and opens the target. The last pass is the proof: it compares all of both
-// sides, after the last write to the source, and has found nothing to do.
-func (m *mover) cutOver(ctx context.Context, r *Result) error {
-	began := time.Now()
-	err := m.try.do(ctx, "fence the source", func(ctx context.Context) error { return m.source.Fence(ctx, m.o.To) })
+// canProve finds out how the end of a live migration is to be proven, and refuses one whose end cannot be. Where a watch of the
+// source is a storage.Bookmarker, the watch proves that the last change has come. Where it is none, a comparison of both sides
+// proves that they are equal; but where the target holds other things as well, equal is not what they are to be, and nothing
+// tells those from what the source has deleted.
+func (m *mover) canProve(ctx context.Context, into Into) error {
+	var watch storage.Watch
+	err := m.try.do(ctx, "watch", func(ctx context.Context) (err error) {
+		watch, err = m.from.WatchList(ctx, nothingAtAll, &resourcepb.Tenancy{}, "")
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	if err := m.drain(ctx); err != nil {
-		return err
-	}
-	for pass := 1; ; pass++ {
-		r.Report, err = m.lastPass(ctx)
-		if errors.Is(err, ErrConflict) {
-			return m.reopen(ctx, err)
-		}
-		if err != nil && (!errors.Is(err, storage.ErrCompacted) || pass >= maxPasses) {
-			return err
-		}
-		if err == nil && m.settled(r.Report) {
-			break
-		}
-		if pass >= maxPasses {
-			return fmt.Errorf("%w even after the source was closed; does another program write to the target? %v", ErrDiffers, r.Report)
-		}
-	}
-	err = m.journal.change(ctx, func(s *state) {
-		s.Phase, s.Cursor, s.Resources, s.Digest = Complete, "", r.Report.Target, r.Report.TargetDigest
-	})
-	if err != nil {
-		return err
-	}
-	r.Fenced = time.Since(began)
-	m.stats.enter(Complete)
-	return nil
-}
-
-// reopen lets writers back to the source after a cutover that cannot be completed as things are.
-func (m *mover) reopen(ctx context.Context, cause error) error {
-	if err := m.source.Unfence(ctx); err != nil {
-		return errors.Join(cause, fmt.Errorf("source: open it again for writing: %w", err))
-	}
-	cursor := m.journal.current().Cursor
-	return errors.Join(fmt.Errorf("the source is open for writing again: %w", cause), m.enter(ctx, Following, cursor))
-}
-
-// drain applies the changes that were made before the source was closed.
-func (m *mover) drain(ctx context.Context) error {
-	quiet := time.Duration(0) // the last passes bring what is still missing
-	if !m.o.Into.prunes() {
-		quiet = m.o.Quiet // but not what was deleted
-	}
-	cursor, err := m.follow(ctx, m.journal.current().Cursor, func(f *follower) bool {
-		return !f.quiet.IsZero() && time.Since(f.quiet) >= quiet
-	})
-	if err != nil && m.o.Into.prunes() && errors.Is(err, storage.ErrCompacted) {
+	_, m.marks = watch.(storage.Bookmarker)
+	watch.Close()
+	if m.marks || into.prunes() {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return m.noteCursor(ctx, cursor)
-}
-
-func (m *mover) lastPass(ctx context.Context) (*Report, error) {
-	source, err := m.listSource(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer source.close()
-	m.stats.listing()
-	return m.pass(ctx, source, m.rivalAtTheEnd)
+	return fmt.Errorf("%w: a live migration into a target that keeps other contents (Merge, Overwrite) needs a source whose watches "+
+		"can prove that they have shown every deletion (storage.Bookmarker), and those of this source cannot: what it deletes meanwhile "+
+		"would stay in the target. Use an empty target, or Mirror, or stop the programs that write to the source and copy once "+
+		"without following", ErrUnsupported)
 }

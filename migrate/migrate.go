@@ -2,9 +2,9 @@ package migrate
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -60,11 +60,10 @@ type Options struct {
 	Live bool
 	// Cutover ends a live migration when it is closed or something is received from it.
 	Cutover <-chan struct{}
-	// CutoverLag ends a live migration by itself as soon as the target is less than this behind.
+	// CutoverLag ends a live migration by itself as soon as it is proven that the target is less than this behind. The proof
+	// takes a round trip to the source, or, where its watches prove nothing (they are no storage.Bookmarker), a comparison of
+	// both sides.
 	CutoverLag time.Duration
-	// Quiet is how long the fenced source has to be silent before a migration into a target with other contents believes
-	// that the last change has come: 5 seconds. Others need no such belief.
-	Quiet time.Duration
 
 	// Rate limits the changes made to the target per second; 0 is no limit.
 	Rate float64
@@ -82,16 +81,34 @@ type Options struct {
 	// Progress is told how far the migration is, about once a second and when the phase changes, by one goroutine at a time.
 	Progress func(Progress)
 
-	// takeover is how long to look whether another process is at work: three seconds.
-	takeover time.Duration
+	// takeover is how long to look whether another process is at work, and lease how long a sign of life allows to write.
+	takeover, lease time.Duration
 }
+
+// Next says what leads on from where a call of Run has ended.
+type Next string
+
+const (
+	// Nothing is to be done: the migration is complete, or was never begun.
+	Nothing Next = ""
+	// Again means that the same call goes on, once the cause of the error is gone.
+	Again Next = "again"
+	// GiveUp means that the same call would fail again: Abort has to come first.
+	GiveUp Next = "give up"
+	// Leave means that another process has taken over, or aborted, the migration.
+	Leave Next = "leave"
+)
 
 // Result says what a migration has done.
 type Result struct {
 	// Phase is how far it is.
 	Phase Phase
-	// Begun says that the target remembers the migration: the same call goes on with it, whatever ended this one.
+	// Begun says that the target remembers the migration, so that it can be gone on with, whatever ended this call.
 	Begun bool
+	// Next says what leads on after an error.
+	Next Next
+	// Closed says that this call has closed the source for writing, or may have, and has not opened it again.
+	Closed bool
 	// Resumed says that it went on with what an earlier run had begun.
 	Resumed bool
 	// Already says that it had been completed before, and nothing was done.
@@ -107,6 +124,9 @@ type Result struct {
 	// Fenced is how long the source was closed before the target was complete.
 	Fenced time.Duration
 }
+
+// theTarget is the name of a target that has none. A live migration adds the store's identity to it.
+const theTarget = "the target"
 
 // mover carries out one run of a migration.
 type mover struct {
@@ -124,6 +144,11 @@ type mover struct {
 	try     retrier
 	stats   *stats
 	journal *journal // nil where the target cannot keep one
+	gate    *gate    // of the source; nil where it has none
+
+	marks    bool        // the source's watches prove how far they are
+	compared int         // the passes that brought the target to the source's state of a known time
+	closed   atomic.Bool // this run has closed the source, or may have
 }
 
 func newMover(from, to storage.Backend, opts *Options) *mover {
@@ -136,7 +161,7 @@ func newMover(from, to storage.Backend, opts *Options) *mover {
 		o.From = "the source"
 	}
 	if o.To == "" {
-		o.To = "the target"
+		o.To = theTarget
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = 32
@@ -147,11 +172,11 @@ func newMover(from, to storage.Backend, opts *Options) *mover {
 	if o.Patience <= 0 {
 		o.Patience = time.Minute
 	}
-	if o.Quiet <= 0 {
-		o.Quiet = 5 * time.Second
-	}
 	if o.takeover == 0 {
-		o.takeover = 3 * time.Second
+		o.takeover = takeoverTime
+	}
+	if o.lease == 0 {
+		o.lease = leaseTime
 	}
 	if o.Rate > 0 {
 		m.limiter = rate.NewLimiter(rate.Limit(o.Rate), max(1, int(o.Rate/10)))
@@ -216,6 +241,11 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	if m.journal != nil && m.journal.current().Phase != "" {
 		r.Phase, r.Begun = m.journal.current().Phase, true
 	}
+	if errors.Is(err, handover.ErrSuperseded) {
+		err = errors.Join(ErrTakenOver, err)
+	}
+	r.Next = next(r, err)
+	r.Closed = r.Phase != Complete && m.closed.Load()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = errors.Join(cause, err)
@@ -223,6 +253,21 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 		return r, fmt.Errorf("migrate from %s to %s: %w", m.o.From, m.o.To, err)
 	}
 	return r, nil
+}
+
+// next tells what leads on.
+func next(r *Result, err error) Next {
+	switch {
+	case err == nil:
+		return Nothing
+	case errors.Is(err, ErrTakenOver):
+		return Leave
+	case errors.Is(err, errStuck), errors.Is(err, errElsewhere):
+		return GiveUp
+	case r.Begun:
+		return Again
+	}
+	return Nothing
 }
 
 func (m *mover) run(ctx context.Context, cancel context.CancelCauseFunc) (*Result, error) {
@@ -255,159 +300,6 @@ func (m *mover) run(ctx context.Context, cancel context.CancelCauseFunc) (*Resul
 		return r, m.copyOnce(ctx, r)
 	}
 	return r, m.live(ctx, r)
-}
-
-// begin finds out where the migration stands, and begins it where there is none.
-func (m *mover) begin(ctx context.Context, r *Result) error {
-	source := m.o.From
-	var fence string
-	var fenced bool
-	if m.source != nil && m.target != nil {
-		var err error
-		if source, err = identity(ctx, m.source, m.try, true); err != nil {
-			return fmt.Errorf("source: %w", err)
-		}
-		target, err := identity(ctx, m.target, m.try, true)
-		if err != nil {
-			return fmt.Errorf("target: %w", err)
-		}
-		if source == target {
-			return fmt.Errorf("%w: source and target are the same store", storage.ErrInvalid)
-		}
-		if fence, fenced, err = m.source.Fenced(ctx); err != nil {
-			return fmt.Errorf("source: %w", err)
-		}
-		if to, closed, err := m.target.Fenced(ctx); err != nil || closed {
-			return errors.Join(err, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", handover.Refused(to)))
-		}
-	}
-	var old *state
-	var revision string
-	if m.target != nil {
-		err := m.try.do(ctx, "read the journal", func(ctx context.Context) (err error) {
-			old, revision, err = readState(ctx, m.target)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("target: %w", err)
-		}
-		m.journal = &journal{store: m.target, try: m.try, revision: revision}
-	}
-	switch {
-	case old == nil:
-	case old.Source == source && old.Phase == Complete && fenced && m.o.Live:
-		m.journal.state = *old
-		r.Already = true
-		return nil
-	case old.Phase == Complete:
-		old = nil // history, of another time
-	case old.Source != source:
-		return fmt.Errorf("%w: that from %s is in phase %q, begun %s; finish or abort it first", ErrBusy, old.From, old.Phase,
-			old.Started.Format(time.RFC3339))
-	}
-	if old != nil && old.Live && !m.o.Live {
-		return fmt.Errorf("%w: this migration was begun live: go on live, or abort it first", storage.ErrInvalid)
-	}
-	if m.o.Live && fenced && (old == nil || old.Phase != CuttingOver) {
-		return fmt.Errorf("source: %w (unfence it first, or copy without following)", handover.Refused(fence))
-	}
-	if old != nil {
-		return m.resume(ctx, r, old, revision)
-	}
-	return m.start(ctx, source)
-}
-
-// resume goes on with what another process has begun.
-func (m *mover) resume(ctx context.Context, r *Result, old *state, revision string) error {
-	busy, err := alive(ctx, m.target, revision, m.o.takeover)
-	if err != nil {
-		return fmt.Errorf("target: %w", err)
-	}
-	if busy {
-		return fmt.Errorf("%w: another process is at work on this one", ErrBusy)
-	}
-	if old.Into == Merge && m.o.Into == Overwrite {
-		old.Into = Overwrite // told so meanwhile
-	}
-	m.o.Into = old.Into
-	m.journal.state = *old
-	r.Resumed = true
-	run := rand.Text()
-	return m.journal.change(ctx, func(s *state) { s.Run, s.Live = run, m.o.Live })
-}
-
-// start begins a migration, after making sure that it may.
-func (m *mover) start(ctx context.Context, source string) error {
-	cursor := ""
-	switch m.o.Into {
-	case Empty:
-		empty, err := isEmpty(ctx, m.to, m.try)
-		if err != nil {
-			return fmt.Errorf("target: %w", err)
-		}
-		if !empty {
-			return ErrNotEmpty
-		}
-	case Merge:
-		l, err := m.listSource(ctx)
-		if err != nil {
-			return err
-		}
-		cursor = l.cursor
-		err = m.preflight(ctx, l)
-		l.close()
-		if err != nil {
-			return err
-		}
-	}
-	return m.journal.change(ctx, func(s *state) {
-		*s = state{
-			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, Run: rand.Text(), Beat: s.Beat,
-			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, Started: time.Now().UTC().Truncate(time.Millisecond),
-		}
-	})
-}
-
-// keepAlive gives a sign of life while nothing else changes the journal, and stops everything when another process has taken
-// over.
-func (m *mover) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
-	if m.journal == nil {
-		return func() {}
-	}
-	ctx, end := context.WithCancel(ctx)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		ticker := time.NewTicker(journalEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-			if time.Since(m.journal.current().Updated) < journalEvery {
-				continue
-			}
-			err := m.journal.change(ctx, func(*state) {})
-			if errors.Is(err, ErrTakenOver) {
-				cancel(ErrTakenOver)
-				return
-			}
-		}
-	}()
-	return func() {
-		end()
-		<-over
-	}
-}
-
-func (m *mover) noteCursor(ctx context.Context, cursor string) error {
-	return m.journal.change(ctx, func(s *state) { s.Cursor = cursor })
-}
-
-func (m *mover) enter(ctx context.Context, phase Phase, cursor string) error {
-	return m.journal.change(ctx, func(s *state) { s.Phase, s.Cursor = phase, cursor })
 }
 
 // count lists the source for the total.

@@ -90,7 +90,7 @@ func TestIntoATargetThatHoldsSomething(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, live %v", c.name, live), func(t *testing.T) {
 				t.Parallel()
 				from, to := setUp(t, c.conflict)
-				o := quick(Options{Into: c.into, Live: live, CutoverLag: time.Hour, Quiet: time.Millisecond})
+				o := quick(Options{Into: c.into, Live: live, CutoverLag: time.Hour})
 				if _, err := Run(limited(t), from, to, o); !errors.Is(err, c.err) {
 					t.Fatalf("got %v, expected %v", err, c.err)
 				}
@@ -130,7 +130,7 @@ func TestLiveUnderLoad(t *testing.T) {
 			herd.some(t, 20)
 			cutover := make(chan struct{}, 1)
 			following := make(chan struct{}, 100)
-			o := quick(Options{Live: true, Into: into, Cutover: cutover, Quiet: 100 * time.Millisecond, PageSize: 20, Progress: func(p Progress) {
+			o := quick(Options{Live: true, Into: into, Cutover: cutover, PageSize: 20, Progress: func(p Progress) {
 				if p.Phase == Following {
 					following <- struct{}{}
 				}
@@ -414,6 +414,61 @@ func TestAbortDuringCutover(t *testing.T) {
 	if s, err := Look(limited(t), to); err != nil || s != nil {
 		t.Errorf("the target still takes part in %+v, %v", s, err)
 	}
+}
+
+// TestAnothersFenceStays begins two migrations from one source. When one is complete, nobody opens the source for the other.
+func TestAnothersFenceStays(t *testing.T) {
+	t.Parallel()
+	from, one, two := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(10))
+	ctx, stop := context.WithCancel(limited(t))
+	o := quick(Options{Live: true, Progress: func(p Progress) {
+		if p.Phase == Following {
+			stop()
+		}
+	}})
+	o.To = "mem://two"
+	if _, err := Run(ctx, from, two, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	first := quick(Options{Live: true, CutoverLag: time.Hour})
+	first.To = "mem://one"
+	if _, err := Run(limited(t), from, one, first); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(limited(t), from, two, o)
+	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://one") || r.Next != GiveUp || r.Closed {
+		t.Errorf("got %v, next %q, closed %v: expected ErrFenced with where to", err, r.Next, r.Closed)
+	}
+	if err := Abort(limited(t), from, two); err == nil || !strings.Contains(err.Error(), "mem://one") {
+		t.Errorf("got %v, expected that the source stays closed", err)
+	}
+	if s, err := Look(limited(t), two); err != nil || s != nil {
+		t.Errorf("the target still takes part in %+v, %v", s, err)
+	}
+	wantFenced(t, from)
+}
+
+// TestAnothersFenceStaysWithoutNames is TestAnothersFenceStays where nobody gave the targets names.
+func TestAnothersFenceStaysWithoutNames(t *testing.T) {
+	t.Parallel()
+	from, one, two := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(10))
+	ctx, stop := context.WithCancel(limited(t))
+	if _, err := Run(ctx, from, two, &Options{takeover: -1, Live: true, Progress: func(p Progress) {
+		if p.Phase == Following {
+			stop()
+		}
+	}}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := Run(limited(t), from, one, &Options{takeover: -1, Live: true, CutoverLag: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Abort(limited(t), from, two); err == nil {
+		t.Error("giving up one migration has opened the source, which the other has closed")
+	}
+	wantFenced(t, from)
 }
 
 func wantFenced(t *testing.T, b storage.Backend) {

@@ -31,7 +31,8 @@ type Progress struct {
 	Rate float64
 	// Left is how long the copy will still take, if it goes on so; 0 where unknown.
 	Left time.Duration
-	// Lag is how old the state of the target may be while following: everything that happened longer ago has been applied.
+	// Lag is how old the state of the target may be while following: it is proven that everything that happened longer ago has
+	// been applied. Negative where nothing is proven yet.
 	Lag time.Duration
 	// Elapsed is how long this run has taken so far.
 	Elapsed time.Duration
@@ -50,7 +51,7 @@ type stats struct {
 	began   time.Time
 	phase   Phase
 	told    bool      // that it has begun
-	asOf    time.Time // what the target's state corresponds to
+	asOf    time.Time // everything that happened before is in the target; zero where nothing is proven
 	warning error
 	marks   []mark // for the rate
 }
@@ -112,8 +113,6 @@ func (s *stats) enter(phase Phase) {
 // listing begins another walk within a phase.
 func (s *stats) listing() { s.listed.Store(0) }
 
-func (s *stats) listedAt(at time.Time) { s.followed(at) }
-
 func (s *stats) followed(asOf time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +147,9 @@ func (s *stats) now() {
 	moved := p.Listed
 	if p.Phase == Following {
 		moved = p.Done.Applied
+		p.Lag = -1
 		if !s.asOf.IsZero() {
-			p.Lag = now.Sub(s.asOf)
+			p.Lag = age(s.asOf)
 		}
 	}
 	const window = 10

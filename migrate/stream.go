@@ -15,6 +15,9 @@ import (
 // everything is the filter of a whole store.
 var everything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 
+// nothingAtAll is the filter of what nobody has.
+var nothingAtAll = storage.UnversionedType{Group: "ashlar.migrate.nothing", Kind: "nothing"}
+
 func everywhere() *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 }
@@ -70,6 +73,7 @@ type listing struct {
 
 	pages  chan answer
 	cancel context.CancelFunc
+	ended  error // why it has ended before its last page; to be read after pages was closed
 	page   []entry
 	last   *key.Key
 }
@@ -114,9 +118,8 @@ func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*list
 // position returns where a store's history is now.
 func position(ctx context.Context, pager storage.Pager, try retrier) (cursor string, err error) {
 	// A list of what nobody has costs nothing, and its cursor is one for everything.
-	nothing := storage.UnversionedType{Group: "ashlar.migrate.nothing", Kind: "nothing"}
 	err = try.do(ctx, "look at the position", func(ctx context.Context) error {
-		page, err := pager.ListPage(ctx, nothing, &resourcepb.Tenancy{}, "", storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1})
+		page, err := pager.ListPage(ctx, nothingAtAll, &resourcepb.Tenancy{}, "", storage.ListOptions{Consistency: storage.StrongConsistency, Limit: 1})
 		cursor = page.Cursor
 		return err
 	})
@@ -171,6 +174,7 @@ func (l *listing) start(ctx context.Context, fetch func(context.Context) (page [
 			select {
 			case l.pages <- answer{page, err}:
 			case <-ctx.Done():
+				l.ended = ctx.Err()
 				return
 			}
 		}
@@ -190,10 +194,11 @@ func (l *listing) next(ctx context.Context) (*entry, error) {
 		select {
 		case a, more := <-l.pages:
 			if err := ctx.Err(); err != nil {
-				return nil, err // the listing may have ended because of it
+				return nil, err
 			}
 			if !more {
-				return nil, nil
+				// Its context may have ended a moment before the caller's.
+				return nil, l.ended
 			}
 			if a.err != nil {
 				return nil, a.err

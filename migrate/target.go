@@ -57,7 +57,7 @@ func (m *mover) put(ctx context.Context, want, have *resourcepb.Resource, other 
 					did = left
 					return nil
 				}
-				if err := m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion()); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+				if err := m.deleteAt(ctx, have); err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					return err
 				}
 				did = replaced
@@ -71,7 +71,7 @@ func (m *mover) put(ctx context.Context, want, have *resourcepb.Resource, other 
 			} else if did == nothing {
 				did = created
 			}
-			_, err := m.to.WriteCAS(ctx, message.WithVersion(want, have.GetVersion()))
+			err := m.writeAt(ctx, want, have.GetVersion())
 			if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
 				return err
 			}
@@ -101,7 +101,7 @@ func (m *mover) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Re
 			if have == nil || !gone(have.GetId().GetUid()) {
 				return nil
 			}
-			err := m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion())
+			err := m.deleteAt(ctx, have)
 			if err == nil {
 				did = true
 				return nil
@@ -118,6 +118,25 @@ func (m *mover) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Re
 		return false, fmt.Errorf("target: delete %v: %w", key.Of(id), err)
 	}
 	return did, nil
+}
+
+// writeAt writes to the target, if it is still this process's to write to: after a look at the target, or a pause before another
+// attempt, it may be so no more.
+func (m *mover) writeAt(ctx context.Context, want *resourcepb.Resource, version string) error {
+	ctx, err := m.journal.own(ctx)
+	if err == nil {
+		_, err = m.to.WriteCAS(ctx, message.WithVersion(want, version))
+	}
+	return err
+}
+
+// deleteAt deletes from the target, if it is still this process's to delete from.
+func (m *mover) deleteAt(ctx context.Context, have *resourcepb.Resource) error {
+	ctx, err := m.journal.own(ctx)
+	if err == nil {
+		err = m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion())
+	}
+	return err
 }
 
 // readTarget returns what the target holds under a key, nil for nothing.

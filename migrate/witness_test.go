@@ -153,3 +153,18 @@ func (w *witness) wantNothingWrong(t testing.TB) {
 		t.Error(text)
 	}
 }
+
+// wantOnly demands that the watch has seen one change, and nothing else.
+func (w *witness) wantOnly(t testing.TB, res *resourcepb.Resource) {
+	t.Helper()
+	k := key.Of(res.Id)
+	w.await(t, k, func(versions []string) bool { return slices.Contains(versions, res.Version) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other, versions := range w.seen {
+		if other != k || len(versions) != 1 {
+			t.Errorf("%v: the watch has seen %q", other, versions)
+		}
+	}
+	w.wantNothingWrong(t)
+}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,7 +69,9 @@ func Newer(version int) error {
 // processes may call it at once, also through PgBouncer. A store that is at that version or beyond is left as it is; one
 // that is newer than Latest is storage.ErrNewerSchema.
 func Up(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, err error) {
-	tx, err := conn.Begin(ctx)
+	// What another caller did while this one waited for the lock has to be seen, whatever the isolation is that a session
+	// otherwise begins with.
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return 0, err
 	}
@@ -126,6 +129,9 @@ func apply(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int
 		return from, err
 	}
 	migrator.Data["schema"] = pgx.Identifier{schema}.Sanitize()
+	// Names inside string literals.
+	migrator.Data["name"] = literal(pgx.Identifier{schema, "changes"})
+	migrator.Data["sequence"] = literal(pgx.Identifier{schema, "changes_seq"})
 	if err := migrator.LoadMigrations(steps); err != nil {
 		return from, err
 	}
@@ -134,5 +140,8 @@ func apply(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int
 	}
 	return from, nil
 }
+
+// literal is a qualified name as it stands between the quotes of a string literal.
+func literal(name pgx.Identifier) string { return strings.ReplaceAll(name.Sanitize(), "'", "''") }
 
 func table(schema string) string { return pgx.Identifier{schema, "schema_version"}.Sanitize() }

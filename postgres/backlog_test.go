@@ -35,11 +35,19 @@ func TestBacklog(t *testing.T) {
 	// Every change is of one resource, so that all of them have one order. The log alone matters to watches.
 	const total = 12000
 	stored := write(t, b, resource("one", "0"))
-	fill := fmt.Sprintf(`insert into %[1]s (seq, op, key, version, token, data)
-		select nextval('%[2]s'), 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), '\x00', data from %[3]s, generate_series(1, %[4]d) n`,
+	fill := fmt.Sprintf(`insert into %[1]s (revision, place, more, op, key, version, token, data)
+		select nextval('%[2]s'), 0, false, 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), decode(lpad(to_hex(n), 32, '0'), 'hex'), data from %[3]s, generate_series(1, %[4]d) n`,
 		pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "changes_seq"}.Sanitize(),
 		pgx.Identifier{schema, "resources"}.Sanitize(), total)
-	if _, err := conn.Exec(ctx, fill); err != nil {
+	many, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noteBySQL(t, many, schema)
+	if _, err := many.Exec(ctx, fill); err != nil {
+		t.Fatal(err)
+	}
+	if err := many.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
 	last := write(t, b, stored)

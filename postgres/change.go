@@ -1,92 +1,138 @@
 package postgres
 
 import (
-	"cmp"
+	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
 
 // change is a row of the log.
 type change struct {
-	xid     uint64
-	seq     int64
+	at      position
+	more    bool // the next one belongs to the same commit
 	op      int16
 	key     []byte
 	version []byte
 	data    []byte
-
-	replaced uint64 // of an own change: the transaction that wrote what was there before
+	session uint64 // of an own change: the session that made it
 }
 
-// changes are the rows of a statement, with the row about the store.
-type changes struct {
-	about about
-	rows  []change
-	count int
+// Bounds of what is read of the log at a time. One change is read however large it is.
+const (
+	pageRows  = 5000
+	pageBytes = 1 << 20
+)
+
+// found is what comes after a position.
+type found struct {
+	changes []change // in order, all of them final
+	view    view     // of whoever has passed the changes, if there are no more
+	more    bool     // there may be more of them
+	back    bool     // there are some that are not final yet
 }
 
-func (c *changes) read(rows pgx.Rows) error {
-	var now *string
-	var id pgtype.UUID
-	var horizon *string
-	var xid pgtype.Uint64
-	var seq pgtype.Int8
-	var op pgtype.Int2
-	var k, version, data []byte
-	seen := false
-	_, err := pgx.ForEachRow(rows, []any{&now, &horizon, &id, &xid, &seq, &op, &k, &version, &data}, func() error {
-		if !xid.Valid {
-			seen = true
-			c.about.horizon, c.about.id = horizon, id.Bytes
-			if now == nil {
-				return nil
-			}
-			var err error
-			if c.about.now, err = parseSnapshot(*now); err != nil {
-				return failed{err}
-			}
-			return nil
+// end is the position after the changes.
+func (f *found) end(at position) position {
+	if n := len(f.changes); n > 0 {
+		at = at.with(&f.changes[n-1].at)
+	}
+	if !f.more && f.view.look >= at.view.look {
+		at.view = f.view
+	}
+	return at
+}
+
+// changesAfter reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
+// is known to be.
+func (b *Backend) changesAfter(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (f found, err error) {
+	f.view.look = b.looks.Load()
+	var batch pgx.Batch
+	batch.Queue(readCommitted)
+	batch.Queue(b.sql.final)
+	batch.Queue(b.sql.changes, at.revision, at.place, limit, pageBytes)
+	batch.Queue(`commit`)
+	results := conn.SendBatch(ctx, &batch)
+	defer func() { _ = results.Close() }() // an error shows in the reads before it
+	if _, err := results.Exec(); err != nil {
+		return found{}, err
+	}
+	if f.view.last, f.view.final, err = scanFinal(results.QueryRow()); err != nil {
+		return found{}, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return found{}, err
+	}
+	f.changes, f.more, err = b.scanChanges(rows, at, limit)
+	if err == nil {
+		_, err = results.Exec()
+	}
+	for i := range f.changes {
+		if f.changes[i].at.revision > max(f.view.final, known) {
+			f.changes, f.more, f.back = f.changes[:i], false, true
+			break
 		}
-		c.rows = append(c.rows, change{xid: xid.Uint64, seq: seq.Int64, op: op.Int16, key: k, version: version, data: data})
+	}
+	return f, err
+}
+
+// scanChanges reads the rows of the statement changes. full says that a bound was reached.
+func (b *Backend) scanChanges(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
+	var id pgtype.UUID
+	var horizon, revision pgtype.Int8
+	var proof, key, version, piece, data []byte
+	var place pgtype.Int4
+	var more pgtype.Bool
+	var op pgtype.Int2
+	var about *store
+	bytes := 0
+	_, err = pgx.ForEachRow(rows, []any{&id, &horizon, &proof, &revision, &place, &more, &op, &key, &version, &piece, &data}, func() error {
+		if !revision.Valid {
+			about = &store{id: id.Bytes, horizon: horizon.Int64}
+			return b.check(about, at, proof)
+		}
+		c := change{at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, op: op.Int16, key: key, version: version, data: data}
+		copy(c.at.piece[:], piece)
+		bytes += len(data)
+		found = append(found, c)
 		return nil
 	})
-	if err == nil && !seen {
-		return errOther
+	if err == nil && about == nil {
+		err = errOther
 	}
-	c.count = len(c.rows)
-	slices.SortFunc(c.rows, bySeq)
-	return err
+	return found, len(found) >= limit || bytes >= pageBytes, err
 }
 
-func bySeq(x, y change) int { return cmp.Compare(x.seq, y.seq) }
+// errDamaged ends watches at once: leaving the change out would be a gap that nobody hears of, and no waiting mends it. Whoever lists
+// again goes on behind it.
+var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
 
-func (c *changes) last() int64 { return c.rows[len(c.rows)-1].seq }
-
-// eventsOf turns changes, in order, into events between two snapshots.
-func eventsOf(rows []change, old, until *snapshot) ([]*event, error) {
-	events := make([]*event, 0, len(rows))
-	for _, row := range rows {
-		k, err := key.Parse(row.key)
+// eventsOf turns changes, in order, into events.
+func eventsOf(changes []change) ([]*event, error) {
+	events := make([]*event, len(changes))
+	for i, c := range changes {
+		k, err := key.Parse(c.key)
 		if err != nil {
-			return nil, failed{err}
+			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
 		}
-		res, err := message.Decode(row.data, versionText(row.version))
+		res, err := message.Decode(c.data, versionText(c.version))
 		if err != nil {
-			return nil, failed{fmt.Errorf("a change of %v: %w", k, err)}
+			return nil, fmt.Errorf("%w: change %d of %v: %w", errDamaged, c.at.revision, k, err)
 		}
-		events = append(events, &event{
-			Key:      k,
-			Delete:   row.op == opDelete,
-			Resource: res,
-			Size:     len(row.data),
-			At:       position{old: old, until: until, seq: row.seq, xid: row.xid},
-		})
+		events[i] = &event{Key: k, Delete: c.op == opDelete, Resource: res, Size: len(c.data), At: c.at}
+		if c.more || c.at.place > 0 {
+			events[i].Commit = c.at.revision
+		}
+		events[i].Cut = c.more && i == len(changes)-1
 	}
 	return events, nil
 }
+
+type event = feed.Event[position]

@@ -3,14 +3,13 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/jackc/pgx/v5"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -25,10 +24,7 @@ func (b *Backend) MaxOps() int { return maxOps }
 // Commit implements storage.Transactor. It is one statement and a commit.
 func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	keys, err := check.Ops(ops, maxOps, b.opts.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +38,9 @@ func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 			return nil, &storage.OpError{Index: i, Err: err}
 		}
 	}
-	err = b.commitAll(ctx, own)
-	b.answered()
-	if err != nil {
+	if err := b.commit(ctx, own); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	b.changed(nil)
 	results := make([]*resourcepb.Resource, len(ops))
 	for i := range ops {
 		if ops[i].Write != nil {
@@ -63,94 +56,64 @@ func newMember(k key.Key, o *storage.Op) (*op, error) {
 	case o.Write != nil:
 		return newWrite(k, o.Write)
 	case o.Delete != nil:
-		m := newOp(opDelete, k, o.Delete.GetUid(), o.Version)
-		if m.expected == nil {
-			m.expected = []byte{}
-		}
-		return m, nil
-	case o.Version == "":
-		m := newOp(opPlaceholder, k, o.Check.GetUid(), "")
-		m.groupVersion, m.data = []byte{}, []byte{}
-		return m, nil
+		return newDelete(k, o.Delete, o.Version), nil
 	default:
-		return newOp(opCheck, k, o.Check.GetUid(), o.Version), nil
+		return newCheck(k, o.Check, o.Version), nil
 	}
 }
 
-// errAgain is for rows that changed between a statement's snapshot and its locks.
-var errAgain = errors.New("the rows changed meanwhile")
-
-func (b *Backend) commitAll(ctx context.Context, ops []*op) error {
+// commit carries out operations on different keys, all or none of them. The error of one that failed is a *storage.OpError with its
+// place in ops.
+func (b *Backend) commit(ctx context.Context, ops []*op) error {
+	guard := handover.GuardOf(ctx)
+	for _, o := range ops {
+		o.guard = guard
+	}
 	sorted := slices.Clone(ops)
 	slices.SortFunc(sorted, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
-	lost := lostAnswer{since: b.seen.Load()}
-	return b.attempts(ctx, func(ctx context.Context) error {
-		if lost.happened {
-			if applied, err := b.anyTookEffect(ctx, &lost, sorted); err != nil || applied {
+	busy := time.Millisecond
+	err := b.repeat(ctx, func(ctx context.Context) error {
+		for {
+			if err := b.settle(ctx, withLost(sorted), false); err != nil {
 				return err
 			}
-		}
-		err := b.attempt(ctx, &lost, func(conn *pgx.Conn) error { return b.commitOnce(ctx, conn, ops, sorted) })
-		var op *storage.OpError
-		if lost.happened && errors.As(err, &op) {
-			// It may have failed because of its own earlier attempt, committed since.
-			if applied, lookErr := b.anyTookEffect(ctx, &lost, sorted); lookErr != nil || applied {
-				return lookErr
+			if slices.ContainsFunc(ops, func(o *op) bool { return o.applied && o.changes() }) {
+				return nil // an earlier attempt, and all of it
 			}
+			if err := b.sendOps(ctx, sorted, true); err != nil {
+				return err
+			}
+			again, err := decideAll(ops)
+			if !again {
+				return err
+			}
+			// It is waited here for whoever holds a key, with no connection taken.
+			if err := b.pause(ctx, busy, errBusy); err != nil {
+				return err
+			}
+			busy = min(2*busy, maxPause)
 		}
-		return err
 	})
+	if err != nil && len(withLost(sorted)) > 0 {
+		err = b.lastSettle(ctx, sorted, err)
+	}
+	b.answered() // before the feed can show the changes
+	if slices.ContainsFunc(ops, func(o *op) bool { return o.applied && o.changes() }) {
+		b.changed(sorted)
+		return nil
+	}
+	return err
 }
 
-// anyTookEffect tells whether the transaction was committed: then all of its operations were, and any token proves it.
-func (b *Backend) anyTookEffect(ctx context.Context, lost *lostAnswer, ops []*op) (bool, error) {
-	disclaim(ops) // what the statement said counts only with the commit
-	if err := b.settle(ctx, lost, ops); err != nil {
-		return false, err
-	}
-	found := false
-	for _, o := range ops {
-		found = found || o.applied && (o.kind == opWrite || o.kind == opDelete)
-	}
-	return found, nil
-}
-
-func (b *Backend) commitOnce(ctx context.Context, conn *pgx.Conn, ops, sorted []*op) error {
-	disclaim(ops)
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	committed := false
-	defer func() {
-		if !committed {
-			rollback(tx)
-		}
-	}()
-	if err := b.apply(ctx, conn, sorted, longWait); err != nil {
-		return err
-	}
-	var placeholders, tokens [][]byte
+// decideAll is the answer to a transaction whose statement was answered.
+func decideAll(ops []*op) (again bool, err error) {
 	for i, o := range ops {
-		again, err := o.decide()
-		if again {
-			return errAgain
-		}
+		retry, err := o.decide()
 		if err != nil {
-			return failed{&storage.OpError{Index: i, Err: err}}
+			return false, failed{&storage.OpError{Index: i, Err: err}}
 		}
-		if o.kind == opPlaceholder {
-			placeholders, tokens = append(placeholders, o.keyBytes), append(tokens, o.token)
-		}
+		again = again || retry
 	}
-	if placeholders != nil {
-		if _, err := tx.Exec(ctx, b.sql.removePlaceholders, placeholders, tokens); err != nil {
-			return err
-		}
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return err
-	}
-	committed = true
-	return nil
+	// What could have been done was not, where another operation was in the way.
+	return again, nil
 }

@@ -11,25 +11,31 @@
 // Two tables: the resources, and a log of changes that is written in the same statement as the change. Calls that arrive while
 // a statement is under way leave together in the next one, which decides each of them by itself.
 //
-//	calls ──► batch ──► one statement: lock rows in key order, compare, write, log
+//	calls ──► batch ──► one statement: lock rows, compare, note the last number, draw numbers, write, log
 //	                         │ commit
 //	                         ├──► the own feed takes the changes, or looks for what came before them
 //	                         └──► NOTIFY, from outside the transaction ──► other processes look
 //
-//	feed: what did the last poll's snapshot not see? ──► events, in the order of commits for each key
+//	feed: which changes come next, up to the lowest number noted? ──► events, in one order
 //
-// Files: sql.go has all statements; source.go the feed's reading, inbox.go what it need not read, and snapshot.go, position.go its
-// arithmetic; op.go the operations, write.go their batches and lost.go what happens when an answer does not come; commit.go
-// transactions; retention.go what deletes old changes.
+// Files: sql.go has all statements, and the function apply stands in migrations/005_revisions.sql; op.go the operations, write.go
+// their batches, commit.go transactions; attempt.go what happens when an answer does not come, session.go and watchdog.go what is
+// known of connections and of statements that stay silent; frontier.go says up to where the history is final, source.go reads it,
+// inbox.go has what it need not read, position.go the places in it; retention.go deletes old changes.
 //
 // The README lists the parameters of the URL, what the server needs, and the caveats.
 package postgres
 
-import "github.com/ashlar-dev/storage"
+import (
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
+)
 
 var (
 	_ storage.Backend    = (*Backend)(nil)
 	_ storage.Pager      = (*Backend)(nil)
 	_ storage.Resumer    = (*Backend)(nil)
 	_ storage.Transactor = (*Backend)(nil)
+
+	_ feed.Prover[position] = source{}
 )

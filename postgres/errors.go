@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +17,10 @@ import (
 type fate int
 
 const (
-	refused fate = iota // the database said no, and would say so again
-	undone              // nothing happened, and it may go better next time
-	unknown             // the answer was lost: it may have happened
+	committed fate = iota // there was none
+	refused               // the database said no, and would say so again
+	undone                // nothing happened, and it may go better next time
+	unknown               // the answer was lost: it may have happened
 )
 
 const (
@@ -32,6 +34,13 @@ func fateOf(err error) fate {
 	if errors.As(err, &f) {
 		return refused
 	}
+	var unsent notSent
+	if errors.As(err, &unsent) {
+		if fateOf(unsent.error) == refused {
+			return refused
+		}
+		return undone
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		var connect *pgconn.ConnectError
@@ -42,6 +51,7 @@ func fateOf(err error) fate {
 		case "40001", "40P01", // serialization failure, deadlock
 			readOnlyTransaction,
 			lockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
+			late, overlapped,
 			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
 			return undone
 		}
@@ -61,7 +71,7 @@ func fateOf(err error) fate {
 		// it looks for the answer twice, and the first look closes the connection.
 		return unknown
 	}
-	if errors.Is(err, errAgain) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+	if errors.Is(err, errLate) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
 		return undone
 	}
 	var connect *pgconn.ConnectError
@@ -99,31 +109,12 @@ func inconsistent(ctx context.Context, last error) error {
 	return fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, over, last)
 }
 
-// attempts calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be
-// safe to repeat, or find out for itself what became of its last attempt.
-func (b *Backend) attempts(ctx context.Context, f func(ctx context.Context) error) error {
-	return b.repeat(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(b.aborted, cancel)()
-		return f(ctx)
-	})
-}
-
-// attemptPatience is how long one attempt may take that has no reason to wait. A connection whose other end is gone without a
-// word would else use up a caller's time.
-const attemptPatience = 5 * time.Second
-
-// shortAttempts is attempts with so much patience for each.
-func (b *Backend) shortAttempts(ctx context.Context, f func(ctx context.Context) error) error {
-	return b.repeat(ctx, func(ctx context.Context) error {
-		ctx, cancel := b.attempting.Within(ctx, b.aborted, attemptPatience)
-		defer cancel()
-		return f(ctx)
-	})
-}
-
+// repeat calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be safe to
+// repeat, or find out for itself what became of its last attempt.
 func (b *Backend) repeat(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.aborted, cancel)()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		if err == nil {
@@ -142,22 +133,33 @@ func (b *Backend) repeat(ctx context.Context, f func(ctx context.Context) error)
 			// A name or a balancer may lead to another server by now.
 			b.pool.Reset()
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return inconsistent(ctx, err)
-		case <-b.life.Done():
-			return storage.ErrClosed
+		if err := b.pause(ctx, pause, err); err != nil {
+			return err
 		}
 	}
 }
 
-// begin bounds a call by the backend's timeout where it has no deadline, and refuses one that is over already.
-func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+// pause waits for some time before another attempt, unless there is none to come; last is the error of the last one.
+func (b *Backend) pause(ctx context.Context, d time.Duration, last error) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return inconsistent(ctx, last)
+	case <-b.life.Done():
+		return storage.ErrClosed
+	}
+}
+
+// begin bounds a call by the backend's timeout where it has no deadline. Of several errors that apply it returns the first of
+// these: storage.ErrClosed, the problems of the call's arguments, the context's.
+func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
 	if b.closed.Load() {
 		return nil, nil, storage.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(cmp.Or(problems...), ctx.Err()); err != nil {
 		return nil, nil, err
 	}
 	if _, bounded := ctx.Deadline(); bounded {
@@ -168,6 +170,14 @@ func (b *Backend) begin(ctx context.Context) (context.Context, context.CancelFun
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	return ctx, cancel, nil
+}
+
+// refused is the error of a call with a problem in its arguments, for those that begin only later.
+func (b *Backend) refused(problem error) error {
+	if b.closed.Load() {
+		return storage.ErrClosed
+	}
+	return problem
 }
 
 // rollback ends a transaction that is of no use any more. On a connection that does not answer it gives up: the pool closes

@@ -34,7 +34,7 @@ func TestFateOf(t *testing.T) {
 		{context.DeadlineExceeded, unknown},
 		{fmt.Errorf("x: %w", pgconn.ErrConnClosed), unknown},
 		{pgx.ErrTxCommitRollback, undone},
-		{errAgain, undone},
+		{errLate, undone},
 		{fmt.Errorf("x: %w", failed{io.EOF}), refused},
 	} {
 		if got := fateOf(c.err); got != c.want {

@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -53,10 +55,13 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	return f
 }
 
-// take checks an event and tells whether it is the last.
+// take checks an event and tells whether it is the last. What is not of the churn's keys is passed over.
 func (f *follower) take(event *resourcepb.WatchEvent) bool {
+	name := cmp.Or(event.GetDelete().GetResource(), event.GetUpsert().GetResource()).GetId().GetName()
+	if !strings.HasPrefix(name, "key-") {
+		return name == marker
+	}
 	if deleted := event.GetDelete().GetResource(); deleted != nil {
-		name := deleted.GetId().GetName()
 		if f.last[name] != deleted.GetVersion() {
 			f.t.Errorf("%s: %s was deleted at %s, the version seen last is %q", f.name, name, deleted.GetVersion(), f.last[name])
 		}
@@ -64,13 +69,7 @@ func (f *follower) take(event *resourcepb.WatchEvent) bool {
 		return false
 	}
 	res := event.GetUpsert().GetResource()
-	if res == nil {
-		return false
-	}
-	name, replaced := res.GetId().GetName(), string(res.GetData().GetValue())
-	if name == marker {
-		return true
-	}
+	replaced := string(res.GetData().GetValue())
 	if replaced == startOver {
 		replaced = ""
 	}
@@ -86,7 +85,8 @@ func (f *follower) take(event *resourcepb.WatchEvent) bool {
 type churn struct {
 	t         testing.TB
 	keys      int
-	mayFail   bool // with ErrInconsistent, while the database is away
+	mayFail   bool          // with ErrInconsistent, while the database is away
+	limit     time.Duration // of each call; 0 is patience
 	acked     sync.Map
 	successes atomic.Int64
 	uids      atomic.Int64
@@ -124,7 +124,7 @@ func (c *churn) writer(b storage.Backend, seed uint64, times int) {
 }
 
 func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, patience))
 	defer cancel()
 	res := resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
 	res.Id.Uid = ""

@@ -3,10 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/handover"
@@ -14,75 +14,10 @@ import (
 
 var _ handover.Store = (*Backend)(nil)
 
-// fenced is the SQLSTATE of a write that the fence refuses.
-const fenced = "AS001"
-
-// fenceNote is the name of the note that says where the data went. No other note has a name like it.
-const fenceNote = "~fence"
-
-// refusal gives an error of the database the contract's meaning, where it is the fence's.
-func refusal(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == fenced {
-		return handover.Refused(pg.Detail)
-	}
-	return err
-}
-
 // named puts the names of the store's tables into a text.
 func (b *Backend) named(sql string) string {
 	quote := func(name string) string { return pgx.Identifier{b.opts.Schema, name}.Sanitize() }
 	return strings.NewReplacer("$journal", quote("journal"), "$resources", quote("resources"), "$fence", quote("fence")).Replace(sql)
-}
-
-// Fence closes the store for writing, for the tool that moves its data to another one, by a trigger on the table. To create it
-// takes a lock that waits for the writers under way, and whoever comes later meets the trigger.
-func (b *Backend) Fence(ctx context.Context, target string) error {
-	return b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		// The target is in the journal and not in the function's text, where it would have to be escaped twice.
-		_, err := tx.Exec(ctx, b.named(`
-insert into $journal (name, value) values ($1, $2)
-on conflict (name) do update set value = excluded.value, revision = gen_random_uuid()`), fenceNote, []byte(target))
-		if err != nil {
-			return err
-		}
-		for _, sql := range []string{
-			`create or replace function $fence() returns trigger language plpgsql as $body$
-declare target text;
-begin
-    select convert_from(value, 'UTF8') into target from $journal where name = '` + fenceNote + `';
-    raise exception using errcode = '` + fenced + `', message = 'the store is closed for writing', detail = coalesce(target, '');
-end $body$`,
-			`drop trigger if exists fence on $resources`,
-			`create trigger fence before insert or update or delete or truncate on $resources for each statement execute function $fence()`,
-		} {
-			if _, err := tx.Exec(ctx, b.named(sql)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Unfence opens the store again.
-func (b *Backend) Unfence(ctx context.Context) error {
-	return b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		for _, sql := range []string{
-			`drop trigger if exists fence on $resources`, `drop function if exists $fence()`,
-			`delete from $journal where name = '` + fenceNote + `'`,
-		} {
-			if _, err := tx.Exec(ctx, b.named(sql)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Fenced tells whether the store is closed for writing, and where its data went.
-func (b *Backend) Fenced(ctx context.Context) (target string, closed bool, err error) {
-	value, revision, err := b.ReadJournal(ctx, fenceNote)
-	return string(value), revision != "", err
 }
 
 // ReadJournal returns a note of the tool that moves data, and its revision.
@@ -138,15 +73,34 @@ func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) erro
 }
 
 // handover runs a transaction that may be repeated, or whose outcome the caller looks into. An answer that was lost is repeated
-// too: what had already happened then shows as a conflict, and the caller reads.
+// too: what had already happened then shows as a conflict, and the caller reads; by then it is durable.
 func (b *Backend) handover(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	err = b.attempts(ctx, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return do(ctx, tx) })
+	doubt := false // an attempt may have happened, and not be durable
+	err = b.repeat(ctx, func(ctx context.Context) error {
+		conn, err := b.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		s := b.sessions.of(conn.Conn())
+		s.warned = false
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return do(ctx, tx) })
+		if doubt && err != nil && fateOf(err) == refused {
+			// What shows as a conflict is durable with this.
+			if _, proofErr := conn.Exec(ctx, `select pg_logical_emit_message(true, 'ashlar', '')`); proofErr != nil {
+				return proofErr
+			}
+		}
+		if s.warned && (err == nil || fateOf(err) == refused) {
+			err = fmt.Errorf("the commit was cut off: %w", errUnsure)
+		}
+		doubt = doubt || err != nil && fateOf(err) == unknown
+		return err
 	})
 	var f failed
 	if errors.As(err, &f) && errors.Is(err, storage.ErrCASFailure) {

@@ -1,28 +1,36 @@
 package postgres
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // inbox is where one run of the feed is told that there is something new: look in the database, or, for changes that this handle
-// made, here they are. Those it takes as they are instead of reading them back.
-//
-// It may not do so with every change: watches see the changes of a key in order, so what a change replaces has to be published
-// first, and that may be the change of another process, which only a poll finds. A row's xmin is the transaction that wrote it,
-// so a write knows what it replaces, and the feed knows whether it has published that. Where it has not, it polls.
+// made, here they are. Those it takes as they are instead of reading them back, if the change after the last is the next: nobody
+// else's can then be in between.
 //
 // Each run has an inbox of its own, because one may still be ending when the next begins.
 type inbox struct {
 	bell chan struct{} // holds a token when there may be something
 
-	mu      sync.Mutex
-	batches [][]change
-	bytes   int
-	look    bool
+	mu    sync.Mutex
+	own   []change
+	bytes int
+	look  bool
 }
 
-// inboxBytes bounds what waits for a feed that waits for the database. What is beyond, a poll reads.
+// inboxBytes bounds what waits for a feed that waits for the database, and what waits for changes before it. What is beyond, a poll
+// reads.
 const inboxBytes = 8 << 20
 
-// attend makes a new inbox the backend's. What was changed before, the first snapshot of its run sees.
+func weight(changes []change) (bytes int) {
+	for i := range changes {
+		bytes += len(changes[i].data)
+	}
+	return bytes
+}
+
+// attend makes a new inbox the backend's. What was changed before, the first look of its run sees.
 func (b *Backend) attend() *inbox {
 	in := &inbox{bell: make(chan struct{}, 1)}
 	b.inbox.Store(in)
@@ -35,31 +43,19 @@ func (b *Backend) leave(in *inbox) { b.inbox.CompareAndSwap(in, nil) }
 // lookAgain has the feed look in the database, if it runs.
 func (b *Backend) lookAgain() {
 	if in := b.inbox.Load(); in != nil {
-		in.add(nil)
+		in.add(nil, true)
 	}
 }
 
-// handOver gives the feed, if it runs, the changes of one transaction, which has been committed.
-func (b *Backend) handOver(batch []change) {
-	if in := b.inbox.Load(); in != nil {
-		in.add(batch)
-	}
-}
-
-// add puts a batch in, nil for a look in the database.
-func (in *inbox) add(batch []change) {
+// add puts own changes in, or asks for a look in the database.
+func (in *inbox) add(own []change, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for i := range batch {
-		in.bytes += len(batch[i].data)
-	}
-	switch {
-	case batch == nil:
-		in.look = true
-	case in.bytes > inboxBytes:
-		in.look, in.batches = true, nil
-	default:
-		in.batches = append(in.batches, batch)
+	in.bytes += weight(own)
+	in.look = in.look || look
+	in.own = append(in.own, own...)
+	if in.bytes > inboxBytes {
+		in.look, in.own, in.bytes = true, nil, 0
 	}
 	select {
 	case in.bell <- struct{}{}:
@@ -68,52 +64,54 @@ func (in *inbox) add(batch []change) {
 }
 
 // take empties the inbox.
-func (in *inbox) take() (batches [][]change, look bool) {
+func (in *inbox) take() (own []change, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	batches, look = in.batches, in.look
-	in.batches, in.look, in.bytes = nil, false, 0
-	return batches, look
+	own, look = in.own, in.look
+	in.own, in.look, in.bytes = nil, false, 0
+	return own, look
 }
 
-// changesOf returns the changes of operations that were carried out together, false if it takes a poll to learn them.
-func changesOf(ops []*op) ([]change, bool) {
-	batch := make([]change, 0, len(ops))
+// ownChanges returns the changes of operations that a statement carried out, in order; look is set if it takes a look in the
+// database to learn them: of a deletion only the database knows what it deleted, and what a pooler answers for may be another
+// database by now, whose history is not the one that the feed has shown.
+func ownChanges(ops []*op) (own []change, look bool) {
 	for _, o := range ops {
 		switch {
-		case !o.applied:
-		case o.logged.replaced == 0:
-			return nil, false
+		case !o.applied || !o.changes():
+		case o.revision == 0 || o.kind == opDelete || o.pooled:
+			return nil, true
 		default:
-			batch = append(batch, change{
-				xid: o.logged.xid, seq: o.logged.seq, replaced: o.logged.replaced,
+			c := change{
+				at: position{revision: o.revision, place: o.place}, session: o.session,
 				op: o.kind, key: o.keyBytes, version: o.token, data: o.data,
-			})
+			}
+			copy(c.at.piece[:], o.token)
+			own = append(own, c)
 		}
 	}
-	return batch, true
+	slices.SortFunc(own, func(x, y change) int { return compare(&x.at, &y.at) })
+	for i := range own[:max(0, len(own)-1)] {
+		own[i].more = own[i].at.revision == own[i+1].at.revision
+	}
+	return own, false
 }
 
-// longestGap bounds the transactions of others that a snapshot is put together around.
-const longestGap = 64
-
-// follows tells whether all that a batch replaces is among what s sees, so that it can be published next.
-func (s *snapshot) follows(batch []change) bool {
-	for i := range batch {
-		if batch[i].replaced >= s.xmin {
-			return false
+// following takes from changes those that come next after a position without a gap, of sessions up to a number. The rest stays,
+// less what the position contains. The changes of one commit are all there, or none.
+func following(changes []change, at *position, session uint64) (next, rest []change) {
+	slices.SortFunc(changes, func(x, y change) int { return compare(&x.at, &y.at) })
+	last, inside := at.revision, false // inside a commit
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case at.contains(&c.at):
+		case len(rest) == 0 && c.session <= session && (c.at.revision == last+1 || c.at.revision == last && inside):
+			next = append(next, *c)
+			last, inside = c.at.revision, c.more
+		default:
+			rest = append(rest, *c)
 		}
 	}
-	return s.missing(batch[0].xid)+len(s.inFlight) <= longestGap
-}
-
-// since returns the transaction that a row's xmin means, which has only the lower half of the number. It came before another
-// one, which is known. Rows so old that their xmin has come round again seem younger than they are.
-func since(xmin uint32, later uint64) uint64 {
-	const round = 1 << 32
-	xid := later&^(round-1) | uint64(xmin)
-	if xid > later && xid >= round {
-		xid -= round
-	}
-	return xid
+	return next, rest
 }

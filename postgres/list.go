@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -22,13 +23,7 @@ import (
 // List implements storage.Backend.
 func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
 	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err == nil {
-		err = check.Consistency(consistency)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +34,7 @@ func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 		}
 	}
 	var resources []*resourcepb.Resource
-	err = b.attempts(ctx, func(ctx context.Context) error {
+	err = b.repeat(ctx, func(ctx context.Context) error {
 		rows, err := b.pool.Query(ctx, b.sql.list, listArguments(&f)...)
 		if err != nil {
 			return err
@@ -55,7 +50,7 @@ func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 }
 
 func decodeAll(rows pgx.Rows) ([]*resourcepb.Resource, error) {
-	resources := []*resourcepb.Resource{}
+	var resources []*resourcepb.Resource
 	var version, data pgtype.DriverBytes // valid until the next row, and Decode copies
 	_, err := pgx.ForEachRow(rows, []any{&version, &data}, func() error {
 		res, err := message.Decode(data, versionText(version))
@@ -103,15 +98,9 @@ func appendLiteral(pattern []byte, text string) []byte {
 // ListPage implements storage.Pager. The first page copies the rest of the listing out of the database, so that no
 // transaction stays open between pages; a continue token works with the handle that made it.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	limit, err := check.Page(opts, paging.PageLimit)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	ctx, done, err := b.begin(ctx)
+	f, badFilter := check.Filter(typ, tenancy, namePrefix)
+	limit, badOptions := check.Page(opts, paging.PageLimit)
+	ctx, done, err := b.begin(ctx, badFilter, badOptions, b.shelf.Check(f, opts.Continue))
 	if err != nil {
 		return storage.Page{}, err
 	}
@@ -139,20 +128,12 @@ func (b *Backend) firstPage(ctx context.Context, f key.Filter, limit int) (pagin
 	if err != nil {
 		return paging.Page{}, err
 	}
-	page := paging.Page{Cursor: at.cursor(b.id)}
-	if rows.Count() == 0 {
-		return page, rows.Close()
-	}
-	token, err := b.shelf.Hold(f, page.Cursor, rows)
-	if err != nil {
-		return page, err
-	}
-	return b.shelf.Next(f, token, limit)
+	return b.shelf.First(f, at.cursor(b.storeID()), rows, limit)
 }
 
 // copyOut reads everything that matches in one snapshot, which is the position it returns, into a spool of records.
 func (b *Backend) copyOut(ctx context.Context, f *key.Filter) (at position, rows *spool.Spool, err error) {
-	err = b.attempts(ctx, func(ctx context.Context) error {
+	err = b.repeat(ctx, func(ctx context.Context) error {
 		at, rows, err = b.copyOnce(ctx, f)
 		return err
 	})
@@ -166,24 +147,55 @@ func (b *Backend) copyOnce(ctx context.Context, f *key.Filter) (position, *spool
 		return position{}, nil, err
 	}
 	defer conn.Release()
-	return copySnapshot(ctx, conn, &b.sql, f)
+	return b.copySnapshot(ctx, conn, f)
 }
 
-func copySnapshot(ctx context.Context, conn *pgxpool.Conn, sql *statements, f *key.Filter) (position, *spool.Spool, error) {
+// maxAhead bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
+const maxAhead = 10_000
+
+var errAhead = errors.New("a commit that stalls holds back the history")
+
+// beyond returns the changes above a number that the transaction's snapshot shows already.
+func (b *Backend) beyond(ctx context.Context, tx pgx.Tx, final int64) (ahead []span, err error) {
+	rows, err := tx.Query(ctx, b.sql.beyond, final, maxAhead+1)
+	if err != nil {
+		return nil, err
+	}
+	var revision int64
+	count := 0
+	_, err = pgx.ForEachRow(rows, []any{&revision}, func() error {
+		count++
+		if n := len(ahead); n > 0 && ahead[n-1].to == revision-1 {
+			ahead[n-1].to = revision
+		} else {
+			ahead = append(ahead, span{revision, revision})
+		}
+		return nil
+	})
+	if err == nil && count > maxAhead {
+		err = notSent{errAhead} // it is tried again
+	}
+	return ahead, err
+}
+
+func (b *Backend) copySnapshot(ctx context.Context, conn *pgxpool.Conn, f *key.Filter) (position, *spool.Spool, error) {
+	_, final, err := scanFinal(conn.QueryRow(ctx, b.sql.final))
+	if err != nil {
+		return position{}, nil, err
+	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return position{}, nil, err
 	}
 	defer rollback(tx) // it only reads
-	var text string
-	if err := tx.QueryRow(ctx, `select pg_current_snapshot()::text`).Scan(&text); err != nil {
+	at, err := b.lastChange(ctx, tx, final)
+	if err != nil {
 		return position{}, nil, err
 	}
-	at := position{}
-	if at.old, err = parseSnapshot(text); err != nil {
-		return position{}, nil, failed{err}
+	if at.ahead, err = b.beyond(ctx, tx, final); err != nil {
+		return position{}, nil, err
 	}
-	rows, err := tx.Query(ctx, sql.list, listArguments(f)...)
+	rows, err := tx.Query(ctx, b.sql.list, listArguments(f)...)
 	if err != nil {
 		return position{}, nil, err
 	}

@@ -12,13 +12,14 @@ import (
 // A notification only says "look"; what there is to see is in the log. It is sent after the commit and not inside the writes'
 // transactions: Postgres serialises the commits of transactions that notify.
 
-// changed tells the own feed at once, and the other processes soon, that there is something new. ops are what it was, if they
-// were carried out in one transaction.
+// changed tells the own feed at once, and the other processes soon, what a statement has changed.
 func (b *Backend) changed(ops []*op) {
-	if batch, ok := changesOf(ops); ok && len(batch) > 0 {
-		b.handOver(batch)
-	} else {
-		b.lookAgain()
+	own, look := ownChanges(ops)
+	if !look && len(own) == 0 {
+		return
+	}
+	if in := b.inbox.Load(); in != nil {
+		in.add(own, look)
 	}
 	select {
 	case b.ring <- struct{}{}:
@@ -27,15 +28,15 @@ func (b *Backend) changed(ops []*op) {
 }
 
 // channel is where the processes of a store meet.
-func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", b.id[:]) }
+func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", *b.id.Load()) }
 
 // notifyPause bounds the time between two notifications. It is otherwise as long as the last one took: a lone writer's next
 // change finds it over, and many writers' go out together.
 const notifyPause = time.Millisecond
 
-// believed is how long a handle believes that others listen, or that nobody does, once it has looked. Whoever begins to listen
-// looks for changes again when twice this time has passed, and so misses nothing.
-const believed = 100 * time.Millisecond
+// listenerTTL is how long it is cached whether others listen. Whoever begins to listen looks for changes again when twice this time
+// has passed, and so misses nothing.
+const listenerTTL = 100 * time.Millisecond
 
 // notify runs as long as the backend. What is left then, Close sends.
 func (b *Backend) notify() {
@@ -48,7 +49,7 @@ func (b *Backend) notify() {
 		case <-b.ring:
 			began = time.Now()
 			switch {
-			case began.Sub(looked) >= believed:
+			case began.Sub(looked) >= listenerTTL:
 				looked, others = began, b.notifyIfHeard(patience)
 			case others:
 				_, _ = b.exec(patience, `select `+notification, b.channel(), b.name)
@@ -65,11 +66,7 @@ func (b *Backend) notify() {
 }
 
 // notification tells the other processes. Where it fails they find out by polling.
-//
-// The transaction also writes to the server's log, so that its commit is on disk before anybody sees that it ended: else
-// its id could be given out again after a crash, to a change that a watch would then take for seen. That costs as much as
-// a write, so it is spared where nobody would hear.
-const notification = `pg_notify($1, $2), pg_logical_emit_message(true, 'ashlar', '')`
+const notification = `pg_notify($1, $2)`
 
 // notifyIfHeard tells the other processes if there are any: those that listen hold a lock in common. It returns false if it is
 // sure that there are none.
@@ -130,8 +127,8 @@ func (b *Backend) listenOnce(ctx context.Context) {
 	}
 	b.listener.Store(pid)
 	defer b.listener.Store(0)
-	b.lookAgain()                           // for what was announced before
-	settled := time.Now().Add(2 * believed) // when everybody knows that somebody listens
+	b.lookAgain()                              // for what was announced before
+	settled := time.Now().Add(2 * listenerTTL) // when everybody knows that somebody listens
 	for {
 		wait := listenPing
 		if !settled.IsZero() {

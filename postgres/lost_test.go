@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
@@ -177,9 +178,10 @@ func TestLostCommit(t *testing.T) {
 	endOfSnapshot(t, w)
 	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
 		doomed := write(t, direct, resource("doomed-"+name, "v"))
-		trap := cut([]byte("commit\x00"))
+		payload := "payload" + unique()
+		trap := cut([]byte(payload))
 		results, err := transactor.Commit(ctx, []storage.Op{
-			{Write: resource(name, "v")},
+			{Write: resource(name, payload)},
 			{Delete: doomed.Id, Version: doomed.Version},
 			{Check: resource("nothing", "").Id},
 		})
@@ -197,7 +199,7 @@ func TestLostCommit(t *testing.T) {
 	}
 	// One that deletes only leaves no version behind, and is told apart from one of somebody else.
 	doomed := write(t, direct, resource("doomed", "v"))
-	trap := proxy.CutAnswer([]byte("commit\x00"))
+	trap := proxy.CutAnswer([]byte("doomed"))
 	if _, err := transactor.Commit(ctx, []storage.Op{{Delete: doomed.Id, Version: doomed.Version}}); err != nil {
 		t.Errorf("a delete alone: %v", err)
 	}
@@ -311,5 +313,53 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 			_, err := transactor.Commit(ctx, []storage.Op{{Write: resource(fmt.Sprint("new", unique()), "v")}})
 			return err
 		},
+	}
+}
+
+// TestSilentIntroduction holds back the answer to what a session asks first: the write goes on over another connection.
+func TestSilentIntroduction(t *testing.T) {
+	t.Parallel()
+	proxy, through, direct := behindProxy(t)
+	trap := proxy.HoldAnswer([]byte("select last_value, clock_timestamp()"))
+	created := write(t, through, resource("one", "v"))
+	sprung(t, trap)
+	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
+		t.Errorf("created %v, stored %v", created, got)
+	}
+}
+
+// TestLostRequestAfterRetention loses a request of a handle that was idle for longer than changes are kept: it finds out that
+// nothing happened.
+func TestLostRequestAfterRetention(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	proxy := faultproxy.New(t, server.Addr)
+	schema := server.Schema(t)
+	busy := open(t, server.StoreURLIn(t, schema, "retention=4s"))
+	idle := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "retention=4s", "pool_max_conns=1"))
+	stored := write(t, idle, resource("one", "v"))
+	other := write(t, busy, resource("other", "v"))
+	conn := server.Connect(t)
+	named := func(table string) string { return pgx.Identifier{schema, table}.Sanitize() }
+	var last int64
+	if err := conn.QueryRow(ctx, "select max(revision) from "+named("changes")).Scan(&last); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the changes of that time to be deleted", func() bool {
+		other = write(t, busy, other)
+		var horizon int64
+		if err := conn.QueryRow(ctx, "select horizon from "+named("store")).Scan(&horizon); err != nil {
+			t.Fatal(err)
+		}
+		return horizon > last
+	})
+	payload := "payload" + unique()
+	stored.Data.Value = []byte(payload)
+	trap := proxy.CutRequest([]byte(payload))
+	updated := write(t, idle, stored)
+	sprung(t, trap)
+	if got := read(t, busy, stored.Id); got.Version != updated.Version {
+		t.Errorf("stored is %s, written was %s", got.Version, updated.Version)
 	}
 }

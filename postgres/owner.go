@@ -14,21 +14,18 @@ import (
 // OwnerReferences implements storage.Backend. It always asks the primary.
 func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	k, err := check.IDWithUid("id", id)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	var ids []*resourcepb.ID
-	err = b.attempts(ctx, func(ctx context.Context) error {
+	err = b.repeat(ctx, func(ctx context.Context) error {
 		rows, err := b.pool.Query(ctx, b.sql.owned, ownerHash(id))
 		if err != nil {
 			return err
 		}
-		ids = []*resourcepb.ID{}
+		ids = nil
 		var keyBytes, uid, groupVersion []byte
 		_, err = pgx.ForEachRow(rows, []any{&keyBytes, &uid, &groupVersion}, func() error {
 			owned, err := key.Parse(keyBytes)

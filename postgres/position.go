@@ -1,50 +1,95 @@
 package postgres
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
-	"strings"
+	"math"
+	"slices"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
-// position is a place in the store's history, as a set of changes: those that old sees, and those of until whose sequence number
-// is at most seq.
+// position is a place in the store's history: everything up to one change, and perhaps some that come later.
 //
-// A poll reads what became visible between two snapshots, in the order of sequence numbers, so the place of an event is (old,
-// until, seq). Between polls it is old alone.
+// It names a change that was read, never just a number: numbers that no visible change bears may be drawn again after a crash. The
+// piece of that change's token shows whether it is still there, or the history is another one by now.
 type position struct {
-	old   *snapshot
-	until *snapshot // nil between polls
-	seq   int64
-	xid   uint64 // of an event, its transaction; no part of the place
+	revision int64
+	place    int32
+	piece    [pieceSize]byte
+	ahead    []span // of changes that a listing saw before those below them were final
+	view     view
 }
 
-// contains tells whether the change with this transaction and sequence number is part of the set.
-func (p *position) contains(xid uint64, seq int64) bool {
-	return p.old.sees(xid) || p.until != nil && seq <= p.seq && p.until.sees(xid)
+// view is how far a look in the database has shown a position to reach. It is knowledge about a server that runs, no part of a
+// cursor: after a crash the server may draw numbers again.
+type view struct {
+	look  uint64 // looks are numbered as they begin
+	last  int64  // the last number drawn then
+	final int64  // everything up to this number is included
 }
 
-// with returns next with all of p added. Everything that p has of until is in next, because a watch passes a poll's events in
-// their order.
-func (p position) with(next position) position {
-	next.xid = 0
-	next.old = next.old.union(p.old)
-	return next
+const pieceSize = 8
+
+// span is a range of numbers, both ends included.
+type span struct{ from, to int64 }
+
+func compare(x, y *position) int {
+	return cmp.Or(cmp.Compare(x.revision, y.revision), cmp.Compare(x.place, y.place))
 }
 
-// cursor returns the position as a token: its snapshots as text, since that is what Postgres promises to keep, and the
-// sequence number.
-func (p position) cursor(store cursor.StoreID) string {
-	text := func(s *snapshot) string {
-		if s == nil {
-			return ""
-		}
-		return s.String()
+// contains reports whether the change is included.
+func (p *position) contains(change *position) bool {
+	if compare(change, p) <= 0 {
+		return true
 	}
-	payload := binary.AppendVarint(nil, p.seq)
-	payload = append(payload, strings.Join([]string{text(p.old), text(p.until)}, ";")...)
+	_, found := slices.BinarySearchFunc(p.ahead, change.revision, func(s span, revision int64) int {
+		switch {
+		case s.to < revision:
+			return -1
+		case s.from > revision:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// reaches reports whether p includes everything that had been acknowledged when the last number drawn was target's and its look had
+// not begun. Where the server has drawn fewer numbers since, it forgot some in a crash, and nobody was told of them.
+func (p *position) reaches(target *position) bool {
+	return p.view.look >= target.view.look && p.view.final >= min(target.view.last, p.view.last)
+}
+
+// with returns p with everything up to next added.
+func (p position) with(next *position) position {
+	if compare(next, &p) > 0 {
+		p.revision, p.place, p.piece = next.revision, next.place, next.piece
+	}
+	if next.view.look >= p.view.look {
+		p.view = next.view
+	}
+	// The span around the revision stays: p may end inside its commit.
+	for len(p.ahead) > 0 && p.ahead[0].to < p.revision {
+		p.ahead = p.ahead[1:]
+	}
+	return p
+}
+
+// cursor returns the position as a token.
+func (p *position) cursor(store cursor.StoreID) string {
+	payload := binary.AppendUvarint(nil, uint64(p.revision))
+	payload = binary.AppendUvarint(payload, uint64(p.place))
+	payload = append(payload, p.piece[:]...)
+	last := p.revision
+	for _, s := range p.ahead {
+		from := max(s.from, last) // the first span may begin before the revision
+		payload = binary.AppendUvarint(payload, uint64(from-last))
+		payload = binary.AppendUvarint(payload, uint64(s.to-from))
+		last = s.to
+	}
 	return cursor.Encode(cursor.Watch, store, payload)
 }
 
@@ -54,23 +99,39 @@ func parseCursor(store cursor.StoreID, token string) (position, error) {
 	if err != nil {
 		return position{}, err
 	}
-	invalid := fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
-	seq, n := binary.Varint(payload)
-	if n <= 0 {
-		return position{}, invalid
-	}
-	parts := strings.Split(string(payload[n:]), ";")
-	if len(parts) != 2 {
-		return position{}, invalid
-	}
-	p := position{seq: seq}
-	for i, to := range []**snapshot{&p.old, &p.until} {
-		if parts[i] == "" && i > 0 {
-			continue
-		}
-		if *to, err = parseSnapshot(parts[i]); err != nil {
-			return position{}, invalid
-		}
+	p, ok := parsePosition(payload)
+	if !ok {
+		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
 	}
 	return p, nil
+}
+
+func parsePosition(payload []byte) (p position, ok bool) {
+	number := func(most uint64) int64 {
+		v, n := binary.Uvarint(payload)
+		if n <= 0 || v > most {
+			ok = false
+			return 0
+		}
+		payload = payload[n:]
+		return int64(v)
+	}
+	ok = true
+	p.revision = number(math.MaxInt64)
+	p.place = int32(number(math.MaxInt32))
+	if !ok || len(payload) < pieceSize {
+		return p, false
+	}
+	payload = payload[copy(p.piece[:], payload):]
+	last := p.revision
+	for ok && len(payload) > 0 {
+		from := last + number(uint64(math.MaxInt64-last))
+		to := from + number(uint64(math.MaxInt64-from))
+		if from == last && len(p.ahead) > 0 {
+			return p, false
+		}
+		p.ahead = append(p.ahead, span{from, to})
+		last = to
+	}
+	return p, ok
 }

@@ -11,78 +11,94 @@ import (
 	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
-// history is a database in small: transactions begin, write and commit in any order, and snapshots are taken in between.
+// history is a database in small. Writers read the last number, note it, draw numbers, and commit or fail; a reader may look
+// between any two of their steps.
 type history struct {
-	next      uint64
-	open      []uint64
-	committed []entry
-	drawn     map[uint64][]int64
-	seq       int64
+	last      int64
+	writers   []*writer
+	committed []int64
 }
 
-type entry struct {
-	xid uint64
-	seq int64
+type writer struct {
+	read, noted bool
+	bound       int64
+	drawn       []int64
 }
 
 func (h *history) step(t *rapid.T) {
-	switch action := rapid.IntRange(0, 2).Draw(t, "action"); {
-	case action == 0 || len(h.open) == 0:
-		h.open = append(h.open, h.next)
-		h.next++
-	case action == 1:
-		xid := rapid.SampledFrom(h.open).Draw(t, "writer")
-		h.seq++
-		h.drawn[xid] = append(h.drawn[xid], h.seq)
+	action := rapid.IntRange(0, 5).Draw(t, "action")
+	if action == 0 || len(h.writers) == 0 {
+		h.writers = append(h.writers, &writer{})
+		return
+	}
+	w := rapid.SampledFrom(h.writers).Draw(t, "writer")
+	switch {
+	case !w.read:
+		w.read, w.bound = true, h.last
+	case !w.noted:
+		w.noted = true
+	case action < 4:
+		h.last++
+		w.drawn = append(w.drawn, h.last)
 	default:
-		xid := rapid.SampledFrom(h.open).Draw(t, "ends")
-		h.open = slices.DeleteFunc(h.open, func(o uint64) bool { return o == xid })
-		for _, seq := range h.drawn[xid] {
-			h.committed = append(h.committed, entry{xid, seq})
+		if action == 4 {
+			h.committed = append(h.committed, w.drawn...)
+		}
+		h.writers = slices.DeleteFunc(h.writers, func(o *writer) bool { return o == w })
+	}
+}
+
+// final is what a reader finds out in two steps, between which others go on.
+func (h *history) final(between func()) int64 {
+	final := h.last
+	between()
+	for _, w := range h.writers {
+		if w.noted {
+			final = min(final, w.bound)
 		}
 	}
+	return final
 }
 
-func (h *history) snapshot() *snapshot {
-	s := &snapshot{xmin: h.next, xmax: h.next, inFlight: slices.Sorted(slices.Values(h.open))}
-	if len(s.inFlight) > 0 {
-		s.xmin = s.inFlight[0]
+func (h *history) visible(after, upTo int64) []change {
+	var found []change
+	for _, revision := range slices.Sorted(slices.Values(h.committed)) {
+		if revision > after && revision <= upTo {
+			found = append(found, change{at: position{revision: revision}})
+		}
 	}
-	return s
+	return found
 }
 
-// TestFollowing walks a watch through polls and transactions that are handed over, as the feed does, from a snapshot taken at any
+// TestFollowing walks a watch through looks and through changes that are handed over, as the feed does, from a snapshot taken at any
 // moment, cuts it off at any event, and lets another one go on from the cursor: together they must see each change exactly
-// once.
+// once, in the order of numbers.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	store := cursor.StoreID{7}
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{next: 100, drawn: map[uint64][]int64{}}
+		h := &history{last: 100}
 		steps := func(label string) {
 			for range rapid.IntRange(0, 12).Draw(t, label) {
 				h.step(t)
 			}
 		}
 		steps("before")
-		old := h.snapshot() // where the feed is
-		var at position     // where the watch is
-		seen := map[entry]int{}
+		feed := position{revision: 100} // where the feed is
+		var own []change
+		var at position // where the watch is
+		var seen []int64
 		began := false
-		publish := func(until *snapshot) {
-			var batch []entry
-			for _, c := range h.committed {
-				if !old.sees(c.xid) && until.sees(c.xid) {
-					batch = append(batch, c)
-				}
-			}
-			slices.SortFunc(batch, func(x, y entry) int { return int(x.seq - y.seq) })
-			for _, c := range batch {
-				if !began || at.contains(c.xid, c.seq) {
+		look := uint64(0)
+		publish := func(found []change, final int64) {
+			end := feed
+			for i := range found {
+				end = end.with(&found[i].at)
+				if !began || at.contains(&found[i].at) {
 					continue
 				}
-				seen[c]++
-				at = at.with(position{old: old, until: until, seq: c.seq, xid: c.xid})
+				seen = append(seen, found[i].at.revision)
+				at = at.with(&found[i].at)
 				if rapid.Bool().Draw(t, "resume") {
 					var err error
 					if at, err = parseCursor(store, at.cursor(store)); err != nil {
@@ -90,41 +106,67 @@ func TestFollowing(t *testing.T) {
 					}
 				}
 			}
-			if began {
-				at = at.with(position{old: until})
+			if final > 0 {
+				look++
+				end.view = view{look: look, last: h.last, final: final}
 			}
-			old = until
+			if began {
+				at = at.with(&end)
+			}
+			feed = end
 		}
-		for range rapid.IntRange(1, 6).Draw(t, "polls") {
+		var listed []int64
+		for range rapid.IntRange(1, 6).Draw(t, "looks") {
 			steps("during")
 			if !began && rapid.Bool().Draw(t, "begin") {
 				began = true
-				at = position{old: h.snapshot()}
-				for _, c := range h.committed {
-					seen[c]++ // the watch's own snapshot shows it
+				final := h.final(func() { steps("between the number and the notes") })
+				steps("between the notes and the snapshot")
+				for _, c := range h.visible(0, h.last) {
+					listed = append(listed, c.at.revision)
+					if c.at.revision <= final {
+						at.revision = c.at.revision
+					} else {
+						at.ahead = append(at.ahead, span{c.at.revision, c.at.revision})
+					}
 				}
-				steps("between snapshot and poll")
-			}
-			for _, c := range h.committed {
-				if !old.sees(c.xid) && rapid.Bool().Draw(t, "hand over") {
-					publish(old.adding(c.xid))
+				if at.revision == 0 {
+					at.revision = 100
 				}
 			}
-			publish(h.snapshot())
+			steps("before changes are handed over")
+			for _, c := range h.visible(feed.revision, h.last) {
+				if rapid.Bool().Draw(t, "hand over") {
+					own = append(own, c)
+				}
+			}
+			var found []change
+			found, own = following(own, &feed, 0)
+			publish(found, 0)
+			if rapid.Bool().Draw(t, "look") {
+				final := h.final(func() { steps("between the number and the notes") })
+				steps("between the notes and the changes")
+				publish(h.visible(feed.revision, final), final)
+			}
 		}
 		if !began {
 			return
 		}
-		for _, c := range h.committed {
-			want := 1
-			if !old.sees(c.xid) {
-				want = 0
+		if !slices.IsSorted(seen) {
+			t.Fatalf("not in order: %v", seen)
+		}
+		for _, revision := range h.committed {
+			count := 0
+			for _, s := range append(slices.Clone(listed), seen...) {
+				if s == revision {
+					count++
+				}
 			}
-			if seen[c] != want && !(want == 0 && at.contains(c.xid, c.seq)) {
-				t.Fatalf("change %v was seen %d times, expected %d; the watch is at %v", c, seen[c], want, at)
+			if change := (position{revision: revision}); at.contains(&change) != (count == 1) || count > 1 {
+				t.Fatalf("change %d was seen %d times, and the position says %v", revision, count, at.contains(&change))
 			}
-			if at.contains(c.xid, c.seq) != (seen[c] == 1) {
-				t.Fatalf("change %v was seen %d times, and the position says %v", c, seen[c], at.contains(c.xid, c.seq))
+			if revision <= feed.view.final && count != 1 {
+				t.Fatalf("change %d is final (%d) and was seen %d times", revision, feed.view.final, count)
 			}
 		}
 	})
@@ -133,20 +175,50 @@ func TestFollowing(t *testing.T) {
 func TestCursorText(t *testing.T) {
 	t.Parallel()
 	store := cursor.StoreID{1}
-	p := position{old: parse(t, "5:9:5,7"), until: parse(t, "7:12:7"), seq: 44}
+	p := position{revision: 44, place: 3, piece: [pieceSize]byte{1, 2, 3, 4, 5, 6, 7, 8}, ahead: []span{{50, 52}, {60, 60}}}
 	got, err := parseCursor(store, p.cursor(store))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.old.String() != p.old.String() || got.until.String() != p.until.String() || got.seq != p.seq {
+	if compare(&got, &p) != 0 || got.piece != p.piece || !slices.Equal(got.ahead, p.ahead) {
 		t.Errorf("read back: %v, expected %v", got, p)
 	}
 	if _, err := parseCursor(cursor.StoreID{2}, p.cursor(store)); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("a cursor of another store: %v", err)
 	}
-	for _, payload := range []string{"", "x", "\x02;", "\x02a;", "\x025:9:5,7", "\x025:9:5,7;x", "\x025:9:5,7;;"} {
+	const piece = "12345678"
+	for _, payload := range []string{
+		"", "x", "\x01", "\x01\x00", "\x01\x00" + piece[:7], "\x01\x00" + piece + "\x01", "\x01\x00" + piece + "\x01\x01\x00\x01",
+		"\x01\x00" + piece + "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00" + piece, "\x01\xff\xff\xff\xff\x7f" + piece,
+	} {
 		if _, err := parseCursor(store, cursor.Encode(cursor.Watch, store, []byte(payload))); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("payload %q: %v", payload, err)
+		}
+	}
+}
+
+// TestPositionInsideSpan moves a listing's position into a range of changes that the listing saw ahead of others: past a whole change,
+// and to a place inside a transaction. What the listing saw stays included, in the cursor too.
+func TestPositionInsideSpan(t *testing.T) {
+	t.Parallel()
+	store := cursor.StoreID{1}
+	for _, end := range []position{{revision: 105}, {revision: 105, place: 1}, {revision: 110, place: 1}, {revision: 120, place: 1}} {
+		listed := position{revision: 100, ahead: []span{{101, 110}, {120, 120}}}
+		at := listed.with(&end)
+		resumed, err := parseCursor(store, at.cursor(store))
+		if err != nil {
+			t.Errorf("the cursor at %d/%d: %v", end.revision, end.place, err)
+			continue
+		}
+		for revision := int64(100); revision <= 121; revision++ {
+			for place := range int32(3) {
+				change := position{revision: revision, place: place}
+				want := listed.contains(&change) || compare(&change, &end) <= 0
+				if at.contains(&change) != want || resumed.contains(&change) != want {
+					t.Errorf("at %d/%d: %d/%d is included: %t, by the cursor %t, expected %t",
+						end.revision, end.place, revision, place, at.contains(&change), resumed.contains(&change), want)
+				}
+			}
 		}
 	}
 }

@@ -97,21 +97,24 @@ type Backend struct {
 	side  *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
 	owned []*pgxpool.Pool
 	sql   statements
-	id    cursor.StoreID
+	id    atomic.Pointer[cursor.StoreID]
 	name  string // random, of this handle: it ignores its own notifications
 
 	reads  *batch.Batcher[readCall, stored]
 	writes *batch.Batcher[*op, struct{}]
-	alone  chan struct{} // a place for each write that waits for a row by itself
 	feed   *feed.Feed[position]
 	shelf  *paging.Shelf
-	seen   atomic.Uint64 // a transaction id that was given out: later transactions have larger ones
 	fresh  freshness
+
+	sessions  sessions
+	watchdog  *watchdog
+	published atomic.Pointer[position] // of the last change that the feed has published
+	looks     atomic.Uint64            // looks in the database that were asked for
 
 	inbox atomic.Pointer[inbox] // of the feed; nil while it does not run
 	ring  chan struct{}         // something changed here: other processes should look
 
-	calling, attempting moment.Moment // of calls, and of their attempts, the time limits
+	calling moment.Moment // the time limits of calls
 
 	listener atomic.Int32 // the server's process for the connection that listens; 0: there is none
 
@@ -147,7 +150,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	if b.opts.Listen == nil {
 		b.opts.Listen = config.ConnConfig.Copy()
 	}
-	b.alone = make(chan struct{}, max(1, config.MaxConns/2))
 	b.life, b.end = context.WithCancel(context.Background())
 	b.aborted, b.abort = context.WithCancel(context.Background())
 	ctx, cancel, err := b.begin(ctx)
@@ -158,7 +160,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	defer cancel()
 	if err := b.open(ctx); err != nil {
 		b.end()
-		return nil, fmt.Errorf("open the store in schema %q: %w", o.Schema, err)
+		return nil, fmt.Errorf("schema %q: %w", o.Schema, err)
 	}
 	side := config.Copy()
 	side.MaxConns, side.MinConns, side.MinIdleConns = 2, 0, 0
@@ -166,11 +168,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 		b.end()
 		return nil, err
 	}
-	b.shelf = paging.New(b.id, paging.Options{})
+	b.watchdog = newWatchdog(b.side)
+	b.shelf = paging.New(b.storeID(), paging.Options{})
 	b.feed = feed.New(source{b}, feed.Options[position]{
 		Outage:     o.Outage,
 		Linger:     time.Minute,
-		InSnapshot: cursor.Encode(cursor.Snapshot, b.id, nil),
+		InSnapshot: cursor.Encode(cursor.Snapshot, b.storeID(), nil),
 	})
 	b.reads = batch.New(batch.Options[readCall]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, b.readBatch)
 	b.writes = batch.New(batch.Options[*op]{
@@ -185,7 +188,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 
 // open makes sure that the store is there, in the version that this program knows, and learns its id.
 func (b *Backend) open(ctx context.Context) error {
-	return b.attempts(ctx, func(ctx context.Context) error {
+	return b.repeat(ctx, func(ctx context.Context) error {
 		conn, err := b.pool.Acquire(ctx)
 		if err != nil {
 			var refused *pgconn.PgError
@@ -215,64 +218,20 @@ func (b *Backend) open(ctx context.Context) error {
 				return err
 			}
 		}
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return b.identify(ctx, tx) })
+		var id cursor.StoreID
+		err = conn.QueryRow(ctx, b.sql.id).Scan((*[16]byte)(&id))
+		b.id.Store(&id)
+		return err
 	})
 }
 
-// identify reads the store's id. A store whose log belongs to another server or database was restored from a dump: its
-// transaction ids mean nothing here, so the log is emptied, and a new id makes cursors of the old one void.
-func (b *Backend) identify(ctx context.Context, tx pgx.Tx) error {
-	var origin *string
-	var here, now string
-	var may bool
-	if err := tx.QueryRow(ctx, b.sql.mayIdentify).Scan(&may); err != nil {
-		return err
-	}
-	system := "unknown" // some hosted servers do not say; the database and the table tell most stores apart
-	if may {
-		if err := tx.QueryRow(ctx, b.sql.identify).Scan(&system); err != nil {
-			return err
-		}
-	}
-	if err := tx.QueryRow(ctx, b.sql.about, system).Scan((*[16]byte)(&b.id), &origin, &here, &now); err != nil {
-		return err
-	}
-	current, err := parseSnapshot(now)
-	if err != nil {
-		return err
-	}
-	b.saw(current.xmax - 1)
-	if origin != nil && *origin == here {
-		return nil
-	}
-	if err := tx.QueryRow(ctx, b.sql.lock).Scan(&origin); err != nil {
-		return err
-	}
-	switch {
-	case origin == nil:
-		_, err = tx.Exec(ctx, b.sql.claim, here)
-	case *origin != here:
-		err = tx.QueryRow(ctx, b.sql.renew, here).Scan((*[16]byte)(&b.id))
-	default: // another process was faster
-		err = tx.QueryRow(ctx, b.sql.about, system).Scan((*[16]byte)(&b.id), &origin, &here, &now)
-	}
-	return err
-}
+// storeID is the id of the store, which is in every cursor.
+func (b *Backend) storeID() cursor.StoreID { return *b.id.Load() }
 
 // failed is an error that is not to be tried again.
 type failed struct{ error }
 
 func (f failed) Unwrap() error { return f.error }
-
-// saw remembers that a transaction id has been given out.
-func (b *Backend) saw(xid uint64) {
-	for {
-		known := b.seen.Load()
-		if xid <= known || b.seen.CompareAndSwap(known, xid) {
-			return
-		}
-	}
-}
 
 // closeGrace is what calls that are under way get to hear from the database before Close gives up on it.
 const closeGrace = 2 * time.Second
@@ -295,6 +254,7 @@ func (b *Backend) Close() error {
 		default:
 		}
 		err = b.shelf.Close()
+		b.watchdog.close()
 		b.side.Close()
 		for _, pool := range b.owned {
 			pool.Close()

@@ -40,13 +40,7 @@ func versionBytes(text string) []byte {
 // Read implements storage.Backend.
 func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	k, err := check.ID("id", id)
-	if err == nil {
-		err = check.Consistency(consistency)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +86,8 @@ type readMember = batch.Call[readCall, stored]
 func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
 	if len(calls) == 1 {
 		var one stored
-		err := b.shortAttempts(ctx, func(ctx context.Context) error {
-			rows, err := b.pool.Query(ctx, b.sql.readOne, calls[0].Request.key)
+		err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			rows, err := conn.Query(ctx, b.sql.readOne, calls[0].Request.key)
 			if err == nil {
 				one, err = scanOne(rows)
 			}
@@ -108,8 +102,8 @@ func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
 		keys[i] = c.Request.key
 	}
 	var found map[string]stored
-	err := b.shortAttempts(ctx, func(ctx context.Context) error {
-		rows, err := b.pool.Query(ctx, b.sql.readMany, keys)
+	err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, b.sql.readMany, keys)
 		if err == nil {
 			found, err = scanMany(rows, len(keys))
 		}
@@ -119,6 +113,20 @@ func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
 	for _, c := range calls {
 		c.Done(found[string(c.Request.key)], err)
 	}
+}
+
+// lookUp carries out a short query on a connection that is given up when it stays silent.
+func (b *Backend) lookUp(ctx context.Context, query func(ctx context.Context, conn *pgx.Conn) error) error {
+	return b.repeat(ctx, func(ctx context.Context) error {
+		conn, err := b.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		ctx, done := b.watchdog.watch(ctx, conn.Conn(), false, 0)
+		defer done(false)
+		return query(ctx, conn.Conn())
+	})
 }
 
 // scanOne reads the row of readOne, if there is one.

@@ -129,11 +129,16 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 	defer cancel()
 	const place = `select pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn()::text, '0/0')`
 	var batch pgx.Batch
+	batch.Queue(readCommitted)
 	batch.Queue(place)
 	batch.Queue(sql, arguments...)
 	batch.Queue(place)
+	batch.Queue(`commit`)
 	results := b.opts.Replica.SendBatch(ctx, &batch)
 	defer func() { _ = results.Close() }() // an error shows in the reads before it
+	if _, err := results.Exec(); err != nil {
+		return false
+	}
 	before, ok := readPlace(results)
 	if !ok || before < floor {
 		return false
@@ -144,6 +149,9 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 	}
 	after, ok := readPlace(results)
 	if !ok {
+		return false
+	}
+	if _, err := results.Exec(); err != nil {
 		return false
 	}
 	b.fresh.learned(0, after) // another replica must not be behind this answer

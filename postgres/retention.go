@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -9,13 +10,12 @@ import (
 )
 
 // Retention deletes changes that nobody may resume from any more. Every process tries, in its own time; a lock inside each
-// transaction lets one at a time do it. "Old" is told by marked snapshots, not by transaction ids alone: a transaction that
-// stayed open for long has an old id, and its changes are new.
+// transaction lets one at a time do it.
 
 const (
 	// pruneRows is what one step deletes.
 	pruneRows = 5000
-	// retentionMarks is how many snapshots are marked within the time of retention.
+	// retentionMarks is how many times the last change is marked within the time of retention.
 	retentionMarks = 20
 )
 
@@ -49,55 +49,67 @@ func (b *Backend) retain() {
 //
 // The horizon is committed before anything is deleted on its account, so whoever misses a change sees why.
 func (b *Backend) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
-	var horizon *snapshot
-	var locked bool
-	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, b.sql.retentionLock, b.opts.Schema).Scan(&locked); err != nil || !locked {
-			return err
+	var last position
+	err = source{b}.on(ctx, b.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		_, final, err := scanFinal(conn.QueryRow(ctx, b.sql.final))
+		if err == nil {
+			last, err = b.lastChange(ctx, conn, final)
 		}
-		horizon, err = b.moveHorizon(ctx, tx, interval)
 		return err
 	})
-	if err != nil || !locked || horizon == nil {
+	if err != nil {
 		return false, err
 	}
-	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, b.sql.retentionLock, b.opts.Schema).Scan(&locked); err != nil || !locked {
-			return err
-		}
-		tag, err := tx.Exec(ctx, b.sql.prune, xid8(0), xid8(horizon.xmax), xids(horizon.inFlight), pruneRows)
+	var horizon int64
+	err = b.locked(ctx, func(tx pgx.Tx) error {
+		horizon, err = b.moveHorizon(ctx, tx, last.revision, interval)
+		return err
+	})
+	if err != nil || horizon == 0 {
+		return false, err
+	}
+	err = b.locked(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, b.sql.prune, horizon, pruneRows)
 		more = tag.RowsAffected() >= pruneRows
 		return err
 	})
 	return more, err
 }
 
-func (b *Backend) moveHorizon(ctx context.Context, tx pgx.Tx, interval time.Duration) (*snapshot, error) {
+// locked runs a transaction unless another process does such work at the moment.
+func (b *Backend) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		var locked bool
+		if err := tx.QueryRow(ctx, b.sql.retentionLock, b.opts.Schema).Scan(&locked); err != nil || !locked {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// moveHorizon marks the last change if it is time, and returns the horizon; 0 if there is none yet.
+func (b *Backend) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
 	var since float64
 	if err := tx.QueryRow(ctx, b.sql.sinceMark).Scan(&since); err != nil {
-		return nil, err
+		return 0, err
 	}
 	if since >= interval.Seconds() {
-		if _, err := tx.Exec(ctx, b.sql.mark); err != nil {
-			return nil, err
+		if _, err := tx.Exec(ctx, b.sql.mark, last); err != nil {
+			return 0, err
 		}
 	}
-	rows, err := tx.Query(ctx, b.sql.dueMark, b.opts.Retention.Seconds())
+	var taken time.Time
+	err = tx.QueryRow(ctx, b.sql.dueMark, b.opts.Retention.Seconds()).Scan(&horizon, &taken)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	due, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(due) == 0 {
-		return nil, err
+	if _, err := tx.Exec(ctx, b.sql.setHorizon, horizon); err != nil {
+		return 0, err
 	}
-	horizon, err := parseSnapshot(due[0])
-	if err != nil {
-		return nil, err
-	}
-	if _, err := tx.Exec(ctx, b.sql.setHorizon, due[0]); err != nil {
-		return nil, err
-	}
-	// The newest due mark stays until a newer one is due.
-	_, err = tx.Exec(ctx, b.sql.dropMarks, due[0])
+	// The newest due mark stays until a newer one is due. Others may bear the same number, where nothing changes any more.
+	_, err = tx.Exec(ctx, b.sql.dropMarks, taken)
 	return horizon, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/postgres"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func parseURL(t *testing.T, text string) *url.URL {
@@ -168,7 +169,8 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	}
 }
 
-// TestRestoredDump gives a store the mark of another server, which is what one that was restored from a dump carries.
+// TestRestoredDump puts a store's tables back to what they were, as a dump that is restored does, and lets the history pass the old
+// place. A cursor from before the dump is good; one of a change that is not there any more is not, nor is an open watch's.
 func TestRestoredDump(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -176,29 +178,104 @@ func TestRestoredDump(t *testing.T) {
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
 	b := open(t, storeURL)
-	stored := write(t, b, resource("kept", "v"))
+	kept := write(t, b, resource("kept", "v"))
 	w := watchAll(t, b)
 	next(t, w)
 	endOfSnapshot(t, w)
-	cursor := w.Cursor()
-	w.Close()
-	if _, err := server.Connect(t).Exec(ctx, "update "+pgx.Identifier{schema, "store"}.Sanitize()+" set origin = 'elsewhere'"); err != nil {
+	dumped := w.Cursor()
+	conn := server.Connect(t)
+	name := func(table string) string { return pgx.Identifier{schema, table}.Sanitize() }
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	var last int64
+	if err := conn.QueryRow(ctx, "select last_value from "+name("changes_seq")).Scan(&last); err != nil {
 		t.Fatal(err)
 	}
+	exec("create table " + name("saved_resources") + " as table " + name("resources"))
+	exec("create table " + name("saved_changes") + " as table " + name("changes"))
+
+	var lost []string
+	for range 3 {
+		kept = write(t, b, kept)
+		expect(t, "watch", w, kept)
+		lost = append(lost, w.Cursor())
+	}
+	exec("begin; truncate " + name("resources") + ", " + name("changes") +
+		"; insert into " + name("resources") + " table " + name("saved_resources") +
+		"; insert into " + name("changes") + " table " + name("saved_changes") +
+		fmt.Sprintf("; select setval('%s', %d); commit", name("changes_seq"), last))
+
 	restored := open(t, storeURL)
-	if got := read(t, restored, stored.Id); !proto.Equal(got, stored) {
-		t.Errorf("read after the restore: %v, expected %v", got, stored)
+	current := read(t, restored, kept.Id)
+	var fresh []*resourcepb.Resource
+	for range 5 {
+		current = write(t, restored, current)
+		fresh = append(fresh, current)
 	}
-	resumer, _ := storage.As[storage.Resumer](restored)
-	if _, err := resumer.WatchFrom(ctx, allTypes, allTenancies, "", cursor); !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("resumed from before the restore: %v", err)
+	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrCompacted) || !errors.Is(err, storage.ErrWatchClosed) {
+		t.Errorf("the watch that saw more: %v", err)
 	}
-	again := open(t, storeURL)
-	w = watchAll(t, restored)
-	next(t, w)
-	endOfSnapshot(t, w)
-	written := write(t, again, read(t, again, stored.Id))
-	if event := next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
-		t.Errorf("event after the restore: %v", event)
+	for _, cursor := range lost {
+		if _, err := resume(t, restored, cursor).Next(ctx); !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("resumed from a change that is gone: %v", err)
+		}
+	}
+	resumed := resume(t, restored, dumped)
+	for _, want := range fresh {
+		expect(t, "resumed from before the dump", resumed, want)
+	}
+	for _, b := range []storage.Backend{b, restored} {
+		again := watchAll(t, b)
+		expect(t, "a new watch", again, current)
+		endOfSnapshot(t, again)
+	}
+}
+
+// TestCreateTogetherUnderRepeatableRead opens a new store from two sides, where a transaction begins with one snapshot for all of it
+// unless it says otherwise. Both get as far as the lock before either goes on.
+func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema, "application_name="+schema,
+		"options="+url.QueryEscape(`-c default_transaction_isolation=repeatable\ read`))
+	conn := server.Connect(t)
+	if _, err := conn.Exec(ctx, "select pg_advisory_lock(hashtextextended($1, 0))", "ashlar schema "+schema); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 2)
+	for range cap(opened) {
+		go func() {
+			b, err := storage.Open(ctx, storeURL)
+			if err == nil {
+				err = b.Close()
+			}
+			opened <- err
+		}()
+	}
+	eventually(t, "both to wait for the lock", func() bool {
+		select {
+		case err := <-opened:
+			t.Fatalf("opened too early: %v", err)
+		default:
+		}
+		var n int
+		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1 and wait_event = 'advisory'", schema).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == cap(opened)
+	})
+	if _, err := conn.Exec(ctx, "select pg_advisory_unlock_all()"); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(opened) {
+		if err := <-opened; err != nil {
+			t.Error(err)
+		}
 	}
 }

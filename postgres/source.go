@@ -4,41 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
-// source reads the log of changes for the feed.
-//
-// Neither sequence numbers nor transaction ids come in the order of commits, so "what is new" is told by snapshots: a poll
-// reads the changes whose transactions the last poll's snapshot did not see. They are visible now, or they would not be read.
-// A transaction that stays open holds nobody up: its changes come in the poll after its commit. Within a poll changes are in
-// the order of sequence numbers, which were drawn under the lock of the row, so for each key that is the order of commits.
+// source reads the log of changes for the feed: in the order of their numbers, up to the one that is final (frontier.go).
 type source struct{ b *Backend }
 
-type event = feed.Event[position]
-
 const (
-	// pollRows is what one poll reads at most. If more is new, it is read in steps, in order, up to a snapshot that stays.
-	pollRows = 5000
 	// pollPatience is how long a poll waits for its answer before it takes the connection for dead.
 	pollPatience = 15 * time.Second
+	// gapPatience is how long own changes wait for the one that comes before them, which is often an own one too.
+	gapPatience = 10 * time.Millisecond
+	// heldBackAtFirst is how soon changes are looked for again that a commit under way holds back.
+	heldBackAtFirst = 2 * time.Millisecond
+	// longPause is how long a pause is that is not cut short.
+	longPause = 8 * time.Millisecond
 )
 
 // Run implements feed.Source.
 func (s source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	b := s.b
-	in := b.attend()
-	defer b.leave(in)
+	r := &run{source: s, in: b.attend(), publish: publish}
+	defer b.leave(r.in)
 	if !b.opts.NoListen {
 		listening := make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
@@ -46,149 +41,183 @@ func (s source) Run(ctx context.Context, ready func(position), publish func([]*e
 		defer func() { cancel(); <-listening }()
 	}
 	// What is old enough to be deleted has to be far behind.
-	tick := time.NewTicker(min(b.opts.Poll, b.opts.Retention/4))
+	tick := time.NewTicker(max(min(b.opts.Poll, b.opts.Retention/4), time.Millisecond))
 	defer tick.Stop()
-	var at position
 	var away time.Time // since when the database is
 	for pause := 20 * time.Millisecond; ; {
-		events, end, more, err := s.next(ctx, at)
-		switch {
-		case err == nil && at.old == nil:
-			ready(end)
-			at, away, pause = end, time.Time{}, 20*time.Millisecond
+		var again time.Duration // when to look again, if nothing calls for it before
+		var err error
+		if r.begun {
+			again, err = r.poll(ctx)
+		} else if err = r.begin(ctx); err == nil {
+			ready(r.at)
 			continue
+		}
+		switch {
 		case err == nil:
-			if len(events) > 0 || end.old.xmax != at.old.xmax || end.until != at.until {
-				publish(events, end)
-				at = end
-			}
 			away, pause = time.Time{}, 20*time.Millisecond
-			if more {
-				continue
-			}
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, storage.ErrCompacted) || fateOf(err) == refused && at.old == nil:
+		case errors.Is(err, storage.ErrCompacted) || fateOf(err) == refused && !r.begun:
 			return err
 		case away.IsZero():
 			away = time.Now()
 		case time.Since(away) > b.opts.Outage:
 			return fmt.Errorf("the database stayed away for %v: %w", b.opts.Outage, err)
 		}
-		var retry <-chan time.Time
 		if err != nil {
-			retry = time.After(pause)
+			again = pause
 			pause = min(2*pause, time.Second)
 		}
-		if at, err = s.await(ctx, in, at, retry, tick.C, publish); err != nil {
+		if again == now {
+			continue
+		}
+		if err := r.await(ctx, again, tick.C); err != nil {
 			return err
 		}
 	}
 }
 
-// await publishes own changes until it is time to poll.
-func (s source) await(ctx context.Context, in *inbox, at position, retry, tick <-chan time.Time, publish func([]*event, position)) (position, error) {
+// now is the time to look again at once; 0 is never.
+const now = time.Duration(-1)
+
+// run is one run of the feed.
+type run struct {
+	source
+	in      *inbox
+	publish func([]*event, position)
+
+	begun    bool
+	at       position
+	session  uint64        // sessions up to this number knew the server that has the change at the position
+	own      []change      // that wait for what comes before them
+	heldBack time.Duration // how long the last pause was while changes were seen that are not final yet
+	stalled  int64         // the number up to which they were final then
+}
+
+// begin finds out where the history ends.
+func (r *run) begin(ctx context.Context) error {
+	return r.onSide(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, final, err := scanFinal(conn.QueryRow(ctx, r.b.sql.final))
+		if err != nil {
+			return err
+		}
+		r.at, err = r.b.lastChange(ctx, conn, final)
+		r.begun = err == nil
+		at := r.at // readers share it
+		r.b.published.Store(&at)
+		return err
+	})
+}
+
+// onSide carries out a short query on a connection that does not wait for callers'.
+func (s source) onSide(ctx context.Context, query func(ctx context.Context, conn *pgx.Conn) error) error {
+	return s.on(ctx, s.b.side, query)
+}
+
+func (s source) on(ctx context.Context, pool *pgxpool.Pool, query func(ctx context.Context, conn *pgx.Conn) error) error {
+	connecting, cancel := context.WithTimeout(ctx, pollPatience)
+	defer cancel()
+	conn, err := pool.Acquire(connecting)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	ctx, done := s.b.watchdog.watch(ctx, conn.Conn(), false, 0)
+	defer done(false)
+	return query(ctx, conn.Conn())
+}
+
+// poll reads what comes next and publishes it.
+func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
+	var found found
+	session := r.b.sessions.last.Load()
+	err = r.onSide(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		found, err = r.b.changesAfter(ctx, conn, &r.at, 0, pageRows)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.session = session
+	r.b.answered()
+	if err := r.add(&found); err != nil {
+		return 0, err
+	}
+	_, r.own = following(r.own, &r.at, 0) // less what was read
+	switch {
+	case found.more:
+		return now, nil
+	case found.back:
+		// A commit under way holds back changes that are visible. Nobody says when it ends.
+		if found.view.final > r.stalled {
+			r.stalled, r.heldBack = found.view.final, 0
+		}
+		r.heldBack = min(max(2*r.heldBack, heldBackAtFirst), 100*time.Millisecond)
+		return r.heldBack, nil
+	}
+	r.heldBack = 0
+	return 0, nil
+}
+
+// add publishes the changes that come next.
+func (r *run) add(found *found) error {
+	end := found.end(r.at)
+	if len(found.changes) == 0 && end.view == r.at.view {
+		return nil
+	}
+	events, err := eventsOf(found.changes)
+	if err != nil {
+		return err
+	}
+	// Known before it is published: a page of history that joins the log here has to reach as far.
+	r.b.published.Store(&end)
+	r.publish(events, end)
+	r.at = end
+	return nil
+}
+
+// await publishes own changes until it is time to look in the database: when somebody asks for it, at the tick, or after some time.
+func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.Time) error {
+	var retry <-chan time.Time
+	if again > 0 {
+		retry = time.After(again)
+	}
+	// While the database is away, or a commit stalls, a look that somebody asks for finds nothing more.
+	patient := again > longPause
+	var gap <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			return at, ctx.Err()
+			return ctx.Err()
 		case <-retry:
-			return at, nil
+			return nil
+		case <-gap:
+			return nil
 		case <-tick:
-			return at, nil
-		case <-in.bell:
+			return nil
+		case <-r.in.bell:
 		}
-		batches, look := in.take()
-		for _, batch := range batches {
-			if at.old == nil || at.until != nil || !at.old.follows(batch) {
-				look = true
-				break
-			}
-			if at.old.sees(batch[0].xid) {
-				continue
-			}
-			end := at.old.adding(batch[0].xid)
-			slices.SortFunc(batch, bySeq)
-			events, err := eventsOf(batch, at.old, end)
-			if err != nil {
-				return at, err
-			}
-			at = position{old: end}
-			publish(events, at)
+		own, look := r.in.take()
+		next, rest := following(append(r.own, own...), &r.at, r.session)
+		r.own = rest
+		if err := r.add(&found{changes: next}); err != nil {
+			return err
 		}
-		if look {
-			return at, nil
+		tooMuch := weight(r.own) > inboxBytes
+		if tooMuch {
+			r.own = nil // a poll reads them, when it can
+		}
+		switch {
+		case patient:
+		case look:
+			return nil
+		case len(r.own) == 0 && !tooMuch:
+			gap = nil
+		case gap == nil:
+			gap = time.After(gapPatience)
 		}
 	}
-}
-
-// next reads what is new after a position: at most some rows, in order. Without a position it only finds one.
-func (s source) next(ctx context.Context, at position) (events []*event, end position, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pollPatience)
-	defer cancel()
-	switch {
-	case at.old == nil:
-		current, err := s.current(ctx, s.b.side)
-		return nil, position{old: current}, false, err
-	case at.until != nil:
-		return s.step(ctx, s.b.side, at, pollRows)
-	}
-	var found changes
-	rows, err := s.b.side.Query(ctx, s.b.sql.poll, xid8(at.old.xmax), xids(at.old.inFlight), pollRows)
-	if err == nil {
-		err = found.read(rows)
-	}
-	if err == nil {
-		err = s.usable(&found.about, &at)
-	}
-	if err != nil {
-		return nil, at, false, err
-	}
-	now := found.about.now
-	if found.count >= pollRows {
-		// There may be more: read it in steps up to this snapshot.
-		return nil, position{old: at.old, until: now, seq: math.MinInt64}, true, nil
-	}
-	s.b.answered()
-	events, err = eventsOf(found.rows, at.old, now)
-	return events, position{old: now}, false, err
-}
-
-// current returns the snapshot of this moment.
-func (s source) current(ctx context.Context, pool *pgxpool.Pool) (*snapshot, error) {
-	var found about
-	var text string
-	err := pool.QueryRow(ctx, s.b.sql.now).Scan(&text, &found.horizon, (*[16]byte)(&found.id))
-	if err != nil {
-		return nil, err
-	}
-	if found.now, err = parseSnapshot(text); err != nil {
-		return nil, failed{err}
-	}
-	return found.now, s.usable(&found, nil)
-}
-
-// step reads some of the changes between at.old and at.until, after at.seq.
-func (s source) step(ctx context.Context, pool *pgxpool.Pool, at position, limit int) (events []*event, end position, more bool, err error) {
-	var found changes
-	rows, err := pool.Query(ctx, s.b.sql.changes,
-		xid8(at.old.xmax), xids(at.old.inFlight), xid8(at.until.xmax), xids(at.until.inFlight), at.seq, limit)
-	if err == nil {
-		err = found.read(rows)
-	}
-	if err == nil {
-		err = s.usable(&found.about, &at)
-	}
-	if err != nil {
-		return nil, at, false, err
-	}
-	s.b.answered()
-	end = position{old: at.until}
-	if found.count >= limit {
-		end = position{old: at.old, until: at.until, seq: found.last()}
-	}
-	events, err = eventsOf(found.rows, at.old, at.until)
-	return events, at.with(end), found.count >= limit, err
 }
 
 // History implements feed.Source.
@@ -197,77 +226,59 @@ func (s source) History(from position, _ *key.Filter) feed.History[position] {
 }
 
 func (s source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pollPatience)
-	defer cancel()
-	current, err := s.current(ctx, s.b.pool)
+	var found found
+	// What the run has published is final, even if it cannot be seen any more that it is.
+	published := s.b.published.Load()
+	err = s.on(ctx, s.b.pool, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		found, err = s.b.changesAfter(ctx, conn, &from, 0, limit)
+		if err != nil || !found.back || published == nil || published.revision <= found.view.final {
+			return err
+		}
+		// If it is the same history.
+		var piece []byte
+		if err := conn.QueryRow(ctx, s.b.sql.piece, published.revision, published.place).Scan(&piece); err != nil {
+			return err
+		}
+		if string(piece) != string(published.piece[:]) {
+			return errForked
+		}
+		found, err = s.b.changesAfter(ctx, conn, &from, published.revision, limit)
+		return err
+	})
 	if err != nil {
 		return nil, from, false, err
 	}
-	if !current.covers(from.old) || !current.covers(from.until) {
-		return nil, from, false, errFuture
-	}
-	if from.until != nil {
-		events, end, _, err = s.step(ctx, s.b.pool, from, limit)
-		return events, end, true, err
-	}
-	return s.step(ctx, s.b.pool, position{old: from.old, until: current, seq: math.MinInt64}, limit)
+	s.b.answered()
+	end = found.end(from)
+	left := slices.DeleteFunc(found.changes, func(c change) bool { return from.contains(&c.at) })
+	events, err = eventsOf(left)
+	return events, end, found.more, err
 }
+
+// Newest implements feed.Prover: whatever was acknowledged has a number by now. The look that shows the feed to be there has to begin
+// after this one.
+func (s source) Newest(ctx context.Context) (target position, err error) {
+	err = s.onSide(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, s.b.sql.lastNumber).Scan(&target.view.last)
+	})
+	if err == nil {
+		target.view.look = s.b.looks.Add(1)
+		s.b.lookAgain()
+	}
+	return target, err
+}
+
+// Reached implements feed.Prover.
+func (s source) Reached(at, target position) bool { return at.reaches(&target) }
 
 // Contains implements feed.Source.
-func (s source) Contains(at position, ev *event) bool { return at.contains(ev.At.xid, ev.At.seq) }
+func (s source) Contains(at position, ev *event) bool { return at.contains(&ev.At) }
 
 // Advance implements feed.Source.
-func (s source) Advance(at position, ev *event) position { return at.with(ev.At) }
+func (s source) Advance(at position, ev *event) position { return at.with(&ev.At) }
 
 // Merge implements feed.Source.
-func (s source) Merge(at, end position) position { return at.with(end) }
+func (s source) Merge(at, end position) position { return at.with(&end) }
 
 // Cursor implements feed.Source.
-func (s source) Cursor(at position) string { return at.cursor(s.b.id) }
-
-// about is what a statement says beside its changes.
-type about struct {
-	now     *snapshot
-	horizon *string
-	id      cursor.StoreID
-}
-
-var (
-	errPruned = fmt.Errorf("%w: changes after the cursor have been deleted (see the parameter retention)", storage.ErrCompacted)
-	errOther  = fmt.Errorf("%w: the store was replaced", storage.ErrCompacted)
-	errFuture = fmt.Errorf("%w: the cursor is ahead of the database, which must have been restored from a backup", storage.ErrCompacted)
-)
-
-// usable tells whether the store still has all changes after at.
-func (s source) usable(found *about, at *position) error {
-	if found.id != s.b.id {
-		return errOther
-	}
-	if found.now != nil {
-		s.b.saw(found.now.xmax - 1)
-		if at != nil && !found.now.covers(at.old) {
-			return errFuture
-		}
-	}
-	if at == nil || found.horizon == nil {
-		return nil
-	}
-	horizon, err := parseSnapshot(*found.horizon)
-	if err != nil {
-		return failed{err}
-	}
-	if !at.old.covers(horizon) {
-		return errPruned
-	}
-	return nil
-}
-
-func xid8(xid uint64) string { return strconv.FormatUint(xid, 10) }
-
-func xids(list []uint64) []string {
-	texts := make([]string, len(list))
-	for i, xid := range list {
-		texts[i] = xid8(xid)
-	}
-	return texts
-}
+func (s source) Cursor(at position) string { return at.cursor(s.b.storeID()) }

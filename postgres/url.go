@@ -78,7 +78,7 @@ func parseURL(u *url.URL) (*target, error) {
 		return nil, err
 	}
 	bare := *u
-	bare.RawQuery = rest.Encode()
+	bare.RawQuery = encodeQuery(rest)
 	var err error
 	if t.pool, err = poolConfig(&bare); err != nil {
 		return nil, err
@@ -105,6 +105,9 @@ func parseURL(u *url.URL) (*target, error) {
 	}
 	return t, nil
 }
+
+// encodeQuery writes parameters as pgx reads them: to it, as to libpq, a plus sign is no space.
+func encodeQuery(v url.Values) string { return strings.ReplaceAll(v.Encode(), "+", "%20") }
 
 // secondConfig reads a URL inside the URL.
 func secondConfig(name, text string) (*pgxpool.Config, error) {
@@ -145,13 +148,14 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 		query.Set("application_name", "ashlar")
 	}
 	if !query.Has("pool_ping_timeout") {
-		query.Set("pool_ping_timeout", attemptPatience.String())
+		query.Set("pool_ping_timeout", silence.String())
 	}
-	plain.RawQuery = query.Encode()
+	plain.RawQuery = encodeQuery(query)
 	config, err := pgxpool.ParseConfig(plain.String())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, describe(err, secrets))
 	}
+	Prepare(config)
 	if config.ConnConfig.ValidateConnect == nil {
 		// A server that was a primary and came back as a standby must not answer strong reads.
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
@@ -177,6 +181,9 @@ func describe(err error, secrets []string) string {
 func checkSchema(name string) error {
 	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
 		return fmt.Errorf("%w: schema: expected a name of 1 to 63 bytes", storage.ErrInvalid)
+	}
+	if strings.Contains(name, "$body$") {
+		return fmt.Errorf("%w: schema: $body$ stands around the text of functions", storage.ErrInvalid)
 	}
 	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
 		return fmt.Errorf("%w: schema: %q belongs to Postgres", storage.ErrInvalid, name)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -37,11 +39,34 @@ func TestURL(t *testing.T) {
 	if c := got.pool.ConnConfig; c.Host != "h" || c.Port != 5433 || c.Database != "d" || c.RuntimeParams["application_name"] != "x" || len(c.RuntimeParams) != 1 {
 		t.Errorf("connection: %v %v %v %v", c.Host, c.Port, c.Database, c.RuntimeParams)
 	}
+	spaced, err := parseText(t, "postgres://u:p%20+@h/d?options="+url.QueryEscape("-c geqo=off -c work_mem=8MB")+"&application_name=a%2Bb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := spaced.pool.ConnConfig; c.RuntimeParams["options"] != "-c geqo=off -c work_mem=8MB" || c.RuntimeParams["application_name"] != "a+b" || c.Password != "p +" {
+		t.Errorf("with spaces: %q, password %q", c.RuntimeParams, c.Password)
+	}
 	if got.pool.MaxConns != 3 || o.Listen.Host != "direct" || got.replica.ConnConfig.Host != "copy" {
 		t.Errorf("pool of %d, listen at %s, replica %s", got.pool.MaxConns, o.Listen.Host, got.replica.ConnConfig.Host)
 	}
 	if got.pool.ConnConfig.ValidateConnect == nil || got.replica.ConnConfig.ValidateConnect != nil {
 		t.Error("a primary must be a primary, a replica may be anything")
+	}
+}
+
+// TestURLSpaces passes values on in which there are spaces and plus signs.
+func TestURLSpaces(t *testing.T) {
+	t.Parallel()
+	const text = `-c a=b\ c+d`
+	inner := "postgres://h/d?options=" + url.QueryEscape(text) + "&password=" + url.QueryEscape("p q+r")
+	got, err := parseText(t, inner+"&replica="+url.QueryEscape(inner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]*pgxpool.Config{"pool": got.pool, "replica": got.replica} {
+		if options, password := c.ConnConfig.RuntimeParams["options"], c.ConnConfig.Password; options != text || password != "p q+r" {
+			t.Errorf("%s: options %q, password %q", name, options, password)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/spool"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -13,10 +14,7 @@ import (
 // WatchList implements storage.Backend.
 func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
 	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	ctx, done, err := b.begin(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -30,24 +28,18 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 		mark.Release()
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	return b.feed.Watch(mark, f, &spooled{rows: rows, reader: rows.Read(0)}, at), nil
+	return b.feed.Watch(mark, f, feed.Expiring(&spooled{rows: rows, reader: rows.Read(0)}), at), nil
 }
 
 // WatchFrom implements storage.Resumer.
 func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (storage.Watch, error) {
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := b.begin(ctx)
+	f, badFilter := check.Filter(typ, tenancy, namePrefix)
+	from, badCursor := parseCursor(b.storeID(), cursor)
+	ctx, done, err := b.begin(ctx, badFilter, badCursor)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	from, err := parseCursor(b.id, cursor)
-	if err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
-	}
 	watch, err := b.feed.Resume(ctx, f, from, cursor)
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)

@@ -6,15 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -23,7 +23,7 @@ import (
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	k, err := check.Resource(res, b.opts.MaxSize)
 	if err != nil {
-		return nil, err
+		return nil, b.refused(err)
 	}
 	o, err := newWrite(k, res)
 	if err != nil {
@@ -41,150 +41,142 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	k, err := check.ID("id", id)
 	if err != nil {
-		return err
+		return b.refused(err)
 	}
-	o := newOp(opDelete, k, id.GetUid(), version)
-	if o.expected == nil {
-		o.expected = []byte{}
-	}
-	if err := b.submit(ctx, o); err != nil {
+	if err := b.submit(ctx, newDelete(k, id, version)); err != nil {
 		return fmt.Errorf("delete %v: %w", k, err)
 	}
 	return nil
 }
 
+// errBusy says that another transaction holds the key.
+var errBusy = errors.New("another transaction holds the key")
+
+// submit carries out one operation. While another transaction holds its key it waits here, where it takes no connection, and
+// tries again.
 func (b *Backend) submit(ctx context.Context, o *op) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, err = b.writes.Do(ctx, o)
-	return b.late(err)
+	if o.guard = handover.GuardOf(ctx); o.guard != nil {
+		err := b.commit(ctx, []*op{o})
+		var one *storage.OpError
+		if errors.As(err, &one) {
+			err = one.Err
+		}
+		return err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		_, err = b.writes.Do(ctx, o)
+		if !errors.Is(err, errBusy) {
+			return o.unsettled(b.late(err))
+		}
+		if err := b.pause(ctx, pause, err); err != nil {
+			return o.unsettled(err)
+		}
+	}
 }
 
-type writeMember = batch.Call[*op, struct{}]
+// unsettled is the error of a call that ended while it waited for its next attempt: if the answer to an earlier one was lost, that
+// one may have happened, or still happen.
+func (o *op) unsettled(err error) error {
+	if err == nil || errors.Is(err, storage.ErrInconsistent) || len(o.lost) == 0 {
+		return err // a batch that is still under way may have the operation only with the first of these errors
+	}
+	if errors.Is(err, storage.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+	}
+	return err
+}
 
-// shortWait is how long a batch waits for a row that another transaction holds, before its members go on alone. It keeps one
-// transaction that stays open from holding up the writes of other keys.
-const (
-	shortWait = "100ms"
-	longWait  = "0" // without end
-)
+// maxPause is the longest time between two looks at a key that another transaction holds.
+const maxPause = 50 * time.Millisecond
+
+type writeMember = batch.Call[*op, struct{}]
 
 func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
 	ops := make([]*op, len(calls))
 	for i, c := range calls {
 		ops[i] = c.Request
 	}
-	again, err := b.carryOut(ctx, ops, shortWait)
-	b.answered()
-	if slices.ContainsFunc(ops, func(o *op) bool { return o.applied }) {
-		b.changed(ops)
-	}
-	if isLockTimeout(err) || len(ops) > 1 && err != nil && !errors.Is(err, storage.ErrInconsistent) && fateOf(err) == refused {
-		again, err = ops, nil
-	}
-	for _, c := range calls {
-		o := c.Request
-		if err == nil && slices.Contains(again, o) {
-			c.Later()
-			b.running.Go(func() { b.writeAlone(c) })
-			continue
-		}
-		if err != nil {
-			c.Done(struct{}{}, err)
-			continue
-		}
-		_, err := o.decide()
-		c.Done(struct{}{}, err)
-	}
-}
-
-// writeAlone carries out one operation by itself, for as long as its caller waits.
-func (b *Backend) writeAlone(c *writeMember) {
-	ctx := c.Context()
-	o := c.Request
-	select {
-	case b.alone <- struct{}{}:
-		defer func() { <-b.alone }()
-	case <-ctx.Done():
-		c.Done(struct{}{}, inconsistent(ctx, nil))
-		return
-	case <-b.life.Done():
-		c.Done(struct{}{}, storage.ErrClosed)
-		return
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)() // a caller that waits for a row would hold up Close
-	for {
-		again, err := b.carryOut(ctx, []*op{o}, longWait)
-		if err == nil && len(again) > 0 {
-			continue
-		}
-		if err == nil {
-			_, err = o.decide()
-		}
+	// What is known of a member is told at once: it does not have to wait for the others.
+	known := func() {
 		b.answered()
-		if o.applied {
-			b.changed([]*op{o})
+		for _, c := range calls {
+			if c.Request.applied {
+				c.Done(struct{}{}, nil)
+			}
 		}
-		c.Done(struct{}{}, err)
-		return
+	}
+	err := b.carryOut(ctx, ops, known)
+	b.answered()
+	b.changed(ops)
+	for _, c := range calls {
+		switch again, refusal := c.Request.decide(); {
+		case c.Request.applied:
+			c.Done(struct{}{}, nil)
+		case err != nil:
+			c.Done(struct{}{}, err)
+		case again:
+			c.Done(struct{}{}, errBusy)
+		default:
+			c.Done(struct{}{}, refusal)
+		}
 	}
 }
 
-func isLockTimeout(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == lockNotAvailable
-}
-
-// carryOut carries out operations on different keys, each by itself, and finds out what became of them also where an answer
-// is lost. It returns those that have to be tried again because their rows changed under them. If a row is held by others
-// for longer than wait, nothing is done and isLockTimeout knows the error.
-func (b *Backend) carryOut(ctx context.Context, ops []*op, wait string) (again []*op, err error) {
+// carryOut carries out operations on different keys, each by itself, and finds out what became of them also where an answer is
+// lost. Without an error each was applied, or knows what is in its way. known is called when more were found to be applied.
+func (b *Backend) carryOut(ctx context.Context, ops []*op, known func()) error {
 	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
-	left := ops
-	lost := lostAnswer{since: b.seen.Load()}
-	try := func(ctx context.Context) error {
-		if lost.happened {
-			if err := b.settle(ctx, &lost, left); err != nil {
-				return err
-			}
-			left = unapplied(left)
-			if len(left) == 0 {
-				return nil
-			}
-		}
-		err := b.attempt(ctx, &lost, func(conn *pgx.Conn) error { return b.apply(ctx, conn, left, wait) })
-		if err != nil {
-			disclaim(left) // rows come before the commit: they say nothing if it failed
-			if isLockTimeout(err) {
-				return failed{err}
-			}
+	apart := false
+	err := b.repeat(ctx, func(ctx context.Context) error {
+		if err := b.settle(ctx, withLost(ops), false); err != nil {
 			return err
 		}
-		if lost.happened {
-			// What failed may have failed because of its own earlier attempt, committed since.
-			return b.settle(ctx, &lost, unapplied(left))
+		known()
+		left := unapplied(ops)
+		err := b.sendParts(ctx, left, apart)
+		apart = apart || isLockTimeout(err)
+		if len(ops) > 1 && err != nil && fateOf(err) == refused {
+			apart = true // one member may be to blame
+			if b.sendParts(ctx, unapplied(left), true) == nil {
+				err = nil
+			}
 		}
-		return nil
-	}
-	if wait == longWait {
-		err = b.attempts(ctx, try)
-	} else {
-		err = b.shortAttempts(ctx, try)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range ops {
-		if retry, _ := o.decide(); retry {
-			again = append(again, o)
+		if err != nil {
+			return err
 		}
+		// What was refused may have been refused because of its own earlier attempt, committed since.
+		failed := slices.ContainsFunc(ops, func(o *op) bool { return o.failure != nil })
+		return b.settle(ctx, refusedWithLost(ops), failed)
+	})
+	if err == nil || len(withLost(ops)) == 0 {
+		return err
 	}
-	return again, nil
+	return b.lastSettle(ctx, ops, err)
+}
+
+// lastSettle is for operations that end in an error and have an attempt whose answer was lost: a refusal of the next attempt is
+// their answer only if that one is over for good.
+func (b *Backend) lastSettle(ctx context.Context, ops []*op, err error) error {
+	if errors.Is(err, storage.ErrInconsistent) {
+		return err
+	}
+	if errors.Is(err, storage.ErrClosed) {
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+	}
+	settleErr := b.repeat(ctx, func(ctx context.Context) error { return b.settle(ctx, withLost(ops), true) })
+	if settleErr != nil {
+		return errors.Join(settleErr, err)
+	}
+	return err
+}
+
+func refusedWithLost(ops []*op) []*op {
+	return slices.DeleteFunc(withLost(ops), func(o *op) bool { return !o.refused() })
 }
 
 func unapplied(ops []*op) []*op {
@@ -197,63 +189,137 @@ func unapplied(ops []*op) []*op {
 	return left
 }
 
-// disclaim forgets what an attempt said.
-func disclaim(ops []*op) {
+// sendParts sends operations in one statement, or each in its own.
+func (b *Backend) sendParts(ctx context.Context, ops []*op, apart bool) error {
+	if !apart {
+		return b.sendOps(ctx, ops, false)
+	}
 	for _, o := range ops {
-		o.applied, o.found, o.logged = false, cas.Stored{}, logged{}
+		if err := b.sendOps(ctx, []*op{o}, false); err != nil {
+			switch {
+			case isLockTimeout(err):
+				o.busy = true // somebody else is creating it
+			case fateOf(err) == refused && len(ops) > 1:
+				o.failure = refusal(err) // it is nothing to the others
+			default:
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sendOps sends one statement: what can only replace something has statements of its own, which need no snapshot after their
+// locks.
+func (b *Backend) sendOps(ctx context.Context, ops []*op, atomic bool) error {
+	switch {
+	case len(ops) == 0:
+		return nil
+	case atomic || slices.ContainsFunc(ops, func(o *op) bool { return !o.updates() }):
+		return b.send(ctx, ops, true, func(ctx context.Context, conn *pgx.Conn, a *attempt) error {
+			return b.apply(ctx, conn, a, ops, atomic)
+		})
+	case len(ops) == 1:
+		return b.send(ctx, ops, false, func(ctx context.Context, conn *pgx.Conn, a *attempt) error {
+			return b.updateOne(ctx, conn, a, ops[0])
+		})
+	default:
+		return b.send(ctx, ops, false, func(ctx context.Context, conn *pgx.Conn, a *attempt) error {
+			return b.updateMany(ctx, conn, a, ops)
+		})
 	}
 }
 
-// apply sends one statement.
-func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, ops []*op, wait string) error {
-	if len(ops) == 1 && ops[0].kind == opWrite && ops[0].expected != nil {
-		return b.update(ctx, conn, ops[0], wait)
+func (b *Backend) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, o *op) error {
+	var revision pgtype.Int8
+	var uid, version []byte
+	var late pgtype.Bool
+	err := conn.QueryRow(ctx, b.sql.updateOne,
+		o.keyBytes, []byte(o.uid), o.expected, o.token, o.groupVersion, o.owner, o.data, a.expires).
+		Scan(&revision, &uid, &version, &late)
+	switch {
+	case isLockTimeout(err):
+		o.answered(nil, nil, true)
+		return nil
+	case err != nil:
+		return err
+	case revision.Valid:
+		o.done(revision.Int64, 0)
+	case late.Bool:
+		return errLate
+	default:
+		o.answered(uid, version, false)
 	}
-	n := len(ops)
-	keys, uids, expected := make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	tokens, groupVersions, owners, data := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	kinds := make([]int16, n)
-	updates := true
-	for i, o := range ops {
-		updates = updates && o.kind == opWrite && o.expected != nil
-		keys[i], kinds[i], uids[i], expected[i] = o.keyBytes, o.kind, []byte(o.uid), o.expected
-		tokens[i], groupVersions[i], owners[i], data[i] = o.token, o.groupVersion, o.owner, o.data
-	}
-	sql, args := b.sql.apply, []any{keys, kinds, uids, expected, tokens, groupVersions, owners, data, wait}
-	if updates {
-		sql, args = b.sql.updateMany, []any{keys, uids, expected, tokens, groupVersions, owners, data, wait}
-	}
-	rows, err := conn.Query(ctx, sql, args...)
+	return nil
+}
+
+func (b *Backend) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ops []*op) error {
+	in := columnsOf(ops)
+	rows, err := conn.Query(ctx, b.sql.updateMany, in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
 	if err != nil {
 		return err
 	}
 	var place int
-	var applied bool
-	var stored storedRow
-	var xid pgtype.Uint64
-	var seq pgtype.Int8
-	_, err = pgx.ForEachRow(rows, []any{&place, &applied, &stored.uid, &stored.version, &stored.xmin, &seq, &xid}, func() error {
-		if place < 1 || place > n {
-			return fmt.Errorf("the database answered for operation %d of %d", place, n)
+	var uid, version []byte
+	var revision pgtype.Int8
+	var busy bool
+	answers := 0
+	_, err = pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy}, func() error {
+		answers++
+		if o := ops[place-1]; revision.Valid {
+			o.done(revision.Int64, 0)
+		} else {
+			o.answered(uid, version, busy)
 		}
-		ops[place-1].answer(applied, &stored, seq.Int64, xid.Uint64)
-		b.saw(xid.Uint64)
+		return nil
+	})
+	if err == nil && answers == 0 {
+		return errLate
+	}
+	return err
+}
+
+func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ops []*op, atomic bool) error {
+	in := columnsOf(ops)
+	note, noted := guardColumns(ops[0].guard)
+	rows, err := conn.Query(ctx, b.sql.apply, a.lock, a.expires, atomic,
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
+	if err != nil {
+		return err
+	}
+	var place int
+	var outcome int16
+	var uid, version []byte
+	var revision pgtype.Int8
+	var rank pgtype.Int4
+	_, err = pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
+		if o := ops[place-1]; revision.Valid {
+			o.done(revision.Int64, rank.Int32)
+		} else {
+			o.answered(uid, version, outcome == outcomeBusy)
+		}
 		return nil
 	})
 	return err
 }
 
-func (b *Backend) update(ctx context.Context, conn *pgx.Conn, o *op, wait string) error {
-	var xid pgtype.Uint64
-	var seq pgtype.Int8
-	var stored storedRow
-	err := conn.QueryRow(ctx, b.sql.updateOne,
-		o.keyBytes, []byte(o.uid), o.expected, o.token, o.groupVersion, o.owner, o.data, wait).
-		Scan(&xid, &seq, &stored.uid, &stored.version, &stored.xmin)
-	if err != nil {
-		return err
+// outcomeBusy is what the function apply answers for a key that another transaction holds.
+const outcomeBusy = 0
+
+// columns are operations as the arrays that the statements take.
+type columns struct {
+	keys, uids, expected, tokens, groupVersions, owners, data [][]byte
+	kinds                                                     []int16
+}
+
+func columnsOf(ops []*op) *columns {
+	n := len(ops)
+	room := make([][]byte, 7*n)
+	column := func(i int) [][]byte { return room[i*n : (i+1)*n : (i+1)*n] }
+	c := &columns{column(0), column(1), column(2), column(3), column(4), column(5), column(6), make([]int16, n)}
+	for i, o := range ops {
+		c.keys[i], c.uids[i], c.expected[i], c.kinds[i] = o.keyBytes, []byte(o.uid), o.expected, o.kind
+		c.tokens[i], c.groupVersions[i], c.owners[i], c.data[i] = o.token, o.groupVersion, o.owner, o.data
 	}
-	o.answer(xid.Valid, &stored, seq.Int64, xid.Uint64)
-	b.saw(xid.Uint64)
-	return nil
+	return c
 }

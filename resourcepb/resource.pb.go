@@ -648,7 +648,16 @@ type WatchEvent struct {
 	//	*WatchEvent_Upsert_
 	//	*WatchEvent_Delete_
 	//	*WatchEvent_EndOfSnapshot_
-	Event         isWatchEvent_Event `protobuf_oneof:"event"`
+	//	*WatchEvent_Bookmark_
+	Event isWatchEvent_Event `protobuf_oneof:"event"`
+	// More says that the next event of this watch belongs to the same commit: the state between the two was never visible to a
+	// reader. It is false on the last event of a commit that the watch's filter matches, so whoever applies events up to one
+	// without it has a state that existed.
+	//
+	// A commit is what became visible at once. All changes of a transaction do. So do, on some backends, writes of several
+	// callers that arrived at the same time and were sent to the database together; never a write and one that was begun after
+	// it was acknowledged. In a snapshot, and where a backend cannot tell (its documentation says so), more is always false.
+	More          bool `protobuf:"varint,101,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -717,6 +726,22 @@ func (x *WatchEvent) GetEndOfSnapshot() *WatchEvent_EndOfSnapshot {
 	return nil
 }
 
+func (x *WatchEvent) GetBookmark() *WatchEvent_Bookmark {
+	if x != nil {
+		if x, ok := x.Event.(*WatchEvent_Bookmark_); ok {
+			return x.Bookmark
+		}
+	}
+	return nil
+}
+
+func (x *WatchEvent) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 type isWatchEvent_Event interface {
 	isWatchEvent_Event()
 }
@@ -733,11 +758,17 @@ type WatchEvent_EndOfSnapshot_ struct {
 	EndOfSnapshot *WatchEvent_EndOfSnapshot `protobuf:"bytes,3,opt,name=end_of_snapshot,json=endOfSnapshot,proto3,oneof"`
 }
 
+type WatchEvent_Bookmark_ struct {
+	Bookmark *WatchEvent_Bookmark `protobuf:"bytes,100,opt,name=bookmark,proto3,oneof"`
+}
+
 func (*WatchEvent_Upsert_) isWatchEvent_Event() {}
 
 func (*WatchEvent_Delete_) isWatchEvent_Event() {}
 
 func (*WatchEvent_EndOfSnapshot_) isWatchEvent_Event() {}
+
+func (*WatchEvent_Bookmark_) isWatchEvent_Event() {}
 
 // ReadRequest asks for one resource.
 type ReadRequest struct {
@@ -1621,6 +1652,53 @@ func (*WatchEvent_EndOfSnapshot) Descriptor() ([]byte, []int) {
 	return file_resourcepb_resource_proto_rawDescGZIP(), []int{8, 2}
 }
 
+// Bookmark says that the watch has returned everything that was acknowledged, to anybody, before the bookmark was asked
+// for, and that matches its filter. It changes nothing, and never comes between two events of one commit.
+type WatchEvent_Bookmark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cursor is the watch's position, by which another watch can go on from here.
+	Cursor        string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEvent_Bookmark) Reset() {
+	*x = WatchEvent_Bookmark{}
+	mi := &file_resourcepb_resource_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEvent_Bookmark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEvent_Bookmark) ProtoMessage() {}
+
+func (x *WatchEvent_Bookmark) ProtoReflect() protoreflect.Message {
+	mi := &file_resourcepb_resource_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEvent_Bookmark.ProtoReflect.Descriptor instead.
+func (*WatchEvent_Bookmark) Descriptor() ([]byte, []int) {
+	return file_resourcepb_resource_proto_rawDescGZIP(), []int{8, 3}
+}
+
+func (x *WatchEvent_Bookmark) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 var File_resourcepb_resource_proto protoreflect.FileDescriptor
 
 const file_resourcepb_resource_proto_rawDesc = "" +
@@ -1678,18 +1756,22 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\asection\x18\x04 \x01(\tR\asection\"9\n" +
 	"\tTombstone\x12,\n" +
-	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\x8e\x03\n" +
+	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\x8d\x04\n" +
 	"\n" +
 	"WatchEvent\x12?\n" +
 	"\x06upsert\x18\x01 \x01(\v2%.ashlar.resource.v1.WatchEvent.UpsertH\x00R\x06upsert\x12?\n" +
 	"\x06delete\x18\x02 \x01(\v2%.ashlar.resource.v1.WatchEvent.DeleteH\x00R\x06delete\x12V\n" +
-	"\x0fend_of_snapshot\x18\x03 \x01(\v2,.ashlar.resource.v1.WatchEvent.EndOfSnapshotH\x00R\rendOfSnapshot\x1aB\n" +
+	"\x0fend_of_snapshot\x18\x03 \x01(\v2,.ashlar.resource.v1.WatchEvent.EndOfSnapshotH\x00R\rendOfSnapshot\x12E\n" +
+	"\bbookmark\x18d \x01(\v2'.ashlar.resource.v1.WatchEvent.BookmarkH\x00R\bbookmark\x12\x12\n" +
+	"\x04more\x18e \x01(\bR\x04more\x1aB\n" +
 	"\x06Upsert\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x1aB\n" +
 	"\x06Delete\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x1a\x0f\n" +
-	"\rEndOfSnapshotB\a\n" +
-	"\x05eventJ\x04\bd\x10e\"5\n" +
+	"\rEndOfSnapshot\x1a\"\n" +
+	"\bBookmark\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\tR\x06cursorB\a\n" +
+	"\x05eventJ\x04\bf\x10g\"5\n" +
 	"\vReadRequest\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\"H\n" +
 	"\fReadResponse\x128\n" +
@@ -1743,7 +1825,7 @@ func file_resourcepb_resource_proto_rawDescGZIP() []byte {
 }
 
 var file_resourcepb_resource_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_resourcepb_resource_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_resourcepb_resource_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_resourcepb_resource_proto_goTypes = []any{
 	(Condition_State)(0),              // 0: ashlar.resource.v1.Condition.State
 	(*Type)(nil),                      // 1: ashlar.resource.v1.Type
@@ -1775,8 +1857,9 @@ var file_resourcepb_resource_proto_goTypes = []any{
 	(*WatchEvent_Upsert)(nil),         // 27: ashlar.resource.v1.WatchEvent.Upsert
 	(*WatchEvent_Delete)(nil),         // 28: ashlar.resource.v1.WatchEvent.Delete
 	(*WatchEvent_EndOfSnapshot)(nil),  // 29: ashlar.resource.v1.WatchEvent.EndOfSnapshot
-	(*anypb.Any)(nil),                 // 30: google.protobuf.Any
-	(*timestamppb.Timestamp)(nil),     // 31: google.protobuf.Timestamp
+	(*WatchEvent_Bookmark)(nil),       // 30: ashlar.resource.v1.WatchEvent.Bookmark
+	(*anypb.Any)(nil),                 // 31: google.protobuf.Any
+	(*timestamppb.Timestamp)(nil),     // 32: google.protobuf.Timestamp
 }
 var file_resourcepb_resource_proto_depIdxs = []int32{
 	1,  // 0: ashlar.resource.v1.ID.type:type_name -> ashlar.resource.v1.Type
@@ -1785,9 +1868,9 @@ var file_resourcepb_resource_proto_depIdxs = []int32{
 	3,  // 3: ashlar.resource.v1.Resource.owner:type_name -> ashlar.resource.v1.ID
 	25, // 4: ashlar.resource.v1.Resource.metadata:type_name -> ashlar.resource.v1.Resource.MetadataEntry
 	26, // 5: ashlar.resource.v1.Resource.status:type_name -> ashlar.resource.v1.Resource.StatusEntry
-	30, // 6: ashlar.resource.v1.Resource.data:type_name -> google.protobuf.Any
+	31, // 6: ashlar.resource.v1.Resource.data:type_name -> google.protobuf.Any
 	6,  // 7: ashlar.resource.v1.Status.conditions:type_name -> ashlar.resource.v1.Condition
-	31, // 8: ashlar.resource.v1.Status.updated_at:type_name -> google.protobuf.Timestamp
+	32, // 8: ashlar.resource.v1.Status.updated_at:type_name -> google.protobuf.Timestamp
 	0,  // 9: ashlar.resource.v1.Condition.state:type_name -> ashlar.resource.v1.Condition.State
 	7,  // 10: ashlar.resource.v1.Condition.resource:type_name -> ashlar.resource.v1.Reference
 	1,  // 11: ashlar.resource.v1.Reference.type:type_name -> ashlar.resource.v1.Type
@@ -1796,31 +1879,32 @@ var file_resourcepb_resource_proto_depIdxs = []int32{
 	27, // 14: ashlar.resource.v1.WatchEvent.upsert:type_name -> ashlar.resource.v1.WatchEvent.Upsert
 	28, // 15: ashlar.resource.v1.WatchEvent.delete:type_name -> ashlar.resource.v1.WatchEvent.Delete
 	29, // 16: ashlar.resource.v1.WatchEvent.end_of_snapshot:type_name -> ashlar.resource.v1.WatchEvent.EndOfSnapshot
-	3,  // 17: ashlar.resource.v1.ReadRequest.id:type_name -> ashlar.resource.v1.ID
-	4,  // 18: ashlar.resource.v1.ReadResponse.resource:type_name -> ashlar.resource.v1.Resource
-	1,  // 19: ashlar.resource.v1.ListRequest.type:type_name -> ashlar.resource.v1.Type
-	2,  // 20: ashlar.resource.v1.ListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	4,  // 21: ashlar.resource.v1.ListResponse.resources:type_name -> ashlar.resource.v1.Resource
-	3,  // 22: ashlar.resource.v1.ListByOwnerRequest.owner:type_name -> ashlar.resource.v1.ID
-	4,  // 23: ashlar.resource.v1.ListByOwnerResponse.resources:type_name -> ashlar.resource.v1.Resource
-	4,  // 24: ashlar.resource.v1.WriteRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 25: ashlar.resource.v1.WriteResponse.resource:type_name -> ashlar.resource.v1.Resource
-	3,  // 26: ashlar.resource.v1.WriteStatusRequest.id:type_name -> ashlar.resource.v1.ID
-	5,  // 27: ashlar.resource.v1.WriteStatusRequest.status:type_name -> ashlar.resource.v1.Status
-	4,  // 28: ashlar.resource.v1.WriteStatusResponse.resource:type_name -> ashlar.resource.v1.Resource
-	3,  // 29: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
-	1,  // 30: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
-	2,  // 31: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	4,  // 32: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 33: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
-	5,  // 34: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
-	4,  // 35: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 36: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	30, // 17: ashlar.resource.v1.WatchEvent.bookmark:type_name -> ashlar.resource.v1.WatchEvent.Bookmark
+	3,  // 18: ashlar.resource.v1.ReadRequest.id:type_name -> ashlar.resource.v1.ID
+	4,  // 19: ashlar.resource.v1.ReadResponse.resource:type_name -> ashlar.resource.v1.Resource
+	1,  // 20: ashlar.resource.v1.ListRequest.type:type_name -> ashlar.resource.v1.Type
+	2,  // 21: ashlar.resource.v1.ListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	4,  // 22: ashlar.resource.v1.ListResponse.resources:type_name -> ashlar.resource.v1.Resource
+	3,  // 23: ashlar.resource.v1.ListByOwnerRequest.owner:type_name -> ashlar.resource.v1.ID
+	4,  // 24: ashlar.resource.v1.ListByOwnerResponse.resources:type_name -> ashlar.resource.v1.Resource
+	4,  // 25: ashlar.resource.v1.WriteRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 26: ashlar.resource.v1.WriteResponse.resource:type_name -> ashlar.resource.v1.Resource
+	3,  // 27: ashlar.resource.v1.WriteStatusRequest.id:type_name -> ashlar.resource.v1.ID
+	5,  // 28: ashlar.resource.v1.WriteStatusRequest.status:type_name -> ashlar.resource.v1.Status
+	4,  // 29: ashlar.resource.v1.WriteStatusResponse.resource:type_name -> ashlar.resource.v1.Resource
+	3,  // 30: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
+	1,  // 31: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
+	2,  // 32: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	4,  // 33: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 34: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
+	5,  // 35: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
+	4,  // 36: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 37: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_resourcepb_resource_proto_init() }
@@ -1832,6 +1916,7 @@ func file_resourcepb_resource_proto_init() {
 		(*WatchEvent_Upsert_)(nil),
 		(*WatchEvent_Delete_)(nil),
 		(*WatchEvent_EndOfSnapshot_)(nil),
+		(*WatchEvent_Bookmark_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1839,7 +1924,7 @@ func file_resourcepb_resource_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_resourcepb_resource_proto_rawDesc), len(file_resourcepb_resource_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

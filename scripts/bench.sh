@@ -4,6 +4,8 @@
 #   BACKEND    memory, sqlite, postgres, etcd, dynamodb, or migrate (moving a store); all of them if unset
 #   BENCHTIME  how long each turn takes (1s)
 #   ROUNDS     how many turns each side gets (5)
+#   ASHLAR_POSTGRES_VERSION, ASHLAR_ETCD_VERSION, …  another release than the pinned one (internal/images/versions.env)
+#   SMOKE      1: small stores and short turns, less than a minute for all, to see that every comparison runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,4 +33,4 @@ ASHLAR_BENCH_DIR=$PWD/.cache
 export ASHLAR_BENCH_DIR
 cd bench
 exec go test -tags "$tags" -run '^$' -bench "^Benchmark$pattern\$" -benchtime 1x -timeout 2h . \
-	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}"
+	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -smoke="${SMOKE:-0}"

@@ -10,14 +10,14 @@ import (
 )
 
 // Path returns the absolute path of the database file.
-func (s *Store) Path() string { return s.path }
+func (s *Backend) Path() string { return s.path }
 
 // Backup writes a compact copy of the store, as it is at one moment, to a new file. Writers go on meanwhile.
 //
 // To restore it, close the store in all processes, put the copy in the place of the database file, and delete the -wal and
 // -shm files beside it. Versions that were given after the backup never come again, and watches resumed from a cursor that was
 // taken after it are told so.
-func (s *Store) Backup(ctx context.Context, to string) error {
+func (s *Backend) Backup(ctx context.Context, to string) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
-var _ handover.Reader = (*Store)(nil)
+var _ handover.Reader = (*Backend)(nil)
 
 // ReadAfter returns a part of what is stored, for the tool that moves it to another store.
-func (s *Store) ReadAfter(ctx context.Context, after []byte, limit int) ([]handover.Row, error) {
+func (s *Backend) ReadAfter(ctx context.Context, after []byte, limit int) ([]handover.Row, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}

@@ -14,15 +14,12 @@ import (
 const maxOps = 256
 
 // MaxOps implements storage.Transactor.
-func (s *Store) MaxOps() int { return maxOps }
+func (s *Backend) MaxOps() int { return maxOps }
 
 // Commit implements storage.Transactor.
-func (s *Store) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
+func (s *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	keys, err := check.Ops(ops, maxOps, s.options.MaxSize)
-	if err != nil || len(ops) == 0 {
+	if err := s.enter(ctx, err); err != nil || len(ops) == 0 {
 		return nil, err
 	}
 	r := &request{changes: make([]change, len(ops)), several: true}

@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 			return (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "store.db")}).String()
 		},
 		Backup: func(t testing.TB, b storage.Backend) func() storage.Backend {
-			store, copied := b.(*sqlite.Store), filepath.Join(t.TempDir(), "backup.db")
+			store, copied := b.(*sqlite.Backend), filepath.Join(t.TempDir(), "backup.db")
 			if err := store.Backup(t.Context(), copied); err != nil {
 				t.Fatal(err)
 			}
@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 				if err := os.Rename(copied, store.Path()); err != nil {
 					t.Fatal(err)
 				}
-				again, err := sqlite.Open(t.Context(), store.Path(), nil)
+				again, err := sqlite.New(t.Context(), store.Path(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

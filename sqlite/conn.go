@@ -43,6 +43,8 @@ const (
 	prune
 	oldest
 	find
+	weigh
+	inUse
 	queries
 )
 
@@ -74,7 +76,10 @@ var texts = [queries]string{
 	remove: `DELETE FROM resources WHERE key = ?1`,
 	prune:  `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`,
 	oldest: `SELECT seq, at FROM log ORDER BY seq LIMIT 1`,
-	find:   `SELECT 1 FROM log WHERE seq = ?1 AND tag = ?2`,
+	// The length of a blob stands at the row's beginning: its pages are not read.
+	weigh: `SELECT seq, length(data) FROM log WHERE seq > ?1 ORDER BY seq`,
+	inUse: `SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size`,
+	find:  `SELECT 1 FROM log WHERE seq = ?1 AND tag = ?2`,
 }
 
 // role says what a connection is for.

@@ -55,7 +55,7 @@ func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
-func openFaulty(t *testing.T) (*Store, *faults) {
+func openFaulty(t *testing.T) (*Backend, *faults) {
 	f := &faults{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
 	vfs.Register(t.Name(), f)
 	t.Cleanup(func() { vfs.Unregister(t.Name()) })

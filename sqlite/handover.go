@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/handover"
 )
 
-var _ handover.Store = (*Store)(nil)
+var _ handover.Store = (*Backend)(nil)
 
 // The journal is made when it is first needed: most stores never are moved.
 const createJournal = `CREATE TABLE IF NOT EXISTS journal (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) STRICT`
@@ -21,34 +21,8 @@ func noJournal(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: journal")
 }
 
-// Fence closes the store for writing, for the tool that moves its data to another one. Writers see it in the row that each of
-// their transactions begins with.
-func (s *Store) Fence(ctx context.Context, target string) error {
-	if target == "" {
-		target = "another store"
-	}
-	return s.setFence(ctx, target)
-}
-
-// Unfence opens the store again.
-func (s *Store) Unfence(ctx context.Context) error { return s.setFence(ctx, "") }
-
-func (s *Store) setFence(ctx context.Context, target string) error {
-	return s.handover(ctx, "fence", func(c *conn) error {
-		return c.run(`UPDATE meta SET fence = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, target) }, nil)
-	})
-}
-
-// Fenced tells whether the store is closed for writing, and where its data went.
-func (s *Store) Fenced(ctx context.Context) (target string, fenced bool, err error) {
-	err = s.look(ctx, "fence", func(c *conn) error {
-		return c.run(`SELECT fence FROM meta`, nil, func(st *sqlite3.Stmt) { target = st.ColumnText(0) })
-	})
-	return target, target != "", err
-}
-
 // ReadJournal returns a note of the tool that moves data, and its revision.
-func (s *Store) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
+func (s *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
 	err = s.look(ctx, "journal", func(c *conn) error {
 		at, err := c.note(name, &value)
 		revision = at
@@ -58,7 +32,7 @@ func (s *Store) ReadJournal(ctx context.Context, name string) (value []byte, rev
 }
 
 // WriteJournal writes a note if it has that revision.
-func (s *Store) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+func (s *Backend) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
 	err = s.handover(ctx, "journal", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
@@ -66,12 +40,8 @@ func (s *Store) WriteJournal(ctx context.Context, name string, value []byte, rev
 		if at, err := c.note(name, nil); err != nil || at != revision {
 			return errors.Join(err, handover.Conflict(name))
 		}
-		// Random, so that a note that was deleted and made anew is another one.
-		number := newTag()
-		next = strconv.FormatInt(number, 10)
-		return c.run(`INSERT OR REPLACE INTO journal (name, revision, value) VALUES (?1, ?2, ?3)`, func(st *sqlite3.Stmt) error {
-			return errors.Join(st.BindText(1, name), st.BindInt64(2, number), bindBytes(st, 3, value))
-		}, nil)
+		next, err = c.putNote(name, value)
+		return err
 	})
 	if err != nil {
 		return "", err
@@ -80,7 +50,7 @@ func (s *Store) WriteJournal(ctx context.Context, name string, value []byte, rev
 }
 
 // DeleteJournal removes a note if it has that revision.
-func (s *Store) DeleteJournal(ctx context.Context, name, revision string) error {
+func (s *Backend) DeleteJournal(ctx context.Context, name, revision string) error {
 	return s.handover(ctx, "journal", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
@@ -107,6 +77,15 @@ func (c *conn) note(name string, value *[]byte) (revision string, err error) {
 		return "", nil
 	}
 	return revision, err
+}
+
+// putNote writes a note and returns its revision.
+func (c *conn) putNote(name string, value []byte) (revision string, err error) {
+	number := newTag() // random, so that a note that was deleted and made anew is another one
+	err = c.run(`INSERT OR REPLACE INTO journal (name, revision, value) VALUES (?1, ?2, ?3)`, func(st *sqlite3.Stmt) error {
+		return errors.Join(st.BindText(1, name), st.BindInt64(2, number), bindBytes(st, 3, value))
+	}, nil)
+	return strconv.FormatInt(number, 10), err
 }
 
 // run runs a statement that is not worth keeping.
@@ -138,7 +117,7 @@ func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
 }
 
 // look runs something that reads.
-func (s *Store) look(ctx context.Context, what string, do func(*conn) error) error {
+func (s *Backend) look(ctx context.Context, what string, do func(*conn) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
@@ -157,7 +136,7 @@ func (s *Store) look(ctx context.Context, what string, do func(*conn) error) err
 }
 
 // handover runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
-func (s *Store) handover(ctx context.Context, what string, do func(*conn) error) error {
+func (s *Backend) handover(ctx context.Context, what string, do func(*conn) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}

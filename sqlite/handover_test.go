@@ -14,7 +14,7 @@ func TestHandover(t *testing.T) {
 	handovertest.Run(t, func(t *testing.T) (one, other storage.Backend) {
 		path := filepath.Join(t.TempDir(), "store.db")
 		handle := func() storage.Backend {
-			s, err := Open(context.Background(), path, nil)
+			s, err := New(context.Background(), path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,15 +20,9 @@ type row struct {
 func (r row) decode() (*resourcepb.Resource, error) { return message.Decode(r.data, r.at.version()) }
 
 // List implements storage.Backend.
-func (s *Store) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
+func (s *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
 	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
+	if err := s.enter(ctx, check.Consistency(consistency), err); err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.bounded(ctx)
@@ -46,6 +40,9 @@ func (s *Store) List(ctx context.Context, consistency storage.ReadConsistency, t
 }
 
 func decodeAll(rows []row) ([]*resourcepb.Resource, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
 	resources := make([]*resourcepb.Resource, len(rows))
 	for i, r := range rows {
 		res, err := r.decode()
@@ -58,7 +55,7 @@ func decodeAll(rows []row) ([]*resourcepb.Resource, error) {
 }
 
 // scan reads what matches a filter, in key order, in one statement and so from one snapshot.
-func (s *Store) scan(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) error {
+func (s *Backend) scan(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) error {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return err
@@ -71,7 +68,7 @@ func (s *Store) scan(ctx context.Context, filter *key.Filter, each func(at mark,
 }
 
 // snapshot is scan, and the position in history that belongs to it.
-func (s *Store) snapshot(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) (mark, error) {
+func (s *Backend) snapshot(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) (mark, error) {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return mark{}, err

@@ -28,9 +28,9 @@ const patience = time.Minute
 
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "store.db") }
 
-func open(t testing.TB, path string, o *Options) *Store {
+func open(t testing.TB, path string, o *Options) *Backend {
 	t.Helper()
-	s, err := Open(t.Context(), path, o)
+	s, err := New(t.Context(), path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func number(t testing.TB, res *resourcepb.Resource) int64 {
 	return n.Value
 }
 
-func write(t testing.TB, s *Store, res *resourcepb.Resource) *resourcepb.Resource {
+func write(t testing.TB, s *Backend, res *resourcepb.Resource) *resourcepb.Resource {
 	t.Helper()
 	res, err := s.WriteCAS(t.Context(), res)
 	if err != nil {
@@ -82,7 +82,7 @@ var (
 )
 
 // watch returns a watch of everything, past its snapshot.
-func watch(t testing.TB, s *Store) storage.Watch {
+func watch(t testing.TB, s *Backend) storage.Watch {
 	t.Helper()
 	w, err := s.WatchList(t.Context(), anyType, anyTenancy, "")
 	if err != nil {

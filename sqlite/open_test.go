@@ -42,7 +42,7 @@ func run(t testing.TB, db *sqlite3.Conn, sql string) {
 func made(t testing.TB) string {
 	t.Helper()
 	path := newPath(t)
-	s, err := Open(t.Context(), path, nil)
+	s, err := New(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 			t.Parallel()
 			path := c.path(t)
 			before, _ := os.ReadFile(path)
-			s, err := Open(t.Context(), path, &c.options)
+			s, err := New(t.Context(), path, &c.options)
 			if err == nil {
 				t.Fatal("opened", s.Close())
 			}
@@ -156,7 +156,7 @@ func TestOpenWithAContextThatIsOver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	path := newPath(t)
-	if _, err := Open(ctx, path, nil); !errors.Is(err, context.Canceled) {
+	if _, err := New(ctx, path, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, expected the context's error", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -172,10 +172,10 @@ func TestOpenWaitsNoLongerThanItsContext(t *testing.T) {
 	run(t, db, "BEGIN EXCLUSIVE")
 	ctx, cancel := context.WithTimeout(t.Context(), 1)
 	defer cancel()
-	if _, err := Open(ctx, path, nil); err == nil {
+	if _, err := New(ctx, path, nil); err == nil {
 		t.Fatal("opened a file that is locked")
 	}
-	if _, err := Open(t.Context(), path, &Options{Timeout: 1}); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
+	if _, err := New(t.Context(), path, &Options{Timeout: 1}); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("%v, expected a timeout", err)
 	}
 	run(t, db, "ROLLBACK")
@@ -223,7 +223,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 	var openers sync.WaitGroup
 	for i := range 8 {
 		openers.Go(func() {
-			s, err := Open(t.Context(), path, nil)
+			s, err := New(t.Context(), path, nil)
 			if err != nil {
 				t.Error(err)
 				return

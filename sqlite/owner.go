@@ -17,12 +17,9 @@ func ownerBytes(owner *resourcepb.ID) []byte {
 }
 
 // OwnerReferences implements storage.Backend.
-func (s *Store) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
+func (s *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	k, err := check.IDWithUid("id", id)
-	if err != nil {
+	if err := s.enter(ctx, err); err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.bounded(ctx)

@@ -17,22 +17,17 @@ import (
 
 // ListPage implements storage.Pager. All pages show the snapshot of the first one, whose call copies the rest of the listing
 // out of the database, to memory or to a temporary file.
-func (s *Store) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	if err := s.enter(ctx); err != nil {
-		return storage.Page{}, err
-	}
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return storage.Page{}, err
-	}
-	limit, err := check.Page(opts, paging.PageLimit)
-	if err != nil {
+func (s *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
+	limit, badOptions := check.Page(opts, paging.PageLimit)
+	if err := s.enter(ctx, badFilter, badOptions, s.shelf.Check(filter, opts.Continue)); err != nil {
 		return storage.Page{}, err
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	var page storage.Page
 	var rows []row
+	var err error
 	if opts.Continue == "" {
 		page, rows, err = s.firstPage(ctx, filter, limit)
 	} else {
@@ -47,7 +42,7 @@ func (s *Store) ListPage(ctx context.Context, typ storage.UnversionedType, tenan
 	return page, nil
 }
 
-func (s *Store) firstPage(ctx context.Context, filter key.Filter, limit int) (page storage.Page, rows []row, err error) {
+func (s *Backend) firstPage(ctx context.Context, filter key.Filter, limit int) (page storage.Page, rows []row, err error) {
 	var arena arena
 	rest := spool.New(paging.SpoolMemory)
 	bytes := 0
@@ -73,7 +68,7 @@ func (s *Store) firstPage(ctx context.Context, filter key.Filter, limit int) (pa
 	return page, rows, err
 }
 
-func (s *Store) laterPage(filter key.Filter, token string, limit int) (storage.Page, []row, error) {
+func (s *Backend) laterPage(filter key.Filter, token string, limit int) (storage.Page, []row, error) {
 	held, err := s.shelf.Next(filter, token, limit)
 	if err != nil {
 		return storage.Page{}, nil, err

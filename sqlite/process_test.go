@@ -50,7 +50,7 @@ func must(err error) {
 // storm writes as fast as it can until it is killed: each of several writers counts up a resource of its own, and then a pair
 // in one transaction. It says which writes were acknowledged.
 func storm(path string) {
-	s, err := Open(context.Background(), path, nil)
+	s, err := New(context.Background(), path, nil)
 	must(err)
 	var mu sync.Mutex
 	for i := range 8 {
@@ -107,7 +107,7 @@ func TestKill(t *testing.T) {
 		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Fatalf("the child ended with %v, it was to be killed", err)
 		}
-		s, err := Open(t.Context(), path, nil)
+		s, err := New(t.Context(), path, nil)
 		if err != nil {
 			t.Fatalf("open what the killed process has left: %v", err)
 		}
@@ -147,7 +147,7 @@ func TestKill(t *testing.T) {
 // obey writes and deletes what it is told to, line by line.
 func obey(path string) {
 	ctx := context.Background()
-	s, err := Open(ctx, path, nil)
+	s, err := New(ctx, path, nil)
 	must(err)
 	fmt.Println("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {

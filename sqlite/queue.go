@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
 )
 
 // request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
@@ -13,6 +14,7 @@ import (
 type request struct {
 	changes []change
 	several bool // a transaction of the caller's, whose errors say which operation failed
+	guard   *handover.Guard
 	err     error
 	done    chan struct{}
 	taken   bool // under queue.mu

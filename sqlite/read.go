@@ -18,15 +18,9 @@ import (
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Read implements storage.Backend.
-func (s *Store) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	if err := check.Consistency(consistency); err != nil {
-		return nil, err
-	}
+func (s *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	k, err := check.ID("id", id)
-	if err != nil {
+	if err := s.enter(ctx, check.Consistency(consistency), err); err != nil {
 		return nil, err
 	}
 	res, err := s.read(ctx, k)
@@ -44,7 +38,7 @@ func (s *Store) Read(ctx context.Context, consistency storage.ReadConsistency, i
 }
 
 // read returns what is stored under a key, or nil.
-func (s *Store) read(ctx context.Context, k key.Key) (*resourcepb.Resource, error) {
+func (s *Backend) read(ctx context.Context, k key.Key) (*resourcepb.Resource, error) {
 	// Without a deadline of its own for the look-up, which is over sooner than the timer is set; the connection's busy timeout
 	// bounds it where it has to wait.
 	c, err := s.readers.take(ctx)

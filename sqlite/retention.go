@@ -1,7 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -10,7 +13,10 @@ import (
 type retention struct {
 	age    time.Duration
 	rows   int64
+	bytes  int64
 	looked int64 // the number of the newest row when nothing was left to prune
+	fresh  int64 // bytes that this process has written since it looked
+	sizes  sizes
 }
 
 // The writer looks at the log's end again after so many rows, and deletes so many at most in one transaction: more than come
@@ -20,20 +26,30 @@ const (
 	pruneEvery = 256
 	pruneStep  = 4 * pruneEvery
 	pruneNever = 4 * batchChanges
+	// The same in bytes, for rows that are large: a look after so many at the latest, and so many deleted at a time.
+	pruneEveryBytes = 16 << 20
+	pruneStepBytes  = 4 * pruneEveryBytes
 )
 
 // prune deletes old rows from the log.
 func (l *retention) prune(t *txn) error {
-	if t.last.seq-l.looked < pruneEvery {
+	l.fresh += t.bytes
+	if t.last.seq-l.looked < pruneEvery && l.fresh < min(pruneEveryBytes, l.bytes/4) {
 		return nil
 	}
+	l.fresh = 0
 	first, at, err := t.conn.oldest()
 	if err != nil {
 		return err
 	}
 	kept := t.last.seq - pruneNever + 1
 	low, since := min(kept, t.last.seq-l.rows+1), t.at-l.age.Milliseconds()
-	if first >= kept || first >= low && at >= since {
+	heavy, end, err := l.heavy(t, first)
+	if err != nil {
+		return err
+	}
+	low = max(low, heavy)
+	if first >= low && (first >= kept || at >= since) {
 		l.looked = t.last.seq
 		return nil
 	}
@@ -43,10 +59,99 @@ func (l *retention) prune(t *txn) error {
 	}
 	// A batch may bring more rows than a step.
 	step := max(pruneStep, 2*(t.last.seq-t.begun))
-	if err := errors.Join(s.BindInt64(1, min(first+step, kept)), s.BindInt64(2, low), s.BindInt64(3, since)); err != nil {
+	until := min(first+step, end, max(kept, low))
+	if err := errors.Join(s.BindInt64(1, until), s.BindInt64(2, low), s.BindInt64(3, since)); err != nil {
 		return err
 	}
 	return s.Exec()
+}
+
+// heavy returns the number of the first row that the bound in bytes leaves, 0 if it leaves all, and where a step that deletes
+// rows from first on ends, so that no transaction frees many pages at once.
+func (l *retention) heavy(t *txn, first int64) (low, end int64, err error) {
+	if l.sizes.newest == 0 {
+		// Where all of the database has no more the log has not either, and nobody needs to know how much it is.
+		if size, err := t.conn.size(); err != nil || size <= l.bytes {
+			return 0, math.MaxInt64, err
+		}
+	}
+	if err := l.sizes.follow(t.conn, first); err != nil {
+		return 0, 0, err
+	}
+	return l.sizes.after(l.sizes.total - l.bytes), max(first+1, l.sizes.after(l.sizes.before(first)+pruneStepBytes)), nil
+}
+
+// sizes knows how many bytes of resources stand in the log before a row, give or take a few rows. It is worked out from the log
+// itself, so the rows of other processes count, and kept, so that each row is looked at once.
+type sizes struct {
+	total   int64 // up to newest
+	newest  int64
+	samples []sample
+}
+
+// sample says that so many bytes stand in the log before a row.
+type sample struct{ seq, before int64 }
+
+// sampleEvery is the most bytes and rows between two samples.
+const (
+	sampleEvery     = 64
+	sampleEveryByte = 1 << 20
+)
+
+// follow takes account of what has come to the log, and of what has left it.
+func (z *sizes) follow(c *conn, first int64) error {
+	s, err := c.stmt(weigh)
+	if err != nil {
+		return err
+	}
+	if err := s.BindInt64(1, z.newest); err != nil {
+		return err
+	}
+	for s.Step() {
+		seq := s.ColumnInt64(0)
+		last := len(z.samples) - 1
+		if last < 0 || seq-z.samples[last].seq >= sampleEvery || z.total-z.samples[last].before >= sampleEveryByte {
+			z.samples = append(z.samples, sample{seq, z.total})
+		}
+		z.newest, z.total = seq, z.total+s.ColumnInt64(1)
+	}
+	gone := 0
+	for gone+1 < len(z.samples) && z.samples[gone+1].seq <= first {
+		gone++
+	}
+	z.samples = slices.Delete(z.samples, 0, gone)
+	return finish(s)
+}
+
+// after returns a row before which at least so many bytes stand, but not many more.
+func (z *sizes) after(bytes int64) int64 {
+	i, _ := slices.BinarySearchFunc(z.samples, bytes, func(s sample, bytes int64) int { return cmp.Compare(s.before, bytes) })
+	if i == len(z.samples) {
+		return z.newest
+	}
+	return z.samples[i].seq
+}
+
+// before returns about how many bytes stand before a row.
+func (z *sizes) before(seq int64) int64 {
+	i, _ := slices.BinarySearchFunc(z.samples, seq, func(s sample, seq int64) int { return cmp.Compare(s.seq, seq) })
+	if i == len(z.samples) {
+		return z.total
+	}
+	return z.samples[i].before
+}
+
+// size returns the bytes of the pages in use.
+func (c *conn) size() (int64, error) {
+	s, err := c.stmt(inUse)
+	if err != nil {
+		return 0, err
+	}
+	var bytes int64
+	if s.Step() {
+		bytes = s.ColumnInt64(0)
+	}
+	return bytes, finish(s)
 }
 
 // oldest returns the number and the time of the log's first row.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -17,7 +18,12 @@ import (
 
 // source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
 // numbered in the order of commits, so positions form a line.
-type source struct{ store *Store }
+type source struct {
+	store     *Backend
+	published atomic.Int64 // the number of the newest row that Run has come to
+}
+
+var _ feed.Prover[mark] = (*source)(nil)
 
 type event = feed.Event[mark]
 
@@ -49,6 +55,7 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 	if err != nil {
 		return failed(ctx, "read the log", err)
 	}
+	s.published.Store(at.seq)
 	ready(at)
 	var seen int64 // data_version
 	var failing time.Time
@@ -84,6 +91,7 @@ func (s *source) follow(ctx context.Context, c *conn, at mark, publish func([]*e
 			return at, err
 		}
 		if len(events) > 0 {
+			s.published.Store(end.seq)
 			publish(events, end)
 			at = end
 		}
@@ -92,6 +100,28 @@ func (s *source) follow(ctx context.Context, c *conn, at mark, publish func([]*e
 		}
 	}
 }
+
+// Newest implements feed.Prover. A statement that begins now sees what any process has committed before.
+func (s *source) Newest(ctx context.Context) (mark, error) {
+	published := s.published.Load()
+	c, err := s.store.readers.take(ctx)
+	if err != nil {
+		return mark{}, err
+	}
+	defer s.store.readers.give(c)
+	at, err := c.newest()
+	if err != nil {
+		return mark{}, failed(ctx, "read the log", err)
+	}
+	if at.seq < published {
+		return mark{}, errRestored // Run finds out, too
+	}
+	s.store.writer.ringHere() // another process's writer may have died before it rang
+	return at, nil
+}
+
+// Reached implements feed.Prover.
+func (s *source) Reached(at, target mark) bool { return at.seq > target.seq || at == target }
 
 // History implements feed.Source.
 func (s *source) History(from mark, f *key.Filter) feed.History[mark] {
@@ -136,48 +166,60 @@ func (c *conn) history(from mark, f *key.Filter, limit int) (events []*event, en
 		}
 		return nil, from, false, errRestored
 	}
+	var last *event // of the row before, wanted or not
 	for rows, bytes := 0, 0; s.Step(); {
-		if rows >= limit || bytes >= pageBytes {
-			return events, end, true, nil
-		}
-		ev, size, err := eventOf(s, f)
-		if err != nil {
-			return nil, from, false, err
-		}
 		at := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
 		if at.seq != end.seq+1 {
 			return nil, from, false, errRestored
 		}
-		if ev != nil {
-			ev.At = at
+		if rows >= limit || bytes >= pageBytes {
+			return cutAfter(last, events, at), end, true, nil
+		}
+		ev, wanted, err := eventOf(s, f)
+		if err != nil {
+			return nil, from, false, err
+		}
+		if wanted {
 			events = append(events, ev)
 		}
-		end = at
-		rows, bytes = rows+1, bytes+size
+		last, end = ev, at
+		rows, bytes = rows+1, bytes+ev.Size
 	}
 	return events, end, false, s.Err()
 }
 
-// eventOf decodes a row of the log, unless the filter leaves it out.
-func eventOf(s *sqlite3.Stmt, f *key.Filter) (*event, int, error) {
+// cutAfter marks the end of a page inside a transaction: next is the row after it.
+func cutAfter(last *event, events []*event, next mark) []*event {
+	if last == nil || last.At.tag != next.tag {
+		return events
+	}
+	last.Cut = true
+	if n := len(events); n > 0 && events[n-1] == last {
+		return events
+	}
+	return append(events, last)
+}
+
+// eventOf decodes a row of the log. Of one that the filter leaves out it decodes no resource.
+func eventOf(s *sqlite3.Stmt, f *key.Filter) (ev *event, wanted bool, err error) {
 	k, err := key.Parse(s.ColumnRawBlob(4))
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	if f != nil && !f.Match(&k) {
-		return nil, 0, nil
+		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	version := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
-	deleted := s.ColumnType(2) != sqlite3.NULL
-	if deleted {
+	ev = &event{Key: k, At: version, Commit: version.tag}
+	if f != nil && !f.Match(&k) {
+		return ev, false, nil
+	}
+	if ev.Delete = s.ColumnType(2) != sqlite3.NULL; ev.Delete {
 		version = mark{s.ColumnInt64(2), s.ColumnInt64(3)}
 	}
 	data := s.ColumnRawBlob(5)
-	res, err := message.Decode(data, version.version())
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", errDamaged, err)
+	if ev.Resource, err = message.Decode(data, version.version()); err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	return &event{Key: k, Delete: deleted, Resource: res, Size: len(data)}, len(data), nil
+	ev.Size = len(data)
+	return ev, true, nil
 }
 
 func (c *conn) dataVersion() (int64, error) {

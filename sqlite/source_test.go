@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func logLength(t testing.TB, s *Store) (length, first int64) {
+func logLength(t testing.TB, s *Backend) (length, first int64) {
 	t.Helper()
 	c, err := s.readers.take(t.Context())
 	if err != nil {
@@ -37,7 +38,7 @@ func logLength(t testing.TB, s *Store) (length, first int64) {
 }
 
 // churn makes so many changes or a few more, and returns when the watch has shown them all.
-func churn(t testing.TB, s *Store, w storage.Watch, changes int) {
+func churn(t testing.TB, s *Backend, w storage.Watch, changes int) {
 	t.Helper()
 	ops := make([]storage.Op, maxOps)
 	for i := range ops {
@@ -130,7 +131,7 @@ func TestChangeThatNobodyRangFor(t *testing.T) {
 }
 
 // quietly writes a resource without telling anybody.
-func quietly(t testing.TB, s *Store, name string, m mark) {
+func quietly(t testing.TB, s *Backend, name string, m mark) {
 	t.Helper()
 	res := resource(name, 1)
 	data, err := message.Encode(res)
@@ -244,4 +245,79 @@ func TestRowThatIsDamaged(t *testing.T) {
 	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("%v, expected ErrWatchClosed", err)
 	}
+}
+
+// logBytes is how many bytes of resources the log holds.
+func logBytes(t testing.TB, s *Backend) (bytes int64) {
+	t.Helper()
+	c, err := s.readers.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.readers.give(c)
+	stmt, _, err := c.db.Prepare("SELECT total(length(data)) FROM log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stmt.Step() {
+		bytes = stmt.ColumnInt64(0)
+	}
+	if err := errors.Join(stmt.Err(), stmt.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// The log is bounded in bytes, also where few and young changes make them: those of two processes alike, and those from before
+// one was opened. A watch that keeps up sees every change.
+func TestRetentionInBytes(t *testing.T) {
+	t.Parallel()
+	const size, bound = 64 << 10, 4 << 20
+	path := newPath(t)
+	// Without the bound first, as an older program would leave the log.
+	s := open(t, path, nil)
+	w := watch(t, s)
+	early := w.Cursor()
+	large := func(res *resourcepb.Resource) *resourcepb.Resource {
+		res.Data.Value = bytes.Repeat([]byte{1}, size)
+		res.Data.TypeUrl = "example.com/Large"
+		return res
+	}
+	grow := func(s *Backend, name string, times int) {
+		t.Helper()
+		res := large(resource(name, 0))
+		for range times {
+			stored := write(t, s, res)
+			wantUpsert(t, w, stored)
+			res.Version = stored.Version
+		}
+	}
+	grow(s, "a", 100)
+	if got := logBytes(t, s); got < 100*size {
+		t.Fatalf("the log has %d bytes", got)
+	}
+	one, two := open(t, path, &Options{RetentionBytes: bound}), open(t, path, &Options{RetentionBytes: bound})
+	for round := range 4 {
+		grow(one, fmt.Sprint("one-", round), 20)
+		grow(two, fmt.Sprint("two-", round), 20)
+	}
+	// Either process looks after a quarter of the bound at the latest.
+	if got := logBytes(t, one); got > bound+2*bound/4+2*sampleEveryByte || got < bound/2 {
+		t.Errorf("the log has %d bytes of resources, the bound is %d", got, bound)
+	}
+	resumed, err := one.WatchFrom(t.Context(), anyType, anyTenancy, "", early)
+	if err == nil {
+		_, err = nextError(t, resumed)
+		resumed.Close()
+	}
+	if !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("a cursor from before the oldest row: %v, expected ErrCompacted", err)
+	}
+	late := w.Cursor()
+	resumed, err = two.WatchFrom(t.Context(), anyType, anyTenancy, "", late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Close()
+	wantUpsert(t, resumed, write(t, two, resource("new", 0)))
 }

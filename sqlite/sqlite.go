@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ const (
 	DefaultOutage        = 5 * time.Minute
 	DefaultRetention     = time.Hour
 	DefaultRetentionRows = 100_000
+
+	// DefaultRetentionBytes is 1 GiB.
+	DefaultRetentionBytes = 1 << 30
 )
 
 // defaultReaders is the default number of reading connections: more than there are processors only get in each other's way.
@@ -39,11 +43,14 @@ type Options struct {
 	Outage time.Duration
 	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
 	MaxSize int
-	// Retention is how long a change is kept, so that a watch can resume from before it, unless RetentionRows is reached
-	// earlier. The newest 2,048 changes are always kept.
+	// Retention is how long a change is kept, so that a watch can resume from before it, unless RetentionRows or RetentionBytes
+	// is reached earlier. The newest 2,048 changes are kept longer.
 	Retention time.Duration
 	// RetentionRows is the number of changes kept at most, give or take a few hundred.
 	RetentionRows int
+	// RetentionBytes is the number of bytes of resources in the changes kept at most, give or take 32 MiB, whatever their age and
+	// number: also of the newest 2,048. The log of a database that is smaller than this as a whole is not bounded by it.
+	RetentionBytes int
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int
 
@@ -70,14 +77,18 @@ func (o *Options) withDefaults() Options {
 	if d.RetentionRows <= 0 {
 		d.RetentionRows = DefaultRetentionRows
 	}
+	if d.RetentionBytes <= 0 {
+		d.RetentionBytes = DefaultRetentionBytes
+	}
 	if d.Readers <= 0 {
 		d.Readers = defaultReaders()
 	}
 	return d
 }
 
-// Store is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor.
-type Store struct {
+// Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
+// watches are storage.Bookmarkers.
+type Backend struct {
 	path    string
 	options Options
 	id      cursor.StoreID
@@ -93,18 +104,18 @@ type Store struct {
 }
 
 var (
-	_ storage.Backend    = (*Store)(nil)
-	_ storage.Pager      = (*Store)(nil)
-	_ storage.Resumer    = (*Store)(nil)
-	_ storage.Transactor = (*Store)(nil)
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
 )
 
-// Open opens the store in a file, and creates it if it is not there. The context bounds the opening only.
-func Open(ctx context.Context, path string, options *Options) (*Store, error) {
+// New opens the store in a file, and creates it if it is not there. The context bounds the opening only.
+func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: options.withDefaults()}
+	s := &Backend{options: options.withDefaults()}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.open(ctx, path); err != nil {
@@ -113,7 +124,7 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, path string) (err error) {
+func (s *Backend) open(ctx context.Context, path string) (err error) {
 	if s.path, err = locate(path); err != nil {
 		return err
 	}
@@ -157,7 +168,7 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 }
 
 // setUp makes the first connection, which becomes the writer's, ready.
-func (s *Store) setUp(ctx context.Context, c *conn) error {
+func (s *Backend) setUp(ctx context.Context, c *conn) error {
 	c.db.SetInterrupt(ctx)
 	defer c.db.SetInterrupt(context.Background())
 	if err := checkLibrary(c); err != nil {
@@ -179,7 +190,7 @@ func (s *Store) setUp(ctx context.Context, c *conn) error {
 }
 
 // connectReader opens a connection that only reads.
-func (s *Store) connectReader(cache int) (*conn, error) {
+func (s *Backend) connectReader(cache int) (*conn, error) {
 	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: cache, busy: s.options.Timeout})
 	if err != nil {
 		return nil, err
@@ -194,16 +205,17 @@ func (s *Store) connectReader(cache int) (*conn, error) {
 	return c, nil
 }
 
-// enter begins a call.
-func (s *Store) enter(ctx context.Context) error {
+// enter is the first line of every call, after its arguments were looked at. Of several errors that apply it returns the first of
+// these: storage.ErrClosed, the problems of the arguments, the context's.
+func (s *Backend) enter(ctx context.Context, problems ...error) error {
 	if s.closed.Load() {
 		return storage.ErrClosed
 	}
-	return ctx.Err()
+	return cmp.Or(cmp.Or(problems...), ctx.Err())
 }
 
 // bounded gives a context without a deadline the store's own.
-func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Backend) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
 	}
@@ -211,7 +223,7 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // Close ends all watches and waiting calls, waits for the calls under way, and closes the file. Closing twice is fine.
-func (s *Store) Close() error {
+func (s *Backend) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.feed.Close()

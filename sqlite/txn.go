@@ -16,9 +16,12 @@ import (
 type txn struct {
 	conn  *conn
 	fence string
-	begun int64 // the number of the newest row of the log when the transaction began
-	last  mark  // the newest row now
-	at    int64 // the time of its rows in ms; never earlier than that of an older row
+	begun int64           // the number of the newest row of the log when the transaction began
+	last  mark            // the newest row now
+	tag   int64           // of all its rows, by which readers know them for one commit
+	at    int64           // the time of its rows in ms; never earlier than that of an older row
+	note  *handover.Guard // the note that a guard asked about last, as it is
+	bytes int64           // that were added to the log, but for those of deleted resources
 }
 
 func newTxn(c *conn) (txn, error) {
@@ -33,6 +36,9 @@ func newTxn(c *conn) (txn, error) {
 		t.at = max(t.at, s.ColumnInt64(3))
 	}
 	t.begun = t.last.seq
+	for t.tag == 0 || t.tag == t.last.tag {
+		t.tag = newTag()
+	}
 	return t, finish(s)
 }
 
@@ -41,6 +47,9 @@ func newTxn(c *conn) (txn, error) {
 func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
 		return handover.Refused(t.fence), nil
+	}
+	if refused, err := t.guarded(r.guard); refused != nil || err != nil {
+		return refused, err
 	}
 	if !r.several {
 		return t.change(&r.changes[0])
@@ -96,7 +105,7 @@ func (t *txn) change(c *change) (refused, err error) {
 
 // write tries the statement that is right if the caller is, and only otherwise looks at what is stored.
 func (t *txn) write(c *change) (refused, err error) {
-	next := mark{t.last.seq + 1, newTag()}
+	next := mark{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.given)
 	done := false
 	switch {
@@ -129,6 +138,7 @@ func (t *txn) write(c *change) (refused, err error) {
 		err = s.Exec()
 	}
 	t.last, c.written = next, next
+	t.bytes += int64(len(c.data))
 	return nil, err
 }
 
@@ -153,7 +163,7 @@ func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 
 // remove copies the row into the log and deletes it.
 func (t *txn) remove(c *change) (refused, err error) {
-	next := mark{t.last.seq + 1, newTag()}
+	next := mark{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.given)
 	if could {
 		s, err := t.conn.stmt(logDelete)

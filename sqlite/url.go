@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 
@@ -11,14 +12,27 @@ import (
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
-func init() { storage.Register("sqlite", openURL) }
+func init() {
+	storage.Register("sqlite", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
+		b, err := Open(ctx, u)
+		if err != nil {
+			return nil, err // not b, which is a nil pointer
+		}
+		return b, nil
+	})
+}
 
-func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
+// Open opens the store that a URL names: sqlite:///absolute/path.db or sqlite:relative.db. README.md lists the parameters. The
+// context bounds the opening only.
+func Open(ctx context.Context, u *url.URL) (*Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	path, options, err := parseURL(u)
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, path, &options)
+	return New(ctx, path, &options)
 }
 
 // parseURL returns the file and the options that a URL names. README.md explains the parameters; a test holds it to this list.
@@ -29,13 +43,14 @@ func parseURL(u *url.URL) (string, Options, error) {
 	}
 	p := params.Parse(u)
 	o := Options{
-		NoCreate:      !p.OnOff("create", true),
-		Timeout:       p.Duration("timeout", DefaultTimeout),
-		Outage:        p.Duration("outage", DefaultOutage),
-		MaxSize:       p.Int("max-size", check.MaxSize, 1, check.MaxSize),
-		Retention:     p.Duration("retention", DefaultRetention),
-		RetentionRows: p.Int("retention-rows", DefaultRetentionRows, 1, 1<<30),
-		Readers:       p.Int("readers", defaultReaders(), 1, 64),
+		NoCreate:       !p.OnOff("create", true),
+		Timeout:        p.Duration("timeout", DefaultTimeout),
+		Outage:         p.Duration("outage", DefaultOutage),
+		MaxSize:        p.Int("max-size", check.MaxSize, 1, check.MaxSize),
+		Retention:      p.Duration("retention", DefaultRetention),
+		RetentionRows:  p.Int("retention-rows", DefaultRetentionRows, 1, 1<<30),
+		RetentionBytes: p.Int("retention-bytes", DefaultRetentionBytes, 64<<20, math.MaxInt),
+		Readers:        p.Int("readers", defaultReaders(), 1, 64),
 	}
 	return path, o, p.Err()
 }

@@ -45,6 +45,7 @@ func TestURLs(t *testing.T) {
 		"sqlite:x.db?max-size=0":             "",
 		"sqlite:x.db?retention=1":            "",
 		"sqlite:x.db?retention-rows=many":    "",
+		"sqlite:x.db?retention-bytes=1":      "",
 		"sqlite:x.db?readers=0":              "",
 		"sqlite:x.db?max-size=%zz":           "",
 		"sqlite:x.db?max-size=1048576":       "x.db",
@@ -71,13 +72,13 @@ func TestURLs(t *testing.T) {
 
 func TestURLOptions(t *testing.T) {
 	t.Parallel()
-	u, err := url.Parse("sqlite:x.db?create=off&timeout=1s&outage=2s&max-size=3&retention=4s&retention-rows=5&readers=6")
+	u, err := url.Parse("sqlite:x.db?create=off&timeout=1s&outage=2s&max-size=3&retention=4s&retention-rows=5&retention-bytes=67108865&readers=6")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, got, err := parseURL(u)
 	want := Options{
-		NoCreate: true, Timeout: time.Second, Outage: 2 * time.Second, MaxSize: 3, Retention: 4 * time.Second, RetentionRows: 5, Readers: 6,
+		NoCreate: true, Timeout: time.Second, Outage: 2 * time.Second, MaxSize: 3, Retention: 4 * time.Second, RetentionRows: 5, RetentionBytes: 67108865, Readers: 6,
 	}
 	if err != nil || got != want {
 		t.Fatalf("%+v, %v; expected %+v", got, err, want)
@@ -112,4 +113,17 @@ func TestREADMEKnowsTheParameters(t *testing.T) {
 	if known := strings.Split(list, ", "); !slices.Equal(known, documented) {
 		t.Errorf("the README documents %v, known are %v", documented, known)
 	}
+}
+
+// The shortest times that a URL may say work.
+func TestShortTimes(t *testing.T) {
+	t.Parallel()
+	b, err := storage.Open(t.Context(), "sqlite:"+newPath(t)+"?outage=1ms&retention=1ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := b.(*Backend)
+	w := watch(t, s)
+	wantUpsert(t, w, write(t, s, resource("a", 1)))
 }

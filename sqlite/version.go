@@ -11,7 +11,7 @@ import (
 )
 
 // mark is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
-// an older copy of the file was restored. The mark of the row that wrote a resource is the resource's version; the mark of the
+// an older copy of the file was restored. Neighbours of one transaction have the same tag, others have not. The mark of the row that wrote a resource is the resource's version; the mark of the
 // newest row that a reader has seen is its position in history. The zero mark stands before the first row.
 type mark struct{ seq, tag int64 }
 

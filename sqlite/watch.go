@@ -7,6 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/spool"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -15,12 +16,9 @@ import (
 const snapshotMemory = 4 << 20
 
 // WatchList implements storage.Backend.
-func (s *Store) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
+func (s *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
 	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
+	if err := s.enter(ctx, err); err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.bounded(ctx)
@@ -38,20 +36,14 @@ func (s *Store) WatchList(ctx context.Context, typ storage.UnversionedType, tena
 		start.Release()
 		return nil, fmt.Errorf("watch: %w", errors.Join(err, rows.Close()))
 	}
-	return s.feed.Watch(start, filter, &spooled{rows, rows.Read(0)}, at), nil
+	return s.feed.Watch(start, filter, feed.Expiring(&spooled{rows, rows.Read(0)}), at), nil
 }
 
 // WatchFrom implements storage.Resumer.
-func (s *Store) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursorText string) (storage.Watch, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err != nil {
-		return nil, err
-	}
-	from, err := parseCursor(s.id, cursorText)
-	if err != nil {
+func (s *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursorText string) (storage.Watch, error) {
+	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
+	from, badCursor := parseCursor(s.id, cursorText)
+	if err := s.enter(ctx, badFilter, badCursor); err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.bounded(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -45,12 +46,9 @@ func (c *change) result(res *resourcepb.Resource) *resourcepb.Resource {
 }
 
 // WriteCAS implements storage.Backend.
-func (s *Store) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
+func (s *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	k, err := check.Resource(res, s.options.MaxSize)
-	if err != nil {
+	if err := s.enter(ctx, err); err != nil {
 		return nil, err
 	}
 	c, err := writing(k, res)
@@ -64,12 +62,9 @@ func (s *Store) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 }
 
 // DeleteCAS implements storage.Backend.
-func (s *Store) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
+func (s *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	k, err := check.ID("id", id)
-	if err != nil {
+	if err := s.enter(ctx, err); err != nil {
 		return err
 	}
 	r := &request{changes: []change{{kind: deleteChange, key: k.Bytes(), uid: id.Uid, given: version}}}
@@ -80,8 +75,9 @@ func (s *Store) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string
 }
 
 // write has the writer carry out a request and waits for it, within ctx or the store's own timeout.
-func (s *Store) write(ctx context.Context, r *request) error {
+func (s *Backend) write(ctx context.Context, r *request) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	r.guard = handover.GuardOf(ctx)
 	return s.writer.do(ctx, r)
 }

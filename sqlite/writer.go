@@ -23,7 +23,7 @@ import (
 // Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
 // just leaves the queue.
 type writer struct {
-	store *Store
+	store *Backend
 	conn  *conn
 	queue queue
 	stop  chan struct{} // closed by close
@@ -34,7 +34,7 @@ type writer struct {
 	ended error // of closing the connection, to be read after done
 }
 
-func newWriter(s *Store, c *conn) *writer {
+func newWriter(s *Backend, c *conn) *writer {
 	w := &writer{
 		store: s,
 		conn:  c,
@@ -42,7 +42,7 @@ func newWriter(s *Store, c *conn) *writer {
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
 		hint:  make(chan struct{}, 1),
-		log:   retention{age: s.options.Retention, rows: int64(s.options.RetentionRows)},
+		log:   retention{age: s.options.Retention, rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes)},
 	}
 	w.waitInSteps()
 	go w.run()
@@ -125,11 +125,16 @@ func (w *writer) turn() {
 	}
 	clear(w.batch)
 	if changed {
-		select {
-		case w.hint <- struct{}{}:
-		default:
-		}
+		w.ringHere()
 		w.store.side.ring()
+	}
+}
+
+// ringHere wakes the watches of this process.
+func (w *writer) ringHere() {
+	select {
+	case w.hint <- struct{}{}:
+	default:
 	}
 }
 

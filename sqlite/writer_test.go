@@ -13,7 +13,7 @@ import (
 )
 
 // hold takes the lock by which writers take turns, as another process would.
-func hold(t testing.TB, s *Store) *os.File {
+func hold(t testing.TB, s *Backend) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(s.side.path, os.O_RDWR, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func release(t testing.TB, file *os.File) {
 	}
 }
 
-func names(t testing.TB, s *Store) string {
+func names(t testing.TB, s *Backend) string {
 	t.Helper()
 	list, err := s.List(t.Context(), storage.StrongConsistency, anyType, anyTenancy, "")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestTimeoutInTheLine(t *testing.T) {
 	hold(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), patience) // the store's timeout would bound the opening too
 	defer cancel()
-	impatient, err := Open(ctx, path, &Options{Timeout: 20 * time.Millisecond})
+	impatient, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestCloseInTheLine(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	other := open(t, path, nil)
-	s, err := Open(t.Context(), path, nil)
+	s, err := New(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

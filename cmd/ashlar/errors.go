@@ -68,11 +68,21 @@ func cause(ctx context.Context, err error) error {
 
 // oneLine returns an error's text without line breaks and other control characters, which names may hold.
 func oneLine(err error) string {
-	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	var text strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		switch before := text.String(); {
+		case before == "":
+		case strings.HasSuffix(before, ":"):
+			text.WriteByte(' ')
+		default:
+			text.WriteString("; ")
+		}
+		text.WriteString(strings.TrimSpace(line)) // drivers indent what belongs together
+	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, text)
+	}, text.String())
 }

@@ -63,11 +63,13 @@ func (a *app) migrateCommand() *cobra.Command {
 
 Without --live the data is copied once and compared; nobody should write to the source meanwhile. With --live programs go on
 writing to the source: the data is copied, then the changes are followed, until you type "cutover" and Enter, or until the lag is
-below --cutover-when-lag-below. At the cutover the source is closed for writing (programs get an error that names the target), the
-rest is brought over, and both sides are compared. Then the target is the store.
+proven to be below --cutover-when-lag-below. At the cutover the source is closed for writing (programs get an error that names the
+target), the rest is brought over, and both sides are compared. Then the target is the store.
 
-Stopped at any moment, by Ctrl-C or by a failure, the same command goes on where it was: the target remembers. The target has to be
-empty, unless --merge, --overwrite or --mirror says what becomes of what it holds.`,
+Stopped at any moment, by Ctrl-C or by a failure, the same command goes on where it was: the target remembers. A cutover that fails
+opens the source again; one that is stopped leaves it closed, and says how to go on. The target has to be empty, unless --merge,
+--overwrite or --mirror says what becomes of what it holds; --merge and --overwrite go with --live only where the source's watches
+can prove that they have shown everything.`,
 		Example: `  ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --dry-run
   ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --live
   ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app`,
@@ -152,13 +154,7 @@ func (a *app) move(ctx context.Context, from, to storage.Backend, o *migrate.Opt
 	r, err := migrate.Run(ctx, from, to, o)
 	show.end()
 	if err != nil {
-		switch {
-		case ctx.Err() != nil:
-			show.note(fmt.Sprintf("stopped in phase %q; nothing is lost: the same command goes on from here", r.Phase))
-		case r.Begun && !errors.Is(err, migrate.ErrTakenOver):
-			return fmt.Errorf("%w; nothing is lost: when that is mended, the same command goes on from here (phase %q)", err, r.Phase)
-		}
-		return err
+		return f.ended(ctx, show, r, err)
 	}
 	return show.result(r, o)
 }

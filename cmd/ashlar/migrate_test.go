@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/migrate"
 )
 
 func TestMigrateOnce(t *testing.T) {
@@ -111,39 +113,91 @@ func TestMigrateLive(t *testing.T) {
 	c.ok("", "apply", "-f", boutique)
 }
 
-func TestMigrateInterrupted(t *testing.T) {
-	t.Parallel()
-	from, to := fileURL(t), fileURL(t)
-	c := newCLI(t, from)
-	c.ok("", "apply", "-f", boutique)
+// stopMigration begins a live migration, interrupts it in a phase, and returns what it said at the end.
+func stopMigration(t *testing.T, c *cli, phase string, args ...string) (note string) {
+	t.Helper()
 	ctx, interrupt := context.WithTimeout(context.Background(), patience)
 	defer interrupt()
 	seen, out := io.Pipe()
 	over := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		over <- c.app(strings.NewReader(""), out, &errs).run(ctx, []string{"migrate", "--live", "--json", "--from", from, "--to", to})
+		over <- c.app(strings.NewReader(""), out, &errs).run(ctx, append([]string{"migrate", "--live", "--json"}, args...))
 		_ = out.Close()
 	}()
-	text := ""
 	for dec := json.NewDecoder(seen); ; {
 		var object map[string]any
 		if dec.Decode(&object) != nil {
 			break
 		}
-		if object["phase"] == "follow" {
+		if object["phase"] == phase {
 			interrupt()
 		}
-		if note, ok := object["note"].(string); ok {
-			text = note
+		if text, ok := object["note"].(string); ok {
+			note = text
 		}
 	}
 	require.Equal(t, exitFailed, <-over)
-	require.Contains(t, text, "the same command goes on from here")
 	require.Contains(t, errs.String(), "interrupted")
-	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "phase follow")
-	require.Contains(t, c.ok("", "migrate", "abort", "--from", from, "--to", to), "given up")
+	return note
+}
+
+// commandAfter returns the command line that a text gives for a purpose, as words.
+func commandAfter(t *testing.T, text, purpose string) []string {
+	t.Helper()
+	_, after, found := strings.Cut(text, purpose+": ashlar ")
+	require.True(t, found, text)
+	words, _, _ := strings.Cut(after, ". ")
+	return strings.Fields(words)
+}
+
+func TestMigrateInterrupted(t *testing.T) {
+	t.Parallel()
+	from, to := fileURL(t), fileURL(t)
+	c := newCLI(t, from)
+	c.ok("", "apply", "-f", boutique)
+	text := stopMigration(t, c, "follow", "--from", from, "--to", to)
+	require.Contains(t, text, "the same command goes on from here")
+	require.Contains(t, text, "the source is open for writing")
+	status := c.ok("", "migrate", "status", "--store", to)
+	require.Contains(t, status, "phase follow")
+	require.Equal(t, commandAfter(t, text, "To give it up"), commandAfter(t, strings.TrimSpace(status), "to give it up"))
+	require.Contains(t, c.ok("", commandAfter(t, text, "To give it up")...), "given up")
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "open")
+}
+
+// TestMigrateStoppedWhileClosed stops migrations in the middle of the cutover. Each of the two commands that it then names leads
+// on.
+func TestMigrateStoppedWhileClosed(t *testing.T) {
+	t.Parallel()
+	for purpose, leads := range map[string]string{"To go on": "complete: ", "To open the source again": "given up: the source takes writes"} {
+		t.Run(purpose, func(t *testing.T) {
+			t.Parallel()
+			from, to := fileURL(t), fileURL(t)
+			c := newCLI(t, from)
+			c.ok("", "apply", "-f", boutique)
+			text := stopMigration(t, c, "cutover", "--cutover-when-lag-below", "1h", "--from", from, "--to", to)
+			require.Contains(t, text, "the source is closed for writing until then")
+			require.Contains(t, c.ok("", commandAfter(t, text, purpose)...), leads)
+			written := c.run(configMap("late", ""), "apply", "-f", "-")
+			if purpose == "To go on" {
+				require.Contains(t, written.err, "closed for writing")
+			} else {
+				require.Equal(t, exitOK, written.code, written.err)
+			}
+		})
+	}
+}
+
+func TestMigrateCommandLines(t *testing.T) {
+	t.Parallel()
+	f := &moving{fromTo: fromTo{from: "postgres://me:secret@db/app?sslmode=disable&schema=a'b", to: "sqlite:///tmp/x y"}, live: true, mirror: true, lag: time.Second}
+	require.Equal(t, "ashlar migrate --from 'postgres://db/app?schema=a%27b' --to sqlite:///tmp/x%20y --live --mirror --cutover-when-lag-below 1s", f.same())
+	require.Equal(t, "'it'\\''s'", quoted("it's"))
+	for next, want := range map[migrate.Next]string{migrate.GiveUp: "would fail again", migrate.Leave: "status --store", migrate.Nothing: ""} {
+		require.Contains(t, f.wayOn(&migrate.Result{Next: next}), want)
+	}
+	require.NotContains(t, f.wayOn(&migrate.Result{Next: migrate.Again}), "secret")
 }
 
 func TestExportAndImport(t *testing.T) {

@@ -44,11 +44,15 @@ func (m *migration) progress(p migrate.Progress) {
 	}
 	switch {
 	case m.json:
-		m.line(map[string]any{
+		object := map[string]any{
 			"phase": p.Phase, "listed": p.Listed, "total": p.Total, "created": p.Done.Created, "replaced": p.Done.Replaced,
 			"skipped": p.Done.Skipped, "deleted": p.Done.Deleted, "applied": p.Done.Applied, "bytes": p.Done.Bytes, "rate": p.Rate,
 			"etaSeconds": p.Left.Seconds(), "lagSeconds": p.Lag.Seconds(), "elapsedSeconds": p.Elapsed.Seconds(),
-		})
+		}
+		if p.Lag < 0 {
+			object["lagSeconds"] = nil // nothing is proven yet
+		}
+		m.line(object)
 	case m.terminal:
 		text := describe(p)
 		pad := strings.Repeat(" ", max(0, m.width-len(text)))
@@ -65,7 +69,11 @@ func (m *migration) progress(p migrate.Progress) {
 func describe(p migrate.Progress) string {
 	switch p.Phase {
 	case migrate.Following:
-		return fmt.Sprintf("follow   %d changes applied, %.0f/s, lag %s", p.Done.Applied, p.Rate, short(p.Lag))
+		lag := "not known yet"
+		if p.Lag >= 0 {
+			lag = short(p.Lag)
+		}
+		return fmt.Sprintf("follow   %d changes applied, %.0f/s, lag %s", p.Done.Applied, p.Rate, lag)
 	case migrate.Complete:
 		return "complete"
 	}

@@ -101,11 +101,16 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 					return err
 				}
 				if fenced {
-					_, err = fmt.Fprintf(a.out, "closed for writing: it has moved to %s\n", printable(target))
+					_, err = fmt.Fprintf(a.out, "closed for writing: it has moved to %s (if that is not in use, open this one with ashlar migrate unfence)\n",
+						printable(target))
 				}
 				if s != nil && err == nil {
 					_, err = fmt.Fprintf(a.out, "target of a migration from %s: phase %s, begun %s, last sign of life %s\n", printable(s.From), s.Phase,
 						s.Started.Format(time.RFC3339), s.Updated.Format(time.RFC3339))
+					if err == nil && s.Phase != migrate.Complete {
+						_, err = fmt.Fprintf(a.out, "to go on: the command that it was begun with; to give it up: %s\n",
+							(&fromTo{from: s.From, to: s.To}).command("abort"))
+					}
 				}
 				if s == nil && !fenced && err == nil {
 					_, err = fmt.Fprintln(a.out, "open, and not the target of a migration")
@@ -121,8 +126,8 @@ func (a *app) migrateAbortCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort",
 		Short: "Give up a migration that is not complete",
-		Long: `Give up a migration that is not complete: the source takes writes again, should the cutover have begun, and the target forgets
-about it. What was copied stays in the target.`,
+		Long: `Give up a migration that is not complete: the source takes writes again, should the cutover have begun, and the target takes
+part in none any more. What was copied stays in the target. A process at work on it stops by itself. If in doubt, do it again.`,
 		Example:           "  ashlar migrate abort --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
 		Args:              args(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -134,7 +139,7 @@ about it. What was copied stays in the target.`,
 			defer cancel()
 			return f.open(ctx, func(from, to storage.Backend) error {
 				if err := migrate.Abort(ctx, from, to); err != nil {
-					return fmt.Errorf("abort: %w", err)
+					return f.notAborted(err)
 				}
 				_, err := fmt.Fprintln(a.out, "given up: the source takes writes")
 				return err

@@ -120,6 +120,8 @@ func (p *printer) event(ev *resourcepb.WatchEvent, cursor string) error {
 		what, res = "upsert", e.Upsert.GetResource()
 	case *resourcepb.WatchEvent_Delete_:
 		what, res = "delete", e.Delete.GetResource()
+	case *resourcepb.WatchEvent_Bookmark_:
+		what = "bookmark"
 	}
 	words := []string{what}
 	switch {

@@ -222,12 +222,16 @@ func eventName(t *testing.T, line string) (what, cursor string) {
 	var ev struct {
 		Upsert, Delete *struct{ Resource json.RawMessage }
 		EndOfSnapshot  *struct{}
+		Bookmark       *struct{ Cursor string }
 		Cursor         string
 	}
 	require.NoError(t, json.Unmarshal([]byte(line), &ev), line)
 	switch {
 	case ev.EndOfSnapshot != nil:
 		return "end", ev.Cursor
+	case ev.Bookmark != nil:
+		require.Empty(t, ev.Bookmark.Cursor, "the position is beside the event")
+		return "bookmark", ev.Cursor
 	case ev.Upsert != nil:
 		res, err := jsonform.Unmarshal(ev.Upsert.Resource)
 		require.NoError(t, err)

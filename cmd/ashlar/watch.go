@@ -22,10 +22,16 @@ reached, which all end it with exit code 0. TYPE is group/Kind, group/* or *.
 With -o json there is one event on a line, as protojson: {"upsert":…}, {"delete":…}, and {"endOfSnapshot":{}} between what was
 there and what changes. --show-cursor adds the position after the event, from the end of the snapshot on, as another field
 "cursor" (yaml: likewise; table and name: a last word cursor=…). --cursor goes on from such a position: no snapshot, and
-exactly the changes after it. If a cursor is too old, watch without one again.`,
+exactly the changes after it. If a cursor is too old, watch without one again. "more":true says that the next event was
+committed together with this one.
+
+With --bookmarks there is a line {"bookmark":{}} (table and name: bookmark) each time the watch has caught up: everything that
+was written to the store, by anybody, before the watch asked, is above it. It asks when it begins and after every change that
+follows a bookmark. Not all stores can tell.`,
 		Example: `  ashlar watch apps/Deployment
   ashlar watch '*' -o json --show-cursor
-  ashlar watch '*' -o json --cursor AbC…`,
+  ashlar watch '*' -o json --cursor AbC…
+  ashlar watch '*' -o name --bookmarks`,
 		Args:              args("TYPE"),
 		ValidArgsFunction: a.completeTypes,
 		RunE:              func(cmd *cobra.Command, args []string) error { return w.run(cmd, args[0]) },
@@ -34,6 +40,7 @@ exactly the changes after it. If a cursor is too old, watch without one again.`,
 	w.out.flags(cmd)
 	cmd.Flags().StringVar(&w.cursor, "cursor", "", "go on from this position, without a snapshot")
 	cmd.Flags().BoolVar(&w.showCursor, "show-cursor", false, "show the position after each event")
+	cmd.Flags().BoolVar(&w.bookmarks, "bookmarks", false, "say when everything that had been written is shown")
 	return cmd
 }
 
@@ -43,6 +50,7 @@ type watcher struct {
 	out        output
 	cursor     string
 	showCursor bool
+	bookmarks  bool
 }
 
 func (w *watcher) run(cmd *cobra.Command, arg string) error {
@@ -94,26 +102,49 @@ func (w *watcher) open(ctx context.Context, backend storage.Backend, typ storage
 // show prints events until the limit or an error. joined says that there is no snapshot to come.
 func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) error {
 	p := newPrinter(w.out.format, w.app.out)
+	// A bookmark is asked for at the beginning, and again by the first change after one.
+	asking, marked := w.bookmarks, false
 	for shown := 0; ; {
+		if asking {
+			if err := ask(ctx, watch); err != nil {
+				return err
+			}
+			asking = false
+		}
 		ev, err := watch.Next(ctx)
 		if err != nil {
 			return err
 		}
 		_, end := ev.GetEvent().(*resourcepb.WatchEvent_EndOfSnapshot_)
+		mark, bookmark := ev.GetEvent().(*resourcepb.WatchEvent_Bookmark_)
 		joined = joined || end
 		cursor := ""
 		// Inside a snapshot there is no position to go on from.
 		if w.showCursor && joined {
 			cursor = watch.Cursor()
 		}
+		if bookmark {
+			marked = true
+			mark.Bookmark.Cursor = "" // it is shown where those of other events are
+		}
 		if err := errors.Join(p.event(ev, cursor), p.flush()); err != nil {
 			return err
 		}
-		if end {
+		if end || bookmark {
 			continue
 		}
 		if shown++; shown == w.filter.limit {
 			return nil
 		}
+		asking, marked = marked, false
 	}
+}
+
+// ask has a bookmark event come.
+func ask(ctx context.Context, watch storage.Watch) error {
+	b, ok := watch.(storage.Bookmarker)
+	if !ok {
+		return usagef("this store cannot tell when a watch has caught up: leave out --bookmarks")
+	}
+	return b.Bookmark(ctx)
 }

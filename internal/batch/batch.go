@@ -149,7 +149,9 @@ func (b *Batcher[Q, R]) Do(ctx context.Context, request Q) (R, error) {
 	sent := b.leave(c)
 	select {
 	case <-c.done: // it came in the same moment
-		return c.result, c.err
+		if !errors.Is(c.err, context.Canceled) { // which would be the batch's own context, ended because everybody has left
+			return c.result, c.err
+		}
 	default:
 	}
 	if !sent {

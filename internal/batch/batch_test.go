@@ -258,3 +258,22 @@ func everyCallIsCarriedOutOnce(t *testing.T, direct bool) {
 		t.Errorf("%d calls were carried out, expected %d", len(seen), 64*50)
 	}
 }
+
+// The error of a caller whose time is over is its own context's, also where the batch, which nobody waits for any more, fails at the
+// same moment.
+func TestOwnError(t *testing.T) {
+	t.Parallel()
+	b := New(Options[int]{}, func(ctx context.Context, calls []*Call[int, int]) {
+		<-ctx.Done()
+		calls[0].Done(0, ctx.Err())
+	})
+	defer b.Close()
+	for range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Microsecond)
+		_, err := b.Do(ctx, 1)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, expected the deadline's error", err)
+		}
+	}
+}

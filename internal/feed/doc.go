@@ -26,6 +26,23 @@
 // is either in it, and Contains says so, or it is not, and is delivered. Nothing else has to be argued, and no lock is held
 // across the steps.
 //
+// # Bookmarks
+//
+// A bookmark is proof that a watch has returned everything which was acknowledged before it was asked for. A source that
+// implements Prover can give it:
+//
+//	Bookmark ──► proof: Newest asks the database ──► a position ──► Next, once the watch has reached it
+//
+// What counts is that the question was put after the request. So requests share a round trip only if it begins after all of
+// them: those that come while one is under way share the one after it, across all watches of a run. Silence proves nothing and
+// is not listened to: while the database is away there is no proof, and bookmarks come late.
+//
+// # Commits
+//
+// An event that a watch returns says whether its next one is of the same commit. Within a batch the watch looks ahead. Where a
+// batch ends inside a commit, it holds the event back until the next batch has told, without having passed it: should it fall
+// out of the log meanwhile, history gives the event again.
+//
 // # Life
 //
 // A run is one call of Source.Run. It begins with the first watch and ends with Close, with an error that the source cannot

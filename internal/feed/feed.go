@@ -31,6 +31,7 @@ type Options[P any] struct {
 // Feed serves the watches of one opened backend.
 type Feed[P any] struct {
 	source Source[P]
+	prover Prover[P] // the source, if it is one; else nil
 	opts   Options[P]
 
 	life context.Context // ends with Close
@@ -45,6 +46,7 @@ type Feed[P any] struct {
 // run is one call of Source.Run and the log that it fills.
 type run[P any] struct {
 	feed   *Feed[P]
+	life   context.Context // ends with Run, or before
 	cancel context.CancelFunc
 	ready  chan struct{} // closed when the log has its first node
 	done   chan struct{} // closed when Run has returned and err is set
@@ -56,6 +58,8 @@ type run[P any] struct {
 	followers map[*watch[P]]struct{}      // watches that wait for what comes
 	slept     struct{ events, bytes int } // what came since all of them were woken
 	sweeping  bool                        // they are going to be woken
+
+	asking asking[P]
 }
 
 // New returns a feed. Nothing runs before the first Start.
@@ -73,6 +77,7 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 		opts.Outage = 5 * time.Minute
 	}
 	f := &Feed[P]{source: source, opts: opts}
+	f.prover, _ = source.(Prover[P])
 	f.life, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -129,7 +134,7 @@ func (f *Feed[P]) acquire() (*run[P], error) {
 
 func (f *Feed[P]) begin() *run[P] {
 	ctx, cancel := context.WithCancel(f.life)
-	r := &run[P]{feed: f, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
+	r := &run[P]{feed: f, life: ctx, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
 	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
 	r.followers = map[*watch[P]]struct{}{}
 	f.ending.Go(func() {
@@ -175,7 +180,7 @@ func (r *run[P]) publish(events []*Event[P], end P) {
 		time.AfterFunc(sweepAfter, r.sweep)
 	}
 	for w := range r.followers {
-		if slices.ContainsFunc(events, func(ev *Event[P]) bool { return w.filter.Match(&ev.Key) }) {
+		if w.eager.Load() || slices.ContainsFunc(events, func(ev *Event[P]) bool { return w.filter.Match(&ev.Key) }) {
 			w.wakeUp()
 		}
 	}

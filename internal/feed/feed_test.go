@@ -28,6 +28,7 @@ type line struct {
 	stumbles int           // failures of History before it works
 	pages    int           // calls of History
 	slow     chan struct{} // if set, History waits until it is closed
+	gate     chan struct{} // if set, Run publishes nothing until it is closed
 }
 
 func newLine() *line { return &line{wake: make(chan struct{})} }
@@ -42,6 +43,12 @@ func (l *line) append(kind string) int {
 	close(l.wake)
 	l.wake = make(chan struct{})
 	return n
+}
+
+func (l *line) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gate = nil
 }
 
 func (l *line) breakDown(err error) {
@@ -59,8 +66,17 @@ func (l *line) Run(ctx context.Context, ready func(int), publish func([]*Event[i
 	ready(at)
 	for {
 		l.mu.Lock()
-		events, wake, fail := l.events[at:], l.wake, l.fail
+		events, wake, fail, gate := l.events[at:], l.wake, l.fail, l.gate
 		l.mu.Unlock()
+		if gate != nil && len(events) > 0 {
+			select {
+			case <-gate:
+				l.open()
+				continue
+			case <-ctx.Done():
+				return nil
+			}
+		}
 		if len(events) > 0 {
 			at += len(events)
 			publish(events, at)

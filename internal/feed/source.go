@@ -20,6 +20,13 @@ type Event[P any] struct {
 	Size int
 	// At is where the event stands in the store's history: what Contains and Advance look at.
 	At P
+	// Commit is the same, and not 0, for events that became visible to readers at once; they stand next to each other. It is 0
+	// for an event that is alone in its commit, and where the source cannot tell.
+	Commit int64
+	// Cut says that the batch or page ends with this event but its commit does not, so that a watch has to look at the next one
+	// to learn whether something of the commit is left for it. Where it is false for the last event, a batch or page ends with
+	// a whole commit. A page that ends inside a commit holds the event at its end even if the filter leaves that out.
+	Cut bool
 }
 
 // Source is the adapter's side of a feed. P is its position, which is never changed in place.
@@ -48,11 +55,33 @@ type Source[P any] interface {
 	Cursor(at P) string
 }
 
+// Prover is what a Source implements beside Source if it can prove how far a watch is. Its watches are storage.Bookmarkers.
+//
+// With positions on a line it is little: Newest reads the end of the line, as a strong read would, and Reached compares two
+// numbers.
+type Prover[P any] interface {
+	// Newest asks the database for a position that contains every change which was acknowledged, to anybody, before the call.
+	// It has Run, wherever that is, publish a batch soon whose end has reached the position, which may be an empty one. Nothing
+	// but an answer to a question that was asked during the call will do: what the source happens to know is older.
+	//
+	// It gives up by itself when an answer takes too long, and is called again after an error until the run ends. Calls do not
+	// overlap.
+	Newest(ctx context.Context) (P, error)
+
+	// Reached reports whether at contains everything that target, a position from Newest, contains.
+	Reached(at, target P) bool
+}
+
+// PageBytes is the number of bytes of resources after which a page of history ends, whatever the number of changes in it: a
+// watch that is behind holds a page in memory for as long as nobody reads from it.
+const PageBytes = 4 << 20
+
 // History is changes of the past, read page by page.
 type History[P any] interface {
-	// Page reads the next changes, in order, about limit of them at most; there may be some that the filter leaves out. end is
-	// the position after them. more is false when end was the newest state at some moment after the call began. After an error
-	// the next call begins where this one did. History that is gone is an error that matches storage.ErrCompacted.
+	// Page reads the next changes, in order, about limit of them and about PageBytes of resources at most, whichever comes
+	// first; there may be some that the filter leaves out. end is the position after them. more is false when end was the newest
+	// state at some moment after the call began, and then the page ends with a whole commit. After an error the next call begins
+	// where this one did. History that is gone is an error that matches storage.ErrCompacted.
 	Page(ctx context.Context, limit int) (events []*Event[P], end P, more bool, err error)
 	// Close frees what the reading holds; it may be called while a page is read, which then fails. Closing twice is fine.
 	Close()

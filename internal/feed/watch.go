@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/errand"
 	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -36,21 +36,28 @@ type watch[P any] struct {
 	pending  []*Event[P]   // of a page of history, or of the node after passed
 	pendEnd  P             // the position after pending
 	using    bool          // pending and pendEnd are in use
+	held     *Event[P]     // the event to return next, once the next batch has told whether its commit goes on
+	open     bool          // the event returned last was not the last of its commit
+	sound    bool          // the run's source has confirmed that at is a position in its history
 	follows  bool          // wake is known to the run
-	wake     chan struct{} // holds something when the log is worth a look
+	wake     chan struct{} // holds something when the log or a proof is worth a look
 
-	mu    sync.Mutex
-	at    P
-	given string // the cursor that the watch was resumed from, until it moves
-	start bool   // in the snapshot
+	eager atomic.Bool // proofs is not empty: wants to hear of every batch
+
+	mu     sync.Mutex
+	at     P
+	given  string // the cursor that the watch was resumed from, until it moves
+	start  bool   // in the snapshot
+	proofs []*proof[P]
+	ended  error // err, for those who may not wait for next
 }
 
 // Watch returns a watch that begins with a snapshot, which was read after the mark was made and shows the state at.
 func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot Snapshot, at P) storage.Watch {
 	w := f.newWatch(m.run, filter, at)
-	w.snapshot, w.start = snapshot, true
+	w.snapshot, w.start, w.sound = snapshot, true, true
 	w.passed = m.node
-	return w
+	return f.offer(w)
 }
 
 // Resume returns a watch that begins with the changes after from, whose text is cursor. It waits for the source to be ready,
@@ -63,7 +70,7 @@ func (f *Feed[P]) Resume(ctx context.Context, filter key.Filter, from P, cursor 
 	w := f.newWatch(m.run, filter, from)
 	w.catching = true
 	w.given = cursor
-	return w, nil
+	return f.offer(w), nil
 }
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
@@ -106,6 +113,8 @@ func (w *watch[P]) step(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	switch {
 	case w.snapshot != nil:
 		return w.fromSnapshot(ctx)
+	case w.proven():
+		return w.bookmark(), nil
 	case w.using:
 		return w.fromPending(), nil
 	case w.catching && w.joinAt != nil:
@@ -138,37 +147,6 @@ func (w *watch[P]) fromSnapshot(ctx context.Context) (*resourcepb.WatchEvent, er
 	return upsert(res), nil
 }
 
-// fromPending looks for the next event among those at hand.
-func (w *watch[P]) fromPending() *resourcepb.WatchEvent {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, ev := range w.pending {
-		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
-		if !w.filter.Match(&ev.Key) || !w.catching && w.feed.source.Contains(w.at, ev) {
-			continue
-		}
-		w.at = w.feed.source.Advance(w.at, ev)
-		w.given = ""
-		w.pending = w.pending[i+1:]
-		if w.feed.opts.Delivered != nil {
-			w.feed.opts.Delivered(ev)
-		}
-		res := message.Clone(ev.Resource)
-		if ev.Delete {
-			return deletion(res)
-		}
-		return upsert(res)
-	}
-	w.at = w.feed.source.Merge(w.at, w.pendEnd)
-	w.given = ""
-	w.pending, w.using = nil, false
-	return nil
-}
-
-func (w *watch[P]) use(events []*Event[P], end P) {
-	w.pending, w.pendEnd, w.using = events, end, true
-}
-
 // follow takes the log's next node, waiting for it if need be.
 func (w *watch[P]) follow(ctx context.Context) error {
 	n := w.passed.next.Load()
@@ -181,6 +159,7 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		}
 		select {
 		case <-w.wake:
+		case <-w.answered():
 		case <-w.life.Done():
 		case <-ctx.Done():
 			return ctx.Err()
@@ -192,13 +171,12 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		}
 		return nil
 	}
-	if n == nil {
-		w.catching = true
-		return nil
+	var b *batch[P]
+	if n != nil {
+		b = n.batch.Load()
 	}
-	b := n.batch.Load()
 	if b == nil {
-		w.catching = true
+		w.catching, w.held = true, nil // history gives again what is held
 		return nil
 	}
 	w.passed = n
@@ -240,7 +218,10 @@ func (w *watch[P]) finish(err error) {
 		return
 	}
 	w.err = err
-	w.pending, w.passed, w.joinAt, w.using = nil, nil, nil, false
+	w.mu.Lock()
+	w.ended, w.proofs = err, nil
+	w.mu.Unlock()
+	w.pending, w.held, w.passed, w.joinAt, w.using = nil, nil, nil, nil, false
 	w.closeHistory()
 	if w.snapshot != nil {
 		w.snapshot.Close()

@@ -67,6 +67,15 @@ func MarshalEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 		name, res = "delete", e.Delete.GetResource()
 	case *resourcepb.WatchEvent_EndOfSnapshot_:
 		return []byte(`{"endOfSnapshot":{}}`), nil
+	case *resourcepb.WatchEvent_Bookmark_:
+		if e.Bookmark.GetCursor() == "" {
+			return []byte(`{"bookmark":{}}`), nil
+		}
+		cursor, err := json.Marshal(e.Bookmark.GetCursor())
+		if err != nil {
+			return nil, fmt.Errorf("render a bookmark: %w", err)
+		}
+		return fmt.Appendf(nil, `{"bookmark":{"cursor":%s}}`, cursor), nil
 	default:
 		return nil, fmt.Errorf("render an event: unknown kind %T", e)
 	}
@@ -74,7 +83,11 @@ func MarshalEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, `{"%s":{"resource":%s}}`, name, text), nil
+	more := ""
+	if ev.GetMore() {
+		more = `,"more":true`
+	}
+	return fmt.Appendf(nil, `{"%s":{"resource":%s}%s}`, name, text, more), nil
 }
 
 // Unmarshal undoes Marshal.

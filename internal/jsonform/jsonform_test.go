@@ -67,6 +67,13 @@ func TestEvents(t *testing.T) {
 		`{"delete":{"resource":{"version":"v","data":{"@type":"a/b","@value":"Yw=="}}}}`: {
 			Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}},
 		},
+		`{"upsert":{"resource":{"version":"v","data":{"@type":"a/b","@value":"Yw=="}}},"more":true}`: {
+			Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}, More: true,
+		},
+		`{"bookmark":{}}`: {Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{}}},
+		`{"bookmark":{"cursor":"AbC"}}`: {
+			Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: "AbC"}},
+		},
 		`{"endOfSnapshot":{}}`: {Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}},
 	} {
 		got, err := jsonform.MarshalEvent(ev)

@@ -4,6 +4,13 @@
 //
 // A token carries the name of the listing and an offset in it, so a page that is asked for twice is the same page twice. It
 // works in the handle that made it only: elsewhere, and when the listing is gone, it is storage.ErrCompacted.
+//
+// # Bounds
+//
+// A listing whose last page has not been read yet is never given up for another one: its tokens live for the TTL after the last
+// use. So the bounds turn away the listing that comes last, with storage.ErrInconsistent, which callers retry. One whose last
+// page was read stays only while there is room, for a caller that has lost the answer and asks again. What all listings keep in
+// memory has a bound of its own, beyond which they lie on disk.
 package paging
 
 import (
@@ -26,8 +33,9 @@ import (
 // Defaults of Options, and what adapters use for the listings they hand over.
 const (
 	DefaultTTL      = 6 * time.Minute
-	DefaultListings = 128
-	DefaultBytes    = 1 << 30
+	DefaultListings = 1000
+	DefaultBytes    = 4 << 30
+	DefaultMemory   = 64 << 20
 
 	// SpoolMemory is a good bound for what the spool of one listing keeps in memory.
 	SpoolMemory = 1 << 20
@@ -40,8 +48,9 @@ const (
 // Options of a Shelf. The zero value of each field means its default.
 type Options struct {
 	TTL      time.Duration // how long a listing lives after its last use
-	Listings int           // the most listings held; the one that was not used for longest makes room
-	Bytes    int64         // the most bytes held, in memory and on disk together
+	Listings int           // the most listings held
+	Bytes    int64         // the most bytes held, in memory and on disk together, if there is more than one listing
+	Memory   int64         // the most bytes held in memory
 }
 
 // Shelf holds the listings of one opened backend.
@@ -52,18 +61,20 @@ type Shelf struct {
 	mu       sync.Mutex
 	closed   bool
 	listings map[[16]byte]*listing
-	used     *list.List // of *listing; the one used last is in front
+	finished *list.List // of those listings whose last page was read; the one that ended last is in front
 	bytes    int64
+	memory   int64
 }
 
 // listing is guarded by its shelf's mu, except for spool, which mu guards only against being replaced: rows are read under
 // reading, so that a slow disk does not stop the shelf.
 type listing struct {
 	id      [16]byte
-	place   *list.Element
+	place   *list.Element // in Shelf.finished, or nil
 	expiry  *time.Timer
 	cursor  string
 	size    int64
+	memory  int64 // how much of it is in memory
 	filter  [8]byte
 	reading sync.RWMutex
 	rows    *spool.Spool
@@ -88,38 +99,117 @@ func New(store cursor.StoreID, o Options) *Shelf {
 	if o.Bytes <= 0 {
 		o.Bytes = DefaultBytes
 	}
-	return &Shelf{store: store, options: o, listings: make(map[[16]byte]*listing), used: list.New()}
+	if o.Memory <= 0 {
+		o.Memory = DefaultMemory
+	}
+	return &Shelf{store: store, options: o, listings: make(map[[16]byte]*listing), finished: list.New()}
+}
+
+// First returns the first page of a listing, which must be sealed and is read from its beginning, and holds it if that is not
+// all. The shelf owns rows from now on, also if there is an error.
+func (s *Shelf) First(filter key.Filter, cursorText string, rows *spool.Spool, limit int) (Page, error) {
+	page := Page{Cursor: cursorText}
+	end, err := page.read(rows, 0, limit)
+	if err != nil || end == rows.Size() {
+		return page, errors.Join(err, rows.Close())
+	}
+	page.Continue, err = s.hold(filter, cursorText, rows, end)
+	return page, err
 }
 
 // Hold takes the rest of a listing, which must be sealed and not empty, and returns the token of its next page. Every page
 // will have this cursor. The shelf owns rows from now on, also if there is an error.
 func (s *Shelf) Hold(filter key.Filter, cursorText string, rows *spool.Spool) (string, error) {
-	l := &listing{cursor: cursorText, size: rows.Size(), filter: hash(filter), rows: rows, begins: map[int64]bool{0: true}}
+	return s.hold(filter, cursorText, rows, 0)
+}
+
+func (s *Shelf) hold(filter key.Filter, cursorText string, rows *spool.Spool, begin int64) (string, error) {
+	l := &listing{cursor: cursorText, size: rows.Size(), memory: rows.Memory(), filter: hash(filter), rows: rows, begins: map[int64]bool{begin: true}}
 	_, _ = rand.Read(l.id[:]) // never fails
+	gone, err := s.place(l)
+	if err != nil {
+		gone = append(gone, l)
+	}
+	if err = errors.Join(err, free(gone)); err != nil {
+		return "", err
+	}
+	if err := s.spill(l); err != nil {
+		s.drop(l)
+		return "", err
+	}
+	return s.token(l, begin), nil
+}
+
+// place puts a listing on the shelf, where finished ones make room for it. The caller frees those that it returns.
+func (s *Shelf) place(l *listing) (gone []*listing, err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		return "", errors.Join(storage.ErrClosed, rows.Close())
+		return nil, storage.ErrClosed
 	}
 	s.listings[l.id] = l
-	l.place = s.used.PushFront(l)
 	s.bytes += l.size
-	var gone []*listing
-	for s.used.Len() > 1 && (s.used.Len() > s.options.Listings || s.bytes > s.options.Bytes) {
-		gone = append(gone, s.remove(s.used.Back().Value.(*listing)))
+	s.memory += l.memory
+	for s.finished.Len() > 0 && (s.full() || s.memory > s.options.Memory) {
+		gone = append(gone, s.remove(s.finished.Back().Value.(*listing)))
+	}
+	if s.full() {
+		s.remove(l)
+		return gone, fmt.Errorf("%w: %d listings with %d bytes are under way in this handle, and there is no room for another one of "+
+			"%d bytes: try again when the last page of one was read, or %v after the last use of one",
+			storage.ErrInconsistent, len(s.listings), s.bytes, l.size, s.options.TTL)
 	}
 	l.expiry = time.AfterFunc(s.options.TTL, func() { s.drop(l) })
+	return gone, nil
+}
+
+// full tells whether there is more on the shelf than may be. A single listing may be of any size.
+func (s *Shelf) full() bool {
+	return len(s.listings) > s.options.Listings || len(s.listings) > 1 && s.bytes > s.options.Bytes
+}
+
+// spill moves a listing to disk if there is too much in memory.
+func (s *Shelf) spill(l *listing) error {
+	s.mu.Lock()
+	fits := s.memory <= s.options.Memory
 	s.mu.Unlock()
-	return s.token(l, 0), free(gone)
+	if fits {
+		return nil
+	}
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if l.rows == nil {
+		return nil // the shelf was closed
+	}
+	if err := l.rows.Spill(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listings[l.id] == l {
+		s.memory -= l.memory
+		l.memory = 0
+	}
+	return nil
+}
+
+// Check looks at what a token says, before anything is done: it returns nil for "", and otherwise an error that Next would return
+// too. Next finds out about the rest.
+func (s *Shelf) Check(filter key.Filter, token string) error {
+	if token == "" {
+		return nil
+	}
+	_, _, err := s.parse(filter, token)
+	return err
 }
 
 // Next returns the page that a token stands for: at most limit records, at least one.
 func (s *Shelf) Next(filter key.Filter, token string, limit int) (Page, error) {
-	payload, err := cursor.Decode(cursor.Page, s.store, token)
+	id, offset, err := s.parse(filter, token)
 	if err != nil {
 		return Page{}, err
 	}
-	l, offset, err := s.find(filter, payload)
+	l, err := s.find(filter, id, offset)
 	if err != nil {
 		return Page{}, err
 	}
@@ -129,57 +219,85 @@ func (s *Shelf) Next(filter key.Filter, token string, limit int) (Page, error) {
 		return Page{}, errGone
 	}
 	page := Page{Cursor: l.cursor}
-	reader, bytes := l.rows.Read(offset), 0
-	for len(page.Records) < limit && bytes < PageBytes {
+	end, err := page.read(l.rows, offset, limit)
+	if err != nil {
+		return Page{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end == l.size {
+		s.finish(l)
+		return page, nil
+	}
+	l.begins[end] = true
+	page.Continue = s.token(l, end)
+	return page, nil
+}
+
+// finish notes that the last page of a listing was read. The caller holds mu.
+func (s *Shelf) finish(l *listing) {
+	if s.listings[l.id] == l && l.place == nil {
+		l.place = s.finished.PushFront(l)
+	}
+}
+
+// read takes records from an offset on, at least one if there is one, and returns where the next page begins.
+func (p *Page) read(rows *spool.Spool, offset int64, limit int) (end int64, err error) {
+	reader := rows.Read(offset)
+	for bytes := 0; len(p.Records) < limit && bytes < PageBytes; {
 		record, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return page, nil
+			break
 		}
 		if err != nil {
-			return Page{}, err
+			return 0, err
 		}
-		page.Records = append(page.Records, append([]byte(nil), record...))
+		p.Records = append(p.Records, append([]byte(nil), record...))
 		bytes += len(record)
 	}
-	if end := reader.Offset(); end < l.size {
-		s.mu.Lock()
-		l.begins[end] = true
-		s.mu.Unlock()
-		page.Continue = s.token(l, end)
-	}
-	return page, nil
+	return reader.Offset(), nil
 }
 
 var errGone = fmt.Errorf("%w: the listing is gone", storage.ErrCompacted)
 
-// find looks a listing up and marks it as used.
-func (s *Shelf) find(filter key.Filter, payload []byte) (*listing, int64, error) {
-	invalid := fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-	if len(payload) < 24 {
-		return nil, 0, invalid
+var errNoToken = fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+
+// parse takes a token apart: the name of a listing, and an offset in it.
+func (s *Shelf) parse(filter key.Filter, token string) (id [16]byte, offset int64, err error) {
+	payload, err := cursor.Decode(cursor.Page, s.store, token)
+	if err != nil {
+		return id, 0, err
 	}
-	offset, n := binary.Uvarint(payload[24:])
+	if len(payload) < 24 {
+		return id, 0, errNoToken
+	}
+	at, n := binary.Uvarint(payload[24:])
 	if n <= 0 || n != len(payload)-24 {
-		return nil, 0, invalid
+		return id, 0, errNoToken
 	}
 	if [8]byte(payload[16:24]) != hash(filter) {
-		return nil, 0, fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
+		return id, 0, fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
 	}
+	return [16]byte(payload), int64(at), nil
+}
+
+// find looks a listing up and marks it as used.
+func (s *Shelf) find(filter key.Filter, id [16]byte, offset int64) (*listing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, 0, storage.ErrClosed
+		return nil, storage.ErrClosed
 	}
-	l := s.listings[[16]byte(payload)]
+	l := s.listings[id]
 	if l == nil {
-		return nil, 0, errGone
+		return nil, errGone
 	}
-	if l.filter != hash(filter) || !l.begins[int64(offset)] {
-		return nil, 0, invalid
+	if l.filter != hash(filter) || !l.begins[offset] {
+		return nil, errNoToken
 	}
-	s.used.MoveToFront(l.place)
+	s.goesOn(l)
 	l.expiry.Reset(s.options.TTL)
-	return l, int64(offset), nil
+	return l, nil
 }
 
 func (s *Shelf) token(l *listing, offset int64) string {
@@ -187,11 +305,20 @@ func (s *Shelf) token(l *listing, offset int64) string {
 	return cursor.Encode(cursor.Page, s.store, binary.AppendUvarint(payload, uint64(offset)))
 }
 
+// goesOn undoes finish: somebody reads the listing again. The caller holds mu.
+func (s *Shelf) goesOn(l *listing) {
+	if l.place != nil {
+		s.finished.Remove(l.place)
+		l.place = nil
+	}
+}
+
 // remove takes a listing off the shelf. The caller holds mu, and frees the listing after letting go of it.
 func (s *Shelf) remove(l *listing) *listing {
 	delete(s.listings, l.id)
-	s.used.Remove(l.place)
+	s.goesOn(l)
 	s.bytes -= l.size
+	s.memory -= l.memory
 	if l.expiry != nil {
 		l.expiry.Stop()
 	}

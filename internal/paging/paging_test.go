@@ -150,23 +150,127 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-func TestTheLeastUsedMakesRoom(t *testing.T) {
+// Listings that others begin, finish or abandon never cost a caller the rest of his own.
+func TestALiveTokenIsNotGivenUpForOthers(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{})
+	token := hold(t, s, 10)
+	for range 2 * paging.DefaultListings {
+		other := hold(t, s, 2)
+		page, err := s.Next(filter, other, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page, err = s.Next(filter, page.Continue, 1); err != nil || page.Continue != "" {
+			t.Fatalf("continues with %q, %v; expected the last page", page.Continue, err)
+		}
+	}
+	if _, err := s.Next(filter, token, 1); err != nil {
+		t.Errorf("after %d finished listings of others: %v", 2*paging.DefaultListings, err)
+	}
+}
+
+// A full shelf turns away the listing that comes last, until one ends: by its last page or by its age.
+func TestAFullShelfTurnsNewListingsAway(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]paging.Options{
 		"by number": {Listings: 2},
 		"by bytes":  {Bytes: 2 * rows(t, 10).Size()},
 	} {
-		s := shelf(t, o)
-		first, second := hold(t, s, 10), hold(t, s, 10)
-		if _, err := s.Next(filter, first, 1); err != nil {
-			t.Fatal(name, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := paging.New(store, o)
+				defer s.Close()
+				wantNext := func(token string, limit int, want error) {
+					t.Helper()
+					if _, err := s.Next(filter, token, limit); !errors.Is(err, want) {
+						t.Errorf("%v, expected %v", err, want)
+					}
+				}
+				refused := func() {
+					t.Helper()
+					if token, err := s.Hold(filter, "", rows(t, 10)); !errors.Is(err, storage.ErrInconsistent) || token != "" {
+						t.Errorf("one listing too many: %q, %v; expected ErrInconsistent", token, err)
+					}
+				}
+				first, second := hold(t, s, 10), hold(t, s, 10)
+				refused()
+				wantNext(first, 1, nil)
+				wantNext(second, 10, nil) // its last page
+				wantNext(second, 10, nil) // whoever has lost the answer asks again
+				third := hold(t, s, 10)
+				wantNext(second, 1, storage.ErrCompacted)
+				wantNext(first, 1, nil)
+				wantNext(third, 10, nil)
+				wantNext(third, 1, nil) // which begins it anew
+				refused()
+				time.Sleep(paging.DefaultTTL + time.Second)
+				fourth := hold(t, s, 10)
+				wantNext(first, 1, storage.ErrCompacted)
+				wantNext(fourth, 1, nil)
+			})
+		})
+	}
+}
+
+// What does not fit into the memory of all listings together lies on disk, and reads the same.
+func TestMemoryOfAllListingsIsBounded(t *testing.T) {
+	t.Parallel()
+	size := rows(t, 5).Size()
+	if rows(t, 5).Memory() != size {
+		t.Fatal("these rows must fit into memory")
+	}
+	s := shelf(t, paging.Options{Memory: 2 * size})
+	var tokens []string
+	var held []*spool.Spool
+	for range 4 {
+		r := rows(t, 5)
+		token, err := s.Hold(filter, "", r)
+		if err != nil {
+			t.Fatal(err)
 		}
-		third := hold(t, s, 10)
-		for token, want := range map[string]error{first: nil, second: storage.ErrCompacted, third: nil} {
-			if _, err := s.Next(filter, token, 1); !errors.Is(err, want) {
-				t.Errorf("%s: %v, expected %v", name, err, want)
-			}
+		tokens, held = append(tokens, token), append(held, r)
+	}
+	for i, want := range []int64{size, size, 0, 0} {
+		if got := held[i].Memory(); got != want {
+			t.Errorf("listing %d has %d bytes in memory, expected %d", i, got, want)
 		}
+		page, err := s.Next(filter, tokens[i], 10)
+		if err != nil || len(page.Records) != 5 || string(page.Records[4]) != "row 4" {
+			t.Errorf("listing %d: %q, %v", i, page.Records, err)
+		}
+	}
+	// All are finished: they leave, and memory is free again.
+	r := rows(t, 5)
+	if _, err := s.Hold(filter, "", r); err != nil || r.Memory() != size {
+		t.Errorf("the next one has %d bytes in memory, expected %d; %v", r.Memory(), size, err)
+	}
+}
+
+func TestFirst(t *testing.T) {
+	t.Parallel()
+	s := shelf(t, paging.Options{Listings: 1})
+	for range 3 { // a listing of one page takes no place
+		all := rows(t, 10)
+		page, err := s.First(filter, "the cursor", all, 10)
+		if err != nil || len(page.Records) != 10 || page.Continue != "" || page.Cursor != "the cursor" {
+			t.Fatalf("%d records, continues with %q, %v", len(page.Records), page.Continue, err)
+		}
+		if _, err := all.Read(0).Next(); err == nil {
+			t.Fatal("the rows are still held")
+		}
+	}
+	if page, err := s.First(filter, "", rows(t, 0), 10); err != nil || len(page.Records) != 0 || page.Continue != "" {
+		t.Fatalf("a list of nothing: %v, %v", page, err)
+	}
+	page, err := s.First(filter, "the cursor", rows(t, 10), 4)
+	if err != nil || len(page.Records) != 4 || page.Continue == "" {
+		t.Fatalf("%d records, continues with %q, %v", len(page.Records), page.Continue, err)
+	}
+	page, err = s.Next(filter, page.Continue, 10)
+	if err != nil || len(page.Records) != 6 || string(page.Records[0]) != "row 4" || page.Continue != "" || page.Cursor != "the cursor" {
+		t.Fatalf("%q, continues with %q, %v", page.Records, page.Continue, err)
 	}
 }
 
@@ -215,16 +319,13 @@ func TestClose(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
-	s := shelf(t, paging.Options{Listings: 3})
+	s := shelf(t, paging.Options{Listings: 8, Memory: 3 * rows(t, 20).Size()})
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
 			for range 50 {
 				for at := hold(t, s, 20); at != ""; {
 					page, err := s.Next(filter, at, 5)
-					if errors.Is(err, storage.ErrCompacted) {
-						break
-					}
 					if err != nil || len(page.Records) != 5 || !strings.HasPrefix(string(page.Records[0]), "row ") {
 						t.Errorf("%d records, %v", len(page.Records), err)
 						return

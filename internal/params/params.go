@@ -20,11 +20,14 @@ type Values struct {
 	err   error
 }
 
-// Parse reads the query of u.
+// Parse reads the query of u. A fragment is a mistake: no store's URL has one.
 func Parse(u *url.URL) *Values {
 	v := &Values{}
+	if u.Fragment != "" {
+		v.err = fmt.Errorf("%w: a store's URL has no fragment (write %%23 for a # in it)", storage.ErrInvalid)
+	}
 	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
+	if err != nil && v.err == nil {
 		v.err = fmt.Errorf("%w: malformed URL parameters", storage.ErrInvalid)
 	}
 	v.query = query
@@ -100,15 +103,19 @@ func (v *Values) Int(name string, otherwise, low, high int) int {
 	return n
 }
 
-// Duration returns a time such as 30s or 5m, more than nothing.
+// shortest is the least value of a duration. Less is a mistake, a bare number of nanoseconds for one, that nothing works with:
+// requests that are over before they are sent, tickers that never rest, or, halved a few times, panic.
+const shortest = time.Millisecond
+
+// Duration returns a time such as 30s or 5m, of a millisecond at least.
 func (v *Values) Duration(name string, otherwise time.Duration) time.Duration {
 	s, there := v.get(name)
 	if !there {
 		return otherwise
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		v.fail(name, "a time such as 30s or 5m")
+	if err != nil || d < shortest {
+		v.fail(name, fmt.Sprintf("a time such as 30s or 5m, %v or more", shortest))
 		return otherwise
 	}
 	return d

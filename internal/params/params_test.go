@@ -23,7 +23,8 @@ func read(t *testing.T, text string) (*Values, []any) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]any{
-		"x://h": {7, time.Second, true, "none", "a"},
+		"x://h":             {7, time.Second, true, "none", "a"},
+		"x://h?timeout=1ms": {7, time.Millisecond, true, "none", "a"},
 		"x://h?size=10&timeout=5m&create=off&name=n%20m&mode=b": {10, 5 * time.Minute, false, "n m", "b"},
 	} {
 		v, got := read(t, text)
@@ -47,12 +48,17 @@ func TestMistakesAreNamed(t *testing.T) {
 		"size=1&size=2":           "size",
 		"timeout=5":               "timeout",
 		"timeout=-5s":             "timeout",
+		"timeout=0":               "timeout",
+		"timeout=0s":              "timeout",
+		"timeout=1ns":             "timeout: expected a time such as 30s or 5m, 1ms or more",
+		"timeout=999us":           "timeout",
 		"create=maybe":            "create",
 		"mode=c":                  "mode",
 		"unknown=1":               "unknown",
 		"size=%zz":                "malformed",
 		"name=a;b":                "malformed",
 		"password=hunter2&size=0": "size",
+		"size=1#part":             "fragment",
 	} {
 		v, _ := read(t, "x://user:secret@h?"+query)
 		err := v.Err()

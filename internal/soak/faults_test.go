@@ -12,10 +12,10 @@ import (
 
 // trouble misbehaves until the time is over: on the connections through the proxy and, now and then, with the server itself.
 type trouble struct {
-	proxy   *faultproxy.Proxy
-	restart func()
-	random  *rand.Rand
-	faults  int
+	proxy  *faultproxy.Proxy
+	server []func() // what can befall the server
+	random *rand.Rand
+	faults int
 }
 
 func (f *trouble) run(t *testing.T, end <-chan time.Time) {
@@ -43,12 +43,12 @@ func (f *trouble) run(t *testing.T, end <-chan time.Time) {
 			f.proxy.Refuse()
 			<-time.After(f.upTo(300 * time.Millisecond))
 			f.proxy.Resume()
-		case chance < 98:
+		case chance < 97 || len(f.server) == 0:
 			f.proxy.Stall()
 			<-time.After(f.upTo(600 * time.Millisecond))
 			f.proxy.Resume()
 		default:
-			f.restart()
+			f.server[f.random.IntN(len(f.server))]()
 		}
 	}
 }

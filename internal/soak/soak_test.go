@@ -14,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
+	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
@@ -27,25 +30,78 @@ var during = flag.Duration("for", time.Minute, "how long to write")
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
+// TestPostgres also has the server crash, because one of its processes is killed, and its disk stall.
 func TestPostgres(t *testing.T) {
-	server := testenv.StartPostgres(t)
-	soak(t, behindProxy(t, server.StoreURL(t), server.Addr, func() { server.Restart(t) }))
+	server := testenv.StartPostgresStallingDisk(t)
+	s := behindProxy(t, server.StoreURL(t), server.Addr)
+	s.trouble.server = []func(){
+		func() { server.Restart(t) },
+		func() { crash(t, server.PostgresServer) },
+		func() { crash(t, server.PostgresServer) },
+		func() {
+			server.Stall(t)
+			<-time.After(s.trouble.upTo(8 * time.Second))
+			server.Flow(t)
+		},
+	}
+	soak(t, s)
+}
+
+// TestPostgresSynchronous writes to a primary that waits for its standby, which is away now and then.
+func TestPostgresSynchronous(t *testing.T) {
+	pair := testenv.StartPostgresPair(t)
+	pair.Synchronous(t, "on")
+	s := behindProxy(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
+	s.trouble.server = []func(){
+		func() { crash(t, pair.Primary) },
+		func() {
+			pair.Standby.Pause(t)
+			<-time.After(s.trouble.upTo(8 * time.Second))
+			pair.Standby.Unpause(t)
+		},
+	}
+	soak(t, s)
+}
+
+// crash kills one of the server's sessions, which has it end all of them and recover.
+func crash(t *testing.T, server *testenv.PostgresServer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), stuck)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		return // it is still starting after the last one
+	}
+	var pid uint32
+	err = conn.QueryRow(ctx, "select pid from pg_stat_activity where application_name = 'ashlar' order by random() limit 1").Scan(&pid)
+	_ = conn.Close(ctx) // it is about to be killed
+	if err == nil {
+		server.KillProcess(t, pid)
+		server.Await(t)
+	}
 }
 
 func TestEtcd(t *testing.T) {
 	server := testenv.StartEtcd(t)
-	soak(t, behindProxy(t, server.StoreURL(t), server.Endpoint, func() { server.Restart(t) }))
+	s := behindProxy(t, server.StoreURL(t), server.Endpoint)
+	s.trouble.server = []func(){func() { server.Restart(t) }}
+	soak(t, s)
 }
 
 // TestDynamoDB does not restart the server, which keeps its data in memory.
 func TestDynamoDB(t *testing.T) {
 	server := testenv.StartDynamoDB(t)
-	soak(t, behindProxy(t, server.StoreURL(t), strings.TrimPrefix(server.Endpoint, "http://"), func() {}))
+	soak(t, behindProxy(t, server.StoreURL(t), strings.TrimPrefix(server.Endpoint, "http://")))
 }
 
 // TestSQLite has no connections to break: its handles only get into each other's way.
 func TestSQLite(t *testing.T) {
 	soak(t, scene{direct: "sqlite:" + filepath.ToSlash(filepath.Join(t.TempDir(), "soak.db"))})
+}
+
+// TestMemory has nothing that could break either.
+func TestMemory(t *testing.T) {
+	soak(t, scene{direct: "mem://soak"})
 }
 
 // scene is a store and the ways to it.
@@ -54,14 +110,14 @@ type scene struct {
 	trouble         *trouble // nil: none
 }
 
-func behindProxy(t *testing.T, storeURL, addr string, restart func()) scene {
+func behindProxy(t *testing.T, storeURL, addr string) scene {
 	t.Helper()
 	proxy := faultproxy.New(t, addr)
 	proxied := strings.NewReplacer(addr, proxy.Addr(), url.QueryEscape(addr), url.QueryEscape(proxy.Addr())).Replace(storeURL)
 	if proxied == storeURL {
 		t.Fatalf("%s is not in the store's URL", addr)
 	}
-	return scene{storeURL, proxied, &trouble{proxy: proxy, restart: restart, random: rand.New(rand.NewPCG(rand.Uint64(), 0))}}
+	return scene{storeURL, proxied, &trouble{proxy: proxy, random: rand.New(rand.NewPCG(rand.Uint64(), 0))}}
 }
 
 const (

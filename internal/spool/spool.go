@@ -14,7 +14,7 @@ import (
 // Spool is a sequence of byte records. First they are appended, by one goroutine; then they are read, by any number.
 type Spool struct {
 	memory int
-	head   []byte // the first records; never more than memory bytes
+	head   []byte // all records while there is no file; never more than memory bytes
 	file   *os.File
 	out    *bufio.Writer
 	name   string // set where the system cannot unlink an open file: removed by Close
@@ -23,7 +23,7 @@ type Spool struct {
 	frame  [binary.MaxVarintLen64]byte
 }
 
-// New returns an empty spool that keeps the first memory bytes in memory.
+// New returns an empty spool that is kept in memory while it has no more than memory bytes.
 func New(memory int) *Spool { return &Spool{memory: memory} }
 
 // Append adds a record, which is copied.
@@ -35,7 +35,7 @@ func (s *Spool) Append(record []byte) error {
 			s.count++
 			return nil
 		}
-		if err := s.open(); err != nil {
+		if err := s.Spill(); err != nil {
 			return err
 		}
 	}
@@ -47,6 +47,26 @@ func (s *Spool) Append(record []byte) error {
 	}
 	s.tail += int64(len(frame) + len(record))
 	s.count++
+	return nil
+}
+
+// Spill moves what is in memory to the file, which it makes if there is none; later records go there too. Nobody may read
+// meanwhile.
+func (s *Spool) Spill() error {
+	if s.file != nil {
+		return nil
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	_, err := s.out.Write(s.head)
+	if err == nil {
+		err = s.out.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("write a temporary file: %w", err)
+	}
+	s.tail, s.head = int64(len(s.head)), nil
 	return nil
 }
 
@@ -76,6 +96,9 @@ func (s *Spool) Seal() error {
 
 // Count returns the number of records.
 func (s *Spool) Count() int { return s.count }
+
+// Memory returns the number of bytes held in memory.
+func (s *Spool) Memory() int64 { return int64(len(s.head)) }
 
 // Size returns the number of bytes held in memory and in the file.
 func (s *Spool) Size() int64 { return int64(len(s.head)) + s.tail }

@@ -27,6 +27,14 @@ func TestRecordsComeBackInOrder(t *testing.T) {
 		if err := s.Seal(); err != nil {
 			t.Fatal(err)
 		}
+		if rapid.Bool().Draw(t, "spill") {
+			if err := s.Spill(); err != nil {
+				t.Fatal(err)
+			}
+			if s.Memory() != 0 {
+				t.Fatalf("%d bytes are left in memory", s.Memory())
+			}
+		}
 		if s.Count() != len(records) {
 			t.Fatalf("Count is %d after %d records", s.Count(), len(records))
 		}

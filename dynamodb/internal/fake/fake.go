@@ -38,11 +38,13 @@ type Fault struct {
 
 // Server is a DynamoDB with one table.
 type Server struct {
-	mu     sync.Mutex
-	http   *httptest.Server
-	faults func(op string) Fault
-	gate   func(op string)
-	calls  map[string]int
+	mu      sync.Mutex
+	http    *httptest.Server
+	faults  func(op string) Fault
+	gate    func(op string)
+	calls   map[string]int
+	ahead   time.Duration // of the server's clock before this process's
+	clients int
 
 	table  *table
 	stream *stream
@@ -63,14 +65,19 @@ func New(t testing.TB) *Server {
 // Table is the name of the table.
 const Table = "fake-table"
 
-// Clients returns clients of the SDK, as a program would make them, that retry without long pauses.
-func (s *Server) Clients(t testing.TB) (*dynamodb.Client, *dynamodbstreams.Client) {
+// Clients returns clients of the SDK, as a program would make them, that retry without long pauses. Each pair is another client
+// to the server.
+func (s *Server) Clients(t testing.TB, options ...func(*dynamodb.Options)) (*dynamodb.Client, *dynamodbstreams.Client) {
 	t.Helper()
+	s.mu.Lock()
+	s.clients++
+	name := fmt.Sprintf("client-%d", s.clients)
+	s.mu.Unlock()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	cfg := aws.Config{
 		Region:       "eu-north-1",
-		Credentials:  credentials.NewStaticCredentialsProvider("fake", "fake", ""),
+		Credentials:  credentials.NewStaticCredentialsProvider(name, "fake", ""),
 		HTTPClient:   &http.Client{Transport: transport},
 		BaseEndpoint: aws.String(s.http.URL),
 		Retryer: func() aws.Retryer {
@@ -79,7 +86,7 @@ func (s *Server) Clients(t testing.TB) (*dynamodb.Client, *dynamodbstreams.Clien
 			})
 		},
 	}
-	return dynamodb.NewFromConfig(cfg), dynamodbstreams.NewFromConfig(cfg)
+	return dynamodb.NewFromConfig(cfg, options...), dynamodbstreams.NewFromConfig(cfg)
 }
 
 // SetFaults has f decide what happens to each request. f is called under a lock, one request at a time; nil: nothing happens.
@@ -89,7 +96,8 @@ func (s *Server) SetFaults(f func(op string) Fault) {
 	s.faults = f
 }
 
-// SetGate has f called before each request is looked at, without a lock: it may wait.
+// SetGate has f called when a request has arrived in full and before it is looked at, without a lock. f may wait: the request is
+// carried out when f returns, also if its client has given up meanwhile.
 func (s *Server) SetGate(f func(op string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +137,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if gate != nil {
 		gate(op)
 	}
+	in.client = credential(r)
+	in.signed, _ = time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	fault, body, err := s.do(op, &in)
+	w.Header().Set("Date", s.Now().UTC().Format(http.TimeFormat))
 	if fault.Lost || fault.Cut {
 		hangUp(w, body, fault.Cut)
 		return
@@ -170,6 +181,9 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[op]++
+	if err := s.checkSignature(in.signed); err != nil {
+		return Fault{}, nil, err
+	}
 	var fault Fault
 	if s.faults != nil {
 		fault = s.faults(op)
@@ -194,6 +208,9 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 
 // request holds the fields of all requests that are understood.
 type request struct {
+	client string    // who signed it
+	signed time.Time // the time in the signature
+
 	TableName                           string
 	Item, Key                           item
 	ConditionExpression                 string
@@ -207,7 +224,7 @@ type request struct {
 	KeyConditionExpression string
 	ExclusiveStartKey      item
 	Limit                  int
-	TransactItems          []struct{ Put, Delete, Update, ConditionCheck *write }
+	TransactItems          []member
 	ClientRequestToken     string
 
 	StreamArn, ShardId, ShardIteratorType, SequenceNumber string
@@ -221,8 +238,14 @@ func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 	case "PutItem":
 		w := &write{Item: in.Item, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues}
 		return s.putItem(w)
+	case "DeleteItem":
+		return s.deleteItem(&write{Key: in.Key, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues})
+	case "DescribeTimeToLive":
+		return s.describeTimeToLive()
+	case "UpdateTimeToLive":
+		return s.updateTimeToLive()
 	case "UpdateItem":
-		s.apply(&write{Key: in.Key, ExpressionAttributeValues: in.ExpressionAttributeValues}, true)
+		s.apply(&write{Key: in.Key, ExpressionAttributeValues: in.ExpressionAttributeValues}, update)
 		return object{}, nil
 	case "GetItem":
 		return s.getItem(in)

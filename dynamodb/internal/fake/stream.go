@@ -18,6 +18,10 @@ type stream struct {
 	number  int      // of the last record
 	epoch   int      // of iterators; those of earlier ones have expired
 	page    int      // records in an answer
+	empty   int      // answers without records before each that has some
+	omits   func(shard int, closed bool) bool
+	readers map[int]map[string]time.Time // of each shard: when a client last read it
+	limit   int                          // of the readers of one shard
 }
 
 type shard struct {
@@ -31,7 +35,7 @@ type shard struct {
 }
 
 func newStream(generation, roots int) *stream {
-	st := &stream{arn: fmt.Sprintf("arn:aws:dynamodb:eu-north-1:1:table/%s/stream/%d", Table, generation), enabled: true, page: 3}
+	st := &stream{arn: fmt.Sprintf("arn:aws:dynamodb:eu-north-1:1:table/%s/stream/%d", Table, generation), enabled: true, page: 3, readers: map[int]map[string]time.Time{}}
 	for range roots {
 		st.roots = append(st.roots, st.newShard(nil))
 	}
@@ -45,7 +49,7 @@ func (st *stream) newShard(parent *shard) *shard {
 }
 
 // record appends to the shard that an item belongs to: down the tree from its root to a shard that is open.
-func (st *stream) record(at address, before, after item) {
+func (st *stream) record(now time.Time, at address, before, after item) {
 	if !st.enabled {
 		return
 	}
@@ -60,7 +64,7 @@ func (st *stream) record(at address, before, after item) {
 	change := object{
 		"Keys":           item{"pk": either(after, before)["pk"], "sk": either(after, before)["sk"]},
 		"SequenceNumber": fmt.Sprintf("%021d", 100*st.number), "StreamViewType": "NEW_AND_OLD_IMAGES", "SizeBytes": 1,
-		"ApproximateCreationDateTime": time.Now().Unix(),
+		"ApproximateCreationDateTime": now.Unix(),
 	}
 	// The name is wrong on purpose now and then: on AWS it says REMOVE for DynamoDB's own removals only by other fields.
 	name := "MODIFY"
@@ -116,6 +120,35 @@ func (st *stream) divide(sh *shard, n int, hidden bool) {
 		child.hidden = hidden
 		sh.children = append(sh.children, child)
 	}
+}
+
+// SetEmptyPages has each answer of GetRecords that holds records come after n that hold none, as AWS says is normal.
+func (s *Server) SetEmptyPages(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.empty = n
+}
+
+// SetOmissions has DescribeStream leave out the shards for which omit is true, counted from 0 in the order of their making; nil:
+// none.
+func (s *Server) SetOmissions(omit func(shard int, closed bool) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.omits = omit
+}
+
+// SetReaders has GetRecords refuse all but the first n clients that read the same shard within a second. AWS has room for two.
+func (s *Server) SetReaders(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.limit = n
+}
+
+// Shards returns how many shards the stream has had.
+func (s *Server) Shards() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stream.shards)
 }
 
 // Show lists all shards.
@@ -191,8 +224,8 @@ func (s *Server) describeStream(in *request) (any, error) {
 		d["StreamStatus"] = "DISABLED"
 	}
 	shards := []object{}
-	for _, sh := range st.shards {
-		if sh.hidden || sh.id <= in.ExclusiveStartShardId {
+	for i, sh := range st.shards {
+		if sh.hidden || sh.id <= in.ExclusiveStartShardId || st.omits != nil && st.omits(i, sh.closed) {
 			continue
 		}
 		if len(shards) == describePage {
@@ -236,16 +269,16 @@ func (s *Server) getShardIterator(in *request) (any, error) {
 			return nil, refuse("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard")
 		}
 	}
-	return object{"ShardIterator": st.iterator(i, at)}, nil
+	return object{"ShardIterator": st.iterator(i, at, st.empty)}, nil
 }
 
-func (st *stream) iterator(shard, at int) string {
-	return strings.Join([]string{st.arn, strconv.Itoa(shard), strconv.Itoa(at), strconv.Itoa(st.epoch)}, "|")
+func (st *stream) iterator(shard, at, empty int) string {
+	return strings.Join([]string{st.arn, strconv.Itoa(shard), strconv.Itoa(at), strconv.Itoa(st.epoch), strconv.Itoa(empty)}, "|")
 }
 
 func (s *Server) getRecords(in *request) (any, error) {
 	parts := strings.Split(in.ShardIterator, "|")
-	if len(parts) != 4 {
+	if len(parts) != 5 {
 		return nil, refuse("ValidationException", "Invalid ShardIterator")
 	}
 	st, err := s.find(parts[0])
@@ -255,7 +288,11 @@ func (s *Server) getRecords(in *request) (any, error) {
 	i, _ := strconv.Atoi(parts[1])
 	at, _ := strconv.Atoi(parts[2])
 	epoch, _ := strconv.Atoi(parts[3])
+	empty, _ := strconv.Atoi(parts[4])
 	sh := st.shards[i]
+	if err := st.admit(i, in.client); err != nil {
+		return nil, err
+	}
 	if epoch != st.epoch {
 		return nil, refuse("ExpiredIteratorException", "Iterator expired")
 	}
@@ -263,9 +300,34 @@ func (s *Server) getRecords(in *request) (any, error) {
 		return nil, refuse("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard")
 	}
 	end := min(at+st.page, len(sh.records))
+	if empty > 0 && end > at {
+		return object{"Records": []object{}, "NextShardIterator": st.iterator(i, at, empty-1)}, nil
+	}
 	out := object{"Records": append([]object{}, sh.records[at:end]...)}
 	if !sh.closed || end < len(sh.records) {
-		out["NextShardIterator"] = st.iterator(i, end)
+		out["NextShardIterator"] = st.iterator(i, end, st.empty)
 	}
 	return out, nil
+}
+
+// admit gives a client one of the places at a shard.
+func (st *stream) admit(shard int, client string) error {
+	if st.limit == 0 {
+		return nil
+	}
+	places := st.readers[shard]
+	if places == nil {
+		places = map[string]time.Time{}
+		st.readers[shard] = places
+	}
+	for name, last := range places {
+		if time.Since(last) > time.Second {
+			delete(places, name)
+		}
+	}
+	if _, has := places[client]; !has && len(places) >= st.limit {
+		return refuse("LimitExceededException", "%d clients read the shard", len(places))
+	}
+	places[client] = time.Now()
+	return nil
 }

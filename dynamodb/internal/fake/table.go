@@ -2,7 +2,9 @@ package fake
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +28,8 @@ type write struct {
 	Item, Key                 item
 	ConditionExpression       string
 	ExpressionAttributeValues item
+
+	ReturnValuesOnConditionCheckFailure string
 }
 
 func (w *write) address() address {
@@ -39,17 +43,20 @@ func (w *write) address() address {
 type table struct {
 	items map[address]item
 	past  map[address][]item // nil for absent
-	done  map[string]bool    // tokens of transactions
+	done  map[string]string  // tokens of transactions, and what they were
+	noTTL bool
 	// lag is how many states back an eventually consistent read looks.
 	lag int
+	// page is how many items an answer of Query has at most.
+	page int
 	// name and keys are what DescribeTable shows.
 	hash, sort, kind, view string
 }
 
 func newTable() *table {
 	return &table{
-		items: map[address]item{}, past: map[address][]item{}, done: map[string]bool{},
-		hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
+		items: map[address]item{}, past: map[address][]item{}, done: map[string]string{},
+		page: 7, hash: "pk", sort: "sk", kind: "B", view: "NEW_AND_OLD_IMAGES",
 	}
 }
 
@@ -125,6 +132,10 @@ func (t *table) holds(w *write) (bool, error) {
 		return stored == nil || same("v", ":base"), nil
 	case "v = :base AND u = :uid":
 		return same("v", ":base") && same("u", ":uid"), nil
+	case "v = :v":
+		return same("v", ":v"), nil
+	case "v = :v AND attribute_not_exists(x)":
+		return same("v", ":v") && stored["x"] == nil, nil
 	case "attribute_not_exists(u)":
 		return stored["u"] == nil, nil
 	case "attribute_not_exists(u) OR u <> :uid":
@@ -133,12 +144,20 @@ func (t *table) holds(w *write) (bool, error) {
 	return false, refuse("ValidationException", "the fake does not know the condition %q", w.ConditionExpression)
 }
 
+// action is what becomes of an item.
+type action int
+
+const (
+	put action = iota // also: delete, where there is nothing to put
+	update
+)
+
 // apply stores and leaves a record in the stream.
-func (s *Server) apply(w *write, update bool) {
+func (s *Server) apply(w *write, do action) {
 	at := w.address()
 	before := s.table.items[at]
 	after := w.Item
-	if update {
+	if do == update {
 		after = item{}
 		maps.Copy(after, before)
 		maps.Copy(after, w.Key)
@@ -153,7 +172,7 @@ func (s *Server) apply(w *write, update bool) {
 	if before == nil && after == nil || fmt.Sprint(before) == fmt.Sprint(after) {
 		return
 	}
-	s.stream.record(at, before, after)
+	s.stream.record(s.now(), at, before, after)
 }
 
 // Expire removes an item as DynamoDB does when its time is over.
@@ -162,13 +181,13 @@ func (s *Server) Expire(class byte) {
 	defer s.mu.Unlock()
 	for at, it := range s.table.items {
 		if _, rest, ok := strings.Cut(at.pk, "\x00"); ok && rest[0] == class && it["ttl"] != nil {
-			s.apply(&write{Key: item{"pk": it["pk"], "sk": it["sk"]}}, false)
+			s.apply(&write{Key: item{"pk": it["pk"], "sk": it["sk"]}}, put)
 		}
 	}
 }
 
-// tooLarge is DynamoDB's bound of an item.
-func (it item) tooLarge() error {
+// size is that of the names and the binary values.
+func (it item) size() int {
 	size := 0
 	for name, value := range it {
 		size += len(name)
@@ -178,7 +197,12 @@ func (it item) tooLarge() error {
 			}
 		}
 	}
-	if size > 400<<10 {
+	return size
+}
+
+// tooLarge is DynamoDB's bound of an item.
+func (it item) tooLarge() error {
+	if it.size() > 400<<10 {
 		return refuse("ValidationException", "Item size has exceeded the maximum allowed size")
 	}
 	return nil
@@ -199,7 +223,19 @@ func (s *Server) putItem(w *write) (any, error) {
 		}
 		return nil, r
 	}
-	s.apply(w, false)
+	s.apply(w, put)
+	return object{}, nil
+}
+
+func (s *Server) deleteItem(w *write) (any, error) {
+	ok, err := s.table.holds(w)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, refuse("ConditionalCheckFailedException", "The conditional request failed")
+	}
+	s.apply(w, put)
 	return object{}, nil
 }
 
@@ -231,8 +267,12 @@ func (s *Server) batchGetItem(in *request, unprocessed int) (any, error) {
 	return out, nil
 }
 
-// queryPage is how many items an answer has at most.
-const queryPage = 7
+// SetQueryPage changes how many items an answer of Query has at most, from 7.
+func (s *Server) SetQueryPage(items int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.page = items
+}
 
 func (s *Server) query(in *request) (any, error) {
 	pk, begins := in.ExpressionAttributeValues.binary(":pk"), in.ExpressionAttributeValues.binary(":sk")
@@ -243,7 +283,7 @@ func (s *Server) query(in *request) (any, error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b address) int { return strings.Compare(a.sk, b.sk) })
-	limit := queryPage
+	limit := s.table.page
 	if in.Limit > 0 {
 		limit = min(limit, in.Limit)
 	}
@@ -261,19 +301,41 @@ func (s *Server) query(in *request) (any, error) {
 	return out, nil
 }
 
+// member is one of a transaction. Exactly one of its fields is set.
+type member struct{ Put, Delete, Update, ConditionCheck *write }
+
+func (m *member) write() *write {
+	for _, w := range []*write{m.Put, m.Delete, m.Update} {
+		if w != nil {
+			return w
+		}
+	}
+	return m.ConditionCheck
+}
+
+// The most that a transaction may have.
+const (
+	transactItems = 100
+	transactBytes = 4 << 20
+)
+
 func (s *Server) transact(in *request) (any, error) {
-	if s.table.done[in.ClientRequestToken] {
+	what := fmt.Sprint(len(in.TransactItems), sumOf(in.TransactItems))
+	if before, done := s.table.done[in.ClientRequestToken]; done {
+		if before != what {
+			return nil, refuse("IdempotentParameterMismatchException", "another transaction had this token")
+		}
 		return object{}, nil
+	}
+	if len(in.TransactItems) > transactItems {
+		return nil, refuse("ValidationException", "Member must have length less than or equal to %d", transactItems)
 	}
 	reasons := make([]object, len(in.TransactItems))
 	failed := false
+	size, answer := 0, 0
 	for i, m := range in.TransactItems {
-		w := m.Put
-		for _, other := range []*write{m.Delete, m.Update, m.ConditionCheck} {
-			if other != nil {
-				w = other
-			}
-		}
+		w := m.write()
+		size += w.Item.size()
 		if err := w.Item.tooLarge(); err != nil {
 			return nil, err
 		}
@@ -285,10 +347,17 @@ func (s *Server) transact(in *request) (any, error) {
 		if !ok {
 			failed = true
 			reasons[i] = object{"Code": "ConditionalCheckFailed", "Message": "The conditional request failed"}
-			if stored := s.table.items[w.address()]; stored != nil {
+			if stored := s.table.items[w.address()]; stored != nil && w.ReturnValuesOnConditionCheckFailure == "ALL_OLD" {
 				reasons[i]["Item"] = stored
+				answer += stored.size()
 			}
 		}
+	}
+	switch {
+	case size > transactBytes:
+		return nil, refuse("ValidationException", "Collection size of items in the transaction cannot exceed 4 MB")
+	case answer > transactBytes:
+		return nil, refuse("ValidationException", "Payload in response is too large.")
 	}
 	if failed {
 		r := refuse("TransactionCanceledException", "Transaction cancelled")
@@ -297,14 +366,47 @@ func (s *Server) transact(in *request) (any, error) {
 	}
 	for _, m := range in.TransactItems {
 		switch {
-		case m.Put != nil:
-			s.apply(m.Put, false)
-		case m.Delete != nil:
-			s.apply(m.Delete, false)
 		case m.Update != nil:
-			s.apply(m.Update, true)
+			s.apply(m.Update, update)
+		case m.ConditionCheck == nil:
+			s.apply(m.write(), put)
 		}
 	}
-	s.table.done[in.ClientRequestToken] = true
+	s.table.done[in.ClientRequestToken] = what
+	return object{}, nil
+}
+
+func sumOf(members []member) uint64 {
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(members) // maps are encoded in order
+	return h.Sum64()
+}
+
+// SetTimeToLive says whether DescribeTable's table has its time-to-live switched on.
+func (s *Server) SetTimeToLive(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.noTTL = !on
+}
+
+// TimeToLive reports whether it is switched on.
+func (s *Server) TimeToLive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.table.noTTL
+}
+
+func (s *Server) describeTimeToLive() (any, error) {
+	if s.table.noTTL {
+		return object{"TimeToLiveDescription": object{"TimeToLiveStatus": "DISABLED"}}, nil
+	}
+	return object{"TimeToLiveDescription": object{"TimeToLiveStatus": "ENABLED", "AttributeName": "ttl"}}, nil
+}
+
+func (s *Server) updateTimeToLive() (any, error) {
+	if !s.table.noTTL {
+		return nil, refuse("ValidationException", "TimeToLive is already enabled")
+	}
+	s.table.noTTL = false
 	return object{}, nil
 }

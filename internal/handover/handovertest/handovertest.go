@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) (one, other storage.Backend)) {
 		})
 	}
 	runBulk(t, open)
+	runEpochs(t, open)
 }
 
 type store struct {

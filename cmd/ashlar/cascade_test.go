@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (m *meddler) MaxOps() int { return m.Backend.(storage.Transactor).MaxOps() }
+
+func (m *meddler) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	m.meddle()
+	return m.Backend.(storage.Transactor).Commit(ctx, ops)
+}
+
+// family is a store with a grandmother, her child, and the child's child; and a stranger who owns nothing.
+type family struct {
+	*meddler
+	t *testing.T
+}
+
+func memberID(name string) *resourcepb.ID {
+	return key.Key{Group: "core", Kind: "ConfigMap", Partition: "default", Namespace: "default", Name: name}.ID("uid-"+name, "v1")
+}
+
+func newFamily(t *testing.T) *family {
+	t.Helper()
+	m, _, _ := meddled(t)
+	f := &family{m, t}
+	f.put("grandmother", "")
+	f.put("stranger", "")
+	f.put("child", "grandmother")
+	f.put("grandchild", "child")
+	return f
+}
+
+// put writes a resource with an owner, or without one, whatever is stored.
+func (f *family) put(name, owner string) {
+	f.t.Helper()
+	res := &resourcepb.Resource{Id: memberID(name)}
+	if owner != "" {
+		res.Owner = memberID(owner)
+	}
+	if stored, err := read(f.t.Context(), f.Backend, res.Id); err == nil {
+		res.Version = stored.Version
+	}
+	_, err := f.Backend.WriteCAS(f.t.Context(), res)
+	require.NoError(f.t, err)
+}
+
+// bear makes a resource that is not there, with a uid of its own.
+func (f *family) bear(name, uid, owner string) {
+	f.t.Helper()
+	res := &resourcepb.Resource{Id: memberID(name), Owner: memberID(owner)}
+	res.Id.Uid = uid
+	_, err := f.Backend.WriteCAS(f.t.Context(), res)
+	require.NoError(f.t, err)
+}
+
+// drop deletes a resource, for somebody else.
+func (f *family) drop(name string) {
+	f.t.Helper()
+	stored, err := read(f.t.Context(), f.Backend, memberID(name))
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.Backend.DeleteCAS(f.t.Context(), stored.Id, stored.Version))
+}
+
+// left is who is there.
+func (f *family) left() []string {
+	f.t.Helper()
+	list, err := f.List(f.t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "core", Kind: "ConfigMap"}, memberID("").Tenancy, "")
+	require.NoError(f.t, err)
+	var names []string
+	for _, res := range list {
+		names = append(names, res.Id.Name)
+	}
+	return names
+}
+
+// What somebody else takes from its owner while a cascade goes on is not deleted, and neither is what it owns by then. What is
+// changed otherwise is.
+func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		deeds func(f *family) []func() // before each deletion
+		left  []string
+	}{
+		"nothing happens": {func(*family) []func() { return nil }, []string{"stranger"}},
+		"the grandchild moves": {func(f *family) []func() {
+			return []func(){func() { f.put("grandchild", "stranger") }}
+		}, []string{"grandchild", "stranger"}},
+		"the grandchild is set free": {func(f *family) []func() {
+			return []func(){func() { f.put("grandchild", "") }}
+		}, []string{"grandchild", "stranger"}},
+		"the child moves with what it owns": {func(f *family) []func() {
+			return []func(){func() { f.put("child", "stranger") }}
+		}, []string{"child", "grandchild", "stranger"}},
+		"the child moves after its own was deleted": {func(f *family) []func() {
+			return []func(){func() {}, func() { f.put("child", "stranger") }}
+		}, []string{"child", "stranger"}},
+		"all are changed and stay": {func(f *family) []func() {
+			return []func(){
+				func() { f.put("grandchild", "child") }, func() { f.put("child", "grandmother") },
+				func() { f.put("grandchild", "child") }, func() { f.put("child", "grandmother") },
+				func() {}, func() { f.put("grandmother", "") },
+			}
+		}, []string{"stranger"}},
+		"others delete the child": {func(f *family) []func() {
+			return []func(){func() { f.drop("child") }}
+		}, []string{"stranger"}},
+		"one more is born": {func(f *family) []func() {
+			return []func(){func() {}, func() { f.put("late", "child") }}
+		}, []string{"stranger"}},
+		"the child is deleted and born again": {func(f *family) []func() {
+			return []func(){func() {}, func() {}, func() { f.bear("child", "another uid", "grandmother") }}
+		}, []string{"stranger"}},
+		"the child is deleted and put back": {func(f *family) []func() {
+			return []func(){func() {}, func() {}, func() { f.put("child", "grandmother") }}
+		}, []string{"stranger"}},
+		"the child moves to the grandmother's own child": {func(f *family) []func() {
+			return []func(){func() { f.put("sister", "grandmother"); f.put("child", "sister") }}
+		}, []string{"stranger"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFamily(t)
+			stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
+			require.NoError(t, err)
+			f.deeds = c.deeds(f)
+			var out bytes.Buffer
+			d := &deleter{backend: f.meddler, out: &out, cascade: true, seen: map[key.Key]bool{}}
+			require.NoError(t, d.delete(t.Context(), stored))
+			require.Empty(t, f.deeds, "not all of them came to pass")
+			require.Equal(t, c.left, f.left(), "deleted was:\n%s", out.String())
+		})
+	}
+}
+
+// A store without transactions cannot tie a deletion to the owners above it, but still does to the owner itself.
+func TestCascadeWithoutTransactions(t *testing.T) {
+	t.Parallel()
+	f := newFamily(t)
+	stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
+	require.NoError(t, err)
+	f.deeds = []func(){func() { f.put("grandchild", "stranger") }}
+	d := &deleter{backend: struct{ storage.Backend }{f.meddler}, out: &bytes.Buffer{}, cascade: true, seen: map[key.Key]bool{}}
+	require.NoError(t, d.delete(t.Context(), stored))
+	require.Equal(t, []string{"grandchild", "stranger"}, f.left())
+}
+
+// With --version nothing is deleted at all if the resource changes before the cascade begins to delete.
+func TestCascadeOfAVersion(t *testing.T) {
+	t.Parallel()
+	f := newFamily(t)
+	stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
+	require.NoError(t, err)
+	f.deeds = []func(){func() { f.put("grandmother", "") }}
+	d := &deleter{backend: f.meddler, out: &bytes.Buffer{}, cascade: true, guard: stored, seen: map[key.Key]bool{}}
+	require.ErrorIs(t, d.delete(t.Context(), stored), storage.ErrCASFailure)
+	require.Equal(t, []string{"child", "grandchild", "grandmother", "stranger"}, f.left())
+}

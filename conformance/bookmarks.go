@@ -1,0 +1,330 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var bookmarkCases = topic{"Bookmarks", []testCase{
+	{name: "WithoutChanges", needs: needBookmarker, run: bookmarkIdle},
+	{name: "QuietFilter", needs: needBookmarker, run: bookmarkQuiet},
+	{name: "AfterWhatWasAcknowledged", needs: needBookmarker, run: bookmarkAcknowledged},
+	{name: "RequestsAtTheSameTime", needs: needBookmarker, run: bookmarkTogether},
+	{name: "Snapshot", needs: needBookmarker, run: bookmarkSnapshot},
+	{name: "History", needs: needBookmarker | needResumer, run: bookmarkHistory},
+	{name: "SlowWatch", needs: needBookmarker, run: bookmarkSlow},
+	{name: "Cursor", needs: needBookmarker | needResumer, run: bookmarkCursor},
+	{name: "NoMoreThanRequests", needs: needBookmarker, run: bookmarkCount},
+	{name: "Closed", needs: needBookmarker, run: bookmarkClosed},
+	{name: "NoHalfCapability", run: bookmarkNoHalf},
+}}
+
+// bookmark asks for a bookmark.
+func (s *suite) bookmark(w storage.Watch) {
+	s.Helper()
+	s.succeeds("Bookmark", s.ask(w))
+}
+
+func (s *suite) ask(w storage.Watch) error {
+	b, ok := w.(storage.Bookmarker)
+	if !ok {
+		return fmt.Errorf("the watch, a %T, is no storage.Bookmarker", w)
+	}
+	return b.Bookmark(s.ctx)
+}
+
+// untilBookmark reads up to the next bookmark and returns the changes before it.
+func (s *suite) untilBookmark(w storage.Watch) []*resourcepb.WatchEvent {
+	s.Helper()
+	events, err := s.readToBookmark(w)
+	s.succeeds("Next", err)
+	return events
+}
+
+// readToBookmark is untilBookmark for goroutines that may not end the case.
+func (s *suite) readToBookmark(w storage.Watch) (events []*resourcepb.WatchEvent, err error) {
+	for more := false; ; {
+		ev, err := s.nextOrBookmark(w)
+		switch {
+		case err != nil:
+			return events, fmt.Errorf("waiting for a bookmark, after %d events: %w", len(events), err)
+		case ev.GetBookmark() == nil:
+			more, ev.More = ev.More, false
+			events = append(events, ev)
+			continue
+		case more || ev.GetMore():
+			return events, errors.New("a bookmark in the middle of a commit")
+		case ev.GetBookmark().GetCursor() != w.Cursor():
+			return events, fmt.Errorf("a bookmark has cursor %q, the watch is at %q", ev.GetBookmark().GetCursor(), w.Cursor())
+		}
+		return events, nil
+	}
+}
+
+// noChanges demands that the next event is a bookmark.
+func (s *suite) noChanges(w storage.Watch) {
+	s.Helper()
+	if events := s.untilBookmark(w); len(events) > 0 {
+		s.Fatalf("a watch without changes brings %s", text(events[0]))
+	}
+}
+
+func bookmarkIdle(s *suite) {
+	w := s.watchAll()
+	for range 3 {
+		s.bookmark(w)
+		s.noChanges(w)
+	}
+	s.upsert(w, s.create("a"))
+	s.bookmark(w)
+	s.noChanges(w)
+}
+
+// bookmarkQuiet changes what the watch does not want, before the requests and between them.
+func bookmarkQuiet(s *suite) {
+	b := s.b
+	if s.h.OneHandle == "" {
+		b = s.another()
+	}
+	w, err := b.WatchList(s.ctx, things, home, "quiet")
+	s.opened(w, err)
+	s.snapshot(w)
+	other := s.create("other")
+	for range s.scale(12) {
+		other = s.update(other)
+		s.bookmark(w)
+		s.noChanges(w)
+		s.bookmark(w)
+		s.noChanges(w)
+	}
+	quiet := s.create("quiet")
+	s.bookmark(w)
+	if events := s.untilBookmark(w); len(events) != 1 || label(events[0]) != label(upserted(quiet)) {
+		s.Fatalf("%d events before the bookmark, want one", len(events))
+	}
+}
+
+// bookmarkAcknowledged asks right after each write, also of another handle.
+func bookmarkAcknowledged(s *suite) {
+	w := s.watch(things, home, "")
+	s.snapshot(w)
+	writers := []storage.Backend{s.b}
+	if s.h.OneHandle == "" {
+		writers = append(writers, s.another())
+	}
+	for i := range s.scale(40) {
+		var want []*resourcepb.WatchEvent
+		for j := range 1 + i%3 {
+			res, err := writers[(i+j)%len(writers)].WriteCAS(s.ctx, newThing(fmt.Sprintf("name-%d-%d", i, j)))
+			s.succeeds("WriteCAS", err)
+			want = append(want, upserted(res))
+		}
+		s.bookmark(w)
+		got := s.untilBookmark(w)
+		if len(got) != len(want) {
+			s.Fatalf("%d events came before a bookmark that was asked for after %d acknowledged writes", len(got), len(want))
+		}
+		for k := range want {
+			s.same("an event before the bookmark", got[k], want[k])
+		}
+	}
+}
+
+// bookmarkTogether has many watches ask at the same time, each for what has just been acknowledged to it. An answer that was
+// under way when a watch asked is none to its request.
+func bookmarkTogether(s *suite) {
+	const askers = 8
+	handles := []storage.Backend{s.b}
+	if s.h.OneHandle == "" {
+		handles = append(handles, s.another())
+	}
+	watches := make([]storage.Watch, askers)
+	for i := range watches {
+		w, err := handles[i%len(handles)].WatchList(s.ctx, things, home, fmt.Sprintf("name-%d-", i))
+		watches[i] = s.opened(w, err)
+		s.snapshot(w)
+	}
+	s.parallel(askers, func(i int) error {
+		for round := range s.scale(100) {
+			res, err := handles[round%len(handles)].WriteCAS(s.ctx, newThing(fmt.Sprintf("name-%d-%d", i, round)))
+			if err != nil {
+				return err
+			}
+			if err := s.ask(watches[i]); err != nil {
+				return err
+			}
+			events, err := s.readToBookmark(watches[i])
+			if err != nil {
+				return err
+			}
+			if len(events) != 1 || label(events[0]) != label(upserted(res)) {
+				return fmt.Errorf("%d events before the bookmark that was asked for after an acknowledged write, want that one", len(events))
+			}
+		}
+		return nil
+	})
+}
+
+// bookmarkSnapshot asks before the snapshot is read and in the middle of it.
+func bookmarkSnapshot(s *suite) {
+	all := s.crowd(s.scale(24))
+	w := s.watch(things, home, "")
+	s.bookmark(w)
+	late := s.create("late")
+	for i, res := range all {
+		s.upsert(w, res)
+		if i == len(all)/2 {
+			s.bookmark(w)
+		}
+	}
+	if s.next(w).GetEndOfSnapshot() == nil {
+		s.Fatal("the snapshot does not end")
+	}
+	var events []*resourcepb.WatchEvent
+	for len(events) == 0 {
+		events = s.untilBookmark(w) // the first answers the request before late was written, and may come before it
+	}
+	s.same("the event before the second bookmark", events[0], upserted(late))
+}
+
+// bookmarkHistory resumes far behind and asks at once.
+func bookmarkHistory(s *suite) {
+	w := s.watchAll()
+	start := w.Cursor()
+	w.Close()
+	var want []*resourcepb.WatchEvent
+	res := newThing("a")
+	for range s.scale(800) {
+		res = s.update(res)
+		want = append(want, upserted(res))
+	}
+	w = s.resume(start, everywhere)
+	s.bookmark(w)
+	got := s.untilBookmark(w)
+	if len(got) != len(want) {
+		s.Fatalf("%d events came before the bookmark, want the %d from before the watch was opened", len(got), len(want))
+	}
+	for i := range want {
+		s.same("an event before the bookmark", got[i], want[i])
+	}
+	// One with nothing to catch up on, whoever it is for.
+	for _, f := range []filter{everywhere, {things, home, "nothing"}} {
+		w = s.resume(w.Cursor(), f)
+		s.bookmark(w)
+		s.noChanges(w)
+	}
+}
+
+// bookmarkSlow asks a watch that has fallen far behind.
+func bookmarkSlow(s *suite) {
+	w := s.watch(things, home, "")
+	s.snapshot(w)
+	var want []*resourcepb.WatchEvent
+	res := newThing("a")
+	for range s.scale(300) {
+		res = changed(res)
+		res.Data.Value = noise(1000)
+		res = s.write(res)
+		want = append(want, upserted(res))
+	}
+	s.bookmark(w)
+	got := s.untilBookmark(w)
+	if len(got) != len(want) && s.h.MergesEvents == "" || len(got) == 0 {
+		s.Fatalf("%d events came before the bookmark, want %d", len(got), len(want))
+	}
+	s.same("the event before the bookmark", got[len(got)-1], want[len(want)-1])
+}
+
+// bookmarkCursor goes on from bookmarks.
+func bookmarkCursor(s *suite) {
+	w := s.watch(things, home, "quiet")
+	s.snapshot(w)
+	for i := range s.scale(8) {
+		s.create(fmt.Sprintf("before-%d", i))
+		s.bookmark(w)
+		s.noChanges(w)
+		after := s.create(fmt.Sprintf("after-%d", i))
+		resumed := s.resume(w.Cursor(), everywhere)
+		s.upsert(resumed, after)
+		resumed.Close()
+	}
+}
+
+// bookmarkCount asks several times before it reads.
+func bookmarkCount(s *suite) {
+	w := s.watchAll()
+	const asked = 3
+	for range asked {
+		s.bookmark(w)
+	}
+	s.create("a")
+	s.bookmark(w)
+	events := s.untilBookmark(w)
+	bookmarks := 1
+	for len(events) == 0 {
+		bookmarks++
+		events = s.untilBookmark(w)
+	}
+	// One for each request at most, which a change after them flushes out.
+	last := s.create("last")
+	for {
+		ev, err := s.nextOrBookmark(w)
+		s.succeeds("Next", err)
+		if ev.GetBookmark() == nil {
+			s.same("Next", ev, upserted(last))
+			break
+		}
+		bookmarks++
+	}
+	if bookmarks > asked+1 {
+		s.Fatalf("%d bookmarks for %d requests", bookmarks, asked+1)
+	}
+}
+
+func bookmarkClosed(s *suite) {
+	over, cancel := context.WithCancel(s.ctx)
+	cancel()
+	w := s.watchAll()
+	s.fails("Bookmark with a cancelled context", w.(storage.Bookmarker).Bookmark(over), context.Canceled)
+	s.upsert(w, s.create("a")) // and no bookmark
+
+	s.bookmark(w)
+	w.Close()
+	_, err := w.Next(s.ctx)
+	s.fails("Next of a watch closed with a request open", err, storage.ErrWatchClosed)
+	for _, ctx := range []context.Context{s.ctx, over} {
+		s.fails("Bookmark of a closed watch", w.(storage.Bookmarker).Bookmark(ctx), storage.ErrWatchClosed)
+	}
+
+	w = s.watch(things, home, "nothing")
+	s.snapshot(w)
+	s.bookmark(w)
+	s.succeeds("Close", s.b.Close())
+	err = w.(storage.Bookmarker).Bookmark(s.ctx)
+	s.fails("Bookmark on a closed backend", err, storage.ErrWatchClosed)
+	s.fails("Bookmark on a closed backend", err, storage.ErrClosed)
+	_, err = w.Next(s.ctx)
+	s.fails("Next on a closed backend", err, storage.ErrClosed)
+}
+
+// bookmarkNoHalf makes sure that all watches of a backend are Bookmarkers, or none.
+func bookmarkNoHalf(s *suite) {
+	watches := map[string]storage.Watch{"WatchList": s.watchAll()}
+	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
+		w, err := resumer.WatchFrom(s.ctx, anything, anywhere, "", watches["WatchList"].Cursor())
+		watches["WatchFrom"] = s.opened(w, err)
+	}
+	for from, w := range watches {
+		_, offered := w.(storage.Bookmarker)
+		switch {
+		case offered && s.h.NoBookmarker != "":
+			s.Fatalf("a watch of %s is a storage.Bookmarker although Harness.NoBookmarker says: %s", from, s.h.NoBookmarker)
+		case !offered && s.h.NoBookmarker == "":
+			s.Fatalf("a watch of %s is no storage.Bookmarker and Harness.NoBookmarker does not say why", from)
+		}
+	}
+}

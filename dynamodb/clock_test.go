@@ -1,0 +1,203 @@
+package dynamodb_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The clock of a client that watches and resumes is wrong, by more than AWS accepts, too: no event is lost.
+func TestSkewedClocks(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-40 * time.Minute, -10 * time.Minute, -3 * time.Minute, 10 * time.Minute, 40 * time.Minute} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			s.SetShards(3)
+			s.Advance(-ahead)
+			b := handle(t, s)
+			w := watch(t, b)
+			afterSnapshot(t, w)
+			begin := w.Cursor()
+			j := &journal{}
+			load(t, b, j, 4, 10, func(int) {}).Wait()
+			again, err := handle(t, s).WatchFrom(t.Context(), boxType, tenancy, "", begin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer again.Close()
+			for _, w := range []storage.Watch{w, again} {
+				for name, versions := range follow(t, w, 4) {
+					if want := j.of(name); !slices.Equal(versions, want) {
+						t.Errorf("%s: %d events, %d writes, or in another order", name, len(versions), len(want))
+					}
+				}
+			}
+		})
+	}
+}
+
+// late is a local clock that is 40 minutes behind.
+func late() time.Time { return time.Now().Add(-40 * time.Minute) }
+
+// What a snapshot showed does not come again, whatever the clock of the one who wrote it.
+func TestJoinWithAWriterBehind(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	writer, b := handle(t, s), handle(t, s)
+	dynamodb.SetLocalClock(writer, late)
+	first := write(t, writer, box("a", nil))
+	gone := write(t, writer, box("gone", nil))
+	// While the snapshot is read, the stream stands still and the resources change.
+	reading, written := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.SetGate(func(op string) {
+		switch op {
+		case "Query":
+			once.Do(func() { close(reading) })
+			<-written
+		case "GetRecords":
+			select {
+			case <-reading:
+				<-written
+			default:
+			}
+		}
+	})
+	opened := make(chan storage.Watch, 1)
+	go func() {
+		w, err := b.WatchList(t.Context(), boxType, tenancy, "")
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- w
+	}()
+	<-reading
+	second := write(t, writer, write(t, writer, first))
+	remove(t, writer, gone)
+	close(written)
+	w := <-opened
+	if w == nil {
+		t.FailNow()
+	}
+	defer w.Close()
+	if shown := afterSnapshot(t, w); shown["a"] != second.GetVersion() || shown["gone"] != "" {
+		t.Fatalf("the snapshot shows %v", shown)
+	}
+	third := write(t, writer, second)
+	if name, version, _ := seen(next(t, w)); version != third.GetVersion() {
+		t.Errorf("the snapshot was followed by another event of %s than the next change", name)
+	}
+}
+
+// Eventual reads are monotonic, whatever the clock of the one who wrote.
+func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	writer, b := handle(t, s), handle(t, s)
+	dynamodb.SetLocalClock(writer, late)
+	second := write(t, writer, write(t, writer, box("a", nil)))
+	gone := write(t, writer, box("gone", nil))
+	remove(t, writer, gone)
+	for _, res := range []*resourcepb.Resource{second, gone} {
+		if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil && !errors.Is(err, storage.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	s.SetLag(1)
+	if res, err := b.Read(t.Context(), storage.EventualConsistency, second.GetId()); err != nil || res.GetVersion() != second.GetVersion() {
+		t.Errorf("a read went back in time: %v", err)
+	}
+	if _, err := b.Read(t.Context(), storage.EventualConsistency, gone.GetId()); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a deleted resource was read again: %v", err)
+	}
+}
+
+// A process is stopped after it has composed a write and before it signs it. The count in the stamp, by which others tell how old a
+// state may be, is that of the time when the write is sent.
+func TestStoppedWriter(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	freezer := fake.NewFreezer("PutItem")
+	db, streams := s.Clients(t, freezer.Option)
+	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	first := write(t, writer, box("a", nil))
+	freezer.Freeze()
+	written := make(chan *resourcepb.Resource, 1)
+	go func() {
+		res, err := writer.WriteCAS(t.Context(), first)
+		if err != nil {
+			t.Error(err)
+		}
+		written <- res
+	}()
+	freezer.Wait()
+	s.Advance(3 * time.Hour)
+	freezer.Thaw()
+	second := <-written
+	if second == nil {
+		t.FailNow()
+	}
+	b := handle(t, s)
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, second.GetId()); err != nil {
+		t.Fatal(err)
+	}
+	s.SetLag(1)
+	if res, err := b.Read(t.Context(), storage.EventualConsistency, second.GetId()); err != nil || res.GetVersion() != second.GetVersion() {
+		t.Errorf("a read went back in time: %v", err)
+	}
+}
+
+// GetRecords answers without records, many times, before it gives what is there, and the pages that a reader gets are slow: nothing
+// that was acknowledged is missing after a resumption, and nothing comes twice after a snapshot.
+func TestEmptyPagesBeforeData(t *testing.T) {
+	t.Parallel()
+	const writers, shards = 6, 20
+	s := fake.New(t)
+	s.SetShards(shards)
+	s.SetEmptyPages(4)
+	b := handle(t, s)
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	begin := w.Cursor()
+	j := &journal{}
+	load(t, b, j, writers, 20, func(int) {}).Wait()
+	fresh := watch(t, b)
+	shown := afterSnapshot(t, fresh)
+	for n := range writers {
+		name := fmt.Sprintf("box-%02d", n)
+		if versions := j.of(name); shown[name] != versions[len(versions)-1] {
+			t.Fatalf("the snapshot shows an old version of %s", name)
+		}
+	}
+	later, err := handle(t, s).WatchFrom(t.Context(), boxType, tenancy, "", begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	for what, w := range map[string]storage.Watch{"following": w, "resumed": later} {
+		for name, versions := range follow(t, w, writers) {
+			if want := j.of(name); !slices.Equal(versions, want) {
+				t.Errorf("%s, %s: %d events, %d writes, or in another order", what, name, len(versions), len(want))
+			}
+		}
+	}
+	last := write(t, b, box("last", nil))
+	for what, w := range map[string]storage.Watch{"after its snapshot": fresh, "following": w, "resumed": later} {
+		if name, version, _ := seen(next(t, w)); version != last.GetVersion() {
+			t.Errorf("%s: an event of %s comes again", what, name)
+		}
+	}
+}

@@ -1,0 +1,399 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+)
+
+// fencing closes a store in the background.
+func fencing(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- b.Fence(t.Context(), target) }()
+	return done
+}
+
+// pass has AWS's time pass until something has happened.
+func pass[T any](t *testing.T, s *fake.Server, happened <-chan T) T {
+	t.Helper()
+	for range 10_000 {
+		select {
+		case v := <-happened:
+			return v
+		case <-time.After(5 * time.Millisecond):
+			s.Advance(10 * time.Second)
+		}
+	}
+	t.Fatal("it did not happen in a day of AWS's time")
+	panic("unreachable")
+}
+
+// announced waits until a fence is announced.
+func announced(s *fake.Server) {
+	for s.Items('f') == 0 {
+		<-time.After(time.Millisecond)
+	}
+}
+
+// A store is open while it is being closed, and afterwards for nobody, whoever wrote before.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b, other := handle(t, s), handle(t, s)
+	res := write(t, other, box("a", nil))
+	done := fencing(t, b, "mem://there")
+	announced(s)
+	var err error
+	writes := 0
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for err == nil {
+			stored, refused := other.WriteCAS(t.Context(), res)
+			if err = refused; err == nil {
+				res = stored
+				writes++
+			}
+		}
+	}()
+	if err := pass(t, s, done); err != nil {
+		t.Fatal(err)
+	}
+	<-over
+	if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://there") {
+		t.Errorf("writing to the closed store: %v", err)
+	}
+	if writes < 2 {
+		t.Errorf("%d writes while the store was being closed", writes)
+	}
+	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
+		t.Errorf("the store holds another version than the last that was acknowledged: %v", err)
+	}
+	if err := b.Fence(t.Context(), "mem://elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	if target, fenced, err := other.Fenced(t.Context()); target != "mem://elsewhere" || !fenced || err != nil {
+		t.Errorf("the fence is %q, %v, %v", target, fenced, err)
+	}
+	if err := other.Unfence(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, other, res)
+	write(t, b, box("b", nil))
+}
+
+// A request that is held up on its way, and given up by the one who sent it, arrives after the store was closed: it has no effect.
+func TestLateRequest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		held   string
+		before bool // it was sent before the fence was announced
+	}{
+		"SentBefore": {"PutItem", true}, "SentMeanwhile": {"TransactWriteItems", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			b, writer := handle(t, s), handle(t, s)
+			res := write(t, writer, box("a", nil))
+			arrived, late, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var first atomic.Bool
+			hold := func() {
+				s.SetGate(func(op string) {
+					if op == c.held && first.CompareAndSwap(false, true) {
+						close(arrived)
+						<-late
+						close(applied)
+					}
+				})
+			}
+			ctx, giveUp := context.WithCancel(t.Context())
+			written := make(chan error, 1)
+			send := func() {
+				hold()
+				go func() { _, err := writer.WriteCAS(ctx, res); written <- err }()
+				<-arrived
+				giveUp()
+				if err := <-written; !errors.Is(err, storage.ErrInconsistent) {
+					t.Errorf("a write that was given up: %v", err)
+				}
+			}
+			if c.before {
+				send()
+			}
+			done := fencing(t, b, "mem://there")
+			announced(s)
+			if !c.before {
+				s.Advance(10 * time.Minute) // the permission from before is over, and the signature is good when the gates are shut
+				if _, err := writer.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
+					t.Fatal(err)
+				}
+				send()
+			}
+			if err := pass(t, s, done); err != nil {
+				t.Fatal(err)
+			}
+			close(late)
+			<-applied
+			write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+			if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
+				t.Errorf("a write took effect after the store was closed: %v", err)
+			}
+		})
+	}
+}
+
+// A writer is stopped between its look at the fence and the signing of its request, and goes on when the store is closed.
+func TestStoppedBeforeTheFence(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	freezer := fake.NewFreezer("PutItem")
+	db, streams := s.Clients(t, freezer.Option)
+	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	res := write(t, writer, box("a", nil))
+	freezer.Freeze()
+	written := make(chan error, 1)
+	go func() { _, err := writer.WriteCAS(t.Context(), res); written <- err }()
+	freezer.Wait()
+	b := handle(t, s)
+	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+		t.Fatal(err)
+	}
+	freezer.Thaw()
+	if err := <-written; !errors.Is(err, storage.ErrFenced) {
+		t.Errorf("got %v, expected ErrFenced", err)
+	}
+	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
+		t.Errorf("a write took effect after the store was closed: %v", err)
+	}
+}
+
+// Closing has a time of its own: a short timeout of the URL does not keep it from succeeding. A deadline that is too near is said at
+// once.
+func TestFenceWithAShortTimeout(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s, func(o *dynamodb.Options) { o.Timeout = 5 * time.Second })
+	res := write(t, b, box("a", nil))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.Fence(ctx, "mem://there"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("with a deadline that is too near: %v", err)
+	}
+	res = write(t, b, res)
+	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
+		t.Errorf("writing: %v", err)
+	}
+}
+
+// A closing that is given up, at whatever point, leaves the store open.
+func TestFenceGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]func(s *fake.Server, cancel func()){
+		"WhileWaiting": func(_ *fake.Server, cancel func()) { cancel() },
+		"WhileShuttingTheGates": func(s *fake.Server, cancel func()) {
+			puts := 0
+			s.SetFaults(func(op string) fake.Fault {
+				if op != "PutItem" {
+					return fake.Fault{}
+				}
+				if puts++; puts < 20 {
+					return fake.Fault{}
+				}
+				cancel()
+				return fake.Fault{Code: "InternalServerError", Status: 500}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			b, other := handle(t, s), handle(t, s)
+			res := write(t, other, box("a", nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- b.Fence(ctx, "mem://there") }()
+			announced(s)
+			s.Advance(time.Minute)
+			if _, err := other.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
+				t.Fatal(err)
+			}
+			before := s.Calls("TransactWriteItems")
+			res = write(t, other, res)
+			if s.Calls("TransactWriteItems") == before {
+				t.Error("a write after the announcement was sent without the fence's condition")
+			}
+			fails(s, cancel)
+			if err := pass(t, s, done); err == nil {
+				t.Fatal("closing succeeded")
+			}
+			s.SetFaults(nil)
+			transactions := s.Calls("TransactWriteItems")
+			res = write(t, b, res)
+			if s.Calls("TransactWriteItems") != transactions {
+				t.Error("the announcement is still there")
+			}
+			for _, b := range []*dynamodb.Backend{b, other} {
+				if _, fenced, err := b.Fenced(t.Context()); fenced || err != nil {
+					t.Errorf("closed: %v, %v", fenced, err)
+				}
+				res = write(t, b, res)
+			}
+			// There is a way on.
+			if err := pass(t, s, fencing(t, other, "mem://there")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
+				t.Errorf("writing: %v", err)
+			}
+		})
+	}
+}
+
+// The answer to the removal of a fence is lost, and before it is asked for again another fence is there: that one stays.
+func TestUnfenceRepeated(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b, other := handle(t, s), handle(t, s)
+	if err := pass(t, s, fencing(t, b, "mem://first")); err != nil {
+		t.Fatal(err)
+	}
+	again, closed := make(chan struct{}), make(chan struct{})
+	deletes := 0
+	s.SetFaults(func(op string) fake.Fault {
+		if op != "DeleteItem" {
+			return fake.Fault{}
+		}
+		deletes++
+		return fake.Fault{Lost: deletes == 1}
+	})
+	var mu sync.Mutex
+	arrivals := 0
+	s.SetGate(func(op string) {
+		if op != "DeleteItem" {
+			return
+		}
+		mu.Lock()
+		arrivals++
+		n := arrivals
+		mu.Unlock()
+		if n == 2 {
+			close(again)
+			<-closed
+		}
+	})
+	opened := make(chan error, 1)
+	go func() { opened <- b.Unfence(t.Context()) }()
+	<-again
+	if err := pass(t, s, fencing(t, other, "mem://second")); err != nil {
+		t.Fatal(err)
+	}
+	close(closed)
+	if err := <-opened; err != nil {
+		t.Errorf("opening: %v", err)
+	}
+	if target, fenced, err := b.Fenced(t.Context()); !fenced || target != "mem://second" || err != nil {
+		t.Errorf("the second fence is %q, %v, %v", target, fenced, err)
+	}
+}
+
+// A look for the fence that is not answered holds up nobody longer than wanted.
+func TestDeadlineWhileLooking(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	res := write(t, b, box("a", nil))
+	s.Advance(time.Hour) // the permission is over
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
+		t.Fatal(err)
+	}
+	looking, answered := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s.SetGate(func(op string) {
+		if op == "GetItem" {
+			once.Do(func() { close(looking) })
+			<-answered
+		}
+	})
+	patient := make(chan error, 1)
+	go func() { _, err := b.WriteCAS(t.Context(), box("b", nil)); patient <- err }()
+	<-looking
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	hasty := make(chan error, 1)
+	go func() { _, err := b.WriteCAS(ctx, res); hasty <- err }()
+	select {
+	case err := <-hasty:
+		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, expected ErrInconsistent and the deadline's", err)
+		}
+	case <-time.After(patience):
+		t.Error("the call did not end with its deadline")
+	}
+	close(answered)
+	if err := <-patient; err != nil {
+		t.Error(err)
+	}
+}
+
+// A write takes longer to be sent than a permission lasts, as a megabyte does on a slow line: it gets through.
+func TestSlowLine(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s, func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond })
+	write(t, b, box("a", nil)) // the type is known
+	var once sync.Once
+	s.SetGate(func(op string) {
+		if op == "TransactWriteItems" {
+			once.Do(func() { <-time.After(time.Second) })
+		}
+	})
+	before := s.Calls("TransactWriteItems")
+	write(t, b, box("b", content(1, 900<<10, false)))
+	if n := s.Calls("TransactWriteItems") - before; n != 1 {
+		t.Errorf("%d requests, expected one", n)
+	}
+}
+
+// Two programs close a store. One succeeds; the other one gives up afterwards. The store stays closed.
+func TestFenceGivenUpBesideAnother(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	slow := handle(t, s, func(o *dynamodb.Options) { o.IdlePoll = time.Hour })
+	res := write(t, b, box("a", nil))
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	given := make(chan error, 1)
+	go func() { given <- slow.Fence(ctx, "mem://there") }()
+	announced(s)
+	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+		t.Fatal(err)
+	}
+	giveUp()
+	if err := <-given; err == nil {
+		t.Fatal("the closing that was given up succeeded")
+	}
+	if _, fenced, err := b.Fenced(t.Context()); !fenced || err != nil {
+		t.Errorf("the store is open again: fenced %v, %v", fenced, err)
+	}
+	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
+		t.Errorf("writing to the closed store: %v", err)
+	}
+}

@@ -1,0 +1,317 @@
+package dynamodb_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A page of a filter that hardly anything matches does not take a query for every few items.
+func TestSparsePage(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	s.SetQueryPage(1000)
+	b := handle(t, s)
+	for i := range 200 {
+		res := box(fmt.Sprintf("box-%03d", i), nil)
+		res.Id.Tenancy = &resourcepb.Tenancy{Partition: fmt.Sprintf("p%03d", i), Namespace: "n"}
+		if i == 150 {
+			res.Id.Tenancy.Namespace = "wanted"
+		}
+		write(t, b, res)
+	}
+	before := s.Calls("Query")
+	var found []string
+	for token := ""; ; {
+		page, err := b.ListPage(t.Context(), boxType, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: "wanted"}, "", storage.ListOptions{Limit: 1, Continue: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, res := range page.Resources {
+			found = append(found, res.GetId().GetName())
+		}
+		if token = page.Continue; token == "" {
+			break
+		}
+	}
+	if !slices.Equal(found, []string{"box-150"}) {
+		t.Errorf("found %v", found)
+	}
+	if n := s.Calls("Query") - before; n > 12 {
+		t.Errorf("%d queries for one resource among 200", n)
+	}
+}
+
+// A listing in pages reads nothing of the stream, so it takes none of the places of those who do, and writes nothing. Its cursor
+// leads to all that came after it.
+func TestPagesReadNoStream(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	s.SetShards(3)
+	s.SetReaders(2)
+	third := handle(t, s)
+	write(t, third, box("a", nil))
+	before := s.Calls("PutItem")
+	page, err := third.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
+	if err != nil || len(page.Resources) != 1 {
+		t.Fatalf("%d resources: %v", len(page.Resources), err)
+	}
+	if n := s.Calls("PutItem") - before; n != 0 {
+		t.Errorf("%d items were written by a listing", n)
+	}
+	if n := s.Calls("GetRecords"); n != 0 {
+		t.Errorf("a listing asked %d times for the records of the stream", n)
+	}
+	b := handle(t, s)
+	for _, other := range []*dynamodb.Backend{b, handle(t, s)} {
+		afterSnapshot(t, watch(t, other))
+	}
+	// Where others take the places, pages go on.
+	if _, err := third.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	s.Split(false)
+	s.Roll()
+	stored := write(t, b, box("b", nil))
+	if err := third.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.WatchFrom(t.Context(), boxType, tenancy, "", page.Cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for {
+		if _, version, _ := seen(next(t, w)); version == stored.GetVersion() {
+			break
+		}
+	}
+}
+
+// A table whose creator died before it could switch on the time-to-live has it on after the next opening.
+func TestUnfinishedTable(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	s.SetTimeToLive(false)
+	if _, err := newHandle(t, s, func(o *dynamodb.Options) { o.NoCreate = true }); err == nil {
+		t.Fatal("opened what is not there")
+	}
+	if s.TimeToLive() {
+		t.Error("changed a table that is not to be created")
+	}
+	handle(t, s)
+	if !s.TimeToLive() {
+		t.Error("the time-to-live is off")
+	}
+	denied := fake.New(t)
+	denied.SetFaults(func(op string) fake.Fault {
+		if strings.HasSuffix(op, "TimeToLive") {
+			return fake.Fault{Code: "AccessDeniedException"}
+		}
+		return fake.Fault{}
+	})
+	write(t, handle(t, denied), box("a", nil))
+}
+
+// A group version is as long as a resource may be, in a resource that has an owner, too.
+func TestLongGroupVersion(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	owner, other := write(t, b, box("owner", nil)), write(t, b, box("other", nil))
+	child := box("child", nil)
+	child.Id.Type.GroupVersion = strings.Repeat("long ", 100<<10)
+	child.Owner = owner.GetId()
+	child = write(t, b, child)
+	references := func(id *resourcepb.ID) []*resourcepb.ID {
+		t.Helper()
+		ids, err := b.OwnerReferences(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	if ids := references(owner.GetId()); len(ids) != 1 || ids[0].GetType().GetGroupVersion() != child.GetId().GetType().GetGroupVersion() || ids[0].GetUid() != child.GetId().GetUid() {
+		t.Fatalf("%d references, or others", len(ids))
+	}
+	child.Owner = other.GetId()
+	child = write(t, b, child)
+	if a, b := references(owner.GetId()), references(other.GetId()); len(a) != 0 || len(b) != 1 {
+		t.Errorf("%d and %d references, expected 0 and 1", len(a), len(b))
+	}
+	remove(t, b, child)
+	if ids := references(other.GetId()); len(ids) != 0 {
+		t.Errorf("%d references to what was deleted", len(ids))
+	}
+}
+
+// Thirty-two operations on large resources: all succeed, or the first that does not is named, while a fence is announced, too.
+func TestCommitOnLargeResources(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	var large []*resourcepb.Resource
+	for i := range 32 {
+		large = append(large, write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10, false))))
+	}
+	ops := func(version func(*resourcepb.Resource) string) (checks, deletes []storage.Op) {
+		for _, res := range large {
+			checks = append(checks, storage.Op{Check: res.GetId(), Version: version(res)})
+			deletes = append(deletes, storage.Op{Delete: res.GetId(), Version: version(res)})
+		}
+		return checks, deletes
+	}
+	own := func(res *resourcepb.Resource) string { return res.GetVersion() }
+	old := large[0].GetVersion()
+	checks, deletes := ops(func(*resourcepb.Resource) string { return old })
+	for what, ops := range map[string][]storage.Op{"check": checks, "delete": deletes} {
+		var failed *storage.OpError
+		if _, err := b.Commit(t.Context(), ops); !errors.As(err, &failed) || failed.Index != 1 || !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("%s: got %.300v, expected the second operation's conflict", what, err)
+		}
+	}
+	checks, deletes = ops(own)
+	if _, err := b.Commit(t.Context(), checks); err != nil {
+		t.Errorf("checks: %v", err)
+	}
+	if _, err := b.Commit(t.Context(), deletes); err != nil {
+		t.Errorf("deletes: %v", err)
+	}
+}
+
+// The largest transaction that there is: every operation moves its resource to another owner, two have parts, and a fence is
+// announced.
+func TestLargestCommit(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	owner, other := write(t, b, box("owner", nil)), write(t, b, box("other", nil))
+	var ops []storage.Op
+	for i := range 32 {
+		res := box(fmt.Sprintf("box-%02d", i), nil)
+		res.Owner = owner.GetId()
+		res = write(t, b, res)
+		res.Owner = other.GetId()
+		if i < 2 {
+			res.Data.Value = content(i, 500<<10, false)
+		}
+		ops = append(ops, storage.Op{Write: res})
+	}
+	done := make(chan error, 1)
+	go func() { done <- b.Fence(t.Context(), "mem://there") }()
+	announced(s)
+	s.Advance(time.Minute)
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, owner.GetId()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Commit(t.Context(), ops); err != nil {
+		t.Error(err)
+	}
+	if ids, err := b.OwnerReferences(t.Context(), other.GetId()); err != nil || len(ids) != 32 {
+		t.Errorf("%d references: %v", len(ids), err)
+	}
+	if err := pass(t, s, done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Listings leave out shards for a while: one that has been read to its end and whose child is known, one that is open when the
+// reader begins. Each event comes once, in the order of its key, after a resumption, too.
+func TestIncompleteListings(t *testing.T) {
+	t.Parallel()
+	const writers = 6
+	for name, omitted := range map[string]func(shard int, closed bool) bool{
+		"Ended":     func(_ int, closed bool) bool { return closed },
+		"OneOfFour": func(shard int, _ bool) bool { return shard%4 == 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fake.New(t)
+			s.SetShards(4)
+			if name == "OneOfFour" {
+				s.SetOmissions(omitted)
+				showSoon(s, 3)
+			}
+			b := handle(t, s)
+			w := watch(t, b)
+			afterSnapshot(t, w)
+			begin := w.Cursor()
+			j := &journal{}
+			load(t, b, j, writers, 10, func(int) {}).Wait()
+			s.SetOmissions(nil)
+			if name == "Ended" {
+				s.Roll()
+				s.SetOmissions(omitted)
+			}
+			res := write(t, b, box("middle", nil))
+			s.Roll()
+			write(t, b, res)
+			showSoon(s, 4)
+			later, err := handle(t, s).WatchFrom(t.Context(), boxType, tenancy, "", begin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer later.Close()
+			for what, w := range map[string]storage.Watch{"following": w, "resumed": later} {
+				finished, got := 0, map[string][]string{}
+				for finished < writers || len(got["middle"]) < 2 {
+					name, version, last := seen(next(t, w))
+					got[name] = append(got[name], version)
+					if last {
+						finished++
+					}
+				}
+				for n := range writers {
+					name := fmt.Sprintf("box-%02d", n)
+					if want := j.of(name); !slices.Equal(got[name], want) {
+						t.Errorf("%s, %s: %d events, %d writes, or in another order", what, name, len(got[name]), len(want))
+					}
+				}
+			}
+		})
+	}
+}
+
+// showSoon lists all shards again after a number of listings.
+func showSoon(s *fake.Server, listings int) {
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "DescribeStream" {
+			if listings--; listings == 0 {
+				go s.SetOmissions(nil)
+			}
+		}
+		return fake.Fault{}
+	})
+}
+
+// A version that says that its write had more parts than any has is one that does not match.
+func TestVersionWithManyParts(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	res := write(t, b, box("a", nil))
+	stamp, err := base64.RawURLEncoding.DecodeString(res.GetVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp[25] = 200 // the number of parts
+	res.Version = base64.RawURLEncoding.EncodeToString(stamp)
+	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("WriteCAS: %v", err)
+	}
+	if err := b.DeleteCAS(t.Context(), res.GetId(), res.GetVersion()); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("DeleteCAS: %v", err)
+	}
+	if _, err := b.Commit(t.Context(), []storage.Op{{Write: res}}); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("Commit: %v", err)
+	}
+}

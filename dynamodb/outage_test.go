@@ -1,0 +1,108 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+)
+
+// The stream's listing is throttled for a while: a page waits for it, within its deadline, and no longer.
+func TestPageWhileTheStreamIsThrottled(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	write(t, b, box("a", nil))
+	var left atomic.Int64
+	left.Store(10)
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "DescribeStream" && left.Add(-1) >= 0 {
+			return fake.Fault{Code: "LimitExceededException"}
+		}
+		return fake.Fault{}
+	})
+	if _, err := b.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{}); err != nil {
+		t.Errorf("after the throttling: %v", err)
+	}
+	left.Store(1 << 40)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := handle(t, s).ListPage(ctx, boxType, tenancy, "", storage.ListOptions{})
+	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("during the throttling: %v", err)
+	}
+}
+
+// A snapshot that waits for the stream when the backend is closed ends with ErrClosed.
+func TestCloseWhileAWatchWaitsForTheStream(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	watch(t, b)
+	ticked := make(chan struct{}, 1)
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "PutItem" { // the ticks
+			select {
+			case ticked <- struct{}{}:
+			default:
+			}
+			return fake.Fault{Code: "ThrottlingException"}
+		}
+		return fake.Fault{}
+	})
+	opened := make(chan error, 1)
+	go func() { _, err := b.WatchList(t.Context(), boxType, tenancy, ""); opened <- err }()
+	<-ticked
+	<-ticked
+	_ = b.Close()
+	if err := <-opened; !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("WatchList: %v, expected ErrClosed", err)
+	}
+}
+
+// The parts of a large resource cannot be read: the watch ends after the outage, it is not silent for ever.
+func TestWatchWithoutParts(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = 300*time.Millisecond, 300*time.Millisecond })
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	s.SetFaults(func(op string) fake.Fault {
+		if op == "BatchGetItem" {
+			return fake.Fault{Code: "InternalServerError", Status: 500}
+		}
+		return fake.Fault{}
+	})
+	write(t, handle(t, s), box("a", content(1, 1000<<10, false)))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Errorf("the watch: %v, expected ErrWatchClosed", err)
+	}
+}
+
+// A stream that takes requests and does not answer them: the watch ends after the outage.
+func TestStreamThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = 300*time.Millisecond, 300*time.Millisecond })
+	w := watch(t, b)
+	afterSnapshot(t, w)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	s.SetGate(func(op string) {
+		if op == "GetRecords" {
+			<-over
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Errorf("the watch: %v, expected ErrWatchClosed", err)
+	}
+}

@@ -1,0 +1,125 @@
+//go:build integration
+
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// crowded returns a store with commits of several large resources each, under names in order, and the revision before them.
+func crowded(t *testing.T, ctx context.Context, commits, together, size int) (b *Backend, from int64) {
+	t.Helper()
+	u, err := url.Parse(testenv.Etcd(t).StoreURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = Open(ctx, u); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	if from, err = b.revision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range commits {
+		ops := make([]storage.Op, together)
+		for j := range ops {
+			ops[j].Write = &resourcepb.Resource{
+				Id: &resourcepb.ID{Uid: "uid", Name: fmt.Sprintf("%02d-%d", i, j), Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "K"},
+					Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}},
+				Data: &anypb.Any{TypeUrl: "example.com/T", Value: bytes.Repeat([]byte{'x'}, size)},
+			}
+		}
+		if _, err := b.Commit(ctx, ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b, from
+}
+
+var everything = key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
+
+// A list takes a bounded number of bytes into memory at a time, whatever the sizes that it could not know before.
+func TestListChunksAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const commits, together, size = 12, 4, 240 << 10
+	b, _ := crowded(t, ctx, commits, together, size)
+	l := b.list(everything, storage.StrongConsistency)
+	l.chunk = maxChunk // as after many small resources
+	var names []string
+	for l.more {
+		if err := l.fetch(ctx); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, kv := range l.kvs {
+			got += len(kv.Value)
+		}
+		if got > mostBytes {
+			t.Errorf("%d bytes came at once, expected %d at most", got, mostBytes)
+		}
+		for len(l.kvs) > 0 {
+			res, _, err := l.first()
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, res.Id.Name)
+		}
+	}
+	if len(names) != commits*together || !slices.IsSorted(names) {
+		t.Errorf("listed %q", names)
+	}
+}
+
+// etcd answers a watch that is behind with up to 1,000 revisions at once. A page of history ends by its bytes all the same, at a
+// whole revision, and the pages together leave nothing out.
+func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const commits, together, size = 12, 4, 240 << 10
+	b, from := crowded(t, ctx, commits, together, size)
+	h := newSource(b).History(endOf(from), &everything)
+	defer h.Close()
+	var names []string
+	pages := 0
+	for more := true; more; pages++ {
+		var events []*event
+		var err error
+		if events, _, more, err = h.Page(ctx, 500); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, ev := range events {
+			got += ev.Size
+			names = append(names, ev.Key.Name)
+		}
+		// The last response comes on top, with a revision that began in the one before.
+		if most := feed.PageBytes + 3*together*size; got > most {
+			t.Errorf("page %d has %d events of %d bytes, expected %d bytes at most", pages, len(events), got, most)
+		}
+	}
+	if pages < 2 || len(names) != commits*together {
+		t.Fatalf("%d pages of %d events, expected several, of %d", pages, len(names), commits*together)
+	}
+	for i, name := range names {
+		if want := fmt.Sprintf("%02d-%d", i/together, i%together); name != want {
+			t.Fatalf("event %d is of %s, expected %s", i, name, want)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package inmem
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A handle that is closed does not wait for the writers of other handles to pause.
+func TestSourceEndsWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	b := New(nil)
+	res := &resourcepb.Resource{Id: &resourcepb.ID{Uid: "u", Name: "n", Type: &resourcepb.Type{Group: "g", Kind: "k"}, Tenancy: &resourcepb.Tenancy{}}}
+	rewrite := func() {
+		var err error
+		if res, err = b.WriteCAS(context.Background(), res); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	published := 0
+	err := source{b.store}.Run(ctx, func(position) { rewrite() }, func([]*feed.Event[position], position) {
+		cancel()
+		if published++; published < 1000 {
+			rewrite()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published > 1 {
+		t.Errorf("the source has gone on for %d batches after its end", published-1)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

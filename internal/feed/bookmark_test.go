@@ -1,0 +1,429 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// proving is a line that is a Prover.
+type proving struct {
+	*line
+	counting sync.Mutex
+	calls    int
+	failures int           // of Newest, before it works
+	answer   chan struct{} // if set, Newest knows its answer at once, but gives it only for something received from here
+	asked    chan struct{} // if set, Newest sends here when it knows its answer
+}
+
+func newProving() *proving { return &proving{line: newLine()} }
+
+func (p *proving) Newest(ctx context.Context) (int, error) {
+	p.line.mu.Lock()
+	at := len(p.events)
+	p.line.mu.Unlock()
+	p.counting.Lock()
+	p.calls++
+	failing := p.calls <= p.failures
+	p.counting.Unlock()
+	if p.asked != nil {
+		p.asked <- struct{}{}
+	}
+	if p.answer != nil {
+		select {
+		case <-p.answer:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	if failing {
+		return 0, errors.New("the database is away")
+	}
+	return at, nil
+}
+
+func (p *proving) Reached(at, target int) bool { return at >= target }
+
+func (p *proving) count() int {
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	return p.calls
+}
+
+// hold has Run publish nothing until release is called.
+func (p *proving) hold() (release func()) {
+	held := make(chan struct{})
+	p.line.mu.Lock()
+	p.gate = held
+	p.line.mu.Unlock()
+	return func() { close(held) }
+}
+
+func ask(t *testing.T, w storage.Watch) {
+	t.Helper()
+	if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil {
+		t.Fatalf("Bookmark: %v", err)
+	}
+}
+
+func wantBookmark(t *testing.T, w storage.Watch, cursor string) {
+	t.Helper()
+	ev := next(t, w)
+	if ev.GetBookmark() == nil {
+		t.Fatalf("got %v, expected a bookmark", ev)
+	}
+	if got := ev.GetBookmark().GetCursor(); got != cursor || w.Cursor() != cursor {
+		t.Fatalf("the bookmark is at %q and the watch at %q, expected %q", got, w.Cursor(), cursor)
+	}
+}
+
+var quietOnly = key.Filter{Group: "g", Kind: "quiet", Partition: "*", Namespace: "*"}
+
+func TestNoBookmarksWithoutAProver(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	f := New(l, Options[int]{})
+	defer f.Close()
+	if _, ok := watchFromNow(t, f, l, all).(storage.Bookmarker); ok {
+		t.Fatal("the watch claims to prove what its source cannot")
+	}
+}
+
+func TestBookmarkOfAnIdleStore(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.append("loud")
+	f := New(p, Options[int]{})
+	defer f.Close()
+	for _, filter := range []key.Filter{all, quietOnly} {
+		w := watchFromNow(t, f, p.line, filter)
+		ask(t, w)
+		wantBookmark(t, w, "1")
+		ask(t, w)
+		wantBookmark(t, w, "1")
+	}
+}
+
+// An answer that comes between a look at the proofs and the waiting is not slept through, where nothing else happens any more.
+func TestBookmarkThatIsProvenJustBeforeTheWaiting(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.answer, p.asked = make(chan struct{}), make(chan struct{})
+	f := New(p, Options[int]{})
+	defer f.Close()
+	open := watchFromNow(t, f, p.line, all)
+	ask(t, open)
+	<-p.asked
+	w := open.(bookmarker[int]).watch
+	if w.proven() {
+		t.Fatal("a bookmark is proven before the answer")
+	}
+	proof := w.proofs[0].done
+	p.answer <- struct{}{}
+	<-proof
+	select {
+	case <-w.answered():
+	default:
+		t.Fatal("the watch would sleep though its bookmark is proven")
+	}
+	wantBookmark(t, open, "0")
+}
+
+// What a round trip answers that began before the request says nothing about what was acknowledged in between.
+func TestBookmarkTakesARoundTripOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.answer, p.asked = make(chan struct{}), make(chan struct{})
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, p.line, all)
+	ask(t, w)
+	<-p.asked // the first answer is known, and under way
+	release := p.hold()
+	p.append("a")
+	ask(t, w)
+	p.answer <- struct{}{}
+	wantBookmark(t, w, "0")
+	<-p.asked
+	p.answer <- struct{}{}
+	release()
+	wantVersion(t, w, 1)
+	wantBookmark(t, w, "1")
+}
+
+// Requests that come while a round trip is under way share the next one, of whatever watch they are.
+func TestBookmarksShareARoundTrip(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.answer, p.asked = make(chan struct{}), make(chan struct{})
+	f := New(p, Options[int]{})
+	defer f.Close()
+	first := watchFromNow(t, f, p.line, all)
+	ask(t, first)
+	<-p.asked
+	var others []storage.Watch
+	for range 100 {
+		w := watchFromNow(t, f, p.line, all)
+		ask(t, w)
+		ask(t, w)
+		others = append(others, w)
+	}
+	p.answer <- struct{}{}
+	<-p.asked
+	p.answer <- struct{}{}
+	wantBookmark(t, first, "0")
+	for _, w := range others {
+		wantBookmark(t, w, "0")
+	}
+	if n := p.count(); n != 2 {
+		t.Errorf("%d requests took %d round trips, expected 2", 1+2*len(others), n)
+	}
+	p.append("a")
+	for _, w := range others {
+		wantVersion(t, w, 1) // and no second bookmark before it
+	}
+}
+
+// Requests that never end put no earlier one off for ever.
+func TestBookmarkIsNotPutOff(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.answer, p.asked = make(chan struct{}), make(chan struct{})
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, p.line, all)
+	ask(t, w)
+	for range 10 {
+		<-p.asked
+		ask(t, w)
+		p.answer <- struct{}{}
+		wantBookmark(t, w, "0")
+	}
+	<-p.asked
+	p.answer <- struct{}{}
+	wantBookmark(t, w, "0")
+}
+
+func TestBookmarkComesAfterTheSnapshot(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.append("a")
+	p.append("a")
+	f := New(p, Options[int]{})
+	defer f.Close()
+	m, err := f.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := f.Watch(m, all, SliceSnapshot([]*resourcepb.Resource{p.events[0].Resource, p.events[1].Resource}), 2)
+	ask(t, w)
+	p.append("a")
+	wantVersion(t, w, 1)
+	ask(t, w)
+	wantVersion(t, w, 2)
+	if next(t, w).GetEndOfSnapshot() == nil {
+		t.Fatal("expected the end of the snapshot")
+	}
+	for bookmarks := 0; ; {
+		ev := next(t, w)
+		if ev.GetBookmark() == nil {
+			if ev.GetUpsert().GetResource().GetVersion() != "3" {
+				t.Fatalf("got %v", ev)
+			}
+			break
+		}
+		if bookmarks++; bookmarks > 1 {
+			t.Fatal("two bookmarks before the change that the second was asked for after")
+		}
+	}
+	wantBookmark(t, w, "3")
+}
+
+// A watch that reads history answers when it has come to what was asked about.
+func TestBookmarkDoesNotOvertakeHistory(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	for range 10 {
+		p.append("a")
+	}
+	p.slow = make(chan struct{})
+	f := New(p, Options[int]{Page: 3, MaxEvents: 2})
+	defer f.Close()
+	w, err := f.Resume(t.Context(), all, 0, "given")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, w)
+	for p.count() == 0 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.Next(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	close(p.slow)
+	for i := range 10 {
+		wantVersion(t, w, i+1)
+	}
+	wantBookmark(t, w, "10")
+	// Another that falls out of the log.
+	slow := watchFromNow(t, f, p.line, all)
+	fast := watchFromNow(t, f, p.line, all)
+	for i := range 10 {
+		wantVersion(t, fast, p.append("a"))
+		wantVersion(t, w, 11+i)
+	}
+	ask(t, slow)
+	for i := range 10 {
+		wantVersion(t, slow, 11+i)
+	}
+	wantBookmark(t, slow, "20")
+}
+
+// A watch that resumes from the newest position gets its bookmark without any change, and moves its cursor on.
+func TestBookmarkAfterResume(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.append("loud")
+	p.append("loud")
+	f := New(p, Options[int]{})
+	defer f.Close()
+	for from := range 3 {
+		w, err := f.Resume(t.Context(), quietOnly, from, "given")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(t, w)
+		wantBookmark(t, w, "2")
+	}
+}
+
+// A cursor that history does not confirm proves nothing, however far ahead it claims to be.
+func TestNoBookmarkForACursorThatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.append("a")
+	p.oldest = 100
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w, err := f.Resume(t.Context(), all, 50, "50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, w)
+	<-w.(bookmarker[int]).proofs[0].done
+	if ev, err := w.Next(t.Context()); !errors.Is(err, storage.ErrCompacted) {
+		t.Fatalf("got %v, %v; expected compacted history", ev, err)
+	}
+	if err := w.(storage.Bookmarker).Bookmark(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+		t.Fatalf("Bookmark of a watch that has ended: %v", err)
+	}
+}
+
+// The bookmark comes when what was asked about has been published and passed, though the filter leaves it out.
+func TestBookmarkOfAQuietFilter(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, p.line, quietOnly)
+	for i := range 20 {
+		release := p.hold()
+		p.append("loud")
+		ask(t, w)
+		got := make(chan string, 1)
+		go func() {
+			ev, err := w.Next(context.WithoutCancel(t.Context()))
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			got <- ev.GetBookmark().GetCursor()
+		}()
+		release()
+		if cursor := <-got; cursor != strconv.Itoa(i+1) {
+			t.Fatalf("got a bookmark at %q, expected %d", cursor, i+1)
+		}
+	}
+}
+
+func TestBookmarkWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	p.failures = 3
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, p.line, all)
+	ask(t, w)
+	wantBookmark(t, w, "0")
+	if n := p.count(); n != 4 {
+		t.Errorf("%d round trips, expected 4", n)
+	}
+}
+
+// The run's own end is the watch's end, with a request open or not; nothing is left running.
+func TestEndWhileBookmarkIsOpen(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"watch", "feed", "source"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p := newProving()
+			p.answer = make(chan struct{})
+			f := New(p, Options[int]{})
+			defer f.Close()
+			w := watchFromNow(t, f, p.line, all)
+			ask(t, w)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := w.Next(context.WithoutCancel(t.Context()))
+				failed <- err
+			}()
+			broken := errors.New("broken")
+			want := []error{storage.ErrWatchClosed}
+			switch how {
+			case "watch":
+				w.Close()
+			case "feed":
+				f.Close()
+				want = append(want, storage.ErrClosed)
+			case "source":
+				p.breakDown(broken)
+				want = append(want, broken)
+			}
+			err := <-failed
+			again := w.(storage.Bookmarker).Bookmark(t.Context())
+			for _, one := range want {
+				if !errors.Is(err, one) || !errors.Is(again, one) {
+					t.Errorf("Next returned %v and Bookmark %v, want %v", err, again, one)
+				}
+			}
+		})
+	}
+}
+
+func TestBookmarkWithAContextThatIsOver(t *testing.T) {
+	t.Parallel()
+	p := newProving()
+	f := New(p, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, p.line, all)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.(storage.Bookmarker).Bookmark(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	wantVersion(t, w, p.append("a"))
+	if n := p.count(); n != 0 {
+		t.Errorf("%d round trips", n)
+	}
+	w.Close()
+	if err := w.(storage.Bookmarker).Bookmark(ctx); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Fatalf("of a closed watch: %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// SnapshotLife is how long a snapshot that nobody reads from is held.
+const SnapshotLife = 5 * time.Minute
+
+// Expiring is a snapshot that is freed when nobody has read from it for SnapshotLife: what it holds, in memory or on disk, may be
+// as large as the store. The watch ends at its next step.
+func Expiring(snapshot Snapshot) Snapshot {
+	e := &expiring{snapshot: snapshot}
+	e.timer = time.AfterFunc(SnapshotLife, e.expire)
+	return e
+}
+
+type expiring struct {
+	timer    *time.Timer
+	mu       sync.Mutex
+	snapshot Snapshot // nil once it is freed
+}
+
+var errExpired = fmt.Errorf("%w: nobody has read from the snapshot for %v", storage.ErrCompacted, SnapshotLife)
+
+// Next implements Snapshot.
+func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.snapshot == nil {
+		return nil, errExpired
+	}
+	e.timer.Stop() // while it is read from
+	defer e.timer.Reset(SnapshotLife)
+	return e.snapshot.Next(ctx)
+}
+
+func (e *expiring) expire() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.snapshot != nil {
+		e.snapshot.Close()
+		e.snapshot = nil
+	}
+}
+
+// Close implements Snapshot.
+func (e *expiring) Close() {
+	e.timer.Stop()
+	e.expire()
+}

@@ -1,0 +1,80 @@
+package feed
+
+import (
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (w *watch[P]) use(events []*Event[P], end P) {
+	w.pending, w.pendEnd, w.using = events, end, true
+}
+
+// fromPending looks for the next event among those at hand.
+func (w *watch[P]) fromPending() *resourcepb.WatchEvent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ev, held := w.held, w.held != nil
+	if !held {
+		ev = w.take()
+	}
+	if ev == nil {
+		w.at = w.feed.source.Merge(w.at, w.pendEnd)
+		w.given = ""
+		w.pending, w.using = nil, false
+		return nil
+	}
+	more, known := w.goesOn(ev, held)
+	if !known {
+		w.held = ev
+		w.pending, w.using = nil, false
+		return nil
+	}
+	w.held, w.open = nil, more
+	w.at = w.feed.source.Advance(w.at, ev)
+	w.given = ""
+	if w.feed.opts.Delivered != nil {
+		w.feed.opts.Delivered(ev)
+	}
+	res := message.Clone(ev.Resource)
+	out := upsert(res)
+	if ev.Delete {
+		out = deletion(res)
+	}
+	out.More = more
+	return out
+}
+
+// take removes the next event for this watch from pending, with what stands before it.
+func (w *watch[P]) take() *Event[P] {
+	for i, ev := range w.pending {
+		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
+		if w.wants(ev) {
+			w.pending = w.pending[i+1:]
+			return ev
+		}
+	}
+	return nil
+}
+
+func (w *watch[P]) wants(ev *Event[P]) bool {
+	return w.filter.Match(&ev.Key) && (w.catching || !w.feed.source.Contains(w.at, ev))
+}
+
+// goesOn reports whether this watch's next event is of the same commit as ev, which stands before pending, or, if it was held,
+// before the batch that pending is. It is not known where the batch ends inside the commit with nothing for this watch.
+func (w *watch[P]) goesOn(ev *Event[P], held bool) (more, known bool) {
+	if ev.Commit == 0 {
+		return false, true
+	}
+	cut := ev.Cut && !held
+	for _, other := range w.pending {
+		switch {
+		case other.Commit != ev.Commit:
+			return false, true
+		case w.wants(other):
+			return true, true
+		}
+		cut = other.Cut
+	}
+	return false, !cut
+}

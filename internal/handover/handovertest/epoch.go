@@ -1,0 +1,208 @@
+package handovertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// runEpochs tests what not every store has to offer: an epoch of the fence, and guards.
+func runEpochs(t *testing.T, open func(t *testing.T) (one, other storage.Backend)) {
+	t.Run("fencing at an epoch", func(t *testing.T) {
+		t.Parallel()
+		one, other := open(t)
+		a, ok := storage.As[handover.EpochFencer](one)
+		b, too := storage.As[handover.EpochFencer](other)
+		if ok && too {
+			epochs(t, a, b, other)
+		}
+	})
+	t.Run("guards", func(t *testing.T) {
+		t.Parallel()
+		one, other := open(t)
+		if g, ok := storage.As[handover.Guarder](one); ok {
+			guards(t, g, as(t, one), as(t, other))
+		}
+	})
+	t.Run("guards of loading", func(t *testing.T) {
+		t.Parallel()
+		one, other := open(t)
+		g, ok := storage.As[handover.Guarder](one)
+		l, loads := storage.As[handover.Loader](one)
+		if ok && loads {
+			guardsLoading(t, g, l, as(t, other))
+		}
+	})
+}
+
+// epochs changes the fence with epochs that are current and with such as are not, through two handles.
+func epochs(t *testing.T, one, other handover.EpochFencer, b storage.Backend) {
+	ctx := limited(t)
+	seen := make(map[string]bool)
+	state := func() handover.FenceState {
+		t.Helper()
+		s := must[handover.FenceState](t)(one.FenceState(ctx))
+		if s != must[handover.FenceState](t)(other.FenceState(ctx)) {
+			t.Errorf("the handles do not see the same fence")
+		}
+		return s
+	}
+	// fresh demands that the fence has an epoch that there never was.
+	fresh := func(closed bool) string {
+		t.Helper()
+		s := state()
+		if s.Epoch == "" || seen[s.Epoch] || s.Closed != closed {
+			t.Errorf("got %+v, expected another epoch and closed %v", s, closed)
+		}
+		seen[s.Epoch] = true
+		return s.Epoch
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		before := state()
+		if !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("%s: got %v, expected ErrCASFailure", what, err)
+		}
+		if state() != before {
+			t.Errorf("%s: it changed the fence", what)
+		}
+	}
+	first := state()
+	if first.Closed {
+		t.Fatal("a new store is closed")
+	}
+	_, err := one.FenceAt(ctx, "mem://x", "4711")
+	refused("an epoch that never was", err)
+	next := must[string](t)(one.FenceAt(ctx, "mem://x", first.Epoch))
+	if e := fresh(true); e != next || state().Target != "mem://x" {
+		t.Errorf("FenceAt returned epoch %q, the fence is %+v", next, state())
+	}
+	_, err = other.FenceAt(ctx, "mem://y", first.Epoch)
+	refused("closing at the epoch before", err)
+	_, err = other.UnfenceAt(ctx, first.Epoch)
+	refused("opening at the epoch before", err)
+	if _, err := b.WriteCAS(ctx, resource("new")); !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://x") {
+		t.Errorf("got %v, expected ErrFenced with the target", err)
+	}
+	open := must[string](t)(other.UnfenceAt(ctx, next))
+	if e := fresh(false); e != open {
+		t.Errorf("UnfenceAt returned epoch %q, the fence has %q", open, e)
+	}
+	must[*resourcepb.Resource](t)(b.WriteCAS(ctx, resource("new")))
+	// Opening what is open and closing what is closed count, or somebody who was frozen could not tell.
+	open = must[string](t)(other.UnfenceAt(ctx, open))
+	if e := fresh(false); e != open {
+		t.Errorf("UnfenceAt of an open store returned epoch %q, the fence has %q", open, e)
+	}
+	for _, change := range []struct {
+		do     func() error
+		closed bool
+	}{
+		{func() error { return one.Unfence(ctx) }, false},
+		{func() error { return other.Fence(ctx, "mem://z") }, true},
+		{func() error { return one.Fence(ctx, "mem://z") }, true},
+		{func() error { return other.Unfence(ctx) }, false},
+	} {
+		before := state().Epoch
+		ok(t, change.do())
+		fresh(change.closed)
+		_, err := one.FenceAt(ctx, "mem://x", before)
+		refused("closing at an epoch from before", err)
+		_, err = one.UnfenceAt(ctx, before)
+		refused("opening at an epoch from before", err)
+	}
+}
+
+// guards writes under guards that hold and under such as do not.
+func guards(t *testing.T, g handover.Guarder, one, other store) {
+	ctx := limited(t)
+	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, resource("there")))
+	revision := must[string](t)(other.WriteJournal(ctx, "mover", []byte("a"), ""))
+	under := func(revision string) context.Context { return g.WithGuard(ctx, "mover", revision) }
+	writes := func(ctx context.Context) map[string]error { return refusals(ctx, one.Backend, there) }
+	allRefused := func(what string, ctx context.Context) {
+		t.Helper()
+		for op, err := range writes(ctx) {
+			if !errors.Is(err, handover.ErrSuperseded) {
+				t.Errorf("%s, %s: got %v, expected ErrSuperseded", what, op, err)
+			}
+		}
+		list := must[[]*resourcepb.Resource](t)(other.List(limited(t), storage.StrongConsistency, everything, everywhere(), ""))
+		if len(list) != 1 || list[0].Version != there.Version {
+			t.Errorf("%s: it changed the store", what)
+		}
+	}
+	allRefused("a note that has another revision", under("4711"))
+	allRefused("a note that is there", under(""))
+	allRefused("a note that is not there", g.WithGuard(ctx, "nobody", revision))
+
+	// One that holds hinders nothing.
+	res := must[*resourcepb.Resource](t)(one.WriteCAS(under(revision), resource("guarded")))
+	res.Generation = "2"
+	res = must[*resourcepb.Resource](t)(one.WriteCAS(under(revision), res))
+	if _, err := one.WriteCAS(under(revision), resource("guarded")); !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("got %v, expected ErrCASFailure", err)
+	}
+	ok(t, one.DeleteCAS(under(revision), res.Id, res.Version))
+	ok(t, one.DeleteCAS(under(revision), res.Id, res.Version))
+	if tr, is := storage.As[storage.Transactor](one.Backend); is {
+		made := must[[]*resourcepb.Resource](t)(tr.Commit(under(revision), []storage.Op{{Write: resource("a")}, {Check: there.Id, Version: there.Version}}))
+		must[[]*resourcepb.Resource](t)(tr.Commit(under(revision), []storage.Op{{Delete: made[0].Id, Version: made[0].Version}}))
+	}
+
+	next := must[string](t)(other.WriteJournal(ctx, "mover", []byte("a"), revision))
+	allRefused("a note that was written since", under(revision))
+	mixed(under(revision), under(next), t, one)
+	ok(t, other.DeleteJournal(ctx, "mover", next))
+	allRefused("a note that was deleted since", under(next))
+}
+
+// mixed writes under guards that hold, under such as do not, and without one, all at the same time: stores put such writes
+// together.
+func mixed(stale, holds context.Context, t *testing.T, b store) {
+	t.Helper()
+	type result struct {
+		kind int
+		res  *resourcepb.Resource
+		err  error
+	}
+	const n = 90
+	results := make(chan result, n)
+	for i := range n {
+		go func() {
+			ctx := []context.Context{stale, holds, limited(t)}[i%3]
+			res, err := b.WriteCAS(ctx, resource("mixed-"+string(rune('A'+i))))
+			results <- result{i % 3, res, err}
+		}()
+	}
+	for range n {
+		switch r := <-results; {
+		case r.kind == 0 && !errors.Is(r.err, handover.ErrSuperseded):
+			t.Errorf("under a guard that does not hold: got %v, expected ErrSuperseded", r.err)
+		case r.kind != 0 && r.err != nil:
+			t.Errorf("beside it: %v", r.err)
+		case r.err == nil:
+			ok(t, b.DeleteCAS(limited(t), r.res.Id, r.res.Version))
+		}
+	}
+}
+
+// guardsLoading loads under a guard that holds and under one that does not.
+func guardsLoading(t *testing.T, g handover.Guarder, l handover.Loader, other store) {
+	ctx := limited(t)
+	revision := must[string](t)(other.WriteJournal(ctx, "mover", []byte("a"), ""))
+	ok(t, l.Load(g.WithGuard(ctx, "mover", revision), rowsOf(t, herd(10)...)))
+	must[string](t)(other.WriteJournal(ctx, "mover", []byte("b"), revision))
+	if err := l.Load(g.WithGuard(ctx, "mover", revision), rowsOf(t, resource("zzz"))); !errors.Is(err, handover.ErrSuperseded) {
+		t.Errorf("got %v, expected ErrSuperseded", err)
+	}
+	list := must[[]*resourcepb.Resource](t)(other.List(ctx, storage.StrongConsistency, everything, everywhere(), ""))
+	if len(list) != 10 {
+		t.Errorf("the store holds %d resources, expected 10", len(list))
+	}
+}

@@ -1,0 +1,265 @@
+package migrate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+)
+
+// begin finds out where the migration stands, and begins it where there is none.
+func (m *mover) begin(ctx context.Context, r *Result) error {
+	source := m.o.From
+	both := m.source != nil && m.target != nil
+	if both {
+		var err error
+		if source, err = m.acquaint(ctx); err != nil {
+			return err
+		}
+	}
+	var old *state
+	var fence handover.FenceState
+	var revision string
+	if m.target != nil {
+		var err error
+		if old, fence, revision, err = m.standing(ctx, both); err != nil {
+			return err
+		}
+		m.journal = &journal{store: m.target, try: m.try, revision: revision, lease: m.o.lease}
+		m.journal.guards, _ = storage.As[handover.Guarder](m.to)
+	}
+	switch {
+	case old == nil:
+	case old.Phase == aborted:
+		old = nil
+	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.To && m.o.Live:
+		m.journal.state = *old
+		r.Already = true
+		return nil
+	case old.Phase == Complete:
+		old = nil // history, of another time
+	case old.Source != source:
+		return fmt.Errorf("%w: that from %s is in phase %q, begun %s; finish or abort it first", ErrBusy, old.From, old.Phase,
+			old.Started.Format(time.RFC3339))
+	}
+	if old != nil && old.Live && !m.o.Live {
+		return fmt.Errorf("%w: this migration was begun live: go on live, or abort it first", storage.ErrInvalid)
+	}
+	if m.o.Live {
+		if err := closedForOthers(fence, old); err != nil {
+			m.closed.Store(old != nil && fence.Target == old.To)
+			return err
+		}
+		into := m.o.Into
+		if old != nil && !(old.Into == Merge && into == Overwrite) {
+			into = old.Into
+		}
+		if err := m.canProve(ctx, into); err != nil {
+			if old != nil {
+				err = fmt.Errorf("%w: %w", err, errStuck)
+			}
+			return err
+		}
+	}
+	var err error
+	if old != nil {
+		err = m.resume(ctx, r, old, revision)
+	} else {
+		err = m.start(ctx, source)
+	}
+	if err != nil {
+		return err
+	}
+	m.closed.Store(fence.Closed && m.journal.current().Phase == CuttingOver)
+	m.gate = m.newGate()
+	return m.journal.takeGuard(ctx)
+}
+
+// acquaint makes sure that the two stores are different ones, and returns the source's identity.
+func (m *mover) acquaint(ctx context.Context) (source string, err error) {
+	if source, err = identity(ctx, m.source, m.try, true); err != nil {
+		return "", fmt.Errorf("source: %w", err)
+	}
+	target, err := identity(ctx, m.target, m.try, true)
+	if err != nil {
+		return "", fmt.Errorf("target: %w", err)
+	}
+	if source == target {
+		return "", fmt.Errorf("%w: source and target are the same store", storage.ErrInvalid)
+	}
+	if m.o.To == theTarget {
+		// The source says for which migration it was closed: by this name.
+		m.o.To = fmt.Sprintf("%s (store %.8s)", theTarget, target)
+	}
+	return source, nil
+}
+
+// standing returns the note of the target's last migration with its revision and, of stores that both have one, the source's
+// fence as it was while the note had that revision: no process closes or opens the source without writing the note first, and
+// a process that was frozen between two looks must not take a migration that was completed meanwhile for one of another time.
+func (m *mover) standing(ctx context.Context, both bool) (old *state, fence handover.FenceState, revision string, err error) {
+	look := func(ctx context.Context) (err error) {
+		old, revision, err = readState(ctx, m.target)
+		return err
+	}
+	for {
+		if err := m.try.do(ctx, "read the journal", look); err != nil {
+			return nil, fence, "", fmt.Errorf("target: %w", err)
+		}
+		if !both {
+			return old, fence, revision, nil
+		}
+		if fence, err = m.fences(ctx); err != nil {
+			return nil, fence, "", err
+		}
+		before := revision
+		if err := m.try.do(ctx, "read the journal", look); err != nil {
+			return nil, fence, "", fmt.Errorf("target: %w", err)
+		}
+		if revision == before {
+			return old, fence, revision, nil
+		}
+	}
+}
+
+// fences returns the source's fence, after making sure that the target has none.
+func (m *mover) fences(ctx context.Context) (fence handover.FenceState, err error) {
+	if fence.Target, fence.Closed, err = m.source.Fenced(ctx); err != nil {
+		return fence, fmt.Errorf("source: %w", err)
+	}
+	to, closed, err := m.target.Fenced(ctx)
+	if err != nil {
+		return fence, fmt.Errorf("target: %w", err)
+	}
+	if closed {
+		return fence, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", handover.Refused(to))
+	}
+	return fence, nil
+}
+
+// closedForOthers is the error of a live migration whose source is closed, unless this migration has closed it.
+func closedForOthers(fence handover.FenceState, old *state) error {
+	switch {
+	case !fence.Closed:
+		return nil
+	case old == nil:
+		return fmt.Errorf("source: %w (unfence it first, or copy without following)", handover.Refused(fence.Target))
+	case fence.Target != old.To:
+		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", handover.Refused(fence.Target), errStuck)
+	case old.Phase != CuttingOver:
+		// Closed by a process that was taken over, in a store whose fence has no epoch.
+		return fmt.Errorf("source: %w, though this migration is in phase %q: %w", handover.Refused(fence.Target), old.Phase, errStuck)
+	}
+	return nil
+}
+
+// newGate returns the gate of the source, nil where it has none.
+func (m *mover) newGate() *gate {
+	if m.source == nil || m.journal == nil {
+		return nil
+	}
+	g := &gate{source: m.source, target: m.journal.current().To, try: m.try, mine: m.journal.confirm}
+	g.epochs, _ = storage.As[handover.EpochFencer](m.from)
+	g.wanted = func(ctx context.Context) (bool, error) {
+		s, _, err := readState(ctx, m.target)
+		return s != nil && (s.Phase == CuttingOver || s.Phase == Complete), err
+	}
+	return g
+}
+
+// resume goes on with what another process has begun.
+func (m *mover) resume(ctx context.Context, r *Result, old *state, revision string) error {
+	busy, err := alive(ctx, m.target, revision, m.o.takeover)
+	if err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	if busy {
+		return fmt.Errorf("%w: another process is at work on this one", ErrBusy)
+	}
+	if old.Into == Merge && m.o.Into == Overwrite {
+		old.Into = Overwrite // told so meanwhile
+	}
+	m.o.Into = old.Into
+	m.journal.state = *old
+	r.Resumed = true
+	run := rand.Text()
+	return m.journal.change(ctx, func(s *state) { s.Run, s.Live = run, m.o.Live })
+}
+
+// start begins a migration, after making sure that it may.
+func (m *mover) start(ctx context.Context, source string) error {
+	cursor := ""
+	switch m.o.Into {
+	case Empty:
+		empty, err := isEmpty(ctx, m.to, m.try)
+		if err != nil {
+			return fmt.Errorf("target: %w", err)
+		}
+		if !empty {
+			return ErrNotEmpty
+		}
+	case Merge:
+		l, err := m.listSource(ctx)
+		if err != nil {
+			return err
+		}
+		cursor = l.cursor
+		err = m.preflight(ctx, l)
+		l.close()
+		if err != nil {
+			return err
+		}
+	}
+	return m.journal.change(ctx, func(s *state) {
+		*s = state{
+			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, Run: rand.Text(), Beat: s.Beat,
+			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, Started: time.Now().UTC().Truncate(time.Millisecond),
+		}
+	})
+}
+
+// keepAlive gives a sign of life while nothing else changes the journal, and stops everything when another process has taken
+// over.
+func (m *mover) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	if m.journal == nil {
+		return func() {}
+	}
+	ctx, end := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(journalEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if m.journal.quiet() < journalEvery {
+				continue
+			}
+			err := m.journal.confirm(ctx)
+			if errors.Is(err, ErrTakenOver) {
+				cancel(ErrTakenOver)
+				return
+			}
+		}
+	}()
+	return func() {
+		end()
+		<-over
+	}
+}
+
+func (m *mover) noteCursor(ctx context.Context, cursor string) error {
+	return m.journal.change(ctx, func(s *state) { s.Cursor = cursor })
+}
+
+func (m *mover) enter(ctx context.Context, phase Phase, cursor string) error {
+	return m.journal.change(ctx, func(s *state) { s.Phase, s.Cursor = phase, cursor })
+}

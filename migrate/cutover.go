@@ -1,0 +1,111 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// cutOver closes the source, brings over the rest, and opens the target. The last pass is the proof: it compares all of both
+// sides, after the last write to the source and after the last write of any mover to the target, and has found nothing to do.
+//
+// If it cannot be completed, the source is opened again, unless the caller has ended it: then it waits, closed, to be completed.
+func (m *mover) cutOver(ctx context.Context, r *Result) error {
+	began := time.Now()
+	m.closed.Store(true) // or not: who knows what becomes of a request
+	err := m.bringRest(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrTakenOver) {
+			return err
+		}
+		return m.reopen(ctx, err)
+	}
+	err = m.journal.change(ctx, func(s *state) {
+		s.Phase, s.Cursor, s.Resources, s.Digest = Complete, "", r.Report.Target, r.Report.TargetDigest
+	})
+	if err != nil {
+		return err
+	}
+	m.journal.dropGuard(ctx)
+	r.Fenced = time.Since(began)
+	m.stats.enter(Complete)
+	return nil
+}
+
+// errOpened says that somebody else has opened the source while it was to be closed.
+var errOpened = errors.New("another program opened the source for writing during the cutover")
+
+// bringRest closes the source and makes the target hold what it should.
+func (m *mover) bringRest(ctx context.Context, r *Result) error {
+	epoch, err := m.gate.close(ctx)
+	if err != nil {
+		return err
+	}
+	if m.marks {
+		err := m.drain(ctx)
+		// Where the target is to be equal, the passes bring the rest, and prove it.
+		if err != nil && (!m.o.Into.prunes() || !errors.Is(err, storage.ErrCompacted)) {
+			return err
+		}
+	}
+	for pass := 1; ; pass++ {
+		// Writes of this process whose answers were lost, too, come before the comparison or not at all.
+		if err := m.journal.takeGuard(ctx); err != nil {
+			return err
+		}
+		r.Report, err = m.lastPass(ctx)
+		if err != nil && (!errors.Is(err, storage.ErrCompacted) || pass >= maxPasses) {
+			return err
+		}
+		if err == nil && m.settled(r.Report) {
+			break
+		}
+		if pass >= maxPasses {
+			return fmt.Errorf("%w even after the source was closed; does another program write to the target? %v", ErrDiffers, r.Report)
+		}
+	}
+	stands, err := m.gate.stands(ctx, epoch)
+	if err == nil && !stands {
+		err = errOpened
+	}
+	return err
+}
+
+// reopen lets writers back to the source after a cutover that cannot be completed as things are. The journal follows: until it
+// does, the same call closes the source again, which is as good.
+func (m *mover) reopen(ctx context.Context, cause error) error {
+	if err := m.gate.open(ctx); err != nil {
+		if errors.Is(err, errElsewhere) {
+			m.closed.Store(false) // by this migration
+		}
+		return errors.Join(cause, fmt.Errorf("open the source again for writing: %w", err))
+	}
+	m.closed.Store(false)
+	cursor := m.journal.current().Cursor
+	return errors.Join(fmt.Errorf("the source is open for writing again: %w", cause), m.enter(ctx, Following, cursor))
+}
+
+// drain applies the changes that were made before the source was closed: all of them, which a bookmark proves.
+func (m *mover) drain(ctx context.Context) error {
+	cursor, err := m.follow(ctx, m.journal.current().Cursor, time.Time{}, (*follower).proven)
+	if errors.Is(err, storage.ErrCompacted) && !m.o.Into.prunes() {
+		return m.historyLost(err)
+	}
+	if err != nil {
+		return err
+	}
+	return m.noteCursor(ctx, cursor)
+}
+
+func (m *mover) lastPass(ctx context.Context) (*Report, error) {
+	source, err := m.listSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer source.close()
+	m.stats.listing()
+	return m.pass(ctx, source, m.rivalAtTheEnd)
+}

@@ -1,0 +1,97 @@
+//go:build unix
+
+package migrate
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// TestFrozenProcess stops the process of a live migration, completes the migration with another, and lets the first go on.
+func TestFrozenProcess(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []Phase{Copying, Following} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			frozen(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), phase)
+		})
+	}
+}
+
+func frozen(t *testing.T, from, to string, phase Phase) {
+	source, target := open(t, from), open(t, to)
+	fill(t, source, zoo(300))
+	herd := graze(t, 2, func() storage.Backend { return open(t, from) })
+	herd.some(t, 20)
+	cmd := exec.CommandContext(limited(t), os.Args[0])
+	cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && Phase(lines.Text()) != phase {
+	}
+	signal := func(s os.Signal) {
+		t.Helper()
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		herd.some(t, 10)
+		signal(syscall.SIGSTOP)
+		if usable(t, source) && usable(t, target) {
+			break
+		}
+		signal(syscall.SIGCONT) // it was in a transaction: nobody else could go on
+	}
+	herd.some(t, 50)
+	if _, err := Run(limited(t), source, target, quick(Options{Live: true, CutoverLag: time.Hour})); err != nil {
+		t.Fatal(err)
+	}
+	herd.check(t, target)
+	wantEqual(t, source, target)
+	seen := observe(t, target)
+	signal(syscall.SIGCONT)
+	for lines.Scan() {
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), ErrTakenOver.Error()) {
+		t.Errorf("the process that was frozen ended with %v: %s", err, stderr.String())
+	}
+	if fenceOf(t, source) == "" {
+		t.Error("the process that was frozen has opened the source")
+	}
+	wantEqual(t, source, target)
+	end := write(t, target, small("the-end", "1"))
+	seen.wantOnly(t, end)
+}
+
+// usable tells whether a store takes writes. The file of SQLite does not while a process that is frozen is in a transaction.
+func usable(t *testing.T, b storage.Backend) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
+	defer cancel()
+	_, err := handoverOf(t, b).WriteJournal(ctx, "probe-"+strings.ToLower(rand.Text()), nil, "")
+	if err != nil && !errors.Is(err, storage.ErrInconsistent) {
+		t.Fatal(fmt.Errorf("probing: %w", err))
+	}
+	return err == nil
+}

@@ -1,0 +1,100 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestLeaseRunsOut freezes a mover between its look at the target and its write there, where the target keeps no guard. It is
+// taken over, and when it wakes its sign of life is too old to write.
+func TestLeaseRunsOut(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://"), open(t, "mem://")
+	fill(t, from, []*resourcepb.Resource{small("changes", "1")})
+	tap := newTap()
+	var follows atomic.Bool
+	tap.read = func(role string) {
+		if role == "to" && follows.Load() {
+			tap.freeze()
+		}
+	}
+	following := make(chan struct{}, 100)
+	over := make(chan error, 1)
+	o := quick(Options{Live: true, Progress: func(p Progress) {
+		if p.Phase == Following {
+			following <- struct{}{}
+		}
+	}})
+	o.lease = 100 * time.Millisecond
+	go func() {
+		_, err := Run(limited(t), from, &tapped{Backend: to, tap: tap, role: "to", plain: true}, o)
+		over <- err
+	}()
+	<-following
+	follows.Store(true)
+	write(t, from, small("changes", "2"))
+	<-tap.stopped
+	write(t, from, small("changes", "1"))
+	next := quick(Options{Live: true, CutoverLag: time.Hour})
+	next.takeover = 2 * o.lease // longer than the lease: that is all that there is to it
+	if _, err := Run(limited(t), from, to, next); err != nil {
+		t.Fatal(err)
+	}
+	before := versions(t, to)
+	tap.thaw()
+	if err := <-over; !errors.Is(err, ErrTakenOver) {
+		t.Errorf("got %v, expected ErrTakenOver", err)
+	}
+	if after := versions(t, to); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the mover that was frozen has changed the target: %v, %v", before, after)
+	}
+	wantEqual(t, from, to)
+}
+
+func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
+	t.Parallel()
+	if leaseTime >= takeoverTime {
+		t.Errorf("a mover may write for %v, and others wait %v", leaseTime, takeoverTime)
+	}
+}
+
+// A clock that is set back does not keep a process from giving signs of life.
+func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	b := open(t, "mem://")
+	store := handoverOf(t, b)
+	beats := &beating{Journal: store, beats: make(chan struct{}, 10)}
+	j := &journal{store: beats}
+	if err := j.change(limited(t), func(s *state) { s.Format, s.Run = stateFormat, "run" }); err != nil {
+		t.Fatal(err)
+	}
+	<-beats.beats
+	j.state.Updated = time.Now().Add(time.Hour)
+	m := &mover{journal: j}
+	stop := m.keepAlive(limited(t), func(error) {})
+	defer stop()
+	select {
+	case <-beats.beats:
+	case <-time.After(time.Minute):
+		t.Fatal("no sign of life within a minute")
+	}
+}
+
+// beating is a journal whose notes can be waited for.
+type beating struct {
+	handover.Journal
+	beats chan struct{}
+}
+
+func (b *beating) WriteJournal(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	next, err := b.Journal.WriteJournal(ctx, name, value, revision)
+	b.beats <- struct{}{}
+	return next, err
+}

@@ -1,0 +1,49 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A listing that was cut off does not look like one that has come to its end: what it does not show would be deleted from the
+// target. The contexts of a pass do not end all at once.
+func TestListingThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for _, kind := range local {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, kind.url(t))
+			const n = 100
+			for i := range n {
+				fill(t, b, []*resourcepb.Resource{small(fmt.Sprint("r", i), "")})
+			}
+			ctx, cancel := context.WithCancel(limited(t))
+			defer cancel()
+			l, err := list(ctx, b, 1, retrier{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.close()
+			cancel()
+			for i := 0; ; i++ {
+				e, err := l.next(limited(t))
+				if errors.Is(err, context.Canceled) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e == nil {
+					if i < n {
+						t.Fatalf("the listing was cut off after %d of %d resources, and says that these are all", i, n)
+					}
+					break
+				}
+			}
+		})
+	}
+}

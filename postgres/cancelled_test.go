@@ -1,0 +1,85 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestCancelledWaitForTheStandby takes the synchronous standby away, and has an administrator cancel whatever waits for it, again and
+// again: the statements that write as well as those that look for what became of them. Nothing is acknowledged.
+func TestCancelledWaitForTheStandby(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartPostgres(t)
+	const schema = "store" // goes with the server
+	b := open(t, server.StoreURLIn(t, schema))
+	old := map[string]*resourcepb.Resource{}
+	for _, name := range []string{"update", "commit", "delete"} {
+		old[name] = write(t, b, resource(name, "old"))
+	}
+	admin := server.Connect(t)
+	for _, sql := range []string{"alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()"} {
+		if _, err := admin.Exec(testContext(t), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the server to wait for its standby", func() bool {
+		var names string
+		if err := server.Connect(t).QueryRow(testContext(t), "show synchronous_standby_names").Scan(&names); err != nil {
+			t.Fatal(err)
+		}
+		return names != ""
+	})
+	var group sync.WaitGroup
+	stop := make(chan struct{})
+	cancelled := 0
+	group.Go(func() {
+		for {
+			var n int
+			err := admin.QueryRow(context.Background(),
+				"select count(*) from (select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' offset 0) as cancelled").Scan(&n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			cancelled += n
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	journal, ok := storage.As[handover.Journal](b)
+	if !ok {
+		t.Fatal("the backend keeps no journal")
+	}
+	all := mutations(b, old)
+	all["journal"] = func(ctx context.Context) (string, error) {
+		return journal.WriteJournal(ctx, "note", []byte("value"), "")
+	}
+	var calls sync.WaitGroup
+	for name, call := range all {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if version, err := call(ctx); !isInconsistent(err) {
+				t.Errorf("%s: %q, %v; no standby has it, expected ErrInconsistent for lack of time", name, version, err)
+			}
+		})
+	}
+	calls.Wait()
+	close(stop)
+	group.Wait()
+	if cancelled == 0 {
+		t.Error("nothing waited for the standby")
+	}
+}

@@ -1,0 +1,157 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// crash kills a server process of a stranger, which ends all sessions, and waits until the server is back.
+func crash(t *testing.T, server *testenv.PostgresServer) {
+	t.Helper()
+	conn, err := pgx.Connect(testContext(t), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if !server.KillProcess(t, conn.PgConn().PID()) {
+		t.Fatal("the process was not there")
+	}
+	eventually(t, "the session to end", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		return conn.Ping(ctx) != nil
+	})
+	server.Await(t)
+}
+
+// TestCrashAmidAborts proves that a watch depends on nothing that the server forgets when one of its processes is killed. Ids
+// of transactions that were rolled back are not forced to the disk, and are given out again after the crash.
+func TestCrashAmidAborts(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	// The server's own habit of writing its log out now and then only shortens the time in which the fault can happen.
+	server := testenv.StartPostgres(t, "-c", "wal_writer_delay=10s")
+	schema := server.Schema(t)
+	proxy := faultproxy.New(t, server.Addr)
+	writer := open(t, server.StoreURLIn(t, schema))
+	watcher := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "poll=20ms", "application_name="+schema))
+	w := watchAll(t, watcher)
+	endOfSnapshot(t, w)
+
+	var acked []*resourcepb.Resource
+	writes := func(n int) {
+		t.Helper()
+		for range n {
+			acked = append(acked, write(t, writer, resource(fmt.Sprint("key-", len(acked)), "v")))
+		}
+	}
+	seen := 0
+	events := func() {
+		t.Helper()
+		for ; seen < len(acked); seen++ {
+			event := next(t, w)
+			if got, want := event.GetUpsert().GetResource(), acked[seen]; got.GetVersion() != want.Version {
+				t.Fatalf("event %d is %v, expected %s at %s", seen, event, want.Id.Name, want.Version)
+			}
+		}
+	}
+	for range 2 {
+		writes(5)
+		events()
+
+		// Transactions begin, get an id and are rolled back; then the watch looks for changes, twice.
+		stranger := server.Connect(t)
+		for range 30 {
+			if _, err := stranger.Exec(ctx, "begin; select pg_current_xact_id(); rollback"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			looked(t, stranger, schema)
+		}
+		// The watcher's process is out of reach for as long as it takes the others to go on.
+		proxy.Refuse()
+		crash(t, server)
+		writes(40)
+		proxy.Resume()
+		events()
+	}
+}
+
+// looked waits until a session of this name has asked the server something, from now on.
+func looked(t *testing.T, conn *pgx.Conn, name string) {
+	t.Helper()
+	ctx := testContext(t)
+	var now time.Time
+	if err := conn.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the watch to look for changes", func() bool {
+		var n int
+		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1 and query_start > $2", name, now).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	})
+}
+
+// TestCrashesUnderLoad kills server processes, the adapter's and strangers', while two handles write and others roll back.
+func TestCrashesUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartPostgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema, "application_name="+schema)
+	ctx, cancel := context.WithCancel(context.Background())
+	var aborters sync.WaitGroup
+	defer aborters.Wait()
+	defer cancel()
+	for range 3 {
+		aborters.Go(func() { abort(ctx, server.URL) })
+	}
+	throughOutage(t, func() storage.Backend { return open(t, storeURL) }, func(c *churn) {
+		for i := range 4 {
+			var pids []uint32
+			rows, err := server.Connect(t).Query(testContext(t), "select pid from pg_stat_activity where application_name = $1", schema)
+			if err == nil {
+				pids, err = pgx.CollectRows(rows, pgx.RowTo[uint32])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 && len(pids) > 0 && server.KillProcess(t, pids[rand.IntN(len(pids))]) {
+				server.Await(t)
+			} else {
+				crash(t, server)
+			}
+			before := c.successes.Load()
+			eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+50 })
+		}
+	})
+}
+
+// abort rolls transactions back that have an id, and some that have written, until ctx ends.
+func abort(ctx context.Context, url string) {
+	for ctx.Err() == nil {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			continue
+		}
+		for err == nil {
+			_, err = conn.Exec(ctx, "begin; select pg_current_xact_id(); rollback")
+		}
+		_ = conn.Close(context.Background())
+	}
+}

@@ -1,0 +1,95 @@
+//go:build integration && soak
+
+package postgres_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// What takes too long for every run: make test-faults.
+
+// TestFaultsSlowLinkMemory has 200 resources of 1 MiB go over links of 10 MiB/s, to a watch that was open and to one that
+// resumes. What the process holds meanwhile is bounded in bytes.
+func TestFaultsSlowLinkMemory(t *testing.T) {
+	const rate, size, count = 10 << 20, 1<<20 - 1000, 200
+	const most = 96 << 20
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	fast := open(t, server.StoreURLIn(t, schema))
+	slow, other := slowly(t, server, schema, rate), slowly(t, server, schema, rate)
+	polls := watchAll(t, slow)
+	endOfSnapshot(t, polls)
+	cursor := polls.Cursor()
+	want := map[string][32]byte{}
+	for i := range count {
+		res := write(t, fast, large(fmt.Sprint("large-", i), size))
+		want[res.Version] = sha256.Sum256(res.Data.Value)
+	}
+	peak, stop := liveHeap()
+	resumes := resume(t, other, cursor)
+	var group sync.WaitGroup
+	for name, w := range map[string]storage.Watch{"a watch that was open": polls, "a watch that resumes": resumes} {
+		group.Go(func() {
+			for seen := range count {
+				event, err := w.Next(testContext(t))
+				if err != nil {
+					t.Errorf("%s: after %d events: %v", name, seen, err)
+					return
+				}
+				res := event.GetUpsert().GetResource()
+				if sum, there := want[res.GetVersion()]; !there || sha256.Sum256(res.Data.Value) != sum {
+					t.Errorf("%s: event %d is not what was written: %v", name, seen, res.GetId())
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	stop()
+	t.Logf("the most that lived at once: %d MiB", peak()>>20)
+	if peak() > most {
+		t.Errorf("%d MiB lived at once, expected %d at most", peak()>>20, most>>20)
+	}
+}
+
+// liveHeap measures, until stop is called, what lives after each collection.
+func liveHeap() (peak func() uint64, stop func()) {
+	var most uint64
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-end:
+				return
+			}
+			runtime.GC()
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapAlloc)
+		}
+	}()
+	return func() uint64 { return most }, func() { close(end); <-ended }
+}
+
+// TestFaultsIsolation runs the conformance suite where an administrator has made another isolation level the default.
+func TestFaultsIsolation(t *testing.T) {
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			server := isolated(t, level)
+			conformance.Run(t, conformance.Harness{URL: func(t testing.TB) string { return server.StoreURL(t) }})
+		})
+	}
+}

@@ -1,0 +1,58 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestClockStep has a clock step after a session has compared the program's with the server's: writes of every kind find out, and
+// go ahead.
+func TestClockStep(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	server := testenv.Postgres(t)
+	u, err := url.Parse(server.StoreURLIn(t, server.Schema(t), "pool_max_conns=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(ctx, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	res := &resourcepb.Resource{Id: &resourcepb.ID{
+		Uid: "uid", Name: "one", Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"}, Tenancy: &resourcepb.Tenancy{},
+	}}
+	step := func() {
+		t.Helper()
+		conn, err := b.pool.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+		b.sessions.of(conn.Conn()).ahead -= time.Hour
+	}
+	if res, err = b.WriteCAS(ctx, res); err != nil {
+		t.Fatal(err)
+	}
+	step()
+	if res, err = b.WriteCAS(ctx, res); err != nil {
+		t.Fatalf("an update after the clock's step: %v", err)
+	}
+	step()
+	if err = b.DeleteCAS(ctx, res.Id, res.Version); err != nil {
+		t.Fatalf("a deletion after the clock's step: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// lockRow locks the row of a resource, as a stranger's session does, until the transaction that it returns ends.
+func lockRow(t *testing.T, server *testenv.PostgresServer, schema string, id *resourcepb.ID) pgx.Tx {
+	t.Helper()
+	tx, err := server.Connect(t).Begin(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := tx.Exec(testContext(t), "select from "+pgx.Identifier{schema, "resources"}.Sanitize()+" where key = $1 for update", key.Of(id).Bytes())
+	if err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("locked %d rows, %v", tag.RowsAffected(), err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// halfDone is a batch of three writes of which one was carried out and two were not, and whose answer is held back.
+type halfDone struct {
+	server     *testenv.PostgresServer
+	schema     string
+	proxy      *faultproxy.Proxy
+	held       *faultproxy.Trap
+	good, bad  chan error // of the calls
+	badKey     *resourcepb.ID
+	badPayload []byte
+}
+
+// newHalfDone makes such a batch. A write of another key goes ahead, and its answer is held back, so that those that come meanwhile
+// are carried out together. timeout is their deadline.
+func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
+	t.Helper()
+	server := testenv.Postgres(t)
+	h := &halfDone{
+		server: server, schema: server.Schema(t), proxy: faultproxy.New(t, server.Addr),
+		good: make(chan error, 1), bad: make(chan error, 2), badPayload: []byte("bad" + unique()),
+	}
+	direct := open(t, server.StoreURLIn(t, h.schema))
+	through := open(t, server.At(t, h.proxy.Addr()).StoreURLIn(t, h.schema))
+	var group sync.WaitGroup
+	t.Cleanup(group.Wait)
+
+	spacer := write(t, direct, resource("spacer", "old"))
+	good := write(t, direct, resource("good", "old"))
+	var bad []*resourcepb.Resource
+	for _, name := range []string{"bad", "worse"} {
+		res := write(t, direct, resource(name, "old"))
+		write(t, direct, res) // so the version in res is not the stored one
+		res.Data.Value = h.badPayload
+		bad = append(bad, res)
+	}
+	payload := []byte("good" + unique())
+	good.Data.Value, h.badKey = payload, bad[0].Id
+
+	spacer.Data.Value = []byte("spacer" + unique())
+	ahead := h.proxy.HoldAnswer(spacer.Data.Value)
+	h.held = h.proxy.HoldAnswer(payload)
+	begin := func(res *resourcepb.Resource, answer chan<- error, patience time.Duration) {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			_, err := through.WriteCAS(ctx, res)
+			answer <- err
+		})
+	}
+	first := make(chan error, 1)
+	begin(spacer, first, patience)
+	sprung(t, ahead)
+	begin(good, h.good, timeout)
+	for _, res := range bad {
+		begin(res, h.bad, timeout)
+	}
+	lasts(time.Second) // the three wait for the one ahead, which nobody can see from outside
+	ahead.Cut()
+	if err := <-first; err != nil {
+		t.Fatalf("the write ahead: %v", err)
+	}
+	sprung(t, h.held)
+	eventually(t, "the write to happen", func() bool {
+		return string(read(t, direct, good.Id).Data.Value) == string(payload)
+	})
+	select {
+	case err := <-h.bad:
+		t.Fatalf("the writes were not carried out together: one was answered: %v", err)
+	default:
+	}
+	return h
+}
+
+// TestLostBatchMeetsLock loses the answer to the batch, and a stranger holds the row of one that was not done when its turn
+// comes again: the write that was done is not begun anew.
+func TestLostBatchMeetsLock(t *testing.T) {
+	t.Parallel()
+	h := newHalfDone(t, patience)
+	lock := lockRow(t, h.server, h.schema, h.badKey)
+	h.held.Cut()
+	if err := <-h.good; err != nil {
+		t.Errorf("the write that was done, while a stranger holds the row of another in its batch: %v", err)
+	}
+	if err := lock.Rollback(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-h.bad; !isCASFailure(err) {
+			t.Errorf("a write of an old version: %v", err)
+		}
+	}
+}
+
+// TestLostBatchAtTheDeadline loses the answer to the batch, and then the database is silent until the deadline: the write that
+// is known to be done is answered as such.
+func TestLostBatchAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	h := newHalfDone(t, 15*time.Second)
+	again := h.proxy.HoldAnswer(h.badPayload)
+	h.held.Cut()
+	sprung(t, again)
+	h.proxy.Stall()
+	defer h.proxy.Resume()
+	if err := <-h.good; err != nil {
+		t.Errorf("the write that is known to be done: %v", err)
+	}
+	for range 2 {
+		if err := <-h.bad; !isInconsistent(err) {
+			t.Errorf("a write of an old version, without an answer: %v", err)
+		}
+	}
+}

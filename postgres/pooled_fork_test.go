@@ -1,0 +1,59 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestLostCommitsBehindPooler replaces the database behind a pooler by an older copy, as a fail-over does that loses commits. The
+// program's sessions with the pooler live on; others draw the lost changes' numbers again, and the handle's own next change bears the
+// number after the last one that its watch saw. The watch must say that history is another one.
+func TestLostCommitsBehindPooler(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.StartPostgres(t)
+	pooler := testenv.StartPgBouncer(t, server)
+	database := server.Database(t)
+	path := parseURL(t, database.URL).Path
+	name := strings.TrimPrefix(path, "/")
+	pooled := parseURL(t, pooler.URL)
+	pooled.Path = path
+	pooled.RawQuery += "&" + url.Values{"schema": {"store"}, "listen": {"off"}, "poll": {"1h"}, "pool_max_conns": {"1"}}.Encode()
+	admin := server.Connect(t)
+	replace := func(statements ...string) {
+		t.Helper()
+		for _, sql := range append([]string{"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + name + "'"}, statements...) {
+			if _, err := admin.Exec(ctx, sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	b := open(t, pooled.String())
+	kept, lost := write(t, b, resource("kept", "v")), write(t, b, resource("lost", "v"))
+	w := watchAll(t, b)
+	expect(t, "snapshot", w, kept)
+	expect(t, "snapshot", w, lost)
+	endOfSnapshot(t, w)
+	replace("create database copy template " + name)
+	for range 3 {
+		lost = write(t, b, lost)
+		expect(t, "watch", w, lost)
+	}
+	replace("alter database "+name+" rename to lost", "alter database copy rename to "+name)
+	other := open(t, database.StoreURLIn(t, "store"))
+	for _, name := range []string{"a", "b", "c"} {
+		write(t, other, resource(name, "v"))
+	}
+	write(t, b, kept)
+	if event, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("event %v, %v; expected ErrWatchClosed for history that is gone", event, err)
+	}
+}

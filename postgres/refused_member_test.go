@@ -1,0 +1,68 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestRefusedMember has the database itself refuse one key, by a constraint of somebody else's, in batches with other keys: only the
+// write of that key fails.
+func TestRefusedMember(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	proxy := faultproxy.New(t, server.Addr)
+	b := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	if _, err := server.Connect(t).Exec(ctx, "alter table "+pgx.Identifier{schema, "resources"}.Sanitize()+
+		" add check (position('middle'::bytea in key) = 0)"); err != nil {
+		t.Fatal(err)
+	}
+	// A write whose answer is held back keeps the others waiting, so that they are carried out together.
+	payload := "payload" + unique()
+	held := proxy.HoldAnswer([]byte(payload))
+	errs := make(chan error, 1)
+	go func() { _, err := b.WriteCAS(ctx, resource("ahead", payload)); errs <- err }()
+	sprung(t, held)
+	type answer struct {
+		name string
+		err  error
+	}
+	answers := make(chan answer, 20)
+	for i := range cap(answers) {
+		name := fmt.Sprintf("key-%d", i)
+		switch {
+		case i == 10:
+			name = "middle"
+		case i > 10:
+			name = fmt.Sprintf("other-%d", i) // carried out after it
+		}
+		go func() { _, err := b.WriteCAS(ctx, resource(name, "v")); answers <- answer{name, err} }()
+	}
+	lasts(time.Second) // nobody can see from outside that the calls wait
+	held.Cut()
+	for range cap(answers) {
+		a := <-answers
+		var refused *pgconn.PgError
+		if a.name == "middle" {
+			if !errors.As(a.err, &refused) {
+				t.Errorf("the write that is refused: %v", a.err)
+			}
+		} else if a.err != nil {
+			t.Errorf("%s: %v", a.name, a.err)
+		}
+	}
+	if err := <-errs; err != nil {
+		t.Errorf("the write ahead: %v", err)
+	}
+}

@@ -1,0 +1,204 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// stalled is a store on a disk that stalls, with a handle for each kind of call, so that none waits for another's batch.
+type stalled struct {
+	t       *testing.T
+	disk    *testenv.StallingDisk
+	schema  string
+	url     string
+	handles map[string]storage.Backend
+	old     map[string]*resourcepb.Resource
+}
+
+func newStalled(t *testing.T, disk *testenv.StallingDisk) *stalled {
+	t.Helper()
+	schema := disk.Schema(t)
+	s := &stalled{
+		t: t, disk: disk, schema: schema, url: disk.StoreURLIn(t, schema, "application_name="+schema),
+		handles: map[string]storage.Backend{}, old: map[string]*resourcepb.Resource{},
+	}
+	for _, name := range []string{"create", "update", "delete", "commit"} {
+		s.handles[name] = open(t, s.url)
+		if name != "create" {
+			s.old[name] = write(t, s.handles[name], resource(name, "old"))
+		}
+	}
+	return s
+}
+
+// fate is what a caller was told, and the version that a success gave.
+type fate struct {
+	version string
+	err     error
+}
+
+// stall stalls the disk, begins the calls, each with so much time, and returns when all of them wait for the disk. fates waits
+// for the answers.
+func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
+	s.t.Helper()
+	s.disk.Stall(s.t)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	told := map[string]fate{}
+	for name, b := range s.handles {
+		call := mutations(b, s.old)[name]
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			defer cancel()
+			version, err := call(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			told[name] = fate{version, err}
+		})
+	}
+	conn := s.disk.Connect(s.t)
+	eventually(s.t, "all calls to wait for the disk", func() bool {
+		var n int
+		if err := conn.QueryRow(testContext(s.t), `select count(*) from pg_stat_activity
+			where application_name = $1 and state = 'active' and lower(wait_event) in ('walsync', 'walwrite')`, s.schema).Scan(&n); err != nil {
+			s.t.Fatal(err)
+		}
+		return n >= len(s.handles)
+	})
+	return func() map[string]fate {
+		group.Wait()
+		return told
+	}
+}
+
+// truthful holds what callers were told against what is stored: a success must be there, and a failure that leaves no doubt
+// must not.
+func (s *stalled) truthful(told map[string]fate) {
+	s.t.Helper()
+	b := open(s.t, s.url)
+	for name, f := range told {
+		res, err := b.Read(testContext(s.t), storage.StrongConsistency, resource(name, "").Id)
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			s.t.Errorf("%s: %v", name, err)
+			continue
+		}
+		happened := res.GetVersion() != s.old[name].GetVersion()
+		switch {
+		case f.err == nil && res.GetVersion() != f.version:
+			s.t.Errorf("%s: acknowledged at %q, stored is %v", name, f.version, res)
+		case f.err != nil && !errors.Is(f.err, storage.ErrInconsistent) && happened:
+			s.t.Errorf("%s: %v, but it happened", name, f.err)
+		}
+	}
+}
+
+// TestStalledDisk stalls the server's disk for longer than one attempt may take: calls find out that they succeeded, also where
+// the store is closed for writing meanwhile.
+func TestStalledDisk(t *testing.T) {
+	t.Parallel()
+	disk := testenv.StartPostgresStallingDisk(t)
+	s := newStalled(t, disk)
+	moved := newStalled(t, disk)
+	moved.handles = map[string]storage.Backend{"update": moved.handles["update"], "commit": moved.handles["commit"]}
+	fencer, ok := storage.As[handover.Fencer](open(t, moved.url))
+	if !ok {
+		t.Fatal("the backend cannot be closed for writing")
+	}
+	w := watchAll(t, open(t, s.url))
+	for next(t, w).GetEndOfSnapshot() == nil {
+		continue
+	}
+
+	fates, movedFates := s.stall(patience), moved.stall(patience)
+	fenced := make(chan error, 1)
+	go func() { fenced <- fencer.Fence(testContext(t), "elsewhere") }()
+	lasts(9 * time.Second)
+	disk.Flow(t)
+	all := fates()
+	for name, f := range all {
+		if f.err != nil {
+			t.Errorf("after 9 s of a stalled disk: %s: %v", name, f.err)
+		}
+	}
+	s.truthful(all)
+	for name, f := range movedFates() {
+		if f.err != nil {
+			t.Errorf("after 9 s of a stalled disk, closed for writing meanwhile: %s: %v", name, f.err)
+		}
+	}
+	if err := <-fenced; err != nil {
+		t.Errorf("fence: %v", err)
+	}
+	last := write(t, open(t, s.url), resource(marker, ""))
+	count := map[string]int{}
+	for {
+		event := next(t, w)
+		res := event.GetUpsert().GetResource()
+		if event.GetDelete() != nil {
+			res = event.GetDelete().GetResource()
+		}
+		if res.GetVersion() == last.Version {
+			break
+		}
+		count[res.GetId().GetName()]++
+	}
+	if want := map[string]int{"create": 1, "update": 1, "delete": 1, "commit": 1}; !maps.Equal(count, want) {
+		t.Errorf("the watch showed %v, expected each once", count)
+	}
+}
+
+// TestStalledDiskAtTheDeadline stalls the disk for longer than callers wait, and for longer than a backend is open: they are
+// told that nobody knows, or the truth.
+func TestStalledDiskAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	disk := testenv.StartPostgresStallingDisk(t)
+	s := newStalled(t, disk)
+	fates := s.stall(8 * time.Second)
+	told := fates()
+	disk.Flow(t)
+	for name, f := range told {
+		if !isInconsistent(f.err) {
+			t.Errorf("at the deadline, on a stalled disk: %s: %q, %v", name, f.version, f.err)
+		}
+	}
+	s.truthful(told)
+
+	closed := newStalled(t, disk)
+	fates = closed.stall(patience)
+	var closing sync.WaitGroup
+	for name, b := range closed.handles {
+		closing.Go(func() {
+			if err := b.Close(); err != nil {
+				t.Errorf("%s: close: %v", name, err)
+			}
+		})
+	}
+	lasts(4 * time.Second)
+	disk.Flow(t)
+	closing.Wait()
+	told = fates()
+	for name, f := range told {
+		if f.err != nil && !errors.Is(f.err, storage.ErrClosed) {
+			t.Errorf("closed, on a stalled disk: %s: %v, expected ErrClosed", name, f.err)
+		}
+	}
+	eventually(t, "the server to be done with the calls", func() bool {
+		var n int
+		if err := disk.Connect(t).QueryRow(testContext(t), "select count(*) from pg_stat_activity where application_name = $1", closed.schema).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+	closed.truthful(told)
+}

@@ -1,0 +1,224 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// waiting counts the sessions of a server that wait for this.
+func waiting(t *testing.T, server *testenv.PostgresServer, event string) (n int) {
+	t.Helper()
+	if err := server.Connect(t).QueryRow(testContext(t), "select count(*) from pg_stat_activity where lower(wait_event) = lower($1)", event).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// lasts lets a fault last.
+func lasts(d time.Duration) { <-time.After(d) }
+
+// TestSynchronousStandby cuts the standby off that the primary waits for: first for a while, with the client's connections cut
+// meanwhile, then until it is promoted. What was acknowledged must be there; what is not there must not have been.
+func TestSynchronousStandby(t *testing.T) {
+	t.Parallel()
+	pair := testenv.StartPostgresPair(t)
+	pair.Synchronous(t, "on")
+	const schema = "store" // goes with the servers
+	proxy := faultproxy.New(t, pair.Primary.Addr)
+	b := open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	direct := open(t, pair.Primary.StoreURLIn(t, schema))
+	w := watchAll(t, direct)
+	endOfSnapshot(t, w)
+	var acked sync.Map // name: version, "" if it was deleted
+	old := map[string]*resourcepb.Resource{}
+	for _, name := range []string{"update", "commit", "delete"} {
+		old[name] = write(t, direct, resource(name, "old"))
+		acked.Store(name, old[name].Version)
+		expect(t, "watch", w, old[name])
+	}
+
+	// The network to the primary is cut, too, while commits wait for the standby. The sessions wait on: nobody tells them.
+	pair.Separate(t)
+	var group sync.WaitGroup
+	var together atomic.Bool
+	for name, call := range mutations(b, old) {
+		group.Go(func() {
+			version, err := call(testContext(t))
+			if err != nil {
+				t.Errorf("cut off while it waited for the standby: %s: %v", name, err)
+				return
+			}
+			if !together.Load() {
+				t.Errorf("cut off while it waited for the standby: %s: acknowledged at %q, and no standby has it", name, version)
+			}
+			acked.Store(name, version)
+		})
+	}
+	eventually(t, "commits to wait for the standby", func() bool { return waiting(t, pair.Primary, "SyncRep") > 0 })
+	proxy.Refuse()
+	lasts(time.Second)
+	proxy.Resume()
+	lasts(4 * time.Second)
+	together.Store(true)
+	pair.Reunite(t)
+	group.Wait()
+	expectOnce(t, w, direct, "create", 1)
+	pair.AwaitSynchronous(t)
+
+	// The standby stays away.
+	for _, name := range []string{"update", "commit"} {
+		old[name] = read(t, direct, old[name].Id)
+	}
+	old["delete"] = write(t, direct, resource("delete", "old"))
+	acked.Store("delete", old["delete"].Version)
+	acked.Delete("create")
+	stored := read(t, direct, resource("create", "").Id)
+	if err := direct.DeleteCAS(testContext(t), stored.Id, stored.Version); err != nil {
+		t.Fatal(err)
+	}
+	pair.CatchUp(t)
+	pair.Separate(t)
+	for name, call := range mutations(b, old) {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
+			defer cancel()
+			version, err := call(ctx)
+			switch {
+			case err == nil:
+				t.Errorf("%s: acknowledged at %q, and no standby has it", name, version)
+				acked.Store(name, version)
+			case !isInconsistent(err):
+				t.Errorf("%s: %v, expected ErrInconsistent for lack of time", name, err)
+			}
+		})
+	}
+	group.Wait()
+	pair.Promote(t)
+	promoted := open(t, pair.Standby.StoreURLIn(t, schema))
+	acked.Range(func(name, version any) bool {
+		res, err := promoted.Read(testContext(t), storage.StrongConsistency, resource(name.(string), "").Id)
+		if version == "" && !errors.Is(err, storage.ErrNotFound) || version != "" && res.GetVersion() != version {
+			t.Errorf("on the promoted standby: %s is %v, %v; acknowledged was %q", name, res, err, version)
+		}
+		return true
+	})
+}
+
+// mutations is every kind of call that changes something, by the name of the resource that it changes. Each returns the version
+// that is stored afterwards. old is what is there.
+func mutations(b storage.Backend, old map[string]*resourcepb.Resource) map[string]func(context.Context) (string, error) {
+	written := func(res *resourcepb.Resource) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			out, err := b.WriteCAS(ctx, res)
+			return out.GetVersion(), err
+		}
+	}
+	changed := func(name string) *resourcepb.Resource {
+		res := proto.CloneOf(old[name])
+		res.Data.Value = []byte("new" + unique())
+		return res
+	}
+	return map[string]func(context.Context) (string, error){
+		"create": written(resource("create", "new"+unique())),
+		"update": written(changed("update")),
+		"delete": func(ctx context.Context) (string, error) {
+			return "", b.DeleteCAS(ctx, old["delete"].Id, old["delete"].Version)
+		},
+		"commit": func(ctx context.Context) (string, error) {
+			transactor, _ := storage.As[storage.Transactor](b)
+			out, err := transactor.Commit(ctx, []storage.Op{{Write: changed("commit")}, {Check: resource("nothing", "").Id}})
+			if err != nil {
+				return "", err
+			}
+			return out[0].Version, nil
+		},
+	}
+}
+
+// TestFailOverLosesCommits promotes a standby that lacks what the primary had acknowledged, and lets the new history pass the
+// old position before anybody looks: watches and cursors that had seen what is lost end with ErrCompacted, and a cursor from
+// before goes on. A physical backup that is restored looks the same.
+func TestFailOverLosesCommits(t *testing.T) {
+	t.Parallel()
+	pair := testenv.StartPostgresPair(t)
+	const schema = "store" // goes with the servers
+	proxy := faultproxy.New(t, pair.Primary.Addr)
+	b := open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	w := watchAll(t, b)
+	endOfSnapshot(t, w)
+	for i := range 3 {
+		expect(t, "watch", w, write(t, b, resource(fmt.Sprint("common-", i), "v")))
+	}
+	common := w.Cursor()
+	pair.CatchUp(t)
+
+	pair.Separate(t)
+	for i := range 20 {
+		expect(t, "watch", w, write(t, b, resource(fmt.Sprint("lost-", i), "v")))
+	}
+	lost := w.Cursor()
+	proxy.Refuse()
+	proxy.Redirect(pair.Standby.Addr)
+	pair.Primary.Kill(t)
+	pair.Promote(t)
+	elsewhere := open(t, pair.Standby.StoreURLIn(t, schema))
+	var kept []*resourcepb.Resource
+	for i := range 60 {
+		kept = append(kept, write(t, elsewhere, resource(fmt.Sprint("kept-", i), "v")))
+	}
+	proxy.Resume()
+
+	for _, handle := range []struct {
+		name string
+		b    storage.Backend
+	}{{"the handle that was open", b}, {"another handle", elsewhere}} {
+		compacted(t, handle.name+", from the lost position", handle.b, lost)
+		resumed := resume(t, handle.b, common)
+		for _, want := range kept {
+			expect(t, handle.name+", from the common position", resumed, want)
+		}
+	}
+	if event, err := w.Next(testContext(t)); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("the watch that had seen what is lost: %v, %v; expected ErrWatchClosed and ErrCompacted", event, err)
+	}
+	// The handle is as good as new.
+	after := watchAll(t, b)
+	for next(t, after).GetEndOfSnapshot() == nil {
+		continue
+	}
+	expect(t, "a new watch", after, write(t, elsewhere, resource("afterwards", "v")))
+}
+
+// compacted resumes from a cursor and expects ErrCompacted, at once or from the first Next.
+func compacted(t *testing.T, what string, b storage.Backend, cursor string) {
+	t.Helper()
+	resumer, _ := storage.As[storage.Resumer](b)
+	w, err := resumer.WatchFrom(testContext(t), allTypes, allTenancies, "", cursor)
+	if err == nil {
+		defer w.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), patience/2)
+		defer cancel()
+		var event *resourcepb.WatchEvent
+		if event, err = w.Next(ctx); err == nil {
+			t.Errorf("%s: event %v, expected ErrCompacted", what, event)
+			return
+		}
+	}
+	if !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("%s: %v, expected ErrCompacted", what, err)
+	}
+}

@@ -1,0 +1,169 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestRolesWithDifferentRights opens one store by two roles of which one may ask the server for its identity and the other may
+// not, as on some hosted servers: they agree on what history is.
+func TestRolesWithDifferentRights(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t).Database(t)
+	owner := server.Connect(t)
+	as, role := server.Role(t)
+	schema := server.Schema(t)
+	if _, err := owner.Exec(ctx, "revoke execute on function pg_catalog.pg_control_system() from public"); err != nil {
+		t.Fatal(err)
+	}
+	may := open(t, server.StoreURLIn(t, schema))
+	quoted := pgx.Identifier{schema}.Sanitize()
+	for _, grant := range []string{
+		"grant usage on schema " + quoted, "grant all on all tables in schema " + quoted, "grant all on all sequences in schema " + quoted,
+		"grant all on all functions in schema " + quoted,
+	} {
+		if _, err := owner.Exec(ctx, grant+" to "+role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := watchAll(t, may)
+	endOfSnapshot(t, w)
+	first := write(t, may, resource("first", "v"))
+	expect(t, "watch", w, first)
+	cursor := w.Cursor()
+	second := write(t, may, resource("second", "v"))
+	expect(t, "watch", w, second)
+
+	// By turns, so that each opens a store that the other has just used.
+	for i, opener := range []*testenv.PostgresServer{as, server, as} {
+		b := open(t, opener.StoreURLIn(t, schema))
+		third := write(t, b, resource(fmt.Sprint("third", unique()), "v"))
+		expect(t, fmt.Sprintf("the watch that stayed open, after opening %d", i), w, third)
+		resumed := resume(t, b, cursor)
+		expect(t, fmt.Sprintf("resumed after opening %d", i), resumed, second)
+		fresh := watchAll(t, may)
+		for next(t, fresh).GetEndOfSnapshot() == nil {
+			continue
+		}
+		fresh.Close()
+	}
+}
+
+// TestStoreCreatedAnew drops a store's schema under open handles, and has it created anew by another: a handle's watch ends, a
+// clear error may come once, and then the handle works with the new store.
+func TestStoreCreatedAnew(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema)
+	b := open(t, storeURL)
+	w := watchAll(t, b)
+	endOfSnapshot(t, w)
+	expect(t, "watch", w, write(t, b, resource("old", "v")))
+	cursor := w.Cursor()
+	if _, err := server.Connect(t).Exec(ctx, "drop schema "+pgx.Identifier{schema}.Sanitize()+" cascade"); err != nil {
+		t.Fatal(err)
+	}
+	anew := open(t, storeURL)
+	write(t, anew, resource("new", "v"))
+	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
+		t.Errorf("the watch of the old store: %v", err)
+	}
+	compacted(t, "a cursor of the old store, by the old handle", b, cursor)
+	compacted(t, "a cursor of the old store, by a new handle", anew, cursor)
+
+	again, err := watchToTheEnd(t, b)
+	if err != nil {
+		t.Logf("once: %v", err)
+		if again, err = watchToTheEnd(t, b); err != nil {
+			t.Fatalf("a watch of the new store by the old handle: %v", err)
+		}
+	}
+	expect(t, "a watch by the old handle", again, write(t, anew, resource("later", "v")))
+	expect(t, "a watch by the old handle", again, write(t, b, resource("own", "v")))
+}
+
+// watchToTheEnd begins a watch and reads its snapshot.
+func watchToTheEnd(t *testing.T, b storage.Backend) (storage.Watch, error) {
+	t.Helper()
+	w, err := b.WatchList(testContext(t), allTypes, allTenancies, "")
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(w.Close)
+	for {
+		event, err := w.Next(testContext(t))
+		if err != nil || event.GetEndOfSnapshot() != nil {
+			return w, err
+		}
+	}
+}
+
+// shortTimes names the store that TestShortTimes opens in a process of its own.
+const shortTimes = "ASHLAR_TEST_SHORT_TIMES"
+
+// TestShortTimes gives parameters times that nobody can mean: each is refused, or works. The process is one of its own, since
+// what is shown is that it does not crash.
+func TestShortTimes(t *testing.T) {
+	t.Parallel()
+	if storeURL := os.Getenv(shortTimes); storeURL != "" {
+		useBriefly(t, storeURL)
+		return
+	}
+	server := testenv.Postgres(t)
+	for _, param := range []string{
+		"retention=1ns", "retention=3ns", "retention=1us", "retention=9223372036854775807ns", "poll=1ns", "poll=3ns&listen=off", "outage=1ns",
+	} {
+		t.Run(param, func(t *testing.T) {
+			t.Parallel()
+			child := exec.Command(os.Args[0], "-test.run=^TestShortTimes$", "-test.count=1")
+			child.Env = append(os.Environ(), shortTimes+"="+server.StoreURL(t)+"&"+param)
+			if out, err := child.CombinedOutput(); err != nil {
+				t.Errorf("%v:\n%.2000s", err, out)
+			}
+		})
+	}
+}
+
+// useBriefly writes, and reads what a watch shows. A watch may lose what such a short retention does not keep.
+func useBriefly(t *testing.T, storeURL string) {
+	b, err := storage.Open(testContext(t), storeURL)
+	if errors.Is(err, storage.ErrInvalid) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for i := range 3 {
+		w, err := b.WatchList(testContext(t), allTypes, allTenancies, "")
+		if errors.Is(err, storage.ErrCompacted) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, b, resource(fmt.Sprint("one-", i), "v"))
+		for events := 0; events <= i+1; events++ { // the snapshot, its end, and the write
+			if _, err := w.Next(testContext(t)); err != nil {
+				if !errors.Is(err, storage.ErrWatchClosed) {
+					t.Error(err)
+				}
+				break
+			}
+		}
+		w.Close()
+	}
+}

@@ -1,0 +1,97 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestStrangersLockUnderLoad has transactions wait for a row that a stranger holds, as many as the pool has connections and
+// more, while others read and write: those go on, and their events come.
+func TestStrangersLockUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, commits := range []int{8, 40} {
+		t.Run(fmt.Sprint(commits), func(t *testing.T) {
+			t.Parallel()
+			strangersLock(t, commits)
+		})
+	}
+}
+
+func strangersLock(t *testing.T, commits int) {
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	storeURL := server.StoreURLIn(t, schema)
+	b, other := open(t, storeURL), open(t, storeURL)
+	held := write(t, b, resource("held", startOver))
+	here, elsewhere := watchAll(t, b), watchAll(t, other)
+	var group sync.WaitGroup
+	t.Cleanup(group.Wait)
+	lock := lockRow(t, server, schema, held.Id)
+
+	transactor, _ := storage.As[storage.Transactor](b)
+	answers := make(chan error, commits)
+	for i := range commits {
+		group.Go(func() {
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
+			answers <- err
+		})
+	}
+	// What takes longer than this is held up: it would be done in no time.
+	c := newChurn(t, 20)
+	c.limit = patience
+	followers := []*follower{follow(t, "watch", here), follow(t, "watch of another handle", elsewhere)}
+	for i := range 32 {
+		c.writer(b, uint64(i), 20)
+	}
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for range 20 {
+		for name, call := range calls(b, held) {
+			if name == "delete" {
+				continue // it is of the row that is held
+			}
+			if err := call(short); err != nil {
+				t.Errorf("beside %d transactions that wait for a row: %s: %v", commits, name, err)
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	c.group.Wait()
+	if t.Failed() {
+		_ = lock.Rollback(ctx) // nothing more is to be learned from it
+		c.finish(b, followers...)
+		return
+	}
+	c.finish(b, followers...)
+
+	select {
+	case err := <-answers:
+		t.Errorf("a transaction was answered while a stranger held its row: %v", err)
+	default:
+	}
+	if err := lock.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	for range commits {
+		switch err := <-answers; {
+		case err == nil:
+			done++
+		case !isCASFailure(err):
+			t.Errorf("a transaction that waited for the row: %v", err)
+		}
+	}
+	if done != 1 {
+		t.Errorf("%d of %d transactions that replace one version succeeded", done, commits)
+	}
+}

@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// TestUnsettled ends a call between two attempts: it is in doubt if the answer to one of them was lost, and only then.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{storage.ErrClosed, context.Canceled, fmt.Errorf("wrapped: %w", context.DeadlineExceeded), storage.ErrCASFailure} {
+		if got := (&op{}).unsettled(err); !errors.Is(got, err) || errors.Is(got, storage.ErrInconsistent) {
+			t.Errorf("%v, nothing lost: %v", err, got)
+		}
+		got := (&op{lost: []*attempt{{}}}).unsettled(err)
+		if !errors.Is(got, err) || errors.Is(got, storage.ErrInconsistent) != !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("%v, an answer lost: %v", err, got)
+		}
+	}
+	if err := (&op{lost: []*attempt{{}}}).unsettled(nil); err != nil {
+		t.Errorf("a success: %v", err)
+	}
+}

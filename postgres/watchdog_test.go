@@ -1,0 +1,26 @@
+package postgres
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// TestOrphansOfMeanwhile has a session become an orphan while the server is asked about another one: nothing is known of it yet.
+func TestOrphansOfMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWatchdog(nil)
+	for pid := range uint32(4) {
+		w.orphans[pid] = struct{}{}
+	}
+	room := w.room
+	w.judgeLocked([]uint32{1, 2}, map[uint32]bool{2: true})
+	if left := slices.Sorted(maps.Keys(w.orphans)); !slices.Equal(left, []uint32{0, 2, 3}) {
+		t.Errorf("of the orphans 0 to 3, of which 1 and 2 were asked about and 2 is busy, %v are left", left)
+	}
+	select {
+	case <-room:
+	default:
+		t.Error("who waits for room is not told")
+	}
+}
