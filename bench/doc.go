@@ -5,6 +5,7 @@
 //	make bench                      every backend
 //	make bench BACKEND=postgres     one
 //	make bench BENCHTIME=3s         longer turns
+//	make bench-smoke                every backend for a moment: what it prints means nothing, but it runs
 //
 // Each comparison prints a line in the format of Go benchmarks for either side, with the 50th and 99th percentile of the
 // latency beside the mean, and then

@@ -26,7 +26,7 @@ func dynamodb(b *testing.B) {
 	server := testenv.DynamoDB(b)
 	backend := open(b, server.StoreURL(b))
 	follow(b, backend)
-	h := fill(b, backend, "dynamodb", 256, 500)
+	h := fill(b, backend, "dynamodb", crowd(), 500)
 
 	cfg := must(config.LoadDefaultConfig(ctx, config.WithRegion("us-east-1")))
 	client := awsdynamodb.NewFromConfig(cfg, func(o *awsdynamodb.Options) { o.BaseEndpoint = aws.String(server.Endpoint) })
@@ -77,7 +77,7 @@ func dynamodb(b *testing.B) {
 			Key: map[string]types.AttributeValue{"k": key(caller, i)}})
 		return err
 	}}, side{"ashlar", h.read})
-	events, writes := eventLatency(b, backend, backend, "event", 200)
+	events, writes := eventLatency(b, backend, backend, "event", scaled(200))
 	fmt.Printf("dynamodb/event: p50 %v p99 %v after the acknowledgement; a write takes %v\n",
 		percentile(events, 50), percentile(events, 99), percentile(writes, 50))
 }

@@ -26,15 +26,15 @@ func etcd(b *testing.B) {
 	server := testenv.Etcd(b)
 	callers := []int{1, 16, 64, 256}
 	backend := open(b, server.StoreURL(b))
-	h := fill(b, backend, "etcd", 256, 500)
-	raw := fillEtcd(b, server, 256, storedSize(b, h))
+	h := fill(b, backend, "etcd", crowd(), 500)
+	raw := fillEtcd(b, server, crowd(), storedSize(b, h))
 	compare(b, "etcd", "write", callers, side{"clientv3", raw.write}, side{"ashlar", h.write})
 	compare(b, "etcd", "read", callers, side{"clientv3", raw.read}, side{"ashlar", h.read})
 
 	watched := open(b, server.StoreURL(b))
 	follow(b, watched)
-	h = fill(b, watched, "etcd", 256, 500)
-	raw = fillEtcd(b, server, 256, len(raw.data))
+	h = fill(b, watched, "etcd", crowd(), 500)
+	raw = fillEtcd(b, server, crowd(), len(raw.data))
 	raw.follow(b)
 	compare(b, "etcd", "write-watched", callers, side{"clientv3", raw.write}, side{"ashlar", h.write})
 
@@ -42,16 +42,16 @@ func etcd(b *testing.B) {
 	url, client, key := server.StoreURL(b), server.Client(b), server.Prefix(b)+"/event"
 	one := open(b, url)
 	for round := range *rounds {
-		theirs = append(theirs, rawEvents(b, client, key, raw.data, 100)...)
-		ours = append(ours, untilEvent(b, one, fmt.Sprint("event", round), 100)...)
+		theirs = append(theirs, rawEvents(b, client, key, raw.data, scaled(100))...)
+		ours = append(ours, untilEvent(b, one, fmt.Sprint("event", round), scaled(100))...)
 	}
 	fmt.Printf("latency etcd/event/1 %.2f\n", float64(percentile(ours, 50))/float64(percentile(theirs, 50)))
 	many := open(b, url)
-	followNames(b, many, 1000, "somebody else's")
+	followNames(b, many, scaled(1000), "somebody else's")
 	var alone, among []time.Duration
 	for round := range *rounds {
-		alone = append(alone, untilEvent(b, one, fmt.Sprint("alone", round), 100)...)
-		among = append(among, untilEvent(b, many, fmt.Sprint("among", round), 100)...)
+		alone = append(alone, untilEvent(b, one, fmt.Sprint("alone", round), scaled(100))...)
+		among = append(among, untilEvent(b, many, fmt.Sprint("among", round), scaled(100))...)
 	}
 	fmt.Printf("latency etcd/event-1000-watches/1 %.2f\n", float64(percentile(among, 50))/float64(percentile(alone, 50)))
 }

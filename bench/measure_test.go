@@ -14,7 +14,40 @@ import (
 var (
 	turn   = flag.Duration("turn", time.Second, "how long each side of a comparison runs before it is the other's turn")
 	rounds = flag.Int("rounds", 5, "how many turns each side gets")
+	smoke  = flag.Bool("smoke", false, "small stores, few callers and short turns: to see that every comparison runs, not to measure")
 )
+
+// scaled is n, or a hundredth of it for a smoke test.
+func scaled(n int) int {
+	if *smoke {
+		return max(1, n/100)
+	}
+	return n
+}
+
+// crowd is the largest number of callers in a comparison.
+func crowd() int {
+	if *smoke {
+		return 16
+	}
+	return 256
+}
+
+// turns is how often everything is measured.
+func turns() int {
+	if *smoke {
+		return 1
+	}
+	return *rounds
+}
+
+// during is how long something is observed: d, or a moment for a smoke test.
+func during(d time.Duration) time.Duration {
+	if *smoke {
+		return d / 100
+	}
+	return d
+}
 
 // side is one of two things that are compared. op does one operation; caller numbers the goroutine, i the operation.
 type side struct {
@@ -32,15 +65,18 @@ type outcome struct {
 func compare(b *testing.B, backend, what string, callers []int, raw, ours side) {
 	b.Helper()
 	for _, n := range callers {
+		if n > crowd() {
+			continue
+		}
 		var rates, p99s []float64
 		all := map[string]*outcome{raw.name: {}, ours.name: {}}
-		for range *rounds {
+		for range turns() {
 			r := takeTurn(b, raw, n)
 			o := takeTurn(b, ours, n)
 			rates = append(rates, o.rate/r.rate)
 			p99s = append(p99s, float64(percentile(o.latencies, 99))/float64(percentile(r.latencies, 99)))
 			for s, turn := range map[string]outcome{raw.name: r, ours.name: o} {
-				all[s].rate += turn.rate / float64(*rounds)
+				all[s].rate += turn.rate / float64(turns())
 				all[s].latencies = append(all[s].latencies, turn.latencies...)
 			}
 		}
@@ -60,7 +96,7 @@ func takeTurn(b *testing.B, s side, callers int) outcome {
 	b.Helper()
 	latencies := make([][]time.Duration, callers)
 	start := time.Now()
-	end := start.Add(*turn)
+	end := start.Add(during(*turn))
 	var running sync.WaitGroup
 	var failed atomic.Value
 	for c := range callers {

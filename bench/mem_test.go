@@ -25,7 +25,7 @@ type row struct {
 func BenchmarkMem(b *testing.B) { once(b, func() { mem(b) }) }
 
 func mem(b *testing.B) {
-	const n = 100_000
+	n := scaled(100_000)
 	ctx := context.Background()
 	db := must(memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{"resource": {Name: "resource",
 		Indexes: map[string]*memdb.IndexSchema{"id": {Name: "id", Unique: true, Indexer: &memdb.StringFieldIndex{Field: "Name"}}}}}}))

@@ -31,7 +31,8 @@ import (
 func BenchmarkMigrate(b *testing.B) { once(b, func() { migration(b) }) }
 
 func migration(b *testing.B) {
-	const resources, size, together = 200_000, 1000, 200
+	const size, together = 1000, 200
+	resources := scaled(200_000)
 	ctx := context.Background()
 	dir := must(filepath.Abs(must(os.MkdirTemp(os.Getenv("ASHLAR_BENCH_DIR"), "bench-migrate-"))))
 	b.Cleanup(func() { os.RemoveAll(dir) })
@@ -48,9 +49,9 @@ func migration(b *testing.B) {
 
 	server := testenv.Postgres(b)
 	var same, bare, copied, all []float64
-	for range 5 {
-		rows := copyRows(b, server, file, resources)
-		table := copyTable(b, server, file, resources)
+	for range turns() {
+		rows := copyRows(b, server, file, int64(resources))
+		table := copyTable(b, server, file, int64(resources))
 		to := open(b, server.StoreURL(b))
 		debug.FreeOSMemory()
 		forgetPeak(b)
@@ -68,7 +69,7 @@ func migration(b *testing.B) {
 		all = append(all, result.Elapsed.Seconds())
 	}
 	ratio := func(what string, ours, byHand []float64) {
-		fmt.Printf("latency migrate/sqlite-postgres-%s/200000 %.2f\n", what, median(ours)/median(byHand))
+		fmt.Printf("latency migrate/sqlite-postgres-%s/%d %.2f\n", what, resources, median(ours)/median(byHand))
 	}
 	ratio("copy", copied, same)
 	ratio("copy-bare-table", copied, bare)
@@ -111,8 +112,8 @@ func copyRows(b *testing.B, server *testenv.PostgresServer, file string, want in
 		_, _ = rand.Read(version)
 		return []any{rows.ColumnBlob(0, nil), rows.ColumnBlob(1, nil), version, []byte("v1"), rows.ColumnBlob(2, nil)}
 	})
-	tag := must(conn.Exec(ctx, strings.ReplaceAll(`insert into $.changes (seq, op, key, version, token, data)
-		select nextval('$.changes_seq'), 1, key, version, version, data from $.resources`, "$", schema)))
+	tag := must(conn.Exec(ctx, strings.ReplaceAll(`insert into $.changes (revision, place, more, op, key, version, token, data)
+		select nextval('$.changes_seq'), 0, false, 1, key, version, version, data from $.resources`, "$", schema)))
 	if err := tx.Commit(ctx); err != nil {
 		b.Fatal(err)
 	}

@@ -15,12 +15,13 @@ import (
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
-// BenchmarkPostgres compares with bare single-row statements through pgxpool on the same server.
+// BenchmarkPostgres compares with bare single-row statements through pgxpool on the same server, at the container's own
+// address.
 func BenchmarkPostgres(b *testing.B) { once(b, func() { postgres(b) }) }
 
 func postgres(b *testing.B) {
 	ctx := context.Background()
-	server := testenv.Postgres(b)
+	server := testenv.Postgres(b).Direct(b)
 	schema := server.Schema(b)
 	pool := must(pgxpool.New(ctx, server.URL+"&pool_max_conns=32"))
 	b.Cleanup(pool.Close)
@@ -34,10 +35,10 @@ func postgres(b *testing.B) {
 	update := fmt.Sprintf(`update %s.raw set data = $2, version = version + 1 where id = $1`, schema)
 	read := fmt.Sprintf(`select version, data from %s.raw where id = $1`, schema)
 	for _, size := range []int{500, 2048} {
-		h := fill(b, backend, fmt.Sprintf("size-%d", size), 256, size)
+		h := fill(b, backend, fmt.Sprintf("size-%d", size), crowd(), size)
 		data := payload(size)
 		raw := func(caller, i int) string { return fmt.Sprintf("raw-%d-%d-%d", size, caller, i%keysPerCaller) }
-		for c := range 256 {
+		for c := range crowd() {
 			for k := range keysPerCaller {
 				must(pool.Exec(ctx, fmt.Sprintf(`insert into %s.raw values ($1, 1, $2)`, schema), raw(c, k), data))
 			}
@@ -52,6 +53,16 @@ func postgres(b *testing.B) {
 		if size != 500 {
 			continue
 		}
+		// Last of all, because the handles and their watches stay open.
+		defer func() {
+			for _, n := range []struct{ handles, callers int }{{4, 64}, {16, 16}} {
+				fleet := h.through(b, url, n.handles)
+				compare(b, "postgres", fmt.Sprintf("write-%d-of-%d-handles", size, n.handles), []int{n.callers}, side{"pgx", func(caller, i int) error {
+					_, err := pool.Exec(ctx, update, raw(caller, i), data)
+					return err
+				}}, side{"ashlar", func(caller, i int) error { return fleet[caller%n.handles].write(caller, i) }})
+			}
+		}()
 		compare(b, "postgres", "read", callers, side{"pgx", func(caller, i int) error {
 			var version int64
 			var data []byte
@@ -61,19 +72,19 @@ func postgres(b *testing.B) {
 
 	watchers := map[string]storage.Backend{"same": backend, "other": open(b, url)}
 	for _, where := range []string{"same", "other"} {
-		events, writes := eventLatency(b, backend, watchers[where], "event-"+where, 500)
+		events, writes := eventLatency(b, backend, watchers[where], "event-"+where, scaled(500))
 		event, write := percentile(events, 50), percentile(writes, 50)
 		fmt.Printf("latency postgres/event-%s-process/1 %.2f (p50 %v after a write of %v)\n", where, float64(event)/float64(write), event, write)
 	}
 
-	one := transactions(b, pool, 10*time.Second)
-	followNames(b, backend, 999, "somebody else's")
-	many := transactions(b, pool, 10*time.Second)
+	one := transactions(b, pool, during(10*time.Second))
+	followNames(b, backend, scaled(999), "somebody else's")
+	many := transactions(b, pool, during(10*time.Second))
 	fmt.Printf("transactions a second of an idle store: %.1f with 1 watch, %.1f with 1,000\n", one, many)
 }
 
 // transactions counts what the server is asked to do while nobody writes.
-func transactions(b *testing.B, pool *pgxpool.Pool, during time.Duration) float64 {
+func transactions(b *testing.B, pool *pgxpool.Pool, observed time.Duration) float64 {
 	b.Helper()
 	count := func() (n int64) {
 		if err := pool.QueryRow(context.Background(), `select sum(xact_commit + xact_rollback) from pg_stat_database`).Scan(&n); err != nil {
@@ -81,8 +92,8 @@ func transactions(b *testing.B, pool *pgxpool.Pool, during time.Duration) float6
 		}
 		return n
 	}
-	time.Sleep(12 * time.Second) // idle connections report their statistics after ten seconds
+	time.Sleep(during(12 * time.Second)) // idle connections report their statistics after ten seconds
 	before := count()
-	time.Sleep(during)
-	return float64(count()-before) / during.Seconds()
+	time.Sleep(observed)
+	return float64(count()-before) / observed.Seconds()
 }

@@ -29,10 +29,10 @@ func sqlite(b *testing.B) {
 	url := "sqlite://" + dir + "/store.db"
 	backend := open(b, url)
 	follow(b, backend)
-	h := fill(b, backend, "sqlite", 256, 500)
+	h := fill(b, backend, "sqlite", crowd(), 500)
 	raw := openRaw(b, dir+"/raw.db")
 	// As many writes as fill has done, so that neither side's -wal file has to grow any more.
-	for i := range 256 * keysPerCaller {
+	for i := range crowd() * keysPerCaller {
 		if err := raw.write(fmt.Sprintf("raw-%d-%d", i/keysPerCaller, i%keysPerCaller)); err != nil {
 			b.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func sqlite(b *testing.B) {
 			return err
 		}})
 
-	events, writes := eventLatency(b, backend, open(b, url), "event-other-handle", 500)
+	events, writes := eventLatency(b, backend, open(b, url), "event-other-handle", scaled(500))
 	fmt.Printf("sqlite/event-other-handle: p50 %v p99 %v after the acknowledgement; a write takes %v\n",
 		percentile(events, 50), percentile(events, 99), percentile(writes, 50))
 	otherProcess(b, url)
@@ -144,7 +144,7 @@ func otherProcess(b *testing.B, url string) {
 	backend := open(b, url)
 	res := resource("event-other-process", 500)
 	var delays []time.Duration
-	for range 300 {
+	for range scaled(300) {
 		res = must(backend.WriteCAS(context.Background(), res))
 		acknowledged := time.Now()
 		lines.Scan()
@@ -157,7 +157,7 @@ func otherProcess(b *testing.B, url string) {
 		delays = append(delays, max(0, time.Unix(0, nanos).Sub(acknowledged)))
 	}
 	fmt.Printf("sqlite/event-other-process: p50 %v p99 %v after the acknowledgement\n", percentile(delays, 50), percentile(delays, 99))
-	const idle = 10 * time.Second
+	idle := during(10 * time.Second)
 	before := cpuTime(b, cmd.Process.Pid)
 	time.Sleep(idle)
 	fmt.Printf("sqlite/idle-watch: %.2f %% of a core\n", 100*(cpuTime(b, cmd.Process.Pid)-before).Seconds()/idle.Seconds())

@@ -92,6 +92,17 @@ func (h *held) write(caller, i int) error {
 	return err
 }
 
+// through returns the same resources for so many handles of the store, each with a watch, as if each were a process.
+func (h *held) through(b *testing.B, url string, handles int) []*held {
+	b.Helper()
+	fleet := make([]*held, handles)
+	for i := range fleet {
+		fleet[i] = &held{backend: open(b, url), resources: h.resources}
+		follow(b, fleet[i].backend)
+	}
+	return fleet
+}
+
 // read reads one of the caller's resources strongly.
 func (h *held) read(caller, i int) error {
 	_, err := h.backend.Read(context.Background(), storage.StrongConsistency, h.resources[caller][i%keysPerCaller].Id)
