@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 var (
 	turn   = flag.Duration("turn", time.Second, "how long each side of a comparison runs before it is the other's turn")
 	rounds = flag.Int("rounds", 5, "how many turns each side gets")
+	only   = flag.String("only", "", "a regular expression: measure only what it matches, such as postgres/write-500")
 	smoke  = flag.Bool("smoke", false, "small stores, few callers and short turns: to see that every comparison runs, not to measure")
 )
 
@@ -61,11 +63,14 @@ type outcome struct {
 	latencies []time.Duration
 }
 
+// wanted reports whether something is to be measured.
+func wanted(name string) bool { return regexp.MustCompile(*only).MatchString(name) }
+
 // compare lets raw and ours take turns at each number of callers and prints what came of it.
 func compare(b *testing.B, backend, what string, callers []int, raw, ours side) {
 	b.Helper()
 	for _, n := range callers {
-		if n > crowd() {
+		if n > crowd() || !wanted(fmt.Sprintf("%s/%s/%d", backend, what, n)) {
 			continue
 		}
 		var rates, p99s []float64

@@ -72,11 +72,17 @@ func postgres(b *testing.B) {
 
 	watchers := map[string]storage.Backend{"same": backend, "other": open(b, url)}
 	for _, where := range []string{"same", "other"} {
+		if !wanted("postgres/event-" + where + "-process") {
+			continue
+		}
 		events, writes := eventLatency(b, backend, watchers[where], "event-"+where, scaled(500))
 		event, write := percentile(events, 50), percentile(writes, 50)
 		fmt.Printf("latency postgres/event-%s-process/1 %.2f (p50 %v after a write of %v)\n", where, float64(event)/float64(write), event, write)
 	}
 
+	if !wanted("postgres/idle") {
+		return
+	}
 	one := transactions(b, pool, during(10*time.Second))
 	followNames(b, backend, scaled(999), "somebody else's")
 	many := transactions(b, pool, during(10*time.Second))

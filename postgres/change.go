@@ -83,6 +83,25 @@ func (b *Backend) changesAfter(ctx context.Context, conn *pgx.Conn, at *position
 	return f, err
 }
 
+// changesNext reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
+// is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
+func (b *Backend) changesNext(ctx context.Context, conn *pgx.Conn, at *position, limit int) (f found, err error) {
+	rows, err := conn.Query(ctx, b.sql.changes, at.revision, at.place, limit, pageBytes)
+	if err != nil {
+		return found{}, err
+	}
+	f.changes, f.more, err = b.scanChanges(rows, at, limit)
+	last := at.revision
+	for i := range f.changes {
+		if f.changes[i].at.revision > last+1 {
+			f.changes, f.more, f.back = f.changes[:i], false, true
+			break
+		}
+		last = f.changes[i].at.revision
+	}
+	return f, err
+}
+
 // scanChanges reads the rows of the statement changes. full says that a bound was reached.
 func (b *Backend) scanChanges(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID

@@ -30,9 +30,11 @@ func (b *Backend) changed(ops []*op) {
 // channel is where the processes of a store meet.
 func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", *b.id.Load()) }
 
-// notifyPause bounds the time between two notifications. It is otherwise as long as the last one took: a lone writer's next
-// change finds it over, and many writers' go out together.
-const notifyPause = time.Millisecond
+// maxNotifyPause bounds the time between two notifications. It is otherwise as long as the last one took, so that a lone writer's
+// next change finds it over, and many writers' go out together; and that once more for each that others sent meanwhile, because
+// whatever wakes the others has them see this handle's changes too. Notifications wait for each other in the server and wake
+// every listener, so they must not become more with every handle.
+const maxNotifyPause = 100 * time.Millisecond
 
 // listenerTTL is how long it is cached whether others listen. Whoever begins to listen looks for changes again when twice this time
 // has passed, and so misses nothing.
@@ -45,20 +47,22 @@ func (b *Backend) notify() {
 	var others bool
 	for {
 		var began time.Time
+		heard := time.Duration(0)
 		select {
 		case <-b.ring:
 			began = time.Now()
+			heard = time.Duration(b.heard.Swap(0))
 			switch {
-			case began.Sub(looked) >= listenerTTL:
+			case heard == 0 && began.Sub(looked) >= listenerTTL:
 				looked, others = began, b.notifyIfHeard(patience)
-			case others:
+			case heard > 0 || others:
 				_, _ = b.exec(patience, `select `+notification, b.channel(), b.name)
 			}
 		case <-b.life.Done():
 			return
 		}
 		select {
-		case <-time.After(min(time.Since(began), notifyPause)):
+		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
 		case <-b.life.Done():
 			return
 		}
@@ -139,6 +143,7 @@ func (b *Backend) listenOnce(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil && notification.Payload != b.name:
+			b.heard.Add(1)
 			b.lookAgain()
 		case err == nil:
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):

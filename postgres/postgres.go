@@ -113,6 +113,7 @@ type Backend struct {
 
 	inbox atomic.Pointer[inbox] // of the feed; nil while it does not run
 	ring  chan struct{}         // something changed here: other processes should look
+	heard atomic.Int64          // notifications of others since the last own one
 
 	calling moment.Moment // the time limits of calls
 

@@ -23,8 +23,11 @@ const (
 	pollPatience = 15 * time.Second
 	// gapPatience is how long own changes wait for the one that comes before them, which is often an own one too.
 	gapPatience = 10 * time.Millisecond
-	// heldBackAtFirst is how soon changes are looked for again that a commit under way holds back.
-	heldBackAtFirst = 2 * time.Millisecond
+	// heldBackAtFirst is how soon changes are looked for again that a commit under way holds back, if nobody announces it.
+	heldBackAtFirst = 10 * time.Millisecond
+	// stallPatience is how long a number is taken for that of a commit under way before the notes are asked, which costs the
+	// server more than a look at the changes.
+	stallPatience = 40 * time.Millisecond
 	// longPause is how long a pause is that is not cut short.
 	longPause = 8 * time.Millisecond
 )
@@ -91,8 +94,9 @@ type run struct {
 	at       position
 	session  uint64        // sessions up to this number knew the server that has the change at the position
 	own      []change      // that wait for what comes before them
-	heldBack time.Duration // how long the last pause was while changes were seen that are not final yet
-	stalled  int64         // the number up to which they were final then
+	stalled  time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
+	heldBack time.Duration // how long the last pause was since then
+	rested   time.Time     // when the database may be asked again
 }
 
 // begin finds out where the history ends.
@@ -132,32 +136,48 @@ func (s source) on(ctx context.Context, pool *pgxpool.Pool, query func(ctx conte
 func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	var found found
 	session := r.b.sessions.last.Load()
+	began := time.Now()
 	err = r.onSide(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = r.b.changesAfter(ctx, conn, &r.at, 0, pageRows)
+		if r.thorough() {
+			found, err = r.b.changesAfter(ctx, conn, &r.at, 0, pageRows)
+		} else {
+			found, err = r.b.changesNext(ctx, conn, &r.at, pageRows)
+		}
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
+	// Many handles that each look for every notification would keep the database from the writes.
+	r.rested = time.Now().Add(min(time.Since(began), longPause))
 	r.session = session
 	r.b.answered()
 	if err := r.add(&found); err != nil {
 		return 0, err
 	}
 	_, r.own = following(r.own, &r.at, 0) // less what was read
+	switch stalled := found.back && len(found.changes) == 0; {
+	case !stalled:
+		r.stalled, r.heldBack = time.Time{}, 0
+	case r.stalled.IsZero():
+		r.stalled = began
+	}
 	switch {
 	case found.more:
 		return now, nil
 	case found.back:
-		// A commit under way holds back changes that are visible. Nobody says when it ends.
-		if found.view.final > r.stalled {
-			r.stalled, r.heldBack = found.view.final, 0
-		}
+		// A commit under way holds back changes that are visible. Who makes it may end without a word.
 		r.heldBack = min(max(2*r.heldBack, heldBackAtFirst), 100*time.Millisecond)
 		return r.heldBack, nil
 	}
-	r.heldBack = 0
 	return 0, nil
+}
+
+// thorough reports whether the next look has to find out how far the history is final: because somebody asks for proof, or because
+// what is missing may never come.
+func (r *run) thorough() bool {
+	return r.b.looks.Load() > r.at.view.look || r.at.view.final < r.at.view.last ||
+		!r.stalled.IsZero() && time.Since(r.stalled) > stallPatience
 }
 
 // add publishes the changes that come next.
@@ -185,7 +205,7 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 	}
 	// While the database is away, or a commit stalls, a look that somebody asks for finds nothing more.
 	patient := again > longPause
-	var gap <-chan time.Time
+	var gap, rested <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -193,6 +213,8 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 		case <-retry:
 			return nil
 		case <-gap:
+			return nil
+		case <-rested:
 			return nil
 		case <-tick:
 			return nil
@@ -210,8 +232,8 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 		}
 		switch {
 		case patient:
-		case look:
-			return nil
+		case look && rested == nil:
+			rested = time.After(time.Until(r.rested))
 		case len(r.own) == 0 && !tooMuch:
 			gap = nil
 		case gap == nil:

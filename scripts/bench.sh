@@ -5,6 +5,7 @@
 #   BENCHTIME  how long each turn takes (1s)
 #   ROUNDS     how many turns each side gets (5)
 #   ASHLAR_POSTGRES_VERSION, ASHLAR_ETCD_VERSION, …  another release than the pinned one (internal/images/versions.env)
+#   ONLY       a regular expression: only what it matches, such as write-500/16
 #   SMOKE      1: small stores and short turns, less than a minute for all, to see that every comparison runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,4 +34,4 @@ ASHLAR_BENCH_DIR=$PWD/.cache
 export ASHLAR_BENCH_DIR
 cd bench
 exec go test -tags "$tags" -run '^$' -bench "^Benchmark$pattern\$" -benchtime 1x -timeout 2h . \
-	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -smoke="${SMOKE:-0}"
+	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -only "${ONLY:-}" -smoke="${SMOKE:-0}"
