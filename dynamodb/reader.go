@@ -275,7 +275,7 @@ func (r *reader) poll(ctx context.Context) (events []*event, pos *position, full
 // fetched again.
 func (r *reader) take(ctx context.Context, pos *position, shard string, p *page) (*position, []*event, error) {
 	var events []*event
-	last, size := "", 0
+	last, size, cut := "", 0, false
 	for i := range p.records {
 		var ev *event
 		var err error
@@ -286,6 +286,7 @@ func (r *reader) take(ctx context.Context, pos *position, shard string, p *page)
 			return nil, nil, err
 		}
 		if err != nil || size >= feed.PageBytes {
+			cut = err == nil
 			p.records, p.next, p.ended, p.full = p.records[:i], "", false, true
 			break
 		}
@@ -298,6 +299,7 @@ func (r *reader) take(ctx context.Context, pos *position, shard string, p *page)
 			size += ev.Size
 		}
 	}
+	r.fitted(len(p.records), cut)
 	switch {
 	case p.ended:
 		pos = pos.with(shard, ended)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,6 +22,27 @@ type shardReader struct {
 	b      *Backend
 	stream string
 	lines  *lineage
+	large  atomic.Int32 // so many records were too many bytes for a page; 0: none lately were
+}
+
+// maxRecords is the most that GetRecords returns.
+const maxRecords = 1000
+
+// most is how many records to ask for: what is cut off a page is asked for once more, and stands in memory until then.
+func (s *shardReader) most() int32 {
+	if large := s.large.Load(); large > 0 {
+		return min(large, maxRecords)
+	}
+	return maxRecords
+}
+
+// fitted notes that so many records fitted in a page, and that more were cut off.
+func (s *shardReader) fitted(n int, cut bool) {
+	if cut {
+		s.large.Store(int32(max(n, 1)))
+	} else if int32(n) >= s.most() {
+		s.large.Store(min(2*s.most(), maxRecords))
+	}
 }
 
 // errStreamEnded ends all watches.
@@ -181,6 +203,7 @@ func (s *shardReader) place(ctx context.Context, in *dynamodbstreams.GetShardIte
 
 // fetch reads a page from a place. An iterator lives for some minutes; one that has expired is made anew from the place.
 func (s *shardReader) fetch(ctx context.Context, at place, iterator string) (*page, error) {
+	most := s.most()
 	for fresh := false; ; fresh = true {
 		if iterator == "" {
 			var err error
@@ -189,7 +212,7 @@ func (s *shardReader) fetch(ctx context.Context, at place, iterator string) (*pa
 			}
 		}
 		out, err := answer(ctx, s.b, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
-			return s.b.streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator})
+			return s.b.streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator, Limit: &most})
 		})
 		if hasCode(err, "ExpiredIteratorException") && !fresh {
 			iterator = ""
@@ -199,7 +222,7 @@ func (s *shardReader) fetch(ctx context.Context, at place, iterator string) (*pa
 			return nil, s.lost(err)
 		}
 		s.b.clock.observe(out.ResultMetadata)
-		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= 1000}
+		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(most)}
 		p.ended = p.next == ""
 		if t, ok := sinceTime(at.seq); ok {
 			for len(p.records) > 0 && created(&p.records[0]).Before(t) {

@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/key"
 )
@@ -19,8 +21,14 @@ type history struct {
 	life   context.Context // ends with Close, or with the backend
 	cancel context.CancelFunc
 
-	stream *stream // nil: to be begun
-	next   int64   // the revision that the stream has come to
+	stream *stream // nil: to be begun at next
+	next   int64   // the revision that the reading has come to
+
+	// What a call that failed leaves to the one after it, so that a connection which breaks again and again holds up nobody
+	// for ever: a page takes several answers in a row, and whoever began each time with the first might never see the last.
+	newest int64    // until where to read; 0: to be asked for
+	read   []*event // after at and before next, and not handed out: nobody has proven yet that none is missing
+	size   int      // their bytes
 }
 
 // silence is how long a page may wait for the next response. A server that looks at much history takes its time.
@@ -28,7 +36,10 @@ const silence = time.Minute
 
 // History implements feed.Source.
 func (s *source) History(from position, filter *key.Filter) feed.History[position] {
-	h := &history{b: s.b, filter: filter, at: from}
+	h := &history{b: s.b, filter: filter, at: from, next: from.rev}
+	if from.key == endKey {
+		h.next++
+	}
 	h.life, h.cancel = context.WithCancel(s.b.life)
 	return h
 }
@@ -45,77 +56,99 @@ func (h *history) Page(ctx context.Context, limit int) (events []*event, end pos
 		return nil, h.at, false, err
 	}
 	defer done()
+	asked := h.newest == 0
+	if asked {
+		if h.newest, err = h.newestSince(ctx, h.at.rev); err != nil {
+			return nil, h.at, false, err
+		}
+	}
+	if h.next > h.newest && h.next == h.first() {
+		end := endOf(h.newest)
+		h.newest = 0
+		return nil, end, false, nil
+	}
+	if err = h.fill(ctx, limit); err != nil {
+		h.drop()
+		if h.next == h.first() || errors.Is(err, storage.ErrCompacted) {
+			return nil, h.at, false, translate(err)
+		}
+	}
+	if err := h.b.kept(ctx, h.first()-1); err != nil {
+		return nil, h.at, false, translate(err)
+	}
+	// That newest was the newest state during this call is known only if this call asked.
+	more = !asked || h.next <= h.newest
+	events, h.at = h.read, endOf(h.next-1)
+	h.newest, h.read, h.size = 0, nil, 0
+	return events, h.at, more, nil
+}
+
+// first is the first revision of which something is still to be handed out.
+func (h *history) first() int64 {
+	if h.at.key == endKey {
+		return h.at.rev + 1
+	}
+	return h.at.rev
+}
+
+// newestSince asks for the newest revision, which cannot be older than one that was seen.
+func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
 	newest, err := h.b.revision(ctx)
 	switch {
 	case err != nil:
-		return nil, h.at, false, err
-	case newest < h.at.rev:
-		return nil, h.at, false, errWentBack
+		return 0, err
+	case newest < seen:
+		return 0, errWentBack
 	}
-	first := h.at.rev
-	if h.at.key == endKey {
-		first++
-	}
-	if first > newest {
-		return nil, endOf(newest), false, nil
-	}
-	events, err = h.read(ctx, first, newest, limit)
-	if err == nil {
-		err = h.b.kept(ctx, first-1)
-	}
-	if err != nil {
-		h.drop()
-		return nil, h.at, false, translate(err)
-	}
-	h.at = endOf(h.next - 1)
-	return events, h.at, h.next <= newest, nil
+	return newest, nil
 }
 
-// read reads from a revision until another that exists, or until there are enough events or bytes.
-func (h *history) read(ctx context.Context, first, newest int64, limit int) (events []*event, err error) {
-	if h.stream == nil {
-		lower, upper := h.b.layout.span(h.filter)
-		if h.stream, err = h.b.openStream(h.life, lower, upper, first); err != nil {
-			return nil, err
-		}
-		h.next = first
-	}
-	for size := 0; h.next <= newest && len(events) < limit && size < feed.PageBytes; {
-		found, err := h.take(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, ev := range found {
-			if h.at.less(ev.At) {
-				events = append(events, ev)
-				size += ev.Size
+// fill reads until the newest revision, or until there are enough events or bytes.
+func (h *history) fill(ctx context.Context, limit int) (err error) {
+	for h.next <= h.newest && len(h.read) < limit && h.size < feed.PageBytes {
+		if h.stream == nil {
+			lower, upper := h.b.layout.span(h.filter)
+			if h.stream, err = h.b.openStream(h.life, lower, upper, h.next); err != nil {
+				return err
 			}
 		}
+		if err := h.take(ctx); err != nil {
+			return err
+		}
 	}
-	return events, nil
+	return nil
 }
 
 // take takes a response.
-func (h *history) take(ctx context.Context) (events []*event, err error) {
+func (h *history) take(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	resp, err := h.stream.await(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(resp.Events) == 0 {
 		h.next = max(h.next, resp.Header.Revision+1)
+		if h.next <= h.newest { // the member is behind, or the cluster has lost what it had
+			_, err = h.newestSince(ctx, h.newest)
+			return err
+		}
 	}
 	byRevision(resp.Events, func(rev int64, changes []*mvccpb.Event) bool {
 		var found []*event
 		if found, err = h.b.layout.events(rev, changes); err != nil {
 			return false
 		}
-		events = append(events, found...)
+		for _, ev := range found {
+			if h.at.less(ev.At) {
+				h.read = append(h.read, ev)
+				h.size += ev.Size
+			}
+		}
 		h.next = rev + 1
 		return true
 	})
-	return events, err
+	return err
 }
 
 // drop gives up the stream: the next page begins another.

@@ -153,3 +153,47 @@ func TestOutcomeFromTheLog(t *testing.T) {
 		t.Errorf("a commit that did not: %v, %v", changed, err)
 	}
 }
+
+// Rows of commits that failed are not in the log, and do not count against its bound in bytes: those that are there stay.
+func TestRetentionForgetsFailedCommits(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{store: s, conn: c, log: retention{age: patience, rows: 1 << 40, bytes: 1 << 20}}
+	defer func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	finish := func(i, size int) error {
+		t.Helper()
+		tx, err := w.begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch := change{kind: writeChange, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), uid: "u", data: make([]byte, size)}
+		_, err = w.finish(&tx, []*request{{changes: []change{ch}}})
+		return err
+	}
+	if err := finish(0, 600<<10); err != nil { // so that the database as a whole is larger than the bound
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		f.syncs.Store(1)
+		if err := finish(i+1, 300<<10); !errors.Is(err, errUnsure) {
+			t.Fatalf("a commit that fails: %v", err)
+		}
+		if err := finish(i+1, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := finish(11, 260<<10); err != nil { // enough to have the bound looked at
+		t.Fatal(err)
+	}
+	if first, _, err := c.oldest(); first != 1 || err != nil {
+		t.Errorf("the log begins at %d, %v, with fewer bytes than its bound", first, err)
+	}
+}

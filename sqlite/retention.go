@@ -21,7 +21,7 @@ type retention struct {
 
 // The writer looks at the log's end again after so many rows, and deletes so many at most in one transaction: more than come
 // in, so that it catches up, and few enough to delay nobody. The newest rows are always kept, so that watches which keep up
-// are never cut off, whatever the retention.
+// are never cut off, whatever the retention: a number of them, or where they are large, bytes.
 const (
 	pruneEvery = 256
 	pruneStep  = 4 * pruneEvery
@@ -29,6 +29,7 @@ const (
 	// The same in bytes, for rows that are large: a look after so many at the latest, and so many deleted at a time.
 	pruneEveryBytes = 16 << 20
 	pruneStepBytes  = 4 * pruneEveryBytes
+	pruneNeverBytes = 4 * batchBytes
 )
 
 // prune deletes old rows from the log.
@@ -65,6 +66,10 @@ func (l *retention) prune(t *txn) error {
 	}
 	return s.Exec()
 }
+
+// forget has the log looked at anew, after a transaction that was perhaps undone: rows of it were counted, and others may get
+// their numbers.
+func (l *retention) forget() { l.looked, l.sizes = 0, sizes{} }
 
 // heavy returns the number of the first row that the bound in bytes leaves, 0 if it leaves all, and where a step that deletes
 // rows from first on ends, so that no transaction frees many pages at once.

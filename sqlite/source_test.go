@@ -272,7 +272,7 @@ func logBytes(t testing.TB, s *Backend) (bytes int64) {
 // one was opened. A watch that keeps up sees every change.
 func TestRetentionInBytes(t *testing.T) {
 	t.Parallel()
-	const size, bound = 64 << 10, 4 << 20
+	const size, bound = 512 << 10, 32 << 20
 	path := newPath(t)
 	// Without the bound first, as an older program would leave the log.
 	s := open(t, path, nil)
@@ -320,4 +320,25 @@ func TestRetentionInBytes(t *testing.T) {
 	}
 	defer resumed.Close()
 	wantUpsert(t, resumed, write(t, two, resource("new", 0)))
+}
+
+// However few bytes are to be kept, a watch that keeps up is not cut off: what a few batches may have brought is there.
+func TestRetentionLeavesBatches(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), &Options{RetentionBytes: 1})
+	cursor := watch(t, s).Cursor()
+	var want []*resourcepb.Resource
+	for i := range batchBytes >> 19 {
+		res := resource(fmt.Sprint(i), 0)
+		res.Data.Value = make([]byte, 512<<10)
+		want = append(want, write(t, s, res))
+	}
+	w, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, res := range want {
+		wantUpsert(t, w, res)
+	}
 }

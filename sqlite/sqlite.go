@@ -49,7 +49,7 @@ type Options struct {
 	// RetentionRows is the number of changes kept at most, give or take a few hundred.
 	RetentionRows int
 	// RetentionBytes is the number of bytes of resources in the changes kept at most, give or take 32 MiB, whatever their age and
-	// number: also of the newest 2,048. The log of a database that is smaller than this as a whole is not bounded by it.
+	// number: also of the newest 2,048. At least 32 MiB are. The log of a database that is smaller than this as a whole is not bounded by it.
 	RetentionBytes int
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int
@@ -80,6 +80,7 @@ func (o *Options) withDefaults() Options {
 	if d.RetentionBytes <= 0 {
 		d.RetentionBytes = DefaultRetentionBytes
 	}
+	d.RetentionBytes = max(d.RetentionBytes, pruneNeverBytes)
 	if d.Readers <= 0 {
 		d.Readers = defaultReaders()
 	}

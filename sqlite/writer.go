@@ -162,11 +162,13 @@ func (w *writer) finish(t *txn, batch []*request) (changed bool, err error) {
 	changed = t.last.seq != t.begun
 	if changed {
 		if err := w.log.prune(t); err != nil {
+			w.log.forget()
 			_ = w.conn.abandon()
 			return false, err
 		}
 	}
 	if err := w.conn.exec(commit); err != nil {
+		w.log.forget()
 		return w.outcome(t, onFullDisk(filepath.Dir(w.store.path), err))
 	}
 	return changed, nil

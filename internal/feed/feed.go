@@ -236,7 +236,8 @@ func (r *run[P]) release() {
 	r.watches--
 	idle := r.watches == 0
 	r.mu.Unlock()
-	if idle && r.feed.opts.Linger > 0 {
+	// A closed feed lingers for nobody; its log would.
+	if idle && r.feed.opts.Linger > 0 && !r.feed.closed.Load() {
 		time.AfterFunc(r.feed.opts.Linger, r.endIfIdle)
 	}
 }

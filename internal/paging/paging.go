@@ -15,6 +15,7 @@ package paging
 
 import (
 	"container/list"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -72,13 +73,14 @@ type listing struct {
 	id      [16]byte
 	place   *list.Element // in Shelf.finished, or nil
 	expiry  *time.Timer
+	until   time.Time // when it is given up, whatever a timer says that fired before it was used again
 	cursor  string
 	size    int64
 	memory  int64 // how much of it is in memory
 	filter  [8]byte
 	reading sync.RWMutex
 	rows    *spool.Spool
-	begins  map[int64]bool // offsets that were handed out, guarded by Shelf.mu
+	secret  [16]byte // of the checksums by which offsets are known that were handed out
 }
 
 // Page is a part of a listing.
@@ -124,14 +126,13 @@ func (s *Shelf) Hold(filter key.Filter, cursorText string, rows *spool.Spool) (s
 }
 
 func (s *Shelf) hold(filter key.Filter, cursorText string, rows *spool.Spool, begin int64) (string, error) {
-	l := &listing{cursor: cursorText, size: rows.Size(), memory: rows.Memory(), filter: hash(filter), rows: rows, begins: map[int64]bool{begin: true}}
+	l := &listing{cursor: cursorText, size: rows.Size(), memory: rows.Memory(), filter: hash(filter), rows: rows}
 	_, _ = rand.Read(l.id[:]) // never fails
+	_, _ = rand.Read(l.secret[:])
 	gone, err := s.place(l)
+	_ = free(gone) // who listed them has no use for the error, and who lists this one has nothing to do with it
 	if err != nil {
-		gone = append(gone, l)
-	}
-	if err = errors.Join(err, free(gone)); err != nil {
-		return "", err
+		return "", errors.Join(err, free([]*listing{l}))
 	}
 	if err := s.spill(l); err != nil {
 		s.drop(l)
@@ -159,7 +160,8 @@ func (s *Shelf) place(l *listing) (gone []*listing, err error) {
 			"%d bytes: try again when the last page of one was read, or %v after the last use of one",
 			storage.ErrInconsistent, len(s.listings), s.bytes, l.size, s.options.TTL)
 	}
-	l.expiry = time.AfterFunc(s.options.TTL, func() { s.drop(l) })
+	l.until = time.Now().Add(s.options.TTL)
+	l.expiry = time.AfterFunc(s.options.TTL, func() { s.expire(l) })
 	return gone, nil
 }
 
@@ -199,17 +201,17 @@ func (s *Shelf) Check(filter key.Filter, token string) error {
 	if token == "" {
 		return nil
 	}
-	_, _, err := s.parse(filter, token)
+	_, err := s.parse(filter, token)
 	return err
 }
 
 // Next returns the page that a token stands for: at most limit records, at least one.
 func (s *Shelf) Next(filter key.Filter, token string, limit int) (Page, error) {
-	id, offset, err := s.parse(filter, token)
+	at, err := s.parse(filter, token)
 	if err != nil {
 		return Page{}, err
 	}
-	l, err := s.find(filter, id, offset)
+	l, err := s.find(at)
 	if err != nil {
 		return Page{}, err
 	}
@@ -219,24 +221,27 @@ func (s *Shelf) Next(filter key.Filter, token string, limit int) (Page, error) {
 		return Page{}, errGone
 	}
 	page := Page{Cursor: l.cursor}
-	end, err := page.read(l.rows, offset, limit)
+	end, err := page.read(l.rows, at.offset, limit)
 	if err != nil {
 		return Page{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if end == l.size {
+	switch {
+	case s.listings[l.id] != l:
+		return Page{}, errGone
+	case end == l.size:
 		s.finish(l)
 		return page, nil
 	}
-	l.begins[end] = true
+	s.goesOn(l) // somebody else may have read the last page meanwhile
 	page.Continue = s.token(l, end)
 	return page, nil
 }
 
 // finish notes that the last page of a listing was read. The caller holds mu.
 func (s *Shelf) finish(l *listing) {
-	if s.listings[l.id] == l && l.place == nil {
+	if l.place == nil {
 		l.place = s.finished.PushFront(l)
 	}
 }
@@ -262,47 +267,73 @@ var errGone = fmt.Errorf("%w: the listing is gone", storage.ErrCompacted)
 
 var errNoToken = fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 
-// parse takes a token apart: the name of a listing, and an offset in it.
-func (s *Shelf) parse(filter key.Filter, token string) (id [16]byte, offset int64, err error) {
+// place in a listing, as a token names it.
+type place struct {
+	id     [16]byte
+	filter [8]byte
+	sum    [8]byte // of the offset
+	offset int64
+}
+
+// A token is the listing's id, the filter's hash, the checksum and the offset.
+const (
+	filterAt = len(place{}.id)
+	sumAt    = filterAt + len(listing{}.filter)
+	offsetAt = sumAt + len(place{}.sum)
+)
+
+func (s *Shelf) token(l *listing, offset int64) string {
+	sum := l.sum(offset)
+	payload := append(make([]byte, 0, offsetAt+binary.MaxVarintLen64), l.id[:]...)
+	payload = append(append(payload, l.filter[:]...), sum[:]...)
+	return cursor.Encode(cursor.Page, s.store, binary.AppendUvarint(payload, uint64(offset)))
+}
+
+// parse undoes token. The checksum is looked at by find.
+func (s *Shelf) parse(filter key.Filter, token string) (place, error) {
 	payload, err := cursor.Decode(cursor.Page, s.store, token)
 	if err != nil {
-		return id, 0, err
+		return place{}, err
 	}
-	if len(payload) < 24 {
-		return id, 0, errNoToken
+	if len(payload) < offsetAt {
+		return place{}, errNoToken
 	}
-	at, n := binary.Uvarint(payload[24:])
-	if n <= 0 || n != len(payload)-24 {
-		return id, 0, errNoToken
+	offset, n := binary.Uvarint(payload[offsetAt:])
+	if n <= 0 || n != len(payload)-offsetAt {
+		return place{}, errNoToken
 	}
-	if [8]byte(payload[16:24]) != hash(filter) {
-		return id, 0, fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
+	at := place{id: [16]byte(payload), filter: [8]byte(payload[filterAt:]), sum: [8]byte(payload[sumAt:]), offset: int64(offset)}
+	if at.filter != hash(filter) {
+		return place{}, fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
 	}
-	return [16]byte(payload), int64(at), nil
+	return at, nil
+}
+
+// sum is what nobody else can work out for an offset: a page that began inside a record would read anything.
+func (l *listing) sum(offset int64) [8]byte {
+	mac := hmac.New(sha256.New, l.secret[:])
+	mac.Write(binary.AppendUvarint(nil, uint64(offset)))
+	return [8]byte(mac.Sum(nil))
 }
 
 // find looks a listing up and marks it as used.
-func (s *Shelf) find(filter key.Filter, id [16]byte, offset int64) (*listing, error) {
+func (s *Shelf) find(at place) (*listing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, storage.ErrClosed
 	}
-	l := s.listings[id]
+	l := s.listings[at.id]
 	if l == nil {
 		return nil, errGone
 	}
-	if l.filter != hash(filter) || !l.begins[offset] {
+	if l.filter != at.filter || l.sum(at.offset) != at.sum {
 		return nil, errNoToken
 	}
 	s.goesOn(l)
+	l.until = time.Now().Add(s.options.TTL)
 	l.expiry.Reset(s.options.TTL)
 	return l, nil
-}
-
-func (s *Shelf) token(l *listing, offset int64) string {
-	payload := append(append(make([]byte, 0, 34), l.id[:]...), l.filter[:]...)
-	return cursor.Encode(cursor.Page, s.store, binary.AppendUvarint(payload, uint64(offset)))
 }
 
 // goesOn undoes finish: somebody reads the listing again. The caller holds mu.
@@ -325,10 +356,17 @@ func (s *Shelf) remove(l *listing) *listing {
 	return l
 }
 
-// drop is what the timer of a listing does.
-func (s *Shelf) drop(l *listing) {
+// expire is what the timer of a listing does. It may have fired just before somebody used the listing, and set it anew.
+func (s *Shelf) expire(l *listing) {
+	s.dropIf(l, func() bool { return !time.Now().Before(l.until) })
+}
+
+func (s *Shelf) drop(l *listing) { s.dropIf(l, func() bool { return true }) }
+
+// dropIf gives a listing up if it is there, and condition holds, which is asked under mu.
+func (s *Shelf) dropIf(l *listing, condition func() bool) {
 	s.mu.Lock()
-	held := s.listings[l.id] == l
+	held := s.listings[l.id] == l && condition()
 	if held {
 		s.remove(l)
 	}

@@ -3,6 +3,7 @@ package paging_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -136,9 +137,9 @@ func TestTokensThatAreNone(t *testing.T) {
 		"cut short":         {filter, token[:len(token)-2], storage.ErrInvalid},
 		"a watch cursor":    {filter, cursor.Encode(cursor.Watch, store, payload), storage.ErrInvalid},
 		"no payload":        {filter, cursor.Encode(cursor.Page, store, nil), storage.ErrInvalid},
-		"no offset":         {filter, cursor.Encode(cursor.Page, store, payload[:24]), storage.ErrInvalid},
+		"no offset":         {filter, cursor.Encode(cursor.Page, store, payload[:32]), storage.ErrInvalid},
 		"more at the end":   {filter, cursor.Encode(cursor.Page, store, append(slices.Clone(payload), 1)), storage.ErrInvalid},
-		"inside a record":   {filter, cursor.Encode(cursor.Page, store, append(slices.Clone(payload[:24]), 3)), storage.ErrInvalid},
+		"inside a record":   {filter, cursor.Encode(cursor.Page, store, append(slices.Clone(payload[:32]), 3)), storage.ErrInvalid},
 		"another filter":    {other, token, storage.ErrInvalid},
 		"an unknown list":   {filter, cursor.Encode(cursor.Page, store, unknown), storage.ErrCompacted},
 		"another store":     {filter, cursor.Encode(cursor.Page, cursor.StoreID{2}, payload), storage.ErrCompacted},
@@ -336,4 +337,67 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	callers.Wait()
+}
+
+// Whoever uses a listing in the very moment in which it would have been given up keeps it.
+func TestUsedAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := paging.New(store, paging.Options{})
+		defer s.Close()
+		for range 1000 {
+			token := hold(t, s, 10)
+			time.Sleep(paging.DefaultTTL) // as long as the timer's
+			page, err := s.Next(filter, token, 1)
+			if errors.Is(err, storage.ErrCompacted) {
+				continue // the timer was faster
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if _, err := s.Next(filter, page.Continue, 1); err != nil {
+				t.Fatalf("used a moment ago: %v", err)
+			}
+		}
+	})
+}
+
+// A listing costs what its rows take, however many tokens were made for it. Not parallel: it looks at the heap.
+func TestTokensCostNoMemory(t *testing.T) {
+	s := shelf(t, paging.Options{})
+	const records = 50_000
+	all := spool.New(1 << 20)
+	for range records {
+		if err := all.Append([]byte{'x'}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := all.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.Hold(filter, "", all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	for range records - 1 {
+		page, err := s.Next(filter, token, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token = page.Continue
+	}
+	if grown := heap() - before; grown > 256<<10 {
+		t.Errorf("%d tokens cost %d bytes", records, grown)
+	}
+}
+
+// heap returns the bytes in use after a collection.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what pools held on to
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
