@@ -34,7 +34,7 @@ func (b *Backend) send(ctx context.Context, ops []*op, locks bool, f func(ctx co
 	if err := b.watchdog.admit(ctx); err != nil {
 		return err
 	}
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := primary(ctx, b.pool)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (b *Backend) settle(ctx context.Context, ops []*op, final bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := primary(ctx, b.pool)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,12 @@ func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 	}
 	var resources []*resourcepb.Resource
 	err = b.repeat(ctx, func(ctx context.Context) error {
-		rows, err := b.pool.Query(ctx, b.sql.list, listArguments(&f)...)
+		conn, err := primary(ctx, b.pool)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		rows, err := conn.Query(ctx, b.sql.list, listArguments(&f)...)
 		if err != nil {
 			return err
 		}
@@ -142,7 +147,7 @@ func (b *Backend) copyOut(ctx context.Context, f *key.Filter) (at position, rows
 }
 
 func (b *Backend) copyOnce(ctx context.Context, f *key.Filter) (position, *spool.Spool, error) {
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := primary(ctx, b.pool)
 	if err != nil {
 		return position{}, nil, err
 	}

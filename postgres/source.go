@@ -118,14 +118,15 @@ func (s source) onSide(ctx context.Context, query func(ctx context.Context, conn
 func (s source) on(ctx context.Context, pool *pgxpool.Pool, query func(ctx context.Context, conn *pgx.Conn) error) error {
 	connecting, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
-	conn, err := pool.Acquire(connecting)
-	if err != nil {
-		return err
+	conn, err := primary(connecting, pool)
+	if err == nil {
+		defer conn.Release()
+		ctx, done := s.b.watchdog.watch(ctx, conn.Conn(), false, 0)
+		defer done(false)
+		err = query(ctx, conn.Conn())
 	}
-	defer conn.Release()
-	ctx, done := s.b.watchdog.watch(ctx, conn.Conn(), false, 0)
-	defer done(false)
-	return query(ctx, conn.Conn())
+	elsewhere(pool, err)
+	return err
 }
 
 // poll reads what comes next and publishes it.

@@ -42,7 +42,7 @@ func newStatements(schema string) statements {
 		return names.Replace(strings.ReplaceAll(strings.TrimSpace(text), "$note", note))
 	}
 	return statements{
-		id: sql(`select id from $store`),
+		id: sql(`select id, pg_is_in_recovery() from $store`),
 
 		readOne:  sql(`select version, data from $resources where key = $1`),
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
@@ -148,7 +148,7 @@ select last_value, (
     where locktype = 'advisory' and objsubid = 2
       and classid::bigint = ($changes_name::regclass::oid::bigint & 2147483647)
       and database = (select oid from pg_database where datname = current_database())
-)
+), pg_is_in_recovery()
 from $changes_seq`),
 
 		// The last change up to a number.
