@@ -33,6 +33,7 @@ type gate struct {
 	t           testing.TB
 	server      *testenv.PostgresServer
 	schema, url string
+	resources   string // the table, quoted
 	application string
 	key         int32
 	conn        *pgx.Conn
@@ -44,7 +45,8 @@ func newGate(t testing.TB, server *testenv.PostgresServer, at step) *gate {
 	g := &gate{t: t, server: server, schema: server.Schema(t), application: "gated" + unique(), key: rand.Int32()}
 	g.url = server.StoreURLIn(t, g.schema, "application_name="+g.application)
 	open(t, g.url) // makes the tables
-	names := strings.NewReplacer("$resources", pgx.Identifier{g.schema, "resources"}.Sanitize(),
+	g.resources = pgx.Identifier{g.schema, "resources"}.Sanitize()
+	names := strings.NewReplacer("$resources", g.resources,
 		"$changes", pgx.Identifier{g.schema, "changes"}.Sanitize(), "$gate", pgx.Identifier{g.schema, "gate"}.Sanitize())
 	g.conn = server.Connect(t)
 	for _, sql := range []string{

@@ -10,7 +10,7 @@ import (
 // keep.
 type statements struct {
 	id, readOne, readMany, updateOne, updateMany, apply string
-	server, overdue, tokens, lastNumber                 string
+	server, overdue, writers, tokens, lastNumber        string
 	list, owned, readAfter                              string
 	final, last, piece, beyond, changes                 string
 	retentionLock, sinceMark, mark, dueMark             string
@@ -34,8 +34,8 @@ func newStatements(schema string) statements {
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := strings.NewReplacer(
+		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$apply", quoted("apply"),
-		"$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$changes", quoted("changes"), "$never", never,
 	)
 	sql := func(text string) string {
@@ -107,6 +107,13 @@ from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $
 		// Whether an attempt is over for good. One that begins after it was given up finds out by the same clock, which it reads
 		// after it has its lock.
 		overdue: sql(`select case when clock_timestamp() > $1 then pg_try_advisory_xact_lock($2) else false end`),
+
+		// The transactions that write to the resources; those of them that still do.
+		writers: sql(`
+select coalesce(array_agg(virtualtransaction), '{}') from pg_locks
+where locktype = 'relation' and relation = $resources_name::regclass and mode = 'RowExclusiveLock'
+  and database = (select oid from pg_database where datname = current_database())
+  and ($1::text[] is null or virtualtransaction = any($1))`),
 
 		// Which of these tokens took effect, whatever happened since. Visible is not yet durable: a commit that waited for its
 		// standby in vain is visible too. What this statement itself writes to the server's log comes after that commit, and its
