@@ -85,5 +85,6 @@ func (b *Backend) lastChange(ctx context.Context, q querier, final int64) (posit
 
 // querier is a pool, a connection or a transaction.
 type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

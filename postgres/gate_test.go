@@ -42,7 +42,12 @@ type gate struct {
 
 func newGate(t testing.TB, server *testenv.PostgresServer, at step) *gate {
 	t.Helper()
-	g := &gate{t: t, server: server, schema: server.Schema(t), application: "gated" + unique(), key: rand.Int32()}
+	return newGateIn(t, server, server.Schema(t), at)
+}
+
+func newGateIn(t testing.TB, server *testenv.PostgresServer, schema string, at step) *gate {
+	t.Helper()
+	g := &gate{t: t, server: server, schema: schema, application: "gated" + unique(), key: rand.Int32()}
 	g.url = server.StoreURLIn(t, g.schema, "application_name="+g.application)
 	open(t, g.url) // makes the tables
 	g.resources = pgx.Identifier{g.schema, "resources"}.Sanitize()

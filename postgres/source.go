@@ -134,7 +134,9 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 	var found found
 	session := r.b.sessions.last.Load()
 	err = r.onSide(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = r.b.changesAfter(ctx, conn, &r.at, 0, pageRows)
+		if found, err = r.b.changesAfter(ctx, conn, &r.at, 0, pageRows); err == nil {
+			err = r.checkListed(ctx, conn, &found)
+		}
 		return err
 	})
 	if err != nil {
@@ -231,7 +233,9 @@ func (s source) page(ctx context.Context, from position, limit int) (events []*e
 	// What the run has published is final, even if it cannot be seen any more that it is.
 	published := s.b.published.Load()
 	err = s.on(ctx, s.b.pool, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = s.b.changesAfter(ctx, conn, &from, 0, limit)
+		if found, err = s.b.changesAfter(ctx, conn, &from, 0, limit); err == nil {
+			err = s.b.checkAhead(ctx, conn, &from)
+		}
 		if err != nil || !found.back || published == nil || published.revision <= found.view.final {
 			return err
 		}
@@ -251,6 +255,9 @@ func (s source) page(ctx context.Context, from position, limit int) (events []*e
 	}
 	s.b.answered()
 	end = found.end(from)
+	if !found.more {
+		s.b.inbox.Load().listed(&end)
+	}
 	left := slices.DeleteFunc(found.changes, func(c change) bool { return from.contains(&c.at) })
 	events, err = eventsOf(left)
 	return events, end, found.more, err

@@ -12,7 +12,7 @@ type statements struct {
 	id, readOne, readMany, updateOne, updateMany, apply string
 	server, overdue, writers, tokens, lastNumber        string
 	list, owned, readAfter                              string
-	final, last, piece, beyond, changes                 string
+	final, last, piece, tokensIn, changes               string
 	retentionLock, sinceMark, mark, dueMark             string
 	setHorizon, dropMarks, prune                        string
 }
@@ -168,9 +168,8 @@ from $store as store left join lateral (
 
 		piece: sql(`select (select substr(token, 1, 8) from $changes where revision = $1 and place = $2)`),
 
-		// Changes above a number that are visible already.
-		beyond: sql(`
-select distinct revision from $changes where revision > $1 and revision < $never order by revision limit $2`),
+		// The changes in a range of numbers that are visible.
+		tokensIn: sql(`select revision, token from $changes where revision between $1 and $2 order by revision, place limit $3`),
 
 		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, and about
 		// whether that very change is there.
