@@ -26,8 +26,9 @@ func TestLostAhead(t *testing.T) {
 		t.Helper()
 		statements = append([]string{
 			"alter database " + name + " with allow_connections false",
-			// The writer that is stopped comes last: nobody is to see what comes after it become final.
-			"select pg_terminate_backend(pid, 10000) from (select pid from pg_stat_activity where datname = '" + name + "' order by coalesce(wait_event, '') = 'advisory' offset 0) as sessions",
+			// The writer that is stopped comes behind those who would see its end, and before the gate.
+			"select pg_terminate_backend(pid, 10000) from (select pid from pg_stat_activity where datname = '" + name +
+				"' order by state = 'idle in transaction', coalesce(wait_event, '') = 'advisory' offset 0) as sessions",
 		}, statements...)
 		for _, sql := range append(statements, "alter database "+name+" with allow_connections true") {
 			if _, err := admin.Exec(ctx, sql); err != nil {
