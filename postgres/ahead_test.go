@@ -58,7 +58,7 @@ func TestLostAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	alone("alter database "+name+" rename to "+name+"_lost", "alter database "+name+"_copy rename to "+name)
+	alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
 	if err := <-stopped; err != nil {
 		t.Fatalf("the write that was lost in its commit, and is carried out again: %v", err)
 	}
