@@ -46,7 +46,8 @@ alter table {{.schema}}.changes set (
 --
 -- A row that another transaction holds is not waited for: its operation is answered "busy" (0), as is one whose key another
 -- transaction is creating, after a moment. Each statement in here has a snapshot of its own, so what is decided after the locks
--- is decided on the present. The outcomes: 0 busy; 1 done, or of a check that it holds; 2 not done, with what is stored.
+-- is decided on the present. The outcomes: 0 busy; 1 done, or of a check that it holds; 2 not done, with what is stored; 3 there is
+-- nothing to delete.
 create function {{.schema}}.apply(
     attempt  bigint,      -- held as an advisory lock for as long as this runs
     expires  timestamptz, -- a statement that begins later does nothing: its sender has given it up
@@ -89,16 +90,17 @@ begin
     select array_agg(decided.outcome order by decided.place), array_agg(decided.uid order by decided.place),
         array_agg(decided.version order by decided.place),
         bool_or(decided.outcome = 0 or decided.outcome = 2 and not (decided.op = 2 and decided.other)),
-        count(*) filter (where decided.outcome = 1 and decided.absent),
+        count(*) filter (where decided.outcome = 1 and decided.absent or atomic and decided.outcome = 3),
         count(*) filter (where decided.outcome = 1 and decided.op in (1, 2))
     into outcomes, found_uids, versions, refused, wanted, changing
     from (
         select input.place, input.op, resource.uid, resource.version, input.expected is null as absent,
-            resource.key is null or resource.uid <> input.uid as other,
+            resource.uid <> input.uid as other,
             case
                 when resource.key is not null and not input.locked then 0
                 when input.expected is null and resource.key is null then 1
                 when resource.uid = input.uid and resource.version = input.expected then 1
+                when input.op = 2 and resource.key is null then 3
                 else 2
             end::smallint as outcome
         from unnest(keys, ops, uids, expected, locked) with ordinality as input (key, op, uid, expected, locked, place)
@@ -111,13 +113,14 @@ begin
     end if;
 
     if wanted > 0 then
-        -- Also where a check demands that nothing is stored: while the row is there, nobody else can create it.
+        -- Also where a check demands that nothing is stored, or a transaction found nothing to delete: while the row is there, nobody
+        -- else can create it.
         with created as (
             insert into {{.schema}}.resources (key, uid, version, group_version, owner, data)
             select input.key, input.uid, input.token, input.group_version, input.owner, input.content
             from unnest(keys, uids, expected, tokens, group_versions, owners, contents, outcomes) with ordinality
                 as input (key, uid, expected, token, group_version, owner, content, outcome, place)
-            where input.outcome = 1 and input.expected is null
+            where input.outcome = 1 and input.expected is null or atomic and input.outcome = 3
             order by input.place
             on conflict (key) do nothing
             returning 1
@@ -126,8 +129,8 @@ begin
             raise exception using errcode = 'AS003', message = 'a resource was created meanwhile';
         end if;
         delete from {{.schema}}.resources resource
-        using unnest(keys, ops, expected, tokens) as input (key, op, expected, token)
-        where input.op = 3 and input.expected is null and resource.key = input.key and resource.version = input.token;
+        using unnest(keys, ops, tokens) as input (key, op, token)
+        where input.op in (2, 3) and resource.key = input.key and resource.version = input.token;
     end if;
 
     if changing > 0 then

@@ -34,7 +34,7 @@ func (b *Backend) send(ctx context.Context, ops []*op, locks bool, f func(ctx co
 	if err := b.watchdog.admit(ctx); err != nil {
 		return err
 	}
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := primary(ctx, b.pool)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (b *Backend) settle(ctx context.Context, ops []*op, final bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := primary(ctx, b.pool)
 	if err != nil {
 		return err
 	}
@@ -209,10 +209,21 @@ func (b *Backend) tookEffect(ctx context.Context, conn *pgx.Conn, ops []*op) err
 	return nil
 }
 
-// awaitEnd waits until an attempt is over for good: its time has passed, and it holds its lock no more.
+// awaitEnd waits until an attempt is over for good: its time has passed, and it holds its lock no more. One without a lock of its own
+// holds one on the table, from before it looks at the time; it is over when all are who held one then.
 func (b *Backend) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) error {
+	overdue := false
+	var writers []string // nil: not known yet
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		err := conn.QueryRow(ctx, b.sql.overdue, a.expires, a.lock).Scan(&a.ended)
+		var err error
+		if !overdue {
+			err = conn.QueryRow(ctx, b.sql.overdue, a.expires, a.lock).Scan(&overdue)
+			a.ended = overdue && a.lock != 0
+		}
+		if err == nil && overdue && !a.ended {
+			err = conn.QueryRow(ctx, b.sql.writers, writers).Scan(&writers)
+			a.ended = err == nil && len(writers) == 0
+		}
 		if err != nil || a.ended {
 			return err
 		}

@@ -29,9 +29,9 @@ func (b *Backend) ReadAfter(ctx context.Context, after []byte, limit int) ([]han
 		after = []byte{} // before all keys
 	}
 	var found []handover.Row
-	err = b.repeat(ctx, func(ctx context.Context) error {
+	err = b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		found = make([]handover.Row, 0, limit)
-		rows, err := b.pool.Query(ctx, b.sql.readAfter, after, limit, handover.ReadBytes)
+		rows, err := conn.Query(ctx, b.sql.readAfter, after, limit, handover.ReadBytes)
 		if err != nil {
 			return err
 		}

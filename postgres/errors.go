@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -71,7 +72,7 @@ func fateOf(err error) fate {
 		// it looks for the answer twice, and the first look closes the connection.
 		return unknown
 	}
-	if errors.Is(err, errLate) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+	if errors.Is(err, errLate) || errors.Is(err, errStandby) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
 		return undone
 	}
 	var connect *pgconn.ConnectError
@@ -91,10 +92,25 @@ func whileConnecting(pg *pgconn.PgError) fate {
 	return undone
 }
 
-// readOnly tells whether the server no longer takes writes: it was demoted, or made read-only.
-func readOnly(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == readOnlyTransaction
+// errStandby says that nothing was asked of a server, because it does not know the present.
+var errStandby = errors.New("the server is a standby, expected a primary")
+
+// primary acquires a connection to a server that is no standby. A pool of Open makes no others; one that was given to New may. The
+// server tells by itself, so it takes no question; a pooler may keep it back.
+func primary(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := pool.Acquire(ctx)
+	if err == nil && conn.Conn().PgConn().ParameterStatus("in_hot_standby") == "on" {
+		conn.Release()
+		return nil, errStandby
+	}
+	return conn, err
+}
+
+// elsewhere has a pool connect anew where the server takes no writes: a name or a balancer may lead to another one by now.
+func elsewhere(pool *pgxpool.Pool, err error) {
+	if hasCode(err, readOnlyTransaction) || errors.Is(err, errStandby) {
+		pool.Reset()
+	}
 }
 
 // inconsistent is the error of a call that ran out of time.
@@ -129,10 +145,7 @@ func (b *Backend) repeat(ctx context.Context, f func(ctx context.Context) error)
 		if fateOf(err) == refused {
 			return refusal(err)
 		}
-		if readOnly(err) {
-			// A name or a balancer may lead to another server by now.
-			b.pool.Reset()
-		}
+		elsewhere(b.pool, err)
 		if err := b.pause(ctx, pause, err); err != nil {
 			return err
 		}

@@ -25,11 +25,15 @@ import (
 // numbers is the order of commits, and a write that began after another was acknowledged has the higher number.
 
 // scanFinal reads the number up to which the history is final from the answer to the statement final. The changes have to be
-// read in a later statement.
+// read in a later statement. A standby does not have the notes.
 func scanFinal(row pgx.Row) (last, final int64, err error) {
 	var noted pgtype.Int8
-	if err := row.Scan(&last, &noted); err != nil {
+	var standby bool
+	if err := row.Scan(&last, &noted, &standby); err != nil {
 		return 0, 0, err
+	}
+	if standby {
+		return 0, 0, errStandby
 	}
 	if noted.Valid {
 		return last, min(last, noted.Int64), nil
@@ -81,5 +85,6 @@ func (b *Backend) lastChange(ctx context.Context, q querier, final int64) (posit
 
 // querier is a pool, a connection or a transaction.
 type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

@@ -82,7 +82,7 @@ func (b *Backend) handover(ctx context.Context, do func(ctx context.Context, tx 
 	defer done()
 	doubt := false // an attempt may have happened, and not be durable
 	err = b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := b.pool.Acquire(ctx)
+		conn, err := primary(ctx, b.pool)
 		if err != nil {
 			return err
 		}

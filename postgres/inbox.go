@@ -17,6 +17,7 @@ type inbox struct {
 	own   []change
 	bytes int
 	look  bool
+	ahead []position // of watches whose snapshot showed changes above some that were not final
 }
 
 // inboxBytes bounds what waits for a feed that waits for the database, and what waits for changes before it. What is beyond, a poll

@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -35,7 +34,12 @@ func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 	}
 	var resources []*resourcepb.Resource
 	err = b.repeat(ctx, func(ctx context.Context) error {
-		rows, err := b.pool.Query(ctx, b.sql.list, listArguments(&f)...)
+		conn, err := primary(ctx, b.pool)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		rows, err := conn.Query(ctx, b.sql.list, listArguments(&f)...)
 		if err != nil {
 			return err
 		}
@@ -142,40 +146,12 @@ func (b *Backend) copyOut(ctx context.Context, f *key.Filter) (at position, rows
 }
 
 func (b *Backend) copyOnce(ctx context.Context, f *key.Filter) (position, *spool.Spool, error) {
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := primary(ctx, b.pool)
 	if err != nil {
 		return position{}, nil, err
 	}
 	defer conn.Release()
 	return b.copySnapshot(ctx, conn, f)
-}
-
-// maxAhead bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
-const maxAhead = 10_000
-
-var errAhead = errors.New("a commit that stalls holds back the history")
-
-// beyond returns the changes above a number that the transaction's snapshot shows already.
-func (b *Backend) beyond(ctx context.Context, tx pgx.Tx, final int64) (ahead []span, err error) {
-	rows, err := tx.Query(ctx, b.sql.beyond, final, maxAhead+1)
-	if err != nil {
-		return nil, err
-	}
-	var revision int64
-	count := 0
-	_, err = pgx.ForEachRow(rows, []any{&revision}, func() error {
-		count++
-		if n := len(ahead); n > 0 && ahead[n-1].to == revision-1 {
-			ahead[n-1].to = revision
-		} else {
-			ahead = append(ahead, span{revision, revision})
-		}
-		return nil
-	})
-	if err == nil && count > maxAhead {
-		err = notSent{errAhead} // it is tried again
-	}
-	return ahead, err
 }
 
 func (b *Backend) copySnapshot(ctx context.Context, conn *pgxpool.Conn, f *key.Filter) (position, *spool.Spool, error) {
@@ -192,7 +168,7 @@ func (b *Backend) copySnapshot(ctx context.Context, conn *pgxpool.Conn, f *key.F
 	if err != nil {
 		return position{}, nil, err
 	}
-	if at.ahead, err = b.beyond(ctx, tx, final); err != nil {
+	if err := b.beyond(ctx, tx, &at, final); err != nil {
 		return position{}, nil, err
 	}
 	rows, err := tx.Query(ctx, b.sql.list, listArguments(f)...)

@@ -70,6 +70,7 @@ func newDelete(k key.Key, id *resourcepb.ID, version string) *op {
 	if o.expected == nil {
 		o.expected = []byte{} // matches nothing
 	}
+	o.groupVersion, o.data = []byte{}, []byte{} // of a row that holds the place of nothing
 	return o
 }
 

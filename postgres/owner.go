@@ -20,8 +20,8 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	}
 	defer done()
 	var ids []*resourcepb.ID
-	err = b.repeat(ctx, func(ctx context.Context) error {
-		rows, err := b.pool.Query(ctx, b.sql.owned, ownerHash(id))
+	err = b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, b.sql.owned, ownerHash(id))
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,8 @@ type position struct {
 	piece    [pieceSize]byte
 	ahead    []span // of changes that a listing saw before those below them were final
 	view     view
+
+	aheadPiece [pieceSize]byte // of the digest of the changes ahead
 }
 
 // view is how far a look in the database has shown a position to reach. It is knowledge about a server that runs, no part of a
@@ -42,10 +44,19 @@ func compare(x, y *position) int {
 
 // contains reports whether the change is included.
 func (p *position) contains(change *position) bool {
-	if compare(change, p) <= 0 {
-		return true
+	return compare(change, p) <= 0 || p.isAhead(change.revision)
+}
+
+// lastAhead is the highest number that is included ahead; 0 if there is none.
+func (p *position) lastAhead() int64 {
+	if len(p.ahead) == 0 {
+		return 0
 	}
-	_, found := slices.BinarySearchFunc(p.ahead, change.revision, func(s span, revision int64) int {
+	return p.ahead[len(p.ahead)-1].to
+}
+
+func (p *position) isAhead(revision int64) bool {
+	_, found := slices.BinarySearchFunc(p.ahead, revision, func(s span, revision int64) int {
 		switch {
 		case s.to < revision:
 			return -1
@@ -71,9 +82,8 @@ func (p position) with(next *position) position {
 	if next.view.look >= p.view.look {
 		p.view = next.view
 	}
-	// The span around the revision stays: p may end inside its commit.
-	for len(p.ahead) > 0 && p.ahead[0].to < p.revision {
-		p.ahead = p.ahead[1:]
+	if p.lastAhead() < p.revision { // not before: p may end inside a commit, and all of them are proven together
+		p.ahead = nil
 	}
 	return p
 }
@@ -83,11 +93,13 @@ func (p *position) cursor(store cursor.StoreID) string {
 	payload := binary.AppendUvarint(nil, uint64(p.revision))
 	payload = binary.AppendUvarint(payload, uint64(p.place))
 	payload = append(payload, p.piece[:]...)
-	last := p.revision
+	if len(p.ahead) > 0 {
+		payload = append(payload, p.aheadPiece[:]...)
+	}
+	var last int64
 	for _, s := range p.ahead {
-		from := max(s.from, last) // the first span may begin before the revision
-		payload = binary.AppendUvarint(payload, uint64(from-last))
-		payload = binary.AppendUvarint(payload, uint64(s.to-from))
+		payload = binary.AppendUvarint(payload, uint64(s.from-last))
+		payload = binary.AppendUvarint(payload, uint64(s.to-s.from))
 		last = s.to
 	}
 	return cursor.Encode(cursor.Watch, store, payload)
@@ -123,11 +135,18 @@ func parsePosition(payload []byte) (p position, ok bool) {
 		return p, false
 	}
 	payload = payload[copy(p.piece[:], payload):]
-	last := p.revision
+	if len(payload) == 0 {
+		return p, ok
+	}
+	if len(payload) <= pieceSize {
+		return p, false
+	}
+	payload = payload[copy(p.aheadPiece[:], payload):]
+	var last int64
 	for ok && len(payload) > 0 {
 		from := last + number(uint64(math.MaxInt64-last))
 		to := from + number(uint64(math.MaxInt64-from))
-		if from == last && len(p.ahead) > 0 {
+		if from == last {
 			return p, false
 		}
 		p.ahead = append(p.ahead, span{from, to})

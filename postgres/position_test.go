@@ -175,12 +175,12 @@ func TestFollowing(t *testing.T) {
 func TestCursorText(t *testing.T) {
 	t.Parallel()
 	store := cursor.StoreID{1}
-	p := position{revision: 44, place: 3, piece: [pieceSize]byte{1, 2, 3, 4, 5, 6, 7, 8}, ahead: []span{{50, 52}, {60, 60}}}
+	p := position{revision: 44, place: 3, piece: [pieceSize]byte{1, 2, 3, 4, 5, 6, 7, 8}, ahead: []span{{50, 52}, {60, 60}}, aheadPiece: [pieceSize]byte{8, 7}}
 	got, err := parseCursor(store, p.cursor(store))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if compare(&got, &p) != 0 || got.piece != p.piece || !slices.Equal(got.ahead, p.ahead) {
+	if compare(&got, &p) != 0 || got.piece != p.piece || got.aheadPiece != p.aheadPiece || !slices.Equal(got.ahead, p.ahead) {
 		t.Errorf("read back: %v, expected %v", got, p)
 	}
 	if _, err := parseCursor(cursor.StoreID{2}, p.cursor(store)); !errors.Is(err, storage.ErrCompacted) {
@@ -188,8 +188,8 @@ func TestCursorText(t *testing.T) {
 	}
 	const piece = "12345678"
 	for _, payload := range []string{
-		"", "x", "\x01", "\x01\x00", "\x01\x00" + piece[:7], "\x01\x00" + piece + "\x01", "\x01\x00" + piece + "\x01\x01\x00\x01",
-		"\x01\x00" + piece + "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00" + piece, "\x01\xff\xff\xff\xff\x7f" + piece,
+		"", "x", "\x01", "\x01\x00", "\x01\x00" + piece[:7], "\x01\x00" + piece + "\x01", "\x01\x00" + piece + piece, "\x01\x00" + piece + piece + "\x01\x01\x00\x01",
+		"\x01\x00" + piece + piece + "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00" + piece, "\x01\xff\xff\xff\xff\x7f" + piece,
 	} {
 		if _, err := parseCursor(store, cursor.Encode(cursor.Watch, store, []byte(payload))); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("payload %q: %v", payload, err)

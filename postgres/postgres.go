@@ -190,7 +190,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 // open makes sure that the store is there, in the version that this program knows, and learns its id.
 func (b *Backend) open(ctx context.Context) error {
 	return b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := b.pool.Acquire(ctx)
+		conn, err := primary(ctx, b.pool)
 		if err != nil {
 			var refused *pgconn.PgError
 			if !errors.As(err, &refused) && ctx.Err() == nil {
@@ -220,7 +220,11 @@ func (b *Backend) open(ctx context.Context) error {
 			}
 		}
 		var id cursor.StoreID
-		err = conn.QueryRow(ctx, b.sql.id).Scan((*[16]byte)(&id))
+		var standby bool
+		err = conn.QueryRow(ctx, b.sql.id).Scan((*[16]byte)(&id), &standby)
+		if standby {
+			return failed{fmt.Errorf("%w: %w", storage.ErrInconsistent, errStandby)}
+		}
 		b.id.Store(&id)
 		return err
 	})

@@ -118,7 +118,7 @@ func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
 // lookUp carries out a short query on a connection that is given up when it stays silent.
 func (b *Backend) lookUp(ctx context.Context, query func(ctx context.Context, conn *pgx.Conn) error) error {
 	return b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := b.pool.Acquire(ctx)
+		conn, err := primary(ctx, b.pool)
 		if err != nil {
 			return err
 		}

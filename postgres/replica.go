@@ -19,6 +19,9 @@ import (
 // A place in the server's log of writes (an LSN) tells what a replica has. The backend keeps the place by which all that it
 // has given out was in the log, and asks a replica for its own place first, then for the data. After a write, or an answer
 // of the primary, the place is not known until somebody asks; the next eventual read does, by the way.
+//
+// Places can be compared on one timeline only: each promotion begins another one, and a server that did not follow goes on in a log
+// that is not the primary's.
 
 // lsn is a place in the server's log of writes.
 type lsn uint64
@@ -30,10 +33,18 @@ func parseLSN(text string) (lsn, bool) {
 	return lsn(h<<32 | l), found && err1 == nil && err2 == nil
 }
 
+// place is how far a server's log is.
+type place struct {
+	timeline int64
+	at       lsn
+}
+
+func (p place) atLeast(o place) bool { return p.timeline == o.timeline && p.at >= o.at }
+
 // freshness is what a replica must have to answer.
 type freshness struct {
 	mu    sync.Mutex
-	floor lsn
+	floor place
 	given uint64 // counts answers of the primary
 	known uint64 // those that floor is beyond
 }
@@ -46,7 +57,7 @@ func (f *freshness) gave() {
 }
 
 // needed returns the place that a replica must have reached; false if it is not known.
-func (f *freshness) needed() (lsn, bool) {
+func (f *freshness) needed() (place, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.floor, f.given == f.known
@@ -59,11 +70,13 @@ func (f *freshness) answers() uint64 {
 }
 
 // learned notes that everything given out before the count was taken is in the log before at.
-func (f *freshness) learned(count uint64, at lsn) {
+func (f *freshness) learned(count uint64, at place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.known = max(f.known, count)
-	f.floor = max(f.floor, at)
+	if at.timeline != f.floor.timeline || at.atLeast(f.floor) {
+		f.floor = at
+	}
 }
 
 // answered notes that the primary gives something out, where there is a replica that must not fall behind it.
@@ -76,11 +89,15 @@ func (b *Backend) answered() {
 // learn asks the primary how far its log is.
 func (b *Backend) learn(ctx context.Context) error {
 	count := b.fresh.answers()
+	var at place
 	var text string
-	if err := b.pool.QueryRow(ctx, `select pg_current_wal_insert_lsn()::text`).Scan(&text); err != nil {
+	err := b.pool.QueryRow(ctx, `
+select at::text, ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint from pg_current_wal_insert_lsn() as at`).Scan(&text, &at.timeline)
+	if err != nil {
 		return err
 	}
-	if at, ok := parseLSN(text); ok {
+	var ok bool
+	if at.at, ok = parseLSN(text); ok {
 		b.fresh.learned(count, at)
 	}
 	return nil
@@ -127,7 +144,9 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()
-	const place = `select pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn()::text, '0/0')`
+	const place = `
+select pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn()::text, '0/0'), greatest(timeline_id, min_recovery_end_timeline)::bigint
+from pg_control_checkpoint(), pg_control_recovery()`
 	var batch pgx.Batch
 	batch.Queue(readCommitted)
 	batch.Queue(place)
@@ -140,7 +159,7 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 		return false
 	}
 	before, ok := readPlace(results)
-	if !ok || before < floor {
+	if !ok || !before.atLeast(floor) {
 		return false
 	}
 	rows, err := results.Query()
@@ -148,7 +167,7 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 		return false
 	}
 	after, ok := readPlace(results)
-	if !ok {
+	if !ok || after.timeline != before.timeline {
 		return false
 	}
 	if _, err := results.Exec(); err != nil {
@@ -158,12 +177,12 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 	return true
 }
 
-func readPlace(results pgx.BatchResults) (lsn, bool) {
+func readPlace(results pgx.BatchResults) (p place, ok bool) {
 	var replica bool
 	var text string
-	if err := results.QueryRow().Scan(&replica, &text); err != nil {
-		return 0, false
+	if err := results.QueryRow().Scan(&replica, &text, &p.timeline); err != nil {
+		return place{}, false
 	}
-	at, ok := parseLSN(text)
-	return at, ok && replica
+	p.at, ok = parseLSN(text)
+	return p, ok && replica
 }

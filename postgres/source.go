@@ -122,14 +122,15 @@ func (s source) onSide(ctx context.Context, query func(ctx context.Context, conn
 func (s source) on(ctx context.Context, pool *pgxpool.Pool, query func(ctx context.Context, conn *pgx.Conn) error) error {
 	connecting, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
-	conn, err := pool.Acquire(connecting)
-	if err != nil {
-		return err
+	conn, err := primary(connecting, pool)
+	if err == nil {
+		defer conn.Release()
+		ctx, done := s.b.watchdog.watch(ctx, conn.Conn(), false, 0)
+		defer done(false)
+		err = query(ctx, conn.Conn())
 	}
-	defer conn.Release()
-	ctx, done := s.b.watchdog.watch(ctx, conn.Conn(), false, 0)
-	defer done(false)
-	return query(ctx, conn.Conn())
+	elsewhere(pool, err)
+	return err
 }
 
 // poll reads what comes next and publishes it.
@@ -142,6 +143,9 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 			found, err = r.b.changesAfter(ctx, conn, &r.at, 0, pageRows)
 		} else {
 			found, err = r.b.changesNext(ctx, conn, &r.at, pageRows)
+		}
+		if err == nil {
+			err = r.checkListed(ctx, conn, &found)
 		}
 		return err
 	})
@@ -252,7 +256,9 @@ func (s source) page(ctx context.Context, from position, limit int) (events []*e
 	// What the run has published is final, even if it cannot be seen any more that it is.
 	published := s.b.published.Load()
 	err = s.on(ctx, s.b.pool, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = s.b.changesAfter(ctx, conn, &from, 0, limit)
+		if found, err = s.b.changesAfter(ctx, conn, &from, 0, limit); err == nil {
+			err = s.b.checkAhead(ctx, conn, &from)
+		}
 		if err != nil || !found.back || published == nil || published.revision <= found.view.final {
 			return err
 		}
@@ -272,6 +278,9 @@ func (s source) page(ctx context.Context, from position, limit int) (events []*e
 	}
 	s.b.answered()
 	end = found.end(from)
+	if !found.more {
+		s.b.inbox.Load().listed(&end)
+	}
 	left := slices.DeleteFunc(found.changes, func(c change) bool { return from.contains(&c.at) })
 	events, err = eventsOf(left)
 	return events, end, found.more, err

@@ -10,9 +10,9 @@ import (
 // keep.
 type statements struct {
 	id, readOne, readMany, updateOne, updateMany, apply string
-	server, overdue, tokens, lastNumber                 string
+	server, overdue, writers, tokens, lastNumber        string
 	list, owned, readAfter                              string
-	final, last, piece, beyond, changes                 string
+	final, last, piece, tokensIn, changes               string
 	retentionLock, sinceMark, mark, dueMark             string
 	setHorizon, dropMarks, prune                        string
 }
@@ -34,15 +34,15 @@ func newStatements(schema string) statements {
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := strings.NewReplacer(
+		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$apply", quoted("apply"),
-		"$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$changes", quoted("changes"), "$never", never,
 	)
 	sql := func(text string) string {
 		return names.Replace(strings.ReplaceAll(strings.TrimSpace(text), "$note", note))
 	}
 	return statements{
-		id: sql(`select id from $store`),
+		id: sql(`select id, pg_is_in_recovery() from $store`),
 
 		readOne:  sql(`select version, data from $resources where key = $1`),
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
@@ -108,6 +108,13 @@ from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $
 		// after it has its lock.
 		overdue: sql(`select case when clock_timestamp() > $1 then pg_try_advisory_xact_lock($2) else false end`),
 
+		// The transactions that write to the resources; those of them that still do.
+		writers: sql(`
+select coalesce(array_agg(virtualtransaction), '{}') from pg_locks
+where locktype = 'relation' and relation = $resources_name::regclass and mode = 'RowExclusiveLock'
+  and database = (select oid from pg_database where datname = current_database())
+  and ($1::text[] is null or virtualtransaction = any($1))`),
+
 		// Which of these tokens took effect, whatever happened since. Visible is not yet durable: a commit that waited for its
 		// standby in vain is visible too. What this statement itself writes to the server's log comes after that commit, and its
 		// own commit waits for the same standbys.
@@ -148,7 +155,7 @@ select last_value, (
     where locktype = 'advisory' and objsubid = 2
       and classid::bigint = ($changes_name::regclass::oid::bigint & 2147483647)
       and database = (select oid from pg_database where datname = current_database())
-)
+), pg_is_in_recovery()
 from $changes_seq`),
 
 		// The last change up to a number.
@@ -161,9 +168,8 @@ from $store as store left join lateral (
 
 		piece: sql(`select (select substr(token, 1, 8) from $changes where revision = $1 and place = $2)`),
 
-		// Changes above a number that are visible already.
-		beyond: sql(`
-select distinct revision from $changes where revision > $1 and revision < $never order by revision limit $2`),
+		// The changes in a range of numbers that are visible.
+		tokensIn: sql(`select revision, token from $changes where revision between $1 and $2 order by revision, place limit $3`),
 
 		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, and about
 		// whether that very change is there.

@@ -28,15 +28,7 @@ func TestRolesWithDifferentRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	may := open(t, server.StoreURLIn(t, schema))
-	quoted := pgx.Identifier{schema}.Sanitize()
-	for _, grant := range []string{
-		"grant usage on schema " + quoted, "grant all on all tables in schema " + quoted, "grant all on all sequences in schema " + quoted,
-		"grant all on all functions in schema " + quoted,
-	} {
-		if _, err := owner.Exec(ctx, grant+" to "+role); err != nil {
-			t.Fatal(err)
-		}
-	}
+	grantAll(t, owner, schema, role)
 	w := watchAll(t, may)
 	endOfSnapshot(t, w)
 	first := write(t, may, resource("first", "v"))
@@ -57,6 +49,20 @@ func TestRolesWithDifferentRights(t *testing.T) {
 			continue
 		}
 		fresh.Close()
+	}
+}
+
+// grantAll lets a role use a store that belongs to another.
+func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
+	t.Helper()
+	quoted := pgx.Identifier{schema}.Sanitize()
+	for _, grant := range []string{
+		"grant usage on schema " + quoted, "grant all on all tables in schema " + quoted, "grant all on all sequences in schema " + quoted,
+		"grant all on all functions in schema " + quoted,
+	} {
+		if _, err := owner.Exec(testContext(t), grant+" to "+role); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 		mark.Release()
 		return nil, fmt.Errorf("watch: %w", err)
 	}
+	b.inbox.Load().listed(&at)
 	return b.feed.Watch(mark, f, feed.Expiring(&spooled{rows: rows, reader: rows.Read(0)}), at), nil
 }
 

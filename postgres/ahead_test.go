@@ -1,0 +1,80 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestLostAhead has snapshots show a change above one that is not final yet, and replaces the database by an older copy, as a fail-over
+// does that loses commits. All that was final is in the copy; the change ahead is not, and another one gets its number. A watch and a
+// cursor that take that one for theirs would pass it over.
+func TestLostAhead(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := testenv.Postgres(t)
+	database := server.Database(t)
+	const schema = "store" // goes with the database
+	name := strings.TrimPrefix(parseURL(t, database.URL).Path, "/")
+	admin := server.Connect(t)
+	alone := func(statements ...string) {
+		t.Helper()
+		statements = append([]string{
+			"alter database " + name + " with allow_connections false",
+			// The writer that is stopped comes behind those who would see its end, and before the gate.
+			"select pg_terminate_backend(pid, 10000) from (select pid from pg_stat_activity where datname = '" + name +
+				"' order by state = 'idle in transaction', coalesce(wait_event, '') = 'advisory' offset 0) as sessions",
+		}, statements...)
+		for _, sql := range append(statements, "alter database "+name+" with allow_connections true") {
+			if _, err := admin.Exec(ctx, sql); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+		}
+	}
+	other := open(t, database.StoreURLIn(t, schema))
+	one := write(t, other, resource("one", "v"))
+	alone("create database " + name + "_copy template " + name)
+	t.Cleanup(func() { _, _ = admin.Exec(testContext(t), "drop database if exists "+name+"_lost with (force)") })
+
+	g := newGateIn(t, database, schema, logged)
+	b := open(t, g.url)
+	g.close()
+	stopped := make(chan error, 1)
+	go func() { _, err := b.WriteCAS(testContext(t), resource("stopped", "v")); stopped <- err }()
+	g.await(1)
+	ahead := write(t, other, resource("ahead", "v"))
+	w := watchAll(t, other)
+	expect(t, "snapshot", w, ahead)
+	expect(t, "snapshot", w, one)
+	endOfSnapshot(t, w)
+	pager, _ := storage.As[storage.Pager](other)
+	page, err := pager.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
+	if err := <-stopped; err != nil {
+		t.Fatalf("the write that was lost in its commit, and is carried out again: %v", err)
+	}
+	write(t, other, resource("instead", "v"))
+	write(t, other, resource(marker, ""))
+	compacted(t, "the cursor of a listing", other, page.Cursor)
+	for {
+		event, err := w.Next(ctx)
+		if err != nil {
+			if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+				t.Errorf("the watch: %v, expected ErrWatchClosed and ErrCompacted", err)
+			}
+			return
+		}
+		if event.GetUpsert().GetResource().GetId().GetName() == marker {
+			t.Fatal("the watch goes on, although a change that it has shown is lost")
+		}
+	}
+}

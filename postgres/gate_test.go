@@ -1,0 +1,142 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// step is where a gate stops a writer: a trigger that its statement meets.
+type step string
+
+const (
+	// noted is behind the note and before the number, in the statement that deletes by itself.
+	noted step = `create trigger gate before delete on $resources for each row execute function $gate()`
+	// drawn is behind the number and before the row of the log.
+	drawn step = `create trigger gate before insert on $changes for each row execute function $gate()`
+	// logged is behind the row of the log and before the commit.
+	logged step = `create constraint trigger gate after insert on $changes deferrable initially deferred for each row execute function $gate()`
+)
+
+// gate stops a store's writers at one step of the statement they send. Handles opened by its URL meet it while it is closed; others
+// pass.
+type gate struct {
+	t           testing.TB
+	server      *testenv.PostgresServer
+	schema, url string
+	resources   string // the table, quoted
+	application string
+	key         int32
+	conn        *pgx.Conn
+	held        pgx.Tx // has the lock that the trigger asks for; nil while the gate is open
+}
+
+func newGate(t testing.TB, server *testenv.PostgresServer, at step) *gate {
+	t.Helper()
+	return newGateIn(t, server, server.Schema(t), at)
+}
+
+func newGateIn(t testing.TB, server *testenv.PostgresServer, schema string, at step) *gate {
+	t.Helper()
+	g := &gate{t: t, server: server, schema: schema, application: "gated" + unique(), key: rand.Int32()}
+	g.url = server.StoreURLIn(t, g.schema, "application_name="+g.application)
+	open(t, g.url) // makes the tables
+	g.resources = pgx.Identifier{g.schema, "resources"}.Sanitize()
+	names := strings.NewReplacer("$resources", g.resources,
+		"$changes", pgx.Identifier{g.schema, "changes"}.Sanitize(), "$gate", pgx.Identifier{g.schema, "gate"}.Sanitize())
+	g.conn = server.Connect(t)
+	for _, sql := range []string{
+		fmt.Sprintf(`create function $gate() returns trigger language plpgsql set lock_timeout = 0 as $body$
+begin
+    if current_setting('application_name') = '%s' then
+        perform pg_advisory_xact_lock_shared(0, %d);
+    end if;
+    return coalesce(new, old);
+end $body$`, g.application, g.key),
+		string(at),
+	} {
+		if _, err := g.conn.Exec(testContext(t), names.Replace(sql)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
+}
+
+func (g *gate) close() {
+	g.t.Helper()
+	tx, err := g.server.Connect(g.t).Begin(testContext(g.t))
+	if err == nil {
+		_, err = tx.Exec(testContext(g.t), "select pg_advisory_xact_lock(0, $1)", g.key)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.held = tx
+	g.t.Cleanup(g.open) // before the handles that were opened earlier are closed
+}
+
+func (g *gate) open() {
+	if g.held != nil {
+		_ = g.held.Rollback(context.Background()) // its connection is closed in any case
+		g.held = nil
+	}
+}
+
+// stopped counts the writers at the gate, and those that wait for what somebody else has written.
+func (g *gate) stopped() (here, behind int) {
+	g.t.Helper()
+	err := g.conn.QueryRow(testContext(g.t), `
+select count(*) filter (where locktype = 'advisory'), count(*) filter (where locktype = 'transactionid')
+from pg_locks join pg_stat_activity using (pid) where not granted and application_name = $1`, g.application).Scan(&here, &behind)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return here, behind
+}
+
+func (g *gate) await(writers int) {
+	g.t.Helper()
+	eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })
+}
+
+// TestDeleteHoldsAbsence has two transactions each delete what the other one creates. Neither is there when they look; but no order of
+// the two explains that both find nothing, so one has to be refused.
+func TestDeleteHoldsAbsence(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, testenv.Postgres(t), drawn)
+	handles := []storage.Backend{open(t, g.url), open(t, g.url)}
+	names := []string{"one", "other"}
+	errs := make(chan error, 2)
+	commit := func(i int) {
+		transactor, _ := storage.As[storage.Transactor](handles[i])
+		_, err := transactor.Commit(testContext(t), []storage.Op{
+			{Delete: resource(names[i], "").Id, Version: "some"}, {Write: resource(names[1-i], "v")},
+		})
+		errs <- err
+	}
+	g.close()
+	go commit(0)
+	g.await(1)
+	go commit(1)
+	eventually(t, "the other transaction to come as far as it gets", func() bool {
+		here, behind := g.stopped()
+		return here == 2 || behind > 0
+	})
+	g.open()
+	first, second := <-errs, <-errs
+	if first != nil {
+		first, second = second, first
+	}
+	if first != nil || !isCASFailure(second) {
+		t.Errorf("the transactions ended with %v and %v, expected that one succeeds and the other meets what that one created", first, second)
+	}
+}

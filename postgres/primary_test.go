@@ -1,0 +1,152 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/postgres"
+)
+
+// plainPool is a pool as any program makes one: it takes whatever server it is led to.
+func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(testContext(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestPoolLeadsToStandby gives a backend a pool that takes any server, and leads it to a standby: nothing is read there that is meant
+// to be the present, and watches go on once it has been promoted.
+func TestPoolLeadsToStandby(t *testing.T) {
+	t.Parallel()
+	pair := testenv.StartPostgresPair(t)
+	proxy := faultproxy.New(t, pair.Primary.Addr)
+	opts := &postgres.Options{Schema: "store"} // goes with the servers
+	b, err := postgres.New(testContext(t), plainPool(t, pair.Primary.At(t, proxy.Addr()).URL), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	one := write(t, b, resource("one", "v"))
+	pair.CatchUp(t)
+	_, err = postgres.New(testContext(t), plainPool(t, pair.Standby.URL), opts)
+	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("opened on a standby: %v, expected ErrInconsistent that names the standby", err)
+	}
+	w := watchAll(t, b)
+	expect(t, "snapshot", w, one)
+	endOfSnapshot(t, w)
+
+	proxy.Refuse()
+	proxy.Redirect(pair.Standby.Addr)
+	pair.Primary.Kill(t)
+	proxy.Resume()
+	calls := map[string]func(context.Context) error{
+		"read": func(ctx context.Context) error {
+			_, err := b.Read(ctx, storage.StrongConsistency, one.Id)
+			return err
+		},
+		"list": func(ctx context.Context) error {
+			_, err := b.List(ctx, storage.StrongConsistency, allTypes, allTenancies, "")
+			return err
+		},
+		"page": func(ctx context.Context) error {
+			_, err := b.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+			return err
+		},
+		"owner references": func(ctx context.Context) error {
+			_, err := b.OwnerReferences(ctx, one.Id)
+			return err
+		},
+		"journal": func(ctx context.Context) error {
+			_, _, err := b.ReadJournal(ctx, "note")
+			return err
+		},
+		"watch": func(ctx context.Context) error {
+			w, err := b.WatchList(ctx, allTypes, allTenancies, "")
+			if err == nil {
+				w.Close()
+			}
+			return err
+		},
+	}
+	for name, call := range calls {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		err := call(ctx)
+		cancel()
+		if !isInconsistent(err) || !strings.Contains(err.Error(), "standby") {
+			t.Errorf("%s on a standby: %v, expected ErrInconsistent that names the standby", name, err)
+		}
+	}
+	pair.Promote(t)
+	for name, call := range calls {
+		if err := call(testContext(t)); err != nil {
+			t.Errorf("%s after the promotion: %v", name, err)
+		}
+	}
+	expect(t, "the watch", w, write(t, b, resource("two", "v")))
+}
+
+// TestReplicaOnAnotherTimeline reads from the promoted standby and, as its replica, from the old primary, which came back as a standby
+// with commits that the fail-over lost. Its log is longer, but it is another one.
+func TestReplicaOnAnotherTimeline(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pair := testenv.StartPostgresPair(t)
+	const schema = "store" // goes with the servers
+	old := open(t, pair.Primary.StoreURLIn(t, schema))
+	kept := write(t, old, resource("one", "kept"))
+	pair.CatchUp(t)
+	pair.Separate(t)
+	lost := kept
+	for range 50 {
+		res := resource("one", "lost"+strings.Repeat("x", 10_000))
+		res.Version = lost.Version
+		lost = write(t, old, res)
+	}
+	pair.Primary.Exec(t, "sh", "-c", `touch "$PGDATA"/standby.signal`)
+	pair.Primary.Restart(t)
+	pair.Promote(t)
+	b := open(t, pair.Standby.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Primary.URL)))
+	other := write(t, b, resource("other", "v"))
+	var present, past string
+	if err := pair.Standby.Connect(t).QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&present); err != nil {
+		t.Fatal(err)
+	}
+	var beyond bool
+	if err := pair.Primary.Connect(t).QueryRow(ctx, "select pg_last_wal_replay_lsn()::text, pg_last_wal_replay_lsn() > $1::text::pg_lsn", present).Scan(&past, &beyond); err != nil {
+		t.Fatal(err)
+	}
+	if !beyond {
+		t.Fatalf("the old primary's log ends at %s, the new one's at %s: the test needs it to be longer", past, present)
+	}
+	if res, err := b.Read(ctx, storage.EventualConsistency, kept.Id); err != nil || res.Version != kept.Version {
+		t.Errorf("read version %s, %v; expected %s", res.GetVersion(), err, kept.Version)
+	}
+	listed, err := b.List(ctx, storage.EventualConsistency, allTypes, allTenancies, "")
+	if err != nil || len(listed) != 2 || listed[0].Version != kept.Version || listed[1].Version != other.Version {
+		t.Errorf("%d listed, %v; expected the versions %s and %s", len(listed), err, kept.Version, other.Version)
+	}
+}

@@ -1,0 +1,114 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestStepsOfAWriter stops each kind of call between its steps: behind its note, behind its number, behind its row of the log. Others
+// write, list and watch meanwhile, and look for changes often enough to see that there are some. What has numbers above the note is
+// held back, and nothing else; in the end everybody has seen everything once, in the order of numbers.
+func TestStepsOfAWriter(t *testing.T) {
+	t.Parallel()
+	all := []string{"create", "update", "delete", "commit"}
+	for _, at := range []struct {
+		name  string
+		step  step
+		calls []string
+		last  bool // the writer has no number yet: those of others come before
+	}{{"noted", noted, []string{"delete"}, true}, {"drawn", drawn, all, false}, {"logged", logged, all, false}} {
+		for _, call := range at.calls {
+			t.Run(at.name+"/"+call, func(t *testing.T) {
+				t.Parallel()
+				stopWriter(t, at.step, call, at.last)
+			})
+		}
+	}
+}
+
+func stopWriter(t *testing.T, at step, call string, last bool) {
+	server := testenv.Postgres(t)
+	g := newGate(t, server, at)
+	b, other := open(t, g.url), open(t, server.StoreURLIn(t, g.schema))
+	name := "reader" + unique()
+	reader := open(t, server.StoreURLIn(t, g.schema, "poll=20ms", "application_name="+name))
+	old := map[string]*resourcepb.Resource{}
+	for _, name := range []string{"update", "commit", "delete"} {
+		old[name] = write(t, b, resource(name, "old"))
+	}
+	begin := func(b storage.Backend) (storage.Watch, int) {
+		w, snapshot := watchAll(t, b), 0
+		for next(t, w).GetEndOfSnapshot() == nil {
+			snapshot++
+		}
+		return w, snapshot
+	}
+	before, _ := begin(reader)
+
+	g.close()
+	done := make(chan error, 1)
+	go func() { _, err := mutations(b, old)[call](testContext(t)); done <- err }()
+	g.await(1)
+	for i := range 3 {
+		write(t, other, resource(fmt.Sprint("other-", i), "v"))
+	}
+	for range 2 {
+		looked(t, g.conn, name)
+	}
+	during, snapshot := begin(reader)
+	if want := len(old) + 3; snapshot != want {
+		t.Errorf("%d resources in a snapshot, expected %d: all that was acknowledged, and nothing of the writer", snapshot, want)
+	}
+	pager, _ := storage.As[storage.Pager](other)
+	page, err := pager.ListPage(testContext(t), allTypes, allTenancies, "", storage.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		looked(t, g.conn, name)
+	}
+	g.open()
+	if err := <-done; err != nil {
+		t.Fatalf("%s: %v", call, err)
+	}
+	write(t, other, resource(marker, ""))
+	others := []string{"other-0", "other-1", "other-2"}
+	want := append([]string{call}, others...)
+	if last {
+		want = append(others, call)
+	}
+	for _, seen := range []struct {
+		who   string
+		watch storage.Watch
+		want  []string
+	}{
+		{"the watch from before", before, want},
+		{"the watch begun meanwhile", during, []string{call}},
+		{"the watch from a list meanwhile", resume(t, other, page.Cursor), []string{call}},
+	} {
+		if got := names(t, seen.watch); !slices.Equal(got, seen.want) {
+			t.Errorf("%s showed %v, expected %v", seen.who, got, seen.want)
+		}
+	}
+}
+
+// names reads a watch up to the marker.
+func names(t *testing.T, w storage.Watch) (all []string) {
+	t.Helper()
+	for {
+		event := next(t, w)
+		name := cmp.Or(event.GetUpsert().GetResource(), event.GetDelete().GetResource()).GetId().GetName()
+		if name == marker {
+			return all
+		}
+		all = append(all, name)
+	}
+}
