@@ -265,6 +265,11 @@ func (s *store) ends(w storage.Watch) {
 		s.t.Errorf("the watch: %v, %v; expected ErrWatchClosed with ErrCompacted", ev, err)
 	}
 	s.names("the watch", err)
+	resumed := s.resume("", w.Cursor())
+	if _, err := resumed.Next(s.ctx()); !errors.Is(err, storage.ErrCompacted) {
+		s.t.Errorf("the watch resumed where the other ended: %v; expected ErrCompacted", err)
+	}
+	resumed.Close()
 }
 
 // shows expects a watch to return a write next.
