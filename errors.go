@@ -65,3 +65,26 @@ func (e GroupVersionMismatchError) Error() string {
 		e.Stored.GetId().GetName(), e.RequestedType.GetGroup(), e.RequestedType.GetKind(),
 		e.Stored.GetId().GetType().GetGroupVersion(), e.RequestedType.GetGroupVersion())
 }
+
+// DamagedError is returned, as *DamagedError, where the database holds something under a key that is not the resource which
+// belongs there: it broke, or was changed behind the backend's back. Retrying cannot help. Write the resource anew or delete it,
+// by the ID and the Version in the error; a list or a snapshot over the key fails until then, and a watch that meets such a
+// change ends, with ErrCompacted.
+type DamagedError struct {
+	// ID is the key. Read gives the uid, too, where the database still tells it; where it does not, any uid may be written over
+	// what is damaged, and DeleteCAS takes the ID as it is.
+	ID *resourcepb.ID
+	// Version is the version of what is damaged, which WriteCAS and DeleteCAS take as long as it is stored; "" if there is none.
+	Version string
+	// Err says what is wrong.
+	Err error
+}
+
+// Error implements the error interface.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("what is stored for %q of %s/%s in %q/%q is damaged: %v", e.ID.GetName(), e.ID.GetType().GetGroup(),
+		e.ID.GetType().GetKind(), e.ID.GetTenancy().GetPartition(), e.ID.GetTenancy().GetNamespace(), e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
@@ -88,28 +89,43 @@ type head struct {
 	packed []byte // empty for tombstones; what comes after the parts where there are some
 }
 
+// head decodes an item. The error is a *storage.DamagedError where at least the key can be read.
 func (l layout) head(it item) (*head, error) {
 	k, err := l.keyOf(it)
 	if err != nil {
 		return nil, err
 	}
-	s, ok := parseStamp(it.bytes(attrStamp))
-	if !ok {
-		return nil, fmt.Errorf("%v: the stored item has no readable stamp", k)
-	}
 	uid := it.bytes(attrUid)
+	s, ok := parseStamp(it.bytes(attrStamp))
+	if !ok || s.parts > maxParts {
+		return nil, message.Damaged(k, string(uid), "", errors.New("the item has no readable stamp"))
+	}
 	return &head{key: k, stamp: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
+}
+
+// damaged is the error for what the head should lead to.
+func (h *head) damaged(err error) error {
+	return message.Damaged(h.key, h.uid, h.stamp.version(), err)
 }
 
 // decode makes a resource of a head and the packed data that belongs to it.
 func (h *head) decode(packed []byte) (*resourcepb.Resource, error) {
 	data, err := unpack(packed)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", h.key, err)
+		return nil, h.damaged(err)
 	}
-	res, err := message.Decode(data, h.stamp.version())
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", h.key, err)
+	return h.unpacked(data)
+}
+
+// unpacked is decode of data that is unpacked already.
+func (h *head) unpacked(data []byte) (*resourcepb.Resource, error) {
+	res, err := message.DecodeOf(h.key, data, h.stamp.version())
+	var damaged *storage.DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		return nil, h.damaged(damaged.Err)
+	case err == nil && res.GetId().GetUid() != h.uid:
+		return nil, h.damaged(fmt.Errorf("the resource has the uid %q", res.GetId().GetUid()))
 	}
-	return res, nil
+	return res, err
 }

@@ -115,7 +115,7 @@ func (l layout) keyOf(it item) (key.Key, error) {
 	group, kind, ok := strings.Cut(string(rest), "\x00")
 	parts := strings.Split(string(it.bytes(attrSK)), "\x00")
 	if class != classResource || !ok || len(parts) != 3 {
-		return key.Key{}, fmt.Errorf("a stored key is malformed")
+		return key.Key{}, fmt.Errorf("the stored key %.1000q, %.1000q is malformed", it.bytes(attrPK), it.bytes(attrSK))
 	}
 	return key.Key{Group: group, Kind: kind, Partition: parts[0], Namespace: parts[1], Name: parts[2]}, nil
 }

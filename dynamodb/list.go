@@ -168,9 +168,14 @@ func (b *Backend) scanPage(ctx context.Context, strong bool, f key.Filter, begin
 	if err != nil {
 		return nil, nil, "", err
 	}
-	heads = make([]*head, len(items))
-	for i, it := range items {
-		if heads[i], err = b.head(it); err != nil {
+	heads = make([]*head, 0, len(items))
+	for _, it := range items {
+		h, err := b.head(it)
+		var damaged *storage.DamagedError
+		switch {
+		case err == nil:
+			heads = append(heads, h)
+		case !errors.As(err, &damaged) || f.Match(new(key.Of(damaged.ID))):
 			return nil, nil, "", err
 		}
 	}

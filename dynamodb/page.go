@@ -91,8 +91,10 @@ func (b *Backend) continueFrom(l *listed, token string) error {
 	if texts[0] != filterSum(&l.filter) {
 		return fmt.Errorf("%w: the continue token belongs to a listing with another filter", storage.ErrInvalid)
 	}
-	after, err := key.Parse([]byte(texts[2]))
-	if err != nil || len(texts[1]) != 1 {
+	after, badKey := key.Parse([]byte(texts[2]))
+	_, badPosition := decodePosition([]byte(texts[3]))
+	if badKey != nil || badPosition != nil || !l.filter.Match(&after) || len(texts[1]) != 1 ||
+		check.Consistency(storage.ReadConsistency(texts[1][0])) != nil {
 		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 	}
 	l.consistency, l.after, l.at = storage.ReadConsistency(texts[1][0]), &after, texts[3]

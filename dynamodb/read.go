@@ -3,7 +3,6 @@ package dynamodb
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -69,7 +68,7 @@ func (b *Backend) get(ctx context.Context, consistency storage.ReadConsistency, 
 			return h, nil, nil
 		}
 		packed, err := b.gather(ctx, h)
-		if errors.Is(err, errPartsGone) && ctx.Err() == nil {
+		if errors.Is(err, errPartsGone) && consistency == storage.EventualConsistency {
 			consistency = storage.StrongConsistency
 			continue // overwritten a day ago, and read from a replica that is as old
 		}
@@ -176,7 +175,7 @@ func (b *Backend) getItems(ctx context.Context, strong bool, wanted []item, foun
 // errUnprocessed is what DynamoDB means by an answer without items: it is throttling.
 var errUnprocessed = errors.New("BatchGetItem: all keys were left unprocessed")
 
-// errPartsGone says that a head was read after its parts' time was over.
+// errPartsGone says that a head was read after its parts' time was over. What is stored now has its parts, unless it is damaged.
 var errPartsGone = errors.New("parts of the stored data are gone")
 
 // gather returns the packed data of a head, from its parts where it has some.
@@ -205,7 +204,7 @@ func (b *Backend) gather(ctx context.Context, h *head) ([]byte, error) {
 	size := len(h.packed)
 	for _, p := range parts {
 		if p == nil {
-			return nil, fmt.Errorf("%v: %w", h.key, errPartsGone)
+			return nil, h.damaged(errPartsGone)
 		}
 		size += len(p)
 	}

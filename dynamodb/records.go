@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -24,54 +25,54 @@ func (b *Backend) change(ctx context.Context, r *types.Record) (*event, error) {
 	if class, _ := b.class(keys.bytes(attrPK)); class != classResource {
 		return nil, nil
 	}
-	before, err := b.image(keys, r.Dynamodb.OldImage)
+	k, err := b.keyOf(keys)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: a record of the stream cannot be read: %w", storage.ErrCompacted, err)
 	}
+	ev := &event{Key: k, At: &position{seq: aws.ToString(r.Dynamodb.SequenceNumber), count: math.MaxUint64}}
 	after, err := b.image(keys, r.Dynamodb.NewImage)
 	if err != nil {
-		return nil, err
+		ev.Damage = err
+		return ev, nil
 	}
-	shown, gone := after, false
+	before, err := b.image(keys, r.Dynamodb.OldImage)
+	shown := after
 	if after == nil || !after.live {
-		shown, gone = before, true
+		if err != nil {
+			ev.Damage = err
+			return ev, nil
+		}
+		shown, ev.Delete = before, true
 	}
 	if shown == nil || !shown.live {
 		return nil, nil
 	}
-	packed, err := b.gather(ctx, shown)
-	if errors.Is(err, errPartsGone) {
-		return nil, fmt.Errorf("%w: %w", storage.ErrCompacted, err)
+	if after != nil {
+		ev.At.count = after.stamp.count
+	} else {
+		ev.At.count = before.stamp.count + 1
 	}
-	if err != nil {
+	packed, err := b.gather(ctx, shown)
+	if err != nil && !errors.Is(err, errPartsGone) {
 		return nil, err
 	}
-	res, err := shown.decode(packed)
-	if err != nil {
-		return nil, fmt.Errorf("%w: a record of the stream cannot be read: %w", storage.ErrCompacted, err)
+	if err == nil {
+		ev.Resource, err = shown.decode(packed)
 	}
-	ev := &event{Key: shown.key, Delete: gone, Resource: res, Size: message.Size(res), At: &position{
-		seq: aws.ToString(r.Dynamodb.SequenceNumber), count: shown.stamp.count,
-	}}
-	if gone && after != nil {
-		ev.At.count = after.stamp.count
-	} else if gone {
-		ev.At.count = before.stamp.count + 1
+	if ev.Damage = err; err == nil {
+		ev.Size = message.Size(ev.Resource)
 	}
 	return ev, nil
 }
 
+// image decodes what an item was. An error is about damage: the key was read before.
 func (b *Backend) image(keys item, image map[string]types.AttributeValue) (*head, error) {
 	if len(image) == 0 {
 		return nil, nil
 	}
 	it := fromStream(image)
 	it[attrPK], it[attrSK] = keys[attrPK], keys[attrSK]
-	h, err := b.head(it)
-	if err != nil {
-		return nil, fmt.Errorf("%w: a record of the stream cannot be read: %w", storage.ErrCompacted, err)
-	}
-	return h, nil
+	return b.head(it)
 }
 
 // fromStream turns an image into an item. Heads hold binary attributes only, but for the time that DynamoDB looks at.

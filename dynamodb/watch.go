@@ -89,7 +89,10 @@ func (b *Backend) snapshot(ctx context.Context, filter key.Filter, at *position)
 		}
 		data, err := unpack(packed)
 		if err != nil {
-			return false, failed("read", h.key, err)
+			return false, h.damaged(err)
+		}
+		if _, err := h.unpacked(data); err != nil { // whose key nobody knows later
+			return false, err
 		}
 		version := h.stamp.version()
 		row := binary.AppendUvarint(make([]byte, 0, len(data)+len(version)+4), uint64(len(version)))

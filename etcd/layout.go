@@ -10,6 +10,7 @@ import (
 
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
@@ -130,7 +131,8 @@ func tokenOf(value []byte) token {
 	return token(value[1:valueHeader])
 }
 
-// decode returns the key and the resource, with its version, that a key-value pair holds.
+// decode returns the key and the resource, with its version, that a key-value pair holds. It knows the key also where the error is
+// a *storage.DamagedError.
 func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, error) {
 	k, err := l.parse(kv.Key)
 	if err != nil {
@@ -140,14 +142,20 @@ func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, err
 	return k, res, err
 }
 
-// decodeValue is decode where the key is known.
+// decodeValue is decode where the key is known. Nobody knows the uid of what is damaged, so its version is made with none: that
+// goes with any uid, for a deletion with the empty one.
 func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resource, error) {
+	damaged := func() string { return l.version(k, "", base{rev: kv.ModRevision}) }
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
-		return nil, fmt.Errorf("the value stored for %v is in no format that this program knows", k)
+		return nil, message.Damaged(k, "", damaged(), errors.New("the value is in no format that this program knows"))
 	}
-	res, err := message.Adopt(kv.Value[valueHeader:], "")
+	res, err := message.AdoptOf(k, kv.Value[valueHeader:], "")
+	var cause *storage.DamagedError
+	if errors.As(err, &cause) {
+		cause.Version = damaged()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", k, err)
+		return nil, err
 	}
 	res.Version = l.version(k, res.GetId().GetUid(), base{rev: kv.ModRevision, edge: edgeOf(res)})
 	return res, nil
@@ -188,8 +196,8 @@ func (l *layout) parseVersion(k key.Key, uid, version string) (base, bool) {
 	if err != nil || len(b) != size || len(version) != base64.RawURLEncoding.EncodedLen(size) {
 		return base{}, false
 	}
-	body := b[:len(b)-8]
-	if sum := l.checksum(k, uid, body); !bytes.Equal(sum[:], b[len(b)-8:]) {
+	body, given := b[:len(b)-8], [8]byte(b[len(b)-8:])
+	if given != l.checksum(k, uid, body) && given != l.checksum(k, "", body) {
 		return base{}, false
 	}
 	at := base{rev: int64(binary.BigEndian.Uint64(body))}

@@ -234,11 +234,12 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 			}
 		}
 		k, res, err := l.decode(kv)
-		if err != nil {
-			return nil, err
+		var damaged *storage.DamagedError
+		if err != nil && !errors.As(err, &damaged) {
+			return nil, fmt.Errorf("%w: %w", storage.ErrCompacted, err) // no waiting mends it, and nobody knows who wants it
 		}
 		events[i] = &event{
-			Key: k, Delete: change.Type == mvccpb.DELETE, Resource: res, Size: len(kv.Value),
+			Key: k, Delete: change.Type == mvccpb.DELETE, Resource: res, Damage: err, Size: len(kv.Value),
 			At: position{rev, string(k.Bytes())}, Commit: commit,
 		}
 	}

@@ -58,7 +58,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	s := named.stores[name]
 	if s == nil {
 		if !create {
-			return nil, fmt.Errorf("%w: there is no store mem://%s in this process, and create=off", storage.ErrInvalid, name)
+			return nil, fmt.Errorf("%w: there is no store of this name in this process's memory, and create=off", storage.ErrInvalid)
 		}
 		s = newStore()
 		if named.stores == nil {

@@ -40,7 +40,7 @@ func (e *entry) resource() (res *resourcepb.Resource, err error) {
 		return nil, nil
 	}
 	if e.res == nil {
-		e.res, err = message.Decode(e.Data, e.Version)
+		e.res, err = message.DecodeOf(e.Key, e.Data, e.Version)
 	}
 	return e.res, err
 }

@@ -77,7 +77,7 @@ func (b *Backend) Load(ctx context.Context, rows []handover.Row) error {
 
 // newLoad returns the operation that creates a resource as it is encoded.
 func newLoad(row *handover.Row, maxSize int) (*op, error) {
-	res, err := message.Decode(row.Data, "")
+	res, err := message.DecodeOf(row.Key, row.Data, "")
 	if err != nil {
 		return nil, err
 	}

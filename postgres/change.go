@@ -129,11 +129,11 @@ func (b *Backend) scanChanges(rows pgx.Rows, at *position, limit int) (found []c
 	return found, len(found) >= limit || bytes >= pageBytes, err
 }
 
-// errDamaged ends watches at once: leaving the change out would be a gap that nobody hears of, and no waiting mends it. Whoever lists
-// again goes on behind it.
+// errDamaged ends watches at once, as nobody knows which of them want the change: leaving it out would be a gap that nobody hears
+// of, and no waiting mends it. Whoever lists again goes on behind it.
 var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
 
-// eventsOf turns changes, in order, into events.
+// eventsOf turns changes, in order, into events. Only a key that cannot be read is an error.
 func eventsOf(changes []change) ([]*event, error) {
 	events := make([]*event, len(changes))
 	for i, c := range changes {
@@ -141,11 +141,8 @@ func eventsOf(changes []change) ([]*event, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
 		}
-		res, err := message.Decode(c.data, versionText(c.version))
-		if err != nil {
-			return nil, fmt.Errorf("%w: change %d of %v: %w", errDamaged, c.at.revision, k, err)
-		}
-		events[i] = &event{Key: k, Delete: c.op == opDelete, Resource: res, Size: len(c.data), At: c.at}
+		res, err := message.DecodeOf(k, c.data, versionText(c.version))
+		events[i] = &event{Key: k, Delete: c.op == opDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at}
 		if c.more || c.at.place > 0 {
 			events[i].Commit = c.at.revision
 		}

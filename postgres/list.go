@@ -3,8 +3,8 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
-	"io"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -55,9 +55,9 @@ func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 
 func decodeAll(rows pgx.Rows) ([]*resourcepb.Resource, error) {
 	var resources []*resourcepb.Resource
-	var version, data pgtype.DriverBytes // valid until the next row, and Decode copies
-	_, err := pgx.ForEachRow(rows, []any{&version, &data}, func() error {
-		res, err := message.Decode(data, versionText(version))
+	var at, version, data pgtype.DriverBytes // valid until the next row, and decoding copies
+	_, err := pgx.ForEachRow(rows, []any{&at, &version, &data}, func() error {
+		res, err := message.DecodeAt(at, data, versionText(version))
 		if err != nil {
 			return failed{err}
 		}
@@ -176,10 +176,11 @@ func (b *Backend) copySnapshot(ctx context.Context, conn *pgxpool.Conn, f *key.F
 		return position{}, nil, err
 	}
 	out := spool.New(paging.SpoolMemory)
-	var version, data pgtype.DriverBytes
+	var key, version, data pgtype.DriverBytes
 	var record []byte
-	_, err = pgx.ForEachRow(rows, []any{&version, &data}, func() error {
-		record = append(append(record[:0], version...), data...)
+	_, err = pgx.ForEachRow(rows, []any{&key, &version, &data}, func() error {
+		record = appendText(appendText(record[:0], key), version)
+		record = append(record, data...)
 		if err := out.Append(record); err != nil {
 			return failed{err}
 		}
@@ -197,12 +198,19 @@ func (b *Backend) copySnapshot(ctx context.Context, conn *pgxpool.Conn, f *key.F
 	return at, out, nil
 }
 
-const versionSize = 16
-
-// fromRecord decodes what copySnapshot wrote: a version, then the resource.
+// fromRecord decodes what copySnapshot wrote: the key and the version with their lengths, then the resource.
 func fromRecord(record []byte) (*resourcepb.Resource, error) {
-	if len(record) < versionSize {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return message.Decode(record[versionSize:], versionText(record[:versionSize]))
+	at, record := cutText(record)
+	version, data := cutText(record)
+	return message.DecodeAt(at, data, versionText(version))
+}
+
+func appendText(record, text []byte) []byte {
+	return append(binary.AppendUvarint(record, uint64(len(text))), text...)
+}
+
+func cutText(record []byte) (text, rest []byte) {
+	size, n := binary.Uvarint(record)
+	end := n + int(size)
+	return record[n:end], record[end:]
 }

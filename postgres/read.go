@@ -25,6 +25,8 @@ type stored struct {
 	data    []byte
 }
 
+const versionSize = 16
+
 // versionText is the version that callers see.
 func versionText(version []byte) string { return base64.RawURLEncoding.EncodeToString(version) }
 
@@ -59,8 +61,8 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 	}
 	var res *resourcepb.Resource
 	if row.data != nil {
-		if res, err = message.Decode(row.data, versionText(row.version)); err != nil {
-			return nil, fmt.Errorf("read %v: %w", k, err)
+		if res, err = message.DecodeOf(k, row.data, versionText(row.version)); err != nil {
+			return nil, fmt.Errorf("read %v: %w", k, b.identify(ctx, keyBytes, row.version, err))
 		}
 	}
 	if err := cas.Read(res, id); err != nil {
@@ -71,6 +73,19 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 		return nil, fmt.Errorf("read %v: %w", k, err)
 	}
 	return res, nil
+}
+
+// identify adds the uid to an error about damage, by which what is stored can be written anew or deleted.
+func (b *Backend) identify(ctx context.Context, key, version []byte, err error) error {
+	var damaged *storage.DamagedError
+	if errors.As(err, &damaged) {
+		var uid []byte
+		// Without an answer, the damage is still the error.
+		if b.pool.QueryRow(ctx, b.sql.identify, key, version).Scan(&uid) == nil {
+			damaged.ID.Uid = string(uid)
+		}
+	}
+	return err
 }
 
 // late makes an end of patience in the queue what it is after sending: the database did not answer in time.

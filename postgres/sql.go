@@ -9,12 +9,12 @@ import (
 // statements are the SQL texts of one store. Names are qualified, never found through search_path, which a pooler does not
 // keep.
 type statements struct {
-	id, readOne, readMany, updateOne, updateMany, apply string
-	server, overdue, writers, tokens, lastNumber        string
-	list, owned, readAfter                              string
-	final, last, piece, tokensIn, changes               string
-	retentionLock, sinceMark, mark, dueMark             string
-	setHorizon, dropMarks, prune                        string
+	id, readOne, readMany, identify, updateOne, updateMany, apply string
+	server, overdue, writers, tokens, lastNumber                  string
+	list, owned, readAfter                                        string
+	final, last, piece, tokensIn, changes                         string
+	retentionLock, sinceMark, mark, dueMark                       string
+	setHorizon, dropMarks, prune                                  string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
@@ -46,6 +46,7 @@ func newStatements(schema string) statements {
 
 		readOne:  sql(`select version, data from $resources where key = $1`),
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
+		identify: sql(`select uid from $resources where key = $1 and version = $2`),
 
 		// One write of what exists. It waits for the row, then notes, then draws: what it returns is evaluated after the row is
 		// locked. stored is what the statement's snapshot shows: what is replaced, or is in the way.
@@ -128,7 +129,7 @@ select horizon, token, case when token is not null then pg_logical_emit_message(
 from $store left join found on true`),
 
 		list: sql(`
-select version, data from $resources
+select key, version, data from $resources
 where key >= $1 and ($2::bytea is null or key < $2) and ($3::bytea is null or key like $3)
 order by key`),
 

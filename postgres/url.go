@@ -118,8 +118,7 @@ func secondConfig(name, text string) (*pgxpool.Config, error) {
 	}
 	for parameter := range u.Query() {
 		if !slices.Contains(passed, parameter) {
-			return nil, fmt.Errorf("%w: URL parameter %s: unknown parameter %q in it, expected one of %s",
-				storage.ErrInvalid, name, parameter, strings.Join(passed, ", "))
+			return nil, fmt.Errorf("URL parameter %s: %w", name, params.Unknown(u.RawQuery, parameter, passed))
 		}
 	}
 	config, err := poolConfig(u)

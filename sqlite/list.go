@@ -13,11 +13,13 @@ import (
 
 // row is a stored resource, copied out.
 type row struct {
-	at   mark
-	data []byte
+	at        mark
+	key, data []byte
 }
 
-func (r row) decode() (*resourcepb.Resource, error) { return message.Decode(r.data, r.at.version()) }
+func (r row) decode() (*resourcepb.Resource, error) {
+	return message.DecodeAt(r.key, r.data, r.at.version())
+}
 
 // List implements storage.Backend.
 func (s *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
@@ -29,14 +31,18 @@ func (s *Backend) List(ctx context.Context, consistency storage.ReadConsistency,
 	defer cancel()
 	var rows []row
 	var arena arena
-	err = s.scan(ctx, &filter, func(at mark, data []byte) error {
-		rows = append(rows, row{at, arena.copy(data)})
+	err = s.scan(ctx, &filter, func(r row) error {
+		rows = append(rows, arena.row(r))
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	return decodeAll(rows)
+	list, err := decodeAll(rows)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return list, nil
 }
 
 func decodeAll(rows []row) ([]*resourcepb.Resource, error) {
@@ -54,8 +60,9 @@ func decodeAll(rows []row) ([]*resourcepb.Resource, error) {
 	return resources, nil
 }
 
-// scan reads what matches a filter, in key order, in one statement and so from one snapshot.
-func (s *Backend) scan(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) error {
+// scan reads what matches a filter, in key order, in one statement and so from one snapshot. The bytes of a row are valid until
+// each returns.
+func (s *Backend) scan(ctx context.Context, filter *key.Filter, each func(row) error) error {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return err
@@ -68,7 +75,7 @@ func (s *Backend) scan(ctx context.Context, filter *key.Filter, each func(at mar
 }
 
 // snapshot is scan, and the position in history that belongs to it.
-func (s *Backend) snapshot(ctx context.Context, filter *key.Filter, each func(at mark, data []byte) error) (mark, error) {
+func (s *Backend) snapshot(ctx context.Context, filter *key.Filter, each func(row) error) (mark, error) {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return mark{}, err
@@ -81,7 +88,7 @@ func (s *Backend) snapshot(ctx context.Context, filter *key.Filter, each func(at
 	return at, nil
 }
 
-func (c *conn) snapshot(filter *key.Filter, each func(at mark, data []byte) error) (at mark, err error) {
+func (c *conn) snapshot(filter *key.Filter, each func(row) error) (at mark, err error) {
 	if err := c.exec(begin); err != nil {
 		return mark{}, err
 	}
@@ -101,7 +108,7 @@ func (c *conn) snapshot(filter *key.Filter, each func(at mark, data []byte) erro
 // afterAll stands behind every key: no UTF-8 has it.
 var afterAll = []byte{0xff}
 
-func (c *conn) scan(filter *key.Filter, each func(at mark, data []byte) error) error {
+func (c *conn) scan(filter *key.Filter, each func(row) error) error {
 	stmt, err := c.stmt(scan)
 	if err != nil {
 		return err
@@ -117,9 +124,11 @@ func (c *conn) scan(filter *key.Filter, each func(at mark, data []byte) error) e
 	if err := stmt.BindBlob(2, end); err != nil {
 		return err
 	}
+	var at []byte // a raw blob is valid until the next one is asked for
 	for stmt.Step() {
+		at = stmt.ColumnBlob(0, at[:0])
 		if !exact {
-			k, err := key.Parse(stmt.ColumnRawBlob(0))
+			k, err := key.Parse(at)
 			if err != nil {
 				_ = stmt.Reset()
 				return err
@@ -128,7 +137,7 @@ func (c *conn) scan(filter *key.Filter, each func(at mark, data []byte) error) e
 				continue
 			}
 		}
-		if err := each(mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}, stmt.ColumnRawBlob(3)); err != nil {
+		if err := each(row{mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}, at, stmt.ColumnRawBlob(3)}); err != nil {
 			_ = stmt.Reset()
 			return err
 		}
@@ -147,3 +156,5 @@ func (a *arena) copy(b []byte) []byte {
 	a.room = append(a.room, b...)
 	return a.room[start:len(a.room):len(a.room)]
 }
+
+func (a *arena) row(r row) row { return row{r.at, a.copy(r.key), a.copy(r.data)} }

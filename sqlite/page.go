@@ -46,13 +46,13 @@ func (s *Backend) firstPage(ctx context.Context, filter key.Filter, limit int) (
 	var arena arena
 	rest := spool.New(paging.SpoolMemory)
 	bytes := 0
-	at, err := s.snapshot(ctx, &filter, func(at mark, data []byte) error {
+	at, err := s.snapshot(ctx, &filter, func(r row) error {
 		if len(rows) < limit && bytes < paging.PageBytes {
-			rows = append(rows, row{at, arena.copy(data)})
-			bytes += len(data)
+			rows = append(rows, arena.row(r))
+			bytes += len(r.data)
 			return nil
 		}
-		return appendRow(rest, at, data)
+		return r.appendTo(rest)
 	})
 	if err == nil {
 		err = rest.Seal()
@@ -80,19 +80,24 @@ func (s *Backend) laterPage(filter key.Filter, token string, limit int) (storage
 	return storage.Page{Continue: held.Continue, Cursor: held.Cursor}, rows, nil
 }
 
-// A record of a spool is number, tag and data.
+// A record of a spool is number, tag, length of the key, key and data.
 
-func appendRow(to *spool.Spool, at mark, data []byte) error {
-	record := make([]byte, 16, 16+len(data))
-	binary.BigEndian.PutUint64(record, uint64(at.seq))
-	binary.BigEndian.PutUint64(record[8:], uint64(at.tag))
-	return to.Append(append(record, data...))
+func (r row) appendTo(rest *spool.Spool) error {
+	record := make([]byte, 16, 16+binary.MaxVarintLen16+len(r.key)+len(r.data))
+	binary.BigEndian.PutUint64(record, uint64(r.at.seq))
+	binary.BigEndian.PutUint64(record[8:], uint64(r.at.tag))
+	record = binary.AppendUvarint(record, uint64(len(r.key)))
+	return rest.Append(append(append(record, r.key...), r.data...))
 }
 
 func rowOf(record []byte) row {
+	size, n := binary.Uvarint(record[16:])
+	begin := 16 + n
+	end := begin + int(size)
 	return row{
 		at:   mark{int64(binary.BigEndian.Uint64(record)), int64(binary.BigEndian.Uint64(record[8:]))},
-		data: record[16:],
+		key:  record[begin:end],
+		data: record[end:],
 	}
 }
 

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/ashlar-dev/storage"
@@ -56,7 +57,25 @@ func (s *Backend) read(ctx context.Context, k key.Key) (*resourcepb.Resource, er
 	if !there {
 		return nil, nil
 	}
-	return message.Decode(*buffer, m.version())
+	res, err := message.DecodeOf(k, *buffer, m.version())
+	var damaged *storage.DamagedError
+	if errors.As(err, &damaged) {
+		s.identify(ctx, k, damaged)
+	}
+	return res, err
+}
+
+// identify adds the uid, by which what is damaged can be written anew or deleted.
+func (s *Backend) identify(ctx context.Context, k key.Key, damaged *storage.DamagedError) {
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return // the damage is the answer
+	}
+	defer s.readers.give(c)
+	t := txn{conn: c}
+	if row, err := t.stored(k.Bytes()); err == nil && row.Version == damaged.Version {
+		damaged.ID.Uid = row.Uid
+	}
 }
 
 // get looks a key up. The buffer holds the key, and then what is stored under it.

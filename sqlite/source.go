@@ -29,8 +29,9 @@ type event = feed.Event[mark]
 
 var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was pruned, or an older copy of the file was restored", storage.ErrCompacted)
 
-// errDamaged ends watches at once: leaving the row out would be a gap that nobody hears of, and no waiting mends it.
-var errDamaged = errors.New("a row of the log is damaged")
+// errDamaged ends watches at once, as nobody knows which of them want the row: leaving it out would be a gap that nobody hears of,
+// and no waiting mends it. Whoever lists again goes on behind it.
+var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
 
 // The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
 // bell; more often where the bell cannot be heard.
@@ -70,7 +71,7 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 			return nil
 		case err == nil:
 			seen, failing = version, time.Time{}
-		case errors.Is(err, storage.ErrCompacted), errors.Is(err, errDamaged), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
+		case errors.Is(err, storage.ErrCompacted), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 			return err
 		case failing.IsZero():
 			failing = time.Now()
@@ -200,7 +201,8 @@ func cutAfter(last *event, events []*event, next mark) []*event {
 	return append(events, last)
 }
 
-// eventOf decodes a row of the log. Of one that the filter leaves out it decodes no resource.
+// eventOf decodes a row of the log. Of one that the filter leaves out it decodes no resource. Only a key that cannot be read is an
+// error.
 func eventOf(s *sqlite3.Stmt, f *key.Filter) (ev *event, wanted bool, err error) {
 	k, err := key.Parse(s.ColumnRawBlob(4))
 	if err != nil {
@@ -215,9 +217,7 @@ func eventOf(s *sqlite3.Stmt, f *key.Filter) (ev *event, wanted bool, err error)
 		version = mark{s.ColumnInt64(2), s.ColumnInt64(3)}
 	}
 	data := s.ColumnRawBlob(5)
-	if ev.Resource, err = message.Decode(data, version.version()); err != nil {
-		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
-	}
+	ev.Resource, ev.Damage = message.DecodeOf(k, data, version.version())
 	ev.Size = len(data)
 	return ev, true, nil
 }

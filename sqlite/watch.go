@@ -28,7 +28,7 @@ func (s *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, te
 		return nil, fmt.Errorf("watch: %w", err)
 	}
 	rows := spool.New(snapshotMemory)
-	at, err := s.snapshot(ctx, &filter, func(at mark, data []byte) error { return appendRow(rows, at, data) })
+	at, err := s.snapshot(ctx, &filter, func(r row) error { return r.appendTo(rows) })
 	if err == nil {
 		err = rows.Seal()
 	}

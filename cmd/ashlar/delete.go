@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func (a *app) deleteCommand() *cobra.Command {
@@ -18,7 +20,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Short: "Delete a resource, with --cascade also what it owns",
 		Long: `Delete a resource. What it owns stays, unless --cascade asks for that to be deleted too, and what that owns, and so on:
 the owned before their owners, so that a cascade that was cut off can be repeated. What others give to another owner meanwhile
-stays.`,
+stays. A resource that is damaged, so that nothing can read it, is deleted like any other.`,
 		Example: `  ashlar delete core/ConfigMap settings -n shop
   ashlar delete apps/Deployment storefront --cascade`,
 		Args:              args("TYPE", "NAME"),
@@ -36,6 +38,10 @@ stays.`,
 			defer cancel()
 			return a.with(ctx, func(backend storage.Backend) error {
 				stored, err := read(ctx, backend, id)
+				var damaged *storage.DamagedError
+				if errors.As(err, &damaged) && damaged.Version != "" {
+					stored, err = &resourcepb.Resource{Id: damaged.ID, Version: damaged.Version}, nil
+				}
 				if err == nil && guarded && stored.GetVersion() != version {
 					err = storage.ErrCASFailure
 				}

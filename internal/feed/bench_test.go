@@ -40,7 +40,7 @@ func BenchmarkPass(b *testing.B) {
 		}
 		for _, w := range ws {
 			_ = w.(*watch[int]).follow(cancelled)
-			_ = w.(*watch[int]).fromPending()
+			_, _ = w.(*watch[int]).fromPending()
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/watches, "ns/watch")

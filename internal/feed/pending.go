@@ -1,6 +1,9 @@
 package feed
 
 import (
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -10,13 +13,22 @@ func (w *watch[P]) use(events []*Event[P], end P) {
 }
 
 // fromPending looks for the next event among those at hand.
-func (w *watch[P]) fromPending() *resourcepb.WatchEvent {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (w *watch[P]) fromPending() (*resourcepb.WatchEvent, error) {
 	ev, held := w.held, w.held != nil
 	if !held {
 		ev = w.take()
 	}
+	if ev != nil && ev.Damage != nil {
+		// No waiting mends it. Whoever lists again goes on behind it.
+		return nil, w.end(fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, ev.Damage))
+	}
+	return w.pass(ev, held), nil
+}
+
+// pass moves on to an event, or to the position after those at hand where it is nil.
+func (w *watch[P]) pass(ev *Event[P], held bool) *resourcepb.WatchEvent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if ev == nil {
 		w.at = w.feed.source.Merge(w.at, w.pendEnd)
 		w.given = ""

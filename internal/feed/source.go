@@ -16,6 +16,9 @@ type Event[P any] struct {
 	Delete bool
 	// Resource as it was written, or as it was last stored before the deletion, with its version.
 	Resource *resourcepb.Resource
+	// Damage, if not nil, says that what is stored of the change cannot be read, and that there is no Resource. It ends the
+	// watches that want the event, before they pass it, and no others: leaving it out would be a gap that nobody hears of.
+	Damage error
 	// Size of the resource in bytes, for the log's bound.
 	Size int
 	// At is where the event stands in the store's history: what Contains and Advance look at.

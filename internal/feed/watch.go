@@ -116,7 +116,7 @@ func (w *watch[P]) step(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	case w.proven():
 		return w.bookmark(), nil
 	case w.using:
-		return w.fromPending(), nil
+		return w.fromPending()
 	case w.catching && w.joinAt != nil:
 		w.catching, w.passed, w.joinAt = false, w.joinAt, nil
 		return nil, nil

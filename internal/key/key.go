@@ -71,10 +71,27 @@ func (k Key) Append(b []byte) []byte {
 // Parse undoes Bytes.
 func Parse(b []byte) (Key, error) {
 	if n := bytes.Count(b, []byte{0}); n != 4 {
-		return Key{}, fmt.Errorf("a stored key has %d parts, expected 5", n+1)
+		return Key{}, fmt.Errorf("the stored key %.1000q has %d parts, expected 5", b, n+1)
 	}
 	p := strings.Split(string(b), "\x00")
 	return Key{Group: p[0], Kind: p[1], Partition: p[2], Namespace: p[3], Name: p[4]}, nil
+}
+
+// Is reports whether b is what Bytes returns. It allocates nothing.
+func (k *Key) Is(b []byte) bool {
+	for i, part := range [...]string{k.Group, k.Kind, k.Partition, k.Namespace, k.Name} {
+		if i > 0 {
+			if len(b) == 0 || b[0] != 0 {
+				return false
+			}
+			b = b[1:]
+		}
+		if len(b) < len(part) || string(b[:len(part)]) != part {
+			return false
+		}
+		b = b[len(part):]
+	}
+	return len(b) == 0
 }
 
 // String is for error texts.

@@ -15,6 +15,7 @@ import (
 
 // Values are the parameters of one URL. Ask for each by its type, then call Err.
 type Values struct {
+	raw   string
 	query url.Values
 	known []string
 	err   error
@@ -22,7 +23,7 @@ type Values struct {
 
 // Parse reads the query of u. A fragment is a mistake: no store's URL has one.
 func Parse(u *url.URL) *Values {
-	v := &Values{}
+	v := &Values{raw: u.RawQuery}
 	if u.Fragment != "" {
 		v.err = fmt.Errorf("%w: a store's URL has no fragment (write %%23 for a # in it)", storage.ErrInvalid)
 	}
@@ -152,5 +153,15 @@ func (v *Values) Err() error {
 	slices.Sort(unknown)
 	known := slices.Clone(v.known)
 	slices.Sort(known)
-	return fmt.Errorf("%w: unknown URL parameter %q, expected one of %s", storage.ErrInvalid, unknown[0], strings.Join(known, ", "))
+	return Unknown(v.raw, unknown[0], known)
+}
+
+// Unknown is the error for a parameter of a query that is none of those known. Where an @ stands in the query it may be the rest of
+// a password with a ? in it that nobody escaped: then the error does not show it.
+func Unknown(query, name string, known []string) error {
+	if strings.Contains(query, "@") {
+		return fmt.Errorf("%w: unknown URL parameter (or a ? in the password, which is written %%3F), expected one of %s",
+			storage.ErrInvalid, strings.Join(known, ", "))
+	}
+	return fmt.Errorf("%w: unknown URL parameter %q, expected one of %s", storage.ErrInvalid, name, strings.Join(known, ", "))
 }

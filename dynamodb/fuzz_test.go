@@ -1,0 +1,178 @@
+package dynamodb
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// clean makes a legal part of a key, or a prefix, of any text.
+func clean(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\u00e9"), "\x00", "") }
+
+// Keys of two stores never meet, those of one store keep their order, and come back.
+func FuzzKeys(f *testing.F) {
+	f.Add("a", "g", "k", "p", "n", "name", "a", "g", "k", "p", "n", "name")
+	f.Add("a", "g", "k", "", "", "name", "ar", "", "", "", "", "")
+	f.Add("a", "g", "k", "p", "n", "b", "a", "g", "k", "p", "n", "b\x01")
+	f.Fuzz(func(t *testing.T, prefix1, g1, k1, p1, n1, name1, prefix2, g2, k2, p2, n2, name2 string) {
+		one, two := layout{clean(prefix1)}, layout{clean(prefix2)}
+		a := key.Key{Group: clean(g1), Kind: clean(k1), Partition: clean(p1), Namespace: clean(n1), Name: clean(name1)}
+		b := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name2)}
+		if got, err := one.keyOf(one.resource(a)); err != nil || got != a {
+			t.Errorf("%v came back as %v, %v", a, got, err)
+		}
+		order := func(l layout) int {
+			if by := bytes.Compare(l.resource(a).bytes(attrPK), l.resource(b).bytes(attrPK)); by != 0 {
+				return by
+			}
+			return bytes.Compare(l.resource(a).bytes(attrSK), l.resource(b).bytes(attrSK))
+		}
+		if order(one) != a.Compare(b) {
+			t.Errorf("%v and %v are in another order in DynamoDB", a, b)
+		}
+		if one != two {
+			if _, err := two.keyOf(one.resource(a)); err == nil || one.resource(a).address() == two.resource(b).address() {
+				t.Errorf("%v of the store %q is one of %q, too", a, one.prefix, two.prefix)
+			}
+		}
+	})
+}
+
+// An item is a resource of its key, or damage that names the key; nothing that it claims takes much memory.
+func FuzzItem(f *testing.F) {
+	l := layout{"test"}
+	res := &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: "a"}.ID("uid", "v1")}
+	data, err := message.Encode(res)
+	if err != nil {
+		f.Fatal(err)
+	}
+	it := l.resource(key.Of(res.Id))
+	pk, sk := it.bytes(attrPK), it.bytes(attrSK)
+	stamp := (*stamp)(nil).next(time.Unix(1234567890, 0)).bytes()
+	f.Add(pk, sk, stamp, []byte("uid"), pack(data))
+	f.Add(pk, sk, stamp, []byte("uid"), []byte{})
+	f.Add(pk, sk, stamp, []byte("other"), pack(data))
+	f.Add(pk, sk, stamp[1:], []byte("uid"), pack(data))
+	f.Add(pk, sk[1:], stamp, []byte("uid"), pack(bytes.Repeat(data, 1000)))
+	many := bytes.Clone(stamp)
+	many[25] = 255
+	f.Add(pk, sk, many, []byte("uid"), pack(data))
+	f.Fuzz(func(t *testing.T, pk, sk, stamp, uid, packed []byte) {
+		it := keys(pk, sk)
+		it[attrStamp], it[attrUid], it[attrData] = binaryValue(stamp), binaryValue(uid), binaryValue(packed)
+		k, bad := l.keyOf(it)
+		h, err := l.head(it)
+		var got *resourcepb.Resource
+		if err == nil {
+			if h.stamp.parts > maxParts {
+				t.Fatalf("%d parts", h.stamp.parts)
+			}
+			got, err = h.decode(h.packed)
+		}
+		var damaged *storage.DamagedError
+		switch {
+		case err == nil && (key.Of(got.GetId()) != k || bad != nil || got.GetId().GetUid() != string(uid)):
+			t.Errorf("%v holds %v", k, got)
+		case err != nil && bad == nil && (!errors.As(err, &damaged) || key.Of(damaged.ID) != k):
+			t.Errorf("%v: %v, expected a DamagedError", k, err)
+		}
+		if data, err := unpack(packed); err == nil && len(data) > max(inflated, len(packed)) {
+			t.Errorf("%d bytes become %d", len(packed), len(data))
+		}
+	})
+}
+
+// A cursor and a continue token of any content are taken or refused as what they are.
+func FuzzTokens(f *testing.F) {
+	b := &Backend{}
+	at := &position{stream: "arn:x", asOf: time.Unix(1234567890, 0), shards: []place{{"shard-1", "17"}, {"shard-2", ended}}}
+	after := key.Key{Group: "g", Kind: "k", Partition: "p", Name: "a"}
+	filter := key.Filter{Group: "g", Kind: "k", Partition: "*"}
+	page, err := cursor.Decode(cursor.Page, b.id, b.continueToken(&listed{filter: filter, after: &after, at: string(at.encode())}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(at.encode())
+	f.Add(page)
+	f.Add([]byte{})
+	f.Add(append(appendText(nil, filterSum(&filter)), 1, 9, 4, 0, 0, 0, 0, 0))
+	f.Add(append(appendText(nil, filterSum(&filter)), "\x01\x01\x08a\x00b\x00c\x00d\x00e\x00"...))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if _, err := b.parseCursor(cursor.Encode(cursor.Watch, b.id, payload)); err != nil && !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a cursor of %q: %v", payload, err)
+		}
+		l := &listed{filter: filter}
+		if err := b.continueFrom(l, cursor.Encode(cursor.Page, b.id, payload)); err != nil {
+			if !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("a continue token of %q: %v", payload, err)
+			}
+			return
+		}
+		if !filter.Match(l.after) {
+			t.Errorf("a continue token of %q goes on after %v, which is outside of the list", payload, l.after)
+		}
+		if l.consistency != storage.EventualConsistency && l.consistency != storage.StrongConsistency {
+			t.Errorf("a continue token of %q has the consistency %v", payload, l.consistency)
+		}
+		if _, err := decodePosition([]byte(l.at)); err != nil {
+			t.Errorf("a continue token of %q gives pages a cursor that is none: %v", payload, err)
+		}
+	})
+}
+
+// Places in a shard are in one order, whatever a cursor says.
+func FuzzCompareSeq(f *testing.F) {
+	f.Add("", "@12", "$")
+	f.Add("000000000000000000007", "12", "@0")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		sign := func(n int) int { return min(max(n, -1), 1) }
+		if sign(compareSeq(a, b)) != -sign(compareSeq(b, a)) {
+			t.Errorf("%q and %q compare as %d and %d", a, b, compareSeq(a, b), compareSeq(b, a))
+		}
+		if compareSeq(a, b) <= 0 && compareSeq(b, c) <= 0 && compareSeq(a, c) > 0 {
+			t.Errorf("%q, %q, %q are in no order", a, b, c)
+		}
+		if at, ok := sinceTime(a); ok && at.Unix() == math.MinInt64 {
+			t.Errorf("%q is %v", a, at)
+		}
+	})
+}
+
+// No error about a URL shows what somebody took for a place for credentials.
+func FuzzURL(f *testing.F) {
+	f.Add("dynamodb://key:", "", "@table/prefix")
+	f.Add("dynamodb://key:1?", "", "@table")
+	f.Add("dynamodb://table/p?endpoint=http://key:", "", "@localhost:8000")
+	f.Add("dynamodb://table/p?endpoint=http://key:", "%zz", "@localhost:8000&region=x")
+	f.Fuzz(func(t *testing.T, before, inside, after string) {
+		const secret = "hunter2hunter2"
+		u, err := url.Parse(before + secret + inside + after)
+		if err != nil {
+			return
+		}
+		password, _ := u.User.Password()
+		endpoint, err := url.Parse(u.Query().Get("endpoint"))
+		inner := ""
+		if err == nil {
+			inner, _ = endpoint.User.Password()
+		}
+		unescaped := u.User == nil && strings.Contains(u.Host, ":") && strings.Contains(u.RequestURI(), "@")
+		if !strings.Contains(password+inner, secret) && !unescaped {
+			return
+		}
+		_, _, err = parseURL(u)
+		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v, expected ErrInvalid without the password", u, err)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage/internal/damagetest"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	damagetest.Run(t, func(t *testing.T) damagetest.Harness {
+		server := testenv.Etcd(t)
+		prefix := server.Prefix(t)
+		client := server.Client(t)
+		return damagetest.Harness{Backend: open(t, server.StoreURLIn(t, prefix)), Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
+			at := prefix + "/\x00r" + string(key.Of(id).Bytes())
+			old, err := client.Get(within(t), at)
+			if err != nil || len(old.Kvs) != 1 {
+				t.Fatalf("%v, %v", old, err)
+			}
+			header := old.Kvs[0].Value[:17]
+			if _, err := client.Put(within(t), at, string(header)+string(data)); err != nil {
+				t.Fatal(err)
+			}
+		}}
+	})
+}

@@ -1,0 +1,58 @@
+package message
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// DecodeOf is Decode of what is stored under a key. Bytes that are no resource, or another key's, are a *storage.DamagedError:
+// bytes that broke may well decode, if only as a resource without a name.
+func DecodeOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
+	res, err := Decode(data, version)
+	return belonging(k, version, res, err)
+}
+
+// AdoptOf is DecodeOf with Adopt in place of Decode.
+func AdoptOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
+	res, err := Adopt(data, version)
+	return belonging(k, version, res, err)
+}
+
+// DecodeAt is DecodeOf with the bytes of the key, which are taken apart only where they are needed for an error.
+func DecodeAt(at, data []byte, version string) (*resourcepb.Resource, error) {
+	res, err := Decode(data, version)
+	if err == nil {
+		if k := key.Of(res.Id); k.Is(at) && res.GetId().GetUid() != "" {
+			return res, nil
+		}
+	}
+	k, bad := key.Parse(at)
+	if bad != nil {
+		return nil, bad
+	}
+	return belonging(k, version, res, err)
+}
+
+func belonging(k key.Key, version string, res *resourcepb.Resource, err error) (*resourcepb.Resource, error) {
+	switch id := res.GetId(); {
+	case err != nil:
+	case id == nil:
+		err = errors.New("the resource has no id")
+	case key.Of(id) != k:
+		err = fmt.Errorf("the resource is %v", key.Of(id))
+	case id.Uid == "":
+		err = errors.New("the resource has no uid")
+	default:
+		return res, nil
+	}
+	return nil, Damaged(k, "", version, err)
+}
+
+// Damaged is the error for what is stored under a key, with the uid and the version that belong to it as far as they are known.
+func Damaged(k key.Key, uid, version string, err error) error {
+	return &storage.DamagedError{ID: k.ID(uid, ""), Version: version, Err: err}
+}

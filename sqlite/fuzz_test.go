@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	"bytes"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/spool"
+)
+
+// Two owners never meet, although their uids stand behind their keys.
+func FuzzOwners(f *testing.F) {
+	f.Add("g", "k", "p", "n", "ab", "c", "g", "k", "p", "n", "a", "bc")
+	f.Fuzz(func(t *testing.T, g1, k1, p1, n1, name1, uid1, g2, k2, p2, n2, name2, uid2 string) {
+		clean := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
+		a := key.Key{Group: clean(g1), Kind: clean(k1), Partition: clean(p1), Namespace: clean(n1), Name: clean(name1)}
+		b := key.Key{Group: clean(g2), Kind: clean(k2), Partition: clean(p2), Namespace: clean(n2), Name: clean(name2)}
+		same := a == b && clean(uid1) == clean(uid2)
+		if bytes.Equal(ownerBytes(a.ID(clean(uid1), "")), ownerBytes(b.ID(clean(uid2), ""))) != same {
+			t.Errorf("%v with %q and %v with %q are one owner", a, uid1, b, uid2)
+		}
+	})
+}
+
+// A row comes out of a spool as it went in.
+func FuzzRow(f *testing.F) {
+	f.Add(int64(7), int64(9), []byte("g\x00k\x00p\x00n\x00name"), []byte("data"))
+	f.Add(int64(-1), int64(0), []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, seq, tag int64, at, data []byte) {
+		rows := spool.New(1 << 20)
+		defer rows.Close()
+		if err := errors.Join((row{mark{seq, tag}, at, data}).appendTo(rows), rows.Seal()); err != nil {
+			t.Fatal(err)
+		}
+		record, err := rows.Read(0).Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rowOf(record); got.at != (mark{seq, tag}) || !bytes.Equal(got.key, at) || !bytes.Equal(got.data, data) {
+			t.Errorf("%v came back", got)
+		}
+	})
+}
+
+// A URL names a file or is refused; the errors show no password.
+func FuzzURL(f *testing.F) {
+	f.Add("sqlite://user:", "", "@/x.db")
+	f.Add("sqlite://user:1?", "", "@/x.db")
+	f.Add("sqlite:///a/", "%2F", "x.db?timeout=1s")
+	f.Add("sqlite:", "%zz", "")
+	f.Fuzz(func(t *testing.T, before, inside, after string) {
+		const secret = "hunter2hunter2"
+		u, err := url.Parse(before + secret + inside + after)
+		if err != nil {
+			return
+		}
+		path, _, err := parseURL(u)
+		if err == nil {
+			if path == "" || strings.Contains(path, "\x00") || u.User != nil {
+				t.Errorf("%s names %q", u, path)
+			}
+			return
+		}
+		password, _ := u.User.Password()
+		unescaped := u.User == nil && strings.Contains(u.Host, ":") && strings.Contains(u.RequestURI(), "@")
+		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), secret) && (strings.Contains(password, secret) || unescaped) {
+			t.Errorf("%s: %v, expected ErrInvalid without the password", u, err)
+		}
+	})
+}
