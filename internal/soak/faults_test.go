@@ -3,11 +3,15 @@
 package soak
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // trouble misbehaves until the time is over: on the connections through the proxy and, now and then, with the server itself.
@@ -15,6 +19,7 @@ type trouble struct {
 	proxy  *faultproxy.Proxy
 	server []func() // what can befall the server
 	random *rand.Rand
+	probe  storage.Backend
 	faults int
 }
 
@@ -27,6 +32,7 @@ func (f *trouble) run(t *testing.T, end <-chan time.Time) {
 			return
 		case <-time.After(f.upTo(450 * time.Millisecond)):
 		}
+		f.breathe()
 		f.faults++
 		key := []byte(keyName(f.random.IntN(keys)))
 		switch chance := f.random.IntN(100); {
@@ -49,6 +55,18 @@ func (f *trouble) run(t *testing.T, end <-chan time.Time) {
 			f.proxy.Resume()
 		default:
 			f.server[f.random.IntN(len(f.server))]()
+		}
+	}
+}
+
+// breathe leaves as much time without a fault as a client takes for some answers, however busy this machine is.
+func (f *trouble) breathe() {
+	ctx, cancel := context.WithTimeout(context.Background(), stuck)
+	defer cancel()
+	for range 3 {
+		_, err := f.probe.Read(ctx, storage.StrongConsistency, &resourcepb.ID{Type: &resourcepb.Type{Group: "soak", GroupVersion: "v1", Kind: "Probe"}, Tenancy: tenancy, Name: "probe", Uid: "probe"})
+		if !errors.Is(err, storage.ErrNotFound) {
+			return
 		}
 	}
 }

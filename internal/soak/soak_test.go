@@ -146,6 +146,7 @@ func soak(t *testing.T, s scene) {
 	writing, stop := write(t, handles, l)
 	end := time.After(*during)
 	if s.trouble != nil {
+		s.trouble.probe = handles[1]
 		s.trouble.run(t, end)
 		t.Logf("%d faults", s.trouble.faults)
 	} else {

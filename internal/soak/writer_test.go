@@ -37,12 +37,15 @@ type writer struct {
 }
 
 // run writes until stop is closed.
+// pace is the longest pause between two operations of a writer: all of them are remembered until the end.
+const pace = 40 * time.Millisecond
+
 func (w *writer) run(stop <-chan struct{}) error {
 	for {
 		select {
 		case <-stop:
 			return nil
-		default:
+		case <-time.After(time.Duration(w.random.Int64N(int64(pace)))):
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 		err := w.one(ctx)
