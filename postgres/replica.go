@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,23 +21,10 @@ import (
 // Places can be compared on one timeline only: each promotion begins another one, and a server that did not follow goes on in a log
 // that is not the primary's.
 
-// lsn is a place in the server's log of writes.
-type lsn uint64
-
-func parseLSN(text string) (lsn, bool) {
-	high, low, found := strings.Cut(text, "/")
-	h, err1 := strconv.ParseUint(high, 16, 32)
-	l, err2 := strconv.ParseUint(low, 16, 32)
-	return lsn(h<<32 | l), found && err1 == nil && err2 == nil
-}
-
 // place is how far a server's log is.
-type place struct {
-	timeline int64
-	at       lsn
-}
+type place struct{ timeline, bytes int64 }
 
-func (p place) atLeast(o place) bool { return p.timeline == o.timeline && p.at >= o.at }
+func (p place) atLeast(o place) bool { return p.timeline == o.timeline && p.bytes >= o.bytes }
 
 // freshness is what a replica must have to answer.
 type freshness struct {
@@ -90,17 +75,13 @@ func (b *Backend) answered() {
 func (b *Backend) learn(ctx context.Context) error {
 	count := b.fresh.answers()
 	var at place
-	var text string
 	err := b.pool.QueryRow(ctx, `
-select at::text, ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint from pg_current_wal_insert_lsn() as at`).Scan(&text, &at.timeline)
-	if err != nil {
-		return err
-	}
-	var ok bool
-	if at.at, ok = parseLSN(text); ok {
+select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::bigint from pg_current_wal_insert_lsn() as at`).
+		Scan(&at.timeline, &at.bytes)
+	if err == nil {
 		b.fresh.learned(count, at)
 	}
-	return nil
+	return err
 }
 
 // readReplica reads a key from the replica; false where there is none, or it is not fresh enough, or it fails.
@@ -145,7 +126,7 @@ func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, 
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()
 	const place = `
-select pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn()::text, '0/0'), greatest(timeline_id, min_recovery_end_timeline)::bigint
+select pg_is_in_recovery(), greatest(timeline_id, min_recovery_end_timeline)::bigint, (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::bigint
 from pg_control_checkpoint(), pg_control_recovery()`
 	var batch pgx.Batch
 	batch.Queue(readCommitted)
@@ -178,11 +159,6 @@ from pg_control_checkpoint(), pg_control_recovery()`
 }
 
 func readPlace(results pgx.BatchResults) (p place, ok bool) {
-	var replica bool
-	var text string
-	if err := results.QueryRow().Scan(&replica, &text, &p.timeline); err != nil {
-		return place{}, false
-	}
-	p.at, ok = parseLSN(text)
-	return p, ok && replica
+	err := results.QueryRow().Scan(&ok, &p.timeline, &p.bytes)
+	return p, ok && err == nil
 }

@@ -89,27 +89,12 @@ func (b *Backend) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
 
 // moveHorizon marks the last change if it is time, and returns the horizon; 0 if there is none yet.
 func (b *Backend) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
-	var since float64
-	if err := tx.QueryRow(ctx, b.sql.sinceMark).Scan(&since); err != nil {
+	if _, err := tx.Exec(ctx, b.sql.mark, last, interval.Seconds()); err != nil {
 		return 0, err
 	}
-	if since >= interval.Seconds() {
-		if _, err := tx.Exec(ctx, b.sql.mark, last); err != nil {
-			return 0, err
-		}
-	}
-	var taken time.Time
-	err = tx.QueryRow(ctx, b.sql.dueMark, b.opts.Retention.Seconds()).Scan(&horizon, &taken)
+	err = tx.QueryRow(ctx, b.sql.moveHorizon, b.opts.Retention.Seconds()).Scan(&horizon)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	if _, err := tx.Exec(ctx, b.sql.setHorizon, horizon); err != nil {
-		return 0, err
-	}
-	// The newest due mark stays until a newer one is due. Others may bear the same number, where nothing changes any more.
-	_, err = tx.Exec(ctx, b.sql.dropMarks, taken)
 	return horizon, err
 }

@@ -13,8 +13,7 @@ type statements struct {
 	server, overdue, writers, tokens, lastNumber                  string
 	list, owned, readAfter                                        string
 	final, last, piece, tokensIn, changes                         string
-	retentionLock, sinceMark, mark, dueMark                       string
-	setHorizon, dropMarks, prune                                  string
+	retentionLock, mark, moveHorizon, prune                       string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
@@ -193,12 +192,19 @@ where before < $4`),
 		// below it is deleted in steps, by the one who holds the lock. The change at the horizon stays: positions at it prove
 		// themselves by it.
 		retentionLock: sql(`select pg_try_advisory_xact_lock(hashtextextended('ashlar retention ' || $1, 0))`),
-		sinceMark:     sql(`select coalesce(extract(epoch from clock_timestamp() - max(taken)), 1e9)::float8 from $marks`),
-		mark:          sql(`insert into $marks (revision) values ($1) on conflict do nothing`),
-		dueMark: sql(`
-select revision, taken from $marks where taken < clock_timestamp() - make_interval(secs => $1) order by taken desc limit 1`),
-		setHorizon: sql(`update $store set horizon = $1 where horizon < $1`),
-		dropMarks:  sql(`delete from $marks where taken < $1`),
+		mark: sql(`
+insert into $marks (revision)
+select $1::bigint where not exists (select from $marks where taken > clock_timestamp() - make_interval(secs => $2)) on conflict do nothing`),
+		// The newest due mark stays until a newer one is due. Others may bear the same number, where nothing changes any more.
+		moveHorizon: sql(`
+with due as materialized (
+    select revision, taken from $marks where taken < clock_timestamp() - make_interval(secs => $1) order by taken desc limit 1
+), moved as (
+    update $store set horizon = due.revision from due where horizon < due.revision
+), dropped as (
+    delete from $marks as mark using due where mark.taken < due.taken
+)
+select revision from due`),
 		prune: sql(`
 delete from $changes where (revision, place) in (
     select revision, place from $changes where revision > 0 and revision < $1 order by revision, place limit $2

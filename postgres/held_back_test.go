@@ -1,0 +1,161 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// heldBack is a store in which a writer has stopped before its commit, and another has written since. It returns a run of the feed that
+// began before that, and a function that lets the writer commit.
+func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]string, commit func()) {
+	t.Helper()
+	server := testenv.Postgres(t)
+	u, err := url.Parse(server.StoreURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = Open(ctx, u); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	resource := func(name string) *resourcepb.Resource {
+		return &resourcepb.Resource{Id: &resourcepb.ID{
+			Uid: "uid", Name: name, Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"}, Tenancy: &resourcepb.Tenancy{},
+		}}
+	}
+	if _, err := b.WriteCAS(ctx, resource("before")); err != nil {
+		t.Fatal(err)
+	}
+	shown = new([]string)
+	r = &run{source: source{b}, in: &inbox{bell: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
+		for _, e := range events {
+			*shown = append(*shown, e.Key.Name)
+		}
+	}}
+	if err := r.begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stopped := resource("stopped")
+	o, err := newWrite(key.Of(stopped.Id), stopped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := server.Connect(t)
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, []*op{o}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteCAS(ctx, resource("behind")); err != nil {
+		t.Fatal(err)
+	}
+	return r, b, shown, func() {
+		t.Helper()
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPausesWhileHeldBack looks for changes while a commit stalls: from look to look the pause grows, and ends with the stall.
+func TestPausesWhileHeldBack(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	r, _, shown, commit := heldBack(t, ctx)
+	var pauses []time.Duration
+	look := func() time.Duration {
+		t.Helper()
+		again, err := r.poll(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	for range 8 {
+		pauses = append(pauses, look())
+	}
+	if pauses[0] != heldBackAtFirst || !slices.IsSorted(pauses) || pauses[7] < 10*longPause || len(*shown) > 0 {
+		t.Errorf("pauses of %v, shown %v; expected pauses that grow, and nothing shown", pauses, *shown)
+	}
+	commit()
+	if again := look(); again != 0 || !slices.Equal(*shown, []string{"stopped", "behind"}) {
+		t.Errorf("after the commit: a pause of %v, shown %v", again, *shown)
+	}
+}
+
+// TestLongPauseIsNotCutShort asks a run to look, again and again, while it pauses because a commit stalls or the database is away. Each
+// asking would else cost a look that finds nothing.
+func TestLongPauseIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	r := &run{in: &inbox{bell: make(chan struct{})}} // the bell is heard only by who waits for it
+	tick, done := make(chan time.Time), make(chan error, 1)
+	go func() { done <- r.await(ctx, time.Hour, tick) }()
+	for range 3 {
+		r.in.mu.Lock()
+		r.in.look = true
+		r.in.mu.Unlock()
+		select {
+		case r.in.bell <- struct{}{}:
+		case <-done:
+			t.Fatal("the pause was cut short")
+		}
+	}
+	tick <- time.Now()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPublishedIsOfThisHistory reads a page of history while a commit stalls. What the feed has published is final all the same, if it
+// is there; what only bears its number is not.
+func TestPublishedIsOfThisHistory(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	r, b, _, _ := heldBack(t, ctx)
+	page := func() (names []string, err error) {
+		events, _, _, err := r.page(ctx, r.at, 10)
+		for _, e := range events {
+			names = append(names, e.Key.Name)
+		}
+		return names, err
+	}
+	if names, err := page(); err != nil || len(names) > 0 {
+		t.Errorf("behind a stalled commit: %v, %v; expected nothing", names, err)
+	}
+	behind, err := b.lastChange(ctx, b.pool, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.published.Store(&behind)
+	if names, err := page(); err != nil || !slices.Equal(names, []string{"behind"}) {
+		t.Errorf("what was published: %v, %v; expected it", names, err)
+	}
+	other := behind
+	other.piece[0]++
+	b.published.Store(&other)
+	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
+	}
+}
