@@ -36,7 +36,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 	case old == nil:
 	case old.Phase == aborted:
 		old = nil
-	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.To && m.o.Live:
+	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.closedFor() && m.o.Live:
 		m.journal.state = *old
 		r.Already = true
 		return nil
@@ -51,7 +51,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 	}
 	if m.o.Live {
 		if err := closedForOthers(fence, old); err != nil {
-			m.closed.Store(old != nil && fence.Target == old.To)
+			m.closed.Store(old != nil && fence.Target == old.closedFor())
 			return err
 		}
 		into := m.o.Into
@@ -91,10 +91,8 @@ func (m *mover) acquaint(ctx context.Context) (source string, err error) {
 	if source == target {
 		return "", fmt.Errorf("%w: source and target are the same store", storage.ErrInvalid)
 	}
-	if m.o.To == theTarget {
-		// The source says for which migration it was closed: by this name.
-		m.o.To = fmt.Sprintf("%s (store %.8s)", theTarget, target)
-	}
+	// The source says for which migration it was closed: by this name. That which people gave a store may be another's, too.
+	m.closedFor = fmt.Sprintf("%s (store %.8s)", m.o.To, target)
 	return source, nil
 }
 
@@ -148,7 +146,7 @@ func closedForOthers(fence handover.FenceState, old *state) error {
 		return nil
 	case old == nil:
 		return fmt.Errorf("source: %w (unfence it first, or copy without following)", handover.Refused(fence.Target))
-	case fence.Target != old.To:
+	case fence.Target != old.closedFor():
 		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", handover.Refused(fence.Target), errStuck)
 	case old.Phase != CuttingOver:
 		// Closed by a process that was taken over, in a store whose fence has no epoch.
@@ -162,7 +160,8 @@ func (m *mover) newGate() *gate {
 	if m.source == nil || m.journal == nil {
 		return nil
 	}
-	g := &gate{source: m.source, target: m.journal.current().To, try: m.try, mine: m.journal.confirm}
+	now := m.journal.current()
+	g := &gate{source: m.source, target: now.closedFor(), try: m.try, mine: m.journal.confirm}
 	g.epochs, _ = storage.As[handover.EpochFencer](m.from)
 	g.wanted = func(ctx context.Context) (bool, error) {
 		s, _, err := readState(ctx, m.target)
@@ -216,7 +215,7 @@ func (m *mover) start(ctx context.Context, source string) error {
 	}
 	return m.journal.change(ctx, func(s *state) {
 		*s = state{
-			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, Run: rand.Text(), Beat: s.Beat,
+			Format: stateFormat, Source: source, From: m.o.From, To: m.o.To, ClosedFor: m.closedFor, Run: rand.Text(), Beat: s.Beat,
 			Phase: Copying, Live: m.o.Live, Into: m.o.Into, Cursor: cursor, Started: time.Now().UTC().Truncate(time.Millisecond),
 		}
 	})

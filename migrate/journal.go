@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -45,8 +46,11 @@ type state struct {
 	Source string `json:"source"` // the source's identity
 	From   string `json:"from"`   // and its name, for people
 	To     string `json:"to"`
-	Run    string `json:"run"`  // the process at work
-	Beat   uint64 `json:"beat"` // rises with every write of the note
+	// What the source is closed for: To, made unmistakable. "" in notes of older programs, which closed it for To.
+	ClosedFor string `json:"closed_for,omitempty"`
+
+	Run  string `json:"run"`  // the process at work
+	Beat uint64 `json:"beat"` // rises with every write of the note
 
 	Phase  Phase  `json:"phase"`
 	Live   bool   `json:"live"`
@@ -60,6 +64,9 @@ type state struct {
 }
 
 const stateFormat = 1
+
+// closedFor is the name under which the source is closed for the migration.
+func (s *state) closedFor() string { return cmp.Or(s.ClosedFor, s.To) }
 
 // journal is the note with its revision.
 type journal struct {

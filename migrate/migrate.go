@@ -50,7 +50,7 @@ func (i Into) prunes() bool { return i == Empty || i == Mirror }
 // Options of a migration. Nil and zero values are the defaults.
 type Options struct {
 	// From and To name the stores for people: in errors, in the journal, and in what writers to the source are told after
-	// cutover. They must hold no password; Name makes such names from URLs.
+	// cutover, with the beginning of the target's identity. They must hold no password; Name makes such names from URLs.
 	From, To string
 	// Into says what becomes of what the target already holds.
 	Into Into
@@ -125,7 +125,7 @@ type Result struct {
 	Fenced time.Duration
 }
 
-// theTarget is the name of a target that has none. A live migration adds the store's identity to it.
+// theTarget is the name of a target that has none.
 const theTarget = "the target"
 
 // mover carries out one run of a migration.
@@ -139,12 +139,13 @@ type mover struct {
 	batch      int // the most resources that are created together, and the most bytes
 	batchBytes int
 
-	o       Options
-	limiter *rate.Limiter
-	try     retrier
-	stats   *stats
-	journal *journal // nil where the target cannot keep one
-	gate    *gate    // of the source; nil where it has none
+	o         Options
+	closedFor string // what the source is closed for, if this process begins the migration
+	limiter   *rate.Limiter
+	try       retrier
+	stats     *stats
+	journal   *journal // nil where the target cannot keep one
+	gate      *gate    // of the source; nil where it has none
 
 	marks    bool        // the source's watches prove how far they are
 	compared int         // the passes that brought the target to the source's state of a known time

@@ -150,14 +150,23 @@ func TestLagIsProven(t *testing.T) {
 	wantEqual(t, plain, to)
 }
 
-// TestWithoutBookmarks moves from a source whose watches prove nothing, under load: the comparison of both sides proves the end.
+// TestWithoutBookmarks moves from a source whose watches prove nothing, under load, and show a few changes only: the comparison
+// of both sides proves the end.
 func TestWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	for _, lag := range []time.Duration{0, time.Minute} {
 		t.Run(fmt.Sprint("lag=", lag), func(t *testing.T) {
 			t.Parallel()
 			plain, to := open(t, "mem://"), open(t, "mem://")
-			from := &tapped{Backend: plain, tap: newTap(), role: "from", plain: true}
+			shown, never := make(chan struct{}), make(chan struct{})
+			close(shown)
+			from := slowly(plain, 5, func(n int) <-chan struct{} {
+				if n == 0 {
+					return shown
+				}
+				return never
+			})
+			from.plain = true
 			fill(t, plain, zoo(200))
 			herd := graze(t, 2, func() storage.Backend { return plain })
 			herd.some(t, 20)

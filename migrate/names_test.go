@@ -1,0 +1,52 @@
+package migrate
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// TestTwoTargetsOfOneName moves a store to two others at once, whose movers call them by one name. One of them gets it; the other
+// is told so, and can neither complete nor open the source again.
+func TestTwoTargetsOfOneName(t *testing.T) {
+	t.Parallel()
+	from, to, other := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	fill(t, from, zoo(20))
+	following, cutover, over := make(chan struct{}, 100), make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		_, err := Run(limited(t), from, other, quick(Options{Live: true, To: "the new one", Cutover: cutover, Progress: func(p Progress) {
+			if p.Phase == Following {
+				following <- struct{}{}
+			}
+		}}))
+		over <- err
+	}()
+	select {
+	case <-following:
+	case err := <-over:
+		t.Fatal(err)
+	}
+	if _, err := Run(limited(t), from, to, quick(Options{Live: true, To: "the new one", CutoverLag: time.Hour})); err != nil {
+		t.Fatal(err)
+	}
+	closedFor := fenceOf(t, from)
+	write(t, to, small("later", "1"))
+	cutover <- struct{}{}
+	if err := <-over; !errors.Is(err, errElsewhere) {
+		t.Errorf("the second migration: %v, expected %v", err, errElsewhere)
+	}
+	if s, err := Look(t.Context(), other); err != nil || s == nil || s.Phase == Complete {
+		t.Errorf("the second migration stands at %v, %v", s, err)
+	}
+	if _, err := Run(limited(t), from, other, quick(Options{Live: true, To: "the new one", CutoverLag: time.Hour})); !errors.Is(err, storage.ErrFenced) {
+		t.Errorf("going on with the second: %v, expected ErrFenced", err)
+	}
+	if err := Abort(limited(t), from, other); !errors.Is(err, errElsewhere) {
+		t.Errorf("aborting the second: %v, expected %v", err, errElsewhere)
+	}
+	if now := fenceOf(t, from); now != closedFor || now == "" {
+		t.Errorf("the source is closed for %q, expected %q", now, closedFor)
+	}
+}
