@@ -68,13 +68,12 @@ soak: cc docker images ## Write to databases that misbehave for FOR (1m) each; B
 	$(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v -run "$$run" $(TESTFLAGS) ./internal/soak -for "$${FOR:-1m}"
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz test for FUZZTIME (30s)
-	@for pkg in $$($(GO) list -f '{{.Dir}}' ./...); do \
-		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go 2>/dev/null | cut -c6- | sort -u); do \
-			echo "== $$pkg $$f"; \
-			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $${FUZZTIME:-30s} $$pkg; \
-		done; \
-	done
+fuzz: ## Run each fuzz test for FUZZTIME (30s); PKG=./etcd and FUZZ=Keys pick some (the first build takes minutes)
+	@scripts/fuzz.sh
+
+.PHONY: fuzz-smoke
+fuzz-smoke: ## Run each fuzz test on 3,000 inputs, without instrumentation
+	@SMOKE=1 FUZZTIME=$${FUZZTIME:-3000x} scripts/fuzz.sh
 
 .PHONY: bench
 bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, ASHLAR_POSTGRES_VERSION=15.19 a release

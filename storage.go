@@ -48,7 +48,7 @@ func (c ReadConsistency) String() string {
 // (a nil id, an unknown consistency, text that is not UTF-8), or [ErrTooLarge]; the context's error if it was over before
 // anything was sent. Then the database is asked, and if it does not answer in time, the error is [ErrInconsistent], which also
 // matches the context's error. A context without a deadline gets the backend's own timeout (30 seconds unless the URL says
-// otherwise).
+// otherwise). What is stored but cannot be read is a [*DamagedError].
 //
 // # Concurrency
 //
