@@ -1,11 +1,14 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/damagetest"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -32,4 +35,36 @@ func TestDamage(t *testing.T) {
 			}
 		}}
 	})
+}
+
+// Of a row of the log whose key cannot be read nobody knows which watches want it: it ends them all, at once, and who lists again
+// goes on.
+func TestUnreadableKeyInTheLog(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	write(t, s, resource("a", 1))
+	w := watch(t, s)
+	cursor := w.Cursor()
+	db, err := sqlite3.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Exec("INSERT INTO log (seq, tag, at, key, data) SELECT max(seq) + 1, 4711, max(at), x'6100', x'00' FROM log"); err != nil {
+		t.Fatal(err)
+	}
+	resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for name, w := range map[string]storage.Watch{"open": w, "resumed": resumed} {
+		if ev, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("the watch that was %s: %v, %v; expected ErrWatchClosed with ErrCompacted", name, ev, err)
+		}
+	}
+	fresh := watch(t, s)
+	wantUpsert(t, fresh, write(t, s, resource("b", 2)))
 }
