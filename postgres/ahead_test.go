@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
@@ -42,7 +43,8 @@ func TestLostAhead(t *testing.T) {
 	t.Cleanup(func() { _, _ = admin.Exec(testContext(t), "drop database if exists "+name+"_lost with (force)") })
 
 	g := newGateIn(t, database, schema, logged)
-	b := open(t, g.url)
+	proxy := faultproxy.New(t, database.Addr)
+	b := open(t, database.At(t, proxy.Addr()).StoreURLIn(t, schema, "application_name="+g.application))
 	g.close()
 	stopped := make(chan error, 1)
 	go func() { _, err := b.WriteCAS(testContext(t), resource("stopped", "v")); stopped <- err }()
@@ -58,7 +60,9 @@ func TestLostAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	proxy.Refuse() // a name that leads nowhere for a moment would be an answer
 	alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
+	proxy.Resume()
 	if err := <-stopped; err != nil {
 		t.Fatalf("the write that was lost in its commit, and is carried out again: %v", err)
 	}
