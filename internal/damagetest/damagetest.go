@@ -146,11 +146,11 @@ func (s *store) everyReaderHearsOfIt() *storage.DamagedError {
 	t := s.t
 	for _, consistency := range []storage.ReadConsistency{storage.StrongConsistency, storage.EventualConsistency} {
 		_, err := s.Backend.Read(s.ctx(), consistency, resource("damaged").Id)
-		s.names("read, "+consistency.String(), err)
+		_ = s.names("read, "+consistency.String(), err)
 		_, err = s.Backend.List(s.ctx(), consistency, kind, tenancy, "")
-		s.names("list, "+consistency.String(), err)
+		_ = s.names("list, "+consistency.String(), err)
 		_, err = s.Backend.List(s.ctx(), consistency, storage.UnversionedType{Group: "*", Kind: "*"}, tenancy, "d")
-		s.names("list of any kind, "+consistency.String(), err)
+		_ = s.names("list of any kind, "+consistency.String(), err)
 	}
 	pager, ok := storage.As[storage.Pager](s.Backend)
 	if !ok {
