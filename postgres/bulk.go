@@ -79,7 +79,7 @@ func (b *Backend) Load(ctx context.Context, rows []handover.Row) error {
 func newLoad(row *handover.Row, maxSize int) (*op, error) {
 	res, err := message.DecodeOf(row.Key, row.Data, "")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
 	k, err := check.IDWithUid("id", res.GetId())
 	if err == nil && res.GetOwner() != nil {

@@ -42,9 +42,22 @@ type halfDone struct {
 	badPayload []byte
 }
 
-// newHalfDone makes such a batch. A write of another key goes ahead, and its answer is held back, so that those that come meanwhile
-// are carried out together. timeout is their deadline.
+// newHalfDone makes such a batch. timeout is the deadline of its calls. Nobody can see from outside whether a write waits for the one
+// ahead, so on a busy machine it takes more than one attempt.
 func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
+	t.Helper()
+	for range 10 {
+		if h := tryHalfDone(t, timeout); h != nil {
+			return h
+		}
+	}
+	t.Fatal("the writes were never carried out together")
+	return nil
+}
+
+// tryHalfDone returns nil if the writes were not carried out together. A write of another key goes ahead, and its answer is held back,
+// so that those that come meanwhile are.
+func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	t.Helper()
 	server := testenv.Postgres(t)
 	h := &halfDone{
@@ -86,7 +99,7 @@ func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	for _, res := range bad {
 		begin(res, h.bad, timeout)
 	}
-	lasts(time.Second) // the three wait for the one ahead, which nobody can see from outside
+	lasts(time.Second) // the three wait for the one ahead
 	ahead.Cut()
 	if err := <-first; err != nil {
 		t.Fatalf("the write ahead: %v", err)
@@ -96,11 +109,12 @@ func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 		return string(read(t, direct, good.Id).Data.Value) == string(payload)
 	})
 	select {
-	case err := <-h.bad:
-		t.Fatalf("the writes were not carried out together: one was answered: %v", err)
+	case <-h.bad:
+		h.held.Cut()
+		return nil
 	default:
+		return h
 	}
-	return h
 }
 
 // TestLostBatchMeetsLock loses the answer to the batch, and a stranger holds the row of one that was not done when its turn

@@ -261,7 +261,7 @@ func TestNoDatabase(t *testing.T) {
 	// In the midst: nobody can know.
 	payload := "payload" + unique()
 	trap := proxy.HoldAnswer([]byte(payload))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := through.WriteCAS(ctx, resource("two", payload)); !isInconsistent(err) {
 		t.Errorf("a write without an answer: %v", err)

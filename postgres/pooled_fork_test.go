@@ -42,7 +42,12 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 	expect(t, "snapshot", w, kept)
 	expect(t, "snapshot", w, lost)
 	endOfSnapshot(t, w)
-	replace("create database copy template " + name)
+	// The feed may come back between the two.
+	eventually(t, "nobody else to use the database", func() bool {
+		replace()
+		_, err := admin.Exec(ctx, "create database copy template "+name)
+		return err == nil
+	})
 	for range 3 {
 		lost = write(t, b, lost)
 		expect(t, "watch", w, lost)
