@@ -57,15 +57,18 @@ test-postgres: cc docker ## The Postgres tests on every supported release (15 to
 	done
 
 .PHONY: test-faults
-test-faults: cc docker images ## Faults of a Postgres server that take too long for every run
+test-faults: cc docker images ## Tests that take too long for every run: faults of a Postgres server, memory behind stuck watches, a user's own server
 	$(GO) test -race -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestFaults ./postgres
+	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) ./internal/heap
+	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestConformance ./cmd/ashlar
 
-.PHONY: soak
-soak: cc docker images ## Write to databases that misbehave for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one
+.PHONY: torture
+torture: cc docker images ## Break databases under load for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, SEED=n repeats a run
 	@case "$${BACKEND:-all}" in \
-	all) run=. ;; memory) run=Memory ;; sqlite) run=SQLite ;; postgres) run=Postgres ;; etcd) run=Etcd ;; dynamodb) run=DynamoDB ;; \
-	*) echo "soak: unknown BACKEND=$$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
-	$(GO) test -race -tags 'integration soak' -count=1 -timeout 24h -v -run "$$run" $(TESTFLAGS) ./internal/soak -for "$${FOR:-1m}"
+	all) pkgs="./inmem ./sqlite ./postgres ./etcd ./dynamodb" ;; memory) pkgs=./inmem ;; sqlite|postgres|etcd|dynamodb) pkgs="./$$BACKEND" ;; \
+	*) echo "torture: unknown BACKEND=$$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
+	ASHLAR_TORTURE_FOR="$${FOR:-1m}" ASHLAR_TORTURE_SEED="$${SEED:-}" ASHLAR_TORTURE_DIR="$${DIR:-$(CACHE)/torture}" \
+	$(GO) test -race -tags 'integration soak' -count=1 -p 1 -timeout 24h -v -run '^TestTorture' $(TESTFLAGS) $$pkgs
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME (30s); PKG=./etcd and FUZZ=Keys pick some (the first build takes minutes)

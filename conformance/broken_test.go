@@ -1,14 +1,9 @@
 package conformance
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"os"
 	"regexp"
-	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -204,7 +199,6 @@ func (d defect) run(t *testing.T, c testCase, patience time.Duration) (failed bo
 		Patience: patience,
 	}
 	h.complete(t)
-	r := &recorder{TB: t}
 	defer func() {
 		ended := make(map[*store]bool)
 		for _, s := range stores {
@@ -214,83 +208,15 @@ func (d defect) run(t *testing.T, c testCase, patience time.Duration) (failed bo
 			ended[s] = true
 		}
 	}()
-	return r.run(func() { h.run(r, c) })
+	r := h.check(t.Context(), d.by, c)
+	return r.Failure != "", r.Failure + r.Log
 }
 
-// TestRecorder makes sure that a defect is not found merely because the recorder is one.
-func TestRecorder(t *testing.T) {
+// TestCheckOfReference makes sure that a defect is not found merely because the cases run outside of go test's own runner.
+func TestCheckOfReference(t *testing.T) {
 	for _, d := range []defect{{by: "Write/Table"}, {by: "Owners/FollowChanges"}, {by: "Paging/Token"}, {by: "Histories/Model"}, {by: "Leaks/Goroutines"}} {
 		if failed, said := d.run(t, caseNamed(t, d.by), time.Minute); failed {
 			t.Errorf("%s fails with the reference as it is: %s", d.by, said)
 		}
 	}
 }
-
-// A recorder is a testing.TB that notes failures instead of failing.
-type recorder struct {
-	testing.TB
-	mu       sync.Mutex
-	failed   bool
-	said     strings.Builder
-	cleanups []func()
-	ctx      context.Context
-}
-
-// run runs f as a test would be run.
-func (r *recorder) run(f func()) (failed bool, said string) {
-	ctx, cancel := context.WithCancel(context.Background())
-	r.ctx = ctx
-	inGoroutine(f)
-	cancel()
-	for len(r.cleanups) > 0 {
-		last := r.cleanups[len(r.cleanups)-1]
-		r.cleanups = r.cleanups[:len(r.cleanups)-1]
-		inGoroutine(last)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failed, r.said.String()
-}
-
-// inGoroutine contains the runtime.Goexit of FailNow.
-func inGoroutine(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
-
-func (r *recorder) Context() context.Context { return r.ctx }
-func (r *recorder) Cleanup(f func())         { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Helper()                  {}
-
-func (r *recorder) Failed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failed
-}
-
-func (r *recorder) Fail() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = true
-}
-
-func (r *recorder) FailNow() {
-	r.Fail()
-	runtime.Goexit()
-}
-
-func (r *recorder) Logf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintf(&r.said, format+"\n", args...)
-}
-
-func (r *recorder) Log(args ...any)                   { r.Logf("%s", fmt.Sprint(args...)) }
-func (r *recorder) Error(args ...any)                 { r.Log(args...); r.Fail() }
-func (r *recorder) Errorf(format string, args ...any) { r.Logf(format, args...); r.Fail() }
-func (r *recorder) Fatal(args ...any)                 { r.Log(args...); r.FailNow() }
-func (r *recorder) Fatalf(format string, args ...any) { r.Logf(format, args...); r.FailNow() }

@@ -20,6 +20,9 @@
 //
 //	go test -run 'TestConformance/Watchers/Slow'
 //
+// [Check] runs the suite in a program that is no test, as the command ashlar conformance does. [Guarantees] says what of the
+// contract each case is there for.
+//
 // # What is tested
 //
 // Every topic has its file, which is the place to look when a case fails:
@@ -52,7 +55,8 @@
 //	Deadlines      contexts that are over, contexts that end in the middle, and those that end too soon
 //	URL            parameters that every adapter has
 //
-// What the suite cannot do is break a database: restarts, cut connections and lost answers are for the adapter's own tests.
+// What the suite cannot do is break a database: restarts, cut connections and lost answers are for package
+// conformance/faults, and for the adapter's own tests.
 //
 // # How it is built
 //

@@ -157,7 +157,7 @@ func (h *Harness) exempt(n need) string {
 	}{
 		{needAnother, h.OneHandle},
 		{needURL, ifTrue(h.URL == nil, "the harness has no URL")},
-		{needBackup, ifTrue(h.Backup == nil, "the harness has no Backup")},
+		{needBackup, ifTrue(h.Backup == nil, "nobody takes a backup of this store and puts it back")},
 		{needPager, h.NoPager},
 		{needResumer, h.NoResumer},
 		{needTransactor, h.NoTransactor},
@@ -198,7 +198,7 @@ func (h *Harness) complete(t testing.TB) {
 }
 
 // probe opens a store, as a first sign of life, and holds its capabilities against what the harness says.
-func (h *Harness) probe(t *testing.T) {
+func (h *Harness) probe(t testing.TB) {
 	t.Helper()
 	s := h.suite(t)
 	_, pager := storage.As[storage.Pager](s.b)
@@ -224,6 +224,9 @@ func (h *Harness) probe(t *testing.T) {
 		t.Fatalf("conformance: closing a store: %v", err)
 	}
 }
+
+// caseTime is how long a case may take at most.
+func (h *Harness) caseTime() time.Duration { return max(5*h.Patience, time.Minute) }
 
 // run runs one case on a fresh store.
 func (h *Harness) run(t testing.TB, c testCase) {

@@ -60,8 +60,7 @@ func TestHalfCapability(t *testing.T) {
 
 func findHalf(t *testing.T, h Harness, name string) {
 	t.Helper()
-	r := &recorder{TB: t}
-	if failed, said := r.run(func() { h.run(r, caseNamed(t, name)) }); !failed {
-		t.Errorf("%s did not find half a capability: %s", name, said)
+	if r := h.check(t.Context(), name, caseNamed(t, name)); r.Failure == "" {
+		t.Errorf("%s did not find half a capability: %s", name, r.Log)
 	}
 }

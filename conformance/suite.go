@@ -33,7 +33,7 @@ var consistencies = []storage.ReadConsistency{strong, eventual}
 
 func (h *Harness) suite(t testing.TB) *suite {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), max(5*h.Patience, time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), h.caseTime())
 	t.Cleanup(cancel)
 	s := &suite{TB: t, h: h, ctx: ctx}
 	s.open()

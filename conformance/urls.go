@@ -14,13 +14,16 @@ var urlCases = topic{"URL", []testCase{
 	{name: "ContextOver", needs: needURL, run: urlContextOver},
 }}
 
-// with is the store's URL with one more parameter.
+// with is the store's URL with one parameter added or replaced.
 func (s *suite) with(parameter, value string) string {
-	separator := "?"
-	if strings.Contains(s.url, "?") {
-		separator = "&"
+	before, query, _ := strings.Cut(s.url, "?")
+	parts := []string{parameter + "=" + url.QueryEscape(value)}
+	for part := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(part, "="); part != "" && name != parameter {
+			parts = append(parts, part)
+		}
 	}
-	return s.url + separator + parameter + "=" + url.QueryEscape(value)
+	return before + "?" + strings.Join(parts, "&")
 }
 
 func urlBad(s *suite) {

@@ -6,11 +6,16 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if !faults.ServeProcess() {
+		testenv.Main(m)
+	}
+}
 
 // TestConformance runs the suite on AWS's emulator: one table, a prefix for each store.
 func TestConformance(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/dialer"
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
@@ -131,6 +132,9 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		t.IdleConnTimeout = 60 * time.Second
 		t.ResponseHeaderTimeout = 15 * time.Second
 		t.ExpectContinueTimeout = 0
+		if f := dialer.From(ctx); f != nil {
+			t.DialContext = f
+		}
 	})
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(client), // where AWS_CA_BUNDLE is taken into account

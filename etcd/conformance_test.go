@@ -6,11 +6,16 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if !faults.ServeProcess() {
+		testenv.Main(m)
+	}
+}
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{

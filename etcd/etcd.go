@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/dialer"
 	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/moment"
 )
@@ -197,6 +199,10 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 	if end, has := ctx.Deadline(); has {
 		patience = min(patience, max(time.Until(end), time.Millisecond))
 	}
+	var how []grpc.DialOption
+	if f := dialer.From(ctx); f != nil {
+		how = append(how, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return f(ctx, "tcp", address) }))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            target.endpoints,
 		TLS:                  config,
@@ -207,11 +213,11 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 		DialKeepAliveTimeout: 5 * time.Second,
 		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
 		Logger:               zap.NewNop(), // what matters is returned as an error
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		DialOptions: append(how, grpc.WithConnectParams(grpc.ConnectParams{
 			// gRPC's own backoff goes up to two minutes, for which a server that is back would stand unused.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: target.dialTimeout,
-		}), grpc.WithChainUnaryInterceptor(failFast)},
+		}), grpc.WithChainUnaryInterceptor(failFast)),
 	})
 	switch {
 	case err == nil:

@@ -7,11 +7,15 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
 func TestMain(m *testing.M) {
+	if faults.ServeProcess() {
+		return
+	}
 	// Many of these tests wait for a fault to last. The flag, where it is given, wins: it is parsed later.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/dialer"
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
@@ -104,6 +105,17 @@ func parseURL(u *url.URL) (*target, error) {
 		}
 	}
 	return t, nil
+}
+
+// dialWith has all connections of the store made by f.
+func (t *target) dialWith(f dialer.Func) {
+	t.pool.ConnConfig.DialFunc = f
+	if t.opts.Listen != nil {
+		t.opts.Listen.DialFunc = f
+	}
+	if t.replica != nil {
+		t.replica.ConnConfig.DialFunc = f
+	}
 }
 
 // encodeQuery writes parameters as pgx reads them: to it, as to libpq, a plus sign is no space.
@@ -203,6 +215,9 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	t, err := parseURL(u)
 	if err != nil {
 		return nil, err
+	}
+	if f := dialer.From(ctx); f != nil {
+		t.dialWith(f)
 	}
 	// The pool lives longer than the call.
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool)

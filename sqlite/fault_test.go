@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// faults is a file system that fails on request where it writes the -wal file.
-type faults struct {
+// faultyFS is a file system that fails on request where it writes the -wal file.
+type faultyFS struct {
 	vfs.VFSFilename
 	syncs  atomic.Int32 // so many syncs fail
 	writes atomic.Int32 // so many writes find the disk full
 }
 
-func (f *faults) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	file, flags, err := f.VFSFilename.OpenFilename(name, flags)
 	if err != nil {
 		return nil, flags, err
@@ -31,7 +31,7 @@ func (f *faults) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File,
 
 type faultyFile struct {
 	vfs.File
-	faults *faults
+	faults *faultyFS
 	wal    bool
 }
 
@@ -55,8 +55,8 @@ func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
-func openFaulty(t *testing.T) (*Backend, *faults) {
-	f := &faults{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
+func openFaulty(t *testing.T) (*Backend, *faultyFS) {
+	f := &faultyFS{VFSFilename: vfs.Find("os").(vfs.VFSFilename)}
 	vfs.Register(t.Name(), f)
 	t.Cleanup(func() { vfs.Unregister(t.Name()) })
 	return open(t, newPath(t), &Options{vfs: t.Name()}), f

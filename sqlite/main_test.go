@@ -12,11 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // TestMain runs the tests, or, in a process that a test has started, the child that it asked for.
 func TestMain(m *testing.M) {
+	if faults.ServeProcess() {
+		return
+	}
 	if run, ok := children[os.Getenv("ASHLAR_SQLITE_TEST_CHILD")]; ok {
 		run(os.Args[len(os.Args)-1])
 		return

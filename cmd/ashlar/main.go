@@ -17,9 +17,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
 func main() {
+	if faults.ServeProcess() { // of ashlar conformance --faults
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one has its usual effect: a command that cannot end cleanly can still be ended.
 	context.AfterFunc(ctx, stop)

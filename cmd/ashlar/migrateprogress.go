@@ -4,36 +4,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/ashlar-dev/storage/migrate"
 )
 
 // migration shows how far a migration is: a line that changes on a terminal, else a line now and then, or JSON.
 type migration struct {
-	out      io.Writer
-	json     bool
-	terminal bool
-	mu       sync.Mutex
-	phase    migrate.Phase
-	shown    time.Time
-	width    int // of what is on the terminal's line
+	out   io.Writer
+	json  bool
+	mu    sync.Mutex
+	phase migrate.Phase
+	line  *statusLine // of people
 }
 
-// plainEvery is how often a line is written where there is no terminal.
-const plainEvery = 10 * time.Second
-
 func (a *app) newProgress(asJSON bool) *migration {
-	m := &migration{out: a.out, json: asJSON}
-	if f, ok := a.out.(*os.File); ok && !asJSON {
-		m.terminal = term.IsTerminal(int(f.Fd()))
-	}
-	return m
+	return &migration{out: a.out, json: asJSON, line: newStatusLine(a.out)}
 }
 
 func (m *migration) progress(p migrate.Progress) {
@@ -52,15 +40,9 @@ func (m *migration) progress(p migrate.Progress) {
 		if p.Lag < 0 {
 			object["lagSeconds"] = nil // nothing is proven yet
 		}
-		m.line(object)
-	case m.terminal:
-		text := describe(p)
-		pad := strings.Repeat(" ", max(0, m.width-len(text)))
-		m.width = len(text)
-		_, _ = fmt.Fprintf(m.out, "\r%s%s", text, pad)
-	case p.Phase != m.phase || time.Since(m.shown) >= plainEvery:
-		m.shown = time.Now()
-		_, _ = fmt.Fprintln(m.out, describe(p))
+		m.object(object)
+	default:
+		m.line.show(describe(p), p.Phase != m.phase)
 	}
 	m.phase = p.Phase
 }
@@ -108,26 +90,18 @@ func (m *migration) note(text string) {
 
 func (m *migration) say(text string, object map[string]any) {
 	if m.json {
-		m.line(object)
+		m.object(object)
 		return
 	}
-	m.clear()
+	m.line.clear()
 	_, _ = fmt.Fprintln(m.out, text)
 }
 
-// line writes JSON.
-func (m *migration) line(object map[string]any) {
+// object writes JSON.
+func (m *migration) object(object map[string]any) {
 	text, err := json.Marshal(object)
 	if err == nil {
 		_, _ = fmt.Fprintf(m.out, "%s\n", text)
-	}
-}
-
-// clear makes room on the terminal's line.
-func (m *migration) clear() {
-	if m.width > 0 {
-		_, _ = fmt.Fprintf(m.out, "\r%s\r", strings.Repeat(" ", m.width))
-		m.width = 0
 	}
 }
 
@@ -135,10 +109,7 @@ func (m *migration) clear() {
 func (m *migration) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.width > 0 {
-		_, _ = fmt.Fprintln(m.out)
-		m.width = 0
-	}
+	m.line.end()
 }
 
 // result says what was done.
@@ -152,7 +123,7 @@ func (m *migration) result(r *migrate.Result, o *migrate.Options) error {
 		if r.Report != nil {
 			object["resources"], object["digest"] = r.Report.Target, r.Report.TargetDigest
 		}
-		m.line(object)
+		m.object(object)
 		return nil
 	}
 	if r.Already {

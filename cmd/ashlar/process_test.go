@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
 // asCommand makes the test binary the command itself, so that tests can start it as a process of its own, with the real
@@ -18,6 +20,9 @@ import (
 const asCommand = "ASHLAR_TEST_AS_COMMAND"
 
 func actAsCommand() {
+	if faults.ServeProcess() {
+		os.Exit(0)
+	}
 	if os.Getenv(asCommand) != "" {
 		main()
 	}

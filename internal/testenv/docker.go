@@ -232,12 +232,23 @@ func (c *Container) id(t testing.TB) string {
 	return c.ctr.GetContainerID()
 }
 
+// ID is the container's, for commands of Docker's.
+func (c *Container) ID(t testing.TB) string {
+	t.Helper()
+	return c.id(t)
+}
+
 // Pause freezes the server: its connections stay open and nothing answers.
 func (c *Container) Pause(t testing.TB) {
 	t.Helper()
 	c.do(t, "pause", func(ctx context.Context, cli client.APIClient, id string) error {
-		_, err := cli.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-		return err
+		for {
+			_, err := cli.ContainerPause(ctx, id, client.ContainerPauseOptions{})
+			// Processes that are being made at that moment can escape the freezer, which then gives up and thaws all.
+			if err == nil || !strings.Contains(err.Error(), "unable to freeze") || ctx.Err() != nil {
+				return err
+			}
+		}
 	})
 }
 

@@ -41,10 +41,10 @@ func StartPostgresSmallDisk(t testing.TB, size int) *SmallDisk {
 	return d
 }
 
-// Fill leaves so many MiB free.
+// Fill leaves so many MiB free; 0 fills a disk that others write to as well.
 func (d *SmallDisk) Fill(t testing.TB, free int) {
 	t.Helper()
-	d.Exec(t, "sh", "-c", fmt.Sprintf("head -c $(( ($(stat -f -c '%%a*%%S' %s) - %d*1024*1024) )) /dev/zero > %s", smallDisk, free, filler))
+	d.Exec(t, "sh", "-c", fmt.Sprintf("head -c $(( ($(stat -f -c '%%a*%%S' %s) - %d*1024*1024) )) /dev/zero > %s || [ %d = 0 ]", smallDisk, free, filler, free))
 }
 
 // Free undoes Fill.

@@ -16,3 +16,16 @@ func (s *PostgresServer) KillProcess(t testing.TB, pid uint32) (there bool) {
 	_, err := s.exec("sh", "-c", "kill -9 "+strconv.FormatUint(uint64(pid), 10))
 	return err == nil
 }
+
+// Freeze stops all processes of the server but the first one, which goes on taking connections, until Wake is called. Docker's Pause
+// stops that as well, but not reliably: it fails while the server makes processes.
+func (s *PostgresServer) Freeze(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "sh", "-c", "kill -STOP -1")
+}
+
+// Wake ends a Freeze.
+func (s *PostgresServer) Wake(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "sh", "-c", "kill -CONT -1")
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// ask runs ashlar conformance. Where it takes time it says how far it is.
+func (c *cli) ask(ctx context.Context, args ...string) result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	var out, err bytes.Buffer
+	code := c.app(strings.NewReader(""), &out, &err).run(ctx, append([]string{"conformance"}, args...))
+	c.t.Logf("%s\n%s", out.String(), err.String())
+	return result{code: code, out: out.String(), err: err.String()}
+}
+
+// conforms has a store of the user's, with something in it, beside which the command asks everything that args choose. left looks for
+// what is left of that, by its name: nothing may be. The store is as it was. Nothing may run beside it: it looks for goroutines.
+func conforms(t *testing.T, storeURL string, left func(name string) []string, args ...string) result {
+	t.Helper()
+	c := newCLI(t, storeURL)
+	c.ok("", "apply", "-f", boutique)
+	before := c.ok("", "list", "*", "-o", "json")
+	report := filepath.Join(t.TempDir(), "report.html")
+	r := c.ask(t.Context(), append(args, "--report", report)...)
+	require.Equal(t, before, c.ok("", "list", "*", "-o", "json"))
+	html, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.Contains(t, string(html), "</html>")
+	name := regexp.MustCompile(`ashlar_conformance_[a-z0-9]{8}`).FindString(string(html))
+	require.NotEmpty(t, name)
+	require.Empty(t, left(name))
+	if u, err := url.Parse(storeURL); err == nil {
+		if password, has := u.User.Password(); has && len(password) > 10 {
+			require.NotContains(t, r.out+r.err+string(html), password)
+		}
+	}
+	return r
+}
+
+// quick are cases of every sort, a moment under faults, and whatever looks for what is left.
+var quick = []string{"--faults", "--for", "2s", "--run", "^(Write|Leaks|URL|Histories|Faults)"}
+
+func TestConformanceOfMemory(t *testing.T) {
+	left := func(name string) (names []string) {
+		for n := range 10 {
+			name := fmt.Sprintf("mem://%s_%d", name, n)
+			if b, err := storage.Open(t.Context(), name+"?create=off"); err == nil {
+				names = append(names, name)
+				_ = b.Close()
+			}
+		}
+		return names
+	}
+	r := conforms(t, memoryURL(), left, quick...)
+	require.Equal(t, exitOK, r.code)
+	require.Regexp(t, `(?m)^✓ +\d+\.\d+s  A write that is refused changes nothing$`, r.out)
+	require.Regexp(t, `(?m)^– +0\.0s  The outcome of a write is unknown only .*\n +not asked: no fault came to pass$`, r.out)
+	require.Regexp(t, `\n\d+ guarantees: \d+ kept, 0 broken, 2 not asked; \d+ cases and \d.* under faults: \d+ calls, .*; seed \d+; .*s\n$`, r.out)
+}
+
+func TestConformanceOfSQLite(t *testing.T) {
+	folder := t.TempDir()
+	left := func(name string) (names []string) {
+		all, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		for _, e := range all {
+			if strings.Contains(e.Name(), name) {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	}
+	r := conforms(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))+"?create=on&max-size=500000", left, append(quick, "--seed", "4711", "--for", "6s")...)
+	require.Equal(t, exitOK, r.code)
+	require.Regexp(t, `faults: kill client \d+, freeze client \d+; seed 4711`, r.out)
+}
+
+// TestConformanceInterrupted ends the command in the middle: it says so, and what it has made is deleted.
+func TestConformanceInterrupted(t *testing.T) {
+	folder := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watched := &callOnFirst{call: func() {
+		all, err := filepath.Glob(filepath.Join(folder, "*conformance*", "*"))
+		require.NoError(t, err)
+		require.NotEmpty(t, all, "it has made its stores")
+		cancel()
+	}}
+	a := newCLI(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))).app(nil, watched, watched)
+	var out bytes.Buffer
+	a.out, a.err = &out, watched
+	require.Equal(t, exitFailed, a.run(ctx, []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))
+	require.Contains(t, watched.text.String(), "ashlar: interrupted\n")
+	all, err := filepath.Glob(filepath.Join(folder, "*"))
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+// callOnFirst calls something when it is first written to.
+type callOnFirst struct {
+	call func()
+	once sync.Once
+	text bytes.Buffer
+}
+
+func (c *callOnFirst) Write(p []byte) (int, error) {
+	c.once.Do(c.call)
+	return c.text.Write(p)
+}
+
+// forgetful is a database that acknowledges deletions and does not carry them out.
+type forgetful struct{ *inmem.Backend }
+
+func (forgetful) DeleteCAS(context.Context, *resourcepb.ID, string) error { return nil }
+
+var errUndeletable = errors.New("the disk is read-only")
+
+func init() {
+	storage.Register("forgetful", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
+		b, err := inmem.Open(ctx, &url.URL{Scheme: "mem", Host: u.Host, RawQuery: u.RawQuery})
+		return forgetful{b}, err
+	})
+	scratch.Register(func(u *url.URL, name string) (*scratch.Space, error) {
+		return &scratch.Space{
+			Place: "the forgetful " + name,
+			Store: func(n int) *url.URL { return &url.URL{Scheme: "forgetful", Host: fmt.Sprint(name, n)} },
+			Drop: func(context.Context) error {
+				if u.Query().Has("undeletable") {
+					return errUndeletable
+				}
+				return nil
+			},
+		}, nil
+	}, "forgetful")
+}
+
+// TestConformanceFinds asks a database that breaks a promise.
+func TestConformanceFinds(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "report.html")
+	r := newCLI(t, "forgetful://x").ask(t.Context(), "--run", "^(Delete|URL)/", "--report", report)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "Delete/CreateAgain failed\n")
+	require.Contains(t, r.err, "ashlar: a guarantee is broken: A write happens only at the stored version;")
+	require.Regexp(t, `(?m)^✗ .*  A write happens only at the stored version;.*\n +Delete/\w+: `, r.out)
+	require.Regexp(t, `(?m)^✓ .*  What is wrong in a store's URL is named, and its password is not$`, r.out)
+	html, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.Contains(t, string(html), "1 of 2 guarantees are broken")
+	require.Contains(t, string(html), "Delete/CreateAgain")
+}
+
+// TestConformanceLeft says so where something could not be deleted, and calls it by its name.
+func TestConformanceLeft(t *testing.T) {
+	r := newCLI(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Write/Table$")
+	require.Equal(t, exitFailed, r.code)
+	require.Regexp(t, `(?m)^ashlar: the forgetful ashlar_conformance_\w+ could not be deleted: the disk is read-only$`, r.err)
+}
+
+func TestConformanceUsage(t *testing.T) {
+	t.Parallel()
+	for what, args := range map[string][]string{
+		"for without faults":           {"--for", "1s"},
+		"a crash without faults":       {"--crash-command", "true"},
+		"no time":                      {"--faults", "--for", "0s"},
+		"a malformed pattern":          {"--run", "("},
+		"a pattern of nothing":         {"--run", "Nothing/AtAll"},
+		"a pattern without the faults": {"--faults", "--run", "Write"},
+		"no workers":                   {"--parallel", "0"},
+		"an unknown scheme":            {"--store", "oracle://x"},
+		"no scheme":                    {"--store", "store.db"},
+		"an unknown parameter":         {"--store", "mem://x?colour=red"},
+		"a fragment":                   {"--store", "mem://x#y"},
+	} {
+		require.Equal(t, exitUsage, newCLI(t, memoryURL()).run("", append([]string{"conformance"}, args...)...).code, what)
+	}
+}
+
+// A database that cannot be reached is found at once, and nothing is said of what was not made.
+func TestConformanceOutOfReach(t *testing.T) {
+	t.Parallel()
+	r := newCLI(t, "postgres://u:pa55word@127.0.0.1:1/d?sslmode=disable").run("", "conformance", "--timeout", "10s")
+	require.Equal(t, exitFailed, r.code)
+	require.NotContains(t, r.err, "pa55word")
+	require.NotContains(t, r.err, "deleted")
+}
+
+func TestConformanceCrashCommandFails(t *testing.T) {
+	r := newCLI(t, memoryURL()).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
+	require.NotContains(t, r.out, "✓", "of a run that was given up")
+}
+
+func TestRedacted(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"postgres://u:secret@h/d?schema=s":                                    "postgres://u@h/d?schema=s",
+		"postgres://h/d?password=secret&sslpassword=secret":                   "postgres://h/d?password=…&sslpassword=…",
+		"postgres://h/d?replica=" + url.QueryEscape("postgres://u:secret@h/"): "postgres://h/d?replica=…",
+		"etcds://u:secret@a:1,b:2/p?password-file=/secret":                    "etcds://u@a:1,b:2/p?password-file=…",
+		"sqlite:a.db": "sqlite:a.db",
+		"mem://x y":   "a store",
+	} {
+		require.Equal(t, want, redacted(in))
+	}
+}
+
+// The check that finds losses is one of the suite's.
+func TestLossCheck(t *testing.T) {
+	t.Parallel()
+	require.True(t, slices.ContainsFunc(conformance.Guarantees(), func(g conformance.Guarantee) bool { return slices.Contains(g.Checks, lossCheck) }))
+	require.True(t, regexp.MustCompile("stays").MatchString(lossText(t)))
+}
+
+// lossText is the guarantee that a database breaks which loses what it has acknowledged.
+func lossText(t *testing.T) string {
+	t.Helper()
+	for _, g := range conformance.Guarantees() {
+		if slices.Contains(g.Checks, lossCheck) {
+			return g.Text
+		}
+	}
+	t.Fatal("there is none")
+	return ""
+}

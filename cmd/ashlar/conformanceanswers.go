@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
+)
+
+// answers are what a database has shown of itself.
+type answers struct {
+	store, place string
+	began        time.Time
+	took         time.Duration
+	cases        []conformance.Result
+	faults       *faults.Report // nil: nobody asked
+}
+
+// answer is what became of one guarantee.
+type answer struct {
+	Text     string
+	Took     time.Duration
+	Ran      int      // cases, and 1 for a run under faults
+	Failures []string // what was wrong
+	Lost     bool     // acknowledged writes
+	Left     []string // why something was left out
+}
+
+// Mark is the answer in one character: kept, broken, or not asked.
+func (w *answer) Mark() string {
+	switch {
+	case len(w.Failures) > 0:
+		return "✗"
+	case w.Ran == 0:
+		return "–"
+	}
+	return "✓"
+}
+
+// byGuarantee sorts the answers by what they are about. Guarantees that nobody asked about are left out.
+func (n *answers) byGuarantee() (all []*answer) {
+	results := map[string]conformance.Result{}
+	for _, r := range n.cases {
+		results[r.Case] = r
+	}
+	var told []string // checks that a guarantee has told about
+	for _, g := range conformance.Guarantees() {
+		w := &answer{Text: g.Text}
+		for _, name := range g.Cases {
+			r, asked := results[name]
+			switch {
+			case !asked:
+			case r.NotRun != "":
+				if !slices.Contains(w.Left, r.NotRun) {
+					w.Left = append(w.Left, r.NotRun)
+				}
+			default:
+				w.Ran++
+				w.Took += r.Took
+				if r.Failure != "" {
+					w.Failures = append(w.Failures, r.Case+": "+r.Failure)
+				}
+			}
+		}
+		if n.faults != nil {
+			n.underFaults(g, w)
+			told = append(told, g.Checks...)
+		}
+		if w.Ran > 0 || len(w.Left) > 0 {
+			all = append(all, w)
+		}
+	}
+	if n.faults != nil {
+		for _, v := range n.faults.Violations {
+			if !slices.Contains(told, v.Check) {
+				all = append(all, &answer{Text: v.Check, Ran: 1, Failures: []string{v.Text}})
+			}
+		}
+	}
+	return all
+}
+
+// lossCheck is the check that finds acknowledged writes lost.
+const lossCheck = "acknowledged changes stay"
+
+// underFaults adds what the run under faults has to say about a guarantee.
+func (n *answers) underFaults(g conformance.Guarantee, w *answer) {
+	for _, v := range n.faults.Violations {
+		if slices.Contains(g.Checks, v.Check) {
+			w.Failures = append(w.Failures, fmt.Sprintf("under faults, seed %d: %s", n.faults.Seed, v))
+			w.Lost = w.Lost || v.Check == lossCheck
+		}
+	}
+	switch crashed, disturbed := n.faults.Faults[faults.KillServer] > 0, len(n.faults.Faults) > 0; {
+	case len(g.Checks) == 0:
+		return
+	case len(g.Cases) == 0 && !disturbed:
+		w.Left = append(w.Left, "no fault came to pass")
+		return
+	case slices.Contains(g.Checks, lossCheck) && !crashed:
+		w.Left = append(w.Left, "the database did not crash (see --crash-command)")
+	}
+	w.Ran++
+}
+
+// broken are the guarantees that were not kept; that of acknowledged writes, whose loss breaks others as well, is the first.
+func (n *answers) broken() (broken []*answer) {
+	for _, w := range n.byGuarantee() {
+		switch {
+		case len(w.Failures) == 0:
+		case w.Lost:
+			broken = slices.Insert(broken, 0, w)
+		default:
+			broken = append(broken, w)
+		}
+	}
+	return broken
+}
+
+// verdict is an error if a guarantee was broken.
+func (n *answers) verdict() error {
+	broken := n.broken()
+	if len(broken) == 0 {
+		return nil
+	}
+	more := ""
+	if len(broken) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(broken)-1)
+	}
+	return failedf("a guarantee is broken: %s%s", broken[0].Text, more)
+}
+
+// print writes the table.
+func (n *answers) print(out io.Writer) error {
+	b := bufio.NewWriter(out)
+	marks, all := map[string]int{}, n.byGuarantee()
+	for _, w := range all {
+		marks[w.Mark()]++
+		fmt.Fprintf(b, "%s %7s  %s\n", w.Mark(), short(w.Took), w.Text)
+		for _, text := range w.Failures {
+			fmt.Fprintf(b, "%s\n", indented(text))
+		}
+		if len(w.Left) > 0 {
+			fmt.Fprintf(b, "%s\n", indented("not asked: "+strings.Join(w.Left, "; ")))
+		}
+	}
+	ran := 0
+	for _, r := range n.cases {
+		if r.NotRun == "" {
+			ran++
+		}
+	}
+	fmt.Fprintf(b, "%d guarantees: %d kept, %d broken, %d not asked; %d cases", len(all), marks["✓"], marks["✗"], marks["–"], ran)
+	if f := n.faults; f != nil {
+		fmt.Fprintf(b, " and %s under faults: %d calls, %d events, faults: %s; seed %d", short(f.Elapsed), f.Total(), f.Events, faultCounts(f), f.Seed)
+	}
+	fmt.Fprintf(b, "; %s\n", short(n.took))
+	return b.Flush()
+}
+
+func faultCounts(f *faults.Report) string {
+	var parts []string
+	for _, kind := range faults.Kinds() {
+		if f.Faults[kind] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", kind, f.Faults[kind]))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// indented is a text for below a line of the table: its first lines, without what would upset a terminal.
+func indented(text string) string {
+	const most, indent = 12, "             "
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > most {
+		lines = append(lines[:most], "…")
+	}
+	for i, line := range lines {
+		lines[i] = indent + strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) || r == '\t' {
+				return r
+			}
+			return unicode.ReplacementChar
+		}, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// redacted is a store's URL without what it may hold of secrets.
+func redacted(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "a store"
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	query := u.Query()
+	for name, values := range query {
+		for _, value := range values {
+			if strings.Contains(name, "password") || strings.Contains(value, "://") && strings.Contains(value, "@") {
+				query.Set(name, "…")
+			}
+		}
+	}
+	u.RawQuery = ""
+	text := u.String()
+	if len(query) > 0 {
+		shown, err := url.QueryUnescape(query.Encode())
+		if err != nil {
+			return text
+		}
+		text += "?" + shown
+	}
+	return text
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
+)
+
+// conformanceProgress shows how far the conformance command is.
+type conformanceProgress struct {
+	mu     sync.Mutex
+	line   *statusLine
+	failed int
+}
+
+func newConformanceProgress(out io.Writer) *conformanceProgress {
+	p := &conformanceProgress{line: newStatusLine(out)}
+	p.line.shown = time.Now() // what takes only a moment is not worth a line
+	return p
+}
+
+// check shows that a case is done. One that failed is worth a line at once.
+func (p *conformanceProgress) check(r conformance.Result, done, of int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Failure != "" {
+		p.failed++
+		p.line.clear()
+		_, _ = fmt.Fprintf(p.line.out, "%s failed\n", r.Case)
+	}
+	p.line.show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failed), false)
+}
+
+// disturb shows how far a run under faults is, until stop is called.
+func (p *conformanceProgress) disturb(o *faults.Options) (stop func()) {
+	var last string
+	began := time.Now()
+	show := func() {
+		p.line.show(fmt.Sprintf("under faults: %s of %s%s", short(time.Since(began)), short(o.For), last), false)
+	}
+	o.Log = func(format string, args ...any) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		last = "; " + fmt.Sprintf(format, args...)
+		show()
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				p.mu.Lock()
+				show()
+				p.mu.Unlock()
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// end makes room for what follows.
+func (p *conformanceProgress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line.clear()
+}

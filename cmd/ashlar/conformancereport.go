@@ -1,0 +1,46 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
+)
+
+//go:embed conformancereport.html
+var reportText string
+
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": short, "counts": faultCounts}).Parse(reportText))
+
+// writeReport writes the report, and replaces a file of that name once all of it is there.
+func (n *answers) writeReport(name string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return failedf("write the report: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // it is of no use to anybody
+		}
+	}()
+	err = reportTemplate.Execute(f, struct {
+		Store, Place, Version, Began string
+		Took                         time.Duration
+		Answers, Broken              []*answer
+		Cases                        []conformance.Result
+		Faults                       *faults.Report
+	}{n.store, n.place, versionLine(), n.began.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return failedf("write the report: %w", err)
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}

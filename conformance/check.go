@@ -1,0 +1,188 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Options are the settings of Check. Zero values are the defaults.
+type Options struct {
+	// Run chooses cases by topic/case; nil takes all.
+	Run *regexp.Regexp
+
+	// Parallel is how many cases run at once: 4.
+	Parallel int
+
+	// Progress is called after each case with the number of cases that are done, of how many; never by two goroutines at once.
+	Progress func(r Result, done, of int)
+}
+
+// Report is what Check found.
+type Report struct {
+	// Results has all cases that were chosen, in the order of the suite.
+	Results []Result
+}
+
+// Result is what became of a case.
+type Result struct {
+	// Case is its name, as topic/case.
+	Case string
+	// NotRun says why the case was left out; "" if it ran.
+	NotRun string
+	// Failure is what was wrong; "" if nothing was.
+	Failure string
+	// Log is what the case said beside that.
+	Log string
+	// Took is how long it ran.
+	Took time.Duration
+}
+
+// Check runs the suite against h as Run does, outside of go test: for programs that let their users ask whether a database keeps
+// the promises. It returns an error if it could not ask: because of the harness, because no store can be opened, or because ctx
+// ended; then the report has the cases that were finished. A case that fails is no error, but in the report.
+//
+// In a program that is no test the first call makes package testing usable, which registers that package's flags.
+func Check(ctx context.Context, h Harness, o Options) (*Report, error) {
+	outsideOfTest()
+	if r := h.attempt(ctx, "Probe", func(t testing.TB) { h.complete(t); h.probe(t) }, time.Minute); r.Failure != "" {
+		if ctx.Err() != nil {
+			return &Report{}, context.Cause(ctx)
+		}
+		return &Report{}, errors.New(r.Failure)
+	}
+	c := &checking{h: &h, o: o, report: &Report{}}
+	var alone, beside []int
+	for _, topic := range topics {
+		for _, tc := range topic.cases {
+			name := topic.name + "/" + tc.name
+			if o.Run != nil && !o.Run.MatchString(name) {
+				continue
+			}
+			i := len(c.cases)
+			c.cases = append(c.cases, tc)
+			c.report.Results = append(c.report.Results, Result{Case: name, NotRun: h.exempt(tc.needs)})
+			if tc.alone {
+				alone = append(alone, i)
+			} else {
+				beside = append(beside, i)
+			}
+		}
+	}
+	for _, i := range alone {
+		c.run(ctx, i)
+	}
+	work := make(chan int)
+	var workers sync.WaitGroup
+	for range max(1, o.parallel()) {
+		workers.Go(func() {
+			for i := range work {
+				c.run(ctx, i)
+			}
+		})
+	}
+	for _, i := range beside {
+		work <- i
+	}
+	close(work)
+	workers.Wait()
+	return c.report, context.Cause(ctx)
+}
+
+func (o *Options) parallel() int {
+	if o.Parallel == 0 {
+		return 4
+	}
+	return o.Parallel
+}
+
+// outsideOfTest makes what cases are built with work in a program that is no test.
+var outsideOfTest = sync.OnceFunc(func() {
+	if testing.Testing() {
+		return
+	}
+	testing.Init()
+	if !flag.Parsed() {
+		_ = flag.CommandLine.Parse(nil) // of no arguments there is none that is wrong
+	}
+	// Rapid writes what failed into the working directory, where only its tests would look for it.
+	_ = flag.Set("rapid.nofailfile", "true") // the flag is there as long as rapid is
+})
+
+// checking is a Check under way.
+type checking struct {
+	h      *Harness
+	o      Options
+	cases  []testCase
+	report *Report
+
+	mu   sync.Mutex
+	done int
+}
+
+// run runs the case of that number, unless it is exempt or ctx is over.
+func (c *checking) run(ctx context.Context, i int) {
+	r := c.report.Results[i]
+	switch {
+	case r.NotRun != "":
+	case ctx.Err() != nil:
+		r.NotRun = interrupted
+	default:
+		r = c.h.check(ctx, r.Case, c.cases[i])
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.report.Results[i] = r
+	c.done++
+	if c.o.Progress != nil {
+		c.o.Progress(r, c.done, len(c.cases))
+	}
+}
+
+const interrupted = "interrupted"
+
+// check runs one case on a fresh store.
+func (h *Harness) check(ctx context.Context, name string, c testCase) Result {
+	return h.attempt(ctx, name, func(t testing.TB) { h.run(t, c) }, h.caseTime())
+}
+
+// abandoned is how long after the end of its context a case may take to end.
+const abandoned = 30 * time.Second
+
+// attempt runs f as a test of that name. What fails after ctx has ended has failed because of that.
+func (h *Harness) attempt(ctx context.Context, name string, f func(testing.TB), most time.Duration) Result {
+	began := time.Now()
+	limit, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	t := newRunner(limit, name)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.run(func() { f(t) })
+	}()
+	select {
+	case <-done:
+	case <-limit.Done():
+		timer := time.NewTimer(abandoned)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+			t.Errorf("it does not end, %v after its context did", abandoned)
+		}
+	}
+	r := t.result()
+	r.Case, r.Took = name, time.Since(began)
+	if ctx.Err() != nil && r.Failure != "" {
+		return Result{Case: name, NotRun: interrupted, Log: r.Failure, Took: r.Took}
+	}
+	if limit.Err() != nil && r.Failure != "" {
+		r.Failure = fmt.Sprintf("%s\n(after %v)", r.Failure, most)
+	}
+	return r
+}

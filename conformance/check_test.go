@@ -1,0 +1,156 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Every method of testing.TB has to be the runner's own: one that comes with the embedded interface is a nil pointer.
+func TestRunnerHasEveryMethod(t *testing.T) {
+	tb, own := reflect.TypeFor[testing.TB](), reflect.TypeFor[*runner]()
+	for i := range tb.NumMethod() {
+		name := tb.Method(i).Name
+		m, ok := own.MethodByName(name)
+		if !ok {
+			continue // not exported
+		}
+		if file, _ := runtime.FuncForPC(m.Func.Pointer()).FileLine(m.Func.Pointer()); !strings.HasSuffix(file, "runner.go") {
+			t.Errorf("testing.TB has a method %s that the runner has not (it is in %s)", name, file)
+		}
+	}
+}
+
+// The runner's cases end as those of go test do.
+func TestRunnerOutcomes(t *testing.T) {
+	h := &Harness{}
+	for name, tc := range map[string]struct {
+		do   func(t testing.TB)
+		want Result
+	}{
+		"passes":              {func(t testing.TB) { t.Log("well"); t.Cleanup(func() { t.Log("done") }) }, Result{Log: "well\ndone\n"}},
+		"fails and goes on":   {func(t testing.TB) { t.Errorf("a %d", 1); t.Error("b") }, Result{Failure: "a 1\nb"}},
+		"fails and ends":      {func(t testing.TB) { defer t.Log("deferred"); t.Fatal("a"); t.Error("b") }, Result{Failure: "a", Log: "deferred\n"}},
+		"fails silently":      {func(t testing.TB) { t.FailNow() }, Result{Failure: "it failed and did not say why"}},
+		"fails when it ends":  {func(t testing.TB) { t.Cleanup(func() { t.Fatalf("late") }) }, Result{Failure: "late"}},
+		"skips":               {func(t testing.TB) { t.Skip("no"); t.Error("b") }, Result{NotRun: "no", Log: "no\n"}},
+		"its context is over": {func(t testing.TB) { t.Cleanup(func() { t.Log(t.Context().Err()) }) }, Result{Log: "context canceled\n"}},
+	} {
+		got := h.attempt(t.Context(), name, tc.do, time.Minute)
+		tc.want.Case, tc.want.Took = name, got.Took
+		if got != tc.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
+	}
+	if got := h.attempt(t.Context(), "panics", func(testing.TB) { panic("oh") }, time.Minute); !strings.HasPrefix(got.Failure, "panic: oh\n") {
+		t.Errorf("a panic: got %+v", got)
+	}
+}
+
+// TestCheck: a report has all cases that were asked for, in their order, and says why some do not apply.
+func TestCheck(t *testing.T) {
+	var progress []string
+	h := harnessOf("")
+	h.OneHandle = "a test"
+	report, err := Check(t.Context(), h, Options{
+		Run:      regexp.MustCompile("^(Write|Versions)/"),
+		Progress: func(r Result, done, of int) { progress = append(progress, fmt.Sprintf("%d/%d", done, of)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names, left []string
+	for _, r := range report.Results {
+		names = append(names, r.Case)
+		if r.NotRun != "" {
+			left = append(left, r.Case+": "+r.NotRun)
+		}
+		if r.Failure != "" {
+			t.Errorf("%s: %s", r.Case, r.Failure)
+		}
+	}
+	var want []string
+	for _, topic := range []topic{writeCases, versionCases} {
+		for _, c := range topic.cases {
+			want = append(want, topic.name+"/"+c.name)
+		}
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("results of %q, want %q", names, want)
+	}
+	if !slices.Contains(left, "Write/SecondHandle: a test") || slices.Contains(left, "Write/Table: a test") {
+		t.Errorf("left out: %q", left)
+	}
+	if n := len(want); len(progress) != n || progress[n-1] != fmt.Sprintf("%d/%d", n, n) {
+		t.Errorf("progress %q of %d cases", progress, n)
+	}
+}
+
+func TestCheckFinds(t *testing.T) {
+	report, err := Check(t.Context(), harnessOf("versions count from one"), Options{Run: regexp.MustCompile("^Versions/NeverUsedTwice$|^Write/Table$")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table, twice := report.Results[0], report.Results[1]; table.Failure != "" || !strings.Contains(twice.Failure, "got the version of write") {
+		t.Errorf("got %+v", report.Results)
+	}
+}
+
+// What cannot be asked is an error: a harness that contradicts itself or the backend, and a store that cannot be opened.
+func TestCheckRefuses(t *testing.T) {
+	lying := harnessOf("")
+	lying.NoPager = "no reason"
+	for want, h := range map[string]Harness{
+		"set one of Harness.URL and Harness.Open": {},
+		"although Harness.NoPager says":           lying,
+		"opening a store: .*unknown scheme":       {URL: func(testing.TB) string { return "nosuch://" }},
+	} {
+		if _, err := Check(t.Context(), h, Options{}); err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
+// A Check whose context ends does not call unfinished cases failures, closes what it has opened, and tells the cause.
+func TestCheckInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	because := errors.New("the user has had enough")
+	opened, closed := 0, 0
+	var mu sync.Mutex
+	h := harnessOf("")
+	inner := h.Open
+	h.Open = func(t testing.TB) storage.Backend {
+		mu.Lock()
+		defer mu.Unlock()
+		if opened++; opened == 3 {
+			cancel(because)
+		}
+		t.Cleanup(func() { mu.Lock(); defer mu.Unlock(); closed++ })
+		return inner(t)
+	}
+	report, err := Check(ctx, h, Options{Parallel: 1})
+	if !errors.Is(err, because) {
+		t.Errorf("got error %v", err)
+	}
+	if opened != closed {
+		t.Errorf("%d stores were opened and %d cleaned up", opened, closed)
+	}
+	for _, r := range report.Results {
+		if r.Failure != "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if last := report.Results[len(report.Results)-1]; last.NotRun != interrupted {
+		t.Errorf("the last case: %+v", last)
+	}
+}

@@ -1,0 +1,30 @@
+package faults
+
+import "fmt"
+
+// checkOrder holds the order of a watch's events across keys against the clock: what began after something else was acknowledged
+// comes later.
+func checkOrder(e *evidence) (found []Violation) {
+	if e.run.h.NoOrderAcrossKeys != "" {
+		return nil
+	}
+	for _, s := range e.sights {
+		var last *call // of those so far the one that began last
+		var when event
+		for _, ev := range s.events {
+			k := e.writes[ev.name]
+			if k == nil || ev.deleted {
+				continue
+			}
+			if last != nil && k.end < last.begin {
+				found = append(found, Violation{"one order of changes", fmt.Sprintf("%s saw the second of these first:\n    %s\n    %s\n    the events: %s, %s",
+					s.follower.name, k, last, when, ev)})
+				break
+			}
+			if last == nil || k.begin > last.begin {
+				last, when = k, ev
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,125 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// recovery is how long after a fault the database may need until it answers as usual.
+const recovery = 15 * time.Second
+
+// checkOutcomes holds what callers were told against what happened: no acknowledged change is lost, no refused one is there,
+// transactions happened as a whole, nothing was read that nobody wrote, and outcomes are unknown only while the database was
+// out of reach.
+func checkOutcomes(e *evidence) (found []Violation) {
+	report := func(check, format string, args ...any) {
+		found = append(found, Violation{check, fmt.Sprintf(format, args...)})
+	}
+	written := e.written()
+	for _, k := range e.calls {
+		there, missing := 0, 0
+		for _, p := range k.parts {
+			c := e.chains[p.key]
+			switch p.verb {
+			case write:
+				version, ok := written[p.name]
+				if !ok {
+					missing++
+				} else {
+					there++
+				}
+				switch {
+				case ok && k.fate == refused:
+					report("refused changes do not happen", "%s was told that it is refused, and yet version %s is there: %s", p.name, version, k)
+				case ok && k.fate == done && version != p.got.version:
+					report("versions", "it was written as version %s: %s", version, k)
+				case !ok && k.fate == done:
+					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, c.around(p.given))
+				}
+			case remove:
+				if k.fate == done && c.gone[p.given.uid] == 0 && c.had(p.given.uid) {
+					report("acknowledged changes stay", "%s was never deleted: %s", p.given, k)
+				}
+			case read:
+				if _, known := c.position(p.got); k.fate == done && p.got != (state{}) && !known {
+					report("reads show what was written", "no watch has shown %s of %s: %s\n%s", p.got, short(p.key), k, c.around(p.got))
+				}
+			}
+		}
+		if there > 0 && missing > 0 {
+			report("transactions are atomic", "%d of its writes are there and %d are not: %s", there, missing, k)
+		}
+		if k.fate == unknown && k.patience >= patient && !e.troubled(k) && !e.starved(k) {
+			report("outcomes are known", "nothing was wrong with the database, and yet: %s", k)
+		}
+	}
+	for _, c := range e.chains {
+		for i, step := range c.steps {
+			if step.deleted && len(c.removers[step.now]) == 0 {
+				report("refused changes do not happen", "nobody whose call was not refused has deleted %s", lines(short(c.key), c.steps[max(0, i-2):i+1]))
+			}
+		}
+	}
+	return found
+}
+
+// written is the version that each write has left, by the write's name.
+func (e *evidence) written() map[string]string {
+	written := map[string]string{}
+	for _, c := range e.chains {
+		for _, step := range c.steps {
+			if !step.deleted {
+				written[step.name] = step.now.version
+			}
+		}
+	}
+	return written
+}
+
+// troubled reports whether a fault was there during a call, or had ended shortly before, or had ended and the handle had not been
+// answered since.
+func (e *evidence) troubled(k *call) bool {
+	for _, f := range e.faults {
+		if f.begin <= k.returned && k.begin <= max(f.end+recovery, e.answered(k.handle, f.end)) {
+			return true
+		}
+	}
+	return false
+}
+
+// answered is when a handle was first answered after a moment.
+func (e *evidence) answered(handle int, after time.Duration) time.Duration {
+	first := forever
+	for _, k := range e.calls {
+		if k.handle == handle && k.fate == done && k.begin >= after {
+			first = min(first, k.returned)
+		}
+	}
+	return first
+}
+
+// starved reports whether a call ran out of time on a machine that had none: what needs that many turns of the processor gets by
+// no deadline.
+func (e *evidence) starved(k *call) bool {
+	return errors.Is(k.err, context.DeadlineExceeded) && e.run.late(k.begin, k.returned) > k.patience/10
+}
+
+// had reports whether a resource with the uid was there.
+func (c *chain) had(uid string) bool {
+	for _, step := range c.steps {
+		if step.now.uid == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// around is what became of a state, in words.
+func (c *chain) around(s state) string {
+	if p, ok := c.positions[s.version]; ok {
+		return lines("what was there:", c.steps[max(0, p-2):min(len(c.steps), p+2)])
+	}
+	return fmt.Sprintf("%s had %d changes, none of them left %s", short(c.key), len(c.steps), s)
+}

@@ -1,0 +1,348 @@
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// checkSerial decides whether there is an order of all calls, each at one moment between its beginning and its end, in which they
+// could have been made one after the other: strict serializability, which is linearizability for each key and for transactions,
+// lists and pages as well.
+//
+// The order of the changes of each key is known, so there is nothing to search for. Whatever read a version comes after the call that
+// made it and before the call that replaced it. Along these edges each call gets the earliest moment at which it can have
+// happened; if that is after its end, or if the edges make a circle, the history is bad, and otherwise those moments are a
+// proof that it is good.
+//
+// What was told by absence ("nothing is there", "refused") may belong to several places in a key's history. Where only one of
+// them was possible, it is a read of that place; where none was, the history is bad.
+func checkSerial(e *evidence) []Violation {
+	g := e.graph()
+	for pass := 0; ; pass++ {
+		if found := g.schedule(); len(found) > 0 {
+			return found
+		}
+		for k, n := range g.of {
+			e.latest[k] = n.late
+		}
+		added, found := g.absences()
+		if len(found) > 0 || !added || pass == 3 {
+			return found
+		}
+	}
+}
+
+// node is something that happened at one moment.
+type node struct {
+	what        fmt.Stringer
+	begin, end  time.Duration
+	early, late time.Duration // the bounds of its moment
+	before      *node         // why it is not earlier
+	next, prev  []*node
+	unresolved  int // of prev, while the graph is walked
+}
+
+func (n *node) String() string { return n.what.String() }
+
+type graph struct {
+	e      *evidence
+	nodes  []*node
+	of     map[*call]*node
+	chains map[string][]*node // by key: what made each position, 0 being nil
+	vague  []vague
+}
+
+// vague is something that was told and may belong to several positions of a key.
+type vague struct {
+	node      *node
+	key       string
+	positions []int
+	because   string
+	settled   bool
+}
+
+func (g *graph) add(what fmt.Stringer, begin, end time.Duration) *node {
+	n := &node{what: what, begin: begin, end: end}
+	g.nodes = append(g.nodes, n)
+	return n
+}
+
+func (g *graph) node(k *call) *node {
+	n := g.of[k]
+	if n == nil {
+		n = g.add(k, k.begin, k.end)
+		g.of[k] = n
+	}
+	return n
+}
+
+func edge(from, to *node) {
+	if from != nil && to != nil && from != to {
+		from.next, to.prev = append(from.next, to), append(to.prev, from)
+	}
+}
+
+// graph makes nodes of calls and edges of what they were told.
+func (e *evidence) graph() *graph {
+	g := &graph{e: e, of: map[*call]*node{}, chains: map[string][]*node{}}
+	for _, key := range e.round.keys {
+		g.chain(e.chains[key])
+	}
+	for _, k := range e.calls {
+		switch {
+		case k.fate == refused:
+			g.refusal(k)
+		case k.fate == unknown && !e.applied[k]:
+		case k.fate != done && !k.changes(), k.reads() && !k.strong:
+		default:
+			g.reads(k)
+		}
+	}
+	return g
+}
+
+// chain adds the changes of a key, in their order.
+func (g *graph) chain(c *chain) {
+	made := []*node{nil}
+	for _, step := range c.steps {
+		var n *node
+		if k := g.e.writes[step.name]; !step.deleted && k != nil {
+			n = g.node(k)
+		} else if by := c.removers[step.now]; step.deleted && len(by) == 1 {
+			n = g.node(by[0])
+		} else { // one of several that tried, and whoever did not do it found it done
+			begin, end := forever, time.Duration(0)
+			for _, k := range by {
+				begin, end = min(begin, k.begin), max(end, k.end)
+			}
+			if len(by) == 0 {
+				begin, end = 0, forever
+			}
+			n = g.add(step, begin, end)
+		}
+		edge(made[len(made)-1], n)
+		made = append(made, n)
+	}
+	g.chains[c.key] = made
+}
+
+// reads adds edges from what a call was told.
+func (g *graph) reads(k *call) {
+	for _, p := range k.parts {
+		n := g.of[k]
+		switch {
+		case n != nil:
+		case k.cut || !k.reads() || len(k.parts) == 1:
+			n = g.node(k)
+		default: // a list that is no cut reads each key at a moment of its own
+			n = g.add(k, k.begin, k.end)
+		}
+		c := g.e.chains[p.key]
+		switch told := p.told(); {
+		case p.verb == write:
+		case p.verb == remove:
+			if at := c.gone[p.given.uid]; at > 0 {
+				edge(g.chains[p.key][at], n)
+			}
+		case told == state{}:
+			g.vague = append(g.vague, vague{node: n, key: p.key, positions: c.absences(), because: "nothing was there"})
+		default:
+			if at, ok := c.position(told); ok {
+				g.place(n, p.key, at)
+			}
+		}
+	}
+}
+
+// told is what a part of a call says was there.
+func (p part) told() state {
+	if p.verb == demand {
+		if p.given.version == "" {
+			return state{}
+		}
+		return p.given
+	}
+	return p.got
+}
+
+// place says that n happened while a key was at a position.
+func (g *graph) place(n *node, key string, at int) {
+	made := g.chains[key]
+	edge(made[at], n)
+	if at+1 < len(made) {
+		edge(n, made[at+1])
+	}
+}
+
+// refusal notes at which positions of a key a call can have been refused as it was.
+func (g *graph) refusal(k *call) {
+	for _, p := range k.parts {
+		if p.cause == nil {
+			continue
+		}
+		c := g.e.chains[p.key]
+		var positions []int
+		for at := range len(c.steps) + 1 {
+			if refusal(p.verb, p.given, c.at(at)) == p.cause {
+				positions = append(positions, at)
+			}
+		}
+		n := g.add(k, k.begin, k.end)
+		g.vague = append(g.vague, vague{node: n, key: p.key, positions: positions, because: fmt.Sprintf("the answer was %q", p.cause)})
+	}
+}
+
+// schedule gives each node the bounds of its moment, and returns what cannot be.
+func (g *graph) schedule() (found []Violation) {
+	order, circle := g.order()
+	if circle != nil {
+		return []Violation{{"strictly serializable", lines("each of these must have come before the next, and the last before the first:", circle)}}
+	}
+	for _, n := range order {
+		n.early, n.before = n.begin, nil
+		for _, p := range n.prev {
+			if p.early > n.early {
+				n.early, n.before = p.early, p
+			}
+		}
+	}
+	var best []*node
+	for _, n := range order {
+		if n.early > n.end {
+			if path := n.path(); best == nil || len(path) < len(best) {
+				best = path
+			}
+		}
+	}
+	if best != nil {
+		return []Violation{{"strictly serializable", lines("each of these must have come before the next, but the last had returned before the first began:", best)}}
+	}
+	for _, n := range slices.Backward(order) {
+		n.late = n.end
+		for _, s := range n.next {
+			n.late = min(n.late, s.late)
+		}
+	}
+	return nil
+}
+
+// path is what leads to a node, from the one whose beginning it is bound by.
+func (n *node) path() (path []*node) {
+	for ; n != nil; n = n.before {
+		path = append(path, n)
+	}
+	slices.Reverse(path)
+	return path
+}
+
+// order sorts the nodes so that edges lead forwards; otherwise it returns a circle.
+func (g *graph) order() (order, circle []*node) {
+	for _, n := range g.nodes {
+		n.unresolved = len(n.prev)
+		if n.unresolved == 0 {
+			order = append(order, n)
+		}
+	}
+	for i := 0; i < len(order); i++ {
+		for _, s := range order[i].next {
+			if s.unresolved--; s.unresolved == 0 {
+				order = append(order, s)
+			}
+		}
+	}
+	if len(order) == len(g.nodes) {
+		return order, nil
+	}
+	for _, n := range g.nodes {
+		if n.unresolved == 0 {
+			continue
+		}
+		if c := n.circle(); c != nil && (circle == nil || len(c) < len(circle)) {
+			circle = c
+		}
+		if len(circle) == 2 {
+			break
+		}
+	}
+	return order, circle
+}
+
+// circle is the shortest way from a node to itself, if there is one.
+func (n *node) circle() []*node {
+	from := map[*node]*node{}
+	for queue := []*node{n}; len(queue) > 0; queue = queue[1:] {
+		for _, s := range queue[0].next {
+			if s.unresolved == 0 || from[s] != nil {
+				continue
+			}
+			from[s] = queue[0]
+			if s != n {
+				queue = append(queue, s)
+				continue
+			}
+			var path []*node
+			for at := queue[0]; ; at = from[at] {
+				path = append(path, at)
+				if at == n {
+					slices.Reverse(path)
+					return path
+				}
+			}
+		}
+		if len(from) > 5000 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// absences looks for the positions that vague answers can belong to. It reports whether it has made an edge of one.
+func (g *graph) absences() (added bool, found []Violation) {
+	for i := range g.vague {
+		v := &g.vague[i]
+		if v.settled {
+			continue
+		}
+		made := g.chains[v.key]
+		var possible []int
+		for _, at := range v.positions {
+			from, until := time.Duration(0), forever
+			if made[at] != nil {
+				from = made[at].early
+			}
+			if at+1 < len(made) {
+				until = made[at+1].late
+			}
+			if max(from, v.node.early) <= min(until, v.node.late) {
+				possible = append(possible, at)
+			}
+		}
+		switch len(possible) {
+		case 0:
+			found = append(found, Violation{"strictly serializable", fmt.Sprintf("%s, which was so at no moment of this call: %s\n%s",
+				v.because, v.node, g.during(v.key, v.node.begin, v.node.end))})
+		case 1:
+			g.place(v.node, v.key, possible[0])
+			v.settled, added = true, true
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Violation) int { return cmp.Compare(len(a.Text), len(b.Text)) })
+	return added, found
+}
+
+// during is what happened to a key around two moments, in words.
+func (g *graph) during(key string, begin, end time.Duration) string {
+	var around []*node
+	made := g.chains[key]
+	for i, n := range made {
+		if n == nil || n.early > end {
+			continue
+		}
+		if i+1 == len(made) || made[i+1].late >= begin {
+			around = append(around, n)
+		}
+	}
+	return lines("what was there at that time:", around[max(0, len(around)-6):])
+}

@@ -1,0 +1,289 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// client makes calls through one handle and notes them. It is for one goroutine.
+type client struct {
+	round  *round
+	name   string
+	handle int
+	b      storage.Backend
+	random *rand.Rand
+	writes int
+}
+
+// newClient returns a client of a handle. Its random source depends on the seed, the round and its name only.
+func (r *round) newClient(name string, handle int) *client {
+	return &client{round: r, name: name, handle: handle, b: r.run.handles[handle], random: r.run.source(fmt.Sprint(r.number, name))}
+}
+
+// begin notes a call that is about to be made.
+func (c *client) begin(kind string, patience time.Duration, parts ...part) *call {
+	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, patience: patience, end: forever, returned: forever}
+	k.process = generation(c.b)
+	k.begin = c.round.run.now()
+	c.round.enter(k)
+	return k
+}
+
+// told notes how a call ended.
+func (c *client) told(k *call, err error) {
+	k.returned = c.round.run.now()
+	k.err = err
+	if k.process != generation(c.b) {
+		k.process = -1
+	}
+	switch {
+	case err == nil:
+		k.fate, k.end = done, k.returned
+	case errors.Is(err, storage.ErrInconsistent):
+		if !k.changes() {
+			k.end = k.returned
+		}
+	case !k.reads() && (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)):
+		k.fate, k.end = refused, k.returned
+		k.blame(err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		k.fate, k.end = refused, k.returned // nothing was sent
+	case errors.Is(err, storage.ErrCompacted) && k.paged:
+		k.fate, k.end = refused, k.returned
+	default:
+		k.fate, k.end = refused, k.returned
+		c.round.odd(Violation{"errors", fmt.Sprintf("nobody should be told this: %s", k)})
+	}
+}
+
+// blame notes which part of a call was refused, and why.
+func (k *call) blame(err error) {
+	at := 0
+	var op *storage.OpError
+	if errors.As(err, &op) {
+		at = op.Index
+	}
+	if at >= len(k.parts) {
+		return
+	}
+	for _, sentinel := range []error{storage.ErrCASFailure, storage.ErrWrongUid} {
+		if errors.Is(err, sentinel) {
+			k.parts[at].cause = sentinel
+		}
+	}
+}
+
+// limited is a context for one call: it ends by its deadline, or is cancelled at that time.
+func (c *client) limited(patience time.Duration) (context.Context, context.CancelFunc) {
+	if patience < time.Second && c.random.IntN(3) == 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		timer := time.AfterFunc(patience, cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	}
+	return context.WithTimeout(context.Background(), patience)
+}
+
+// consistencyName is "strong" or "eventual".
+func consistency(strong bool) storage.ReadConsistency {
+	if strong {
+		return storage.StrongConsistency
+	}
+	return storage.EventualConsistency
+}
+
+// read reads a key. known is false where the store could not tell.
+func (c *client) read(key string, strong bool, patience time.Duration) (got state, known bool) {
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin(consistency(strong).String()+" read", patience, part{verb: read, key: key})
+	k.strong = strong
+	res, err := c.b.Read(ctx, consistency(strong), idOf(c.round.namespace, key, ""))
+	if errors.Is(err, storage.ErrNotFound) {
+		res, err = nil, nil
+	}
+	if err == nil {
+		k.parts[0] = found(key, res)
+		c.inspect(res)
+	}
+	c.told(k, err)
+	return k.parts[0].got, err == nil
+}
+
+// inspect looks at what was read.
+func (c *client) inspect(res *resourcepb.Resource) {
+	if res == nil {
+		return
+	}
+	if wrong := damaged(res); wrong != "" {
+		c.round.odd(Violation{"content", fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, wrong)})
+	}
+}
+
+// next is a new name for a write.
+func (c *client) next() string {
+	c.writes++
+	return fmt.Sprintf("%s.%d.%d", c.name, c.round.number, c.writes)
+}
+
+// resource is a write of the client in place of what is given, and the part of the call that makes it.
+func (c *client) resource(key string, given state, size int) (*resourcepb.Resource, part) {
+	if given.uid == "" {
+		given.uid = fmt.Sprintf("uid-%016x", c.random.Uint64())
+	}
+	p := part{verb: write, key: key, given: given, name: c.next()}
+	return newResource(idOf(c.round.namespace, key, given.uid), p.name, given.version, size, c.random), p
+}
+
+// write writes to a key. It returns what is there then as far as the client knows.
+func (c *client) write(key string, given state, size int, last bool, patience time.Duration) (state, error) {
+	res, p := c.resource(key, given, size)
+	if last {
+		res.Metadata[metaLast] = "yes"
+	}
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("write", patience, p)
+	out, err := c.b.WriteCAS(ctx, res)
+	if err == nil {
+		k.parts[0].got = state{out.GetId().GetUid(), out.GetVersion()}
+	}
+	c.told(k, err)
+	return k.parts[0].got, err
+}
+
+// delete deletes what is given.
+func (c *client) delete(key string, given state, patience time.Duration) error {
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("delete", patience, part{verb: remove, key: key, given: given})
+	err := c.b.DeleteCAS(ctx, idOf(c.round.namespace, key, given.uid), given.version)
+	c.told(k, err)
+	return err
+}
+
+// commit makes a transaction of some parts.
+func (c *client) commit(ops []storage.Op, parts []part, patience time.Duration) error {
+	transactor, ok := storage.As[storage.Transactor](c.b)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("transaction", patience, parts...)
+	results, err := transactor.Commit(ctx, ops)
+	if err == nil && len(results) != len(ops) {
+		c.round.odd(Violation{"errors", fmt.Sprintf("%d results for %d operations: %s", len(results), len(ops), k)})
+		err = storage.ErrInconsistent
+	}
+	for i := range parts {
+		if err == nil && k.parts[i].verb == write {
+			k.parts[i].got = state{results[i].GetId().GetUid(), results[i].GetVersion()}
+		}
+	}
+	c.told(k, err)
+	return err
+}
+
+// list lists a round's keys.
+func (c *client) list(strong bool, patience time.Duration) {
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin(consistency(strong).String()+" list", patience)
+	k.strong, k.cut = strong, c.round.run.h.ListIsNoSnapshot == ""
+	all, err := c.b.List(ctx, consistency(strong), thing, roundTenancy(c.round.namespace), "")
+	if err == nil {
+		k.parts = c.all(k.kind, all)
+	}
+	c.told(k, err)
+}
+
+// all is what a list tells about each key of the round: those that it lacks are absent.
+func (c *client) all(kind string, resources []*resourcepb.Resource) (parts []part) {
+	seen := make(map[string]bool, len(resources))
+	for i, res := range resources {
+		c.inspect(res)
+		key := res.GetId().GetName()
+		parts = append(parts, found(key, res))
+		if i > 0 && resources[i-1].GetId().GetName() >= key {
+			c.round.odd(Violation{"order of lists", fmt.Sprintf("%s of %s on handle %d: %s after %s", kind, c.name, c.handle, key, resources[i-1].GetId().GetName())})
+		}
+		seen[key] = true
+	}
+	for _, key := range c.round.keys {
+		if !seen[key] {
+			parts = append(parts, part{verb: read, key: key})
+		}
+	}
+	return parts
+}
+
+// pages lists a round's keys in pages. The snapshot is taken while the first page is made.
+func (c *client) pages(strong bool, patience time.Duration) {
+	pager, ok := storage.As[storage.Pager](c.b)
+	if !ok {
+		return
+	}
+	k := c.begin(consistency(strong).String()+" pages", 0)
+	k.strong, k.cut, k.paged = strong, c.round.run.h.ListIsNoSnapshot == "", true
+	opts := storage.ListOptions{Consistency: consistency(strong), Limit: 1 + c.random.IntN(4)}
+	var all []*resourcepb.Resource
+	var cursor string
+	var first time.Duration
+	for attempt, n := 0, 0; ; n++ {
+		ctx, cancel := c.limited(patience)
+		began := c.round.run.now()
+		page, err := pager.ListPage(ctx, thing, roundTenancy(c.round.namespace), "", opts)
+		cancel()
+		c.round.run.punctual(c.round.history, k, began, patience)
+		if err != nil {
+			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
+				continue // the token is as good as before
+			}
+			c.told(k, err)
+			return
+		}
+		if first == 0 {
+			first = c.round.run.now()
+		}
+		all, cursor = append(all, page.Resources...), page.Cursor
+		if opts.Continue = page.Continue; page.Continue == "" {
+			break
+		}
+		if n > 1000 {
+			c.round.odd(Violation{"pages", fmt.Sprintf("no end after %d pages: %s", n, k)})
+			return
+		}
+	}
+	k.parts = c.all(k.kind, all)
+	c.told(k, nil)
+	if k.cut {
+		k.end = first
+		c.round.leave(origin{cursor: cursor, list: k})
+	}
+}
+
+// pick returns one of some keys: one in three times a cold one.
+func (c *client) pick() string {
+	keys := c.round.keys
+	if hot := max(1, len(keys)/4); c.random.IntN(3) > 0 {
+		return keys[c.random.IntN(hot)]
+	}
+	return keys[c.random.IntN(len(keys))]
+}
+
+// several returns different keys.
+func (c *client) several(n int) (keys []string) {
+	for len(keys) < n {
+		if key := c.pick(); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,61 @@
+package faults
+
+import (
+	"context"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+// clock tells the time since the start of a run, and how late the machine itself was: what a timer of its own needed beyond its
+// time, nobody else can be blamed for. It looks at memory and goroutines as well.
+type clock struct {
+	start time.Time
+
+	mu         sync.Mutex
+	lateness   []lateness
+	heap       uint64
+	goroutines uint64
+}
+
+type lateness struct{ at, by time.Duration }
+
+const tick = 50 * time.Millisecond
+
+func (c *clock) now() time.Duration { return time.Since(c.start) }
+
+// run looks around until ctx ends.
+func (c *clock) run(ctx context.Context) {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
+	for ctx.Err() == nil {
+		before := c.now()
+		pause(ctx, tick)
+		late := c.now() - before - tick
+		metrics.Read(samples)
+		c.mu.Lock()
+		if late > tick {
+			c.lateness = append(c.lateness, lateness{c.now(), late})
+		}
+		c.heap, c.goroutines = max(c.heap, samples[0].Value.Uint64()), max(c.goroutines, samples[1].Value.Uint64())
+		c.mu.Unlock()
+	}
+}
+
+// late is how late the machine was between two moments.
+func (c *clock) late(begin, end time.Duration) (sum time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lateness {
+		if l.at >= begin && l.at-l.by <= end {
+			sum += l.by
+		}
+	}
+	return sum
+}
+
+// most is how much memory and how many goroutines there were at most.
+func (c *clock) most() (heap, goroutines uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heap, c.goroutines
+}

@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// defects are what the suite has to find, and the checks that may find it.
+var defects = []struct{ name, by string }{
+	{"a lost answer is forgotten", "refused changes do not happen"},
+	{"a cancel in the commit", "refused changes do not happen"},
+	{"what is visible is durable", "watches|acknowledged|reads show"},
+	{"acknowledged before it is durable", "watches|acknowledged|reads show"},
+	{"a crash loses what was acknowledged, and watches say so", "acknowledged changes stay"},
+	{"an acknowledged write is forgotten", "acknowledged changes stay"},
+	{"a delete does nothing", "acknowledged changes stay|strictly serializable"},
+	{"a write does not compare", "watches are complete"},
+	{"pages by rows", "strictly serializable"},
+	{"an empty page is the last", "strictly serializable"},
+	{"silence is the end", "bookmarks are true"},
+	{"a bookmark too early", "bookmarks are true"},
+	{"a lease is a fence", "refused changes do not happen|watches are complete"},
+	{"a batch is skipped after a reconnect", "watches are complete"},
+	{"a stale member", "strictly serializable"},
+	{"a resumed watch one too late", "watches are complete|cursors are exact"},
+	{"a resumed watch one too early", "watches are complete|cursors are exact"},
+	{"a cursor skips the rest of a transaction", "watches are complete|cursors are exact"},
+	{"events are swapped", "watches are complete|one order|transactions in watches"},
+	{"an event comes twice", "watches are complete"},
+	{"an event is missing", "watches are complete"},
+	{"half a transaction", "refused changes do not happen"},
+	{"a transaction in two steps", "strictly serializable|transactions|refused|watches are complete"},
+	{"a late call", "deadlines"},
+	{"eventual reads go back", "eventual reads do not go back"},
+	{"no reason", "outcomes are known"},
+	{"bytes are damaged", "content"},
+	{"a goroutine is left", "nothing is left after Close"},
+}
+
+// TestDefects proves the suite: each defect has to be found within its minute, by a check that is there for it.
+func TestDefects(t *testing.T) {
+	for _, d := range defects {
+		t.Run(d.name, func(t *testing.T) {
+			o := Options{For: 700 * time.Millisecond, Calm: 100 * time.Millisecond, Patience: 10 * time.Second}
+			switch d.name {
+			case "a goroutine is left": // nobody else may run in this process
+				o.Patience = time.Second
+			case "a late call":
+				o.Grace = 300 * time.Millisecond
+				fallthrough
+			default:
+				o.shared = true
+				t.Parallel()
+			}
+			operations := 0
+			for began := time.Now(); time.Since(began) < time.Minute; { // most take luck
+				s := newServer(d.name)
+				report, err := Run(t.Context(), s.harness(d.name != "no reason"), o)
+				close(s.leak)
+				if err != nil {
+					t.Fatal(err)
+				}
+				operations += report.Total()
+				for _, v := range report.Violations {
+					if regexp.MustCompile(d.by).MatchString(v.Check) {
+						t.Logf("found after %d operations by %q, seed %d:\n%s", operations, v.Check, report.Seed, v.Text)
+						return
+					}
+				}
+				if len(report.Violations) > 0 {
+					t.Fatalf("found by another check than %q: %v", d.by, report.Violations)
+				}
+			}
+			t.Errorf("not found in %d operations", operations)
+		})
+	}
+}
+
+// TestReference makes sure that what is found in defects is not in the reference itself.
+func TestReference(t *testing.T) {
+	Test(t, newServer("").harness(true), Options{For: 6 * time.Second, Round: 3 * time.Second})
+}
+
+// harness is the server with what it can suffer, on two wires.
+func (s *server) harness(faults bool) Harness {
+	var disturbed []*wire
+	open := func(w *wire) storage.Backend {
+		h := &handle{server: s, wire: w}
+		h.open.pages = map[string][]*resourcepb.Resource{}
+		return h
+	}
+	h := Harness{
+		Around: func(context.Context) (storage.Backend, error) { return open(newWire()), nil },
+		Open: func(context.Context) (storage.Backend, error) {
+			w := newWire()
+			disturbed = append(disturbed, w)
+			return open(w), nil
+		},
+		Exempt: map[Kind]string{},
+	}
+	one := func(random *rand.Rand) *wire { return disturbed[random.IntN(len(disturbed))] }
+	const briefly = 150 * time.Millisecond
+	if faults {
+		h.Faults = []Fault{
+			{Kind: Delay, Touches: "wires", Weight: 4, Hold: briefly, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+				w := one(random)
+				w.stall()
+				return func(context.Context) error { w.resume(); return nil }, nil
+			}},
+			{Kind: Cut, Weight: 3, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+				one(random).cut(0)
+				return nil, nil
+			}},
+			{Kind: LoseAnswer, Weight: 3, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+				one(random).cut(10)
+				return nil, nil
+			}},
+			{Kind: KillServer, Weight: 2, Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
+				s.crash()
+				return nil, nil
+			}},
+		}
+	}
+	for _, kind := range Kinds() {
+		if !h.offers(kind) {
+			h.Exempt[kind] = "the reference is not that much of a database"
+		}
+	}
+	return h
+}
+
+// A harness that leaves open what its database can suffer is refused.
+func TestExemptions(t *testing.T) {
+	h := newServer("").harness(true)
+	delete(h.Exempt, SkewClock)
+	h.Exempt[Cut] = "no reason"
+	h.Exempt["earthquake"] = "none here"
+	_, err := Run(t.Context(), h, Options{})
+	for _, want := range []string{`no fault of kind "skew clock"`, `a fault of kind "cut" although`, `"earthquake"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+}
+
+// A run that is given up ends, however patient it is.
+func TestGivenUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := newServer("").harness(true)
+	h.Faults[0].Inject = func(context.Context, *rand.Rand) (func(context.Context) error, error) { cancel(); return nil, nil }
+	_, err := Run(ctx, h, Options{For: time.Hour, Round: time.Hour, Patience: time.Hour})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v", err)
+	}
+}

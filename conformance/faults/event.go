@@ -1,0 +1,34 @@
+package faults
+
+import (
+	"time"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// event is a change that a watch showed.
+type event struct {
+	key      string
+	now      state  // after a deletion: what was deleted
+	name     string // of the write
+	replaces string
+	deleted  bool
+	last     bool
+	more     bool
+	handle   int
+	process  int           // which process of the handle showed it
+	at       time.Duration // when Next had returned it
+}
+
+// seen returns the event of a change, and the namespace that it is in.
+func seen(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e event, res *resourcepb.Resource) {
+	res = ev.GetUpsert().GetResource()
+	if res == nil {
+		res = ev.GetDelete().GetResource()
+		e.deleted = true
+	}
+	e.key, e.now = res.GetId().GetName(), state{res.GetId().GetUid(), res.GetVersion()}
+	e.name, e.replaces, e.last = res.GetMetadata()[metaName], res.GetMetadata()[metaReplaces], res.GetMetadata()[metaLast] != ""
+	e.more, e.handle, e.process, e.at = ev.GetMore(), handle, process, at
+	return e, res
+}

@@ -1,0 +1,190 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// follower watches the whole store through all rounds. Some end their watch now and then and resume it, some on other handles.
+type follower struct {
+	run     *run
+	name    string
+	handle  int
+	resumes int  // one in so many events ends the watch; 0: none
+	roams   bool // to other handles
+	slow    bool // now and then it looks at nothing for a while
+	random  *rand.Rand
+	watch   storage.Watch
+
+	mu     sync.Mutex
+	round  *round
+	events []event        // of the round
+	count  map[string]int // of the round, by key
+	ended  int            // keys whose last write was seen
+	caught chan struct{}  // closed when that was seen of all
+}
+
+func (f *follower) String() string { return f.name }
+
+// nextFor is the deadline of a Next: shorter than some of what a watch waits for.
+const nextFor = 150 * time.Millisecond
+
+// turn makes r the round that the follower is in, and returns what it saw of the one before.
+func (f *follower) turn(r *round) sight {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen := sight{f, f.events}
+	f.round, f.events, f.count, f.ended, f.caught = r, nil, make(map[string]int), 0, make(chan struct{})
+	return seen
+}
+
+// follow runs until ctx ends. What is wrong with the watch is noted in the round.
+func (f *follower) follow(ctx context.Context) {
+	defer func() { f.watch.Close() }()
+	var asked time.Duration // when a bookmark was asked for; 0: none is awaited
+	var askedIn *round
+	odds := 25              // one in so many times it asks
+	var awake time.Duration // since when
+	for ctx.Err() == nil {
+		if bm, ok := f.watch.(storage.Bookmarker); ok && asked == 0 && f.random.IntN(odds) == 0 {
+			at := f.run.now()
+			short, cancel := context.WithTimeout(ctx, nextFor)
+			err := bm.Bookmark(short)
+			cancel()
+			if err == nil {
+				asked, askedIn, odds = at, f.current(), 25
+			}
+		}
+		began := f.run.now()
+		short, cancel := context.WithTimeout(ctx, nextFor)
+		ev, err := f.watch.Next(short)
+		cancel()
+		f.run.punctual(f.current().history, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returned: f.run.now()}, began, nextFor)
+		switch {
+		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
+			odds = 2 // silence is what a bookmark is for
+			continue
+		case err != nil:
+			f.current().odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d: Next: %v", f.name, f.handle, err)})
+			f.giveUp()
+			return
+		case ev.GetBookmark() != nil:
+			f.marked(asked, askedIn)
+			asked = 0
+		default:
+			f.note(ev)
+		}
+		if f.slow && f.run.now() > awake+3*time.Second && f.random.IntN(400) == 0 {
+			pause(ctx, time.Duration(f.random.Int64N(int64(time.Second))))
+			awake = f.run.now()
+		}
+		if f.resumes > 0 && f.random.IntN(f.resumes) == 0 {
+			asked = 0
+			if err := f.resume(ctx); err != nil {
+				if ctx.Err() == nil {
+					f.current().odd(Violation{"watches resume", fmt.Sprintf("%s on handle %d: %v", f.name, f.handle, err)})
+				}
+				f.giveUp()
+				return
+			}
+		}
+	}
+}
+
+func (f *follower) current() *round {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.round
+}
+
+// giveUp makes sure that nobody waits for the follower.
+func (f *follower) giveUp() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.finish()
+}
+
+func (f *follower) finish() {
+	select {
+	case <-f.caught:
+	default:
+		close(f.caught)
+	}
+}
+
+// note notes an event of the round; those of rounds before it, which are cleaned up, do not count.
+func (f *follower) note(ev *resourcepb.WatchEvent) {
+	e, res := seen(ev, f.handle, generation(f.watch), f.run.now())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if res.GetId().GetTenancy().GetNamespace() != f.round.namespace {
+		return
+	}
+	if wrong := damaged(res); wrong != "" {
+		f.round.odd(Violation{"content", f.name + ": an event: " + wrong})
+	}
+	f.events = append(f.events, e)
+	f.count[e.key]++
+	if e.last && !e.deleted {
+		if f.ended++; f.ended == len(f.round.keys) {
+			f.finish()
+		}
+	}
+	if f.random.IntN(20) == 0 {
+		after := make(map[string]int, len(f.count))
+		for key, n := range f.count {
+			after[key] = n
+		}
+		f.round.leave(origin{cursor: f.watch.Cursor(), follower: f, after: after})
+	}
+}
+
+// marked notes that a bookmark came that was asked for.
+func (f *follower) marked(asked time.Duration, in *round) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if asked == 0 {
+		f.round.odd(Violation{"bookmarks", f.name + " got a bookmark that it had not asked for"})
+	} else if in == f.round {
+		f.round.mark(bookmark{follower: f, asked: asked, at: len(f.events)})
+	}
+}
+
+// resume ends the watch and goes on from its cursor.
+func (f *follower) resume(ctx context.Context) error {
+	cursor := f.watch.Cursor()
+	f.watch.Close()
+	for began := f.run.now(); ; {
+		if f.roams {
+			f.handle = f.random.IntN(len(f.run.handles))
+		}
+		resumer, ok := storage.As[storage.Resumer](f.run.handles[f.handle])
+		if !ok {
+			return errors.New("the backend is no storage.Resumer")
+		}
+		w, err := resumer.WatchFrom(ctx, thing, everywhere, "", cursor)
+		if err == nil {
+			f.watch = w
+			return nil
+		}
+		if !errors.Is(err, storage.ErrInconsistent) || f.run.now()-began > f.run.o.Patience {
+			return fmt.Errorf("WatchFrom: %w", err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,132 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Harness says how to reach one fresh store, and what can befall its database.
+type Harness struct {
+	// Open opens a handle on the store the way that the faults disturb.
+	Open func(ctx context.Context) (storage.Backend, error)
+
+	// Around opens a handle that the faults of the connection do not disturb; nil where there is no other way.
+	Around func(ctx context.Context) (storage.Backend, error)
+
+	// Faults are what the database can suffer.
+	Faults []Fault
+
+	// Exempt says for each kind that Faults lacks why it does. A kind without a fault and without a reason is an error.
+	Exempt map[Kind]string
+
+	// MaxSize is the largest resource in bytes; 0 means 1 MiB.
+	MaxSize int
+
+	// NoBookmarker, NoCommitBounds, ListIsNoSnapshot and NoOrderAcrossKeys are exemptions as in conformance.Harness.
+	NoBookmarker      string
+	NoCommitBounds    string
+	ListIsNoSnapshot  string
+	NoOrderAcrossKeys string
+
+	// IgnoreGoroutines are functions, by their full names, whose goroutines may be left after Close because they belong to
+	// the harness and not to the backend.
+	IgnoreGoroutines []string
+}
+
+// Kind is a kind of fault.
+type Kind string
+
+// The kinds of faults. A harness has a Fault or an exemption for each.
+const (
+	Cut          Kind = "cut"           // connections break
+	Delay        Kind = "delay"         // connections stand and nothing moves on them for a while
+	Throttle     Kind = "throttle"      // connections are slow
+	LoseAnswer   Kind = "lose answer"   // a request is carried out and its answer is lost
+	Pause        Kind = "pause"         // the server stops for a while without anybody being told
+	KillServer   Kind = "kill server"   // the server dies without a chance to write anything
+	CrashSession Kind = "crash session" // one of the server's processes dies
+	Restart      Kind = "restart"       // the server stops and starts in an orderly way
+	StallDisk    Kind = "stall disk"    // the disk takes its time
+	FillDisk     Kind = "fill disk"     // the disk is full for a while
+	StandbyAway  Kind = "standby away"  // the synchronous standby does not answer
+	QuorumAway   Kind = "quorum away"   // too few members are there to decide
+	ChangeLeader Kind = "change leader" // another member becomes the leader
+	SkewClock    Kind = "skew clock"    // the clocks of client and server differ
+	KillClient   Kind = "kill client"   // a process that uses the store dies
+	FreezeClient Kind = "freeze client" // a process that uses the store stops for a while
+	Compact      Kind = "compact"       // the database forgets its history
+)
+
+// Kinds are all kinds of faults.
+func Kinds() []Kind {
+	return []Kind{
+		Cut, Delay, Throttle, LoseAnswer, Pause, KillServer, CrashSession, Restart, StallDisk, FillDisk, StandbyAway, QuorumAway,
+		ChangeLeader, SkewClock, KillClient, FreezeClient, Compact,
+	}
+}
+
+// Fault is something that can befall the database.
+type Fault struct {
+	// Kind of the fault.
+	Kind Kind
+
+	// Weight is how often the fault is chosen, beside the others; 0 is 1.
+	Weight int
+
+	// Touches names what the fault is done to ("server", "link 1"): faults that touch the same are never there at once. Empty
+	// is the kind.
+	Touches string
+
+	// Hold is how long the fault is held, at most, before it is healed; 0 is a second.
+	Hold time.Duration
+
+	// Inject lets the fault happen. heal ends it; nil where it has ended by itself. The random source belongs to the call.
+	// The context ends when the run is given up.
+	Inject func(ctx context.Context, random *rand.Rand) (heal func(ctx context.Context) error, err error)
+}
+
+// complete refuses a harness that leaves open what it can suffer.
+func (h *Harness) complete() error {
+	if h.Open == nil {
+		return errors.New("faults: Harness.Open is not set")
+	}
+	if h.Around == nil {
+		h.Around = h.Open
+	}
+	if h.MaxSize == 0 {
+		h.MaxSize = 1 << 20
+	}
+	offered := make(map[Kind]bool)
+	for _, f := range h.Faults {
+		if !slices.Contains(Kinds(), f.Kind) || f.Inject == nil {
+			return fmt.Errorf("faults: a fault of kind %q: it has to be one of %q and have an Inject", f.Kind, Kinds())
+		}
+		offered[f.Kind] = true
+	}
+	var problems []error
+	for _, kind := range Kinds() {
+		switch reason := h.Exempt[kind]; {
+		case !offered[kind] && reason == "":
+			problems = append(problems, fmt.Errorf("faults: the harness has no fault of kind %q and Harness.Exempt does not say why", kind))
+		case offered[kind] && reason != "":
+			problems = append(problems, fmt.Errorf("faults: the harness has a fault of kind %q although Harness.Exempt says: %s", kind, reason))
+		}
+	}
+	for kind := range h.Exempt {
+		if !slices.Contains(Kinds(), kind) {
+			problems = append(problems, fmt.Errorf("faults: Harness.Exempt names %q, which is no kind of fault", kind))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// offers reports whether the database can suffer a kind of fault.
+func (h *Harness) offers(kind Kind) bool {
+	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.Kind == kind })
+}

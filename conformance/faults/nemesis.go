@@ -1,0 +1,126 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// nemesis injects faults at random until ctx ends, heals all of them, and returns.
+type nemesis struct {
+	run    *run
+	round  *round
+	random *rand.Rand
+
+	mu      sync.Mutex
+	touched map[string]bool
+	broken  error
+}
+
+func (n *nemesis) torment(ctx context.Context) error {
+	n.touched = make(map[string]bool)
+	var injected sync.WaitGroup
+	defer injected.Wait()
+	slots := make(chan struct{}, n.run.o.AtOnce)
+	for {
+		pause(ctx, time.Duration(n.random.Int64N(int64(n.run.o.Calm))))
+		select {
+		case <-ctx.Done():
+			injected.Wait()
+			return n.broken
+		case slots <- struct{}{}:
+		}
+		fault, hold, source := n.plan()
+		if n.failed() || ctx.Err() != nil || !n.take(fault) {
+			<-slots
+			continue
+		}
+		injected.Go(func() {
+			defer func() { <-slots }()
+			n.suffer(ctx, fault, hold, source)
+		})
+	}
+}
+
+func touches(f Fault) string {
+	if f.Touches != "" {
+		return f.Touches
+	}
+	return string(f.Kind)
+}
+
+// plan draws a fault. What it draws depends on nothing but the seed and how often it was called.
+func (n *nemesis) plan() (f Fault, hold time.Duration, source *rand.Rand) {
+	sum := 0
+	for _, f := range n.run.h.Faults {
+		sum += max(1, f.Weight)
+	}
+	at := n.random.IntN(max(1, sum))
+	for _, f = range n.run.h.Faults {
+		if at -= max(1, f.Weight); at < 0 {
+			break
+		}
+	}
+	hold = time.Duration(n.random.Int64N(int64(cmp.Or(f.Hold, time.Second))))
+	return f, hold, rand.New(rand.NewPCG(n.random.Uint64(), 0))
+}
+
+// take reports whether a fault may be injected now: nothing touches the same.
+func (n *nemesis) take(f Fault) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f.Inject == nil || n.touched[touches(f)] {
+		return false
+	}
+	n.touched[touches(f)] = true
+	return true
+}
+
+// suffer injects a fault, holds it for a while, and heals it, whatever ends the wait.
+func (n *nemesis) suffer(ctx context.Context, f Fault, hold time.Duration, random *rand.Rand) {
+	began := n.run.now()
+	ended := errors.New("its Inject or heal did not return") // such as by the FailNow of a test
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.touched, touches(f))
+		if ended != nil && n.broken == nil {
+			n.broken = fmt.Errorf("faults: the fault %q: %w", f.Kind, ended)
+		}
+		n.round.suffered(episode{f.Kind, began, n.run.now()})
+	}()
+	injecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Patience)
+	defer cancel()
+	heal, err := f.Inject(injecting, random)
+	if err != nil {
+		ended = fmt.Errorf("inject: %w", err)
+		return
+	}
+	if heal != nil {
+		pause(ctx, hold)
+		healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Patience)
+		defer cancel()
+		if err := heal(healing); err != nil {
+			ended = fmt.Errorf("heal: %w", err)
+			return
+		}
+	}
+	ended = nil
+}
+
+func (n *nemesis) failed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.broken != nil
+}
+
+// suffered notes a fault.
+func (h *history) suffered(e episode) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults = append(h.faults, e)
+}

@@ -1,0 +1,143 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// origin is a position in the store's history that somebody left behind for others.
+type origin struct {
+	cursor   string
+	follower *follower      // whose it was
+	after    map[string]int // by key: how many events of the round the follower had seen
+	list     *call          // or: the list that it came with
+}
+
+func (o origin) String() string {
+	if o.list != nil {
+		return fmt.Sprintf("the cursor of the pages of %s", o.list.client)
+	}
+	return fmt.Sprintf("a cursor of %s", o.follower.name)
+}
+
+// leave leaves a position behind.
+func (r *round) leave(o origin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const kept = 32
+	if r.origins = append(r.origins, o); len(r.origins) > kept {
+		r.origins = r.origins[1:]
+	}
+}
+
+// mark notes a bookmark.
+func (h *history) mark(b bookmark) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bookmarks = append(h.bookmarks, b)
+}
+
+// probe is a watch that somebody opened for a short while.
+type probe struct {
+	client string
+	handle int
+	from   origin // with the list being the watch's own snapshot, for one without a cursor
+	events []event
+}
+
+// few is how many events a probe looks at.
+const few = 12
+
+// look opens a watch and looks at its snapshot and at some events after it.
+func (c *client) look(patience time.Duration) {
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("watch's snapshot", patience)
+	k.strong, k.cut = true, c.round.run.h.ListIsNoSnapshot == ""
+	w, err := c.b.WatchList(ctx, thing, roundTenancy(c.round.namespace), "")
+	if err != nil {
+		c.told(k, err)
+		return
+	}
+	defer w.Close()
+	opened := c.round.run.now()
+	k.patience = 0 // reading the snapshot takes as long as it takes
+	reading, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	var all []*resourcepb.Resource
+	for {
+		ev, err := w.Next(reading)
+		if err != nil {
+			if errors.Is(err, reading.Err()) && reading.Err() != nil {
+				err = fmt.Errorf("reading the snapshot: %w: %w", storage.ErrInconsistent, err)
+			}
+			c.told(k, err)
+			return
+		}
+		if ev.GetEndOfSnapshot() != nil {
+			break
+		}
+		all = append(all, ev.GetUpsert().GetResource())
+	}
+	k.parts = c.all(k.kind, all)
+	c.told(k, nil)
+	if k.cut {
+		k.end = opened // it was taken before WatchList returned
+	}
+	c.probe(w, &probe{from: origin{list: k}})
+}
+
+// goOn opens a watch from a cursor that somebody else left.
+func (c *client) goOn(patience time.Duration) {
+	c.round.mu.Lock()
+	if len(c.round.origins) == 0 {
+		c.round.mu.Unlock()
+		return
+	}
+	o := c.round.origins[c.random.IntN(len(c.round.origins))]
+	c.round.mu.Unlock()
+	resumer, ok := storage.As[storage.Resumer](c.b)
+	if !ok {
+		return
+	}
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("resumed watch", patience)
+	w, err := resumer.WatchFrom(ctx, thing, roundTenancy(c.round.namespace), "", o.cursor)
+	if err != nil && errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact) {
+		err = context.Canceled // as good as not asked
+	}
+	c.told(k, err)
+	if err != nil {
+		return
+	}
+	defer w.Close()
+	c.probe(w, &probe{from: o})
+}
+
+// probe looks at the next few events.
+func (c *client) probe(w storage.Watch, p *probe) {
+	p.client, p.handle = c.name, c.handle
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.random.Int64N(int64(time.Second))))
+	defer cancel()
+	for len(p.events) < few {
+		ev, err := w.Next(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.round.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d, from %v: Next: %v", c.name, c.handle, p.from, err)})
+			}
+			break
+		}
+		e, res := seen(ev, c.handle, generation(w), c.round.run.now())
+		c.inspect(res)
+		p.events = append(p.events, e)
+	}
+	c.round.mu.Lock()
+	defer c.round.mu.Unlock()
+	c.round.probes = append(c.round.probes, p)
+}

@@ -1,0 +1,312 @@
+package faults
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// errDied is what happens to calls whose process was killed under them.
+var errDied = errors.New("faults: the process was killed")
+
+// process is a handle in another process.
+type process struct {
+	url string
+
+	mu      sync.Mutex
+	conn    *conn         // nil while there is no process
+	alive   chan struct{} // closed once there is one
+	started int
+	closed  bool
+	can     response // what Open has told of it
+}
+
+// start starts a process that opens the store, again and again until ctx ends: other faults may be there as well.
+func (p *process) start(ctx context.Context) error {
+	for {
+		c, err := newConn()
+		if err != nil {
+			return err
+		}
+		r, err := c.call(ctx, request{Method: "open", Text: p.url})
+		if err == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.started++
+			c.generation = p.started
+			p.conn, p.can = c, r
+			close(p.alive)
+			return nil
+		}
+		c.end()
+		if ctx.Err() != nil || p.generation() == 0 {
+			return fmt.Errorf("faults: opening a store in another process: %w", err)
+		}
+	}
+}
+
+// kill kills the process.
+func (p *process) kill() {
+	p.mu.Lock()
+	c := p.conn
+	p.conn, p.alive = nil, make(chan struct{})
+	p.mu.Unlock()
+	c.end()
+}
+
+func (p *process) signal(s os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conn.cmd.Process.Signal(s)
+}
+
+func (p *process) generation() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.started
+}
+
+// living waits for a process. Its error is the context's: nothing was sent.
+func (p *process) living(ctx context.Context) (*conn, error) {
+	for {
+		p.mu.Lock()
+		c, alive, closed := p.conn, p.alive, p.closed
+		p.mu.Unlock()
+		switch {
+		case closed:
+			return nil, storage.ErrClosed
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case c != nil:
+			return c, nil
+		}
+		select {
+		case <-alive:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// call has the process do something. What was asked of one that is killed meanwhile may or may not have happened.
+func (p *process) call(ctx context.Context, q request) (response, error) {
+	c, err := p.living(ctx)
+	if err != nil {
+		return response{}, err
+	}
+	r, err := c.call(ctx, q)
+	if errors.Is(err, errDied) {
+		err = fmt.Errorf("%s: %w: %w", q.Method, storage.ErrInconsistent, err)
+	}
+	return r, err
+}
+
+// Close ends the process.
+func (p *process) Close() error {
+	p.mu.Lock()
+	c := p.conn
+	p.closed = true
+	p.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	_, err := c.call(context.Background(), request{Method: "close"})
+	if leaving := c.leave(); err == nil {
+		err = leaving
+	}
+	return err
+}
+
+// As has only what the handle in the other process has.
+func (p *process) As(target any) bool {
+	p.mu.Lock()
+	can := p.can.Can
+	p.mu.Unlock()
+	switch t := target.(type) {
+	case *storage.Pager:
+		*t = p
+		return can[0]
+	case *storage.Resumer:
+		*t = p
+		return can[1]
+	case *storage.Transactor:
+		*t = p
+		return can[2]
+	}
+	return false
+}
+
+func only(all []*resourcepb.Resource, err error) (*resourcepb.Resource, error) {
+	if err != nil || len(all) != 1 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+func (p *process) resources(ctx context.Context, q request) ([]*resourcepb.Resource, error) {
+	r, err := p.call(ctx, q)
+	return unpackedResources(r.Messages), err
+}
+
+func (p *process) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	return only(p.resources(ctx, request{Method: "read", Consistency: c, Message: packed(id)}))
+}
+
+func (p *process) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	return only(p.resources(ctx, request{Method: "write", Message: packed(res)}))
+}
+
+func (p *process) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	_, err := p.call(ctx, request{Method: "delete", Message: packed(id), Text: version})
+	return err
+}
+
+func (p *process) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+	return p.resources(ctx, request{Method: "list", Consistency: c, Type: typ, Tenancy: packed(tenancy), Text: prefix})
+}
+
+func (p *process) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, o storage.ListOptions) (storage.Page, error) {
+	r, err := p.call(ctx, request{Method: "page", Consistency: o.Consistency, Type: typ, Tenancy: packed(tenancy), Text: prefix, Limit: o.Limit, Continue: o.Continue})
+	return storage.Page{Resources: unpackedResources(r.Messages), Continue: r.Continue, Cursor: r.Cursor}, err
+}
+
+func (p *process) OwnerReferences(ctx context.Context, id *resourcepb.ID) (ids []*resourcepb.ID, err error) {
+	r, err := p.call(ctx, request{Method: "owned", Message: packed(id)})
+	for _, b := range r.Messages {
+		ids = append(ids, unpacked[resourcepb.ID](b))
+	}
+	return ids, err
+}
+
+func (p *process) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	q := request{Method: "commit"}
+	for _, op := range ops {
+		q.Ops = append(q.Ops, wireOp{Write: packed(op.Write), Delete: packed(op.Delete), Check: packed(op.Check), Version: op.Version})
+	}
+	return p.resources(ctx, q)
+}
+
+func (p *process) MaxOps() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.can.Number
+}
+
+// conn is a process and the pipes to it.
+type conn struct {
+	cmd        *exec.Cmd
+	in         io.WriteCloser
+	generation int
+	dead       chan struct{} // closed when the process has ended
+	ended      error         // how, then
+
+	mu       sync.Mutex // of requests on their way
+	requests *gob.Encoder
+
+	waiting sync.Mutex
+	last    uint64
+	answers map[uint64]chan response
+}
+
+func newConn() (*conn, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("faults: finding the program to start: %w", err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), processEnv+"=1"), os.Stderr, group()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("faults: a pipe to another process: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("faults: a pipe to another process: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("faults: starting another process: %w", err)
+	}
+	c := &conn{cmd: cmd, in: in, dead: make(chan struct{}), requests: gob.NewEncoder(in), answers: map[uint64]chan response{}}
+	go func() {
+		defer close(c.dead)
+		answers := gob.NewDecoder(out)
+		for {
+			var r response
+			if answers.Decode(&r) != nil {
+				c.ended = cmd.Wait()
+				return
+			}
+			c.waiting.Lock()
+			answer := c.answers[r.ID]
+			delete(c.answers, r.ID)
+			c.waiting.Unlock()
+			answer <- r
+		}
+	}()
+	return c, nil
+}
+
+// end kills the process, whether it is frozen or not.
+func (c *conn) end() {
+	_ = c.cmd.Process.Kill() // it may have ended by itself
+	<-c.dead
+	_ = c.in.Close()
+}
+
+// leave lets the process end by itself.
+func (c *conn) leave() error {
+	_ = c.in.Close()
+	<-c.dead
+	return c.ended
+}
+
+// call returns the answer of the process, however long it takes: whether a deadline is kept is what is looked at.
+func (c *conn) call(ctx context.Context, q request) (response, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		q.Patience = max(1, time.Until(deadline))
+	}
+	answer := make(chan response, 1)
+	c.waiting.Lock()
+	c.last++
+	q.ID = c.last
+	c.answers[q.ID] = answer
+	c.waiting.Unlock()
+	if err := c.send(&q); err != nil {
+		<-c.dead
+		return response{}, errDied
+	}
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) { // a deadline it has itself
+			_ = c.send(&request{ID: q.ID, Method: "cancel"})
+		}
+	})
+	defer stop()
+	var r response
+	select {
+	case r = <-answer:
+	case <-c.dead:
+		select {
+		case r = <-answer: // the last that it said
+		default:
+			return response{}, errDied
+		}
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Now().After(deadline) {
+		<-ctx.Done() // the timer here may be later than the one there
+	}
+	return r, r.Err.err(ctx)
+}
+
+func (c *conn) send(q *request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests.Encode(q)
+}

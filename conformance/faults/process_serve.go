@@ -1,0 +1,174 @@
+package faults
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// processEnv is set in processes that serve.
+const processEnv = "ASHLAR_FAULTS_PROCESS"
+
+// ServeProcess returns false at once, unless the program was started by [Processes]: then it serves a handle until nobody wants it
+// any more, and returns true. The program should end then.
+func ServeProcess() bool {
+	if os.Getenv(processEnv) == "" {
+		return false
+	}
+	s := &serving{out: gob.NewEncoder(os.Stdout), cancels: map[uint64]context.CancelFunc{}, watches: map[uint64]storage.Watch{}}
+	s.serve(os.Stdin)
+	return true
+}
+
+// serving is a process's side of the pipes.
+type serving struct {
+	b storage.Backend
+
+	mu      sync.Mutex
+	out     *gob.Encoder
+	cancels map[uint64]context.CancelFunc
+	watches map[uint64]storage.Watch
+}
+
+func (s *serving) serve(in io.Reader) {
+	requests := gob.NewDecoder(in)
+	var answering sync.WaitGroup
+	for {
+		var q request
+		if requests.Decode(&q) != nil {
+			break // nobody is there any more
+		}
+		if q.Method == "cancel" {
+			s.mu.Lock()
+			if cancel := s.cancels[q.ID]; cancel != nil {
+				cancel()
+			}
+			s.mu.Unlock()
+			continue
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		if q.Patience != 0 {
+			ctx, cancel = context.WithTimeout(context.Background(), q.Patience)
+		}
+		s.mu.Lock()
+		s.cancels[q.ID] = cancel
+		s.mu.Unlock()
+		answering.Go(func() {
+			r, err := s.do(ctx, &q)
+			cancel()
+			r.ID, r.Err = q.ID, newWireError(err)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.cancels, q.ID)
+			_ = s.out.Encode(&r) // if nobody is there any more, the next Decode says so
+		})
+	}
+	if s.b != nil {
+		_ = s.b.Close()
+	}
+	answering.Wait()
+}
+
+// do does what was asked for. What a handle cannot do, nobody asks it to.
+func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
+	id, tenancy := func() *resourcepb.ID { return unpacked[resourcepb.ID](q.Message) }, unpacked[resourcepb.Tenancy](q.Tenancy)
+	var res *resourcepb.Resource
+	var all []*resourcepb.Resource
+	switch q.Method {
+	case "open":
+		if s.b, err = storage.Open(ctx, q.Text); err == nil {
+			_, r.Can[0] = storage.As[storage.Pager](s.b)
+			_, r.Can[1] = storage.As[storage.Resumer](s.b)
+			var t storage.Transactor
+			if t, r.Can[2] = storage.As[storage.Transactor](s.b); t != nil {
+				r.Number = t.MaxOps()
+			}
+		}
+	case "close":
+		err = s.b.Close()
+	case "read":
+		res, err = s.b.Read(ctx, q.Consistency, id())
+		r.Messages = packedAll([]*resourcepb.Resource{res})
+	case "write":
+		res, err = s.b.WriteCAS(ctx, unpacked[resourcepb.Resource](q.Message))
+		r.Messages = packedAll([]*resourcepb.Resource{res})
+	case "delete":
+		err = s.b.DeleteCAS(ctx, id(), q.Text)
+	case "commit":
+		t, _ := storage.As[storage.Transactor](s.b)
+		var ops []storage.Op
+		for _, op := range q.Ops {
+			ops = append(ops, storage.Op{
+				Write: unpacked[resourcepb.Resource](op.Write), Delete: unpacked[resourcepb.ID](op.Delete), Check: unpacked[resourcepb.ID](op.Check), Version: op.Version,
+			})
+		}
+		all, err = t.Commit(ctx, ops)
+		r.Messages = packedAll(all)
+	case "list":
+		all, err = s.b.List(ctx, q.Consistency, q.Type, tenancy, q.Text)
+		r.Messages = packedAll(all)
+	case "page":
+		p, _ := storage.As[storage.Pager](s.b)
+		var page storage.Page
+		page, err = p.ListPage(ctx, q.Type, tenancy, q.Text, storage.ListOptions{Consistency: q.Consistency, Limit: q.Limit, Continue: q.Continue})
+		r.Messages, r.Cursor, r.Continue = packedAll(page.Resources), page.Cursor, page.Continue
+	case "owned":
+		var ids []*resourcepb.ID
+		ids, err = s.b.OwnerReferences(ctx, id())
+		r.Messages = packedAll(ids)
+	case "watch", "resume":
+		var w storage.Watch
+		if q.Method == "watch" {
+			w, err = s.b.WatchList(ctx, q.Type, tenancy, q.Text)
+		} else {
+			resumer, _ := storage.As[storage.Resumer](s.b)
+			w, err = resumer.WatchFrom(ctx, q.Type, tenancy, q.Text, q.Cursor)
+		}
+		if err == nil {
+			s.mu.Lock()
+			r.Watch = q.ID
+			s.watches[r.Watch] = w
+			s.mu.Unlock()
+		}
+	case "next", "bookmark", "stop":
+		return s.doWatch(ctx, q)
+	default:
+		err = fmt.Errorf("faults: a process was asked for %q", q.Method)
+	}
+	return r, err
+}
+
+func (s *serving) doWatch(ctx context.Context, q *request) (r response, err error) {
+	s.mu.Lock()
+	w := s.watches[q.Watch]
+	if q.Method == "stop" {
+		delete(s.watches, q.Watch)
+	}
+	s.mu.Unlock()
+	switch {
+	case w == nil:
+		err = storage.ErrWatchClosed
+	case q.Method == "stop":
+		w.Close()
+	case q.Method == "bookmark":
+		b, ok := w.(storage.Bookmarker)
+		if !ok {
+			return r, errors.New("faults: the watch has no bookmarks")
+		}
+		err = b.Bookmark(ctx)
+	default:
+		var ev *resourcepb.WatchEvent
+		if ev, err = w.Next(ctx); ev != nil {
+			r.Messages = packedAll([]*resourcepb.WatchEvent{ev})
+		}
+		r.Cursor = w.Cursor()
+	}
+	return r, err
+}

@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+	_ "github.com/ashlar-dev/storage/sqlite"
+)
+
+func TestMain(m *testing.M) {
+	if !ServeProcess() {
+		os.Exit(m.Run())
+	}
+}
+
+// apart opens a handle in another process, and a watch of it.
+func apart(t *testing.T) (*process, storage.Watch) {
+	t.Helper()
+	b, err := NewProcesses("sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "store.db"))).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w, err := b.WatchList(t.Context(), thing, everywhere, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return b.(*process), w
+}
+
+func nextOf(t *testing.T, w storage.Watch) *resourcepb.WatchEvent {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ev, err := w.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+func put(t *testing.T, b storage.Backend, name string) *resourcepb.Resource {
+	t.Helper()
+	res, err := b.WriteCAS(t.Context(), &resourcepb.Resource{Id: idOf("n", name, "u")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// A watch in a process that is killed goes on in the next one, with nothing missed and nothing repeated, and a bookmark that was
+// asked for comes.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	b, w := apart(t)
+	if nextOf(t, w).GetEndOfSnapshot() == nil {
+		t.Fatal("the store is not empty")
+	}
+	put(t, b, "a")
+	put(t, b, "b")
+	if got := nextOf(t, w).GetUpsert().GetResource().GetId().GetName(); got != "a" {
+		t.Fatalf("got %q", got)
+	}
+	if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := generation(b)
+	b.kill()
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := b.Read(short, storage.StrongConsistency, idOf("n", "a", "")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("a read where there is no process: %v", err)
+	}
+	if err := b.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if generation(b) == before {
+		t.Error("the next process is no other one")
+	}
+	if got := nextOf(t, w).GetUpsert().GetResource().GetId().GetName(); got != "b" {
+		t.Errorf("got %q", got)
+	}
+	if ev := nextOf(t, w); ev.GetBookmark() == nil {
+		t.Errorf("got %v where a bookmark is owed", ev)
+	}
+}
+
+// What a process is told in its own words: errors keep what they match, and operations their index.
+func TestProcessErrors(t *testing.T) {
+	t.Parallel()
+	b, _ := apart(t)
+	stored := put(t, b, "a")
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, idOf("n", "b", "")); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a read of nothing: %v", err)
+	}
+	_, err := b.Commit(t.Context(), []storage.Op{
+		{Check: idOf("n", "a", "u"), Version: stored.Version}, {Write: &resourcepb.Resource{Id: idOf("n", "b", "u"), Version: "none"}},
+	})
+	var op *storage.OpError
+	if !errors.As(err, &op) || op.Index != 1 || !errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("a transaction that is refused: %v", err)
+	}
+	results, err := b.Commit(t.Context(), []storage.Op{{Delete: stored.Id, Version: stored.Version}, {Write: &resourcepb.Resource{Id: idOf("n", "b", "u")}}})
+	if err != nil || len(results) != 2 || results[0] != nil || results[1].GetVersion() == "" {
+		t.Errorf("a transaction: %v, %v", results, err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.WriteCAS(over, &resourcepb.Resource{Id: idOf("n", "c", "u")}); !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("a write with a context that is over: %v", err)
+	}
+}
+
+// Calls of a process that stands still are answered when it goes on.
+func TestFrozenProcess(t *testing.T) {
+	t.Parallel()
+	if freeze == nil {
+		t.Skip("this system cannot stop processes")
+	}
+	b, _ := apart(t)
+	if err := b.signal(freeze); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := b.WriteCAS(t.Context(), &resourcepb.Resource{Id: idOf("n", "a", "u")})
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Errorf("answered while it stands still: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := b.signal(wake); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

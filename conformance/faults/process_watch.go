@@ -1,0 +1,203 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// processWatch is a watch in another process. If that is killed, the next one goes on from the cursor, as a program that keeps its
+// cursor does.
+type processWatch struct {
+	p      *process
+	open   request
+	closed context.Context
+	close  context.CancelFunc
+
+	mu     sync.Mutex
+	conn   *conn
+	id     uint64
+	cursor string
+	begun  bool // the snapshot is over
+	owed   bool // a bookmark is
+	redial *redial
+}
+
+// redial is the attempt to go on in another process.
+type redial struct {
+	over chan struct{} // closed when it has ended
+	err  error         // how, then
+}
+
+// patienceOfRedial is the deadline of opening a watch again: that of the Next which found the process dead may be too short.
+const patienceOfRedial = 10 * time.Second
+
+func (p *process) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	return p.watch(ctx, request{Method: "watch", Type: typ, Tenancy: packed(tenancy), Text: prefix})
+}
+
+func (p *process) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
+	return p.watch(ctx, request{Method: "resume", Type: typ, Tenancy: packed(tenancy), Text: prefix, Cursor: cursor})
+}
+
+func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
+	w := &processWatch{p: p, open: q, cursor: q.Cursor, begun: q.Method == "resume"}
+	if err := w.dial(ctx); err != nil {
+		if errors.Is(err, errDied) {
+			err = fmt.Errorf("%s: %w: %w", q.Method, storage.ErrInconsistent, err)
+		}
+		return nil, err
+	}
+	w.closed, w.close = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// dial opens the watch in the process that there is.
+func (w *processWatch) dial(ctx context.Context) error {
+	c, err := w.p.living(ctx)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	q := w.open
+	q.Cursor = w.cursor
+	w.mu.Unlock()
+	r, err := c.call(ctx, q)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn, w.id = c, r.Watch
+	return nil
+}
+
+func (w *processWatch) generation() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conn.generation
+}
+
+func (w *processWatch) Cursor() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cursor
+}
+
+func (w *processWatch) Close() {
+	w.close()
+	w.mu.Lock()
+	c, id := w.conn, w.id
+	w.mu.Unlock()
+	_, _ = c.call(context.Background(), request{Method: "stop", Watch: id}) // a process that was killed has stopped it
+}
+
+// ask asks the process for something about the watch.
+func (w *processWatch) ask(ctx context.Context, method string) (response, error) {
+	w.mu.Lock()
+	c, id := w.conn, w.id
+	w.mu.Unlock()
+	return c.call(ctx, request{Method: method, Watch: id})
+}
+
+func (w *processWatch) Bookmark(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, err := w.ask(ctx, "bookmark")
+	if err == nil {
+		w.mu.Lock()
+		w.owed = true
+		w.mu.Unlock()
+	}
+	return err
+}
+
+func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	for {
+		r, err := w.ask(ctx, "next")
+		if errors.Is(err, errDied) {
+			if err := w.goOn(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if r.Cursor != "" {
+			w.cursor = r.Cursor
+		}
+		if err != nil {
+			return nil, err
+		}
+		ev := unpacked[resourcepb.WatchEvent](r.Messages[0])
+		w.begun = w.begun || ev.GetEndOfSnapshot() != nil
+		w.owed = w.owed && ev.GetBookmark() == nil
+		return ev, nil
+	}
+}
+
+// goOn waits until the watch is open in the process that comes after the one that was killed.
+func (w *processWatch) goOn(ctx context.Context) error {
+	w.mu.Lock()
+	if !w.begun {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: %w in the snapshot", storage.ErrInconsistent, errDied)
+	}
+	r := w.redial
+	if r == nil {
+		r = &redial{over: make(chan struct{})}
+		w.redial = r
+		go func() {
+			r.err = w.dialAgain()
+			w.mu.Lock()
+			if r.err == nil {
+				w.redial = nil // the next process may be killed as well
+			}
+			w.mu.Unlock()
+			close(r.over)
+		}()
+	}
+	w.mu.Unlock()
+	select {
+	case <-r.over:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// dialAgain opens the watch once more, in as many processes as it takes.
+func (w *processWatch) dialAgain() error {
+	w.mu.Lock()
+	w.open.Method = "resume"
+	w.mu.Unlock()
+	for {
+		ctx, cancel := context.WithTimeout(w.closed, patienceOfRedial)
+		err := w.dial(ctx)
+		if err == nil && w.isOwed() {
+			_, err = w.ask(ctx, "bookmark")
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case w.closed.Err() != nil:
+			return storage.ErrWatchClosed
+		case errors.Is(err, errDied), errors.Is(err, storage.ErrInconsistent), errors.Is(err, context.DeadlineExceeded):
+		default:
+			return err
+		}
+	}
+}
+
+func (w *processWatch) isOwed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owed
+}

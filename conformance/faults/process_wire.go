@@ -1,0 +1,143 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// request is what a process is asked to do.
+type request struct {
+	ID          uint64
+	Method      string
+	Patience    time.Duration // what is left until the deadline; 0: there is none
+	Watch       uint64
+	Consistency storage.ReadConsistency
+	Type        storage.UnversionedType
+	Tenancy     []byte
+	Message     []byte // a resource or an id
+	Ops         []wireOp
+	Text        string // a URL, version, name prefix
+	Cursor      string
+	Limit       int
+	Continue    string
+}
+
+// response is its answer.
+type response struct {
+	ID       uint64
+	Err      *wireError
+	Messages [][]byte // an empty one is nil
+	Cursor   string
+	Continue string
+	Watch    uint64
+	Number   int
+	Can      [3]bool // Pager, Resumer, Transactor
+}
+
+type wireOp struct {
+	Write, Delete, Check []byte
+	Version              string
+}
+
+// wireError is an error as far as the contract speaks of it.
+type wireError struct {
+	Text string
+	Is   []int // of sentinels
+	Op   int   // the index of an OpError, plus one
+}
+
+var sentinels = []error{
+	storage.ErrNotFound, storage.ErrCASFailure, storage.ErrWrongUid, storage.ErrInconsistent, storage.ErrInvalid, storage.ErrTooLarge,
+	storage.ErrWatchClosed, storage.ErrCompacted, storage.ErrClosed, context.DeadlineExceeded, context.Canceled,
+}
+
+func newWireError(err error) *wireError {
+	if err == nil {
+		return nil
+	}
+	e := &wireError{Text: err.Error()}
+	for i, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			e.Is = append(e.Is, i)
+		}
+	}
+	var op *storage.OpError
+	if errors.As(err, &op) {
+		e.Op, e.Text = op.Index+1, op.Err.Error()
+	}
+	return e
+}
+
+// toldError is an error of another process.
+type toldError struct {
+	text string
+	is   []error
+}
+
+func (e *toldError) Error() string   { return e.text }
+func (e *toldError) Unwrap() []error { return e.is }
+
+// err is the error for a caller with ctx: of two clocks that a deadline was measured with, the caller's counts.
+func (e *wireError) err(ctx context.Context) error {
+	if e == nil {
+		return nil
+	}
+	told := &toldError{text: e.Text}
+	for _, i := range e.Is {
+		is := sentinels[i]
+		if over := ctx.Err(); over != nil && (is == context.DeadlineExceeded || is == context.Canceled) {
+			is = over
+		}
+		told.is = append(told.is, is)
+	}
+	if e.Op > 0 {
+		return &storage.OpError{Index: e.Op - 1, Err: told}
+	}
+	return told
+}
+
+// packed is a message's bytes; nil for nil.
+func packed[M proto.Message](m M) []byte {
+	if !m.ProtoReflect().IsValid() {
+		return nil
+	}
+	b, err := proto.MarshalOptions{}.Marshal(m)
+	if err != nil {
+		panic(err) // only text that is no UTF-8, which the suite writes nowhere
+	}
+	return b
+}
+
+func packedAll[M proto.Message](all []M) (out [][]byte) {
+	for _, m := range all {
+		out = append(out, packed(m))
+	}
+	return out
+}
+
+func unpacked[T any, M interface {
+	*T
+	proto.Message
+}](b []byte) M {
+	if len(b) == 0 {
+		return nil
+	}
+	m := M(new(T))
+	if err := proto.Unmarshal(b, m); err != nil {
+		panic(err) // the other side is this same program
+	}
+	return m
+}
+
+func unpackedResources(all [][]byte) (out []*resourcepb.Resource) {
+	for _, b := range all {
+		out = append(out, unpacked[resourcepb.Resource](b))
+	}
+	return out
+}

@@ -1,0 +1,418 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// server is the database that the suite is proven against: all changes in one log under one lock. It is as simple as can be unless
+// it is told to have a defect; has names those of defects_test.go.
+type server struct {
+	defect string
+	name   string
+	leak   chan struct{} // ends goroutines that a defect leaks
+
+	mu       sync.Mutex
+	log      []change
+	rows     map[string]*resourcepb.Resource
+	version  int
+	wake     chan struct{}
+	volatile int         // the log from here on is lost in a crash; only defects have one
+	landing  atomic.Bool // a write that was given up arrives; only a defect has any
+}
+
+// change is an entry of the log.
+type change struct {
+	key     string
+	res     *resourcepb.Resource
+	deleted bool
+	last    int // where the log ends after its transaction
+}
+
+func newServer(defect string) *server {
+	return &server{defect: defect, name: strconv.FormatUint(rand.Uint64(), 36), leak: make(chan struct{}), rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}), volatile: -1}
+}
+
+func (s *server) has(defect string) bool { return s.defect == defect }
+
+// sometimes is true for one call in n, if the server has the defect.
+func (s *server) sometimes(defect string, n int) bool {
+	return s.has(defect) && rand.IntN(n) == 0
+}
+
+func keyOf(id *resourcepb.ID) string { return id.Tenancy.Namespace + "/" + id.Name }
+
+// commit is the server's side of a transaction.
+func (s *server) commit(ops []storage.Op) (results []*resourcepb.Resource, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, op := range ops {
+		if err := s.decide(op); err != nil {
+			if s.has("half a transaction") && i > 0 {
+				s.apply(ops[:i])
+			}
+			return nil, &storage.OpError{Index: i, Err: err}
+		}
+	}
+	if half := len(ops) / 2; half > 0 && s.sometimes("a transaction in two steps", 3) {
+		first := s.apply(ops[:half])
+		s.mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+		s.mu.Lock()
+		return append(first, s.apply(ops[half:])...), nil
+	}
+	return s.apply(ops), nil
+}
+
+func (s *server) decide(op storage.Op) error {
+	id, verb, given := op.Write.GetId(), write, state{op.Write.GetId().GetUid(), op.Write.GetVersion()}
+	if op.Delete != nil {
+		id, verb, given = op.Delete, remove, state{op.Delete.Uid, op.Version}
+	} else if op.Check != nil {
+		id, verb, given = op.Check, demand, state{op.Check.Uid, op.Version}
+	}
+	row := s.rows[keyOf(id)]
+	if s.landing.Load() && verb == write || s.sometimes("a write does not compare", 50) && verb == write && row != nil && row.Id.Uid == given.uid {
+		return nil // it goes over whatever is there
+	}
+	return refusal(verb, given, state{row.GetId().GetUid(), row.GetVersion()})
+}
+
+func (s *server) apply(ops []storage.Op) []*resourcepb.Resource {
+	results := make([]*resourcepb.Resource, len(ops))
+	first := len(s.log)
+	for i, op := range ops {
+		switch {
+		case op.Write != nil:
+			s.version++
+			res := proto.CloneOf(op.Write)
+			res.Version = fmt.Sprintf("v%d", s.version)
+			results[i] = proto.CloneOf(res)
+			if res.Metadata[metaLast] == "" && s.sometimes("an acknowledged write is forgotten", 50) {
+				continue
+			}
+			if s.sometimes("bytes are damaged", 100) && len(res.Data.Value) > 0 {
+				res.Data.Value[0]++
+			}
+			s.log = append(s.log, change{key: keyOf(res.Id), res: res})
+		case op.Delete != nil:
+			if row := s.rows[keyOf(op.Delete)]; row != nil && row.Id.Uid == op.Delete.Uid && !s.sometimes("a delete does nothing", 20) {
+				s.log = append(s.log, change{key: keyOf(op.Delete), res: row, deleted: true})
+			}
+		}
+	}
+	for i := range s.log[first:] {
+		s.log[first+i].last = len(s.log)
+		s.replay(s.log[first+i])
+	}
+	if s.volatile < 0 && (s.has("acknowledged before it is durable") || s.has("a crash loses what was acknowledged, and watches say so")) {
+		s.volatile = first
+	} else if len(s.log)%4096 == 0 {
+		s.volatile = -1
+	}
+	close(s.wake)
+	s.wake = make(chan struct{})
+	return results
+}
+
+func (s *server) replay(c change) {
+	if c.deleted {
+		delete(s.rows, c.key)
+	} else {
+		s.rows[c.key] = c.res
+	}
+}
+
+// crash loses what is not durable.
+func (s *server) crash() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.volatile < 0 {
+		return
+	}
+	s.log = s.log[:min(s.volatile, len(s.log))]
+	s.volatile = -1
+	s.rows = map[string]*resourcepb.Resource{}
+	for _, c := range s.log {
+		s.replay(c)
+	}
+}
+
+// at is what was stored under a key after so many changes.
+func (s *server) at(key string, position int) *resourcepb.Resource {
+	for i := min(position, len(s.log)) - 1; i >= 0; i-- {
+		if c := s.log[i]; c.key == key {
+			if c.deleted {
+				return nil
+			}
+			return c.res
+		}
+	}
+	return nil
+}
+
+// list is what is stored, in order.
+func (s *server) list(f filter) (all []*resourcepb.Resource) {
+	for _, res := range s.rows {
+		if f.matches(res) {
+			all = append(all, proto.CloneOf(res))
+		}
+	}
+	slices.SortFunc(all, func(a, b *resourcepb.Resource) int { return cmp.Compare(keyOf(a.Id), keyOf(b.Id)) })
+	return all
+}
+
+type filter struct{ namespace string }
+
+func (f filter) matches(res *resourcepb.Resource) bool {
+	return f.namespace == storage.Wildcard || f.namespace == res.Id.Tenancy.Namespace
+}
+
+// wire is what stands between a handle and the server.
+type wire struct {
+	mu    sync.Mutex
+	open  chan struct{} // closed while requests and answers pass
+	cuts  int           // so often it broke
+	loses int           // so many answers will be lost
+}
+
+func newWire() *wire {
+	w := &wire{open: make(chan struct{})}
+	close(w.open)
+	return w
+}
+
+func (w *wire) stall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open = make(chan struct{})
+}
+
+func (w *wire) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.open:
+	default:
+		close(w.open)
+	}
+}
+
+func (w *wire) cut(answers int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cuts++
+	w.loses = answers
+}
+
+func (w *wire) state() (open <-chan struct{}, cuts int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open, w.cuts
+}
+
+// pass waits until something can pass, and reports whether it does.
+func (w *wire) pass(ctx context.Context) bool {
+	open, _ := w.state()
+	select {
+	case <-open:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *wire) loseAnswer() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.loses > 0 {
+		w.loses--
+		return true
+	}
+	return false
+}
+
+// handle is a client of the server.
+type handle struct {
+	*server
+	wire *wire
+	open struct {
+		sync.Mutex
+		watches []*watch
+		pages   map[string][]*resourcepb.Resource
+	}
+}
+
+func late(ctx context.Context) error { return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err()) }
+
+// exchange has the server do something, once, and brings back its answer: one that is lost is asked for again.
+func (h *handle) exchange(ctx context.Context, do func()) error {
+	if h.sometimes("a late call", 100) {
+		time.Sleep(2 * time.Second)
+	}
+	if h.sometimes("no reason", 100) {
+		return fmt.Errorf("%w: just so", storage.ErrInconsistent)
+	}
+	if !h.wire.pass(ctx) {
+		return ctx.Err()
+	}
+	time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	do()
+	time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	for {
+		if h.wire.loseAnswer() {
+			if h.has("a lost answer is forgotten") {
+				do()
+				return nil
+			}
+			if h.has("what is visible is durable") {
+				h.mu.Lock()
+				h.volatile = len(h.log) - 1
+				h.mu.Unlock()
+				return nil
+			}
+			h.wire.pass(ctx)
+			continue
+		}
+		if h.wire.pass(ctx) {
+			return nil
+		}
+		if h.has("a cancel in the commit") {
+			return ctx.Err()
+		}
+		return late(ctx)
+	}
+}
+
+func (h *handle) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (res *resourcepb.Resource, err error) {
+	err = h.exchange(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		res = h.rows[keyOf(id)]
+		if c == storage.StrongConsistency && h.sometimes("a stale member", 50) || c == storage.EventualConsistency && h.sometimes("eventual reads go back", 50) {
+			res = h.at(keyOf(id), len(h.log)-40)
+		}
+		res = proto.CloneOf(res)
+	})
+	if err == nil && res == nil {
+		err = storage.ErrNotFound
+	}
+	return res, err
+}
+
+func (h *handle) Commit(ctx context.Context, ops []storage.Op) (results []*resourcepb.Resource, err error) {
+	var refused error
+	err = h.exchange(ctx, func() { results, refused = h.commit(ops) })
+	if err != nil && !errors.Is(err, storage.ErrInconsistent) && h.has("a lease is a fence") {
+		go func() { // what was given up arrives all the same
+			h.wire.pass(context.Background())
+			h.landing.Store(true)
+			_, _ = h.commit(ops)
+			h.landing.Store(false)
+		}()
+	}
+	return results, cmp.Or(err, refused)
+}
+
+func (h *handle) MaxOps() int { return 32 }
+
+func alone(err error) error {
+	var op *storage.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+func (h *handle) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	results, err := h.Commit(ctx, []storage.Op{{Write: res}})
+	if err != nil {
+		return nil, alone(err)
+	}
+	return results[0], nil
+}
+
+func (h *handle) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	_, err := h.Commit(ctx, []storage.Op{{Delete: id, Version: version}})
+	return alone(err)
+}
+
+// List is made of pages, as some adapters' are.
+func (h *handle) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (all []*resourcepb.Resource, err error) {
+	opts := storage.ListOptions{Consistency: c, Limit: 3}
+	for {
+		page, err := h.ListPage(ctx, typ, tenancy, prefix, opts)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Resources...)
+		if opts.Continue = page.Continue; page.Continue == "" || len(page.Resources) == 0 && h.has("an empty page is the last") {
+			return all, nil
+		}
+	}
+}
+
+// ListPage keeps what is left of a listing. Now and then a page is empty.
+func (h *handle) ListPage(ctx context.Context, _ storage.UnversionedType, tenancy *resourcepb.Tenancy, _ string, opts storage.ListOptions) (page storage.Page, err error) {
+	err = h.exchange(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		token, cursor, _ := strings.Cut(opts.Continue, " ")
+		h.open.Lock()
+		rest := h.open.pages[token]
+		h.open.Unlock()
+		if opts.Continue == "" {
+			rest, cursor = h.list(filter{tenancy.Namespace}), h.cursor(len(h.log))
+		}
+		if h.has("pages by rows") && opts.Continue != "" {
+			rest = h.list(filter{tenancy.Namespace})
+			from, _ := strconv.Atoi(token)
+			rest = rest[min(from, len(rest)):]
+		}
+		n := min(opts.Limit, len(rest))
+		if rand.IntN(5) == 0 {
+			n = 0
+		}
+		page.Resources, rest, page.Cursor = rest[:n], rest[n:], cursor
+		if len(rest) == 0 {
+			return
+		}
+		next := fmt.Sprintf("t%d", rand.Uint64())
+		if h.has("pages by rows") {
+			from, _ := strconv.Atoi(token)
+			next = strconv.Itoa(from + n)
+		}
+		h.open.Lock()
+		h.open.pages[next] = rest
+		h.open.Unlock()
+		page.Continue = next + " " + cursor
+	})
+	return page, err
+}
+
+func (h *handle) OwnerReferences(context.Context, *resourcepb.ID) ([]*resourcepb.ID, error) {
+	return nil, nil
+}
+
+func (h *handle) Close() error {
+	h.open.Lock()
+	defer h.open.Unlock()
+	for _, w := range h.open.watches {
+		w.Close()
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package faults
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// thing is the type of everything that a run writes.
+var thing = storage.UnversionedType{Group: "faults", Kind: "Thing"}
+
+const (
+	partition = "faults"
+
+	metaName     = "name"     // of the write
+	metaReplaces = "replaces" // the version that the write replaces
+	metaSum      = "sum"      // of the data
+	metaLast     = "last"     // set by the write that ends a round
+)
+
+// KeyPattern is part of every key that a run writes to, for a proxy that lies in wait for requests.
+const KeyPattern = "faulty-key-"
+
+func keyName(i int) string { return fmt.Sprintf("%s%02d", KeyPattern, i) }
+
+func roundTenancy(namespace string) *resourcepb.Tenancy {
+	return &resourcepb.Tenancy{Partition: partition, Namespace: namespace}
+}
+
+// everywhere is what followers watch.
+var everywhere = roundTenancy(storage.Wildcard)
+
+func idOf(namespace, key, uid string) *resourcepb.ID {
+	return &resourcepb.ID{
+		Type:    &resourcepb.Type{Group: thing.Group, GroupVersion: "v1", Kind: thing.Kind},
+		Tenancy: roundTenancy(namespace), Name: key, Uid: uid,
+	}
+}
+
+// newResource is what a write called name stores in place of what is given.
+func newResource(id *resourcepb.ID, name, version string, size int, random *rand.Rand) *resourcepb.Resource {
+	data := make([]byte, size)
+	for i := 0; i < size; i += 64 { // enough for no two to be alike
+		data[i] = byte(random.Uint32())
+	}
+	return &resourcepb.Resource{
+		Id: id, Version: version, Data: &anypb.Any{TypeUrl: "faults/data", Value: data},
+		Metadata: map[string]string{metaName: name, metaReplaces: version, metaSum: sum(name, data)},
+	}
+}
+
+func sum(name string, data []byte) string {
+	return fmt.Sprintf("%08x", crc32.Update(crc32.ChecksumIEEE([]byte(name)), crc32.IEEETable, data))
+}
+
+// damaged says what is wrong with a resource's content, or "".
+func damaged(res *resourcepb.Resource) string {
+	if got, want := sum(res.Metadata[metaName], res.Data.GetValue()), res.Metadata[metaSum]; got != want {
+		return fmt.Sprintf("%s at version %q is not what was written: %d bytes with the sum %s instead of %s",
+			res.Id.GetName(), res.Version, len(res.Data.GetValue()), got, want)
+	}
+	return ""
+}
+
+// found is a part of a read that was answered with res, or with nothing.
+func found(key string, res *resourcepb.Resource) part {
+	return part{verb: read, key: key, got: state{res.GetId().GetUid(), res.GetVersion()}, shown: res.GetMetadata()[metaName]}
+}

@@ -1,0 +1,111 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// round is a part of a run with keys of its own.
+type round struct {
+	*history
+	run       *run
+	number    int
+	namespace string
+	keys      []string
+	origins   []origin // guarded by the history
+}
+
+func (r *run) newRound(number int) *round {
+	n := &round{history: &history{}, run: r, number: number, namespace: fmt.Sprintf("round-%d", number)}
+	for i := range r.o.Keys {
+		n.keys = append(n.keys, keyName(i))
+	}
+	return n
+}
+
+// play lets workers and nemesis loose, waits until everybody has seen everything, and returns how long workers worked.
+func (r *round) play(run context.Context, during time.Duration) (worked time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(run, during)
+	defer cancel()
+	r.full = cancel
+	began := r.run.now()
+	var working sync.WaitGroup
+	for i := range r.run.o.Workers {
+		c := r.newClient(fmt.Sprintf("worker-%d", i), i%len(r.run.handles))
+		working.Go(func() { c.work(ctx.Done()) })
+	}
+	n := &nemesis{run: r.run, round: r, random: r.run.source(fmt.Sprint(r.number, "nemesis"))}
+	err = n.torment(ctx)
+	working.Wait()
+	worked = r.run.now() - began
+	if err = cmp.Or(err, run.Err()); err != nil {
+		return worked, err
+	}
+	if err := r.newClient("finisher", 0).finish(r.run.now() + r.run.o.Patience); err != nil {
+		r.odd(Violation{"writes go on", err.Error()})
+		return worked, nil
+	}
+	var awaited sync.WaitGroup
+	for _, f := range r.run.followers {
+		awaited.Go(func() { r.await(run, f) })
+	}
+	awaited.Wait()
+	return worked, run.Err()
+}
+
+// await waits until a follower has seen the last write to every key, or has seen nothing for too long, or the run is given up.
+func (r *round) await(ctx context.Context, f *follower) {
+	tick := time.NewTicker(tick)
+	defer tick.Stop()
+	for began, before := r.run.now(), 0; ; {
+		select {
+		case <-f.caught:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		f.mu.Lock()
+		got, ended := len(f.events), f.ended
+		f.mu.Unlock()
+		if got > before {
+			began, before = r.run.now(), got
+		}
+		if r.run.now()-began > r.run.o.Patience {
+			r.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
+				f.name, f.handle, ended, len(r.keys), r.run.o.Patience)})
+			return
+		}
+	}
+}
+
+// clean deletes what the round has left in the store.
+func (r *round) clean(ctx context.Context) error {
+	b := r.run.handles[0]
+	all, err := b.List(ctx, storage.StrongConsistency, thing, roundTenancy(r.namespace), "")
+	for _, res := range all {
+		if err == nil {
+			err = b.DeleteCAS(ctx, res.Id, res.Version)
+		}
+	}
+	if err != nil && !errors.Is(err, storage.ErrInconsistent) && !errors.Is(err, storage.ErrCASFailure) {
+		return fmt.Errorf("faults: cleaning up after a round: %w", err)
+	}
+	return nil
+}
+
+// source is a random source that depends on the seed and on what it is for.
+func (r *run) source(purpose string) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(purpose) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(r.o.Seed, h))
+}

@@ -1,0 +1,167 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// run is a run under way.
+type run struct {
+	*clock
+	h         Harness
+	o         Options
+	handles   []storage.Backend
+	followers []*follower
+	report    *Report
+}
+
+// Run lets workers, followers and faults loose on the harness's store and checks what comes of it. It returns an error if it
+// could not: because of the harness, or because ctx ended. Promises that the backend broke are in the report; the first round
+// that shows one is the last.
+func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
+	if err := h.complete(); err != nil {
+		return nil, err
+	}
+	o.complete()
+	r := &run{
+		clock: &clock{start: time.Now()}, h: h, o: o,
+		report: &Report{Seed: o.Seed, Operations: map[string]int{}, Faults: map[Kind]int{}, Exempt: h.Exempt},
+	}
+	before := goleak.IgnoreCurrent()
+	err := r.open(ctx)
+	if err == nil {
+		err = r.live(ctx)
+	}
+	for i, b := range r.handles {
+		if closing := b.Close(); closing != nil && err == nil {
+			err = fmt.Errorf("faults: closing handle %d: %w", i, closing)
+		}
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		r.violated(r.checkBounds(before))
+	}
+	return r.report, err
+}
+
+// open opens the handles.
+func (r *run) open(ctx context.Context) error {
+	for i := range r.o.Handles {
+		open := r.h.Open
+		if i == 0 {
+			open = r.h.Around
+		}
+		b, err := open(ctx)
+		if err != nil {
+			return fmt.Errorf("faults: opening handle %d: %w", i, err)
+		}
+		r.handles = append(r.handles, b)
+	}
+	return nil
+}
+
+// live plays the rounds, with followers that see all of them.
+func (r *run) live(ctx context.Context) error {
+	within, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	background.Go(func() { r.clock.run(within) })
+	first := r.newRound(0)
+	for i, f := range []*follower{
+		{name: "steady follower"},
+		{name: "disturbed follower", slow: true},
+		{name: "resuming follower", resumes: 60},
+		{name: "roaming follower", resumes: 40, roams: true},
+	} {
+		f.run, f.handle, f.random = r, i%len(r.handles), r.source(f.name)
+		var err error
+		if f.watch, err = r.handles[f.handle].WatchList(ctx, thing, everywhere, ""); err != nil {
+			return fmt.Errorf("faults: WatchList on handle %d: %w", f.handle, err)
+		}
+		if err := f.begin(ctx); err != nil {
+			return err
+		}
+		f.turn(first)
+		background.Go(func() { f.follow(within) })
+		r.followers = append(r.followers, f)
+	}
+	return r.rounds(ctx, first)
+}
+
+// begin sees that the store is empty.
+func (f *follower) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.run.o.Patience)
+	defer cancel()
+	ev, err := f.watch.Next(ctx)
+	if err == nil && ev.GetEndOfSnapshot() == nil {
+		err = fmt.Errorf("there is something in it: %v", ev)
+	}
+	if err != nil {
+		f.watch.Close()
+		return fmt.Errorf("faults: the store has to be a fresh one: %w", err)
+	}
+	return nil
+}
+
+// rounds plays one round after the other until the time is over or a promise is broken.
+func (r *run) rounds(ctx context.Context, current *round) error {
+	for r.report.Elapsed < r.o.For && ctx.Err() == nil {
+		worked, err := current.play(ctx, min(r.o.Round, r.o.For-r.report.Elapsed))
+		if err != nil {
+			return err
+		}
+		r.report.Elapsed += worked
+		next := r.newRound(current.number + 1)
+		var sights []sight
+		for _, f := range r.followers {
+			sights = append(sights, f.turn(next))
+		}
+		e := r.evidence(current, sights)
+		r.count(e)
+		if found := e.violations(); len(found) > 0 {
+			r.violated(found)
+			r.write(e)
+			return nil
+		}
+		r.o.Log("round %d: %d calls, %d events, %d faults, no violation", current.number, len(e.calls), len(e.witness.events), len(e.faults))
+		if err := current.clean(ctx); err != nil {
+			return err
+		}
+		current = next
+	}
+	r.violated(current.copy().oddities)
+	return nil
+}
+
+func (r *run) violated(found []Violation) {
+	r.report.Violations = append(r.report.Violations, found...)
+}
+
+// count adds a round to the report.
+func (r *run) count(e *evidence) {
+	report := r.report
+	report.Rounds++
+	report.Events += len(e.witness.events)
+	for _, k := range e.calls {
+		report.Operations[k.kind]++
+		if k.changes() && k.fate == unknown {
+			report.Unknown++
+			if e.applied[k] {
+				report.Happened++
+			}
+		}
+	}
+	for _, f := range e.faults {
+		report.Faults[f.kind]++
+	}
+	report.LongestStall = max(report.LongestStall, e.longestStall())
+}

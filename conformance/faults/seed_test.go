@@ -1,0 +1,80 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The same seed gives the same faults for as long, and makes clients try the same as far as what they are told is the same.
+func TestSeed(t *testing.T) {
+	one, again, other := planOf(t, 1), planOf(t, 1), planOf(t, 2)
+	n := min(len(one.faults), len(again.faults), len(other.faults))
+	if n < 5 {
+		t.Fatalf("only %d faults", n)
+	}
+	if !slices.Equal(one.faults[:n], again.faults[:n]) {
+		t.Errorf("the faults of two runs with the same seed differ:\n%q\n%q", one.faults[:n], again.faults[:n])
+	}
+	if slices.Equal(one.faults[:n], other.faults[:n]) {
+		t.Errorf("the faults of two runs with different seeds are the same: %q", one.faults[:n])
+	}
+	if common(one.uids, again.uids) < 3 {
+		t.Errorf("two runs with the same seed do not create the same:\n%q\n%q", one.uids, again.uids)
+	}
+	if common(one.uids, other.uids) > 0 {
+		t.Errorf("two runs with different seeds create the same:\n%q\n%q", one.uids, other.uids)
+	}
+}
+
+func common(a, b []string) (n int) {
+	for _, uid := range a {
+		if slices.Contains(b, uid) {
+			n++
+		}
+	}
+	return n
+}
+
+// plan is the faults that a run has had, in order, and the uids that its one client has made up.
+type plan struct{ faults, uids []string }
+
+func planOf(t *testing.T, seed uint64) (p plan) {
+	t.Helper()
+	h := newServer("").harness(false)
+	for i, kind := range []Kind{Cut, Delay, Pause, Restart} {
+		delete(h.Exempt, kind)
+		h.Faults = append(h.Faults, Fault{Kind: kind, Weight: i, Hold: 30 * time.Millisecond, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+			p.faults = append(p.faults, fmt.Sprint(kind, random.IntN(10)))
+			return func(context.Context) error { return nil }, nil
+		}})
+	}
+	around := h.Around
+	h.Around = func(ctx context.Context) (storage.Backend, error) {
+		b, err := around(ctx)
+		return &listening{b.(*handle), &p.uids}, err
+	}
+	o := Options{For: 700 * time.Millisecond, Calm: 50 * time.Millisecond, AtOnce: 1, Workers: 1, Handles: 1, Seed: seed, shared: true}
+	report, err := Run(t.Context(), h, o)
+	if err != nil || len(report.Violations) > 0 {
+		t.Fatal(err, report)
+	}
+	return p
+}
+
+// listening notes the uids of what it is asked to write.
+type listening struct {
+	*handle
+	uids *[]string
+}
+
+func (l *listening) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	*l.uids = append(*l.uids, res.Id.Uid)
+	return l.handle.WriteCAS(ctx, res)
+}

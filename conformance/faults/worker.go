@@ -1,0 +1,167 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// patient is the deadline of most calls.
+const patient = 20 * time.Second
+
+// work makes calls at random until stop is closed.
+func (c *client) work(stop <-chan struct{}) {
+	known := make(map[string]state)
+	for step := 0; ; step++ {
+		// What a step is about depends on nothing but the seed and its number.
+		c.random = c.round.run.source(fmt.Sprint(c.round.number, c.name, " ", step))
+		select {
+		case <-stop:
+			return
+		default:
+			c.step(known, c.patience())
+		}
+	}
+}
+
+// patience is a deadline: every third is a short one, and the shorter the likelier, since a moment within a call is what it is to
+// hit.
+func (c *client) patience() time.Duration {
+	if c.random.IntN(3) > 0 {
+		return patient
+	}
+	most := time.Millisecond << c.random.IntN(9)
+	return time.Duration(1 + c.random.Int64N(int64(most)))
+}
+
+// step makes one call, or a few that belong together. known is what the client believes is stored.
+func (c *client) step(known map[string]state, patience time.Duration) {
+	key := c.pick()
+	switch chance := c.random.IntN(100); {
+	case chance < 14:
+		c.learn(known, key, true, patience)
+	case chance < 28:
+		c.learn(known, key, false, patience)
+	case chance < 52: // as a client should
+		if c.learn(known, key, c.random.IntN(2) == 0, patience) {
+			c.change(known, key, patience)
+		}
+	case chance < 62: // from memory
+		c.change(known, key, patience)
+	case chance < 66: // wrongly
+		wrong := known[key]
+		if c.random.IntN(2) == 0 {
+			wrong.uid = "" // a new one will be made
+		} else {
+			wrong.version = "no-such-version"
+		}
+		_, _ = c.write(key, wrong, 0, false, patience)
+	case chance < 82:
+		c.transact(known, patience)
+	case chance < 87:
+		c.list(true, patience)
+	case chance < 90:
+		c.list(false, patience)
+	case chance < 94:
+		c.pages(c.random.IntN(2) == 0, patience)
+	case chance < 97:
+		c.look(patience)
+	default:
+		c.goOn(patience)
+	}
+}
+
+// learn reads a key.
+func (c *client) learn(known map[string]state, key string, strong bool, patience time.Duration) bool {
+	got, ok := c.read(key, strong, patience)
+	if ok {
+		known[key] = got
+	}
+	return ok
+}
+
+// change writes or deletes what the client believes is there.
+func (c *client) change(known map[string]state, key string, patience time.Duration) {
+	given := known[key]
+	var err error
+	if given.uid != "" && c.random.IntN(4) == 0 {
+		if err = c.delete(key, given, patience); err == nil {
+			known[key] = state{}
+		}
+	} else {
+		var got state
+		if got, err = c.write(key, given, c.size(), false, patience); err == nil {
+			known[key] = got
+		}
+	}
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+		c.learn(known, key, true, patience)
+	}
+}
+
+// size is a resource's size: mostly small, at times as large as can be.
+func (c *client) size() int {
+	switch chance := c.random.IntN(1000); {
+	case chance < 2:
+		return c.round.run.h.MaxSize - 1024 // with room for what is around the data
+	case chance < 6:
+		return c.random.IntN(c.round.run.h.MaxSize / 2)
+	case chance < 200:
+		return 0
+	}
+	return c.random.IntN(2000)
+}
+
+// transact commits several operations.
+func (c *client) transact(known map[string]state, patience time.Duration) {
+	var ops []storage.Op
+	var parts []part
+	for _, key := range c.several(1 + c.random.IntN(min(4, len(c.round.keys)))) {
+		if c.random.IntN(4) > 0 && !c.learn(known, key, c.random.IntN(2) == 0, patience) {
+			return
+		}
+		given := known[key]
+		switch chance := c.random.IntN(10); {
+		case chance < 2:
+			ops = append(ops, storage.Op{Check: idOf(c.round.namespace, key, given.uid), Version: given.version})
+			parts = append(parts, part{verb: demand, key: key, given: given})
+		case chance < 4 && given.uid != "":
+			ops = append(ops, storage.Op{Delete: idOf(c.round.namespace, key, given.uid), Version: given.version})
+			parts = append(parts, part{verb: remove, key: key, given: given})
+		default:
+			res, p := c.resource(key, given, c.random.IntN(2000))
+			ops, parts = append(ops, storage.Op{Write: res}), append(parts, p)
+		}
+	}
+	if c.commit(ops, parts, patience) != nil {
+		return
+	}
+	for _, p := range parts {
+		switch p.verb {
+		case write:
+			delete(known, p.key) // the next look will tell
+		case remove:
+			known[p.key] = state{}
+		}
+	}
+}
+
+// finish writes to every key once more, so that followers can tell that they have seen everything.
+func (c *client) finish(until time.Duration) error {
+	for _, key := range c.round.keys {
+		for {
+			given, ok := c.read(key, true, patient)
+			if ok {
+				if _, err := c.write(key, given, 0, true, patient); err == nil {
+					break
+				}
+			}
+			if c.round.run.now() > until {
+				return errors.New("the store takes no writes although all faults are healed")
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package conformance
+
+// Guarantee is something that the contract promises, in words, and what holds a backend to it.
+type Guarantee struct {
+	// Text is the promise.
+	Text string
+	// Cases of this suite, as topic/case.
+	Cases []string
+	// Checks of package faults.
+	Checks []string
+}
+
+// Guarantees returns what the contract promises. Every case of this suite and every check of package faults is there for one of
+// them.
+func Guarantees() []Guarantee {
+	return []Guarantee{
+		{
+			"A write happens only at the stored version; the first row of the decision table that applies decides, the uid before the version",
+			[]string{"Write/Table", "Write/ResultIsWhatIsStored", "Write/OtherKeysUntouched", "Delete/Table", "Delete/Repeated", "Delete/CreateAgain", "Histories/Model"}, nil,
+		}, {
+			"A write that is refused changes nothing",
+			[]string{"Write/FailedWriteChangesNothing", "Concurrency/BadCallsHarmNoNeighbours"}, []string{"refused changes do not happen"},
+		}, {
+			"An acknowledged write is seen by every handle, and stays: when handles close, and when the database crashes",
+			[]string{"Write/SecondHandle", "Write/Durable"}, []string{"acknowledged changes stay"},
+		}, {
+			"Calls take effect one after the other, each between its beginning and its end; no update is lost",
+			[]string{
+				"Concurrency/NoLostUpdate", "Concurrency/NoLostUpdateAcrossHandles", "Concurrency/OneCreates", "Concurrency/WriteAgainstDelete",
+				"Concurrency/OwnKeysNeverConflict", "Linearizable/OneHandle", "Linearizable/SeveralHandles",
+			},
+			[]string{"strictly serializable", "linearizable (porcupine)"},
+		}, {
+			"A version of any shape is legal input; no version is used twice for a key",
+			[]string{"Versions/Garbage", "Versions/NeverUsedTwice", "Versions/NeverUsedTwiceAfterRestart", "Versions/SameContentIsAWrite"}, []string{"versions"},
+		}, {
+			"No version comes back after the restore of an older backup",
+			[]string{"Versions/NeverUsedTwiceAfterRestore"}, nil,
+		}, {
+			"Any characters in keys, lists in byte order",
+			[]string{"Keys/NeverMeet", "Keys/EveryPart", "Keys/ByteOrder", "Keys/Longest"}, []string{"order of lists"},
+		}, {
+			"The group version is no part of the key; a read under another one says so",
+			[]string{"GroupVersion/NotPartOfTheKey", "GroupVersion/ReplacedByWrite", "GroupVersion/IgnoredByDelete", "GroupVersion/IgnoredByLists", "Read/Table"}, nil,
+		}, {
+			"Wildcards for tenancy units, the kind, and group and kind together; a name prefix is literal",
+			[]string{"List/Filters"}, nil,
+		}, {
+			"Strong reads and lists show every acknowledged write, and nothing that nobody wrote",
+			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show what was written"},
+		}, {
+			"A list, and all pages of one, are a single cut through the store",
+			[]string{"List/IsOneCut", "Paging/OneCut"}, nil,
+		}, {
+			"Eventual reads never go back, and are never older than an event that the handle has delivered",
+			[]string{
+				"Consistency/MonotonicReads", "Consistency/MonotonicReadsOfSecondHandle", "Consistency/NeverOlderThanEvents",
+				"Consistency/NeverOlderThanEventsOfSecondHandle", "Read/EventualCatchesUp",
+			},
+			[]string{"eventual reads do not go back", "eventual reads show what was written"},
+		}, {
+			"A watch shows a snapshot taken during the call, its end, then every change, without a gap or a repeat",
+			[]string{
+				"Snapshot/TakenBeforeReturn", "Snapshot/Empty", "Snapshot/ShowsWhatWasAcknowledged", "Snapshot/ReadSlowly", "Snapshot/OutlivesContext",
+				"Join/SnapshotAndChangesUnderLoad", "Join/SecondHandleUnderLoad", "Join/ManyWatchesFromOnePoint",
+			}, nil,
+		}, {
+			"For each key: every version, in order, exactly once",
+			[]string{"Order/EveryVersionOfHotKeys", "Order/Lifetimes", "Order/SecondHandle", "Order/Filters"}, []string{"watches are complete and ordered"},
+		}, {
+			"Events of different keys come in the order of their commits",
+			[]string{"Order/AcrossKeys"}, []string{"one order of changes"},
+		}, {
+			"A delete event carries the last stored resource",
+			[]string{"Order/DeleteCarriesTheLast"}, nil,
+		}, {
+			"A slow watch holds up nobody, and takes no unbounded memory",
+			[]string{"Watchers/Slow", "Watchers/Many", "Watchers/ComeAndGo", "Watchers/CursorBesideNext"}, []string{"memory is bounded", "goroutines are bounded"},
+		}, {
+			"A watch gets on however short the deadlines of Next are",
+			[]string{"Deadlines/ImpatientNext", "Deadlines/ImpatientNextAfterCursor"}, nil,
+		}, {
+			"When the database is back after an outage, writes and watches go on by themselves",
+			nil, []string{"writes go on", "watches go on", "watches resume"},
+		}, {
+			"Calls end with their contexts, and a write that may have been sent says so",
+			[]string{"Deadlines/OverBeforeTheCall", "Deadlines/CancelledDuringWrites", "Deadlines/CancelledDuringReads"}, []string{"deadlines"},
+		}, {
+			"The outcome of a write is unknown only while the database is out of reach",
+			nil, []string{"outcomes are known"},
+		}, {
+			"Of several errors that apply, ErrClosed comes first, then ErrInvalid and ErrTooLarge, then the context's",
+			[]string{"Deadlines/OrderOfErrors"}, []string{"errors"},
+		}, {
+			"Nothing found is a nil slice",
+			[]string{"List/Empty", "Owners/None"}, nil,
+		}, {
+			"Closing ends watches at once, and nothing is left running",
+			[]string{
+				"Closing/Watch", "Closing/WatchWhileWaiting", "Closing/CancelledNext", "Closing/Backend", "Closing/BackendEndsWatches",
+				"Closing/BackendWhileBusy", "Closing/OtherHandleStays", "Leaks/Goroutines",
+			},
+			[]string{"nothing is left after Close"},
+		}, {
+			"Every event has a cursor of its own, also inside a transaction; a watch from it misses and repeats nothing",
+			[]string{
+				"Cursors/EachEventItsOwn", "Cursors/EachEventOfATransaction", "Cursors/EndOfSnapshot", "Cursors/InsideSnapshot", "Cursors/AfterRestart",
+				"Cursors/StepByStepUnderLoad", "Cursors/MovesWhileQuiet",
+			},
+			[]string{"cursors are exact"},
+		}, {
+			"Cursors go with any filter and any handle; those of other stores are refused",
+			[]string{"Cursors/AnyFilter", "Cursors/AnotherHandle", "Cursors/AnotherStore", "Cursors/Garbage"}, nil,
+		}, {
+			"A watch that can prove how far it is returns its bookmark after everything acknowledged before the request, from history and snapshots too",
+			[]string{
+				"Bookmarks/AfterWhatWasAcknowledged", "Bookmarks/RequestsAtTheSameTime", "Bookmarks/History", "Bookmarks/Snapshot", "Bookmarks/SlowWatch",
+				"Bookmarks/Cursor", "Bookmarks/Closed",
+			},
+			[]string{"bookmarks are true"},
+		}, {
+			"Bookmarks come without any change, and where the filter matches nothing; there are no more of them than requests",
+			[]string{"Bookmarks/WithoutChanges", "Bookmarks/QuietFilter", "Bookmarks/NoMoreThanRequests"}, []string{"bookmarks"},
+		}, {
+			"An event that says `more` is followed by another of its commit, one that does not is the last for its filter; also across pages of history and from a cursor inside a transaction",
+			[]string{"Bounds/Transactions", "Bounds/FromEveryCursor", "Bounds/AcrossPages", "Bounds/UnderLoad"}, []string{"transactions in watches"},
+		}, {
+			"Cursors, bookmarks and commit bounds are offered by all watches of a backend, or by none",
+			[]string{"Cursors/NoHalfCapability", "Bookmarks/NoHalfCapability", "Bounds/NoHalfCapability"}, nil,
+		}, {
+			"Pages hold every unchanged resource exactly once",
+			[]string{"Paging/UnchangedExactlyOnce", "Paging/Limits", "Paging/Token", "Paging/Large", "Paging/Cursor"}, []string{"pages"},
+		}, {
+			"A transaction happens as a whole or not at all; the lowest failing operation is named",
+			[]string{
+				"Commit/AllOrNothing", "Commit/LowestIndex", "Commit/Nothing", "Commit/ResultsLineUp", "Commit/Table", "Commit/Malformed", "Commit/MaxOps",
+				"Commit/TooLarge", "Commit/Owners", "Commit/SeenAtOnce", "Commit/Transfers",
+			},
+			[]string{"transactions are atomic"},
+		}, {
+			"Owner references follow every change, and are complete for who has seen the owner's deletion",
+			[]string{"Owners/FollowChanges", "Owners/CompleteAfterDeleteEvent", "Owners/KeyAndUid", "Owners/KeyOrder", "Owners/OwnerRecreated"}, nil,
+		}, {
+			"Arguments are not kept, results are the caller's",
+			[]string{"Aliasing/InputIsNotKept", "Aliasing/InputIsNotChanged", "Aliasing/ResultsAreTheCallers", "Aliasing/EventsAreTheCallers"}, nil,
+		}, {
+			"1 MiB is legal, one byte more is not; bad input is named",
+			[]string{"Limits/LargestResource", "Limits/BadIDs", "Limits/BadResources", "Limits/BadFilters", "Limits/BadConsistency"}, nil,
+		}, {
+			"What is wrong in a store's URL is named, and its password is not",
+			[]string{"URL/Bad", "URL/MaxSize", "URL/OutlivesContext", "URL/ContextOver"}, nil,
+		}, {
+			"What no program knows passes through unharmed",
+			[]string{"Payload/UnknownType", "Payload/UnknownFields", "Payload/Empty"}, []string{"content"},
+		},
+	}
+}

@@ -1,0 +1,60 @@
+//go:build integration && soak
+
+package dynamodb_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/dynamodb"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/torture"
+)
+
+// TestTorture disturbs the connections to AWS's emulator, and has it stop for a while.
+func TestTorture(t *testing.T) {
+	server := testenv.StartDynamoDB(t)
+	h := torture.Behind(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
+		// The names of keys are encoded in what is sent; the operation is not.
+		"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem", "DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem")
+	skew := skewed(&h)
+	h.Faults = append(h.Faults, torture.Lasting(faults.Pause, 2, func() { server.Pause(t) }, func() { server.Unpause(t) }), skew)
+	torture.Exempt(&h, "the emulator keeps its data in memory", faults.KillServer, faults.Restart, faults.CrashSession, faults.StallDisk, faults.FillDisk)
+	torture.Exempt(&h, "the emulator is one process", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "a stream is kept for a day", faults.Compact)
+	h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
+	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
+	h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
+	h.NoCommitBounds = "the records of one transaction come by several shards"
+	faults.Test(t, h, torture.Options(t))
+}
+
+// skewed is a fault that sets the local clock of a handle, and the harness with handles that it can find.
+func skewed(h *faults.Harness) faults.Fault {
+	var mu sync.Mutex
+	var handles []*dynamodb.Backend
+	open := h.Open
+	h.Open = func(ctx context.Context) (storage.Backend, error) {
+		b, err := open(ctx)
+		if own, ok := b.(*dynamodb.Backend); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			handles = append(handles, own)
+		}
+		return b, err
+	}
+	return faults.Fault{Kind: faults.SkewClock, Weight: 2, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+		mu.Lock()
+		b := handles[random.IntN(len(handles))]
+		mu.Unlock()
+		by := time.Duration(random.Int64N(int64(80*time.Minute))) - 40*time.Minute
+		dynamodb.SetLocalClock(b, func() time.Time { return time.Now().Add(by) })
+		return func(context.Context) error { dynamodb.SetLocalClock(b, time.Now); return nil }, nil
+	}}
+}

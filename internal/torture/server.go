@@ -1,0 +1,72 @@
+package torture
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/conformance/faults/proxy"
+)
+
+// Behind is a harness for a store at storeURL whose server is reached at addr: handles lead through a proxy, except for the way
+// around, and connections break. Every other handle is in a process of its own. patterns are what requests are recognized by, as
+// in faults.Connection.
+func Behind(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
+	t.Helper()
+	link, err := proxy.New(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	through := strings.NewReplacer(addr, link.Addr(), url.QueryEscape(addr), url.QueryEscape(link.Addr())).Replace(storeURL)
+	if through == storeURL {
+		t.Fatalf("%s is not in the store's URL", addr)
+	}
+	open, processes := Opener(through), faults.NewProcesses(through)
+	opened := 0
+	return faults.Harness{
+		Open: func(ctx context.Context) (storage.Backend, error) {
+			if opened++; opened%2 == 0 {
+				return processes.Open(ctx)
+			}
+			return open(ctx)
+		},
+		Around: Opener(storeURL),
+		Faults: append(faults.Connection(link, patterns...), processes.Faults()...),
+		Exempt: map[faults.Kind]string{},
+		// What tests use to disturb containers keeps connections to the Docker daemon.
+		IgnoreGoroutines: []string{"net/http.(*persistConn).readLoop", "net/http.(*persistConn).writeLoop"},
+	}
+}
+
+// Opener opens a store by its URL.
+func Opener(storeURL string) func(ctx context.Context) (storage.Backend, error) {
+	return func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, storeURL) }
+}
+
+// Once is a fault that is over when begin returns, Lasting one that end ends. Both touch the server, so there is one at a time.
+func Once(kind faults.Kind, weight int, begin func()) faults.Fault {
+	return Lasting(kind, weight, begin, nil)
+}
+
+// Long makes a fault last so long that calls reach their deadlines and servers their timeouts.
+func Long(f faults.Fault) faults.Fault {
+	f.Hold = 8 * time.Second
+	return f
+}
+
+// Lasting is a fault that lasts until end is called.
+func Lasting(kind faults.Kind, weight int, begin, end func()) faults.Fault {
+	return faults.Fault{Kind: kind, Weight: weight, Touches: "server", Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
+		begin()
+		if end == nil {
+			return nil, nil
+		}
+		return func(context.Context) error { end(); return nil }, nil
+	}}
+}

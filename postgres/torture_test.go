@@ -1,0 +1,82 @@
+//go:build integration && soak
+
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/torture"
+)
+
+// TestTorture has everything befall a lone server that can.
+func TestTorture(t *testing.T) {
+	server := testenv.StartPostgresStallingDisk(t)
+	h := torture.Behind(t, server.StoreURL(t), server.Addr)
+	h.Faults = append(h.Faults,
+		torture.Once(faults.CrashSession, 2, func() { crashSession(t, server.PostgresServer) }),
+		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
+		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),
+		torture.Lasting(faults.Pause, 1, func() { server.Freeze(t) }, func() { server.Wake(t) }),
+		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Flow(t) })),
+	)
+	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
+	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	faults.Test(t, h, torture.Options(t))
+}
+
+// TestTortureSynchronous has a primary that waits for its standby lose it.
+func TestTortureSynchronous(t *testing.T) {
+	pair := testenv.StartPostgresPair(t)
+	pair.Synchronous(t, "on")
+	h := torture.Behind(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
+	h.Faults = append(h.Faults,
+		torture.Once(faults.CrashSession, 2, func() { crashSession(t, pair.Primary) }),
+		torture.Long(torture.Lasting(faults.StandbyAway, 3, func() { pair.Standby.Freeze(t) }, func() { pair.Standby.Wake(t) })),
+		torture.Lasting(faults.Pause, 1, func() { pair.Primary.Freeze(t) }, func() { pair.Primary.Wake(t) }),
+	)
+	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.FillDisk)
+	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	faults.Test(t, h, torture.Options(t))
+}
+
+// TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
+func TestTortureFullDisk(t *testing.T) {
+	server := testenv.StartPostgresSmallDisk(t, 96)
+	h := torture.Behind(t, server.StoreURL(t), server.Addr)
+	h.MaxSize = 32 << 10
+	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
+	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)
+	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	o := torture.Options(t)
+	o.For = min(o.For, time.Minute)
+	faults.Test(t, h, o)
+}
+
+// crashSession kills one of the server's sessions, which has it end all of them and recover.
+func crashSession(t *testing.T, server *testenv.PostgresServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		return // it is still starting after the last one
+	}
+	var pid uint32
+	err = conn.QueryRow(ctx, "select pid from pg_stat_activity where application_name = 'ashlar' order by random() limit 1").Scan(&pid)
+	_ = conn.Close(ctx) // it is about to be killed
+	if err == nil {
+		server.KillProcess(t, pid)
+		server.Await(t)
+	}
+}
