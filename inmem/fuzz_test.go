@@ -29,7 +29,7 @@ func FuzzTokens(f *testing.F) {
 		f.Fatal(err)
 	}
 	for kind, token := range map[cursor.Kind]string{cursor.Page: first.Continue, cursor.Watch: first.Cursor} {
-		payload, err := cursor.Decode(kind, b.store.storeID(), token)
+		payload, err := cursor.Decode(kind, b.handle.StoreID(), token)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -41,12 +41,12 @@ func FuzzTokens(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00"))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		if w, err := b.WatchFrom(ctx, typ, tenancy, "", cursor.Encode(cursor.Watch, b.store.storeID(), payload)); err == nil {
+		if w, err := b.WatchFrom(ctx, typ, tenancy, "", cursor.Encode(cursor.Watch, b.handle.StoreID(), payload)); err == nil {
 			w.Close()
 		} else if !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("a cursor of %q: %v", payload, err)
 		}
-		_, err := b.ListPage(ctx, typ, tenancy, "", storage.ListOptions{Continue: cursor.Encode(cursor.Page, b.store.storeID(), payload)})
+		_, err := b.ListPage(ctx, typ, tenancy, "", storage.ListOptions{Continue: cursor.Encode(cursor.Page, b.handle.StoreID(), payload)})
 		if err != nil && !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("a continue token of %q: %v", payload, err)
 		}

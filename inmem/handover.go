@@ -5,13 +5,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/ashlar-dev/storage/internal/handover"
-)
-
-var (
-	_ handover.Store       = (*Backend)(nil)
-	_ handover.EpochFencer = (*Backend)(nil)
-	_ handover.Guarder     = (*Backend)(nil)
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // note is an entry of the journal.
@@ -22,100 +16,52 @@ type note struct {
 
 // refused returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
 // the lock.
-func (s *store) refused(g *handover.Guard) error {
+func (s *store) refused(g *driver.Guard) error {
 	switch {
 	case s.fence != nil:
-		return handover.Refused(*s.fence)
+		return driver.Refused(*s.fence)
 	case g != nil && s.notes[g.Note].revision != g.Revision:
 		return g.Superseded()
 	}
 	return nil
 }
 
-// WithGuard makes the changes of a context depend on a note, for the tool that moves data to this store.
-func (b *Backend) WithGuard(ctx context.Context, note, revision string) context.Context {
-	return handover.Guarded(ctx, note, revision)
-}
-
-// Fence closes the store for writing, for the tool that moves its data to another one. Writers look at it under the lock that
-// they take anyway.
-func (b *Backend) Fence(ctx context.Context, target string) error {
-	_, err := b.setFence(ctx, &target, nil)
-	return err
-}
-
-// Unfence opens the store again.
-func (b *Backend) Unfence(ctx context.Context) error {
-	_, err := b.setFence(ctx, nil, nil)
-	return err
-}
-
-// FenceAt is Fence if the fence has that epoch.
-func (b *Backend) FenceAt(ctx context.Context, target, epoch string) (string, error) {
-	return b.setFence(ctx, &target, &epoch)
-}
-
-// UnfenceAt is Unfence if the fence has that epoch.
-func (b *Backend) UnfenceAt(ctx context.Context, epoch string) (string, error) {
-	return b.setFence(ctx, nil, &epoch)
-}
-
-func (b *Backend) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
-	if err := b.begin(ctx); err != nil {
-		return "", err
-	}
-	s := b.store
+// SetFence implements driver.Mover. Writers look at the fence under the lock that they take anyway.
+func (s *store) SetFence(_ context.Context, target, epoch *string) (next string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if epoch != nil && *epoch != s.notes[handover.FenceNote].revision {
-		return "", handover.Conflict(handover.FenceNote)
+	if epoch != nil && *epoch != s.notes[driver.FenceNote].revision {
+		return "", driver.Conflict(driver.FenceNote)
 	}
 	s.fence = target
-	return s.note(handover.FenceNote, nil), nil
+	return s.note(driver.FenceNote, nil), nil
 }
 
-// Fenced tells whether the store is closed for writing, and where its data went.
-func (b *Backend) Fenced(ctx context.Context) (target string, fenced bool, err error) {
-	state, err := b.FenceState(ctx)
-	return state.Target, state.Closed, err
-}
-
-// FenceState is Fenced, with the fence's epoch.
-func (b *Backend) FenceState(ctx context.Context) (handover.FenceState, error) {
-	if err := b.begin(ctx); err != nil {
-		return handover.FenceState{}, err
-	}
-	s := b.store
+// Fence implements driver.Mover.
+func (s *store) Fence(context.Context) (driver.FenceState, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	state := handover.FenceState{Closed: s.fence != nil, Epoch: s.notes[handover.FenceNote].revision}
+	state := driver.FenceState{Closed: s.fence != nil, Epoch: s.notes[driver.FenceNote].revision}
 	if s.fence != nil {
 		state.Target = *s.fence
 	}
 	return state, nil
 }
 
-// ReadJournal returns a note of the tool that moves data, and its revision.
-func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, "", err
-	}
-	b.store.mu.RLock()
-	defer b.store.mu.RUnlock()
-	n := b.store.notes[name]
+// ReadNote implements driver.Mover.
+func (s *store) ReadNote(_ context.Context, name string) (value []byte, revision string, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := s.notes[name]
 	return bytes.Clone(n.value), n.revision, nil
 }
 
-// WriteJournal writes a note if it has that revision.
-func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, revision string) (string, error) {
-	if err := b.begin(ctx); err != nil {
-		return "", err
-	}
-	s := b.store
+// WriteNote implements driver.Mover.
+func (s *store) WriteNote(_ context.Context, name string, value []byte, revision string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes[name].revision != revision {
-		return "", handover.Conflict(name)
+		return "", driver.Conflict(name)
 	}
 	return s.note(name, value), nil
 }
@@ -131,17 +77,13 @@ func (s *store) note(name string, value []byte) (revision string) {
 	return revision
 }
 
-// DeleteJournal removes a note if it has that revision.
-func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) error {
-	if err := b.begin(ctx); err != nil {
-		return err
-	}
-	s := b.store
+// DeleteNote implements driver.Mover.
+func (s *store) DeleteNote(_ context.Context, name, revision string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, there := s.notes[name]
 	if there && n.revision != revision {
-		return handover.Conflict(name)
+		return driver.Conflict(name)
 	}
 	delete(s.notes, name)
 	return nil

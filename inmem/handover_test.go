@@ -11,7 +11,7 @@ func TestHandover(t *testing.T) {
 	t.Parallel()
 	handovertest.Run(t, func(t *testing.T) (one, other storage.Backend) {
 		a := New(nil)
-		b := open(a.store, nil)
+		b := open(a.handle.store, nil)
 		t.Cleanup(func() {
 			for _, h := range []*Backend{a, b} {
 				if err := h.Close(); err != nil {

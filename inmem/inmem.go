@@ -1,16 +1,11 @@
 package inmem
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
 )
 
 // Options are the settings of a store. Nil and zero values are the defaults.
@@ -24,14 +19,14 @@ type Options struct {
 	HistoryBytes int
 }
 
+// maxMaxSize is the largest value of Options.MaxSize.
+const maxMaxSize = check.MaxSize
+
 // Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers.
 type Backend struct {
-	store   *store
-	maxSize int
-	closed  atomic.Bool
-	feed    *feed.Feed[position]
-	pages   *listings
+	*driver.Backend[position]
+	handle *handle
 }
 
 var (
@@ -50,45 +45,53 @@ func open(s *store, opts *Options) *Backend {
 	if opts == nil {
 		opts = &Options{}
 	}
-	b := &Backend{store: s, maxSize: opts.MaxSize, pages: newListings()}
 	s.keepHistory(opts.History, opts.HistoryBytes)
-	b.feed = feed.New(feed.Source[position](source{s}), feed.Options[position]{
-		// The store's own history is at hand, so the feed's log need not be long.
-		MaxEvents:  1000,
-		InSnapshot: cursor.Encode(cursor.Snapshot, s.storeID(), nil),
-	})
-	return b
+	h := &handle{store: s, pages: newListings()}
+	return &Backend{
+		Backend: driver.New(h, driver.Options[position]{
+			MaxSize: opts.MaxSize,
+			MaxOps:  1024,
+			Timeout: -1, // nothing here waits
+			// The store's own history is at hand, so what is kept for watches need not be long.
+			LogEvents: 1000,
+		}),
+		handle: h,
+	}
 }
 
-// Close implements storage.Backend. A named store stays; other handles of it go on.
-func (b *Backend) Close() error {
-	if b.closed.CompareAndSwap(false, true) {
-		b.feed.Close()
-		b.pages.close()
-	}
+// handle is an opened store as a driver.
+type handle struct {
+	*store
+	pages *listings
+}
+
+var (
+	_ driver.Driver[position]      = (*handle)(nil)
+	_ driver.Pager[position]       = (*handle)(nil)
+	_ driver.Snapshotter[position] = (*handle)(nil)
+	_ driver.Mover                 = (*handle)(nil)
+)
+
+// StoreID implements driver.Driver. A restore changes it.
+func (s *store) StoreID() driver.StoreID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.id
+}
+
+// Source implements driver.Driver.
+func (h *handle) Source() driver.Source[position] { return source{store: h.store} }
+
+// Close implements driver.Driver. A named store stays; other handles of it go on.
+func (h *handle) Close() error {
+	h.pages.close()
 	return nil
 }
 
-// begin is the first line of every call, after its arguments were looked at. Of several errors that apply it returns the first of
-// these: storage.ErrClosed, the problems of the arguments, the context's.
-func (b *Backend) begin(ctx context.Context, problems ...error) error {
-	if b.closed.Load() {
+// begin is the first line of the calls that only this backend has.
+func (b *Backend) begin(ctx context.Context) error {
+	if b.handle.pages.closed() {
 		return storage.ErrClosed
 	}
-	return cmp.Or(cmp.Or(problems...), ctx.Err())
+	return ctx.Err()
 }
-
-// failed says which operation on what failed. A mismatch of group versions is returned as it is: it is an answer.
-func failed(operation string, on fmt.Stringer, err error) error {
-	var mismatch storage.GroupVersionMismatchError
-	if errors.As(err, &mismatch) {
-		return mismatch
-	}
-	return fmt.Errorf("%s %v: %w", operation, on, err)
-}
-
-// MaxOps implements storage.Transactor.
-func (b *Backend) MaxOps() int { return 1024 }
-
-// maxMaxSize is the largest value of Options.MaxSize.
-const maxMaxSize = check.MaxSize

@@ -11,16 +11,12 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 const (
-	defaultPage = 500
-	pageBytes   = 4 << 20
 	pageLife    = 6 * time.Minute // at least 5 after the last use
 	maxListings = 1000            // under way at once; one more is refused
 	maxFinished = 16              // whose last page was read, for callers who have lost the answer and ask again
@@ -29,8 +25,7 @@ const (
 // listing is a snapshot whose pages are being read.
 type listing struct {
 	tree   *btree.BTreeG[*item]
-	filter key.Filter
-	cursor string
+	at     position
 	expire *time.Timer
 }
 
@@ -43,33 +38,33 @@ type listings struct {
 
 func newListings() *listings { return &listings{byID: make(map[[16]byte]*listing)} }
 
-// ListPage implements storage.Pager. All pages of a listing show one moment.
-func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
-	limit, badOptions := check.Page(opts, defaultPage)
-	id, after, badToken := b.store.parseToken(opts.Continue)
-	if err := b.begin(ctx, badFilter, badOptions, badToken); err != nil {
-		return storage.Page{}, err
-	}
+// Page implements driver.Pager. All pages of a listing show one moment. What a page goes on from is the key of the last resource
+// and the name of the listing.
+func (h *handle) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[position], error) {
+	none := driver.ListedPage[position]{}
 	var l *listing
-	if opts.Continue == "" {
-		tree, at := b.store.snapshot()
-		l = &listing{tree: tree, filter: filter, cursor: b.store.cursor(at)}
+	var id [16]byte
+	var after *driver.Key
+	if from == nil {
+		tree, at := h.snapshot()
+		l = &listing{tree: tree, at: at}
 		_, _ = rand.Read(id[:]) // never fails
 	} else {
-		if l = b.pages.use(id); l == nil {
-			return storage.Page{}, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
+		k, err := key.Parse(from[min(len(id), len(from)):])
+		if err != nil {
+			return none, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 		}
-		if l.filter != filter {
-			return storage.Page{}, fmt.Errorf("%w: the continue token belongs to another filter", storage.ErrInvalid)
+		id, after = [16]byte(from), &k
+		if l = h.pages.use(id); l == nil {
+			return none, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
 		}
 	}
-	page := storage.Page{Cursor: l.cursor}
+	page := driver.ListedPage[position]{At: l.at}
 	bytes, more := 0, false
-	var last key.Key
+	var last driver.Key
 	// A copy of the copy: two callers may read pages of one listing at once.
-	ascend(b.pages.copyOf(l), &filter, after, func(it *item) bool {
-		if len(page.Resources) == limit || bytes > pageBytes || ctx.Err() != nil {
+	ascend(h.pages.copyOf(l), f, after, func(it *item) bool {
+		if len(page.Resources) == limit || bytes > driver.PageBytes || ctx.Err() != nil {
 			more = true
 			return false
 		}
@@ -79,33 +74,17 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 		return true
 	})
 	if err := ctx.Err(); err != nil {
-		return storage.Page{}, err
+		return none, err
 	}
 	if !more {
-		b.pages.finish(id)
+		h.pages.finish(id)
 		return page, nil
 	}
-	if err := b.pages.keep(id, l); err != nil {
-		return storage.Page{}, fmt.Errorf("list a page: %w", err)
+	if err := h.pages.keep(id, l); err != nil {
+		return none, err
 	}
-	page.Continue = cursor.Encode(cursor.Page, b.store.storeID(), last.Append(id[:]))
+	page.Next = last.Append(id[:])
 	return page, nil
-}
-
-// parseToken takes a continue token apart: the name of a listing, and the key after which the next page begins. "" is none.
-func (s *store) parseToken(token string) (id [16]byte, after *key.Key, err error) {
-	if token == "" {
-		return id, nil, nil
-	}
-	payload, err := cursor.Decode(cursor.Page, s.storeID(), token)
-	if err != nil {
-		return id, nil, err
-	}
-	k, err := key.Parse(payload[min(16, len(payload)):])
-	if err != nil {
-		return id, nil, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-	}
-	return [16]byte(payload[:16]), &k, nil
 }
 
 // use returns the listing and lets it live on.
@@ -171,6 +150,12 @@ func (ls *listings) drop(id [16]byte) {
 	defer ls.mu.Unlock()
 	ls.goesOn(id)
 	delete(ls.byID, id)
+}
+
+func (ls *listings) closed() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.byID == nil
 }
 
 func (ls *listings) close() {

@@ -7,49 +7,32 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Read implements storage.Backend. Both consistencies are the same here.
-func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	k, err := check.ID("id", id)
-	if err := b.begin(ctx, check.Consistency(consistency), err); err != nil {
-		return nil, err
+// Get implements driver.Driver. Both consistencies are the same here.
+func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	it := s.get(k)
+	if it == nil {
+		return nil, nil
 	}
-	var res *resourcepb.Resource
-	if it := b.store.get(k); it != nil {
-		res = it.resource
-	}
-	switch err := cas.Read(res, id).(type) {
-	case nil:
-		return message.Clone(res), nil
-	case storage.GroupVersionMismatchError:
-		return nil, storage.GroupVersionMismatchError{RequestedType: message.CloneID(id).Type, Stored: message.Clone(res)}
-	default:
-		return nil, failed("read", k, err)
-	}
+	return message.Clone(it.resource), nil
 }
 
-// List implements storage.Backend.
-func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	if err := b.begin(ctx, check.Consistency(consistency), err); err != nil {
-		return nil, err
-	}
-	tree, _ := b.store.snapshot()
-	var list []*resourcepb.Resource
-	ascend(tree, &filter, nil, func(it *item) bool {
-		list = append(list, message.Clone(it.resource))
-		return ctx.Err() == nil
+// Scan implements driver.Driver.
+func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (position, error) {
+	tree, at := s.snapshot()
+	var err error
+	ascend(tree, f, nil, func(it *item) bool {
+		if err = ctx.Err(); err == nil {
+			err = rows.AddResource(message.Clone(it.resource))
+		}
+		return err == nil
 	})
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return list, nil
+	return at, err
 }
 
 // ascend calls visit with every match after the key, or from the first one, in order, until visit returns false.
@@ -96,13 +79,9 @@ func beyond(k, first *key.Key, fixed int) bool {
 	return fixed == len(parts)
 }
 
-// OwnerReferences implements storage.Backend.
-func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	k, err := check.IDWithUid("id", id)
-	if err := b.begin(ctx, err); err != nil {
-		return nil, err
-	}
-	items := b.store.children(owner{k, id.Uid})
+// Children implements driver.Driver.
+func (s *store) Children(_ context.Context, k driver.Key, uid string) ([]*resourcepb.ID, error) {
+	items := s.children(owner{k, uid})
 	slices.SortFunc(items, func(a, b *item) int { return a.key.Compare(b.key) })
 	var ids []*resourcepb.ID
 	for _, it := range items {

@@ -27,7 +27,7 @@ func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	tree, _ := b.store.snapshot()
+	tree, _ := b.handle.snapshot()
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriter(io.MultiWriter(w, sum))
 	_, err := out.WriteString(snapshotMagic)
@@ -66,7 +66,7 @@ func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
-	s := b.store
+	s := b.handle.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.restore)

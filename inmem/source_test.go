@@ -23,7 +23,7 @@ func TestSourceEndsWhileOthersWrite(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	published := 0
-	err := source{b.store}.Run(ctx, func(position) { rewrite() }, func([]*feed.Event[position], position) {
+	err := source{store: b.handle.store}.Run(ctx, func(position) { rewrite() }, func([]*feed.Event[position], position) {
 		cancel()
 		if published++; published < 1000 {
 			rewrite()

@@ -83,12 +83,6 @@ func (s *store) reset() {
 	s.restore = make(chan struct{})
 }
 
-func (s *store) storeID() cursor.StoreID {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.id
-}
-
 func (s *store) keepHistory(changes, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -79,20 +80,21 @@ func FuzzFile(f *testing.F) {
 func FuzzNote(f *testing.F) {
 	b := inmem.New(nil)
 	f.Cleanup(func() { _ = b.Close() })
+	store, _ := storage.As[handover.Store](b)
 	f.Add([]byte(`{"format":1,"source":"s","phase":"copy","cursor":"c","started":"2020-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Add([]byte(`{"format":1,"beat":-1}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, note []byte) {
 		ctx := context.Background()
-		_, revision, err := b.ReadJournal(ctx, migrationNote)
+		_, revision, err := store.ReadJournal(ctx, migrationNote)
 		if err == nil {
-			revision, err = b.WriteJournal(ctx, migrationNote, note, revision)
+			revision, err = store.WriteJournal(ctx, migrationNote, note, revision)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, at, err := readState(ctx, b)
+		s, at, err := readState(ctx, store)
 		if err == nil && (s == nil || at != revision || s.Format != stateFormat) {
 			t.Errorf("%q is read as %+v at %q, expected %q", note, s, at, revision)
 		}

@@ -18,7 +18,7 @@ const maxAhead = 10_000
 var errAhead = errors.New("a commit that stalls holds back the history")
 
 // beyond adds to the position of a snapshot what it shows above the number that is final.
-func (b *Backend) beyond(ctx context.Context, tx pgx.Tx, at *position, final int64) (err error) {
+func (b *handle) beyond(ctx context.Context, tx pgx.Tx, at *position, final int64) (err error) {
 	count := 0
 	at.aheadPiece, err = b.digest(ctx, tx, span{final + 1, math.MaxInt64 - 1}, maxAhead+1, func(revision int64) bool {
 		count++
@@ -36,7 +36,7 @@ func (b *Backend) beyond(ctx context.Context, tx pgx.Tx, at *position, final int
 }
 
 // checkAhead reports whether all that a position includes ahead is still there.
-func (b *Backend) checkAhead(ctx context.Context, conn *pgx.Conn, at *position) error {
+func (b *handle) checkAhead(ctx context.Context, conn *pgx.Conn, at *position) error {
 	if len(at.ahead) == 0 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (b *Backend) checkAhead(ctx context.Context, conn *pgx.Conn, at *position) 
 }
 
 // digest returns a piece of the digest of the changes in a range that are taken.
-func (b *Backend) digest(
+func (b *handle) digest(
 	ctx context.Context, q querier, in span, limit int64, take func(revision int64) bool,
 ) (piece [pieceSize]byte, err error) {
 	rows, err := q.Query(ctx, b.sql.tokensIn, in.from, in.to, limit)

@@ -30,7 +30,7 @@ type attempt struct {
 }
 
 // send runs one statement that writes on a connection, and takes note if its answer is lost.
-func (b *Backend) send(ctx context.Context, ops []*op, locks bool, f func(ctx context.Context, conn *pgx.Conn, a *attempt) error) error {
+func (b *handle) send(ctx context.Context, ops []*op, locks bool, f func(ctx context.Context, conn *pgx.Conn, a *attempt) error) error {
 	if err := b.watchdog.admit(ctx); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func travel(ops []*op) time.Duration {
 }
 
 // meet has a session learn about its server.
-func (b *Backend) meet(ctx context.Context, conn *pgx.Conn, s *session) error {
+func (b *handle) meet(ctx context.Context, conn *pgx.Conn, s *session) error {
 	ctx, done := b.watchdog.watch(ctx, conn, false, 0)
 	defer done(false)
 	return s.meet(ctx, conn, &b.sql)
@@ -133,7 +133,7 @@ func withLost(ops []*op) []*op {
 
 // settle finds out which operations took effect in an attempt whose answer was lost, and makes sure that they are durable. With
 // final set, those that did not never will.
-func (b *Backend) settle(ctx context.Context, ops []*op, final bool) error {
+func (b *handle) settle(ctx context.Context, ops []*op, final bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (b *Backend) settle(ctx context.Context, ops []*op, final bool) error {
 }
 
 // tookEffect marks the operations whose tokens are found.
-func (b *Backend) tookEffect(ctx context.Context, conn *pgx.Conn, ops []*op) error {
+func (b *handle) tookEffect(ctx context.Context, conn *pgx.Conn, ops []*op) error {
 	keys, tokens := make([][]byte, len(ops)), make([][]byte, len(ops))
 	byToken := make(map[string]*op, len(ops))
 	floor := ops[0].lost[0].floor
@@ -211,7 +211,7 @@ func (b *Backend) tookEffect(ctx context.Context, conn *pgx.Conn, ops []*op) err
 
 // awaitEnd waits until an attempt is over for good: its time has passed, and it holds its lock no more. One without a lock of its own
 // holds one on the table, from before it looks at the time; it is over when all are who held one then.
-func (b *Backend) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) error {
+func (b *handle) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) error {
 	overdue := false
 	var writers []string // nil: not known yet
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {

@@ -7,31 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
 
-var (
-	_ handover.Reader = (*Backend)(nil)
-	_ handover.Loader = (*Backend)(nil)
-)
-
-// ReadAfter returns a part of what is stored, for the tool that moves it to another store.
-func (b *Backend) ReadAfter(ctx context.Context, after []byte, limit int) ([]handover.Row, error) {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// ReadAfter implements driver.BulkReader.
+func (b *handle) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	if after == nil {
 		after = []byte{} // before all keys
 	}
-	var found []handover.Row
-	err = b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		found = make([]handover.Row, 0, limit)
-		rows, err := conn.Query(ctx, b.sql.readAfter, after, limit, handover.ReadBytes)
+	var found []driver.Row
+	err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		found = make([]driver.Row, 0, limit)
+		rows, err := conn.Query(ctx, b.sql.readAfter, after, limit, driver.ReadBytes)
 		if err != nil {
 			return err
 		}
@@ -41,42 +31,28 @@ func (b *Backend) ReadAfter(ctx context.Context, after []byte, limit int) ([]han
 			if err != nil {
 				return failed{err}
 			}
-			found = append(found, handover.Row{Key: k, Version: versionText(version), Data: data})
+			found = append(found, driver.Row{Key: k, Version: versionText(version), Data: data})
 			return nil
 		})
 		return err
 	})
 	b.answered()
-	if err != nil {
-		return nil, fmt.Errorf("read on: %w", err)
-	}
-	return found, nil
+	return found, err
 }
 
-// Load creates resources, all or none, for the tool that moves them here from another store.
-func (b *Backend) Load(ctx context.Context, rows []handover.Row) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+// Load implements driver.Loader.
+func (b *handle) Load(ctx context.Context, rows []driver.Row) (err error) {
 	ops := make([]*op, len(rows))
 	for i := range rows {
 		if ops[i], err = newLoad(&rows[i], b.opts.MaxSize); err != nil {
-			return fmt.Errorf("load %v: %w", rows[i].Key, err)
+			return fmt.Errorf("%v: %w", rows[i].Key, err)
 		}
 	}
-	if len(ops) == 0 {
-		return nil
-	}
-	if err := b.commit(ctx, ops); err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	return nil
+	return b.commit(ctx, ops)
 }
 
 // newLoad returns the operation that creates a resource as it is encoded.
-func newLoad(row *handover.Row, maxSize int) (*op, error) {
+func newLoad(row *driver.Row, maxSize int) (*op, error) {
 	res, err := message.DecodeOf(row.Key, row.Data, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
@@ -91,10 +67,5 @@ func newLoad(row *handover.Row, maxSize int) (*op, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := newOp(opWrite, k, res.GetId().GetUid(), "")
-	o.groupVersion, o.data = []byte(res.GetId().GetType().GetGroupVersion()), row.Data
-	if res.GetOwner() != nil {
-		o.owner = ownerHash(res.GetOwner())
-	}
-	return o, nil
+	return newOp(&driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Resource: res})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
@@ -51,7 +51,7 @@ func (f *found) end(at position) position {
 
 // changesAfter reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
 // is known to be.
-func (b *Backend) changesAfter(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (f found, err error) {
+func (b *handle) changesAfter(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (f found, err error) {
 	f.view.look = b.looks.Load()
 	var batch pgx.Batch
 	batch.Queue(readCommitted)
@@ -85,7 +85,7 @@ func (b *Backend) changesAfter(ctx context.Context, conn *pgx.Conn, at *position
 
 // changesNext reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
 // is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
-func (b *Backend) changesNext(ctx context.Context, conn *pgx.Conn, at *position, limit int) (f found, err error) {
+func (b *handle) changesNext(ctx context.Context, conn *pgx.Conn, at *position, limit int) (f found, err error) {
 	rows, err := conn.Query(ctx, b.sql.changes, at.revision, at.place, limit, pageBytes)
 	if err != nil {
 		return found{}, err
@@ -103,7 +103,7 @@ func (b *Backend) changesNext(ctx context.Context, conn *pgx.Conn, at *position,
 }
 
 // scanChanges reads the rows of the statement changes. full says that a bound was reached.
-func (b *Backend) scanChanges(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
+func (b *handle) scanChanges(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID
 	var horizon, revision pgtype.Int8
 	var proof, key, version, piece, data []byte
@@ -151,4 +151,4 @@ func eventsOf(changes []change) ([]*event, error) {
 	return events, nil
 }
 
-type event = feed.Event[position]
+type event = driver.Event[position]

@@ -3,69 +3,42 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-// maxOps bounds a transaction. Postgres itself has no such limit.
-const maxOps = 512
-
-// MaxOps implements storage.Transactor.
-func (b *Backend) MaxOps() int { return maxOps }
-
-// Commit implements storage.Transactor. It is one statement and a commit.
-func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	keys, err := check.Ops(ops, maxOps, b.opts.MaxSize)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
+// Apply implements driver.Driver. What is one operation joins a batch; a transaction is one statement and a commit.
+func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err error) {
+	var room [1]*op
+	ops := room[:]
+	if len(mutations) > len(room) {
+		ops = make([]*op, len(mutations))
 	}
-	defer done()
-	if len(ops) == 0 {
-		return nil, nil
-	}
-	own := make([]*op, len(ops))
-	for i := range ops {
-		if own[i], err = newMember(keys[i], &ops[i]); err != nil {
-			return nil, &storage.OpError{Index: i, Err: err}
+	for i := range mutations {
+		if ops[i], err = newOp(&mutations[i]); err != nil {
+			return err
 		}
 	}
-	if err := b.commit(ctx, own); err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
+	if len(ops) > 1 || mutations[0].Verb == driver.Check || driver.GuardOf(ctx) != nil {
+		err = b.commit(ctx, ops)
+	} else {
+		err = b.submit(ctx, ops[0])
 	}
-	results := make([]*resourcepb.Resource, len(ops))
-	for i := range ops {
-		if ops[i].Write != nil {
-			results[i] = message.Clone(ops[i].Write)
-			results[i].Version = versionText(own[i].token)
+	for i := range mutations {
+		if err == nil && mutations[i].Verb == driver.Write {
+			mutations[i].Written = versionText(ops[i].token)
 		}
 	}
-	return results, nil
-}
-
-func newMember(k key.Key, o *storage.Op) (*op, error) {
-	switch {
-	case o.Write != nil:
-		return newWrite(k, o.Write)
-	case o.Delete != nil:
-		return newDelete(k, o.Delete, o.Version), nil
-	default:
-		return newCheck(k, o.Check, o.Version), nil
-	}
+	return err
 }
 
 // commit carries out operations on different keys, all or none of them. The error of one that failed is a *storage.OpError with its
 // place in ops.
-func (b *Backend) commit(ctx context.Context, ops []*op) error {
-	guard := handover.GuardOf(ctx)
+func (b *handle) commit(ctx context.Context, ops []*op) error {
+	guard := driver.GuardOf(ctx)
 	for _, o := range ops {
 		o.guard = guard
 	}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +126,7 @@ func inconsistent(ctx context.Context, last error) error {
 
 // repeat calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be safe to
 // repeat, or find out for itself what became of its last attempt.
-func (b *Backend) repeat(ctx context.Context, f func(ctx context.Context) error) error {
+func (b *handle) repeat(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.aborted, cancel)()
@@ -153,7 +152,7 @@ func (b *Backend) repeat(ctx context.Context, f func(ctx context.Context) error)
 }
 
 // pause waits for some time before another attempt, unless there is none to come; last is the error of the last one.
-func (b *Backend) pause(ctx context.Context, d time.Duration, last error) error {
+func (b *handle) pause(ctx context.Context, d time.Duration, last error) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -164,33 +163,6 @@ func (b *Backend) pause(ctx context.Context, d time.Duration, last error) error 
 	case <-b.life.Done():
 		return storage.ErrClosed
 	}
-}
-
-// begin bounds a call by the backend's timeout where it has no deadline. Of several errors that apply it returns the first of
-// these: storage.ErrClosed, the problems of the call's arguments, the context's.
-func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
-	if b.closed.Load() {
-		return nil, nil, storage.ErrClosed
-	}
-	if err := cmp.Or(cmp.Or(problems...), ctx.Err()); err != nil {
-		return nil, nil, err
-	}
-	if _, bounded := ctx.Deadline(); bounded {
-		return ctx, func() {}, nil
-	}
-	if ctx == context.Background() {
-		return b.calling.Context(ctx, b.opts.Timeout), func() {}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
-	return ctx, cancel, nil
-}
-
-// refused is the error of a call with a problem in its arguments, for those that begin only later.
-func (b *Backend) refused(problem error) error {
-	if b.closed.Load() {
-		return storage.ErrClosed
-	}
-	return problem
 }
 
 // rollback ends a transaction that is of no use any more. On a connection that does not answer it gives up: the pool closes

@@ -9,12 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/handover"
-)
-
-var (
-	_ handover.EpochFencer = (*Backend)(nil)
-	_ handover.Guarder     = (*Backend)(nil)
 )
 
 const (
@@ -34,44 +30,44 @@ func refusal(err error) error {
 	}
 	switch pg.Code {
 	case fenced:
-		return handover.Refused(pg.Detail)
+		return driver.Refused(pg.Detail)
 	case superseded:
 		return handover.ErrSuperseded
 	}
 	return err
 }
 
-// Fence closes the store for writing, for the tool that moves its data to another one, by a trigger on the table. To create it
-// takes a lock that waits for the writers under way, and whoever comes later meets the trigger.
-func (b *Backend) Fence(ctx context.Context, target string) error {
-	return b.unlessDone(ctx, func(state handover.FenceState) bool { return state.Closed && state.Target == target },
-		func(epoch string) error { _, err := b.FenceAt(ctx, target, epoch); return err })
-}
-
-// Unfence opens the store again.
-func (b *Backend) Unfence(ctx context.Context) error {
-	return b.unlessDone(ctx, func(state handover.FenceState) bool { return !state.Closed },
-		func(epoch string) error { _, err := b.UnfenceAt(ctx, epoch); return err })
-}
-
-// unlessDone changes the fence at the epoch that it has. If it has another one by then, the change may have been made by an attempt
-// whose answer was lost.
-func (b *Backend) unlessDone(ctx context.Context, done func(handover.FenceState) bool, change func(epoch string) error) error {
-	state, err := b.FenceState(ctx)
+// SetFence implements driver.Mover.
+func (b *handle) SetFence(ctx context.Context, target, epoch *string) (next string, err error) {
+	if epoch != nil {
+		return b.setFenceAt(ctx, target, *epoch)
+	}
+	// Without a given epoch the change depends on the one that the fence has. If it has another one by then, the change may have been
+	// made by an attempt whose answer was lost.
+	state, err := b.Fence(ctx)
 	if err == nil {
-		err = change(state.Epoch)
+		next, err = b.setFenceAt(ctx, target, state.Epoch)
 	}
 	if !errors.Is(err, storage.ErrCASFailure) {
-		return err
+		return next, err
 	}
-	if state, lookErr := b.FenceState(ctx); lookErr != nil || done(state) {
-		return lookErr
+	state, lookErr := b.Fence(ctx)
+	if lookErr != nil || state.Closed == (target != nil) && (target == nil || state.Target == *target) {
+		return state.Epoch, lookErr
 	}
-	return err
+	return "", err
 }
 
-// FenceAt is Fence if the fence has that epoch.
-func (b *Backend) FenceAt(ctx context.Context, target, epoch string) (next string, err error) {
+func (b *handle) setFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
+	if target == nil {
+		return b.unfence(ctx, epoch)
+	}
+	return b.fence(ctx, *target, epoch)
+}
+
+// fence closes the store by a trigger on the table. To create it takes a lock that waits for the writers under way, and whoever comes
+// later meets the trigger.
+func (b *handle) fence(ctx context.Context, target, epoch string) (next string, err error) {
 	err = b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if next, err = b.nextEpoch(ctx, tx, epoch); err != nil {
 			return err
@@ -96,8 +92,8 @@ end $body$`,
 	return next, err
 }
 
-// UnfenceAt is Unfence if the fence has that epoch.
-func (b *Backend) UnfenceAt(ctx context.Context, epoch string) (next string, err error) {
+// unfence opens the store again.
+func (b *handle) unfence(ctx context.Context, epoch string) (next string, err error) {
 	err = b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if next, err = b.nextEpoch(ctx, tx, epoch); err != nil {
 			return err
@@ -109,20 +105,20 @@ func (b *Backend) UnfenceAt(ctx context.Context, epoch string) (next string, err
 }
 
 // nextEpoch gives the fence another epoch if it has a certain one. Whoever else does so waits for the end of the transaction.
-func (b *Backend) nextEpoch(ctx context.Context, tx pgx.Tx, epoch string) (next string, err error) {
-	sql, args := `insert into $journal (name, value) values ($1, '') on conflict (name) do nothing returning revision::text`, []any{handover.FenceNote}
+func (b *handle) nextEpoch(ctx context.Context, tx pgx.Tx, epoch string) (next string, err error) {
+	sql, args := `insert into $journal (name, value) values ($1, '') on conflict (name) do nothing returning revision::text`, []any{driver.FenceNote}
 	if epoch != "" {
 		sql = `update $journal set revision = gen_random_uuid() where name = $1 and revision::text = $2 returning revision::text`
 		args = append(args, epoch)
 	}
 	err = tx.QueryRow(ctx, b.named(sql), args...).Scan(&next)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", failed{handover.Conflict(handover.FenceNote)}
+		return "", failed{driver.Conflict(driver.FenceNote)}
 	}
 	return next, err
 }
 
-func (b *Backend) execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
+func (b *handle) execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
 	for _, sql := range statements {
 		if _, err := tx.Exec(ctx, b.named(sql)); err != nil {
 			return err
@@ -131,33 +127,21 @@ func (b *Backend) execAll(ctx context.Context, tx pgx.Tx, statements ...string) 
 	return nil
 }
 
-// FenceState tells whether the store is closed for writing, where its data went, and the fence's epoch.
-func (b *Backend) FenceState(ctx context.Context) (state handover.FenceState, err error) {
+// Fence implements driver.Mover.
+func (b *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
 	err = b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var target []byte
 		err := tx.QueryRow(ctx, b.named(`
 select (select value from $journal where name = $1), coalesce((select revision::text from $journal where name = $2), '')`),
-			fenceNote, handover.FenceNote).Scan(&target, &state.Epoch)
+			fenceNote, driver.FenceNote).Scan(&target, &state.Epoch)
 		state.Target, state.Closed = string(target), target != nil
 		return err
 	})
 	return state, err
 }
 
-// Fenced tells whether the store is closed for writing, and where its data went.
-func (b *Backend) Fenced(ctx context.Context) (target string, closed bool, err error) {
-	state, err := b.FenceState(ctx)
-	return state.Target, state.Closed, err
-}
-
-// WithGuard returns a context for writes that change something only while a note of the journal has a certain revision. Their
-// statement locks the note until its commit.
-func (b *Backend) WithGuard(ctx context.Context, note, revision string) context.Context {
-	return handover.Guarded(ctx, note, revision)
-}
-
 // guardColumns are a guard as arguments of the function apply. A revision that is none matches nothing.
-func guardColumns(g *handover.Guard) (note pgtype.Text, revision pgtype.UUID) {
+func guardColumns(g *driver.Guard) (note pgtype.Text, revision pgtype.UUID) {
 	if g == nil {
 		return note, revision
 	}

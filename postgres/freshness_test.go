@@ -29,8 +29,8 @@ func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	in := b.attend() // no feed runs
-	before := b.fresh.answers()
+	in := b.handle.attend() // no feed runs
+	before := b.handle.fresh.answers()
 	done := make(chan error, 1)
 	in.mu.Lock()
 	go func() {
@@ -42,7 +42,7 @@ func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for b.fresh.answers() == before && ctx.Err() == nil {
+	for b.handle.fresh.answers() == before && ctx.Err() == nil {
 		<-tick.C
 	}
 	if ctx.Err() != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // How far the history is final.
@@ -43,7 +43,7 @@ func scanFinal(row pgx.Row) (last, final int64, err error) {
 
 // store is what a statement says about the store beside its changes.
 type store struct {
-	id      cursor.StoreID
+	id      driver.StoreID
 	horizon int64
 }
 
@@ -55,9 +55,9 @@ var (
 )
 
 // check reports whether the store still has every change after a position. piece is of the change there, nil if there is none.
-func (b *Backend) check(found *store, at *position, piece []byte) error {
+func (b *handle) check(found *store, at *position, piece []byte) error {
 	switch {
-	case found.id != b.storeID():
+	case found.id != b.StoreID():
 		b.id.Store(&found.id)
 		return errOther
 	case at.revision < found.horizon:
@@ -69,7 +69,7 @@ func (b *Backend) check(found *store, at *position, piece []byte) error {
 }
 
 // lastChange returns the position of the last change up to a number, which has to be final.
-func (b *Backend) lastChange(ctx context.Context, q querier, final int64) (position, error) {
+func (b *handle) lastChange(ctx context.Context, q querier, final int64) (position, error) {
 	var found store
 	var revision pgtype.Int8
 	var place pgtype.Int4

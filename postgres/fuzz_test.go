@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
@@ -63,18 +62,14 @@ func FuzzListArguments(f *testing.F) {
 
 // A cursor of any content is a position or refused; a position comes back.
 func FuzzCursor(f *testing.F) {
-	store := cursor.StoreID{1}
+	var s source
 	for _, p := range []position{{revision: 7}, {revision: 7, place: 3, ahead: []span{{7, 9}, {11, 11}}}} {
-		payload, err := cursor.Decode(cursor.Watch, store, p.cursor(store))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(payload)
+		f.Add(s.Encode(p))
 	}
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		p, err := parseCursor(store, cursor.Encode(cursor.Watch, store, payload))
+		p, err := s.Decode(payload)
 		if err != nil {
 			if !errors.Is(err, storage.ErrInvalid) {
 				t.Errorf("%q: %v, expected ErrInvalid", payload, err)
@@ -91,7 +86,7 @@ func FuzzCursor(f *testing.F) {
 			}
 			last = s.to
 		}
-		again, err := parseCursor(store, p.cursor(store))
+		again, err := s.Decode(s.Encode(p))
 		if err != nil || compare(&again, &p) != 0 || again.piece != p.piece || len(again.ahead) != len(p.ahead) {
 			t.Errorf("%+v came back as %+v, %v", p, again, err)
 		}

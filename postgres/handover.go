@@ -9,19 +9,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-var _ handover.Store = (*Backend)(nil)
-
 // named puts the names of the store's tables into a text.
-func (b *Backend) named(sql string) string {
+func (b *handle) named(sql string) string {
 	quote := func(name string) string { return pgx.Identifier{b.opts.Schema, name}.Sanitize() }
 	return strings.NewReplacer("$journal", quote("journal"), "$resources", quote("resources"), "$fence", quote("fence")).Replace(sql)
 }
 
-// ReadJournal returns a note of the tool that moves data, and its revision.
-func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
+// ReadNote implements driver.Mover.
+func (b *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	err = b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		value, revision = nil, ""
 		err := tx.QueryRow(ctx, b.named(`select value, revision::text from $journal where name = $1`), name).Scan(&value, &revision)
@@ -33,8 +31,8 @@ func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, r
 	return value, revision, err
 }
 
-// WriteJournal writes a note if it has that revision.
-func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+// WriteNote implements driver.Mover.
+func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
 	if value == nil {
 		value = []byte{}
 	}
@@ -46,7 +44,7 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 		}
 		err := tx.QueryRow(ctx, b.named(sql), args...).Scan(&next)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return failed{handover.Conflict(name)}
+			return failed{driver.Conflict(name)}
 		}
 		return err
 	})
@@ -56,8 +54,8 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 	return next, nil
 }
 
-// DeleteJournal removes a note if it has that revision.
-func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) error {
+// DeleteNote implements driver.Mover.
+func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	return b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, b.named(`delete from $journal where name = $1 and revision::text = $2`), name, revision)
 		if err != nil || tag.RowsAffected() > 0 {
@@ -66,7 +64,7 @@ func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) erro
 		var there bool
 		err = tx.QueryRow(ctx, b.named(`select exists (select from $journal where name = $1)`), name).Scan(&there)
 		if err == nil && there {
-			return failed{handover.Conflict(name)}
+			return failed{driver.Conflict(name)}
 		}
 		return err
 	})
@@ -74,14 +72,9 @@ func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) erro
 
 // handover runs a transaction that may be repeated, or whose outcome the caller looks into. An answer that was lost is repeated
 // too: what had already happened then shows as a conflict, and the caller reads; by then it is durable.
-func (b *Backend) handover(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (b *handle) handover(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
 	doubt := false // an attempt may have happened, and not be durable
-	err = b.repeat(ctx, func(ctx context.Context) error {
+	err := b.repeat(ctx, func(ctx context.Context) error {
 		conn, err := primary(ctx, b.pool)
 		if err != nil {
 			return err

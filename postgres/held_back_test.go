@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -43,7 +44,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 		t.Fatal(err)
 	}
 	shown = new([]string)
-	r = &run{source: source{b}, in: &inbox{bell: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
+	r = &run{source: source{b.handle}, in: &inbox{bell: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
 		for _, e := range events {
 			*shown = append(*shown, e.Key.Name)
 		}
@@ -52,7 +53,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 		t.Fatal(err)
 	}
 	stopped := resource("stopped")
-	o, err := newWrite(key.Of(stopped.Id), stopped)
+	o, err := newOp(&driver.Mutation{Verb: driver.Write, Key: key.Of(stopped.Id), Uid: "uid", Resource: stopped})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, []*op{o}, false); err != nil {
+	if err := b.handle.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, []*op{o}, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.WriteCAS(ctx, resource("behind")); err != nil {
@@ -144,17 +145,17 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	if names, err := page(); err != nil || len(names) > 0 {
 		t.Errorf("behind a stalled commit: %v, %v; expected nothing", names, err)
 	}
-	behind, err := b.lastChange(ctx, b.pool, math.MaxInt64)
+	behind, err := b.handle.lastChange(ctx, b.handle.pool, math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.published.Store(&behind)
+	b.handle.published.Store(&behind)
 	if names, err := page(); err != nil || !slices.Equal(names, []string{"behind"}) {
 		t.Errorf("what was published: %v, %v; expected it", names, err)
 	}
 	other := behind
 	other.piece[0]++
-	b.published.Store(&other)
+	b.handle.published.Store(&other)
 	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
 	}

@@ -32,17 +32,17 @@ func weight(changes []change) (bytes int) {
 }
 
 // attend makes a new inbox the backend's. What was changed before, the first look of its run sees.
-func (b *Backend) attend() *inbox {
+func (b *handle) attend() *inbox {
 	in := &inbox{bell: make(chan struct{}, 1)}
 	b.inbox.Store(in)
 	return in
 }
 
 // leave ends what attend began, unless another run attends already.
-func (b *Backend) leave(in *inbox) { b.inbox.CompareAndSwap(in, nil) }
+func (b *handle) leave(in *inbox) { b.inbox.CompareAndSwap(in, nil) }
 
 // lookAgain has the feed look in the database, if it runs.
-func (b *Backend) lookAgain() {
+func (b *handle) lookAgain() {
 	if in := b.inbox.Load(); in != nil {
 		in.add(nil, true)
 	}

@@ -37,12 +37,12 @@ func TestClockStep(t *testing.T) {
 	}}
 	step := func() {
 		t.Helper()
-		conn, err := b.pool.Acquire(ctx)
+		conn, err := b.handle.pool.Acquire(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Release()
-		b.sessions.of(conn.Conn()).ahead -= time.Hour
+		b.handle.sessions.of(conn.Conn()).ahead -= time.Hour
 	}
 	if res, err = b.WriteCAS(ctx, res); err != nil {
 		t.Fatal(err)

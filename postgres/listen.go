@@ -13,7 +13,7 @@ import (
 // transactions: Postgres serialises the commits of transactions that notify.
 
 // changed tells the own feed at once, and the other processes soon, what a statement has changed.
-func (b *Backend) changed(ops []*op) {
+func (b *handle) changed(ops []*op) {
 	own, look := ownChanges(ops)
 	if !look && len(own) == 0 {
 		return
@@ -28,7 +28,7 @@ func (b *Backend) changed(ops []*op) {
 }
 
 // channel is where the processes of a store meet.
-func (b *Backend) channel() string { return fmt.Sprintf("ashlar_%x", *b.id.Load()) }
+func (b *handle) channel() string { return fmt.Sprintf("ashlar_%x", *b.id.Load()) }
 
 // maxNotifyPause bounds the time between two notifications. It is otherwise as long as the last one took, so that a lone writer's
 // next change finds it over, and many writers' go out together; and that once more for each that others sent meanwhile, because
@@ -41,7 +41,7 @@ const maxNotifyPause = 100 * time.Millisecond
 const listenerTTL = 100 * time.Millisecond
 
 // notify runs as long as the backend. What is left then, Close sends.
-func (b *Backend) notify() {
+func (b *handle) notify() {
 	const patience = 5 * time.Second
 	var looked time.Time
 	var others bool
@@ -74,7 +74,7 @@ const notification = `pg_notify($1, $2)`
 
 // notifyIfHeard tells the other processes if there are any: those that listen hold a lock in common. It returns false if it is
 // sure that there are none.
-func (b *Backend) notifyIfHeard(patience time.Duration) (heard bool) {
+func (b *handle) notifyIfHeard(patience time.Duration) (heard bool) {
 	rows, err := b.exec(patience, `
 select `+notification+`
 where exists (
@@ -86,7 +86,7 @@ where exists (
 	return err != nil || rows > 0
 }
 
-func (b *Backend) exec(patience time.Duration, sql string, args ...any) (rows int64, err error) {
+func (b *handle) exec(patience time.Duration, sql string, args ...any) (rows int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tag, err := b.side.Exec(ctx, sql, args...)
@@ -99,7 +99,7 @@ const (
 )
 
 // listen wakes the feed for other processes' notifications, until ctx ends. It connects again by itself.
-func (b *Backend) listen(ctx context.Context) {
+func (b *handle) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		b.listenOnce(ctx)
 		select {
@@ -109,7 +109,7 @@ func (b *Backend) listen(ctx context.Context) {
 	}
 }
 
-func (b *Backend) listenOnce(ctx context.Context) {
+func (b *handle) listenOnce(ctx context.Context) {
 	connectCtx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(connectCtx, b.opts.Listen)

@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // The kinds of operations, as the statements know them.
@@ -19,12 +17,13 @@ const (
 	opCheck  int16 = 3
 )
 
+var kinds = map[driver.Verb]int16{driver.Write: opWrite, driver.Delete: opDelete, driver.Check: opCheck}
+
 // op is one operation on one key, with all that is known about what became of it.
 type op struct {
+	*driver.Mutation
 	kind         int16
-	key          key.Key
 	keyBytes     []byte
-	uid, version string
 	expected     []byte // nil: nothing is stored
 	token        []byte // random: the new version, or the mark of a deletion
 	groupVersion []byte
@@ -32,60 +31,46 @@ type op struct {
 	data         []byte
 
 	applied  bool
-	failure  error      // of the database, where the operation alone met it
-	busy     bool       // another transaction holds the key
-	found    cas.Stored // what is stored, if it was not applied
-	revision int64      // of the change; 0 where the answer did not say
+	failure  error         // of the database, where the operation alone met it
+	busy     bool          // another transaction holds the key
+	found    driver.Stored // what is stored, if it was not applied
+	revision int64         // of the change; 0 where the answer did not say
 	place    int32
 	session  uint64        // the one that carried it out
 	pooled   bool          // it is one with a pooler
 	lost     []*attempt    // attempts whose answer did not come
 	travel   time.Duration // the longest time that an attempt took in vain
 
-	guard *handover.Guard // a condition on the whole statement; nil for none
+	guard *driver.Guard // a condition on the whole statement; nil for none
 }
 
-func newOp(kind int16, k key.Key, uid, version string) *op {
-	o := &op{kind: kind, key: k, keyBytes: k.Bytes(), uid: uid, version: version, token: make([]byte, 16)}
+func newOp(m *driver.Mutation) (o *op, err error) {
+	o = &op{Mutation: m, kind: kinds[m.Verb], keyBytes: m.Key.Bytes(), token: make([]byte, 16)}
 	_, _ = rand.Read(o.token) // never fails
-	if version != "" {
-		o.expected = versionBytes(version)
+	switch {
+	case m.Version != "":
+		o.expected = versionBytes(m.Version)
+	case m.Verb == driver.Delete:
+		o.expected = []byte{} // matches nothing
 	}
-	return o
-}
-
-func newWrite(k key.Key, res *resourcepb.Resource) (*op, error) {
-	o := newOp(opWrite, k, res.GetId().GetUid(), res.GetVersion())
-	o.groupVersion = []byte(res.GetId().GetType().GetGroupVersion())
-	if res.GetOwner() != nil {
-		o.owner = ownerHash(res.GetOwner())
+	if m.Verb != driver.Write {
+		o.groupVersion, o.data = []byte{}, []byte{} // of a row that holds the place of nothing
+		return o, nil
 	}
-	var err error
-	o.data, err = message.Encode(res)
+	o.groupVersion = []byte(m.Resource.GetId().GetType().GetGroupVersion())
+	if owner := m.Resource.GetOwner(); owner != nil {
+		o.owner = ownerHash(key.Of(owner), owner.GetUid())
+	}
+	o.data, err = message.Encode(m.Resource)
 	return o, err
 }
 
-func newDelete(k key.Key, id *resourcepb.ID, version string) *op {
-	o := newOp(opDelete, k, id.GetUid(), version)
-	if o.expected == nil {
-		o.expected = []byte{} // matches nothing
-	}
-	o.groupVersion, o.data = []byte{}, []byte{} // of a row that holds the place of nothing
-	return o
-}
-
-func newCheck(k key.Key, id *resourcepb.ID, version string) *op {
-	o := newOp(opCheck, k, id.GetUid(), version)
-	o.groupVersion, o.data = []byte{}, []byte{}
-	return o
-}
-
 // ownerHash stands for an owner's key and uid, which together may be too long for an index.
-func ownerHash(owner *resourcepb.ID) []byte {
+func ownerHash(owner driver.Key, uid string) []byte {
 	h := sha256.New()
-	h.Write(key.Of(owner).Bytes())
+	h.Write(owner.Bytes())
 	h.Write([]byte{0})
-	h.Write([]byte(owner.GetUid()))
+	h.Write([]byte(uid))
 	return h.Sum(nil)
 }
 
@@ -104,15 +89,7 @@ func (o *op) decide() (again bool, err error) {
 	if o.busy {
 		return true, nil
 	}
-	switch o.kind {
-	case opWrite:
-		err = cas.Write(o.found, o.uid, o.version)
-		return err == nil, err
-	case opDelete:
-		return cas.Delete(o.found, o.uid, o.version)
-	default:
-		return false, cas.Check(o.found, o.uid, o.version)
-	}
+	return o.Decide(o.found)
 }
 
 // refused reports whether the last answer was a no, rather than that it is to be tried again.
@@ -123,7 +100,7 @@ func (o *op) refused() bool {
 
 // forget takes back what an attempt said that was not committed.
 func (o *op) forget() {
-	o.applied, o.failure, o.busy, o.found, o.revision, o.place = false, nil, false, cas.Stored{}, 0, 0
+	o.applied, o.failure, o.busy, o.found, o.revision, o.place = false, nil, false, driver.Stored{}, 0, 0
 }
 
 // answered takes note of what a statement found under the key: nil versions for nothing.
@@ -131,7 +108,7 @@ func (o *op) answered(uid, version []byte, busy bool) {
 	o.forget()
 	o.busy = busy
 	if version != nil {
-		o.found = cas.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
+		o.found = driver.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
 	}
 }
 

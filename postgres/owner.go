@@ -2,26 +2,19 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// OwnerReferences implements storage.Backend. It always asks the primary.
-func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	k, err := check.IDWithUid("id", id)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// Children implements driver.Driver. It always asks the primary.
+func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
-	err = b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, b.sql.owned, ownerHash(id))
+	err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, b.sql.owned, ownerHash(owner, uid))
 		if err != nil {
 			return err
 		}
@@ -39,7 +32,7 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	})
 	b.answered()
 	if err != nil {
-		return nil, fmt.Errorf("references to %v: %w", k, err)
+		return nil, err
 	}
 	return ids, nil
 }

@@ -3,12 +3,8 @@ package postgres
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
-
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
 // position is a place in the store's history: everything up to one change, and perhaps some that come later.
@@ -88,9 +84,9 @@ func (p position) with(next *position) position {
 	return p
 }
 
-// cursor returns the position as a token.
-func (p *position) cursor(store cursor.StoreID) string {
-	payload := binary.AppendUvarint(nil, uint64(p.revision))
+// append appends the position as bytes.
+func (p *position) append(payload []byte) []byte {
+	payload = binary.AppendUvarint(payload, uint64(p.revision))
 	payload = binary.AppendUvarint(payload, uint64(p.place))
 	payload = append(payload, p.piece[:]...)
 	if len(p.ahead) > 0 {
@@ -102,22 +98,10 @@ func (p *position) cursor(store cursor.StoreID) string {
 		payload = binary.AppendUvarint(payload, uint64(s.to-s.from))
 		last = s.to
 	}
-	return cursor.Encode(cursor.Watch, store, payload)
+	return payload
 }
 
-// parseCursor undoes cursor.
-func parseCursor(store cursor.StoreID, token string) (position, error) {
-	payload, err := cursor.Decode(cursor.Watch, store, token)
-	if err != nil {
-		return position{}, err
-	}
-	p, ok := parsePosition(payload)
-	if !ok {
-		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
-	}
-	return p, nil
-}
-
+// parsePosition undoes append.
 func parsePosition(payload []byte) (p position, ok bool) {
 	number := func(most uint64) int64 {
 		v, n := binary.Uvarint(payload)

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
 // history is a database in small. Writers read the last number, note it, draw numbers, and commit or fail; a reader may look
@@ -75,7 +74,6 @@ func (h *history) visible(after, upTo int64) []change {
 // once, in the order of numbers.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
-	store := cursor.StoreID{7}
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{last: 100}
 		steps := func(label string) {
@@ -101,7 +99,7 @@ func TestFollowing(t *testing.T) {
 				at = at.with(&found[i].at)
 				if rapid.Bool().Draw(t, "resume") {
 					var err error
-					if at, err = parseCursor(store, at.cursor(store)); err != nil {
+					if at, err = decoded(at); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -174,24 +172,20 @@ func TestFollowing(t *testing.T) {
 
 func TestCursorText(t *testing.T) {
 	t.Parallel()
-	store := cursor.StoreID{1}
 	p := position{revision: 44, place: 3, piece: [pieceSize]byte{1, 2, 3, 4, 5, 6, 7, 8}, ahead: []span{{50, 52}, {60, 60}}, aheadPiece: [pieceSize]byte{8, 7}}
-	got, err := parseCursor(store, p.cursor(store))
+	got, err := decoded(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if compare(&got, &p) != 0 || got.piece != p.piece || got.aheadPiece != p.aheadPiece || !slices.Equal(got.ahead, p.ahead) {
 		t.Errorf("read back: %v, expected %v", got, p)
 	}
-	if _, err := parseCursor(cursor.StoreID{2}, p.cursor(store)); !errors.Is(err, storage.ErrCompacted) {
-		t.Errorf("a cursor of another store: %v", err)
-	}
 	const piece = "12345678"
 	for _, payload := range []string{
 		"", "x", "\x01", "\x01\x00", "\x01\x00" + piece[:7], "\x01\x00" + piece + "\x01", "\x01\x00" + piece + piece, "\x01\x00" + piece + piece + "\x01\x01\x00\x01",
 		"\x01\x00" + piece + piece + "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00" + piece, "\x01\xff\xff\xff\xff\x7f" + piece,
 	} {
-		if _, err := parseCursor(store, cursor.Encode(cursor.Watch, store, []byte(payload))); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := (source{}).Decode([]byte(payload)); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("payload %q: %v", payload, err)
 		}
 	}
@@ -201,11 +195,10 @@ func TestCursorText(t *testing.T) {
 // and to a place inside a transaction. What the listing saw stays included, in the cursor too.
 func TestPositionInsideSpan(t *testing.T) {
 	t.Parallel()
-	store := cursor.StoreID{1}
 	for _, end := range []position{{revision: 105}, {revision: 105, place: 1}, {revision: 110, place: 1}, {revision: 120, place: 1}} {
 		listed := position{revision: 100, ahead: []span{{101, 110}, {120, 120}}}
 		at := listed.with(&end)
-		resumed, err := parseCursor(store, at.cursor(store))
+		resumed, err := decoded(at)
 		if err != nil {
 			t.Errorf("the cursor at %d/%d: %v", end.revision, end.place, err)
 			continue
@@ -221,4 +214,10 @@ func TestPositionInsideSpan(t *testing.T) {
 			}
 		}
 	}
+}
+
+// decoded is a position as a cursor brings it back.
+func decoded(p position) (position, error) {
+	var s source
+	return s.Decode(s.Encode(p))
 }

@@ -16,12 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/moment"
-	"github.com/ashlar-dev/storage/internal/paging"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -90,20 +87,35 @@ func (o *Options) withDefaults() Options {
 
 const defaultSchema = "ashlar"
 
-// Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor.
+// Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, and its watches are
+// storage.Bookmarkers.
 type Backend struct {
+	*driver.Backend[position]
+	handle *handle
+}
+
+var (
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
+)
+
+// maxOps bounds a transaction. Postgres itself has no such limit.
+const maxOps = 512
+
+// handle is an opened store as a driver.
+type handle struct {
 	opts  Options
 	pool  *pgxpool.Pool
 	side  *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
 	owned []*pgxpool.Pool
 	sql   statements
-	id    atomic.Pointer[cursor.StoreID]
+	id    atomic.Pointer[driver.StoreID]
 	name  string // random, of this handle: it ignores its own notifications
 
 	reads  *batch.Batcher[readCall, stored]
 	writes *batch.Batcher[*op, struct{}]
-	feed   *feed.Feed[position]
-	shelf  *paging.Shelf
 	fresh  freshness
 
 	sessions  sessions
@@ -115,8 +127,6 @@ type Backend struct {
 	ring  chan struct{}         // something changed here: other processes should look
 	heard atomic.Int64          // notifications of others since the last own one
 
-	calling moment.Moment // the time limits of calls
-
 	listener atomic.Int32 // the server's process for the connection that listens; 0: there is none
 
 	closed  atomic.Bool
@@ -125,8 +135,15 @@ type Backend struct {
 	aborted context.Context // ends some time later, for calls that are still under way then
 	abort   context.CancelFunc
 	running sync.WaitGroup
-	closing sync.Once
 }
+
+var (
+	_ driver.Driver[position] = (*handle)(nil)
+	_ driver.Lister           = (*handle)(nil)
+	_ driver.Mover            = (*handle)(nil)
+	_ driver.BulkReader       = (*handle)(nil)
+	_ driver.Loader           = (*handle)(nil)
+)
 
 // New returns a backend over a pool, which stays the caller's: close it after the backend. Beside the pool's connections the
 // backend keeps up to three of its own, made by the pool's configuration: one to LISTEN, one to read changes, one to NOTIFY.
@@ -139,7 +156,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 		return nil, err
 	}
 	config := pool.Config()
-	b := &Backend{
+	b := &handle{
 		opts: o,
 		pool: pool,
 		sql:  newStatements(o.Schema),
@@ -153,29 +170,23 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.aborted, b.abort = context.WithCancel(context.Background())
-	ctx, cancel, err := b.begin(ctx)
-	if err != nil {
-		b.end()
-		return nil, err
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
 	}
-	defer cancel()
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, fmt.Errorf("schema %q: %w", o.Schema, err)
 	}
 	side := config.Copy()
 	side.MaxConns, side.MinConns, side.MinIdleConns = 2, 0, 0
+	var err error
 	if b.side, err = pgxpool.NewWithConfig(b.life, side); err != nil {
 		b.end()
 		return nil, err
 	}
 	b.watchdog = newWatchdog(b.side)
-	b.shelf = paging.New(b.storeID(), paging.Options{})
-	b.feed = feed.New(source{b}, feed.Options[position]{
-		Outage:     o.Outage,
-		Linger:     time.Minute,
-		InSnapshot: cursor.Encode(cursor.Snapshot, b.storeID(), nil),
-	})
 	b.reads = batch.New(batch.Options[readCall]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, b.readBatch)
 	b.writes = batch.New(batch.Options[*op]{
 		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
@@ -184,11 +195,16 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	}, b.writeBatch)
 	b.running.Go(b.notify)
 	b.running.Go(b.retain)
-	return b, nil
+	return &Backend{
+		Backend: driver.New(b, driver.Options[position]{
+			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: time.Minute,
+		}),
+		handle: b,
+	}, nil
 }
 
 // open makes sure that the store is there, in the version that this program knows, and learns its id.
-func (b *Backend) open(ctx context.Context) error {
+func (b *handle) open(ctx context.Context) error {
 	return b.repeat(ctx, func(ctx context.Context) error {
 		conn, err := primary(ctx, b.pool)
 		if err != nil {
@@ -219,7 +235,7 @@ func (b *Backend) open(ctx context.Context) error {
 				return err
 			}
 		}
-		var id cursor.StoreID
+		var id driver.StoreID
 		var standby bool
 		err = conn.QueryRow(ctx, b.sql.id).Scan((*[16]byte)(&id), &standby)
 		if standby {
@@ -230,8 +246,11 @@ func (b *Backend) open(ctx context.Context) error {
 	})
 }
 
-// storeID is the id of the store, which is in every cursor.
-func (b *Backend) storeID() cursor.StoreID { return *b.id.Load() }
+// StoreID implements driver.Driver.
+func (b *handle) StoreID() driver.StoreID { return *b.id.Load() }
+
+// Source implements driver.Driver.
+func (b *handle) Source() driver.Source[position] { return source{b} }
 
 // failed is an error that is not to be tried again.
 type failed struct{ error }
@@ -241,29 +260,24 @@ func (f failed) Unwrap() error { return f.error }
 // closeGrace is what calls that are under way get to hear from the database before Close gives up on it.
 const closeGrace = 2 * time.Second
 
-// Close implements storage.Backend.
-func (b *Backend) Close() error {
-	var err error
-	b.closing.Do(func() {
-		b.closed.Store(true)
-		b.end()
-		defer b.abort()
-		defer time.AfterFunc(closeGrace, b.abort).Stop()
-		b.feed.Close()
-		b.writes.Close()
-		b.reads.Close()
-		b.running.Wait()
-		select {
-		case <-b.ring:
-			b.notifyIfHeard(closeGrace)
-		default:
-		}
-		err = b.shelf.Close()
-		b.watchdog.close()
-		b.side.Close()
-		for _, pool := range b.owned {
-			pool.Close()
-		}
-	})
-	return err
+// Close implements driver.Driver.
+func (b *handle) Close() error {
+	b.closed.Store(true)
+	b.end()
+	defer b.abort()
+	defer time.AfterFunc(closeGrace, b.abort).Stop()
+	b.writes.Close()
+	b.reads.Close()
+	b.running.Wait()
+	select {
+	case <-b.ring:
+		b.notifyIfHeard(closeGrace)
+	default:
+	}
+	b.watchdog.close()
+	b.side.Close()
+	for _, pool := range b.owned {
+		pool.Close()
+	}
+	return nil
 }

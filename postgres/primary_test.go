@@ -14,6 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/postgres"
 )
@@ -81,7 +82,8 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			return err
 		},
 		"journal": func(ctx context.Context) error {
-			_, _, err := b.ReadJournal(ctx, "note")
+			journal, _ := storage.As[handover.Journal](b)
+			_, _, err := journal.ReadJournal(ctx, "note")
 			return err
 		},
 		"watch": func(ctx context.Context) error {

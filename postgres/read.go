@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -39,14 +37,8 @@ func versionBytes(text string) []byte {
 	return version
 }
 
-// Read implements storage.Backend.
-func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	k, err := check.ID("id", id)
-	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// Get implements driver.Driver.
+func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	keyBytes := k.Bytes()
 	var row stored
 	fresh := false
@@ -54,29 +46,23 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 		row, fresh = b.readReplica(ctx, keyBytes)
 	}
 	if !fresh {
-		row, err = b.reads.Do(ctx, readCall{keyBytes})
+		var err error
+		if row, err = b.reads.Do(ctx, readCall{keyBytes}); err != nil {
+			return nil, err
+		}
 	}
+	if row.data == nil {
+		return nil, nil
+	}
+	res, err := message.DecodeOf(k, row.data, versionText(row.version))
 	if err != nil {
-		return nil, fmt.Errorf("read %v: %w", k, b.late(err))
-	}
-	var res *resourcepb.Resource
-	if row.data != nil {
-		if res, err = message.DecodeOf(k, row.data, versionText(row.version)); err != nil {
-			return nil, fmt.Errorf("read %v: %w", k, b.identify(ctx, keyBytes, row.version, err))
-		}
-	}
-	if err := cas.Read(res, id); err != nil {
-		var mismatch storage.GroupVersionMismatchError
-		if errors.As(err, &mismatch) {
-			return nil, mismatch
-		}
-		return nil, fmt.Errorf("read %v: %w", k, err)
+		return nil, b.identify(ctx, keyBytes, row.version, err)
 	}
 	return res, nil
 }
 
 // identify adds the uid to an error about damage, by which what is stored can be written anew or deleted.
-func (b *Backend) identify(ctx context.Context, key, version []byte, err error) error {
+func (b *handle) identify(ctx context.Context, key, version []byte, err error) error {
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		var uid []byte
@@ -88,17 +74,9 @@ func (b *Backend) identify(ctx context.Context, key, version []byte, err error) 
 	return err
 }
 
-// late makes an end of patience in the queue what it is after sending: the database did not answer in time.
-func (b *Backend) late(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
-		return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
-	}
-	return err
-}
-
 type readMember = batch.Call[readCall, stored]
 
-func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
+func (b *handle) readBatch(ctx context.Context, calls []*readMember) {
 	if len(calls) == 1 {
 		var one stored
 		err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -131,7 +109,7 @@ func (b *Backend) readBatch(ctx context.Context, calls []*readMember) {
 }
 
 // lookUp carries out a short query on a connection that is given up when it stays silent.
-func (b *Backend) lookUp(ctx context.Context, query func(ctx context.Context, conn *pgx.Conn) error) error {
+func (b *handle) lookUp(ctx context.Context, query func(ctx context.Context, conn *pgx.Conn) error) error {
 	return b.repeat(ctx, func(ctx context.Context) error {
 		conn, err := primary(ctx, b.pool)
 		if err != nil {

@@ -7,8 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Eventual reads may go to a replica, but never back in time: an answer must not be older than an earlier one of this handle,
@@ -65,14 +64,14 @@ func (f *freshness) learned(count uint64, at place) {
 }
 
 // answered notes that the primary gives something out, where there is a replica that must not fall behind it.
-func (b *Backend) answered() {
+func (b *handle) answered() {
 	if b.opts.Replica != nil {
 		b.fresh.gave()
 	}
 }
 
 // learn asks the primary how far its log is.
-func (b *Backend) learn(ctx context.Context) error {
+func (b *handle) learn(ctx context.Context) error {
 	count := b.fresh.answers()
 	var at place
 	err := b.pool.QueryRow(ctx, `
@@ -85,7 +84,7 @@ select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::big
 }
 
 // readReplica reads a key from the replica; false where there is none, or it is not fresh enough, or it fails.
-func (b *Backend) readReplica(ctx context.Context, k []byte) (row stored, fresh bool) {
+func (b *handle) readReplica(ctx context.Context, k []byte) (row stored, fresh bool) {
 	fresh = b.fromReplica(ctx, b.sql.readOne, []any{k}, func(r pgx.Rows) error {
 		var err error
 		row, err = scanOne(r)
@@ -95,13 +94,8 @@ func (b *Backend) readReplica(ctx context.Context, k []byte) (row stored, fresh 
 }
 
 // listReplica lists from the replica, likewise.
-func (b *Backend) listReplica(ctx context.Context, f *key.Filter) (resources []*resourcepb.Resource, fresh bool) {
-	fresh = b.fromReplica(ctx, b.sql.list, listArguments(f), func(r pgx.Rows) error {
-		var err error
-		resources, err = decodeAll(r)
-		return err
-	})
-	return resources, fresh
+func (b *handle) listReplica(ctx context.Context, f *driver.Filter, rows driver.Rows) (fresh bool) {
+	return b.fromReplica(ctx, b.sql.list, listArguments(f), func(found pgx.Rows) error { return addAll(rows, found) })
 }
 
 // replicaPatience is how long a replica may take before the primary is asked.
@@ -110,7 +104,7 @@ const replicaPatience = 2 * time.Second
 // fromReplica runs a query on the replica if that has all that this handle has given out. The place is asked for in a
 // statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than the
 // place.
-func (b *Backend) fromReplica(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
+func (b *handle) fromReplica(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
 	if b.opts.Replica == nil {
 		return false
 	}

@@ -20,7 +20,7 @@ const (
 )
 
 // retain runs as long as the backend.
-func (b *Backend) retain() {
+func (b *handle) retain() {
 	interval := max(b.opts.Retention/retentionMarks, 100*time.Millisecond)
 	pause := func() time.Duration { return interval/2 + rand.N(interval) } // the processes drift apart
 	timer := time.NewTimer(pause())
@@ -48,7 +48,7 @@ func (b *Backend) retain() {
 // there may be more to delete.
 //
 // The horizon is committed before anything is deleted on its account, so whoever misses a change sees why.
-func (b *Backend) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
+func (b *handle) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
 	var last position
 	err = source{b}.on(ctx, b.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		_, final, err := scanFinal(conn.QueryRow(ctx, b.sql.final))
@@ -77,7 +77,7 @@ func (b *Backend) pruneOnce(ctx context.Context, interval time.Duration) (more b
 }
 
 // locked runs a transaction unless another process does such work at the moment.
-func (b *Backend) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
+func (b *handle) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		var locked bool
 		if err := tx.QueryRow(ctx, b.sql.retentionLock, b.opts.Schema).Scan(&locked); err != nil || !locked {
@@ -88,7 +88,7 @@ func (b *Backend) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
 }
 
 // moveHorizon marks the last change if it is time, and returns the horizon; 0 if there is none yet.
-func (b *Backend) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
+func (b *handle) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
 	if _, err := tx.Exec(ctx, b.sql.mark, last, interval.Seconds()); err != nil {
 		return 0, err
 	}

@@ -27,7 +27,7 @@ func ownChange(t *testing.T, revision int64, size int) change {
 // a page goes on behind what is in the log at that moment, so the page has to hold all of it.
 func TestPublishedIsKnownBefore(t *testing.T) {
 	t.Parallel()
-	b := &Backend{}
+	b := &handle{}
 	r := &run{source: source{b}, at: position{revision: 7}}
 	r.publish = func(_ []*event, end position) {
 		if known := b.published.Load(); known == nil || known.revision < end.revision {
@@ -46,7 +46,7 @@ func TestPublishedIsKnownBefore(t *testing.T) {
 // fail and writes do not. The feed must not keep them all.
 func TestOwnChangesThatWaitAreBounded(t *testing.T) {
 	t.Parallel()
-	b := &Backend{}
+	b := &handle{}
 	r := &run{source: source{b}, in: b.attend(), at: position{revision: 7}, publish: func([]*event, position) {
 		t.Error("published behind a gap")
 	}}

@@ -11,12 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // source reads the log of changes for the feed: in the order of their numbers, up to the one that is final (frontier.go).
-type source struct{ b *Backend }
+type source struct{ b *handle }
 
 const (
 	// pollPatience is how long a poll waits for its answer before it takes the connection for dead.
@@ -32,7 +31,7 @@ const (
 	longPause = 8 * time.Millisecond
 )
 
-// Run implements feed.Source.
+// Run implements driver.Source.
 func (s source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	b := s.b
 	r := &run{source: s, in: b.attend(), publish: publish}
@@ -246,9 +245,9 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 	}
 }
 
-// History implements feed.Source.
-func (s source) History(from position, _ *key.Filter) feed.History[position] {
-	return feed.Pages(from, s.page)
+// History implements driver.Source.
+func (s source) History(from position, _ *driver.Filter) driver.History[position] {
+	return driver.Pages(from, s.page)
 }
 
 func (s source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
@@ -286,7 +285,7 @@ func (s source) page(ctx context.Context, from position, limit int) (events []*e
 	return events, end, found.more, err
 }
 
-// Newest implements feed.Prover: whatever was acknowledged has a number by now. The look that shows the feed to be there has to begin
+// Newest implements driver.Prover: whatever was acknowledged has a number by now. The look that shows the feed to be there has to begin
 // after this one.
 func (s source) Newest(ctx context.Context) (target position, err error) {
 	err = s.onSide(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -299,17 +298,26 @@ func (s source) Newest(ctx context.Context) (target position, err error) {
 	return target, err
 }
 
-// Reached implements feed.Prover.
+// Reached implements driver.Prover.
 func (s source) Reached(at, target position) bool { return at.reaches(&target) }
 
-// Contains implements feed.Source.
+// Contains implements driver.Source.
 func (s source) Contains(at position, ev *event) bool { return at.contains(&ev.At) }
 
-// Advance implements feed.Source.
+// Advance implements driver.Source.
 func (s source) Advance(at position, ev *event) position { return at.with(&ev.At) }
 
-// Merge implements feed.Source.
+// Merge implements driver.Source.
 func (s source) Merge(at, end position) position { return at.with(&end) }
 
-// Cursor implements feed.Source.
-func (s source) Cursor(at position) string { return at.cursor(s.b.storeID()) }
+// Encode implements driver.Source.
+func (s source) Encode(at position) []byte { return at.append(nil) }
+
+// Decode implements driver.Source.
+func (s source) Decode(b []byte) (position, error) {
+	at, ok := parsePosition(b)
+	if !ok {
+		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	return at, nil
+}

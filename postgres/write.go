@@ -13,65 +13,18 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// WriteCAS implements storage.Backend.
-func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	k, err := check.Resource(res, b.opts.MaxSize)
-	if err != nil {
-		return nil, b.refused(err)
-	}
-	o, err := newWrite(k, res)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.submit(ctx, o); err != nil {
-		return nil, fmt.Errorf("write %v: %w", k, err)
-	}
-	out := message.Clone(res)
-	out.Version = versionText(o.token)
-	return out, nil
-}
-
-// DeleteCAS implements storage.Backend.
-func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	k, err := check.ID("id", id)
-	if err != nil {
-		return b.refused(err)
-	}
-	if err := b.submit(ctx, newDelete(k, id, version)); err != nil {
-		return fmt.Errorf("delete %v: %w", k, err)
-	}
-	return nil
-}
 
 // errBusy says that another transaction holds the key.
 var errBusy = errors.New("another transaction holds the key")
 
 // submit carries out one operation. While another transaction holds its key it waits here, where it takes no connection, and
 // tries again.
-func (b *Backend) submit(ctx context.Context, o *op) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if o.guard = handover.GuardOf(ctx); o.guard != nil {
-		err := b.commit(ctx, []*op{o})
-		var one *storage.OpError
-		if errors.As(err, &one) {
-			err = one.Err
-		}
-		return err
-	}
+func (b *handle) submit(ctx context.Context, o *op) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		_, err = b.writes.Do(ctx, o)
+		_, err := b.writes.Do(ctx, o)
 		if !errors.Is(err, errBusy) {
-			return o.unsettled(b.late(err))
+			return o.unsettled(err)
 		}
 		if err := b.pause(ctx, pause, err); err != nil {
 			return o.unsettled(err)
@@ -96,7 +49,7 @@ const maxPause = 50 * time.Millisecond
 
 type writeMember = batch.Call[*op, struct{}]
 
-func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
+func (b *handle) writeBatch(ctx context.Context, calls []*writeMember) {
 	ops := make([]*op, len(calls))
 	for i, c := range calls {
 		ops[i] = c.Request
@@ -121,15 +74,17 @@ func (b *Backend) writeBatch(ctx context.Context, calls []*writeMember) {
 			c.Done(struct{}{}, err)
 		case again:
 			c.Done(struct{}{}, errBusy)
+		case refusal != nil:
+			c.Done(struct{}{}, &storage.OpError{Err: refusal})
 		default:
-			c.Done(struct{}{}, refusal)
+			c.Done(struct{}{}, nil)
 		}
 	}
 }
 
 // carryOut carries out operations on different keys, each by itself, and finds out what became of them also where an answer is
 // lost. Without an error each was applied, or knows what is in its way. known is called when more were found to be applied.
-func (b *Backend) carryOut(ctx context.Context, ops []*op, known func()) error {
+func (b *handle) carryOut(ctx context.Context, ops []*op, known func()) error {
 	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
 	apart := false
 	err := b.repeat(ctx, func(ctx context.Context) error {
@@ -161,7 +116,7 @@ func (b *Backend) carryOut(ctx context.Context, ops []*op, known func()) error {
 
 // lastSettle is for operations that end in an error and have an attempt whose answer was lost: a refusal of the next attempt is
 // their answer only if that one is over for good.
-func (b *Backend) lastSettle(ctx context.Context, ops []*op, err error) error {
+func (b *handle) lastSettle(ctx context.Context, ops []*op, err error) error {
 	if errors.Is(err, storage.ErrInconsistent) {
 		return err
 	}
@@ -190,7 +145,7 @@ func unapplied(ops []*op) []*op {
 }
 
 // sendParts sends operations in one statement, or each in its own.
-func (b *Backend) sendParts(ctx context.Context, ops []*op, apart bool) error {
+func (b *handle) sendParts(ctx context.Context, ops []*op, apart bool) error {
 	if !apart {
 		return b.sendOps(ctx, ops, false)
 	}
@@ -211,7 +166,7 @@ func (b *Backend) sendParts(ctx context.Context, ops []*op, apart bool) error {
 
 // sendOps sends one statement: what can only replace something has statements of its own, which need no snapshot after their
 // locks.
-func (b *Backend) sendOps(ctx context.Context, ops []*op, atomic bool) error {
+func (b *handle) sendOps(ctx context.Context, ops []*op, atomic bool) error {
 	switch {
 	case len(ops) == 0:
 		return nil
@@ -230,12 +185,12 @@ func (b *Backend) sendOps(ctx context.Context, ops []*op, atomic bool) error {
 	}
 }
 
-func (b *Backend) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, o *op) error {
+func (b *handle) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, o *op) error {
 	var revision pgtype.Int8
 	var uid, version []byte
 	var late pgtype.Bool
 	err := conn.QueryRow(ctx, b.sql.updateOne,
-		o.keyBytes, []byte(o.uid), o.expected, o.token, o.groupVersion, o.owner, o.data, a.expires).
+		o.keyBytes, []byte(o.Uid), o.expected, o.token, o.groupVersion, o.owner, o.data, a.expires).
 		Scan(&revision, &uid, &version, &late)
 	switch {
 	case isLockTimeout(err):
@@ -253,7 +208,7 @@ func (b *Backend) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, o *
 	return nil
 }
 
-func (b *Backend) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ops []*op) error {
+func (b *handle) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ops []*op) error {
 	in := columnsOf(ops)
 	rows, err := conn.Query(ctx, b.sql.updateMany, in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
 	if err != nil {
@@ -279,7 +234,7 @@ func (b *Backend) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, op
 	return err
 }
 
-func (b *Backend) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ops []*op, atomic bool) error {
+func (b *handle) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ops []*op, atomic bool) error {
 	in := columnsOf(ops)
 	note, noted := guardColumns(ops[0].guard)
 	rows, err := conn.Query(ctx, b.sql.apply, a.lock, a.expires, atomic,
@@ -318,7 +273,7 @@ func columnsOf(ops []*op) *columns {
 	column := func(i int) [][]byte { return room[i*n : (i+1)*n : (i+1)*n] }
 	c := &columns{column(0), column(1), column(2), column(3), column(4), column(5), column(6), make([]int16, n)}
 	for i, o := range ops {
-		c.keys[i], c.uids[i], c.expected[i], c.kinds[i] = o.keyBytes, []byte(o.uid), o.expected, o.kind
+		c.keys[i], c.uids[i], c.expected[i], c.kinds[i] = o.keyBytes, []byte(o.Uid), o.expected, o.kind
 		c.tokens[i], c.groupVersions[i], c.owners[i], c.data[i] = o.token, o.groupVersion, o.owner, o.data
 	}
 	return c

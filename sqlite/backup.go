@@ -7,18 +7,24 @@ import (
 	"os"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
 )
 
 // Path returns the absolute path of the database file.
-func (s *Backend) Path() string { return s.path }
+func (b *Backend) Path() string { return b.handle.path }
 
 // Backup writes a compact copy of the store, as it is at one moment, to a new file. Writers go on meanwhile.
 //
 // To restore it, close the store in all processes, put the copy in the place of the database file, and delete the -wal and
 // -shm files beside it. Versions that were given after the backup never come again, and watches resumed from a cursor that was
 // taken after it are told so.
-func (s *Backend) Backup(ctx context.Context, to string) error {
-	if err := s.enter(ctx); err != nil {
+func (b *Backend) Backup(ctx context.Context, to string) error {
+	s := b.handle
+	if s.writer.stopped() {
+		return storage.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {

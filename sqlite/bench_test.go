@@ -25,11 +25,11 @@ func BenchmarkRead(b *testing.B) {
 	})
 	b.Run("statement", func(b *testing.B) {
 		b.ReportAllocs()
-		c, err := s.readers.take(b.Context())
+		c, err := s.handle.readers.take(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer s.readers.give(c)
+		defer s.handle.readers.give(c)
 		k := []byte("group\x00Kind\x00partition\x00namespace\x00a")
 		buffer := make([]byte, 0, 1000)
 		for b.Loop() {

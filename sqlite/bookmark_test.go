@@ -82,9 +82,9 @@ func TestMoreOfAGroupCommit(t *testing.T) {
 		})
 	}
 	eventually(t, "all stand in line", func() bool {
-		s.writer.queue.mu.Lock()
-		defer s.writer.queue.mu.Unlock()
-		return len(s.writer.queue.waiting) == n
+		s.handle.writer.queue.mu.Lock()
+		defer s.handle.writer.queue.mu.Unlock()
+		return len(s.handle.writer.queue.waiting) == n
 	})
 	release(t, file)
 	writers.Wait()
@@ -125,11 +125,11 @@ func TestPagesThatEndInACommit(t *testing.T) {
 	for _, end := range ends {
 		isEnd[end] = true
 	}
-	c, err := s.readers.take(t.Context())
+	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.readers.give(c)
+	defer s.handle.readers.give(c)
 	for _, f := range []*key.Filter{nil, {Group: "*", Kind: "*", Partition: "*", Namespace: "*", NamePrefix: "a"}} {
 		for limit := 1; limit <= total; limit++ {
 			for at := (mark{}); ; {

@@ -3,19 +3,12 @@ package sqlite
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
-var _ handover.Reader = (*Backend)(nil)
-
-// ReadAfter returns a part of what is stored, for the tool that moves it to another store.
-func (s *Backend) ReadAfter(ctx context.Context, after []byte, limit int) ([]handover.Row, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+// ReadAfter implements driver.BulkReader.
+func (s *handle) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return nil, err
@@ -28,7 +21,7 @@ func (s *Backend) ReadAfter(ctx context.Context, after []byte, limit int) ([]han
 	return rows, nil
 }
 
-func (c *conn) readAfter(after []byte, limit int) ([]handover.Row, error) {
+func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
 	stmt, err := c.stmt(scan)
 	if err != nil {
 		return nil, err
@@ -42,15 +35,15 @@ func (c *conn) readAfter(after []byte, limit int) ([]handover.Row, error) {
 	if err := stmt.BindBlob(2, afterAll); err != nil {
 		return nil, err
 	}
-	rows := make([]handover.Row, 0, limit)
-	for bytes := 0; len(rows) < limit && bytes < handover.ReadBytes && stmt.Step(); {
+	rows := make([]driver.Row, 0, limit)
+	for bytes := 0; len(rows) < limit && bytes < driver.ReadBytes && stmt.Step(); {
 		k, err := key.Parse(stmt.ColumnRawBlob(0))
 		if err != nil {
 			_ = stmt.Reset() // the first error tells more
 			return nil, err
 		}
 		data := stmt.ColumnBlob(3, nil)
-		rows = append(rows, handover.Row{Key: k, Version: mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}.version(), Data: data})
+		rows = append(rows, driver.Row{Key: k, Version: mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}.version(), Data: data})
 		bytes += len(data)
 	}
 	return rows, finish(stmt)

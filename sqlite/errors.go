@@ -8,7 +8,6 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
 )
 
 // tooLate is the error of a call that ran out of time after it was sent.
@@ -28,9 +27,6 @@ func failed(ctx context.Context, what string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
-
-// about adds what was to be done with which resource.
-func about(what string, k key.Key, err error) error { return fmt.Errorf("%s %v: %w", what, k, err) }
 
 // leastRoom is what a transaction may need to grow the files by before anything else would fail.
 const leastRoom = 64 << 10

@@ -12,6 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // faultyFS is a file system that fails on request where it writes the -wal file.
@@ -123,11 +124,11 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 func TestOutcomeFromTheLog(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	c, err := connect(s.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
+	c, err := connect(s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{store: s, conn: c}
+	w := &writer{handle: s.handle, conn: c}
 	defer func() {
 		if err := c.close(); err != nil {
 			t.Error(err)
@@ -137,7 +138,7 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ch := change{kind: writeChange, key: []byte("g\x00k\x00\x00\x00n"), uid: "u", data: []byte{1}}
+	ch := change{Mutation: &driver.Mutation{Verb: driver.Write, Uid: "u"}, key: []byte("g\x00k\x00\x00\x00n"), data: []byte{1}}
 	if refused, err := tx.change(&ch); refused != nil || err != nil {
 		t.Fatal(refused, err)
 	}
@@ -158,11 +159,11 @@ func TestOutcomeFromTheLog(t *testing.T) {
 func TestRetentionForgetsFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
+	c, err := connect(s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{store: s, conn: c, log: retention{age: patience, rows: 1 << 40, bytes: 1 << 20}}
+	w := &writer{handle: s.handle, conn: c, log: retention{age: patience, rows: 1 << 40, bytes: 1 << 20}}
 	defer func() {
 		if err := c.close(); err != nil {
 			t.Error(err)
@@ -174,7 +175,8 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ch := change{kind: writeChange, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), uid: "u", data: make([]byte, size)}
+		m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
+		ch := change{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: make([]byte, size)}
 		_, err = w.finish(&tx, []*request{{changes: []change{ch}}})
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/internal/spool"
 )
 
 // Two owners never meet, although their uids stand behind their keys.
@@ -22,26 +21,6 @@ func FuzzOwners(f *testing.F) {
 		same := a == b && clean(uid1) == clean(uid2)
 		if bytes.Equal(ownerBytes(a.ID(clean(uid1), "")), ownerBytes(b.ID(clean(uid2), ""))) != same {
 			t.Errorf("%v with %q and %v with %q are one owner", a, uid1, b, uid2)
-		}
-	})
-}
-
-// A row comes out of a spool as it went in.
-func FuzzRow(f *testing.F) {
-	f.Add(int64(7), int64(9), []byte("g\x00k\x00p\x00n\x00name"), []byte("data"))
-	f.Add(int64(-1), int64(0), []byte{}, []byte{})
-	f.Fuzz(func(t *testing.T, seq, tag int64, at, data []byte) {
-		rows := spool.New(1 << 20)
-		defer rows.Close()
-		if err := errors.Join((row{mark{seq, tag}, at, data}).appendTo(rows), rows.Seal()); err != nil {
-			t.Fatal(err)
-		}
-		record, err := rows.Read(0).Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := rowOf(record); got.at != (mark{seq, tag}) || !bytes.Equal(got.key, at) || !bytes.Equal(got.data, data) {
-			t.Errorf("%v came back", got)
 		}
 	})
 }

@@ -8,10 +8,8 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
-
-var _ handover.Store = (*Backend)(nil)
 
 // The journal is made when it is first needed: most stores never are moved.
 const createJournal = `CREATE TABLE IF NOT EXISTS journal (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) STRICT`
@@ -21,8 +19,8 @@ func noJournal(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: journal")
 }
 
-// ReadJournal returns a note of the tool that moves data, and its revision.
-func (s *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
+// ReadNote implements driver.Mover.
+func (s *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	err = s.look(ctx, "journal", func(c *conn) error {
 		at, err := c.note(name, &value)
 		revision = at
@@ -31,14 +29,14 @@ func (s *Backend) ReadJournal(ctx context.Context, name string) (value []byte, r
 	return value, revision, err
 }
 
-// WriteJournal writes a note if it has that revision.
-func (s *Backend) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+// WriteNote implements driver.Mover.
+func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
 	err = s.handover(ctx, "journal", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
 		if at, err := c.note(name, nil); err != nil || at != revision {
-			return errors.Join(err, handover.Conflict(name))
+			return errors.Join(err, driver.Conflict(name))
 		}
 		next, err = c.putNote(name, value)
 		return err
@@ -49,15 +47,15 @@ func (s *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 	return next, nil
 }
 
-// DeleteJournal removes a note if it has that revision.
-func (s *Backend) DeleteJournal(ctx context.Context, name, revision string) error {
+// DeleteNote implements driver.Mover.
+func (s *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	return s.handover(ctx, "journal", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
 		case err != nil || at == "":
 			return err
 		case at != revision:
-			return handover.Conflict(name)
+			return driver.Conflict(name)
 		}
 		return c.run(`DELETE FROM journal WHERE name = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, name) }, nil)
 	})
@@ -117,12 +115,7 @@ func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
 }
 
 // look runs something that reads.
-func (s *Backend) look(ctx context.Context, what string, do func(*conn) error) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+func (s *handle) look(ctx context.Context, what string, do func(*conn) error) error {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return err
@@ -136,12 +129,7 @@ func (s *Backend) look(ctx context.Context, what string, do func(*conn) error) e
 }
 
 // handover runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
-func (s *Backend) handover(ctx context.Context, what string, do func(*conn) error) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+func (s *handle) handover(ctx context.Context, what string, do func(*conn) error) error {
 	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 256, busy: s.options.Timeout})
 	if err != nil {
 		return failed(ctx, what, err)

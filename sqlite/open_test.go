@@ -247,20 +247,20 @@ func TestManyOpenAtOnce(t *testing.T) {
 func TestEveryConnectionIsDurable(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	reader, err := s.readers.take(t.Context())
+	reader, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.readers.give(reader)
-	for name, c := range map[string]*conn{"writer": s.writer.conn, "reader": reader} {
+	defer s.handle.readers.give(reader)
+	for name, c := range map[string]*conn{"writer": s.handle.writer.conn, "reader": reader} {
 		if err := c.assertDurable(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := s.writer.conn.db.Exec("PRAGMA synchronous = NORMAL"); err != nil {
+	if err := s.handle.writer.conn.db.Exec("PRAGMA synchronous = NORMAL"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.writer.conn.assertDurable(); err == nil {
+	if err := s.handle.writer.conn.assertDurable(); err == nil {
 		t.Error("synchronous=NORMAL was not noticed")
 	}
 }

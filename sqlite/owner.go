@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -13,25 +13,23 @@ func ownerBytes(owner *resourcepb.ID) []byte {
 	if owner == nil {
 		return nil
 	}
-	return append(append(key.Of(owner).Bytes(), 0), owner.Uid...)
+	return edge(key.Of(owner), owner.GetUid())
 }
 
-// OwnerReferences implements storage.Backend.
-func (s *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	k, err := check.IDWithUid("id", id)
-	if err := s.enter(ctx, err); err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+func edge(owner driver.Key, uid string) []byte {
+	return append(append(owner.Bytes(), 0), uid...)
+}
+
+// Children implements driver.Driver.
+func (s *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	c, err := s.readers.take(ctx)
 	if err != nil {
-		return nil, about("list what is owned by", k, err)
+		return nil, err
 	}
 	defer s.readers.give(c)
-	ids, err := c.owned(ownerBytes(id))
+	ids, err := c.owned(edge(owner, uid))
 	if err != nil {
-		return nil, about("list what is owned by", k, failed(ctx, "read the index", err))
+		return nil, failed(ctx, "read the index", err)
 	}
 	return ids, nil
 }

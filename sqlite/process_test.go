@@ -130,14 +130,14 @@ func TestKill(t *testing.T) {
 				}
 			}
 		}
-		c, err := s.readers.take(t.Context())
+		c, err := s.handle.readers.take(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := c.pragma("integrity_check"); err != nil || got != "ok" {
 			t.Errorf("integrity check: %q, %v", got, err)
 		}
-		s.readers.give(c)
+		s.handle.readers.give(c)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -6,15 +6,14 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
 // caller that leaves earlier does not look at it again.
 type request struct {
 	changes []change
-	several bool // a transaction of the caller's, whose errors say which operation failed
-	guard   *handover.Guard
+	guard   *driver.Guard
 	err     error
 	done    chan struct{}
 	taken   bool // under queue.mu

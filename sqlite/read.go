@@ -6,9 +6,7 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -18,30 +16,8 @@ import (
 // buffers hold encoded resources between the connection and the decoder.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Read implements storage.Backend.
-func (s *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	k, err := check.ID("id", id)
-	if err := s.enter(ctx, check.Consistency(consistency), err); err != nil {
-		return nil, err
-	}
-	res, err := s.read(ctx, k)
-	if err != nil {
-		return nil, about("read", k, err)
-	}
-	switch err := cas.Read(res, id).(type) {
-	case nil:
-		return res, nil
-	case storage.GroupVersionMismatchError:
-		return nil, err
-	default:
-		return nil, about("read", k, err)
-	}
-}
-
-// read returns what is stored under a key, or nil.
-func (s *Backend) read(ctx context.Context, k key.Key) (*resourcepb.Resource, error) {
-	// Without a deadline of its own for the look-up, which is over sooner than the timer is set; the connection's busy timeout
-	// bounds it where it has to wait.
+// Get implements driver.Driver.
+func (s *handle) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +42,7 @@ func (s *Backend) read(ctx context.Context, k key.Key) (*resourcepb.Resource, er
 }
 
 // identify adds the uid, by which what is damaged can be written anew or deleted.
-func (s *Backend) identify(ctx context.Context, k key.Key, damaged *storage.DamagedError) {
+func (s *handle) identify(ctx context.Context, k driver.Key, damaged *storage.DamagedError) {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return // the damage is the answer

@@ -11,7 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
@@ -19,13 +19,16 @@ import (
 // source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
 // numbered in the order of commits, so positions form a line.
 type source struct {
-	store     *Backend
+	handle    *handle
 	published atomic.Int64 // the number of the newest row that Run has come to
 }
 
-var _ feed.Prover[mark] = (*source)(nil)
+var (
+	_ driver.Source[mark] = (*source)(nil)
+	_ driver.Prover[mark] = (*source)(nil)
+)
 
-type event = feed.Event[mark]
+type event = driver.Event[mark]
 
 var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was pruned, or an older copy of the file was restored", storage.ErrCompacted)
 
@@ -39,18 +42,18 @@ const (
 	pollEvery     = 250 * time.Millisecond
 	pollDeafEvery = 50 * time.Millisecond
 	pageRows      = 500
-	pageBytes     = 4 << 20
+	pageBytes     = driver.PageBytes
 )
 
-// Run implements feed.Source.
+// Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*event, mark)) (err error) {
-	c, err := s.store.connectReader(4 << 10)
+	c, err := s.handle.connectReader(4 << 10)
 	if err != nil {
 		return failed(ctx, "open a connection for watches", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	c.db.SetInterrupt(ctx)
-	bell := listen(s.store.side.path)
+	bell := listen(s.handle.side.path)
 	defer bell.close()
 	at, err := c.newest()
 	if err != nil {
@@ -75,10 +78,10 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 			return err
 		case failing.IsZero():
 			failing = time.Now()
-		case time.Since(failing) > s.store.options.Outage:
-			return fmt.Errorf("the log could not be read for %v: %w", s.store.options.Outage, err)
+		case time.Since(failing) > s.handle.options.Outage:
+			return fmt.Errorf("the log could not be read for %v: %w", s.handle.options.Outage, err)
 		}
-		if !bell.wait(ctx, s.store.writer.hint) {
+		if !bell.wait(ctx, s.handle.writer.hint) {
 			return nil
 		}
 	}
@@ -102,14 +105,14 @@ func (s *source) follow(ctx context.Context, c *conn, at mark, publish func([]*e
 	}
 }
 
-// Newest implements feed.Prover. A statement that begins now sees what any process has committed before.
+// Newest implements driver.Prover. A statement that begins now sees what any process has committed before.
 func (s *source) Newest(ctx context.Context) (mark, error) {
 	published := s.published.Load()
-	c, err := s.store.readers.take(ctx)
+	c, err := s.handle.readers.take(ctx)
 	if err != nil {
 		return mark{}, err
 	}
-	defer s.store.readers.give(c)
+	defer s.handle.readers.give(c)
 	at, err := c.newest()
 	if err != nil {
 		return mark{}, failed(ctx, "read the log", err)
@@ -117,26 +120,26 @@ func (s *source) Newest(ctx context.Context) (mark, error) {
 	if at.seq < published {
 		return mark{}, errRestored // Run finds out, too
 	}
-	s.store.writer.ringHere() // another process's writer may have died before it rang
+	s.handle.writer.ringHere() // another process's writer may have died before it rang
 	return at, nil
 }
 
-// Reached implements feed.Prover.
+// Reached implements driver.Prover.
 func (s *source) Reached(at, target mark) bool { return at.seq > target.seq || at == target }
 
-// History implements feed.Source.
-func (s *source) History(from mark, f *key.Filter) feed.History[mark] {
-	return feed.Pages(from, func(ctx context.Context, from mark, limit int) ([]*event, mark, bool, error) {
+// History implements driver.Source.
+func (s *source) History(from mark, f *driver.Filter) driver.History[mark] {
+	return driver.Pages(from, func(ctx context.Context, from mark, limit int) ([]*event, mark, bool, error) {
 		return s.page(ctx, from, f, limit)
 	})
 }
 
-func (s *source) page(ctx context.Context, from mark, f *key.Filter, limit int) (events []*event, end mark, more bool, err error) {
-	c, err := s.store.readers.take(ctx)
+func (s *source) page(ctx context.Context, from mark, f *driver.Filter, limit int) (events []*event, end mark, more bool, err error) {
+	c, err := s.handle.readers.take(ctx)
 	if err != nil {
 		return nil, mark{}, false, err
 	}
-	defer s.store.readers.give(c)
+	defer s.handle.readers.give(c)
 	events, end, more, err = c.history(from, f, limit)
 	if err != nil {
 		return nil, mark{}, false, failed(ctx, "read the log", err)
@@ -145,7 +148,7 @@ func (s *source) page(ctx context.Context, from mark, f *key.Filter, limit int) 
 }
 
 // history reads the rows after from, at most about limit of them. It decodes those only that f, if given, matches.
-func (c *conn) history(from mark, f *key.Filter, limit int) (events []*event, end mark, more bool, err error) {
+func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event, end mark, more bool, err error) {
 	s, err := c.stmt(history)
 	if err != nil {
 		return nil, from, false, err
@@ -203,7 +206,7 @@ func cutAfter(last *event, events []*event, next mark) []*event {
 
 // eventOf decodes a row of the log. Of one that the filter leaves out it decodes no resource. Only a key that cannot be read is an
 // error.
-func eventOf(s *sqlite3.Stmt, f *key.Filter) (ev *event, wanted bool, err error) {
+func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err error) {
 	k, err := key.Parse(s.ColumnRawBlob(4))
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
@@ -234,13 +237,13 @@ func (c *conn) dataVersion() (int64, error) {
 	return version, finish(s)
 }
 
-// Contains implements feed.Source.
+// Contains implements driver.Source.
 func (s *source) Contains(at mark, ev *event) bool { return ev.At.seq <= at.seq }
 
-// Advance implements feed.Source.
+// Advance implements driver.Source.
 func (s *source) Advance(_ mark, ev *event) mark { return ev.At }
 
-// Merge implements feed.Source.
+// Merge implements driver.Source.
 func (s *source) Merge(at, end mark) mark {
 	if end.seq > at.seq {
 		return end
@@ -248,8 +251,17 @@ func (s *source) Merge(at, end mark) mark {
 	return at
 }
 
-// Cursor implements feed.Source.
-func (s *source) Cursor(at mark) string { return at.cursor(s.store.id) }
+// Encode implements driver.Source.
+func (s *source) Encode(at mark) []byte { return at.append(nil) }
+
+// Decode implements driver.Source.
+func (s *source) Decode(b []byte) (mark, error) {
+	at, ok := markOf(b)
+	if !ok {
+		return mark{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	return at, nil
+}
 
 // bell hears the writers of all processes touch the side file.
 type bell struct {

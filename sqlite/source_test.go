@@ -19,11 +19,11 @@ import (
 
 func logLength(t testing.TB, s *Backend) (length, first int64) {
 	t.Helper()
-	c, err := s.readers.take(t.Context())
+	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.readers.give(c)
+	defer s.handle.readers.give(c)
 	stmt, _, err := c.db.Prepare("SELECT count(*), min(seq) FROM log")
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +108,11 @@ func TestClockThatIsSetBack(t *testing.T) {
 	res := write(t, s, resource("a", 0))
 	run(t, foreign(t, s.Path()), "UPDATE log SET at = 1000000000000000")
 	write(t, s, res)
-	c, err := s.readers.take(t.Context())
+	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.readers.give(c)
+	defer s.handle.readers.give(c)
 	tx, err := newTxn(c)
 	if err != nil || tx.at != 1000000000000000 || tx.last.seq != 2 {
 		t.Errorf("the next row would be from %d after number %d, %v", tx.at, tx.last.seq, err)
@@ -153,7 +153,7 @@ func TestDeathOfTheDoorbell(t *testing.T) {
 	other := open(t, path, nil)
 	w := watch(t, s)
 	wantUpsert(t, w, write(t, other, resource("before", 1)))
-	if err := os.Remove(s.side.path); err != nil {
+	if err := os.Remove(s.handle.side.path); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -250,11 +250,11 @@ func TestRowThatIsDamaged(t *testing.T) {
 // logBytes is how many bytes of resources the log holds.
 func logBytes(t testing.TB, s *Backend) (bytes int64) {
 	t.Helper()
-	c, err := s.readers.take(t.Context())
+	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.readers.give(c)
+	defer s.handle.readers.give(c)
 	stmt, _, err := c.db.Prepare("SELECT total(length(data)) FROM log")
 	if err != nil {
 		t.Fatal(err)

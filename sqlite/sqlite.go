@@ -1,22 +1,17 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/paging"
 )
 
 // The defaults of Options.
@@ -90,18 +85,8 @@ func (o *Options) withDefaults() Options {
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers.
 type Backend struct {
-	path    string
-	options Options
-	id      cursor.StoreID
-	side    *sideFile
-	readers *pool
-	writer  *writer
-	source  *source
-	feed    *feed.Feed[mark]
-	shelf   *paging.Shelf
-	closed  atomic.Bool
-	closing sync.Once
-	ended   error // of closing
+	*driver.Backend[mark]
+	handle *handle
 }
 
 var (
@@ -111,21 +96,60 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
+// maxOps is the largest number of operations in a transaction. SQLite sets no bound; all writers wait for one transaction.
+const maxOps = 256
+
 // New opens the store in a file, and creates it if it is not there. The context bounds the opening only.
 func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := &Backend{options: options.withDefaults()}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
+	s := &handle{options: options.withDefaults()}
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.options.Timeout)
+		defer cancel()
+	}
 	if err := s.open(ctx, path); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	return s, nil
+	return &Backend{
+		Backend: driver.New(s, driver.Options[mark]{
+			MaxSize:    s.options.MaxSize,
+			MaxOps:     maxOps,
+			Timeout:    s.options.Timeout,
+			BoundedGet: true, // a look-up is over sooner than a timer is set; where it has to wait, the busy timeout bounds it
+			Outage:     s.options.Outage,
+			Linger:     10 * time.Second,
+		}),
+		handle: s,
+	}, nil
 }
 
-func (s *Backend) open(ctx context.Context, path string) (err error) {
+// handle is an opened file as a driver.
+type handle struct {
+	path    string
+	options Options
+	id      driver.StoreID
+	side    *sideFile
+	readers *pool
+	writer  *writer
+	source  *source
+}
+
+var (
+	_ driver.Driver[mark] = (*handle)(nil)
+	_ driver.Mover        = (*handle)(nil)
+	_ driver.BulkReader   = (*handle)(nil)
+)
+
+// StoreID implements driver.Driver.
+func (s *handle) StoreID() driver.StoreID { return s.id }
+
+// Source implements driver.Driver.
+func (s *handle) Source() driver.Source[mark] { return s.source }
+
+func (s *handle) open(ctx context.Context, path string) (err error) {
 	if s.path, err = locate(path); err != nil {
 		return err
 	}
@@ -158,18 +182,12 @@ func (s *Backend) open(ctx context.Context, path string) (err error) {
 	}
 	s.readers = newPool(s.options.Readers, s.options.Timeout, func() (*conn, error) { return s.connectReader(2 << 10) })
 	s.writer = newWriter(s, c)
-	s.source = &source{store: s}
-	s.feed = feed.New(s.source, feed.Options[mark]{
-		Outage:     s.options.Outage,
-		Linger:     10 * time.Second,
-		InSnapshot: cursor.Encode(cursor.Snapshot, s.id, nil),
-	})
-	s.shelf = paging.New(s.id, paging.Options{})
+	s.source = &source{handle: s}
 	return nil
 }
 
 // setUp makes the first connection, which becomes the writer's, ready.
-func (s *Backend) setUp(ctx context.Context, c *conn) error {
+func (s *handle) setUp(ctx context.Context, c *conn) error {
 	c.db.SetInterrupt(ctx)
 	defer c.db.SetInterrupt(context.Background())
 	if err := checkLibrary(c); err != nil {
@@ -191,7 +209,7 @@ func (s *Backend) setUp(ctx context.Context, c *conn) error {
 }
 
 // connectReader opens a connection that only reads.
-func (s *Backend) connectReader(cache int) (*conn, error) {
+func (s *handle) connectReader(cache int) (*conn, error) {
 	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: cache, busy: s.options.Timeout})
 	if err != nil {
 		return nil, err
@@ -206,29 +224,7 @@ func (s *Backend) connectReader(cache int) (*conn, error) {
 	return c, nil
 }
 
-// enter is the first line of every call, after its arguments were looked at. Of several errors that apply it returns the first of
-// these: storage.ErrClosed, the problems of the arguments, the context's.
-func (s *Backend) enter(ctx context.Context, problems ...error) error {
-	if s.closed.Load() {
-		return storage.ErrClosed
-	}
-	return cmp.Or(cmp.Or(problems...), ctx.Err())
-}
-
-// bounded gives a context without a deadline the store's own.
-func (s *Backend) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, s.options.Timeout)
-}
-
-// Close ends all watches and waiting calls, waits for the calls under way, and closes the file. Closing twice is fine.
-func (s *Backend) Close() error {
-	s.closing.Do(func() {
-		s.closed.Store(true)
-		s.feed.Close()
-		s.ended = errors.Join(s.shelf.Close(), s.readers.close(), s.writer.close(), s.side.file.Close())
-	})
-	return s.ended
+// Close implements driver.Driver: waiting calls end, those under way are waited for.
+func (s *handle) Close() error {
+	return errors.Join(s.readers.close(), s.writer.close(), s.side.file.Close())
 }

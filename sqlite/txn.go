@@ -8,20 +8,19 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // txn is a transaction of the writer's that is under way.
 type txn struct {
 	conn  *conn
 	fence string
-	begun int64           // the number of the newest row of the log when the transaction began
-	last  mark            // the newest row now
-	tag   int64           // of all its rows, by which readers know them for one commit
-	at    int64           // the time of its rows in ms; never earlier than that of an older row
-	note  *handover.Guard // the note that a guard asked about last, as it is
-	bytes int64           // that were added to the log, but for those of deleted resources
+	begun int64         // the number of the newest row of the log when the transaction began
+	last  mark          // the newest row now
+	tag   int64         // of all its rows, by which readers know them for one commit
+	at    int64         // the time of its rows in ms; never earlier than that of an older row
+	note  *driver.Guard // the note that a guard asked about last, as it is
+	bytes int64         // that were added to the log, but for those of deleted resources
 }
 
 func newTxn(c *conn) (txn, error) {
@@ -46,22 +45,20 @@ func newTxn(c *conn) (txn, error) {
 // transaction is lost.
 func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
-		return handover.Refused(t.fence), nil
+		return driver.Refused(t.fence), nil
 	}
 	if refused, err := t.guarded(r.guard); refused != nil || err != nil {
 		return refused, err
 	}
-	if !r.several {
-		return t.change(&r.changes[0])
+	if len(r.changes) == 1 {
+		refused, err := t.change(&r.changes[0])
+		return refusedAt(0, refused), err
 	}
 	// Nothing is changed before everything is decided, so there is nothing to undo.
 	for i := range r.changes {
 		refused, err := t.decide(&r.changes[i])
-		if err != nil {
-			return nil, err
-		}
-		if refused != nil {
-			return &storage.OpError{Index: i, Err: refused}, nil
+		if refused != nil || err != nil {
+			return refusedAt(i, refused), err
 		}
 	}
 	for i := range r.changes {
@@ -76,27 +73,28 @@ func (t *txn) apply(r *request) (refused, err error) {
 	return nil, nil
 }
 
+// refusedAt is the error of a request one of whose changes is refused.
+func refusedAt(i int, refused error) error {
+	if refused == nil {
+		return nil
+	}
+	return &storage.OpError{Index: i, Err: refused}
+}
+
 func (t *txn) decide(c *change) (refused, err error) {
 	s, err := t.stored(c.key)
 	if err != nil {
 		return nil, err
 	}
-	switch c.kind {
-	case writeChange:
-		return cas.Write(s, c.uid, c.given), nil
-	case deleteChange:
-		_, refused = cas.Delete(s, c.uid, c.given)
-		return refused, nil
-	default:
-		return cas.Check(s, c.uid, c.given), nil
-	}
+	_, refused = c.Decide(s)
+	return refused, nil
 }
 
 func (t *txn) change(c *change) (refused, err error) {
-	switch c.kind {
-	case writeChange:
+	switch c.Verb {
+	case driver.Write:
 		return t.write(c)
-	case deleteChange:
+	case driver.Delete:
 		return t.remove(c)
 	default:
 		return t.decide(c)
@@ -106,10 +104,10 @@ func (t *txn) change(c *change) (refused, err error) {
 // write tries the statement that is right if the caller is, and only otherwise looks at what is stored.
 func (t *txn) write(c *change) (refused, err error) {
 	next := mark{t.last.seq + 1, t.tag}
-	given, could := parseVersion(c.given)
+	given, could := parseVersion(c.Version)
 	done := false
 	switch {
-	case c.given == "":
+	case c.Version == "":
 		done, err = t.put(insert, next, given, c)
 	case could:
 		done, err = t.put(update, next, given, c)
@@ -149,8 +147,8 @@ func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 		return false, err
 	}
 	err = errors.Join(
-		s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindText(3, c.groupVersion), s.BindBlob(4, c.data),
-		s.BindBlob(5, c.key), s.BindText(6, c.uid), bindOwner(s, 9, c.owner),
+		s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindText(3, c.Resource.GetId().GetType().GetGroupVersion()), s.BindBlob(4, c.data),
+		s.BindBlob(5, c.key), s.BindText(6, c.Uid), bindOwner(s, 9, c.owner),
 	)
 	if err == nil && q != insert {
 		err = errors.Join(s.BindInt64(7, given.seq), s.BindInt64(8, given.tag))
@@ -164,14 +162,14 @@ func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 // remove copies the row into the log and deletes it.
 func (t *txn) remove(c *change) (refused, err error) {
 	next := mark{t.last.seq + 1, t.tag}
-	given, could := parseVersion(c.given)
+	given, could := parseVersion(c.Version)
 	if could {
 		s, err := t.conn.stmt(logDelete)
 		if err != nil {
 			return nil, err
 		}
 		err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindBlob(4, c.key),
-			s.BindText(5, c.uid), s.BindInt64(6, given.seq), s.BindInt64(7, given.tag))
+			s.BindText(5, c.Uid), s.BindInt64(6, given.seq), s.BindInt64(7, given.tag))
 		if err == nil {
 			err = s.Exec()
 		}
@@ -194,17 +192,17 @@ func (t *txn) remove(c *change) (refused, err error) {
 }
 
 // stored returns what the decision tables have to know about a key.
-func (t *txn) stored(key []byte) (cas.Stored, error) {
+func (t *txn) stored(key []byte) (driver.Stored, error) {
 	s, err := t.conn.stmt(stored)
 	if err != nil {
-		return cas.Stored{}, err
+		return driver.Stored{}, err
 	}
 	if err := s.BindBlob(1, key); err != nil {
-		return cas.Stored{}, err
+		return driver.Stored{}, err
 	}
-	var found cas.Stored
+	var found driver.Stored
 	if s.Step() {
-		found = cas.Stored{Exists: true, Uid: s.ColumnText(0), Version: mark{s.ColumnInt64(1), s.ColumnInt64(2)}.version()}
+		found = driver.Stored{Exists: true, Uid: s.ColumnText(0), Version: mark{s.ColumnInt64(1), s.ColumnInt64(2)}.version()}
 	}
 	return found, finish(s)
 }

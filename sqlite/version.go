@@ -3,11 +3,7 @@ package sqlite
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
-
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
 // mark is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
@@ -44,8 +40,13 @@ func markOf(b []byte) (mark, bool) {
 
 // version is the text of a resource's version.
 func (m mark) version() string {
-	var room [16 + 24]byte
-	return string(base64.RawURLEncoding.AppendEncode(room[16:16], m.append(room[:0])))
+	var room [24]byte
+	return string(m.appendVersion(room[:0]))
+}
+
+func (m mark) appendVersion(to []byte) []byte {
+	var room [16]byte
+	return base64.RawURLEncoding.AppendEncode(to, m.append(room[:0]))
 }
 
 // parseVersion undoes version. Text that version never returns is none.
@@ -55,20 +56,4 @@ func parseVersion(text string) (mark, bool) {
 		return mark{}, false // the decoder skips line breaks, which are no part of a version
 	}
 	return markOf(b)
-}
-
-func (m mark) cursor(store cursor.StoreID) string {
-	return cursor.Encode(cursor.Watch, store, m.append(nil))
-}
-
-func parseCursor(store cursor.StoreID, text string) (mark, error) {
-	b, err := cursor.Decode(cursor.Watch, store, text)
-	if err != nil {
-		return mark{}, err
-	}
-	m, ok := markOf(b)
-	if !ok {
-		return mark{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
-	}
-	return m, nil
 }

@@ -1,13 +1,13 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
 )
 
 func TestVersionsAndCursors(t *testing.T) {
@@ -20,12 +20,9 @@ func TestVersionsAndCursors(t *testing.T) {
 		if got, ok := parseVersion(m.version()); !ok || got != m {
 			t.Fatalf("%v becomes %q and then %v, %v", m, m.version(), got, ok)
 		}
-		store := cursor.StoreID{1}
-		if got, err := parseCursor(store, m.cursor(store)); err != nil || got != m {
-			t.Fatalf("%v becomes %q and then %v, %v", m, m.cursor(store), got, err)
-		}
-		if _, err := parseCursor(cursor.StoreID{2}, m.cursor(store)); !errors.Is(err, storage.ErrCompacted) {
-			t.Fatalf("a cursor of another store: %v, expected ErrCompacted", err)
+		var s source
+		if got, err := s.Decode(s.Encode(m)); err != nil || got != m {
+			t.Fatalf("%v becomes %q and then %v, %v", m, s.Encode(m), got, err)
 		}
 	})
 }
@@ -53,23 +50,21 @@ func FuzzVersion(f *testing.F) {
 	})
 }
 
-// Text that is no cursor is refused, whatever it is, and what is accepted is the cursor of its position.
+// Bytes that are no position are refused, whatever they are, and those that are accepted are what their position becomes.
 func FuzzCursor(f *testing.F) {
-	store := cursor.StoreID{1, 2, 3}
-	f.Add("")
-	f.Add(mark{}.cursor(store))
-	f.Add(mark{1, 2}.cursor(store))
-	f.Add(mark{1, 2}.cursor(store) + "\n")
-	f.Add(cursor.Encode(cursor.Watch, store, nil))
-	f.Add(cursor.Encode(cursor.Watch, store, make([]byte, 20)))
-	f.Add(cursor.Encode(cursor.Snapshot, store, nil))
-	f.Fuzz(func(t *testing.T, text string) {
-		m, err := parseCursor(store, text)
+	var s source
+	f.Add([]byte{})
+	f.Add(s.Encode(mark{}))
+	f.Add(s.Encode(mark{1, 2}))
+	f.Add(append(s.Encode(mark{1, 2}), '\n'))
+	f.Add(make([]byte, 20))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := s.Decode(b)
 		switch {
-		case err == nil && m.cursor(store) != text:
-			t.Errorf("%q is taken for %q", text, m.cursor(store))
-		case err != nil && !errors.Is(err, storage.ErrInvalid) && !errors.Is(err, storage.ErrCompacted):
-			t.Errorf("%q: %v, expected ErrInvalid or ErrCompacted", text, err)
+		case err == nil && !bytes.Equal(s.Encode(m), b):
+			t.Errorf("%q is taken for %q", b, s.Encode(m))
+		case err != nil && !errors.Is(err, storage.ErrInvalid):
+			t.Errorf("%q: %v, expected ErrInvalid", b, err)
 		}
 	})
 }

@@ -23,26 +23,26 @@ import (
 // Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
 // just leaves the queue.
 type writer struct {
-	store *Backend
-	conn  *conn
-	queue queue
-	stop  chan struct{} // closed by close
-	done  chan struct{} // closed when the goroutine has ended
-	hint  chan struct{} // holds a token when this process has committed
-	batch []*request
-	log   retention
-	ended error // of closing the connection, to be read after done
+	handle *handle
+	conn   *conn
+	queue  queue
+	stop   chan struct{} // closed by close
+	done   chan struct{} // closed when the goroutine has ended
+	hint   chan struct{} // holds a token when this process has committed
+	batch  []*request
+	log    retention
+	ended  error // of closing the connection, to be read after done
 }
 
-func newWriter(s *Backend, c *conn) *writer {
+func newWriter(s *handle, c *conn) *writer {
 	w := &writer{
-		store: s,
-		conn:  c,
-		queue: queue{wake: make(chan struct{}, 1)},
-		stop:  make(chan struct{}),
-		done:  make(chan struct{}),
-		hint:  make(chan struct{}, 1),
-		log:   retention{age: s.options.Retention, rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes)},
+		handle: s,
+		conn:   c,
+		queue:  queue{wake: make(chan struct{}, 1)},
+		stop:   make(chan struct{}),
+		done:   make(chan struct{}),
+		hint:   make(chan struct{}, 1),
+		log:    retention{age: s.options.Retention, rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes)},
 	}
 	w.waitInSteps()
 	go w.run()
@@ -96,7 +96,7 @@ func (w *writer) turn() {
 	// The callers of the last batch are being woken. Those that call again at once do so by the time the last of them runs, and
 	// then share this batch, which is nearly twice as large as one that is taken without waiting for them.
 	w.queue.asleep.Wait()
-	locked := w.store.side.lock(w.stop)
+	locked := w.handle.side.lock(w.stop)
 	if errors.Is(locked, errStopped) {
 		return
 	}
@@ -106,7 +106,7 @@ func (w *writer) turn() {
 		t, err = w.begin()
 	}
 	if errors.Is(err, sqlite3.BUSY) {
-		_ = w.store.side.unlock() // the next turn will see
+		_ = w.handle.side.unlock() // the next turn will see
 		return
 	}
 	w.batch = w.queue.drain(w.batch[:0])
@@ -118,7 +118,7 @@ func (w *writer) turn() {
 		changed = w.alone(w.batch, err) || changed
 	}
 	if locked == nil {
-		_ = w.store.side.unlock() // closing the file would release it too
+		_ = w.handle.side.unlock() // closing the file would release it too
 	}
 	for _, r := range w.batch {
 		close(r.done)
@@ -126,7 +126,7 @@ func (w *writer) turn() {
 	clear(w.batch)
 	if changed {
 		w.ringHere()
-		w.store.side.ring()
+		w.handle.side.ring()
 	}
 }
 
@@ -169,7 +169,7 @@ func (w *writer) finish(t *txn, batch []*request) (changed bool, err error) {
 	}
 	if err := w.conn.exec(commit); err != nil {
 		w.log.forget()
-		return w.outcome(t, onFullDisk(filepath.Dir(w.store.path), err))
+		return w.outcome(t, onFullDisk(filepath.Dir(w.handle.path), err))
 	}
 	return changed, nil
 }

@@ -15,7 +15,7 @@ import (
 // hold takes the lock by which writers take turns, as another process would.
 func hold(t testing.TB, s *Backend) *os.File {
 	t.Helper()
-	file, err := os.OpenFile(s.side.path, os.O_RDWR, 0)
+	file, err := os.OpenFile(s.handle.side.path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestCloseInTheLine(t *testing.T) {
 		_, err := s.WriteCAS(context.Background(), resource("a", 1))
 		failed <- err
 	}()
-	eventually(t, "a request in the queue", func() bool { return !s.writer.queue.empty() })
+	eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 		_, err := s.WriteCAS(context.Background(), resource("patient", 1))
 		written <- err
 	}()
-	eventually(t, "a request in the queue", func() bool { return !s.writer.queue.empty() })
+	eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if got := names(t, s); got != "" {
 		t.Errorf("stored are %q", got)
 	}

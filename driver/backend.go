@@ -1,0 +1,127 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/moment"
+	"github.com/ashlar-dev/storage/internal/paging"
+)
+
+// Backend is a Driver as a storage backend. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor; its
+// watches are storage.Bookmarkers where the driver's Source is a Prover. An adapter's exported type may embed it.
+type Backend[P any] struct {
+	driver Driver[P]
+	opts   Options[P]
+	source Source[P]
+	feed   *feed.Feed[P]
+	shelf  *paging.Shelf // nil where the driver is a Pager
+	bound  moment.Moment // the deadlines of calls
+
+	closed  atomic.Bool
+	closing sync.Once
+	ended   error // of closing
+}
+
+// New makes a backend of a driver, which it owns from now on.
+func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
+	b := &Backend[P]{driver: d, opts: opts.withDefaults(), source: d.Source()}
+	b.feed = feed.New(feedSource(b), feed.Options[P]{
+		MaxEvents:  b.opts.LogEvents,
+		Outage:     b.opts.Outage,
+		Linger:     b.opts.Linger,
+		InSnapshot: cursor.Encode(cursor.Snapshot, d.StoreID(), nil),
+		Delivered:  b.opts.Delivered,
+	})
+	if _, ok := d.(Pager[P]); !ok {
+		b.shelf = paging.New(d.StoreID(), paging.Options{})
+	}
+	return b
+}
+
+// feedSource is the driver's Source with cursors, and a Prover if that is one.
+func feedSource[P any](b *Backend[P]) feed.Source[P] {
+	s := withCursors[P]{b.source, b}
+	if p, ok := b.source.(Prover[P]); ok {
+		return struct {
+			withCursors[P]
+			Prover[P]
+		}{s, p}
+	}
+	return s
+}
+
+type withCursors[P any] struct {
+	Source[P]
+	backend *Backend[P]
+}
+
+// Cursor implements feed.Source.
+func (s withCursors[P]) Cursor(at P) string { return s.backend.cursor(at) }
+
+func (b *Backend[P]) cursor(at P) string {
+	return cursor.Encode(cursor.Watch, b.driver.StoreID(), b.source.Encode(at))
+}
+
+// Close implements storage.Backend.
+func (b *Backend[P]) Close() error {
+	b.closing.Do(func() {
+		b.closed.Store(true)
+		b.feed.Close()
+		if b.shelf != nil {
+			b.ended = b.shelf.Close()
+		}
+		b.ended = errors.Join(b.ended, b.driver.Close())
+	})
+	return b.ended
+}
+
+// MaxOps implements storage.Transactor.
+func (b *Backend[P]) MaxOps() int { return b.opts.MaxOps }
+
+// begin is the first line of every call, after its arguments were looked at. Of several errors that apply it returns the first of
+// these: storage.ErrClosed, the problems of the arguments, the context's. The context that it returns has a deadline.
+func (b *Backend[P]) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
+	if err := b.enter(ctx, problems...); err != nil {
+		return nil, nil, err
+	}
+	if _, bounded := ctx.Deadline(); bounded || b.opts.Timeout < 0 {
+		return ctx, func() {}, nil
+	}
+	if ctx == context.Background() {
+		return b.bound.Context(ctx, b.opts.Timeout), func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	return ctx, cancel, nil
+}
+
+// enter is begin without a deadline.
+func (b *Backend[P]) enter(ctx context.Context, problems ...error) error {
+	if b.closed.Load() {
+		return storage.ErrClosed
+	}
+	return cmp.Or(cmp.Or(problems...), ctx.Err())
+}
+
+// failed is the error of a call: what was done to what, and why it failed. A mismatch of group versions is an answer, and is returned
+// by value. A deadline that passed inside a driver is what it is for the caller: the database did not answer in time.
+func failed(operation string, on fmt.Stringer, err error) error {
+	var mismatch storage.GroupVersionMismatchError
+	if errors.As(err, &mismatch) {
+		return mismatch
+	}
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, storage.ErrInconsistent) {
+		err = fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+	}
+	if on == nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	return fmt.Errorf("%s %v: %w", operation, on, err)
+}

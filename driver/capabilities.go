@@ -1,0 +1,209 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/handover"
+)
+
+// As implements storage.As: it finds the capabilities that the driver has.
+func (b *Backend[P]) As(target any) bool {
+	switch t := target.(type) {
+	case *storage.Pager:
+		*t = b
+	case *storage.Resumer:
+		*t = b
+	case *storage.Transactor:
+		*t = b
+	default:
+		return b.asMover(target)
+	}
+	return true
+}
+
+// asMover finds what a migration uses.
+func (b *Backend[P]) asMover(target any) bool {
+	m, isMover := b.driver.(Mover)
+	moved := mover[P]{b, m}
+	switch t := target.(type) {
+	case *handover.Reader:
+		r, ok := b.driver.(BulkReader)
+		*t = bulkReader[P]{b, r}
+		return ok
+	case *handover.Loader:
+		l, ok := b.driver.(Loader)
+		*t = loader[P]{b, l}
+		return ok
+	case *handover.Store:
+		*t = moved
+	case *handover.Journal:
+		*t = moved
+	case *handover.Fencer:
+		*t = moved
+	case *handover.EpochFencer:
+		*t = moved
+	case *handover.Guarder:
+		*t = moved
+	default:
+		return false
+	}
+	return isMover
+}
+
+// mover is a Mover as the tool that moves data knows it.
+type mover[P any] struct {
+	b *Backend[P]
+	m Mover
+}
+
+var _ interface {
+	handover.Store
+	handover.EpochFencer
+	handover.Guarder
+} = mover[int]{}
+
+// ReadJournal implements handover.Journal.
+func (m mover[P]) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
+	value, revision, err = m.m.ReadNote(ctx, name)
+	if err != nil {
+		return nil, "", journal(name, err)
+	}
+	return value, revision, nil
+}
+
+// WriteJournal implements handover.Journal.
+func (m mover[P]) WriteJournal(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	next, err := m.m.WriteNote(ctx, name, value, revision)
+	if err != nil {
+		return "", journal(name, err)
+	}
+	return next, nil
+}
+
+// DeleteJournal implements handover.Journal.
+func (m mover[P]) DeleteJournal(ctx context.Context, name, revision string) error {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.m.DeleteNote(ctx, name, revision); err != nil {
+		return journal(name, err)
+	}
+	return nil
+}
+
+func journal(name string, err error) error {
+	return failed(fmt.Sprintf("journal note %q", name), nil, err)
+}
+
+// Fence implements handover.Fencer.
+func (m mover[P]) Fence(ctx context.Context, target string) error {
+	_, err := m.set(ctx, &target, nil)
+	return err
+}
+
+// Unfence implements handover.Fencer.
+func (m mover[P]) Unfence(ctx context.Context) error {
+	_, err := m.set(ctx, nil, nil)
+	return err
+}
+
+// FenceAt implements handover.EpochFencer.
+func (m mover[P]) FenceAt(ctx context.Context, target, epoch string) (string, error) {
+	return m.set(ctx, &target, &epoch)
+}
+
+// UnfenceAt implements handover.EpochFencer.
+func (m mover[P]) UnfenceAt(ctx context.Context, epoch string) (string, error) {
+	return m.set(ctx, nil, &epoch)
+}
+
+func (m mover[P]) set(ctx context.Context, target, epoch *string) (string, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	next, err := m.m.SetFence(ctx, target, epoch)
+	if err != nil {
+		return "", failed("fence", nil, err)
+	}
+	return next, nil
+}
+
+// Fenced implements handover.Fencer.
+func (m mover[P]) Fenced(ctx context.Context) (target string, fenced bool, err error) {
+	state, err := m.FenceState(ctx)
+	return state.Target, state.Closed, err
+}
+
+// FenceState implements handover.EpochFencer.
+func (m mover[P]) FenceState(ctx context.Context) (handover.FenceState, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return handover.FenceState{}, err
+	}
+	defer done()
+	state, err := m.m.Fence(ctx)
+	if err != nil {
+		return handover.FenceState{}, failed("fence", nil, err)
+	}
+	return state, nil
+}
+
+// WithGuard implements handover.Guarder.
+func (m mover[P]) WithGuard(ctx context.Context, note, revision string) context.Context {
+	return handover.Guarded(ctx, note, revision)
+}
+
+// bulkReader is a BulkReader as the tool that moves data knows it.
+type bulkReader[P any] struct {
+	b *Backend[P]
+	r BulkReader
+}
+
+// ReadAfter implements handover.Reader.
+func (r bulkReader[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]handover.Row, error) {
+	ctx, done, err := r.b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	rows, err := r.r.ReadAfter(ctx, after, limit)
+	if err != nil {
+		return nil, failed("read on", nil, err)
+	}
+	return rows, nil
+}
+
+// loader is a Loader as the tool that moves data knows it.
+type loader[P any] struct {
+	b *Backend[P]
+	l Loader
+}
+
+// Load implements handover.Loader.
+func (l loader[P]) Load(ctx context.Context, rows []handover.Row) error {
+	ctx, done, err := l.b.begin(ctx)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	defer done()
+	if err := l.l.Load(ctx, rows); err != nil {
+		return failed("load", nil, err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// StoreID identifies a store for as long as its data lives. It is random, made with the store, and part of every token.
+type StoreID = cursor.StoreID
+
+// Key identifies a resource: (group, kind, partition, namespace, name). Its Bytes are in list order.
+type Key = key.Key
+
+// Filter says which keys a list or a watch is about.
+type Filter = key.Filter
+
+// Driver is one opened store of a database. P is a position in the store's history, which is never changed in place.
+//
+// All methods may be called from any number of goroutines. A context has a deadline unless [Options] says otherwise; a driver tries
+// again for as long as it lasts where an attempt fails for a reason that may pass, and then returns an error that matches
+// storage.ErrInconsistent. Errors name what was tried, not the operation or the key, which the tier adds.
+type Driver[P any] interface {
+	// StoreID returns the id of the store.
+	StoreID() StoreID
+
+	// Get returns what is stored under a key, nil for nothing. The resource belongs to the caller.
+	Get(ctx context.Context, consistency storage.ReadConsistency, k Key) (*resourcepb.Resource, error)
+
+	// Apply carries out mutations of different keys, all of them or none, atomically and durably. Each is decided as
+	// Mutation.Decide says. If one is refused, the error is a *storage.OpError with the lowest index of those and what Decide
+	// returned. Otherwise Apply sets Written of each write.
+	//
+	// If the answer of the database is lost, the driver finds out what became of the mutations. Only where it cannot, the error
+	// matches storage.ErrInconsistent, and then they may have happened.
+	Apply(ctx context.Context, mutations []Mutation) error
+
+	// Scan adds what a filter matches to rows, in key order, as one cut through the store, and returns the position of the cut.
+	Scan(ctx context.Context, consistency storage.ReadConsistency, f *Filter, rows Rows) (at P, err error)
+
+	// Children returns the ids of the resources whose owner has this key and uid, in key order, with their uids and group
+	// versions.
+	Children(ctx context.Context, owner Key, uid string) ([]*resourcepb.ID, error)
+
+	// Source returns the store's changes. It is called once.
+	Source() Source[P]
+
+	// Close ends calls that are under way, which is an error that matches storage.ErrClosed or, after a mutation was sent,
+	// storage.ErrInconsistent, and frees what the driver holds. It is called once, after the Source's Run has ended.
+	Close() error
+}
+
+// Rows takes the rows of a scan.
+type Rows interface {
+	// Restart drops what was added, for a scan that begins anew.
+	Restart()
+	// Add adds a resource: the bytes of its key, the text of its version, and the resource as [Encode] encodes it. All are
+	// copied. An error ends the scan, which returns it as it is.
+	Add(key, version, data []byte) error
+	// AddResource adds a resource that belongs to the tier from then on.
+	AddResource(res *resourcepb.Resource) error
+}
+
+// Source gives the changes of a store, and knows what its positions mean.
+//
+// For positions that are numbers, embed [Sequence], which has all but Run and History.
+type Source[P any] interface {
+	// Run delivers changes until ctx ends. It calls ready once, as soon as every change after that position is going to be
+	// published; then publish for each batch, in order. end is the position after the batch, which may be empty.
+	//
+	// It reconnects by itself. It returns when ctx is over, or with an error when history is lost or the database stayed away for
+	// longer than Options.Outage: that ends all watches with storage.ErrWatchClosed, the error wrapped in it.
+	Run(ctx context.Context, ready func(P), publish func(events []*Event[P], end P)) error
+	// History returns the changes after from, for a filter. It does not ask the database yet.
+	History(from P, f *Filter) History[P]
+	// Contains reports whether the state at a position includes an event.
+	Contains(at P, ev *Event[P]) bool
+	// Advance returns a position with an event added, and with what precedes the event in its batch.
+	Advance(at P, ev *Event[P]) P
+	// Merge returns a position with everything up to end added, where end is the position after a batch.
+	Merge(at, end P) P
+	// Encode returns a position as bytes, for cursors. Any handle of the store can read them, at any later time.
+	Encode(at P) []byte
+	// Decode undoes Encode. Bytes that are no position are an error that matches storage.ErrInvalid, a position whose history
+	// is known to be gone storage.ErrCompacted. It does not ask the database.
+	Decode(b []byte) (P, error)
+}
+
+// Event is one change, immutable once it is published.
+type Event[P any] = feed.Event[P]
+
+// History is changes of the past, read page by page.
+type History[P any] = feed.History[P]
+
+// Snapshot is the beginning of a watch: resources in list order.
+type Snapshot = feed.Snapshot
+
+// Prover is a Source that can prove how far a watch is; its watches are storage.Bookmarkers.
+type Prover[P any] = feed.Prover[P]
+
+// Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.
+func Pages[P any](from P, read func(ctx context.Context, from P, limit int) (events []*Event[P], end P, more bool, err error)) History[P] {
+	return feed.Pages(from, read)
+}
+
+// PageBytes is the number of bytes of resources after which a page of history, or of a listing, ends.
+const PageBytes = feed.PageBytes
+
+// Lister is a Driver whose lists are cheaper without a position, or may be answered by a replica.
+type Lister interface {
+	// List is Driver.Scan without the position.
+	List(ctx context.Context, consistency storage.ReadConsistency, f *Filter, rows Rows) error
+}
+
+// Snapshotter is a Driver that reads the snapshot of a watch while the watch is consumed. Without it, the tier copies the result of
+// Scan to memory, and to a temporary file where it is large.
+type Snapshotter[P any] interface {
+	// Snapshot returns what a filter matches at a moment during the call, and the position of that moment. The read is strong.
+	// An error that matches ErrRunEnded has the tier start again.
+	Snapshot(ctx context.Context, f *Filter) (Snapshot, P, error)
+}
+
+// ErrRunEnded says that the Source's Run ended while a snapshot needed it.
+var ErrRunEnded = errors.New("the stream of changes began anew")
+
+// Pager is a Driver that reads pages of a listing from the database. Without it, the tier holds what follows the first page.
+type Pager[P any] interface {
+	// Page returns at most limit resources in key order. from is nil for the first page and otherwise Next of the page before;
+	// bytes that this driver never returned are an error that matches storage.ErrInvalid, a listing that is gone
+	// storage.ErrCompacted.
+	Page(ctx context.Context, consistency storage.ReadConsistency, f *Filter, from []byte, limit int) (ListedPage[P], error)
+}
+
+// ListedPage is a page of a Pager.
+type ListedPage[P any] struct {
+	Resources []*resourcepb.Resource
+	// Next says where the next page begins; nil on the last page.
+	Next []byte
+	// At is the position of the listing, the same on every page.
+	At P
+}

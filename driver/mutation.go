@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/cas"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Verb says what a mutation does.
+type Verb int8
+
+// The verbs.
+const (
+	Write  Verb = iota + 1 // creates or replaces a resource
+	Delete                 // removes a resource
+	Check                  // compares and changes nothing
+)
+
+// Mutation is one operation on one key, which was checked.
+type Mutation struct {
+	Verb Verb
+	Key  Key
+	// Uid and Version are what the caller expects to be stored. For a Write, Version "" expects nothing, and Uid is the uid that
+	// is written; for a Check, Version "" expects nothing.
+	Uid, Version string
+	// Resource is what a Write stores, without looking at its Version. It belongs to the caller of the backend.
+	Resource *resourcepb.Resource
+	// Written is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
+	Written string
+}
+
+// Stored is what a store holds under a key: nothing if Exists is false.
+type Stored = cas.Stored
+
+// Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused.
+func (m *Mutation) Decide(s Stored) (changes bool, err error) {
+	switch m.Verb {
+	case Write:
+		err = cas.Write(s, m.Uid, m.Version)
+		return err == nil, err
+	case Delete:
+		return cas.Delete(s, m.Uid, m.Version)
+	case Check:
+		return false, cas.Check(s, m.Uid, m.Version)
+	}
+	return false, fmt.Errorf("%w: unknown verb %d", storage.ErrInvalid, m.Verb)
+}
+
+// Encode returns a resource as bytes, without its version.
+func Encode(res *resourcepb.Resource) ([]byte, error) { return message.Encode(res) }
+
+// Decode undoes Encode for what is stored under a key, and sets the version. Bytes that are no resource, or that of another key,
+// are a *storage.DamagedError.
+func Decode(k Key, data []byte, version string) (*resourcepb.Resource, error) {
+	return message.DecodeOf(k, data, version)
+}
+
+// mutations checks the operations of a transaction.
+func mutations(ops []storage.Op, maxOps, maxSize int) ([]Mutation, error) {
+	keys, err := check.Ops(ops, maxOps, maxSize)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Mutation, len(ops))
+	for i := range ops {
+		all[i] = mutation(keys[i], &ops[i])
+	}
+	return all, nil
+}
+
+func mutation(k key.Key, op *storage.Op) Mutation {
+	switch {
+	case op.Write != nil:
+		return Mutation{Verb: Write, Key: k, Uid: op.Write.GetId().GetUid(), Version: op.Write.GetVersion(), Resource: op.Write}
+	case op.Delete != nil:
+		return Mutation{Verb: Delete, Key: k, Uid: op.Delete.GetUid(), Version: op.Version}
+	default:
+		return Mutation{Verb: Check, Key: k, Uid: op.Check.GetUid(), Version: op.Version}
+	}
+}
+
+// result is what the caller of a write gets.
+func (m *Mutation) result() *resourcepb.Resource {
+	out := message.Clone(m.Resource)
+	out.Version = m.Written
+	return out
+}

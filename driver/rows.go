@@ -1,0 +1,105 @@
+package driver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// decoded is Rows in memory, decoded as they come.
+type decoded struct{ resources []*resourcepb.Resource }
+
+// Restart implements Rows.
+func (d *decoded) Restart() { d.resources = nil }
+
+// Add implements Rows.
+func (d *decoded) Add(key, version, data []byte) error {
+	res, err := message.DecodeAt(key, data, string(version))
+	if err != nil {
+		return err
+	}
+	d.resources = append(d.resources, res)
+	return nil
+}
+
+// AddResource implements Rows.
+func (d *decoded) AddResource(res *resourcepb.Resource) error {
+	d.resources = append(d.resources, res)
+	return nil
+}
+
+// copied is Rows as they are, in memory up to a bound and beyond it in a temporary file.
+type copied struct {
+	memory int
+	spool  *spool.Spool
+	record []byte
+}
+
+func newCopied(memory int) *copied { return &copied{memory: memory, spool: spool.New(memory)} }
+
+// Restart implements Rows.
+func (c *copied) Restart() {
+	_ = c.spool.Close() // what was in it is of no use
+	c.spool = spool.New(c.memory)
+}
+
+// A record is the key and the version with their lengths, then the resource.
+
+// Add implements Rows.
+func (c *copied) Add(key, version, data []byte) error {
+	c.record = binary.AppendUvarint(c.record[:0], uint64(len(key)))
+	c.record = append(c.record, key...)
+	c.record = binary.AppendUvarint(c.record, uint64(len(version)))
+	c.record = append(c.record, version...)
+	return c.spool.Append(append(c.record, data...))
+}
+
+// AddResource implements Rows.
+func (c *copied) AddResource(res *resourcepb.Resource) error {
+	data, err := message.Encode(res)
+	if err != nil {
+		return err
+	}
+	return c.Add(keyOf(res), []byte(res.GetVersion()), data)
+}
+
+// close frees the rows after an error, which tells more than another.
+func (c *copied) close(err error) error { return errors.Join(err, c.spool.Close()) }
+
+func fromRecord(record []byte) (*resourcepb.Resource, error) {
+	key, record := cut(record)
+	version, data := cut(record)
+	return message.DecodeAt(key, data, string(version))
+}
+
+func cut(record []byte) (text, rest []byte) {
+	size, n := binary.Uvarint(record)
+	end := n + int(size)
+	return record[n:end], record[end:]
+}
+
+// spooled is copied rows as the snapshot of a watch.
+type spooled struct {
+	rows   *spool.Spool
+	reader *spool.Reader
+}
+
+// Next implements Snapshot.
+func (s *spooled) Next(context.Context) (*resourcepb.Resource, error) {
+	record, err := s.reader.Next()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		}
+		return nil, err
+	}
+	return fromRecord(record)
+}
+
+// Close implements Snapshot.
+func (s *spooled) Close() { _ = s.rows.Close() } // frees memory, and a file that has no name any more

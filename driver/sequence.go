@@ -1,0 +1,35 @@
+package driver
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Sequence is the part of a [Source] that knows what positions mean, where each change has a number, numbers rise in the order of
+// commits, and Event.At is the event's number. It is also the part of a [Prover] that compares positions.
+type Sequence struct{}
+
+// Contains implements Source.
+func (Sequence) Contains(at uint64, ev *Event[uint64]) bool { return ev.At <= at }
+
+// Advance implements Source.
+func (Sequence) Advance(_ uint64, ev *Event[uint64]) uint64 { return ev.At }
+
+// Merge implements Source.
+func (Sequence) Merge(at, end uint64) uint64 { return max(at, end) }
+
+// Reached implements Prover.
+func (Sequence) Reached(at, target uint64) bool { return at >= target }
+
+// Encode implements Source.
+func (Sequence) Encode(at uint64) []byte { return binary.BigEndian.AppendUint64(nil, at) }
+
+// Decode implements Source.
+func (Sequence) Decode(b []byte) (uint64, error) {
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	return binary.BigEndian.Uint64(b), nil
+}

@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// snapshotMemory is how much of a watch's snapshot is kept in memory; the rest lies in a temporary file until it is consumed.
+const snapshotMemory = 4 << 20
+
+// WatchList implements storage.Backend.
+func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	ctx, done, err := b.begin(ctx, err)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	for {
+		w, err := b.watch(ctx, f)
+		switch {
+		case err == nil:
+			return w, nil
+		case errors.Is(err, storage.ErrClosed):
+			return nil, storage.ErrClosed
+		case !errors.Is(err, ErrRunEnded) || ctx.Err() != nil:
+			return nil, failed("watch", nil, err)
+		}
+	}
+}
+
+func (b *Backend[P]) watch(ctx context.Context, f Filter) (storage.Watch, error) {
+	mark, err := b.feed.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, at, err := b.snapshot(ctx, &f)
+	if err != nil {
+		mark.Release()
+		return nil, err
+	}
+	return b.feed.Watch(mark, f, snapshot, at), nil
+}
+
+// snapshot reads what a watch begins with.
+func (b *Backend[P]) snapshot(ctx context.Context, f *Filter) (snapshot Snapshot, at P, err error) {
+	if s, ok := b.driver.(Snapshotter[P]); ok {
+		return s.Snapshot(ctx, f)
+	}
+	rows := newCopied(snapshotMemory)
+	at, err = b.driver.Scan(ctx, storage.StrongConsistency, f, rows)
+	if err == nil {
+		err = rows.spool.Seal()
+	}
+	if err != nil {
+		return nil, at, rows.close(err)
+	}
+	return feed.Expiring(&spooled{rows.spool, rows.spool.Read(0)}), at, nil
+}
+
+// WatchFrom implements storage.Resumer.
+func (b *Backend[P]) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, from string) (storage.Watch, error) {
+	f, badFilter := check.Filter(typ, tenancy, namePrefix)
+	at, badCursor := b.parseCursor(from)
+	ctx, done, err := b.begin(ctx, badFilter, badCursor)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	w, err := b.feed.Resume(ctx, f, at, from)
+	switch {
+	case errors.Is(err, storage.ErrClosed):
+		return nil, storage.ErrClosed
+	case err != nil:
+		return nil, failed("watch", nil, err)
+	}
+	return w, nil
+}
+
+func (b *Backend[P]) parseCursor(text string) (at P, err error) {
+	payload, err := cursor.Decode(cursor.Watch, b.driver.StoreID(), text)
+	if err != nil {
+		return at, err
+	}
+	return b.source.Decode(payload)
+}
