@@ -26,7 +26,7 @@ func (b *Backend[P]) As(target any) bool {
 // asMover finds what a migration uses.
 func (b *Backend[P]) asMover(target any) bool {
 	m, isMover := b.driver.(Mover)
-	moved := mover[P]{b, m}
+	g, isGuarded := b.driver.(GuardedMover)
 	switch t := target.(type) {
 	case *handover.Reader:
 		r, ok := b.driver.(BulkReader)
@@ -37,19 +37,22 @@ func (b *Backend[P]) asMover(target any) bool {
 		*t = loader[P]{b, l}
 		return ok
 	case *handover.Store:
-		*t = moved
+		*t = mover[P]{b, m}
+		return isMover
 	case *handover.Journal:
-		*t = moved
+		*t = mover[P]{b, m}
+		return isMover
 	case *handover.Fencer:
-		*t = moved
+		*t = mover[P]{b, m}
+		return isMover
 	case *handover.EpochFencer:
-		*t = moved
+		*t = guardedMover[P]{mover[P]{b, m}, g}
+		return isGuarded
 	case *handover.Guarder:
-		*t = moved
-	default:
-		return false
+		*t = guardedMover[P]{mover[P]{b, m}, g}
+		return isGuarded
 	}
-	return isMover
+	return false
 }
 
 // mover is a Mover as the tool that moves data knows it.
@@ -58,11 +61,7 @@ type mover[P any] struct {
 	m Mover
 }
 
-var _ interface {
-	handover.Store
-	handover.EpochFencer
-	handover.Guarder
-} = mover[int]{}
+var _ handover.Store = mover[int]{}
 
 // ReadJournal implements handover.Journal.
 func (m mover[P]) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
@@ -110,38 +109,28 @@ func journal(name string, err error) error {
 }
 
 // Fence implements handover.Fencer.
-func (m mover[P]) Fence(ctx context.Context, target string) error {
-	_, err := m.set(ctx, &target, nil)
-	return err
-}
+func (m mover[P]) Fence(ctx context.Context, target string) error { return m.set(ctx, &target) }
 
 // Unfence implements handover.Fencer.
-func (m mover[P]) Unfence(ctx context.Context) error {
-	_, err := m.set(ctx, nil, nil)
-	return err
-}
+func (m mover[P]) Unfence(ctx context.Context) error { return m.set(ctx, nil) }
 
-// FenceAt implements handover.EpochFencer.
-func (m mover[P]) FenceAt(ctx context.Context, target, epoch string) (string, error) {
-	return m.set(ctx, &target, &epoch)
-}
-
-// UnfenceAt implements handover.EpochFencer.
-func (m mover[P]) UnfenceAt(ctx context.Context, epoch string) (string, error) {
-	return m.set(ctx, nil, &epoch)
-}
-
-func (m mover[P]) set(ctx context.Context, target, epoch *string) (string, error) {
-	ctx, done, err := m.b.begin(ctx)
-	if err != nil {
-		return "", err
+func (m mover[P]) set(ctx context.Context, target *string) error {
+	if m.b.opts.UnboundedFence {
+		if err := m.b.enter(ctx); err != nil {
+			return err
+		}
+	} else {
+		var done context.CancelFunc
+		var err error
+		if ctx, done, err = m.b.begin(ctx); err != nil {
+			return err
+		}
+		defer done()
 	}
-	defer done()
-	next, err := m.m.SetFence(ctx, target, epoch)
-	if err != nil {
-		return "", failed("fence", nil, err)
+	if err := m.m.SetFence(ctx, target); err != nil {
+		return failed("fence", nil, err)
 	}
-	return next, nil
+	return nil
 }
 
 // Fenced implements handover.Fencer.
@@ -164,8 +153,42 @@ func (m mover[P]) FenceState(ctx context.Context) (handover.FenceState, error) {
 	return state, nil
 }
 
+// guardedMover is a GuardedMover as the tool that moves data knows it.
+type guardedMover[P any] struct {
+	mover[P]
+	g GuardedMover
+}
+
+var _ interface {
+	handover.EpochFencer
+	handover.Guarder
+} = guardedMover[int]{}
+
+// FenceAt implements handover.EpochFencer.
+func (m guardedMover[P]) FenceAt(ctx context.Context, target, epoch string) (string, error) {
+	return m.setAt(ctx, &target, epoch)
+}
+
+// UnfenceAt implements handover.EpochFencer.
+func (m guardedMover[P]) UnfenceAt(ctx context.Context, epoch string) (string, error) {
+	return m.setAt(ctx, nil, epoch)
+}
+
+func (m guardedMover[P]) setAt(ctx context.Context, target *string, epoch string) (string, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	next, err := m.g.SetFenceAt(ctx, target, epoch)
+	if err != nil {
+		return "", failed("fence", nil, err)
+	}
+	return next, nil
+}
+
 // WithGuard implements handover.Guarder.
-func (m mover[P]) WithGuard(ctx context.Context, note, revision string) context.Context {
+func (m guardedMover[P]) WithGuard(ctx context.Context, note, revision string) context.Context {
 	return handover.Guarded(ctx, note, revision)
 }
 

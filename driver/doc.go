@@ -24,6 +24,6 @@
 // # Optional parts
 //
 // A driver may also implement [Lister] (a list that needs no position), [Pager] (pages from the database instead of a copy),
-// [Snapshotter] (the snapshot of a watch read as it is consumed), [Prover] on its Source (bookmarks), and [Mover], [BulkReader] and
-// [Loader] (what a live migration uses).
+// [Snapshotter] (the snapshot of a watch read as it is consumed), [Prover] on its Source (bookmarks), and [Mover], [GuardedMover],
+// [BulkReader] and [Loader] (what a live migration uses).
 package driver

@@ -21,10 +21,21 @@ type Mover interface {
 
 	// Fence returns whether the store is closed, and the fence's epoch. The read is strong.
 	Fence(ctx context.Context) (FenceState, error)
-	// SetFence closes the store, or opens it where target is nil, and returns the fence's next epoch, which is new even if nothing
-	// else changed. It does nothing but return an error of [Conflict] if epoch is not nil and not that of the fence. When it has
-	// returned, no Apply that changes something succeeds any more, through any handle of any process.
-	SetFence(ctx context.Context, target, epoch *string) (next string, err error)
+	// SetFence closes the store, or opens it where target is nil; one that is closed already gets another target. When it has
+	// returned, no Apply that changes something succeeds any more, through any handle of any process, or none is refused.
+	SetFence(ctx context.Context, target *string) error
+}
+
+// GuardedMover is a Mover that can make each change depend on what has happened since: of the fence on its epoch, of resources on a
+// note. Without it, a process that was frozen for long may do harm when it wakes, and a migration depends on time.
+type GuardedMover interface {
+	Mover
+	// SetFenceAt is SetFence if the fence has that epoch, and returns the next one, which is new even if nothing else changed.
+	// Otherwise it does nothing but return an error of [Conflict]. No epoch comes again.
+	SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error)
+	// Guards marks a driver whose Apply and Load compare what [GuardOf] returns in the same atomic step as they make a change,
+	// and return Guard.Superseded if it does not hold, or what the mutations would have come to without changing anything.
+	Guards()
 }
 
 // FenceState is the state of a store's fence.
@@ -36,8 +47,7 @@ const FenceNote = handover.FenceNote
 // Guard is a condition on an Apply: a note has a revision.
 type Guard = handover.Guard
 
-// GuardOf returns the guard that Apply's context carries, nil for none. A driver that is a Mover compares it in the same atomic step
-// as it makes the change, and returns Guard.Superseded if it does not hold.
+// GuardOf returns the guard that Apply's context carries, nil for none.
 func GuardOf(ctx context.Context) *Guard { return handover.GuardOf(ctx) }
 
 // Refused is the error of Apply in a store that is closed for writing.

@@ -17,6 +17,8 @@ type Options[P any] struct {
 	Timeout time.Duration
 	// BoundedGet says that Driver.Get ends by itself, so that it is spared a deadline.
 	BoundedGet bool
+	// UnboundedFence says that Mover.SetFence takes its own time, so that a context without a deadline reaches it as it is.
+	UnboundedFence bool
 	// Outage is how long a watch that reads from history goes on trying while the database fails: 5 minutes.
 	Outage time.Duration
 	// Linger is how long Source.Run goes on after the last watch was closed. 0: for as long as the backend.

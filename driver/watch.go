@@ -3,6 +3,8 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
@@ -29,8 +31,13 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 			return w, nil
 		case errors.Is(err, storage.ErrClosed):
 			return nil, storage.ErrClosed
-		case !errors.Is(err, ErrRunEnded) || ctx.Err() != nil:
+		case !errors.Is(err, ErrRunEnded):
 			return nil, failed("watch", nil, err)
+		}
+		select {
+		case <-time.After(time.Millisecond): // the next run says why the last one ended, or goes on
+		case <-ctx.Done():
+			return nil, failed("watch", nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err()))
 		}
 	}
 }

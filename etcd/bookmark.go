@@ -10,7 +10,7 @@ import (
 // server's word that it has sent all up to a revision. It is asked for that word until the revision is reached: a member that
 // is behind, or that has events to send first, gives none or one about an older revision.
 
-func newSource(b *Backend) *source {
+func newSource(b *handle) *source {
 	return &source{b: b, wanted: wanted{raised: make(chan struct{})}}
 }
 
@@ -38,8 +38,10 @@ func (w *wanted) raise(rev int64) {
 	}
 }
 
-// Newest implements feed.Prover.
+// Newest implements driver.Prover.
 func (s *source) Newest(ctx context.Context) (position, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Timeout)
+	defer cancel()
 	ctx, done, err := s.b.begin(ctx)
 	if err != nil {
 		return position{}, err
@@ -57,5 +59,5 @@ func (s *source) Newest(ctx context.Context) (position, error) {
 	return endOf(rev), nil
 }
 
-// Reached implements feed.Prover.
+// Reached implements driver.Prover.
 func (s *source) Reached(at, target position) bool { return !at.less(target) }

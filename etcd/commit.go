@@ -8,44 +8,26 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-// MaxOps implements [storage.Transactor].
-func (b *Backend) MaxOps() int { return (b.opts.MaxTxnOps - 1) / maxOpsEach }
-
-// Commit implements [storage.Transactor].
-func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	keys, err := check.Ops(ops, b.MaxOps(), b.opts.MaxSize)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if len(ops) == 0 {
-		return nil, nil
-	}
-	t := &transaction{b: b, ops: ops, keys: keys, token: b.token()}
+// commit carries out mutations all together or not at all.
+func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error {
+	t := &transaction{b: b, ops: mutations, token: b.token()}
 	rev, err := t.run(ctx)
 	if err != nil {
-		var failed *storage.OpError
-		if errors.As(err, &failed) {
-			return nil, failed
+		var refused *storage.OpError
+		if errors.As(err, &refused) {
+			return refused
 		}
-		return nil, unavailableUnlessKnown(ctx, err)
+		return unavailableUnlessKnown(ctx, err)
 	}
-	results := make([]*resourcepb.Resource, len(ops))
-	for i := range ops {
-		if res := ops[i].Write; res != nil {
-			results[i] = message.Clone(res)
-			results[i].Version = b.layout.version(keys[i], res.Id.Uid, base{rev: rev, edge: edgeOf(res)})
+	for i := range mutations {
+		if m := &mutations[i]; m.Verb == driver.Write {
+			m.Written = b.layout.version(m.Key, m.Uid, base{rev: rev, edge: edgeOf(m.Resource)})
 		}
 	}
-	return results, nil
+	return nil
 }
 
 func unavailableUnlessKnown(ctx context.Context, err error) error {
@@ -59,9 +41,8 @@ func unavailableUnlessKnown(ctx context.Context, err error) error {
 // against what was read; what a failed comparison returns decides: an operation has failed, or (a delete of what is gone
 // already) has nothing to do, and the transaction is sent again against what was seen.
 type transaction struct {
-	b     *Backend
-	ops   []storage.Op
-	keys  []key.Key
+	b     *handle
+	ops   []driver.Mutation
 	token token
 	guard *guard
 }
@@ -145,9 +126,9 @@ func (t *transaction) send(ctx context.Context, p *plan, fence int64) (*pb.TxnRe
 
 // gets reads what is stored under the key of each operation.
 func (t *transaction) gets() []*pb.RequestOp {
-	gets := make([]*pb.RequestOp, 0, len(t.keys)+2)
-	for _, k := range t.keys {
-		gets = append(gets, opGet(t.b.layout.resource(k)))
+	gets := make([]*pb.RequestOp, 0, len(t.ops)+2)
+	for i := range t.ops {
+		gets = append(gets, opGet(t.b.layout.resource(t.ops[i].Key)))
 	}
 	return gets
 }
@@ -157,22 +138,11 @@ func (t *transaction) first(ctx context.Context) (*plan, error) {
 	bases := make([]base, len(t.ops))
 	for i := range t.ops {
 		var possible bool
-		if bases[i], possible = t.believed(i); !possible {
+		if bases[i], possible = t.b.baseOf(&t.ops[i]); !possible {
 			return t.look(ctx)
 		}
 	}
 	return t.plan(bases, nil)
-}
-
-func (t *transaction) believed(i int) (base, bool) {
-	switch op := &t.ops[i]; {
-	case op.Write != nil:
-		return t.b.baseOf(t.keys[i], op.Write.Id.Uid, op.Write.Version)
-	case op.Check != nil:
-		return t.b.baseOf(t.keys[i], op.Check.Uid, op.Version)
-	default:
-		return t.b.layout.parseVersion(t.keys[i], op.Delete.Uid, op.Version)
-	}
 }
 
 // look reads what is stored, in one cut, and makes a plan from it.
@@ -197,31 +167,21 @@ func (t *transaction) against(seen []*mvccpb.KeyValue) (*plan, error) {
 	bases := make([]base, len(t.ops))
 	idle := make([]bool, len(t.ops))
 	for i, kv := range seen {
-		op := &t.ops[i]
-		var res *resourcepb.Resource
-		var s cas.Stored
+		m := &t.ops[i]
+		var s driver.Stored
 		if kv != nil {
-			var err error
-			if _, res, err = t.b.layout.decode(kv); err != nil {
+			_, res, err := t.b.layout.decode(kv)
+			if err != nil {
 				return nil, err
 			}
-			s = cas.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
+			s = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
 			bases[i] = base{rev: kv.ModRevision, edge: edgeOf(res)}
 		}
-		var err error
-		switch {
-		case op.Write != nil:
-			err = cas.Write(s, op.Write.Id.Uid, op.Write.Version)
-		case op.Check != nil:
-			err = cas.Check(s, op.Check.Uid, op.Version)
-		default:
-			var remove bool
-			remove, err = cas.Delete(s, op.Delete.Uid, op.Version)
-			idle[i] = !remove
-		}
+		changes, err := m.Decide(s)
 		if err != nil {
-			return nil, &storage.OpError{Index: i, Err: describe("commit", t.keys[i], err)}
+			return nil, &storage.OpError{Index: i, Err: err}
 		}
+		idle[i] = !changes
 	}
 	return t.plan(bases, idle)
 }
@@ -231,18 +191,18 @@ func (t *transaction) against(seen []*mvccpb.KeyValue) (*plan, error) {
 func (t *transaction) plan(bases []base, idle []bool) (*plan, error) {
 	p := &plan{}
 	for i := range t.ops {
-		op, k := &t.ops[i], t.keys[i]
-		p.compare = append(p.compare, unchanged(t.b.layout.resource(k), bases[i].rev))
+		m := &t.ops[i]
+		p.compare = append(p.compare, unchanged(t.b.layout.resource(m.Key), bases[i].rev))
 		switch {
-		case op.Write != nil:
-			m, err := t.b.put(k, op.Write, bases[i], t.token)
+		case m.Verb == driver.Write:
+			sent, err := t.b.put(m.Key, m.Resource, bases[i], t.token)
 			if err != nil {
-				return nil, &storage.OpError{Index: i, Err: err}
+				return nil, err
 			}
-			p.changes = append(p.changes, m.ops...)
-			p.receipt = m
-		case op.Delete != nil && (idle == nil || !idle[i]):
-			p.changes = append(p.changes, t.b.remove(k, bases[i]).ops...)
+			p.changes = append(p.changes, sent.ops...)
+			p.receipt = sent
+		case m.Verb == driver.Delete && (idle == nil || !idle[i]):
+			p.changes = append(p.changes, t.b.remove(m.Key, bases[i]).ops...)
 		}
 	}
 	if p.receipt == nil {

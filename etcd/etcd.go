@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -22,12 +21,10 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/dialer"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/moment"
 )
 
 // Options are what New needs besides a client. The zero value of each field means its default.
@@ -99,6 +96,19 @@ func (o *Options) fill() error {
 // Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], and its
 // watches are [storage.Bookmarker]s.
 type Backend struct {
+	*driver.Backend[position]
+	handle *handle
+}
+
+var (
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
+)
+
+// handle is an opened store as a driver.
+type handle struct {
 	client *clientv3.Client
 	kv     clientv3.KV
 	ranges clientv3.KV // for lists: bounded in bytes
@@ -109,7 +119,6 @@ type Backend struct {
 
 	life   context.Context // ends with Close
 	cancel context.CancelCauseFunc
-	moment moment.Moment
 	mu     sync.RWMutex // held for reading while a call begins, for writing while Close does
 	closed bool
 	calls  sync.WaitGroup
@@ -124,14 +133,13 @@ type Backend struct {
 	reads   *batch.Batcher[[]byte, reading]
 	writers atomic.Int64 // calls under way: a lone one needs no batcher, and is spared the way to it and back
 	readers atomic.Int64
-	feed    *feed.Feed[position]
 }
 
 var (
-	_ storage.Backend    = (*Backend)(nil)
-	_ storage.Pager      = (*Backend)(nil)
-	_ storage.Resumer    = (*Backend)(nil)
-	_ storage.Transactor = (*Backend)(nil)
+	_ driver.Driver[position]      = (*handle)(nil)
+	_ driver.Pager[position]       = (*handle)(nil)
+	_ driver.Snapshotter[position] = (*handle)(nil)
+	_ driver.GuardedMover          = (*handle)(nil)
 )
 
 func init() {
@@ -235,69 +243,60 @@ func failFast(ctx context.Context, method string, req, reply any, conn *grpc.Cli
 }
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
-	b := &Backend{client: client, kv: leaderKV{clientv3.NewKV(client)},
+	b := &handle{client: client, kv: leaderKV{clientv3.NewKV(client)},
 		ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{clientv3.RetryKVClient(client)}, client)}, txns: clientv3.RetryKVClient(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
 	_, _ = rand.Read(b.handle[:]) // never fails
 	b.fence.init(b.layout.fenceKey(b.handle[0]))
 	b.life, b.cancel = context.WithCancelCause(context.Background())
-	ctx, cancel := b.deadline(ctx)
-	defer cancel()
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, opts.Timeout)
+		defer cancel()
+	}
 	if err := b.identify(ctx); err != nil {
 		b.cancel(nil)
 		return nil, fmt.Errorf("open etcd: %w", err)
 	}
-	b.start()
-	return b, nil
-}
-
-// start makes the parts that need the store's id.
-func (b *Backend) start() {
 	b.writes = newWrites(b)
 	b.reads = newReads(b)
-	b.feed = feed.New[position](newSource(b), feed.Options[position]{
-		Outage:     b.opts.Outage,
-		Linger:     time.Minute,
-		InSnapshot: cursor.Encode(cursor.Snapshot, b.layout.store, nil),
-		Delivered:  func(ev *feed.Event[position]) { b.saw(ev.At.rev) },
-	})
+	return &Backend{
+		Backend: driver.New(b, driver.Options[position]{
+			MaxSize:   opts.MaxSize,
+			MaxOps:    (opts.MaxTxnOps - 1) / maxOpsEach,
+			Timeout:   opts.Timeout,
+			Outage:    opts.Outage,
+			Linger:    time.Minute,
+			Delivered: func(ev *event) { b.saw(ev.At.rev) },
+		}),
+		handle: b,
+	}, nil
 }
 
-// deadline gives ctx the backend's timeout if it has none.
-func (b *Backend) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, b.opts.Timeout)
-}
+// StoreID implements driver.Driver.
+func (b *handle) StoreID() driver.StoreID { return b.layout.store }
 
-// begin starts a call, after its arguments were looked at: its context ends with the backend, and has a deadline. Of several
-// errors that apply it returns the first of these: storage.ErrClosed, the problems of the arguments, the context's.
-func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context, func(), error) {
+// Source implements driver.Driver.
+func (b *handle) Source() driver.Source[position] { return newSource(b) }
+
+// begin starts a call: its context ends with the handle.
+func (b *handle) begin(ctx context.Context) (context.Context, func(), error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.closed {
 		return nil, nil, storage.ErrClosed
 	}
-	if err := cmp.Or(cmp.Or(problems...), ctx.Err()); err != nil {
-		return nil, nil, err
-	}
 	b.calls.Add(1)
-	if ctx == context.Background() {
-		return b.moment.Context(b.life, b.opts.Timeout), b.calls.Done, nil
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(storage.ErrClosed) })
-	ctx, cancelDeadline := b.deadline(ctx)
 	return ctx, func() {
 		stop()
-		cancelDeadline()
 		cancel(nil)
 		b.calls.Done()
 	}, nil
 }
 
 // saw notes a revision that an answer or an event has shown.
-func (b *Backend) saw(rev int64) {
+func (b *handle) saw(rev int64) {
 	for {
 		old := b.seen.Load()
 		if rev <= old || b.seen.CompareAndSwap(old, rev) {
@@ -307,30 +306,25 @@ func (b *Backend) saw(rev int64) {
 }
 
 // answered notes the revision of an answer from the cluster's log.
-func (b *Backend) answered(rev int64) {
+func (b *handle) answered(rev int64) {
 	b.saw(rev)
 	b.seenAt.Store(time.Now().UnixNano())
 }
 
 // token returns a token that no other write has.
-func (b *Backend) token() token {
+func (b *handle) token() token {
 	var t token
 	copy(t[:], b.handle[:])
 	binary.BigEndian.PutUint64(t[8:], b.counter.Add(1))
 	return t
 }
 
-// Close implements [storage.Backend].
-func (b *Backend) Close() error {
+// Close implements driver.Driver.
+func (b *handle) Close() error {
 	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return nil
-	}
 	b.closed = true
 	b.mu.Unlock()
 	b.cancel(storage.ErrClosed)
-	b.feed.Close()
 	b.calls.Wait()
 	b.writes.Close()
 	b.reads.Close()

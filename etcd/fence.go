@@ -51,7 +51,7 @@ func (f *fence) moved(expected int64, kvs []*mvccpb.KeyValue) bool {
 }
 
 // pass moves the fence, unless it was moved since it stood at sent.
-func (b *Backend) pass(ctx context.Context, sent int64) error {
+func (b *handle) pass(ctx context.Context, sent int64) error {
 	select {
 	case b.fence.one <- struct{}{}:
 		defer func() { <-b.fence.one }()
@@ -77,7 +77,7 @@ func (b *Backend) pass(ctx context.Context, sent int64) error {
 const recentEnough = 30 * time.Second
 
 // recent returns a revision from before now, so that a write which is sent now can be looked for in the history after it.
-func (b *Backend) recent(ctx context.Context) (int64, error) {
+func (b *handle) recent(ctx context.Context) (int64, error) {
 	if time.Since(time.Unix(0, b.seenAt.Load())) < recentEnough {
 		return b.seen.Load(), nil
 	}
@@ -88,7 +88,7 @@ func (b *Backend) recent(ctx context.Context) (int64, error) {
 }
 
 // revision returns the cluster's revision, linearizably.
-func (b *Backend) revision(ctx context.Context) (int64, error) {
+func (b *handle) revision(ctx context.Context) (int64, error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithCountOnly())
 	})

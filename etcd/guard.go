@@ -5,27 +5,19 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-var _ handover.Guarder = (*Backend)(nil)
-
-// WithGuard makes the changes of a context depend on a note, for the tool that moves data to this store. It is one more
-// comparison in each of their transactions.
-func (b *Backend) WithGuard(ctx context.Context, note, revision string) context.Context {
-	return handover.Guarded(ctx, note, revision)
-}
-
-// guard is the comparison that a handover.Guard comes to.
+// guard is the comparison that a driver.Guard comes to.
 type guard struct {
-	*handover.Guard
+	*driver.Guard
 	key []byte
 	rev int64
 }
 
 // guardOf returns the guard that a context carries, nil for none.
-func (b *Backend) guardOf(ctx context.Context) (*guard, error) {
-	g := handover.GuardOf(ctx)
+func (b *handle) guardOf(ctx context.Context) (*guard, error) {
+	g := driver.GuardOf(ctx)
 	if g == nil {
 		return nil, nil
 	}

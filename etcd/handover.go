@@ -8,15 +8,13 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
-
-var _ handover.Store = (*Backend)(nil)
 
 func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
 
-// ReadJournal returns a note of the tool that moves data, and its revision.
-func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
+// ReadNote implements driver.Mover.
+func (b *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	kv, err := b.getNote(ctx, b.layout.noteKey(name))
 	if kv == nil {
 		return nil, "", err
@@ -24,7 +22,7 @@ func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, r
 	return kv.Value, strconv.FormatInt(kv.ModRevision, 10), nil
 }
 
-func (b *Backend) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
+func (b *handle) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
 	err = b.handover(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return b.kv.Get(ctx, key) })
 		if err == nil {
@@ -35,12 +33,12 @@ func (b *Backend) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue,
 	return kv, err
 }
 
-// WriteJournal writes a note if it has that revision.
-func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+// WriteNote implements driver.Mover.
+func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
 	key := b.layout.noteKey(name)
 	rev, ok := parseRevision(revision)
 	if !ok {
-		return "", handover.Conflict(name)
+		return "", driver.Conflict(name)
 	}
 	err = b.handover(ctx, func(ctx context.Context) error {
 		// Repeated after a lost answer, it may meet itself; the caller then reads.
@@ -54,7 +52,7 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 		case err != nil:
 			return err
 		case !resp.Succeeded:
-			return handover.Conflict(name)
+			return driver.Conflict(name)
 		}
 		b.answered(resp.Header.Revision)
 		next = strconv.FormatInt(resp.Header.Revision, 10)
@@ -63,8 +61,8 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 	return next, err
 }
 
-// DeleteJournal removes a note if it has that revision.
-func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) error {
+// DeleteNote implements driver.Mover.
+func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	key := b.layout.noteKey(name)
 	rev, _ := parseRevision(revision)
 	return b.handover(ctx, func(ctx context.Context) error {
@@ -76,7 +74,7 @@ func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) erro
 			})
 		})
 		if err == nil && !resp.Succeeded && first(resp.Responses[0].GetResponseRange().Kvs) != nil {
-			return handover.Conflict(name)
+			return driver.Conflict(name)
 		}
 		return err
 	})
@@ -91,8 +89,8 @@ func parseRevision(text string) (rev int64, ok bool) {
 	return rev, err == nil && rev > 0
 }
 
-// handover bounds a call and carries it out.
-func (b *Backend) handover(ctx context.Context, do func(ctx context.Context) error) error {
+// handover carries out a call.
+func (b *handle) handover(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err

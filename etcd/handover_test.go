@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/handover/handovertest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -25,30 +25,32 @@ func TestHandover(t *testing.T) {
 func TestLostAnswerOfFence(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, change, undo func(b *etcd.Backend, ctx context.Context) error
+		before, change, undo func(f handover.Fencer, ctx context.Context) error
 		closed               bool // what the change makes of it
 	}{
 		"fence": {
-			before: func(*etcd.Backend, context.Context) error { return nil },
-			change: func(b *etcd.Backend, ctx context.Context) error { return b.Fence(ctx, "mem://lost") },
-			undo:   (*etcd.Backend).Unfence,
+			before: func(handover.Fencer, context.Context) error { return nil },
+			change: func(f handover.Fencer, ctx context.Context) error { return f.Fence(ctx, "mem://lost") },
+			undo:   handover.Fencer.Unfence,
 			closed: true,
 		},
 		"unfence": {
-			before: func(b *etcd.Backend, ctx context.Context) error { return b.Fence(ctx, "mem://before") },
-			change: (*etcd.Backend).Unfence,
-			undo:   func(b *etcd.Backend, ctx context.Context) error { return b.Fence(ctx, "mem://again") },
+			before: func(f handover.Fencer, ctx context.Context) error { return f.Fence(ctx, "mem://before") },
+			change: handover.Fencer.Unfence,
+			undo:   func(f handover.Fencer, ctx context.Context) error { return f.Fence(ctx, "mem://again") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			if err := c.before(r.direct, within(t)); err != nil {
+			direct, _ := storage.As[handover.Fencer](r.direct)
+			behind, _ := storage.As[handover.Fencer](r.behind)
+			if err := c.before(direct, within(t)); err != nil {
 				t.Fatal(err)
 			}
 			is := func(want bool) func() bool {
 				return func() bool {
-					_, closed, err := r.direct.Fenced(within(t))
+					_, closed, err := direct.Fenced(within(t))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -58,10 +60,10 @@ func TestLostAnswerOfFence(t *testing.T) {
 			// What only the change says: a comparison (of the mod revision: field 6) of the epoch's key.
 			got := r.lose(t, "\x00mepoch\x30", func() <-chan result {
 				done := make(chan result, 1)
-				go func() { done <- result{err: c.change(r.behind, within(t))} }()
+				go func() { done <- result{err: c.change(behind, within(t))} }()
 				return done
 			}, is(c.closed), func() {
-				if err := c.undo(r.direct, within(t)); err != nil {
+				if err := c.undo(direct, within(t)); err != nil {
 					t.Fatal(err)
 				}
 			})

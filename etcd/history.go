@@ -15,7 +15,7 @@ import (
 // history reads changes of the past through one watch of etcd, which it keeps from page to page. To begin a watch far behind
 // costs the server a look at all that came since: 40,000 changes took 108 s by pages of 500 with a watch for each, and take 3 s so.
 type history struct {
-	b      *Backend
+	b      *handle
 	filter *key.Filter
 	at     position
 	life   context.Context // ends with Close, or with the backend
@@ -34,7 +34,7 @@ type history struct {
 // silence is how long a page may wait for the next response. A server that looks at much history takes its time.
 const silence = time.Minute
 
-// History implements feed.Source.
+// History implements driver.Source.
 func (s *source) History(from position, filter *key.Filter) feed.History[position] {
 	h := &history{b: s.b, filter: filter, at: from, next: from.rev}
 	if from.key == endKey {
@@ -44,10 +44,10 @@ func (s *source) History(from position, filter *key.Filter) feed.History[positio
 	return h
 }
 
-// Close implements feed.History.
+// Close implements driver.History.
 func (h *history) Close() { h.cancel() }
 
-// Page implements feed.History. A page ends with a whole response of the server, or a fragment of one: it is in memory anyway.
+// Page implements driver.History. A page ends with a whole response of the server, or a fragment of one: it is in memory anyway.
 func (h *history) Page(ctx context.Context, limit int) (events []*event, end position, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.b.opts.Outage)
 	defer cancel()

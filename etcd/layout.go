@@ -11,7 +11,7 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -23,7 +23,7 @@ type layout struct {
 	resources []byte // what the keys of resources begin with
 	edges     []byte // what the keys of owner edges begin with
 	meta      []byte
-	store     cursor.StoreID
+	store     driver.StoreID
 }
 
 func newLayout(prefix string) layout {
@@ -64,13 +64,13 @@ func edgeOf(res *resourcepb.Resource) *edge {
 		return nil
 	}
 	gv := sha256.Sum256([]byte(res.GetId().GetType().GetGroupVersion()))
-	return &edge{owner: ownerHash(res.GetOwner()), groupVersion: [8]byte(gv[:8])}
+	return &edge{owner: ownerHash(key.Of(res.GetOwner()), res.GetOwner().GetUid()), groupVersion: [8]byte(gv[:8])}
 }
 
-func ownerHash(owner *resourcepb.ID) [16]byte {
-	b := key.Of(owner).Append(nil)
+func ownerHash(owner key.Key, uid string) [16]byte {
+	b := owner.Append(nil)
 	b = append(b, 0)
-	sum := sha256.Sum256(append(b, owner.GetUid()...))
+	sum := sha256.Sum256(append(b, uid...))
 	return [16]byte(sum[:16])
 }
 

@@ -3,7 +3,6 @@ package etcd
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,8 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -33,13 +31,11 @@ const (
 	maxChunk   = 1024
 	chunkBytes = 4 << 20
 	mostBytes  = 2 * chunkBytes // of one answer
-	pageLimit  = 500
-	pageBytes  = 4 << 20
 )
 
 // listing walks over the resources that match a filter, at one revision.
 type listing struct {
-	b          *Backend
+	b          *handle
 	filter     key.Filter
 	next, end  []byte
 	rev        int64 // 0 before the first answer
@@ -49,7 +45,7 @@ type listing struct {
 	more       bool
 }
 
-func (b *Backend) list(f key.Filter, consistency storage.ReadConsistency) *listing {
+func (b *handle) list(f key.Filter, consistency storage.ReadConsistency) *listing {
 	from, to := b.layout.span(&f)
 	return &listing{b: b, filter: f, next: from, end: to, consistent: consistency, chunk: firstChunk, more: true}
 }
@@ -164,34 +160,29 @@ func isTooMuch(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "received message larger than max")
 }
 
-// collect takes everything.
-func (l *listing) collect(ctx context.Context) ([]*resourcepb.Resource, error) {
-	var list []*resourcepb.Resource
-	for {
-		res, _, err := l.take(ctx)
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, res)
-	}
-}
-
-// List implements [storage.Backend]. The list shows one revision.
-func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
+// Scan implements driver.Driver. The list shows one revision.
+func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (position, error) {
+	ctx, done, err := b.begin(ctx)
 	if err != nil {
-		return nil, err
+		return position{}, err
 	}
 	defer done()
-	list, err := again(ctx, func() ([]*resourcepb.Resource, error) { return b.list(f, consistency).collect(ctx) })
-	if err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	return list, nil
+	return again(ctx, func() (position, error) {
+		rows.Restart()
+		l := b.list(*f, consistency)
+		for {
+			res, _, err := l.take(ctx)
+			if errors.Is(err, io.EOF) {
+				return endOf(l.rev), nil
+			}
+			if err == nil {
+				err = rows.AddResource(res)
+			}
+			if err != nil {
+				return position{}, err
+			}
+		}
+	})
 }
 
 // again repeats what reads one revision in several steps, should that revision be compacted in between.
@@ -207,30 +198,20 @@ func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// ListPage implements [storage.Pager]. All pages of a listing show the revision of the first one, for as long as the cluster
-// keeps it.
-func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
-	limit, badOptions := check.Page(opts, pageLimit)
-	f, badFilter := check.Filter(typ, tenancy, namePrefix)
-	l := b.list(f, opts.Consistency)
-	var badToken error
-	if opts.Continue != "" {
-		badToken = l.resume(opts.Continue)
+// Page implements driver.Pager. All pages of a listing show the revision of the first one, for as long as the cluster keeps it. What
+// a page goes on from is that revision and a key.
+func (b *handle) Page(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (page driver.ListedPage[position], err error) {
+	l := b.list(*f, consistency)
+	if from != nil {
+		if err := l.resume(from); err != nil {
+			return page, err
+		}
 	}
-	ctx, done, err := b.begin(ctx, badOptions, badFilter, badToken)
+	ctx, done, err := b.begin(ctx)
 	if err != nil {
-		return storage.Page{}, err
+		return page, err
 	}
 	defer done()
-	page, err := l.page(ctx, limit)
-	if err != nil {
-		return storage.Page{}, fmt.Errorf("list: %w", err)
-	}
-	return page, nil
-}
-
-func (l *listing) page(ctx context.Context, limit int) (storage.Page, error) {
-	var page storage.Page
 	size := 0
 	for {
 		l.chunk = min(l.chunk, limit-len(page.Resources)+1) // one more tells whether there is more
@@ -239,48 +220,29 @@ func (l *listing) page(ctx context.Context, limit int) (storage.Page, error) {
 			break
 		}
 		if err != nil {
-			return storage.Page{}, err
+			return driver.ListedPage[position]{}, err
 		}
 		page.Resources = append(page.Resources, res)
-		if size += n; len(page.Resources) == limit || size >= pageBytes {
+		if size += n; len(page.Resources) == limit || size >= driver.PageBytes {
 			if l.more || len(l.kvs) > 0 {
-				page.Continue = l.token()
+				page.Next = append(binary.BigEndian.AppendUint64(nil, uint64(l.rev)), l.next[len(b.layout.resources):]...)
 			}
 			break
 		}
 	}
-	page.Cursor = encodeCursor(l.b.layout.store, endOf(l.rev))
+	page.At = endOf(l.rev)
 	return page, nil
 }
 
-// token is the revision, the filter's hash, and the key to go on from.
-func (l *listing) token() string {
-	payload := binary.BigEndian.AppendUint64(nil, uint64(l.rev))
-	payload = append(payload, filterHash(l.filter)...)
-	return cursor.Encode(cursor.Page, l.b.layout.store, append(payload, l.next[len(l.b.layout.resources):]...))
-}
-
-func (l *listing) resume(token string) error {
-	payload, err := cursor.Decode(cursor.Page, l.b.layout.store, token)
-	if err != nil {
-		return err
-	}
-	if len(payload) < 16 {
+func (l *listing) resume(from []byte) error {
+	if len(from) < 8 {
 		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 	}
-	if !bytes.Equal(payload[8:16], filterHash(l.filter)) {
-		return fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
-	}
-	next := append(append([]byte(nil), l.b.layout.resources...), payload[16:]...)
-	l.rev = int64(binary.BigEndian.Uint64(payload))
+	next := append(append([]byte(nil), l.b.layout.resources...), from[8:]...)
+	l.rev = int64(binary.BigEndian.Uint64(from))
 	if l.rev <= 0 || bytes.Compare(next, l.next) < 0 || bytes.Compare(next, l.end) > 0 {
 		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 	}
 	l.next = next
 	return nil
-}
-
-func filterHash(f key.Filter) []byte {
-	sum := sha256.Sum256(f.Bytes())
-	return sum[:8]
 }

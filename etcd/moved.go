@@ -12,10 +12,8 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
-
-var _ handover.EpochFencer = (*Backend)(nil)
 
 // The key that says where the store has moved to. Every transaction that changes resources compares its absence.
 func (l *layout) movedKey() string { return string(l.meta) + "moved" }
@@ -32,29 +30,19 @@ func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
 // refusedBy is the error of a transaction that found the store closed, nil where it is not.
 func refusedBy(kvs []*mvccpb.KeyValue) error {
 	if kv := first(kvs); kv != nil {
-		return handover.Refused(string(kv.Value))
+		return driver.Refused(string(kv.Value))
 	}
 	return nil
 }
 
-// Fence closes the store for writing, for the tool that moves its data to another one.
-func (b *Backend) Fence(ctx context.Context, target string) error {
-	return b.setFence(ctx, opPut([]byte(b.layout.movedKey()), []byte(target)))
-}
-
-// Unfence opens the store again.
-func (b *Backend) Unfence(ctx context.Context) error {
-	return b.setFence(ctx, opDelete([]byte(b.layout.movedKey())))
-}
-
-// setFence changes the fence, whatever it is.
-func (b *Backend) setFence(ctx context.Context, change *pb.RequestOp) error {
+// SetFence implements driver.Mover.
+func (b *handle) SetFence(ctx context.Context, target *string) error {
 	for {
-		state, err := b.FenceState(ctx)
+		state, err := b.Fence(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = b.setFenceAt(ctx, change, state.Epoch)
+		_, err = b.SetFenceAt(ctx, target, state.Epoch)
 		if errors.Is(err, errOvertaken) {
 			return nil
 		}
@@ -64,15 +52,8 @@ func (b *Backend) setFence(ctx context.Context, change *pb.RequestOp) error {
 	}
 }
 
-// FenceAt is Fence if the fence has that epoch.
-func (b *Backend) FenceAt(ctx context.Context, target, epoch string) (string, error) {
-	return b.setFenceAt(ctx, opPut([]byte(b.layout.movedKey()), []byte(target)), epoch)
-}
-
-// UnfenceAt is Unfence if the fence has that epoch.
-func (b *Backend) UnfenceAt(ctx context.Context, epoch string) (string, error) {
-	return b.setFenceAt(ctx, opDelete([]byte(b.layout.movedKey())), epoch)
-}
+// Guards implements driver.GuardedMover. A guard is one more comparison in each transaction.
+func (*handle) Guards() {}
 
 // errOvertaken says that a change of the fence was made, and that somebody has changed it since.
 var errOvertaken = fmt.Errorf("the fence has been changed since: %w", storage.ErrCASFailure)
@@ -83,16 +64,20 @@ const (
 	maxTokens = 8
 )
 
-// setFenceAt changes the fence if it has that epoch. The epoch's key holds a token of each of the last changes, by which a
+// SetFenceAt implements driver.GuardedMover. The epoch's key holds a token of each of the last changes, by which a
 // change whose answer was lost is found again: it is never made twice.
-func (b *Backend) setFenceAt(ctx context.Context, change *pb.RequestOp, epoch string) (next string, err error) {
+func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	change := opDelete([]byte(b.layout.movedKey()))
+	if target != nil {
+		change = opPut([]byte(b.layout.movedKey()), []byte(*target))
+	}
 	key, token := []byte(b.layout.epochKey()), rand.Text()
 	kv, err := b.getNote(ctx, string(key))
 	if err != nil {
 		return "", err
 	}
 	if epochOf(kv) != epoch {
-		return "", handover.Conflict(handover.FenceNote)
+		return "", driver.Conflict(driver.FenceNote)
 	}
 	var rev int64
 	value := []byte(token)
@@ -119,7 +104,7 @@ func (b *Backend) setFenceAt(ctx context.Context, change *pb.RequestOp, epoch st
 		now := first(resp.Responses[0].GetResponseRange().Kvs)
 		switch {
 		case now == nil || !bytes.Contains(now.Value, []byte(token)):
-			return handover.Conflict(handover.FenceNote)
+			return driver.Conflict(driver.FenceNote)
 		case !bytes.HasPrefix(now.Value, []byte(token)):
 			return errOvertaken
 		}
@@ -140,14 +125,8 @@ func epochOf(kv *mvccpb.KeyValue) string {
 	return strconv.FormatInt(kv.ModRevision, 10)
 }
 
-// Fenced tells whether the store is closed for writing, and where its data went.
-func (b *Backend) Fenced(ctx context.Context) (target string, fenced bool, err error) {
-	state, err := b.FenceState(ctx)
-	return state.Target, state.Closed, err
-}
-
-// FenceState is Fenced, with the fence's epoch.
-func (b *Backend) FenceState(ctx context.Context) (state handover.FenceState, err error) {
+// Fence implements driver.Mover.
+func (b *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
 	err = b.handover(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{b.layout.getMoved(), opGet([]byte(b.layout.epochKey()))}})

@@ -6,28 +6,23 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// OwnerReferences implements [storage.Backend]. The edges of an owner are neighbours, in the order of the children's keys.
-func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	k, err := check.IDWithUid("id", id)
-	ctx, done, err := b.begin(ctx, err)
+// Children implements driver.Driver. The edges of an owner are neighbours, in the order of the children's keys.
+func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	refs, err := again(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, id) })
-	if err != nil {
-		return nil, describe("list what is owned by", k, err)
-	}
-	return refs, nil
+	return again(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, ownerHash(owner, uid)) })
 }
 
-func (b *Backend) references(ctx context.Context, owner *resourcepb.ID) ([]*resourcepb.ID, error) {
-	from := b.layout.edgesOf(ownerHash(owner))
+func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.ID, error) {
+	from := b.layout.edgesOf(owner)
 	next, end := string(from), string(key.PrefixEnd(from))
 	var refs []*resourcepb.ID
 	for rev, more := int64(0), true; more; {
@@ -65,7 +60,7 @@ func (b *Backend) references(ctx context.Context, owner *resourcepb.ID) ([]*reso
 }
 
 // lookUpGroupVersion reads the group version of a child at a revision.
-func (b *Backend) lookUpGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
+func (b *handle) lookUpGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
 	k := key.Of(child)
 	resp, err := linearizably(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 		return b.kv.Get(ctx, string(b.layout.resource(k)), append(opts, clientv3.WithRev(rev))...)

@@ -31,7 +31,7 @@ func crowded(t *testing.T, ctx context.Context, commits, together, size int) (b 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	if from, err = b.revision(ctx); err != nil {
+	if from, err = b.handle.revision(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for i := range commits {
@@ -59,7 +59,7 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
 	b, _ := crowded(t, ctx, commits, together, size)
-	l := b.list(everything, storage.StrongConsistency)
+	l := b.handle.list(everything, storage.StrongConsistency)
 	l.chunk = maxChunk // as after many small resources
 	var names []string
 	for l.more {
@@ -94,7 +94,7 @@ func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
 	b, from := crowded(t, ctx, commits, together, size)
-	h := newSource(b).History(endOf(from), &everything)
+	h := newSource(b.handle).History(endOf(from), &everything)
 	defer h.Close()
 	var names []string
 	pages := 0

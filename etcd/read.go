@@ -2,16 +2,14 @@ package etcd
 
 import (
 	"context"
-	"errors"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -24,7 +22,7 @@ type reading struct {
 // maxReads bounds what the answer to a batch of reads may weigh: a key may hold 1 MiB.
 const maxReads = 127
 
-func newReads(b *Backend) *batch.Batcher[[]byte, reading] {
+func newReads(b *handle) *batch.Batcher[[]byte, reading] {
 	return batch.New(batch.Options[[]byte]{
 		MaxCalls: min(b.opts.MaxTxnOps, maxReads),
 		Workers:  2,
@@ -33,7 +31,7 @@ func newReads(b *Backend) *batch.Batcher[[]byte, reading] {
 }
 
 // readTogether reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
-func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
+func (b *handle) readTogether(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
 	if len(calls) == 1 {
 		calls[0].Done(b.getAlone(ctx, calls[0].Request))
 		return
@@ -58,7 +56,7 @@ func (b *Backend) readTogether(ctx context.Context, calls []*batch.Call[[]byte, 
 }
 
 // get reads a key linearizably, until there is an answer or ctx ends.
-func (b *Backend) get(ctx context.Context, etcdKey []byte) (reading, error) {
+func (b *handle) get(ctx context.Context, etcdKey []byte) (reading, error) {
 	defer b.readers.Add(-1)
 	if b.readers.Add(1) > 1 {
 		// A batch has a time limit of its own, so this first attempt needs none.
@@ -69,7 +67,7 @@ func (b *Backend) get(ctx context.Context, etcdKey []byte) (reading, error) {
 	return retry(ctx, func(ctx context.Context) (reading, error) { return b.getAlone(ctx, etcdKey) })
 }
 
-func (b *Backend) getAlone(ctx context.Context, etcdKey []byte) (reading, error) {
+func (b *handle) getAlone(ctx context.Context, etcdKey []byte) (reading, error) {
 	resp, err := b.kv.Get(ctx, string(etcdKey))
 	if err != nil {
 		return reading{}, err
@@ -80,7 +78,7 @@ func (b *Backend) getAlone(ctx context.Context, etcdKey []byte) (reading, error)
 
 // eventually carries out a read on whatever member comes first, and again linearizably where that one is behind what this
 // handle has shown already.
-func eventually(ctx context.Context, b *Backend, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+func eventually(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
 	one, cancel := context.WithTimeout(ctx, attemptTimeout)
 	resp, err := read(one, clientv3.WithSerializable())
 	cancel()
@@ -91,7 +89,7 @@ func eventually(ctx context.Context, b *Backend, read func(ctx context.Context, 
 	return linearizably(ctx, b, read)
 }
 
-func linearizably(ctx context.Context, b *Backend, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+func linearizably(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
 	if err != nil {
 		return nil, err
@@ -100,10 +98,9 @@ func linearizably(ctx context.Context, b *Backend, read func(ctx context.Context
 	return resp, nil
 }
 
-// Read implements [storage.Backend].
-func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	k, err := check.ID("id", id)
-	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
+// Get implements driver.Driver.
+func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +110,7 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 	if consistency == storage.StrongConsistency {
 		r, err := b.get(ctx, etcdKey)
 		if err != nil {
-			return nil, describe("read", k, err)
+			return nil, err
 		}
 		kv = r.kv
 	} else {
@@ -121,22 +118,12 @@ func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency,
 			return b.kv.Get(ctx, string(etcdKey), opts...)
 		})
 		if err != nil {
-			return nil, describe("read", k, err)
+			return nil, err
 		}
 		kv = first(resp.Kvs)
 	}
-	var res *resourcepb.Resource
-	if kv != nil {
-		if res, err = b.layout.decodeValue(k, kv); err != nil {
-			return nil, describe("read", k, err)
-		}
+	if kv == nil {
+		return nil, nil
 	}
-	if err := cas.Read(res, id); err != nil {
-		var mismatch storage.GroupVersionMismatchError
-		if errors.As(err, &mismatch) {
-			return nil, mismatch
-		}
-		return nil, describe("read", k, err)
-	}
-	return res, nil
+	return b.layout.decodeValue(k, kv)
 }

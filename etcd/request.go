@@ -15,7 +15,7 @@ import (
 // value once more on the way, which is much of what a batch costs.
 
 // txn carries out a transaction on a member that knows a leader.
-func (b *Backend) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+func (b *handle) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := b.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return nil, clientv3.ContextError(ctx, err)

@@ -12,41 +12,41 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // schemaVersion rises when an older program could no longer read or write the store.
 const schemaVersion = 1
 
 // storeValue is "ashlar <schema version> <store id>".
-func storeValue(id cursor.StoreID) string {
+func storeValue(id driver.StoreID) string {
 	return fmt.Sprintf("ashlar %d %s", schemaVersion, hex.EncodeToString(id[:]))
 }
 
-func parseStore(value string) (cursor.StoreID, error) {
+func parseStore(value string) (driver.StoreID, error) {
 	fields := strings.Fields(value)
 	if len(fields) < 2 || fields[0] != "ashlar" {
-		return cursor.StoreID{}, errors.New("what is stored under the prefix is not a store of this kind")
+		return driver.StoreID{}, errors.New("what is stored under the prefix is not a store of this kind")
 	}
 	version, err := strconv.Atoi(fields[1])
 	switch {
 	case err != nil:
-		return cursor.StoreID{}, errors.New("the store's schema version is not a number")
+		return driver.StoreID{}, errors.New("the store's schema version is not a number")
 	case version > schemaVersion:
-		return cursor.StoreID{}, fmt.Errorf("%w: it has schema version %d, the program knows %d", storage.ErrNewerSchema, version, schemaVersion)
+		return driver.StoreID{}, fmt.Errorf("%w: it has schema version %d, the program knows %d", storage.ErrNewerSchema, version, schemaVersion)
 	case len(fields) < 3:
-		return cursor.StoreID{}, errors.New("the store has no id")
+		return driver.StoreID{}, errors.New("the store has no id")
 	}
 	id, err := hex.DecodeString(fields[2])
-	if err != nil || len(id) != len(cursor.StoreID{}) {
-		return cursor.StoreID{}, errors.New("the store's id is malformed")
+	if err != nil || len(id) != len(driver.StoreID{}) {
+		return driver.StoreID{}, errors.New("the store's id is malformed")
 	}
-	return cursor.StoreID(id), nil
+	return driver.StoreID(id), nil
 }
 
 // identify reads the store's id, giving it one if there is no store yet.
-func (b *Backend) identify(ctx context.Context) error {
-	var fresh cursor.StoreID
+func (b *handle) identify(ctx context.Context) error {
+	var fresh driver.StoreID
 	_, _ = rand.Read(fresh[:]) // never fails
 	storeKey := []byte(b.layout.storeKey())
 	create := opPut(storeKey, []byte(storeValue(fresh)))
@@ -78,10 +78,10 @@ func (b *Backend) identify(ctx context.Context) error {
 	return err
 }
 
-func storeIn(answer *pb.RangeResponse) (cursor.StoreID, error) {
+func storeIn(answer *pb.RangeResponse) (driver.StoreID, error) {
 	kv := first(answer.GetKvs())
 	if kv == nil {
-		return cursor.StoreID{}, errors.New("the store is gone")
+		return driver.StoreID{}, errors.New("the store is gone")
 	}
 	return parseStore(string(kv.Value))
 }

@@ -12,7 +12,7 @@ import (
 
 // settle finds out what became of a mutation whose answer was lost. settled is false where it was not applied, will not be,
 // and may be sent again.
-func (b *Backend) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o outcome, settled bool, err error) {
+func (b *handle) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o outcome, settled bool, err error) {
 	if !lost.over() {
 		if err := b.pass(ctx, lost.fence); err != nil {
 			return outcome{}, false, uncertain(err, lost)
@@ -43,7 +43,7 @@ func (b *Backend) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o 
 // find looks for a mutation in the history of its key, between two revisions, and returns where it was applied, or 0. A write
 // is known by its token. A delete is known by being the first thing that happened to its key since it was sent: if it was
 // another's, then nothing was stored right after it, and the answer of ours is the same.
-func (b *Backend) find(ctx context.Context, m *mutation, after, until int64) (found int64, err error) {
+func (b *handle) find(ctx context.Context, m *mutation, after, until int64) (found int64, err error) {
 	first := true
 	err = b.scan(ctx, m.etcdKey, after+1, until, func(_ int64, events []*mvccpb.Event) bool {
 		for _, ev := range events {

@@ -12,11 +12,11 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 )
 
-type event = feed.Event[position]
+type event = driver.Event[position]
 
 // source is the feed's source: one watch of etcd over all resources of the store.
 //
@@ -30,11 +30,14 @@ type event = feed.Event[position]
 //
 // Compacted or missing history ends the run, and so does an outage that lasts too long.
 type source struct {
-	b      *Backend
+	b      *handle
 	wanted wanted
 }
 
-var _ feed.Prover[position] = (*source)(nil)
+var (
+	_ driver.Source[position] = (*source)(nil)
+	_ driver.Prover[position] = (*source)(nil)
+)
 
 // errLost ends a run: going on would leave changes out.
 type errLost struct{ cause error }
@@ -48,7 +51,7 @@ const (
 	tooQuiet = 3 // times
 )
 
-// Run implements feed.Source.
+// Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
 	f := &follower{source: s, ready: ready, publish: publish, heard: time.Now()}
 	for attempt := 0; ; attempt++ {
@@ -246,7 +249,7 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 	return events, nil
 }
 
-// Contains implements feed.Source.
+// Contains implements driver.Source.
 func (s *source) Contains(at position, ev *event) bool {
 	if ev.At.rev != at.rev || at.key == endKey {
 		return ev.At.rev <= at.rev
@@ -254,16 +257,13 @@ func (s *source) Contains(at position, ev *event) bool {
 	return string(ev.Key.Bytes()) <= at.key
 }
 
-// Advance implements feed.Source.
+// Advance implements driver.Source.
 func (s *source) Advance(_ position, ev *event) position { return ev.At }
 
-// Merge implements feed.Source.
+// Merge implements driver.Source.
 func (s *source) Merge(at, end position) position {
 	if at.less(end) {
 		return end
 	}
 	return at
 }
-
-// Cursor implements feed.Source.
-func (s *source) Cursor(at position) string { return encodeCursor(s.b.layout.store, at) }

@@ -26,7 +26,7 @@ type stream struct {
 
 // openStream watches a key, or the range up to end, from a revision on. It returns once the server has accepted the watch.
 // Compacted history is an error that matches storage.ErrCompacted.
-func (b *Backend) openStream(ctx context.Context, key, end []byte, from int64) (*stream, error) {
+func (b *handle) openStream(ctx context.Context, key, end []byte, from int64) (*stream, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	// A server that accepts the connection and nothing else must not hold the caller for ever.
 	timer := time.AfterFunc(attemptTimeout, cancel)
@@ -44,7 +44,7 @@ func (b *Backend) openStream(ctx context.Context, key, end []byte, from int64) (
 	return s, nil
 }
 
-func (s *stream) create(ctx context.Context, b *Backend, key, end []byte, from int64) error {
+func (s *stream) create(ctx context.Context, b *handle, key, end []byte, from int64) error {
 	var err error
 	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx, grpc.ForceCodecV2(codec{})); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 
 // scan reads the history of a key from a revision until another that exists, one revision at a time and perhaps beyond, until
 // each returns false. History that is gone is an error that matches storage.ErrCompacted.
-func (b *Backend) scan(ctx context.Context, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
+func (b *handle) scan(ctx context.Context, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
 	if from > until {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (b *Backend) scan(ctx context.Context, key []byte, from, until int64, each 
 }
 
 // scanOnce is one attempt of scan. It returns where another has to go on.
-func (b *Backend) scanOnce(ctx context.Context, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
+func (b *handle) scanOnce(ctx context.Context, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
 	if from > until {
 		return from, nil
 	}
@@ -220,7 +220,7 @@ func (b *Backend) scanOnce(ctx context.Context, key []byte, from, until int64, e
 
 // kept fails unless the history after a revision is still there. A watch that starts at the very revision of a compaction
 // begins without an error, but may lack what that revision deleted.
-func (b *Backend) kept(ctx context.Context, rev int64) error {
+func (b *handle) kept(ctx context.Context, rev int64) error {
 	if rev <= 0 {
 		return nil
 	}

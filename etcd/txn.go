@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
@@ -50,7 +49,7 @@ func (e *lostAnswer) over() bool { return fateOf(e.cause) == over }
 // nested transaction against the limit of the outer one.
 const maxOpsEach = 3
 
-func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
+func newWrites(b *handle) *batch.Batcher[*mutation, outcome] {
 	return batch.New(batch.Options[*mutation]{
 		MaxCalls: b.opts.MaxTxnOps - maxOpsEach,
 		MaxBytes: b.opts.MaxRequestBytes - requestOverhead,
@@ -62,7 +61,7 @@ func newWrites(b *Backend) *batch.Batcher[*mutation, outcome] {
 }
 
 // carryOutSoon sends a mutation, alone or, if it may be, together with those that arrive at the same time.
-func (b *Backend) carryOutSoon(ctx context.Context, m *mutation, alone bool) (outcome, error) {
+func (b *handle) carryOutSoon(ctx context.Context, m *mutation, alone bool) (outcome, error) {
 	defer b.writers.Add(-1)
 	if b.writers.Add(1) > 1 && !alone {
 		return b.writes.Do(ctx, m)
@@ -75,7 +74,7 @@ func (b *Backend) carryOutSoon(ctx context.Context, m *mutation, alone bool) (ou
 }
 
 // carryOut sends a batch. A refusal of the batch says nothing about its members, so they are then sent alone.
-func (b *Backend) carryOut(ctx context.Context, calls []*batch.Call[*mutation, outcome]) {
+func (b *handle) carryOut(ctx context.Context, calls []*batch.Call[*mutation, outcome]) {
 	mutations := make([]*mutation, len(calls))
 	for i, c := range calls {
 		mutations[i] = c.Request
@@ -102,7 +101,7 @@ func (b *Backend) carryOut(ctx context.Context, calls []*batch.Call[*mutation, o
 }
 
 // send sends mutations on different keys as one transaction. The error is a *lostAnswer where nobody knows.
-func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, error) {
+func (b *handle) send(ctx context.Context, mutations []*mutation) ([]outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	for {
@@ -127,7 +126,7 @@ func (b *Backend) send(ctx context.Context, mutations []*mutation) ([]outcome, e
 	}
 }
 
-func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
+func (b *handle) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	resp, err := b.txn(ctx, &pb.TxnRequest{
 		Compare: m.guard.compare(b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)),
 		Success: m.ops,
@@ -149,7 +148,7 @@ func (b *Backend) sendOne(ctx context.Context, m *mutation, fence int64) (outcom
 	return []outcome{{stored: first(resp.Responses[0].GetResponseRange().Kvs), barred: m.guard.failed(resp.Responses)}}, true, nil
 }
 
-func (b *Backend) sendMany(ctx context.Context, mutations []*mutation, fence int64) (outcomes []outcome, passed bool, err error) {
+func (b *handle) sendMany(ctx context.Context, mutations []*mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	nested := make([]*pb.RequestOp, len(mutations))
 	for i, m := range mutations {
 		nested[i] = opTxn(&pb.TxnRequest{
@@ -197,7 +196,7 @@ func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
 }
 
 // apply has a mutation carried out and finds out what became of it.
-func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
+func (b *handle) apply(ctx context.Context, m *mutation) (outcome, error) {
 	since, err := b.recent(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -236,8 +235,4 @@ func (b *Backend) apply(ctx context.Context, m *mutation) (outcome, error) {
 			return outcome{}, unavailable(ctx, err)
 		}
 	}
-}
-
-func describe(op string, k key.Key, err error) error {
-	return fmt.Errorf("%s %v: %w", op, k, err)
 }

@@ -9,56 +9,33 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/errand"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WatchList implements [storage.Backend]. The snapshot is read page by page, at one revision, as the watch is consumed.
-func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	f, err := check.Filter(typ, tenancy, namePrefix)
-	ctx, done, err := b.begin(ctx, err)
+// Snapshot implements driver.Snapshotter. It is read page by page, at one revision, as the watch is consumed.
+func (b *handle) Snapshot(ctx context.Context, f *driver.Filter) (driver.Snapshot, position, error) {
+	ctx, done, err := b.begin(ctx)
 	if err != nil {
-		return nil, err
+		return nil, position{}, err
 	}
 	defer done()
-	mark, err := b.feed.Start(ctx)
-	if err != nil {
-		return nil, b.watchError(ctx, err)
-	}
-	l := b.list(f, storage.StrongConsistency)
+	l := b.list(*f, storage.StrongConsistency)
 	if err := l.fetch(ctx); err != nil {
-		mark.Release()
-		return nil, b.watchError(ctx, err)
+		return nil, position{}, snapshotError(ctx, err)
 	}
-	return b.feed.Watch(mark, f, newSnapshot(l), endOf(l.rev)), nil
+	return newSnapshot(l), endOf(l.rev), nil
 }
 
-// WatchFrom implements [storage.Resumer].
-func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursorText string) (storage.Watch, error) {
-	f, badFilter := check.Filter(typ, tenancy, namePrefix)
-	from, badCursor := decodeCursor(b.layout.store, cursorText)
-	ctx, done, err := b.begin(ctx, badFilter, badCursor)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	w, err := b.feed.Resume(ctx, f, from, cursorText)
-	if err != nil {
-		return nil, b.watchError(ctx, err)
-	}
-	return w, nil
-}
-
-func (b *Backend) watchError(ctx context.Context, err error) error {
+func snapshotError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrClosed) || errors.Is(context.Cause(ctx), storage.ErrClosed):
 		return storage.ErrClosed
 	case ctx.Err() != nil:
-		return fmt.Errorf("watch: %w", unavailable(ctx, err))
+		return unavailable(ctx, err)
 	}
-	return fmt.Errorf("watch: %w", err)
+	return err
 }
 
 // snapshot is a listing as the beginning of a watch.
@@ -75,7 +52,7 @@ func newSnapshot(l *listing) *snapshot {
 	return s
 }
 
-// Next implements feed.Snapshot.
+// Next implements driver.Snapshot.
 func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	l := s.l
 	for {
@@ -102,12 +79,12 @@ func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
 	defer done()
 	resp, err := l.read(ctx)
 	if err != nil {
-		return nil, l.b.watchError(ctx, err)
+		return nil, snapshotError(ctx, err)
 	}
 	return resp, nil
 }
 
-// Close implements feed.Snapshot.
+// Close implements driver.Snapshot.
 func (s *snapshot) Close() {
 	s.cancel()
 	s.l = nil // which a chunk that is still being read holds on to
@@ -129,25 +106,23 @@ func (p position) less(o position) bool {
 	return p.rev < o.rev || p.rev == o.rev && p.key < o.key
 }
 
-func encodeCursor(store cursor.StoreID, p position) string {
-	payload := binary.BigEndian.AppendUint64(nil, uint64(p.rev))
+// Encode implements driver.Source.
+func (*source) Encode(p position) []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(p.rev))
 	if p.key != endKey {
-		payload = append(payload, p.key...)
+		b = append(b, p.key...)
 	}
-	return cursor.Encode(cursor.Watch, store, payload)
+	return b
 }
 
-func decodeCursor(store cursor.StoreID, text string) (position, error) {
-	payload, err := cursor.Decode(cursor.Watch, store, text)
-	if err != nil {
-		return position{}, err
-	}
-	if len(payload) < 8 || int64(binary.BigEndian.Uint64(payload)) <= 0 {
+// Decode implements driver.Source.
+func (*source) Decode(b []byte) (position, error) {
+	if len(b) < 8 || int64(binary.BigEndian.Uint64(b)) <= 0 {
 		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
 	}
-	p := endOf(int64(binary.BigEndian.Uint64(payload)))
-	if len(payload) > 8 {
-		p.key = string(payload[8:])
+	p := endOf(int64(binary.BigEndian.Uint64(b)))
+	if len(b) > 8 {
+		p.key = string(b[8:])
 	}
 	return p, nil
 }

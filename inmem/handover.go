@@ -27,10 +27,22 @@ func (s *store) refused(g *driver.Guard) error {
 }
 
 // SetFence implements driver.Mover. Writers look at the fence under the lock that they take anyway.
-func (s *store) SetFence(_ context.Context, target, epoch *string) (next string, err error) {
+func (s *store) SetFence(_ context.Context, target *string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if epoch != nil && *epoch != s.notes[driver.FenceNote].revision {
+	s.fence = target
+	s.note(driver.FenceNote, nil)
+	return nil
+}
+
+// Guards implements driver.GuardedMover.
+func (*store) Guards() {}
+
+// SetFenceAt implements driver.GuardedMover.
+func (s *store) SetFenceAt(_ context.Context, target *string, epoch string) (next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch != s.notes[driver.FenceNote].revision {
 		return "", driver.Conflict(driver.FenceNote)
 	}
 	s.fence = target

@@ -69,7 +69,7 @@ var (
 	_ driver.Driver[position]      = (*handle)(nil)
 	_ driver.Pager[position]       = (*handle)(nil)
 	_ driver.Snapshotter[position] = (*handle)(nil)
-	_ driver.Mover                 = (*handle)(nil)
+	_ driver.GuardedMover          = (*handle)(nil)
 )
 
 // StoreID implements driver.Driver. A restore changes it.

@@ -37,28 +37,28 @@ func refusal(err error) error {
 	return err
 }
 
-// SetFence implements driver.Mover.
-func (b *handle) SetFence(ctx context.Context, target, epoch *string) (next string, err error) {
-	if epoch != nil {
-		return b.setFenceAt(ctx, target, *epoch)
-	}
-	// Without a given epoch the change depends on the one that the fence has. If it has another one by then, the change may have been
-	// made by an attempt whose answer was lost.
+// SetFence implements driver.Mover: it changes the fence at the epoch that it has. If it has another one by then, the change may have
+// been made by an attempt whose answer was lost.
+func (b *handle) SetFence(ctx context.Context, target *string) error {
 	state, err := b.Fence(ctx)
 	if err == nil {
-		next, err = b.setFenceAt(ctx, target, state.Epoch)
+		_, err = b.SetFenceAt(ctx, target, state.Epoch)
 	}
 	if !errors.Is(err, storage.ErrCASFailure) {
-		return next, err
+		return err
 	}
 	state, lookErr := b.Fence(ctx)
 	if lookErr != nil || state.Closed == (target != nil) && (target == nil || state.Target == *target) {
-		return state.Epoch, lookErr
+		return lookErr
 	}
-	return "", err
+	return err
 }
 
-func (b *handle) setFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
+// Guards implements driver.GuardedMover. The statement of a guarded change locks the note until its commit.
+func (*handle) Guards() {}
+
+// SetFenceAt implements driver.GuardedMover.
+func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
 	if target == nil {
 		return b.unfence(ctx, epoch)
 	}

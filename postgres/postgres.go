@@ -140,7 +140,7 @@ type handle struct {
 var (
 	_ driver.Driver[position] = (*handle)(nil)
 	_ driver.Lister           = (*handle)(nil)
-	_ driver.Mover            = (*handle)(nil)
+	_ driver.GuardedMover     = (*handle)(nil)
 	_ driver.BulkReader       = (*handle)(nil)
 	_ driver.Loader           = (*handle)(nil)
 )

@@ -17,9 +17,21 @@ func named(target string) string {
 	return target
 }
 
-// SetFence implements driver.Mover. Writers see the fence in the row that each of their transactions begins with. The epoch is the
-// revision of a note.
-func (s *handle) SetFence(ctx context.Context, target, epoch *string) (next string, err error) {
+// SetFence implements driver.Mover. Writers see the fence in the row that each of their transactions begins with.
+func (s *handle) SetFence(ctx context.Context, target *string) error {
+	_, err := s.setFence(ctx, target, nil)
+	return err
+}
+
+// Guards implements driver.GuardedMover.
+func (*handle) Guards() {}
+
+// SetFenceAt implements driver.GuardedMover. The epoch is the revision of a note.
+func (s *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	return s.setFence(ctx, target, &epoch)
+}
+
+func (s *handle) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
 	text := ""
 	if target != nil {
 		text = named(*target)

@@ -139,7 +139,7 @@ type handle struct {
 
 var (
 	_ driver.Driver[mark] = (*handle)(nil)
-	_ driver.Mover        = (*handle)(nil)
+	_ driver.GuardedMover = (*handle)(nil)
 	_ driver.BulkReader   = (*handle)(nil)
 )
 
