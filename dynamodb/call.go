@@ -1,7 +1,6 @@
 package dynamodb
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync/atomic"
@@ -13,15 +12,10 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// begin starts a call of the public interface, after its arguments were looked at, and bounds the call's time where the caller
-// does not. Of several errors that apply it returns the first of these: storage.ErrClosed, the problems of the arguments, the
-// context's.
-func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context, context.CancelFunc, error) {
+// begin starts a step of what takes longer than a call, and bounds its time where the caller does not.
+func (b *handle) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if b.closed.Load() {
 		return nil, nil, storage.ErrClosed
-	}
-	if err := cmp.Or(cmp.Or(problems...), ctx.Err()); err != nil {
-		return nil, nil, err
 	}
 	if _, bounded := ctx.Deadline(); bounded {
 		return ctx, func() {}, nil
@@ -33,7 +27,7 @@ func (b *Backend) begin(ctx context.Context, problems ...error) (context.Context
 // call sends a request until there is an answer that settles it, or the time is over: then the error matches
 // storage.ErrInconsistent. maybe reports whether any attempt, those inside the SDK included, may have been carried out without our
 // knowing: f must be such that this does no harm.
-func (b *Backend) call(ctx context.Context, f func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
+func (b *handle) call(ctx context.Context, f func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
 	t := attempts{clock: &b.clock}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := f(t.option)

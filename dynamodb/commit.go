@@ -12,10 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 const (
@@ -27,51 +24,38 @@ const (
 	maxRetired = 6
 )
 
-// MaxOps implements storage.Transactor.
-func (b *Backend) MaxOps() int { return maxOps }
-
-// Commit implements storage.Transactor.
-func (b *Backend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	keys, err := check.Ops(ops, maxOps, b.opts.MaxSize)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if len(ops) == 0 {
-		return nil, nil
-	}
-	t := &transaction{b: b, steps: make([]step, len(ops))}
-	if err := t.prepare(ctx, ops, keys); err != nil {
-		return nil, err
+// commit carries out mutations all together or not at all.
+func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error {
+	t := &transaction{b: b, steps: make([]step, len(mutations))}
+	if err := t.prepare(ctx, mutations); err != nil {
+		return err
 	}
 	for {
 		again, err := t.try(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !again {
 			break
 		}
 		if ctx.Err() != nil {
-			return nil, inconsistent(ctx, nil)
+			return inconsistent(ctx, nil)
 		}
 	}
-	results := make([]*resourcepb.Resource, len(ops))
 	for i := range t.steps {
 		if c := t.steps[i].change; c != nil {
 			b.applied(c)
-			if c.res != nil {
-				results[i] = c.result()
+			if mutations[i].Verb == driver.Write {
+				mutations[i].Written = c.next.version()
 			}
 		}
 	}
-	return results, nil
+	return nil
 }
 
 // transaction is a commit under way.
 type transaction struct {
-	b     *Backend
+	b     *handle
 	steps []step
 
 	recallable bool // the last try has the condition that it was not recalled
@@ -79,8 +63,7 @@ type transaction struct {
 
 // step is one operation.
 type step struct {
-	op   storage.Op
-	key  key.Key
+	*driver.Mutation
 	base *stamp // from the version given, or a tombstone's
 	dead bool   // base is a tombstone's
 	skip bool   // a delete of what is not there
@@ -90,21 +73,17 @@ type step struct {
 
 // prepare reads the versions. An operation whose version no store ever made needs a look at the store, because a lower one may
 // be the first to fail.
-func (t *transaction) prepare(ctx context.Context, ops []storage.Op, keys []key.Key) error {
+func (t *transaction) prepare(ctx context.Context, mutations []driver.Mutation) error {
 	foreign := false
-	for i, op := range ops {
-		s := step{op: op, key: keys[i]}
-		version := op.Version
-		if op.Write != nil {
-			version = op.Write.GetVersion()
-		}
-		if version != "" || op.Delete != nil {
+	for i := range mutations {
+		s := step{Mutation: &mutations[i]}
+		if s.Version != "" || s.Verb == driver.Delete {
 			var ok bool
-			s.base, ok = parseVersion(version)
+			s.base, ok = parseVersion(s.Version)
 			foreign = foreign || !ok
-		} else if op.Write != nil {
-			if err := t.b.register(ctx, keys[i]); err != nil {
-				return fmt.Errorf("commit: %w", err)
+		} else if s.Verb == driver.Write {
+			if err := t.b.register(ctx, s.Key); err != nil {
+				return err
 			}
 		}
 		t.steps[i] = s
@@ -113,12 +92,12 @@ func (t *transaction) prepare(ctx context.Context, ops []storage.Op, keys []key.
 		return nil
 	}
 	for i := range t.steps {
-		h, _, err := t.b.get(ctx, storage.StrongConsistency, keys[i])
+		h, _, err := t.b.get(ctx, storage.StrongConsistency, t.steps[i].Key)
 		if err != nil {
-			return fmt.Errorf("commit: %w", err)
+			return err
 		}
 		if err := t.steps[i].settle(h); err != nil {
-			return &storage.OpError{Index: i, Err: failed("commit", keys[i], err)}
+			return &storage.OpError{Index: i, Err: err}
 		}
 	}
 	return nil
@@ -126,25 +105,20 @@ func (t *transaction) prepare(ctx context.Context, ops []storage.Op, keys []key.
 
 // settle decides what a step does in view of what is stored: an error, or how to try it.
 func (s *step) settle(h *head) error {
-	switch {
-	case s.op.Write != nil:
-		if err := cas.Write(h.stored(), s.op.Write.GetId().GetUid(), s.op.Write.GetVersion()); err != nil {
-			return err
-		}
-		if s.op.Write.GetVersion() == "" {
-			s.base, s.dead = nil, false
-			if h != nil {
-				s.base, s.dead = h.stamp, true
-			}
-		}
-		return nil
-	case s.op.Delete != nil:
-		remove, err := cas.Delete(h.stored(), s.op.Delete.GetUid(), s.op.Version)
-		s.skip = !remove
+	changes, err := s.Decide(h.stored())
+	if err != nil {
 		return err
-	default:
-		return cas.Check(h.stored(), s.op.Check.GetUid(), s.op.Version)
 	}
+	switch {
+	case s.Verb == driver.Delete:
+		s.skip = !changes
+	case s.Verb == driver.Write && s.Version == "":
+		s.base, s.dead = nil, false
+		if h != nil {
+			s.base, s.dead = h.stamp, true
+		}
+	}
+	return nil
 }
 
 // try sends the transaction once. again reports that it was refused for a reason that the steps now take into account.
@@ -155,7 +129,7 @@ func (t *transaction) try(ctx context.Context) (again bool, err error) {
 	for i := range t.steps {
 		own, err := t.steps[i].items(t.b, now)
 		if err != nil {
-			return false, fmt.Errorf("commit: %w", err)
+			return false, err
 		}
 		items = append(items, own...)
 		owner = append(owner, i)
@@ -182,12 +156,12 @@ func (t *transaction) try(ctx context.Context) (again bool, err error) {
 	case errors.Is(err, errComposed) && !maybe && sleep(ctx, time.Millisecond):
 		return true, nil
 	case hasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
-		return false, fmt.Errorf("commit: %w: %w", storage.ErrTooLarge, err)
+		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
 	case !errors.Is(err, errCondition):
 		if maybe && !errors.Is(err, storage.ErrInconsistent) {
 			err = inconsistent(ctx, err)
 		}
-		return false, fmt.Errorf("commit: %w", err)
+		return false, err
 	}
 	return t.refused(ctx, token, reasons, owner, maybe)
 }
@@ -202,34 +176,34 @@ func (t *transaction) refused(ctx context.Context, token [16]byte, reasons []typ
 		}
 		i := owner[n]
 		s := &t.steps[i]
-		it, err := t.b.readers[storage.StrongConsistency].Do(ctx, t.b.resource(s.key))
+		it, err := t.b.readers[storage.StrongConsistency].Do(ctx, t.b.resource(s.Key))
 		if err != nil {
-			return false, fmt.Errorf("commit: %w", err)
+			return false, err
 		}
 		var h *head
 		if it != nil {
 			if h, err = t.b.head(it); err != nil {
-				return false, fmt.Errorf("commit: %w", err)
+				return false, err
 			}
 		}
 		if s.change != nil {
 			made, err := s.change.made(h, maybe)
 			if err != nil {
-				return false, fmt.Errorf("commit: %w", err)
+				return false, err
 			}
 			if made {
 				return false, nil // by an attempt whose answer was lost
 			}
 		}
-		t.b.seen.note(s.key, h)
+		t.b.seen.note(s.Key, h)
 		if err := s.settle(h); err != nil && first == nil {
-			first = &storage.OpError{Index: i, Err: failed("commit", s.key, err)}
+			first = &storage.OpError{Index: i, Err: err}
 		}
 	}
 	if maybe && t.recallable {
 		made, err := t.recalled(ctx, token)
 		if err != nil {
-			return false, fmt.Errorf("commit: %w", err)
+			return false, err
 		}
 		if made {
 			return false, nil
@@ -242,33 +216,33 @@ func (t *transaction) refused(ctx context.Context, token [16]byte, reasons []typ
 }
 
 // items are the step as operations of a transaction; the first one has the condition.
-func (s *step) items(b *Backend, now time.Time) ([]types.TransactWriteItem, error) {
+func (s *step) items(b *handle, now time.Time) ([]types.TransactWriteItem, error) {
 	s.change = nil
 	switch {
-	case s.op.Write != nil:
-		c, err := b.planWrite(s.key, s.op.Write, s.base, s.dead, now)
+	case s.Verb == driver.Write:
+		c, err := b.planWrite(s.Key, s.Resource, s.base, s.dead, now)
 		if err != nil {
 			return nil, err
 		}
 		s.change = c
 		return c.items(b, false, now), nil
-	case s.op.Delete != nil && s.skip:
-		return s.condition(b, "attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.op.Delete.GetUid()))}), nil
-	case s.op.Delete != nil:
-		s.change = b.planDelete(s.key, s.op.Delete.GetUid(), s.base, now)
+	case s.Verb == driver.Delete && s.skip:
+		return s.condition(b, "attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.Uid))}), nil
+	case s.Verb == driver.Delete:
+		s.change = b.planDelete(s.Key, s.Uid, s.base, now)
 		return s.change.items(b, false, now), nil
 	case s.base == nil:
 		return s.condition(b, "attribute_not_exists(u)", nil), nil
 	default:
 		return s.condition(b, "v = :base AND u = :uid", item{
-			":base": binaryValue(s.base.bytes()), ":uid": binaryValue([]byte(s.op.Check.GetUid())),
+			":base": binaryValue(s.base.bytes()), ":uid": binaryValue([]byte(s.Uid)),
 		}), nil
 	}
 }
 
-func (s *step) condition(b *Backend, expression string, values item) []types.TransactWriteItem {
+func (s *step) condition(b *handle, expression string, values item) []types.TransactWriteItem {
 	return []types.TransactWriteItem{{ConditionCheck: &types.ConditionCheck{
-		TableName: &b.table, Key: b.resource(s.key), ConditionExpression: &expression, ExpressionAttributeValues: values,
+		TableName: &b.table, Key: b.resource(s.Key), ConditionExpression: &expression, ExpressionAttributeValues: values,
 	}}}
 }
 

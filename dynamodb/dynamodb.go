@@ -14,10 +14,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
 )
 
 // Options say which store a backend opens, and how. Zero values are sensible, but for Table.
@@ -88,15 +87,27 @@ const linger = 30 * time.Second
 // Backend is a store in a DynamoDB table. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and
 // [storage.Transactor].
 type Backend struct {
+	*driver.Backend[*position]
+	handle *handle
+}
+
+var (
+	_ storage.Backend    = (*Backend)(nil)
+	_ storage.Pager      = (*Backend)(nil)
+	_ storage.Resumer    = (*Backend)(nil)
+	_ storage.Transactor = (*Backend)(nil)
+)
+
+// handle is an opened store as a driver.
+type handle struct {
 	layout
 	db      *dynamodb.Client
 	streams *dynamodbstreams.Client
 	opts    Options
 	table   string
-	id      cursor.StoreID
+	id      driver.StoreID
 	readers map[storage.ReadConsistency]*batch.Batcher[item, item]
 	source  *source
-	feed    *feed.Feed[*position]
 	clock   clock
 	seen    *seen
 	permit  permit
@@ -109,10 +120,11 @@ type Backend struct {
 }
 
 var (
-	_ storage.Backend    = (*Backend)(nil)
-	_ storage.Pager      = (*Backend)(nil)
-	_ storage.Resumer    = (*Backend)(nil)
-	_ storage.Transactor = (*Backend)(nil)
+	_ driver.Driver[*position]      = (*handle)(nil)
+	_ driver.Lister                 = (*handle)(nil)
+	_ driver.Pager[*position]       = (*handle)(nil)
+	_ driver.Snapshotter[*position] = (*handle)(nil)
+	_ driver.Mover                  = (*handle)(nil)
 )
 
 // New opens a store with clients that stay the caller's. The context bounds the opening only.
@@ -127,7 +139,7 @@ func New(ctx context.Context, db *dynamodb.Client, streams *dynamodbstreams.Clie
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{
+	b := &handle{
 		layout: layout{o.Prefix}, db: db, streams: streams, opts: o, table: o.Table,
 		clock: clock{local: time.Now}, release: func() {},
 	}
@@ -144,21 +156,26 @@ func New(ctx context.Context, db *dynamodb.Client, streams *dynamodbstreams.Clie
 		storage.StrongConsistency:   b.newReader(true),
 	}
 	b.source = &source{b: b}
-	b.feed = feed.New(b.source, feed.Options[*position]{
-		Outage: o.Outage, Linger: linger,
-		InSnapshot: cursor.Encode(cursor.Snapshot, b.id, nil),
-		Delivered:  func(ev *event) { b.seen.noteState(ev.Key, ev.At.count, !ev.Delete) },
-	})
-	return b, nil
+	return &Backend{
+		Backend: driver.New(b, driver.Options[*position]{
+			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: linger,
+			UnboundedFence: true,
+			Delivered:      func(ev *event) { b.seen.noteState(ev.Key, ev.At.count, !ev.Delete) },
+		}),
+		handle: b,
+	}, nil
 }
 
-// Close implements storage.Backend.
-func (b *Backend) Close() error {
-	if b.closed.Swap(true) {
-		return nil
-	}
+// StoreID implements driver.Driver.
+func (b *handle) StoreID() driver.StoreID { return b.id }
+
+// Source implements driver.Driver.
+func (b *handle) Source() driver.Source[*position] { return b.source }
+
+// Close implements driver.Driver.
+func (b *handle) Close() error {
+	b.closed.Store(true)
 	b.stop()
-	b.feed.Close()
 	for _, r := range b.readers {
 		r.Close()
 	}

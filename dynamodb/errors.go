@@ -12,7 +12,6 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
 )
 
 // outcome is what an error of the SDK says about the request.
@@ -116,6 +115,3 @@ func hasCode(err error, codes ...string) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
 }
-
-// failed names the operation and the key in an error.
-func failed(op string, k key.Key, err error) error { return fmt.Errorf("%s %v: %w", op, k, err) }

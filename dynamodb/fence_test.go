@@ -17,7 +17,7 @@ import (
 // fencing closes a store in the background.
 func fencing(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- b.Fence(t.Context(), target) }()
+	go func() { done <- gateOf(b).Fence(t.Context(), target) }()
 	return done
 }
 
@@ -77,13 +77,13 @@ func TestFence(t *testing.T) {
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
 		t.Errorf("the store holds another version than the last that was acknowledged: %v", err)
 	}
-	if err := b.Fence(t.Context(), "mem://elsewhere"); err != nil {
+	if err := gateOf(b).Fence(t.Context(), "mem://elsewhere"); err != nil {
 		t.Fatal(err)
 	}
-	if target, fenced, err := other.Fenced(t.Context()); target != "mem://elsewhere" || !fenced || err != nil {
+	if target, fenced, err := gateOf(other).Fenced(t.Context()); target != "mem://elsewhere" || !fenced || err != nil {
 		t.Errorf("the fence is %q, %v, %v", target, fenced, err)
 	}
-	if err := other.Unfence(t.Context()); err != nil {
+	if err := gateOf(other).Unfence(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	write(t, other, res)
@@ -189,7 +189,7 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 	res := write(t, b, box("a", nil))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := b.Fence(ctx, "mem://there"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
+	if err := gateOf(b).Fence(ctx, "mem://there"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("with a deadline that is too near: %v", err)
 	}
 	res = write(t, b, res)
@@ -228,7 +228,7 @@ func TestFenceGivenUp(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
-			go func() { done <- b.Fence(ctx, "mem://there") }()
+			go func() { done <- gateOf(b).Fence(ctx, "mem://there") }()
 			announced(s)
 			s.Advance(time.Minute)
 			if _, err := other.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
@@ -250,7 +250,7 @@ func TestFenceGivenUp(t *testing.T) {
 				t.Error("the announcement is still there")
 			}
 			for _, b := range []*dynamodb.Backend{b, other} {
-				if _, fenced, err := b.Fenced(t.Context()); fenced || err != nil {
+				if _, fenced, err := gateOf(b).Fenced(t.Context()); fenced || err != nil {
 					t.Errorf("closed: %v, %v", fenced, err)
 				}
 				res = write(t, b, res)
@@ -299,7 +299,7 @@ func TestUnfenceRepeated(t *testing.T) {
 		}
 	})
 	opened := make(chan error, 1)
-	go func() { opened <- b.Unfence(t.Context()) }()
+	go func() { opened <- gateOf(b).Unfence(t.Context()) }()
 	<-again
 	if err := pass(t, s, fencing(t, other, "mem://second")); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestUnfenceRepeated(t *testing.T) {
 	if err := <-opened; err != nil {
 		t.Errorf("opening: %v", err)
 	}
-	if target, fenced, err := b.Fenced(t.Context()); !fenced || target != "mem://second" || err != nil {
+	if target, fenced, err := gateOf(b).Fenced(t.Context()); !fenced || target != "mem://second" || err != nil {
 		t.Errorf("the second fence is %q, %v, %v", target, fenced, err)
 	}
 }
@@ -381,7 +381,7 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	given := make(chan error, 1)
-	go func() { given <- slow.Fence(ctx, "mem://there") }()
+	go func() { given <- gateOf(slow).Fence(ctx, "mem://there") }()
 	announced(s)
 	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
@@ -390,7 +390,7 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	if err := <-given; err == nil {
 		t.Fatal("the closing that was given up succeeded")
 	}
-	if _, fenced, err := b.Fenced(t.Context()); !fenced || err != nil {
+	if _, fenced, err := gateOf(b).Fenced(t.Context()); !fenced || err != nil {
 		t.Errorf("the store is open again: fenced %v, %v", fenced, err)
 	}
 	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {

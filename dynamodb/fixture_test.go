@@ -14,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
+	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -43,6 +44,12 @@ func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) 
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	return b, nil
+}
+
+// gateOf is what closes a store for writing.
+func gateOf(b storage.Backend) handover.Fencer {
+	f, _ := storage.As[handover.Fencer](b)
+	return f
 }
 
 var (

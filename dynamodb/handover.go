@@ -14,19 +14,24 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-var _ handover.Store = (*Backend)(nil)
+// SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; writes are transactions
+// meanwhile, at twice the price. Then it is closed for all handles at once: no request that was signed before, or is still on its way,
+// takes effect. A context without a deadline gives it the time that it needs, and one whose deadline is too near is refused at once. If
+// it fails before the store is closed, the announcement is withdrawn, or, where that fails too, left there, which keeps nobody from
+// writing.
+func (b *handle) SetFence(ctx context.Context, target *string) error {
+	if target == nil {
+		return b.reopen(ctx)
+	}
+	return b.closeStore(ctx, *target)
+}
 
-// Fence closes the store for writing, for the tool that moves its data to another one. The store stays open for FenceWait after the
-// fence was announced; writes are transactions meanwhile, at twice the price. Then it is closed for all handles at once: no request
-// that was signed before, or is still on its way, takes effect. A context without a deadline gives it the time that it needs, and
-// one whose deadline is too near is refused at once. If Fence fails before the store is closed, the announcement is withdrawn, or,
-// where that fails too, left there, which keeps nobody from writing.
-func (b *Backend) Fence(ctx context.Context, target string) error {
+func (b *handle) closeStore(ctx context.Context, target string) error {
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < b.opts.FenceWait {
-		if _, fenced, err := b.Fenced(ctx); err != nil || !fenced {
+		if state, err := b.Fence(ctx); err != nil || !state.Closed {
 			return errors.Join(err, fmt.Errorf("closing the store takes %v: %w", b.opts.FenceWait, context.DeadlineExceeded))
 		}
 	}
@@ -47,7 +52,7 @@ func (b *Backend) Fence(ctx context.Context, target string) error {
 }
 
 // withdraw takes an announcement back, if there may be one, because of an error, which it returns.
-func (b *Backend) withdraw(ctx context.Context, f fence, err error) error {
+func (b *handle) withdraw(ctx context.Context, f fence, err error) error {
 	if f.epoch == nil {
 		return err
 	}
@@ -61,7 +66,7 @@ func (b *Backend) withdraw(ctx context.Context, f fence, err error) error {
 
 // announce returns the fence that is there, or announces one, and AWS's time at which it was there for certain. With an error it
 // returns the one that it may have announced.
-func (b *Backend) announce(ctx context.Context, target string) (fence, time.Time, error) {
+func (b *handle) announce(ctx context.Context, target string) (fence, time.Time, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return fence{}, time.Time{}, err
@@ -88,7 +93,7 @@ func (b *Backend) announce(ctx context.Context, target string) (fence, time.Time
 }
 
 // shut waits until every write on its way has the fence's condition, and shuts the gates.
-func (b *Backend) shut(ctx context.Context, f fence, since time.Time) error {
+func (b *handle) shut(ctx context.Context, f fence, since time.Time) error {
 	for {
 		at, err := b.stillThere(ctx, f)
 		if err != nil {
@@ -116,7 +121,7 @@ func (b *Backend) shut(ctx context.Context, f fence, since time.Time) error {
 }
 
 // stillThere returns AWS's time at which the announced fence was still there.
-func (b *Backend) stillThere(ctx context.Context, f fence) (time.Time, error) {
+func (b *handle) stillThere(ctx context.Context, f fence) (time.Time, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return time.Time{}, err
@@ -130,7 +135,7 @@ func (b *Backend) stillThere(ctx context.Context, f fence) (time.Time, error) {
 }
 
 // put stores an item that may be stored any number of times.
-func (b *Backend) put(ctx context.Context, it item) error {
+func (b *handle) put(ctx context.Context, it item) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -144,7 +149,7 @@ func (b *Backend) put(ctx context.Context, it item) error {
 }
 
 // putFence stores a closed fence in the place of the same one.
-func (b *Backend) putFence(ctx context.Context, f fence, target string) error {
+func (b *handle) putFence(ctx context.Context, f fence, target string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -164,8 +169,7 @@ func (b *Backend) putFence(ctx context.Context, f fence, target string) error {
 	return err
 }
 
-// Unfence opens the store again.
-func (b *Backend) Unfence(ctx context.Context) error {
+func (b *handle) reopen(ctx context.Context) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -181,7 +185,7 @@ func (b *Backend) Unfence(ctx context.Context) error {
 // dropFence removes this fence. If it is not there, it was removed, perhaps by an attempt whose answer was lost; another one is
 // nobody's business here. A withdrawal has the condition that the fence is not closed, too: whoever closes the same one at the same
 // time may have reported its success already.
-func (b *Backend) dropFence(ctx context.Context, f fence, condition string) error {
+func (b *handle) dropFence(ctx context.Context, f fence, condition string) error {
 	b.permit.forget()
 	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
@@ -195,38 +199,23 @@ func (b *Backend) dropFence(ctx context.Context, f fence, condition string) erro
 	return err
 }
 
-// Fenced reports whether the store is closed for writing, and where its data went.
-func (b *Backend) Fenced(ctx context.Context) (target string, fenced bool, err error) {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	defer done()
+// Fence implements driver.Mover. A fence that is only announced keeps nobody from writing.
+func (b *handle) Fence(ctx context.Context) (driver.FenceState, error) {
 	f, _, err := b.readFence(ctx)
-	if !f.shut {
-		return "", false, err
+	if err != nil || !f.shut {
+		return driver.FenceState{}, err
 	}
-	return f.target, true, err
+	return driver.FenceState{Target: f.target, Closed: true}, nil
 }
 
-// ReadJournal returns a note of the tool that moves data, and its revision.
-func (b *Backend) ReadJournal(ctx context.Context, name string) (value []byte, revision string, err error) {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	defer done()
+// ReadNote implements driver.Mover.
+func (b *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	it, err := b.getItem(ctx, true, b.note(name))
 	return it.bytes(attrData), hex.EncodeToString(it.bytes(attrStamp)), err
 }
 
-// WriteJournal writes a note if it has that revision.
-func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, revision string) (string, error) {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer done()
+// WriteNote implements driver.Mover.
+func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
 	next := make([]byte, 16)
 	_, _ = rand.Read(next) // never fails
 	it := b.note(name)
@@ -234,12 +223,12 @@ func (b *Backend) WriteJournal(ctx context.Context, name string, value []byte, r
 	in := &dynamodb.PutItemInput{TableName: &b.table, Item: it}
 	in.ConditionExpression, in.ExpressionAttributeValues = atRevision(revision)
 	// Repeated after a lost answer, it may meet itself; the caller then reads.
-	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.PutItem(ctx, in, option)
 		return err
 	})
 	if hasCode(err, "ConditionalCheckFailedException") {
-		return "", handover.Conflict(name)
+		return "", driver.Conflict(name)
 	}
 	if err != nil {
 		return "", err
@@ -259,30 +248,25 @@ func atRevision(revision string) (*string, item) {
 	return aws.String("v = :v"), item{":v": binaryValue(b)}
 }
 
-// DeleteJournal removes a note if it has that revision.
-func (b *Backend) DeleteJournal(ctx context.Context, name, revision string) error {
+// DeleteNote implements driver.Mover.
+func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	err := b.dropItem(ctx, b.note(name), revision)
 	if hasCode(err, "ConditionalCheckFailedException") {
-		if _, now, err := b.ReadJournal(ctx, name); err != nil || now == "" {
+		if _, now, err := b.ReadNote(ctx, name); err != nil || now == "" {
 			return err // it is not there any more
 		}
-		return handover.Conflict(name)
+		return driver.Conflict(name)
 	}
 	return err
 }
 
 // dropItem deletes an item, which has to have a revision unless that is empty.
-func (b *Backend) dropItem(ctx context.Context, keys item, revision string) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (b *handle) dropItem(ctx context.Context, keys item, revision string) error {
 	in := &dynamodb.DeleteItemInput{TableName: &b.table, Key: keys}
 	if revision != "" {
 		in.ConditionExpression, in.ExpressionAttributeValues = atRevision(revision)
 	}
-	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.DeleteItem(ctx, in, option)
 		return err
 	})

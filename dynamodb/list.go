@@ -3,46 +3,43 @@ package dynamodb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// List implements storage.Backend. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
-// written while the list is read may be in it or not.
-func (b *Backend) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
-	if err != nil {
-		return nil, err
+// Scan implements driver.Driver.
+func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (*position, error) {
+	at, err := b.source.before(ctx)
+	if err == nil {
+		err = b.List(ctx, consistency, f, rows)
 	}
-	defer done()
-	var list []*resourcepb.Resource
-	err = b.scan(ctx, consistency, scanRange{filter: filter}, func(h *head) (bool, error) {
+	return at, err
+}
+
+// List implements driver.Lister. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
+// written while the list is read may be in it or not.
+func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	return b.scan(ctx, consistency, scanRange{filter: *f}, func(h *head) (bool, error) {
 		if !h.live {
 			return true, nil
 		}
 		res, err := b.resourceOf(ctx, h)
-		if res != nil {
-			list = append(list, res)
+		if res != nil && err == nil {
+			err = rows.AddResource(res)
 		}
 		return true, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list %s/%s: %w", typ.Group, typ.Kind, err)
-	}
-	return list, nil
 }
 
 // resourceOf decodes a head that a scan found, nil if it has been deleted meanwhile.
-func (b *Backend) resourceOf(ctx context.Context, h *head) (*resourcepb.Resource, error) {
+func (b *handle) resourceOf(ctx context.Context, h *head) (*resourcepb.Resource, error) {
 	packed, err := b.gather(ctx, h)
 	if errors.Is(err, errPartsGone) {
 		_, res, err := b.get(ctx, storage.StrongConsistency, h.key)
@@ -65,7 +62,7 @@ type scanRange struct {
 const maxLimit = 1000
 
 // scan visits the heads, tombstones among them, that match the filter, in order, until visit returns false.
-func (b *Backend) scan(ctx context.Context, consistency storage.ReadConsistency, r scanRange, visit func(*head) (bool, error)) error {
+func (b *handle) scan(ctx context.Context, consistency storage.ReadConsistency, r scanRange, visit func(*head) (bool, error)) error {
 	kinds, err := b.kinds(ctx, r.filter)
 	if err != nil {
 		return err
@@ -89,7 +86,7 @@ func (b *Backend) scan(ctx context.Context, consistency storage.ReadConsistency,
 
 // kinds returns the types that a filter is about, in order. The registry is read strongly: a type is entered before the first
 // resource of it is written.
-func (b *Backend) kinds(ctx context.Context, f key.Filter) ([]storage.UnversionedType, error) {
+func (b *handle) kinds(ctx context.Context, f key.Filter) ([]storage.UnversionedType, error) {
 	if f.Kind != storage.Wildcard {
 		return []storage.UnversionedType{{Group: f.Group, Kind: f.Kind}}, nil
 	}
@@ -117,7 +114,7 @@ func (b *Backend) kinds(ctx context.Context, f key.Filter) ([]storage.Unversione
 }
 
 // scanKind scans one type. It reports whether to go on.
-func (b *Backend) scanKind(ctx context.Context, consistency storage.ReadConsistency, r scanRange, visit func(*head) (bool, error)) (bool, error) {
+func (b *handle) scanKind(ctx context.Context, consistency storage.ReadConsistency, r scanRange, visit func(*head) (bool, error)) (bool, error) {
 	f := r.filter
 	prefix, exact := f.Prefix()
 	begins := prefix[len(f.Group)+len(f.Kind)+2:]
@@ -153,7 +150,7 @@ func (b *Backend) scanKind(ctx context.Context, consistency storage.ReadConsiste
 	}
 }
 
-func (b *Backend) anyStale(heads []*head) bool {
+func (b *handle) anyStale(heads []*head) bool {
 	for _, h := range heads {
 		if b.seen.stale(h.key, h) {
 			return true
@@ -163,7 +160,7 @@ func (b *Backend) anyStale(heads []*head) bool {
 }
 
 // scanPage reads one answer. upTo is the key where the next one begins, "" if this is the last.
-func (b *Backend) scanPage(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*head, next item, upTo string, err error) {
+func (b *handle) scanPage(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*head, next item, upTo string, err error) {
 	items, next, err := b.query(ctx, strong, b.typePK(f.Group, f.Kind), begins, start, limit)
 	if err != nil {
 		return nil, nil, "", err
@@ -190,7 +187,7 @@ func (b *Backend) scanPage(ctx context.Context, strong bool, f key.Filter, begin
 }
 
 // query reads one answer's worth of a partition, from after start on.
-func (b *Backend) query(ctx context.Context, strong bool, pk, begins []byte, start item, limit int) (items []item, next item, err error) {
+func (b *handle) query(ctx context.Context, strong bool, pk, begins []byte, start item, limit int) (items []item, next item, err error) {
 	in := &dynamodb.QueryInput{
 		TableName: &b.table, ConsistentRead: &strong, ExclusiveStartKey: start,
 		KeyConditionExpression:    aws.String("pk = :pk"),

@@ -9,27 +9,21 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// OwnerReferences implements storage.Backend. Each reference is an item of its own, an edge, written and removed in the
-// transaction that writes its child, and read strongly: a global index would lag, and whoever saw the owner's delete event could
-// miss children.
-func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
-	k, err := check.IDWithUid("id", id)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// Children implements driver.Driver. Each reference is an item of its own, an edge, written and removed in the transaction that
+// writes its child, and read strongly: a global index would lag, and whoever saw the owner's delete event could miss children.
+func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	id := owner.ID(uid, "")
 	hash, whole := ownerHash(id), ownerBytes(id)
 	var children []*resourcepb.ID
 	for start := item(nil); ; {
 		items, next, err := b.query(ctx, true, b.pk(classEdge, hash[:]...), nil, start, 0)
 		if err != nil {
-			return nil, failed("read the references to", k, err)
+			return nil, err
 		}
 		for _, it := range items {
 			if !bytes.Equal(it.bytes(attrOwner), whole) {
@@ -37,7 +31,7 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 			}
 			child, err := b.childOf(ctx, it, id)
 			if err != nil {
-				return nil, failed("read the references to", k, err)
+				return nil, err
 			}
 			if child != nil {
 				children = append(children, child)
@@ -69,7 +63,7 @@ func edgeData(id *resourcepb.ID) ([]byte, error) {
 const edgeLong = 0
 
 // childOf returns the id that an edge of the owner shows, nil if the child has left the owner meanwhile.
-func (b *Backend) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
+func (b *handle) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
 	data := edge.bytes(attrData)
 	long := len(data) > 0 && data[0] == edgeLong
 	if long {

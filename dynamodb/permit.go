@@ -80,7 +80,7 @@ type grant struct {
 func (g *grant) option(o *dynamodb.Options) { signedBy("AshlarPermitted", g.until, errNotPermitted)(o) }
 
 // permitted sends a write with the permission for it, looking for a fence where that is necessary.
-func (b *Backend) permitted(ctx context.Context, send func(g *grant) error) error {
+func (b *handle) permitted(ctx context.Context, send func(g *grant) error) error {
 	for {
 		g, l := b.permit.get(b)
 		if g != nil {
@@ -107,7 +107,7 @@ func (b *Backend) permitted(ctx context.Context, send func(g *grant) error) erro
 }
 
 // get returns the permission, if there is one, or the look that will tell.
-func (p *permit) get(b *Backend) (*grant, *look) {
+func (p *permit) get(b *handle) (*grant, *look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rest := p.until.Sub(b.clock.now())
@@ -128,7 +128,7 @@ func (p *permit) forget() {
 	p.until = time.Time{}
 }
 
-func (b *Backend) lookForFence(l *look) {
+func (b *handle) lookForFence(l *look) {
 	ctx, cancel := context.WithTimeout(b.life, b.opts.Timeout)
 	defer cancel()
 	saw, at, err := b.readFence(ctx)
@@ -147,7 +147,7 @@ func (b *Backend) lookForFence(l *look) {
 }
 
 // readFence returns the fence, and AWS's time then.
-func (b *Backend) readFence(ctx context.Context) (fence, time.Time, error) {
+func (b *handle) readFence(ctx context.Context) (fence, time.Time, error) {
 	var saw fence
 	var at time.Time
 	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
@@ -165,14 +165,14 @@ func (b *Backend) readFence(ctx context.Context) (fence, time.Time, error) {
 }
 
 // gate is the condition of a write that one gate of the announced fence is not shut.
-func (b *Backend) gate(f fence) types.TransactWriteItem {
+func (b *handle) gate(f fence) types.TransactWriteItem {
 	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 		TableName: &b.table, Key: b.layout.gate(f.epoch, mathrand.N(gates)), ConditionExpression: aws.String("attribute_not_exists(pk)"),
 	}}
 }
 
 // newFence announces a fence.
-func (b *Backend) newFence(target string) (it item, epoch []byte) {
+func (b *handle) newFence(target string) (it item, epoch []byte) {
 	it = b.fence()
 	epoch = make([]byte, 16)
 	_, _ = rand.Read(epoch) // never fails

@@ -38,7 +38,7 @@ type change struct {
 }
 
 // planWrite composes a write of res upon base.
-func (b *Backend) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead bool, now time.Time) (*change, error) {
+func (b *handle) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead bool, now time.Time) (*change, error) {
 	data, err := message.Encode(res)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (b *Backend) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, de
 }
 
 // planEdges changes the owner's edge if the write changes what it shows.
-func (b *Backend) planEdges(c *change, res *resourcepb.Resource) error {
+func (b *handle) planEdges(c *change, res *resourcepb.Resource) error {
 	if c.base != nil && c.base.owner == c.next.owner && c.base.groupVersion == c.next.groupVersion {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (b *Backend) planEdges(c *change, res *resourcepb.Resource) error {
 }
 
 // planDelete composes a deletion: a tombstone takes the resource's place.
-func (b *Backend) planDelete(k key.Key, uid string, base *stamp, now time.Time) *change {
+func (b *handle) planDelete(k key.Key, uid string, base *stamp, now time.Time) *change {
 	c := &change{key: k, base: base, uid: uid, next: base.next(now), composed: now}
 	c.put = b.resource(k)
 	c.put[attrStamp] = binaryValue(c.next.bytes())
@@ -119,7 +119,7 @@ func (c *change) alone() bool {
 
 // items are the change as operations of a transaction, the resource's own first. With retire, the parts of the state before are
 // retired in it, too.
-func (c *change) items(b *Backend, retire bool, now time.Time) []types.TransactWriteItem {
+func (c *change) items(b *handle, retire bool, now time.Time) []types.TransactWriteItem {
 	expression, values := c.condition()
 	put := func(it item) types.TransactWriteItem {
 		return types.TransactWriteItem{Put: &types.Put{TableName: &b.table, Item: it}}

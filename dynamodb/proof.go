@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // An answer without records says nothing, and an iterator at the end of a shard has no number. That the reader has passed all that
@@ -50,9 +51,6 @@ const (
 	tickKeys, tickBatch = 1 << 12, 64
 )
 
-// errNotRead is the error of a proof whose reader has stopped.
-var errNotRead = errors.New("the stream is no longer being read")
-
 // ask asks for a proof that begins after the call, and returns its number.
 func (r *reader) ask() uint64 {
 	r.mu.Lock()
@@ -85,7 +83,7 @@ func (r *reader) prove(ctx context.Context, moment time.Time) error {
 		select {
 		case <-round:
 		case <-r.stopped:
-			return errNotRead
+			return driver.ErrRunEnded
 		case <-ctx.Done():
 			return inconsistent(ctx, errors.New("the stream of changes does not answer"))
 		}

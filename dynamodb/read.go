@@ -9,42 +9,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Read implements storage.Backend.
-func (b *Backend) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	k, err := check.ID("id", id)
-	ctx, done, err := b.begin(ctx, check.Consistency(consistency), err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// Get implements driver.Driver.
+func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	_, res, err := b.get(ctx, consistency, k)
-	if err == nil {
-		err = cas.Read(res, id)
-	}
-	if err != nil {
-		return nil, wrapRead(k, err)
-	}
-	return res, nil
-}
-
-// wrapRead leaves a GroupVersionMismatchError as it is: it is returned by value.
-func wrapRead(k key.Key, err error) error {
-	var mismatch storage.GroupVersionMismatchError
-	if errors.As(err, &mismatch) {
-		return mismatch
-	}
-	return failed("read", k, err)
+	return res, err
 }
 
 // get returns what is stored under a key: no head if nothing ever was (as far as anybody knows), no resource if there is none.
-func (b *Backend) get(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*head, *resourcepb.Resource, error) {
+func (b *handle) get(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*head, *resourcepb.Resource, error) {
 	if consistency == storage.EventualConsistency && b.seen.distrust() {
 		consistency = storage.StrongConsistency
 	}
@@ -81,16 +59,16 @@ func (b *Backend) get(ctx context.Context, consistency storage.ReadConsistency, 
 }
 
 // stored is what the decision tables want to know of a head.
-func (h *head) stored() cas.Stored {
+func (h *head) stored() driver.Stored {
 	if h == nil || !h.live {
-		return cas.Stored{}
+		return driver.Stored{}
 	}
-	return cas.Stored{Exists: true, Uid: h.uid, Version: h.stamp.version()}
+	return driver.Stored{Exists: true, Uid: h.uid, Version: h.stamp.version()}
 }
 
 // newReader returns a batcher of reads. A lone read is a GetItem; reads that arrive while others are under way leave together as
 // a BatchGetItem, which costs the same in capacity.
-func (b *Backend) newReader(strong bool) *batch.Batcher[item, item] {
+func (b *handle) newReader(strong bool) *batch.Batcher[item, item] {
 	return batch.New(batch.Options[item]{MaxCalls: 100, Workers: 2, WorkerAt: 32}, func(ctx context.Context, calls []*batch.Call[item, item]) {
 		if len(calls) == 1 {
 			calls[0].Done(b.getItem(ctx, strong, calls[0].Request))
@@ -116,7 +94,7 @@ func (b *Backend) newReader(strong bool) *batch.Batcher[item, item] {
 	})
 }
 
-func (b *Backend) getItem(ctx context.Context, strong bool, keys item) (item, error) {
+func (b *handle) getItem(ctx context.Context, strong bool, keys item) (item, error) {
 	var found item
 	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.GetItem(ctx, &dynamodb.GetItemInput{
@@ -134,7 +112,7 @@ func (b *Backend) getItem(ctx context.Context, strong bool, keys item) (item, er
 }
 
 // getItems reads up to 100 items and passes on those that exist, in any order. DynamoDB may leave some for another time.
-func (b *Backend) getItems(ctx context.Context, strong bool, wanted []item, found func(item)) error {
+func (b *handle) getItems(ctx context.Context, strong bool, wanted []item, found func(item)) error {
 	left := make([]map[string]types.AttributeValue, len(wanted))
 	for i, w := range wanted {
 		left[i] = w
@@ -184,7 +162,7 @@ var errPartsGone = errors.New("parts of the stored data are gone")
 // the resource is overwritten or deleted they are retired: kept for longer than a stream remembers, then removed by DynamoDB.
 // So whoever has a head, from a read or from the stream, finds exactly the parts that belong to it, and no reader ever sees a
 // mixture of two versions.
-func (b *Backend) gather(ctx context.Context, h *head) ([]byte, error) {
+func (b *handle) gather(ctx context.Context, h *head) ([]byte, error) {
 	if h.stamp.parts == 0 {
 		return h.packed, nil
 	}

@@ -49,7 +49,7 @@ const (
 	maxFetches = 16
 )
 
-func newReader(b *Backend) *reader {
+func newReader(b *handle) *reader {
 	return &reader{
 		shardReader: shardReader{b: b, lines: newLineage()},
 		name:        newToken(),

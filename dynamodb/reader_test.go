@@ -30,7 +30,7 @@ func toStream(it item) map[string]types.AttributeValue {
 func TestTakeIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const records = 20
-	b := &Backend{layout: layout{"p"}, opts: Options{Timeout: time.Minute}}
+	b := &handle{layout: layout{"p"}, opts: Options{Timeout: time.Minute}}
 	r := newReader(b)
 	var all []types.Record
 	for i := range records {

@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // The condition of a change, that its base is stored, never holds again once it has failed. That something is absent can hold again,
@@ -20,13 +21,13 @@ func (t *transaction) mayHoldAgain() bool {
 	for i := range t.steps {
 		s := &t.steps[i]
 		changes = changes || s.change != nil
-		absent = absent || s.op.Delete != nil && s.skip || s.op.Check != nil && s.base == nil
+		absent = absent || s.Verb == driver.Delete && s.skip || s.Verb == driver.Check && s.base == nil
 	}
 	return changes && absent
 }
 
 // recall is the condition that a transaction was not recalled.
-func (b *Backend) recall(token [16]byte) types.TransactWriteItem {
+func (b *handle) recall(token [16]byte) types.TransactWriteItem {
 	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 		TableName: &b.table, Key: b.layout.gate(token[:], 0), ConditionExpression: aws.String("attribute_not_exists(pk)"),
 	}}
@@ -44,7 +45,7 @@ func (t *transaction) recalled(ctx context.Context, token [16]byte) (bool, error
 		if s.change == nil {
 			continue
 		}
-		h, _, err := t.b.get(ctx, storage.StrongConsistency, s.key)
+		h, _, err := t.b.get(ctx, storage.StrongConsistency, s.Key)
 		if err != nil {
 			return false, inconsistent(ctx, err)
 		}

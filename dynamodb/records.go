@@ -17,7 +17,7 @@ import (
 // change makes an event of a stream's record, nil where it is about something else: another store in the table, a part, an edge.
 // It goes by the images, not by the record's name for what happened: a deletion is a put of a tombstone, the removal of a
 // tombstone by DynamoDB is no change, and an operator's DeleteItem is a deletion.
-func (b *Backend) change(ctx context.Context, r *types.Record) (*event, error) {
+func (b *handle) change(ctx context.Context, r *types.Record) (*event, error) {
 	if r.Dynamodb == nil {
 		return nil, errors.New("a stream record is empty")
 	}
@@ -66,7 +66,7 @@ func (b *Backend) change(ctx context.Context, r *types.Record) (*event, error) {
 }
 
 // image decodes what an item was. An error is about damage: the key was read before.
-func (b *Backend) image(keys item, image map[string]types.AttributeValue) (*head, error) {
+func (b *handle) image(keys item, image map[string]types.AttributeValue) (*head, error) {
 	if len(image) == 0 {
 		return nil, nil
 	}

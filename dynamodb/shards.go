@@ -19,7 +19,7 @@ import (
 
 // shardReader makes the calls of the stream's API.
 type shardReader struct {
-	b      *Backend
+	b      *handle
 	stream string
 	lines  *lineage
 	large  atomic.Int32 // so many records were too many bytes for a page; 0: none lately were
@@ -49,7 +49,7 @@ func (s *shardReader) fitted(n int, cut bool) {
 var errStreamEnded = errors.New("the stream was disabled: what was written since is not in any history")
 
 // answer waits for one answer, for Timeout at most: the reader's context has no deadline, and what is never answered is an outage.
-func answer[T any](ctx context.Context, b *Backend, ask func(context.Context) (T, error)) (T, error) {
+func answer[T any](ctx context.Context, b *handle, ask func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	return ask(ctx)
@@ -64,7 +64,7 @@ type page struct {
 }
 
 // latestStream returns the ARN of the table's stream.
-func (b *Backend) latestStream(ctx context.Context) (string, error) {
+func (b *handle) latestStream(ctx context.Context) (string, error) {
 	var arn string
 	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &b.table}, option)

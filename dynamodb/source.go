@@ -10,27 +10,25 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // event is one change, as the feed knows it.
-type event = feed.Event[*position]
+type event = driver.Event[*position]
 
 // source reads the table's stream for the feed. There is one for each opened backend, because DynamoDB allows two readers of a
 // shard only.
 type source struct {
-	b *Backend
+	b *handle
 
 	mu     sync.Mutex
 	live   *reader // of the current run, or the last one; nil before the first
 	shards *shards // for positions where nothing is being read
 }
 
-var _ feed.Source[*position] = (*source)(nil)
+var _ driver.Source[*position] = (*source)(nil)
 
-// Run implements feed.Source.
+// Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(*position), publish func([]*event, *position)) error {
 	r := newReader(s.b)
 	if err := r.open(ctx); err != nil {
@@ -65,15 +63,15 @@ func (s *source) wake() {
 	}
 }
 
-// Contains implements feed.Source.
+// Contains implements driver.Source.
 func (s *source) Contains(at *position, ev *event) bool {
 	return at.joined.has(ev.Key, ev.At.count) || at.covers(s.lineage(), ev.At.shard, ev.At.seq)
 }
 
-// Advance implements feed.Source.
+// Advance implements driver.Source.
 func (s *source) Advance(at *position, ev *event) *position { return at.merge(s.lineage(), ev.At) }
 
-// Merge implements feed.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
+// Merge implements driver.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
 func (s *source) Merge(at, end *position) *position {
 	merged := at.merge(s.lineage(), end)
 	if merged.joined != nil && end.proven >= merged.joined.until {
@@ -83,23 +81,30 @@ func (s *source) Merge(at, end *position) *position {
 	return merged
 }
 
-// Cursor implements feed.Source.
-func (s *source) Cursor(at *position) string {
-	return cursor.Encode(cursor.Watch, s.b.id, at.encode())
+// Encode implements driver.Source.
+func (*source) Encode(at *position) []byte { return at.encode() }
+
+// Decode implements driver.Source.
+func (*source) Decode(b []byte) (*position, error) {
+	at, err := decodePosition(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	return at, nil
 }
 
 // remembered is how long DynamoDB keeps the records of a stream.
 const remembered = 24 * time.Hour
 
-// History implements feed.Source.
-func (s *source) History(from *position, f *key.Filter) feed.History[*position] {
-	return feed.Pages(from, func(ctx context.Context, from *position, limit int) ([]*event, *position, bool, error) {
+// History implements driver.Source.
+func (s *source) History(from *position, f *driver.Filter) driver.History[*position] {
+	return driver.Pages(from, func(ctx context.Context, from *position, limit int) ([]*event, *position, bool, error) {
 		return s.page(ctx, from, f, limit)
 	})
 }
 
 // page reads the shards from a position until it has caught up with where the feed's own reader stood at the beginning.
-func (s *source) page(ctx context.Context, from *position, f *key.Filter, limit int) ([]*event, *position, bool, error) {
+func (s *source) page(ctx context.Context, from *position, f *driver.Filter, limit int) ([]*event, *position, bool, error) {
 	r := s.reader()
 	switch {
 	case r == nil:

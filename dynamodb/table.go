@@ -16,7 +16,7 @@ import (
 )
 
 // openTable makes sure that the table is there and is one of ours, and finds the store's id.
-func (b *Backend) openTable(ctx context.Context) error {
+func (b *handle) openTable(ctx context.Context) error {
 	table, err := b.describeTable(ctx)
 	if hasCode(err, "ResourceNotFoundException") && !b.opts.NoCreate {
 		if err = b.createTable(ctx); err == nil {
@@ -54,7 +54,7 @@ func (b *Backend) openTable(ctx context.Context) error {
 	return nil
 }
 
-func (b *Backend) describeTable(ctx context.Context) (*types.TableDescription, error) {
+func (b *handle) describeTable(ctx context.Context) (*types.TableDescription, error) {
 	var table *types.TableDescription
 	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &b.table}, option)
@@ -94,7 +94,7 @@ func checkStream(s *types.StreamSpecification) error {
 }
 
 // createTable creates the table and waits until it can be used. Another process may do the same at the same time.
-func (b *Backend) createTable(ctx context.Context) error {
+func (b *handle) createTable(ctx context.Context) error {
 	in := &dynamodb.CreateTableInput{
 		TableName:   &b.table,
 		BillingMode: types.BillingModePayPerRequest,
@@ -139,7 +139,7 @@ func (b *Backend) createTable(ctx context.Context) error {
 
 // finishTable switches on what cannot be part of creating a table. Whoever created it may have died before, so each opening looks.
 // The time-to-live comes last: where it is on, all is done. A program that is not allowed to look, or to change it, does without.
-func (b *Backend) finishTable(ctx context.Context) error {
+func (b *handle) finishTable(ctx context.Context) error {
 	var status types.TimeToLiveStatus
 	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		out, err := b.db.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &b.table}, option)
@@ -180,7 +180,7 @@ func (b *Backend) finishTable(ctx context.Context) error {
 }
 
 // openStore reads the item that says which store this is, or makes it.
-func (b *Backend) openStore(ctx context.Context) error {
+func (b *handle) openStore(ctx context.Context) error {
 	for {
 		it, err := b.getItem(ctx, true, b.store())
 		if err != nil {
@@ -209,7 +209,7 @@ func (b *Backend) openStore(ctx context.Context) error {
 	}
 }
 
-func (b *Backend) checkStore(it item) error {
+func (b *handle) checkStore(it item) error {
 	id, schema := it.bytes(attrStoreID), it.bytes(attrSchema)
 	switch {
 	case len(id) != len(b.id) || len(schema) != 1:

@@ -63,7 +63,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 		transport.CloseIdleConnections()
 		return nil, err
 	}
-	b.release = transport.CloseIdleConnections
+	b.handle.release = transport.CloseIdleConnections
 	return b, nil
 }
 

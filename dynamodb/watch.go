@@ -3,15 +3,11 @@ package dynamodb
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/internal/spool"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -20,56 +16,17 @@ import (
 // snapshotMemory is how much of a snapshot that waits for its watch is held in memory; the rest goes to a temporary file.
 const snapshotMemory = 4 << 20
 
-// WatchList implements storage.Backend. The snapshot is a strong list. Each resource in it is as it was at some moment between
-// the call and its return, and the changes that follow are exactly those after that moment, key by key.
-func (b *Backend) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	filter, err := check.Filter(typ, tenancy, namePrefix)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	mark, at, err := b.here(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s/%s: %w", typ.Group, typ.Kind, err)
-	}
-	snap, err := b.snapshot(ctx, filter, at)
-	if err != nil {
-		mark.Release()
-		return nil, fmt.Errorf("watch %s/%s: %w", typ.Group, typ.Kind, err)
-	}
-	return b.feed.Watch(mark, filter, snap, at), nil
-}
-
-// here marks the feed's end and the position that belongs to it. What was acknowledged before the call is before the position.
-func (b *Backend) here(ctx context.Context) (feed.Mark[*position], *position, error) {
-	for called := time.Now(); ; {
-		mark, at, err := b.hereSince(ctx, called)
-		if !errors.Is(err, errNotRead) {
-			return mark, at, err
-		}
-		// The feed begins anew, or says why it does not.
-		if !sleep(ctx, time.Millisecond) {
-			return mark, nil, inconsistent(ctx, err)
-		}
-	}
-}
-
-func (b *Backend) hereSince(ctx context.Context, called time.Time) (feed.Mark[*position], *position, error) {
-	first, err := b.feed.Start(ctx)
-	if err != nil {
-		return feed.Mark[*position]{}, nil, err
-	}
-	defer first.Release()
+// Snapshot implements driver.Snapshotter: a strong list. Each resource in it is as it was at some moment between the call and its
+// return, and the changes that follow are exactly those after that moment, key by key. What was acknowledged before the call is before
+// the position.
+func (b *handle) Snapshot(ctx context.Context, f *driver.Filter) (driver.Snapshot, *position, error) {
+	called := time.Now()
 	if err := b.source.reader().prove(ctx, called); err != nil {
-		return feed.Mark[*position]{}, nil, err
-	}
-	mark, err := b.feed.Start(ctx)
-	if err != nil {
-		return feed.Mark[*position]{}, nil, err
+		return nil, nil, err
 	}
 	at := *b.source.reader().position()
-	return mark, &at, nil
+	snap, err := b.snapshot(ctx, *f, &at)
+	return snap, &at, err
 }
 
 // snapshot reads what the filter matches, and notes in at which states it showed.
@@ -77,7 +34,7 @@ func (b *Backend) hereSince(ctx context.Context, called time.Time) (feed.Mark[*p
 // A record of a state that the scan showed may come later in the stream than at, and so may those of the states before it. The
 // counts of the stamps tell them, for deleted keys those of the tombstones. A key that has neither was deleted so long ago that at
 // is after it: that is what the time since at.asOf is checked for.
-func (b *Backend) snapshot(ctx context.Context, filter key.Filter, at *position) (feed.Snapshot, error) {
+func (b *handle) snapshot(ctx context.Context, filter driver.Filter, at *position) (driver.Snapshot, error) {
 	rows, shown := spool.New(snapshotMemory), newShown()
 	err := b.scan(ctx, storage.StrongConsistency, scanRange{filter: filter}, func(h *head) (bool, error) {
 		if err := shown.add(h.key, h.stamp.count); err != nil || !h.live {
@@ -117,13 +74,13 @@ func (b *Backend) snapshot(ctx context.Context, filter key.Filter, at *position)
 	return &snapshot{rows: rows, reader: rows.Read(0)}, nil
 }
 
-// snapshot is a feed.Snapshot of spooled rows.
+// snapshot is a driver.Snapshot of spooled rows.
 type snapshot struct {
 	rows   *spool.Spool
 	reader *spool.Reader
 }
 
-// Next implements feed.Snapshot.
+// Next implements driver.Snapshot.
 func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	row, err := s.reader.Next()
 	if err != nil {
@@ -136,34 +93,5 @@ func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	return message.Decode(data, version)
 }
 
-// Close implements feed.Snapshot.
+// Close implements driver.Snapshot.
 func (s *snapshot) Close() { _ = s.rows.Close() }
-
-// WatchFrom implements storage.Resumer. A cursor is a position in each shard of the table's stream, which remembers 24 hours.
-func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, text string) (storage.Watch, error) {
-	filter, badFilter := check.Filter(typ, tenancy, namePrefix)
-	from, badCursor := b.parseCursor(text)
-	ctx, done, err := b.begin(ctx, badFilter, badCursor)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	w, err := b.feed.Resume(ctx, filter, from, text)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s/%s: %w", typ.Group, typ.Kind, err)
-	}
-	return w, nil
-}
-
-// parseCursor undoes position.encode of a cursor.
-func (b *Backend) parseCursor(text string) (*position, error) {
-	payload, err := cursor.Decode(cursor.Watch, b.id, text)
-	if err != nil {
-		return nil, err
-	}
-	from, err := decodePosition(payload)
-	if err != nil {
-		return nil, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
-	}
-	return from, nil
-}

@@ -13,125 +13,102 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/internal/message"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// WriteCAS implements storage.Backend.
-func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	k, err := check.Resource(res, b.opts.MaxSize)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return nil, err
+// Apply implements driver.Driver.
+func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
+	m := &mutations[0]
+	switch {
+	case len(mutations) > 1 || m.Verb == driver.Check:
+		return b.commit(ctx, mutations)
+	case m.Verb == driver.Write:
+		return b.write(ctx, m)
+	case m.Uid == "":
+		return nil // no resource has an empty uid
+	default:
+		return b.delete(ctx, m)
 	}
-	defer done()
-	stored, err := b.write(ctx, k, res)
-	if err != nil {
-		return nil, failed("write", k, err)
-	}
-	return stored, nil
 }
 
-func (b *Backend) write(ctx context.Context, k key.Key, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+// refuse is why a mutation is refused where this is stored, nil if it is not.
+func refuse(m *driver.Mutation, h *head) error {
+	if _, err := m.Decide(h.stored()); err != nil {
+		return &storage.OpError{Err: err}
+	}
+	return nil
+}
+
+func (b *handle) write(ctx context.Context, m *driver.Mutation) error {
 	var base *stamp
-	if res.GetVersion() != "" {
+	if m.Version != "" {
 		var ok bool
-		if base, ok = parseVersion(res.GetVersion()); !ok {
-			return nil, b.refuseWrite(ctx, k, res)
+		if base, ok = parseVersion(m.Version); !ok {
+			return b.refuseForeign(ctx, m)
 		}
-	} else if err := b.register(ctx, k); err != nil {
-		return nil, err
+	} else if err := b.register(ctx, m.Key); err != nil {
+		return err
 	}
 	for dead := false; ; {
-		c, err := b.planWrite(k, res, base, dead, b.clock.now())
+		c, err := b.planWrite(m.Key, m.Resource, base, dead, b.clock.now())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		old, err := b.apply(ctx, c)
 		if err == nil {
 			b.applied(c)
-			return c.result(), nil
+			m.Written = c.next.version()
+			return nil
 		}
 		if errors.Is(err, errComposed) && !errors.Is(err, storage.ErrInconsistent) && sleep(ctx, time.Millisecond) {
 			continue
 		}
 		if !errors.Is(err, errCondition) {
-			return nil, err
+			return err
 		}
-		b.seen.note(k, old)
-		err = cas.Write(old.stored(), res.GetId().GetUid(), res.GetVersion())
+		b.seen.note(m.Key, old)
+		err = refuse(m, old)
 		switch {
 		case err != nil:
-			return nil, err
-		case old != nil && !old.live && res.GetVersion() == "":
+			return err
+		case old != nil && !old.live && m.Version == "":
 			base, dead = old.stamp, true // a tombstone: go on with its chain
 		case old == nil && dead:
 			base, dead = nil, false
 		case ctx.Err() != nil:
-			return nil, inconsistent(ctx, nil)
+			return inconsistent(ctx, nil)
 		}
 	}
 }
 
-// result is the resource that the change has stored, for the caller to keep.
-func (c *change) result() *resourcepb.Resource {
-	res := message.Clone(c.res)
-	res.Version = c.next.version()
-	return res
-}
-
 // applied does what follows a successful change.
-func (b *Backend) applied(c *change) {
+func (b *handle) applied(c *change) {
 	b.seen.noteState(c.key, c.next.count, c.res != nil)
 	b.source.wake()
 }
 
-// refuseWrite finds out why a write with a version that this store never made is refused.
-func (b *Backend) refuseWrite(ctx context.Context, k key.Key, res *resourcepb.Resource) error {
-	h, _, err := b.get(ctx, storage.StrongConsistency, k)
+// refuseForeign finds out why a mutation with a version that this store never made is refused.
+func (b *handle) refuseForeign(ctx context.Context, m *driver.Mutation) error {
+	h, _, err := b.get(ctx, storage.StrongConsistency, m.Key)
 	if err != nil {
 		return err
 	}
-	if err := cas.Write(h.stored(), res.GetId().GetUid(), res.GetVersion()); err != nil {
+	if err := refuse(m, h); err != nil || m.Verb == driver.Delete {
 		return err
 	}
-	return storage.ErrCASFailure
+	return &storage.OpError{Err: storage.ErrCASFailure}
 }
 
-// DeleteCAS implements storage.Backend.
-func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	k, err := check.ID("id", id)
-	ctx, done, err := b.begin(ctx, err)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if id.GetUid() == "" {
-		return nil // no resource has an empty uid
-	}
-	if err := b.delete(ctx, k, id.GetUid(), version); err != nil {
-		return failed("delete", k, err)
-	}
-	return nil
-}
-
-func (b *Backend) delete(ctx context.Context, k key.Key, uid, version string) error {
-	base, ok := parseVersion(version)
+func (b *handle) delete(ctx context.Context, m *driver.Mutation) error {
+	base, ok := parseVersion(m.Version)
 	if !ok {
-		h, _, err := b.get(ctx, storage.StrongConsistency, k)
-		if err != nil {
-			return err
-		}
-		_, err = cas.Delete(h.stored(), uid, version)
-		return err
+		return b.refuseForeign(ctx, m)
 	}
-	c := b.planDelete(k, uid, base, b.clock.now())
+	c := b.planDelete(m.Key, m.Uid, base, b.clock.now())
 	old, err := b.apply(ctx, c)
 	for errors.Is(err, errComposed) && !errors.Is(err, storage.ErrInconsistent) && sleep(ctx, time.Millisecond) {
-		c = b.planDelete(k, uid, base, b.clock.now())
+		c = b.planDelete(m.Key, m.Uid, base, b.clock.now())
 		old, err = b.apply(ctx, c)
 	}
 	if err == nil {
@@ -141,9 +118,8 @@ func (b *Backend) delete(ctx context.Context, k key.Key, uid, version string) er
 	if !errors.Is(err, errCondition) {
 		return err
 	}
-	b.seen.note(k, old)
-	_, err = cas.Delete(old.stored(), uid, version)
-	return err
+	b.seen.note(m.Key, old)
+	return refuse(m, old)
 }
 
 // errCondition says that the condition of a change does not hold, and that the change was not made.
@@ -154,7 +130,7 @@ var errCondition = errors.New("the condition does not hold")
 // It asks again until the outcome is known. That cannot do harm: a request that was carried out already finds its own stamp, not
 // its base. So a failed condition means that the change was made before if the stored stamp is ours or follows ours, and that it
 // was not made otherwise, unless more writes than the ring remembers came between.
-func (b *Backend) apply(ctx context.Context, c *change) (old *head, err error) {
+func (b *handle) apply(ctx context.Context, c *change) (old *head, err error) {
 	var refusal item
 	maybe, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
 		return b.permitted(ctx, func(g *grant) error {
@@ -217,7 +193,7 @@ func (c *change) made(old *head, maybe bool) (bool, error) {
 	return false, fmt.Errorf("%w: the answer was lost, and the resource was written too often since to tell what became of the request", storage.ErrInconsistent)
 }
 
-func (b *Backend) putItem(ctx context.Context, c *change, refusal *item, options ...func(*dynamodb.Options)) error {
+func (b *handle) putItem(ctx context.Context, c *change, refusal *item, options ...func(*dynamodb.Options)) error {
 	expression, values := c.condition()
 	out, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &b.table, Item: c.put,
@@ -245,7 +221,7 @@ func (e *conditionError) Is(target error) bool { return target == errCondition }
 // transact sends a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself recognise a
 // repetition for ten minutes; with another condition it is another transaction, and has another token. On errCondition the reasons
 // line up with the items.
-func (b *Backend) transact(ctx context.Context, g *grant, token [16]byte, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+func (b *handle) transact(ctx context.Context, g *grant, token [16]byte, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
 	own := len(items)
 	if g.epoch != nil {
 		items = append(items[:own:own], b.gate(g.fence))
@@ -295,7 +271,7 @@ func whyCancelled(cancelled *types.TransactionCanceledException, err error) ([]t
 }
 
 // register enters a type into the registry, once for each process, before the first resource of it is created.
-func (b *Backend) register(ctx context.Context, k key.Key) error {
+func (b *handle) register(ctx context.Context, k key.Key) error {
 	kind := storage.UnversionedType{Group: k.Group, Kind: k.Kind}
 	if _, known := b.kindsKnown.Load(kind); known {
 		return nil
