@@ -171,11 +171,11 @@ from $store as store left join lateral (
 		// The changes in a range of numbers that are visible.
 		tokensIn: sql(`select revision, token from $changes where revision between $1 and $2 order by revision, place limit $3`),
 
-		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, and about
-		// whether that very change is there.
+		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, about whether
+		// that very change is there, and whether the server is a standby, which may not have it yet.
 		changes: sql(`
 select id, horizon, (select substr(token, 1, 8) from $changes where revision = $1 and place = $2),
-    null::bigint, null::int, null::boolean, null::smallint, null::bytea, null::bytea, null::bytea, null::bytea
+    null::bigint, null::int, pg_is_in_recovery(), null::smallint, null::bytea, null::bytea, null::bytea, null::bytea
 from $store
 union all
 select null, null, null, revision, place, more, op, key, version, substr(token, 1, 8), data
