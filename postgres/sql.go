@@ -191,10 +191,16 @@ where before < $4`),
 		// Retention. The last change is marked now and then; the newest mark that is old enough becomes the horizon, and what is
 		// below it is deleted in steps, by the one who holds the lock. The change at the horizon stays: positions at it prove
 		// themselves by it.
+		//
+		// Between two of these statements the database may become another one, by a fail-over or a restore. So a change is marked
+		// only where it is, and what is deleted is below the horizon that the database has.
 		retentionLock: sql(`select pg_try_advisory_xact_lock(hashtextextended('ashlar retention ' || $1, 0))`),
 		mark: sql(`
 insert into $marks (revision)
-select $1::bigint where not exists (select from $marks where taken > clock_timestamp() - make_interval(secs => $2)) on conflict do nothing`),
+select $1::bigint
+where not exists (select from $marks where taken > clock_timestamp() - make_interval(secs => $2))
+  and exists (select from $changes where revision = $1)
+on conflict do nothing`),
 		// The newest due mark stays until a newer one is due. Others may bear the same number, where nothing changes any more.
 		moveHorizon: sql(`
 with due as materialized (
@@ -207,7 +213,8 @@ with due as materialized (
 select revision from due`),
 		prune: sql(`
 delete from $changes where (revision, place) in (
-    select revision, place from $changes where revision > 0 and revision < $1 order by revision, place limit $2
+    select revision, place from $changes
+    where revision > 0 and revision < least($1, (select horizon from $store)) order by revision, place limit $2
 )`),
 	}
 }
