@@ -105,8 +105,8 @@ from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $
 		server: sql(`select last_value, clock_timestamp(), pg_backend_pid() from $changes_seq`),
 
 		// Whether an attempt is over for good. One that begins after it was given up finds out by the same clock, which it reads
-		// after it has its lock.
-		overdue: sql(`select case when clock_timestamp() > $1 then pg_try_advisory_xact_lock($2) else false end`),
+		// after it has its lock. One that holds none asks for none: a stranger may hold the lock 0.
+		overdue: sql(`select case when clock_timestamp() <= $1 then false when $2 = 0::bigint then true else pg_try_advisory_xact_lock($2) end`),
 
 		// The transactions that write to the resources; those of them that still do.
 		writers: sql(`

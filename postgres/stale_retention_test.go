@@ -72,3 +72,23 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 		t.Errorf("%d changes are left of 3, which no horizon had passed: %v", left, err)
 	}
 }
+
+// TestStrangersLock waits for the end of an attempt that holds no lock, while a stranger holds the one whose key means so.
+func TestStrangersLock(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	stranger := testenv.Postgres(t).Connect(t)
+	if _, err := stranger.Exec(ctx, "select pg_advisory_lock(0)"); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := b.awaitEnd(ctx, conn.Conn(), &attempt{expires: time.Now().Add(-time.Hour)}); err != nil {
+		t.Errorf("an attempt that was over an hour ago: %v", err)
+	}
+}
