@@ -39,6 +39,7 @@ var defects = []struct{ name, by string }{
 	{"half a transaction", "refused changes do not happen"},
 	{"a transaction in two steps", "strictly serializable|transactions|refused|watches are complete"},
 	{"a late call", "deadlines"},
+	{"an early end", "deadlines"},
 	{"eventual reads go back", "eventual reads do not go back"},
 	{"no reason", "outcomes are known"},
 	{"bytes are damaged", "content"},
