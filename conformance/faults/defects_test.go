@@ -27,6 +27,7 @@ var defects = []struct{ name, by string }{
 	{"an empty page is the last", "strictly serializable"},
 	{"silence is the end", "bookmarks are true"},
 	{"a bookmark too early", "bookmarks are true"},
+	{"a bookmark is forgotten", "bookmarks come"},
 	{"a lease is a fence", "refused changes do not happen|watches are complete"},
 	{"a batch is skipped after a reconnect", "watches are complete"},
 	{"a stale member", "strictly serializable"},
