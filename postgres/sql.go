@@ -66,13 +66,13 @@ from (select 1) as one left join logged on true left join $resources stored on s
 		// Many writes of what exists, each by itself. Rows that others hold are passed over, not waited for, and so are those that
 		// changed since the statement's snapshot: their place in the table (ctid) is one where it sees nothing. Both are answered as
 		// stored, but neither read nor written. The subquery with the lock cannot be joined in any other way than row by row
-		// through the index.
+		// through the index. The one with the time is carried out once, so that all of the writes are late, or none.
 		updateMany: sql(`
 with input as materialized (
     select *
     from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
         with ordinality as input (key, uid, expected, token, group_version, owner, data, place)
-    where clock_timestamp() < $8
+    where (select clock_timestamp()) < $8
 ), stored as materialized (
     select input.*, locked.*
     from input cross join lateral (
