@@ -74,6 +74,24 @@ func (l *lineage) hasChild(shard string) bool {
 	return false
 }
 
+// handedOn reports whether all known children of the shard are in p, or come before one that is: who is at p goes on there. A shard
+// without a known child is not.
+func (l *lineage) handedOn(shard string, p *position) (handedOn bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	before := l.before(p)
+	for child, s := range l.shards {
+		if s.parent != shard {
+			continue
+		}
+		if _, there := p.get(child); !there && !before[child] {
+			return false
+		}
+		handedOn = true
+	}
+	return handedOn
+}
+
 // precedes reports whether shard is a forebear of a shard in p.
 func (l *lineage) precedes(shard string, p *position) bool {
 	l.mu.RLock()

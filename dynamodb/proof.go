@@ -118,11 +118,12 @@ func (r *reader) advance(ctx context.Context) {
 	}
 }
 
-// lacking returns the shards in which the proof has not arrived yet.
+// lacking returns the shards in which the proof has not arrived yet. A child that is known stands for its parent only once it is being
+// read: before that nothing of it is.
 func (r *reader) lacking(pos *position) []string {
 	var lacking []string
 	for _, pl := range pos.shards {
-		if !r.proof.shown[pl.shard] && (pl.seq != ended || !r.lines.hasChild(pl.shard)) {
+		if !r.proof.shown[pl.shard] && (pl.seq != ended || !r.lines.handedOn(pl.shard, pos)) {
 			lacking = append(lacking, pl.shard)
 		}
 	}

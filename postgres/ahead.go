@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -68,27 +69,39 @@ func (b *handle) digest(
 	return piece, err
 }
 
-// listed has the feed look after the position of a watch, until it has passed what that includes ahead.
+// listed has the feed prove the position of a watch once more when it has come there itself. A fail-over that loses commits may come
+// in between: then other changes bear the numbers that the watch takes for seen, and the feed, which was behind, goes on through them.
 func (in *inbox) listed(at *position) {
-	if in != nil && len(at.ahead) > 0 {
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		in.ahead = append(in.ahead, *at)
+	if in == nil || at.revision == 0 && len(at.ahead) == 0 {
+		return
 	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n := len(in.listings); n > 0 && compare(at, &in.listings[n-1]) == 0 &&
+		at.piece == in.listings[n-1].piece && at.aheadPiece == in.listings[n-1].aheadPiece {
+		return
+	}
+	in.listings = append(in.listings, *at)
 }
 
-// checkListed checks what watches have seen ahead, once the feed is about to pass it, or there is nothing more to pass.
+// checkListed checks what watches have seen before the feed, once the feed is about to pass it, or there is nothing more to pass.
 func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, found *found) error {
 	r.in.mu.Lock()
-	listed := r.in.ahead
-	r.in.ahead = nil
+	listed := r.in.listings
+	r.in.listings = nil
 	r.in.mu.Unlock()
 	end := found.end(r.at)
 	for i := range listed {
-		passed := listed[i].lastAhead() <= end.revision
+		passed := max(listed[i].revision, listed[i].lastAhead()) <= end.revision
 		if passed || !found.more && !found.back {
-			if err := r.b.checkAhead(ctx, conn, &listed[i]); err != nil {
-				r.in.listed(&listed[i])
+			err := r.b.checkThere(ctx, conn, found, &listed[i])
+			if err == nil {
+				err = r.b.checkAhead(ctx, conn, &listed[i])
+			}
+			if err != nil {
+				for ; i < len(listed); i++ { // they wait for another look, where the database only did not answer
+					r.in.listed(&listed[i])
+				}
 				return err
 			}
 		}
@@ -97,4 +110,21 @@ func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, found *found) err
 		}
 	}
 	return nil
+}
+
+// checkThere reports whether the change at a position is there: among those that were just found, or in the database. One that has been
+// deleted since, as the retention asks for, says nothing.
+func (b *Backend) checkThere(ctx context.Context, conn *pgx.Conn, found *found, at *position) error {
+	i, among := slices.BinarySearchFunc(found.changes, at, func(c change, at *position) int { return compare(&c.at, at) })
+	if among && found.changes[i].at.piece == at.piece {
+		return nil
+	}
+	rows, err := conn.Query(ctx, b.sql.changes, at.revision, at.place, 0, pageBytes)
+	if err == nil {
+		_, _, err = b.scanChanges(rows, at, 0)
+	}
+	if errors.Is(err, errPruned) {
+		return nil
+	}
+	return err
 }

@@ -114,6 +114,9 @@ func (b *handle) scanChanges(rows pgx.Rows, at *position, limit int) (found []ch
 	bytes := 0
 	_, err = pgx.ForEachRow(rows, []any{&id, &horizon, &proof, &revision, &place, &more, &op, &key, &version, &piece, &data}, func() error {
 		if !revision.Valid {
+			if more.Bool {
+				return errStandby
+			}
 			about = &store{id: id.Bytes, horizon: horizon.Int64}
 			return b.check(about, at, proof)
 		}

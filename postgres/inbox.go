@@ -13,11 +13,11 @@ import (
 type inbox struct {
 	bell chan struct{} // holds a token when there may be something
 
-	mu    sync.Mutex
-	own   []change
-	bytes int
-	look  bool
-	ahead []position // of watches whose snapshot showed changes above some that were not final
+	mu       sync.Mutex
+	own      []change
+	bytes    int
+	look     bool
+	listings []position // of watches that may have seen more than the feed
 }
 
 // inboxBytes bounds what waits for a feed that waits for the database, and what waits for changes before it. What is beyond, a poll

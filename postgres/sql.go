@@ -66,13 +66,13 @@ from (select 1) as one left join logged on true left join $resources stored on s
 		// Many writes of what exists, each by itself. Rows that others hold are passed over, not waited for, and so are those that
 		// changed since the statement's snapshot: their place in the table (ctid) is one where it sees nothing. Both are answered as
 		// stored, but neither read nor written. The subquery with the lock cannot be joined in any other way than row by row
-		// through the index.
+		// through the index. The one with the time is carried out once, so that all of the writes are late, or none.
 		updateMany: sql(`
 with input as materialized (
     select *
     from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
         with ordinality as input (key, uid, expected, token, group_version, owner, data, place)
-    where clock_timestamp() < $8
+    where (select clock_timestamp()) < $8
 ), stored as materialized (
     select input.*, locked.*
     from input cross join lateral (
@@ -105,8 +105,8 @@ from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $
 		server: sql(`select last_value, clock_timestamp(), pg_backend_pid() from $changes_seq`),
 
 		// Whether an attempt is over for good. One that begins after it was given up finds out by the same clock, which it reads
-		// after it has its lock.
-		overdue: sql(`select case when clock_timestamp() > $1 then pg_try_advisory_xact_lock($2) else false end`),
+		// after it has its lock. One that holds none asks for none: a stranger may hold the lock 0.
+		overdue: sql(`select case when clock_timestamp() <= $1 then false when $2 = 0::bigint then true else pg_try_advisory_xact_lock($2) end`),
 
 		// The transactions that write to the resources; those of them that still do.
 		writers: sql(`
@@ -171,11 +171,11 @@ from $store as store left join lateral (
 		// The changes in a range of numbers that are visible.
 		tokensIn: sql(`select revision, token from $changes where revision between $1 and $2 order by revision, place limit $3`),
 
-		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, and about
-		// whether that very change is there.
+		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, about whether
+		// that very change is there, and whether the server is a standby, which may not have it yet.
 		changes: sql(`
 select id, horizon, (select substr(token, 1, 8) from $changes where revision = $1 and place = $2),
-    null::bigint, null::int, null::boolean, null::smallint, null::bytea, null::bytea, null::bytea, null::bytea
+    null::bigint, null::int, pg_is_in_recovery(), null::smallint, null::bytea, null::bytea, null::bytea, null::bytea
 from $store
 union all
 select null, null, null, revision, place, more, op, key, version, substr(token, 1, 8), data
@@ -191,10 +191,16 @@ where before < $4`),
 		// Retention. The last change is marked now and then; the newest mark that is old enough becomes the horizon, and what is
 		// below it is deleted in steps, by the one who holds the lock. The change at the horizon stays: positions at it prove
 		// themselves by it.
+		//
+		// Between two of these statements the database may become another one, by a fail-over or a restore. So a change is marked
+		// only where it is, and what is deleted is below the horizon that the database has.
 		retentionLock: sql(`select pg_try_advisory_xact_lock(hashtextextended('ashlar retention ' || $1, 0))`),
 		mark: sql(`
 insert into $marks (revision)
-select $1::bigint where not exists (select from $marks where taken > clock_timestamp() - make_interval(secs => $2)) on conflict do nothing`),
+select $1::bigint
+where not exists (select from $marks where taken > clock_timestamp() - make_interval(secs => $2))
+  and exists (select from $changes where revision = $1)
+on conflict do nothing`),
 		// The newest due mark stays until a newer one is due. Others may bear the same number, where nothing changes any more.
 		moveHorizon: sql(`
 with due as materialized (
@@ -207,7 +213,8 @@ with due as materialized (
 select revision from due`),
 		prune: sql(`
 delete from $changes where (revision, place) in (
-    select revision, place from $changes where revision > 0 and revision < $1 order by revision, place limit $2
+    select revision, place from $changes
+    where revision > 0 and revision < least($1, (select horizon from $store)) order by revision, place limit $2
 )`),
 	}
 }

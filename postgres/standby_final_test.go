@@ -5,11 +5,15 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/migrations"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // TestStandbyIsNotFinal asks a standby how far the history is final. It has no notes, and its sequence is ahead of what was drawn; a
@@ -31,5 +35,43 @@ func TestStandbyIsNotFinal(t *testing.T) {
 	}
 	if last, final, err := scanFinal(pair.Standby.Connect(t).QueryRow(ctx, sql.final)); !errors.Is(err, errStandby) {
 		t.Errorf("the standby says that of %d numbers %d are final: %v, expected that it does not know", last, final, err)
+	}
+}
+
+// TestStandbyThatLagsIsNoFork reads changes from a standby that does not have the last one yet, as behind a pooler for a moment before a
+// fail-over is complete. It must not be taken for a database that has lost the change: that would end all watches.
+func TestStandbyThatLagsIsNoFork(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	pair := testenv.StartPostgresPair(t)
+	u, err := url.Parse(pair.Primary.StoreURLIn(t, "store")) // goes with the servers
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(ctx, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	pair.CatchUp(t)
+	standby := pair.Standby.Connect(t)
+	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {
+		t.Fatal(err)
+	}
+	written := &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "Kind", Name: "name"}.ID("uid", "v1")}
+	if _, err := b.WriteCAS(ctx, written); err != nil {
+		t.Fatal(err)
+	}
+	at, err := b.lastChange(ctx, b.pool, math.MaxInt64)
+	if err != nil || at.revision == 0 {
+		t.Fatalf("the last change is %v, %v", at, err)
+	}
+	if _, err := b.changesNext(ctx, standby, &at, 10); !errors.Is(err, errStandby) {
+		t.Errorf("the changes after one that the standby does not have: %v, expected that it does not know", err)
 	}
 }

@@ -97,8 +97,8 @@ func (b *handle) carryOut(ctx context.Context, ops []*op, known func()) error {
 		apart = apart || isLockTimeout(err)
 		if len(ops) > 1 && err != nil && fateOf(err) == refused {
 			apart = true // one member may be to blame
-			if b.sendParts(ctx, unapplied(left), true) == nil {
-				err = nil
+			if again := b.sendParts(ctx, unapplied(left), true); again == nil || fateOf(again) != refused {
+				err = again // the refusal is nothing to those who were not refused
 			}
 		}
 		if err != nil {

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -41,6 +43,9 @@ func checkDeadlines(e *evidence) (found []Violation) {
 		if k.patience != 0 {
 			waits = append(waits, wait{k, k.begin, k.returned, k.patience})
 		}
+		if e.early(k) {
+			found = append(found, Violation{"deadlines", fmt.Sprintf("it was told that its time is over after %v of %v: %s", k.returned-k.begin, k.patience, k)})
+		}
 	}
 	for _, w := range waits {
 		if wrong := e.run.overdue(w, e.still(w)); wrong != "" {
@@ -48,6 +53,15 @@ func checkDeadlines(e *evidence) (found []Violation) {
 		}
 	}
 	return found
+}
+
+// early reports whether a call was told that its context is over, and that nothing was sent, long before it was. Only calls with much
+// time are looked at: it begins to run a moment before the call does, and the machine may be late in between.
+func (e *evidence) early(k *call) bool {
+	if k.fate != refused || k.patience < patient || !errors.Is(k.err, context.DeadlineExceeded) && !errors.Is(k.err, context.Canceled) {
+		return false
+	}
+	return k.returned-k.begin+e.run.late(k.begin-k.patience, k.returned)+e.still(wait{call: k, began: k.begin - k.patience, ended: k.returned}) < k.patience/2
 }
 
 // still is for how long the process of a call stood still meanwhile, or another one stood in its place.

@@ -24,6 +24,7 @@ type follower struct {
 	watch   storage.Watch
 
 	mu     sync.Mutex
+	asked  time.Duration // when the bookmark was asked for that is owed; 0: none is
 	round  *round
 	events []event        // of the round
 	count  map[string]int // of the round, by key
@@ -48,18 +49,22 @@ func (f *follower) turn(r *round) sight {
 // follow runs until ctx ends. What is wrong with the watch is noted in the round.
 func (f *follower) follow(ctx context.Context) {
 	defer func() { f.watch.Close() }()
-	var asked time.Duration // when a bookmark was asked for; 0: none is awaited
-	var askedIn *round
+	var askedIn *round      // the round in which a bookmark was asked for
 	odds := 25              // one in so many times it asks
 	var awake time.Duration // since when
 	for ctx.Err() == nil {
-		if bm, ok := f.watch.(storage.Bookmarker); ok && asked == 0 && f.random.IntN(odds) == 0 {
+		if bm, ok := f.watch.(storage.Bookmarker); ok && f.owed() == 0 && f.random.IntN(odds) == 0 {
 			at := f.run.now()
 			short, cancel := context.WithTimeout(ctx, nextFor)
 			err := bm.Bookmark(short)
+			over := short.Err() != nil
 			cancel()
-			if err == nil {
-				asked, askedIn, odds = at, f.current(), 25
+			switch {
+			case err == nil:
+				f.ask(at)
+				askedIn, odds = f.current(), 25
+			case !over && f.run.h.NoBookmarker == "" && !errors.Is(err, errDied) && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
+				f.current().odd(Violation{"bookmarks", fmt.Sprintf("%s on handle %d: Bookmark: %v", f.name, f.handle, err)})
 			}
 		}
 		began := f.run.now()
@@ -76,8 +81,8 @@ func (f *follower) follow(ctx context.Context) {
 			f.giveUp()
 			return
 		case ev.GetBookmark() != nil:
-			f.marked(asked, askedIn)
-			asked = 0
+			f.marked(f.owed(), askedIn)
+			f.ask(0)
 		default:
 			f.note(ev)
 		}
@@ -86,7 +91,7 @@ func (f *follower) follow(ctx context.Context) {
 			awake = f.run.now()
 		}
 		if f.resumes > 0 && f.random.IntN(f.resumes) == 0 {
-			asked = 0
+			f.ask(0)
 			if err := f.resume(ctx); err != nil {
 				if ctx.Err() == nil {
 					f.current().odd(Violation{"watches resume", fmt.Sprintf("%s on handle %d: %v", f.name, f.handle, err)})
@@ -104,10 +109,24 @@ func (f *follower) current() *round {
 	return f.round
 }
 
+// ask notes when a bookmark was asked for, owed tells.
+func (f *follower) ask(at time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = at
+}
+
+func (f *follower) owed() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
 // giveUp makes sure that nobody waits for the follower.
 func (f *follower) giveUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.asked = 0
 	f.finish()
 }
 

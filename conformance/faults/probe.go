@@ -110,7 +110,7 @@ func (c *client) goOn(patience time.Duration) {
 	k := c.begin("resumed watch", patience)
 	w, err := resumer.WatchFrom(ctx, thing, roundTenancy(c.round.namespace), "", o.cursor)
 	if err != nil && errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact) {
-		err = context.Canceled // as good as not asked
+		err, k.patience = context.Canceled, 0 // as good as not asked
 	}
 	c.told(k, err)
 	if err != nil {

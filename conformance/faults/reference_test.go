@@ -264,6 +264,9 @@ func (h *handle) exchange(ctx context.Context, do func()) error {
 	if h.sometimes("a late call", 100) {
 		time.Sleep(2 * time.Second)
 	}
+	if _, bounded := ctx.Deadline(); bounded && h.sometimes("an early end", 100) {
+		return context.DeadlineExceeded
+	}
 	if h.sometimes("no reason", 100) {
 		return fmt.Errorf("%w: just so", storage.ErrInconsistent)
 	}

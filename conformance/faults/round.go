@@ -54,7 +54,10 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 	}
 	var awaited sync.WaitGroup
 	for _, f := range r.run.followers {
-		awaited.Go(func() { r.await(run, f) })
+		awaited.Go(func() {
+			r.await(run, f)
+			r.awaitBookmark(run, f)
+		})
 	}
 	awaited.Wait()
 	return worked, run.Err()
@@ -81,6 +84,28 @@ func (r *round) await(ctx context.Context, f *follower) {
 		if r.run.now()-began > r.run.o.Patience {
 			r.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
 				f.name, f.handle, ended, len(r.keys), r.run.o.Patience)})
+			return
+		}
+	}
+}
+
+// awaitBookmark waits until the bookmark has come that a follower is owed.
+func (r *round) awaitBookmark(ctx context.Context, f *follower) {
+	tick := time.NewTicker(tick)
+	defer tick.Stop()
+	for began := r.run.now(); ; {
+		asked := f.owed()
+		switch {
+		case asked == 0 || asked > began:
+			return
+		case r.run.now()-began > r.run.o.Patience:
+			r.odd(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d asked for one at %s, and %v after everything was healed it was not there",
+				f.name, f.handle, moment(asked), r.run.o.Patience)})
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 			return
 		}
 	}

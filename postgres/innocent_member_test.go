@@ -1,0 +1,59 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestInnocentMemberLosesItsConnection has the database refuse one member of a batch, and cut the connection of the other when that is
+// then carried out apart. The other was refused by nobody: it must be tried again, and must not be told what the first is to blame for.
+func TestInnocentMemberLosesItsConnection(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	name := func(of string) string { return pgx.Identifier{b.opts.Schema, of}.Sanitize() }
+	for _, sql := range []string{
+		"create sequence " + name("ticks"),
+		"create function " + name("stranger") + `() returns trigger language plpgsql as $$ begin
+			if position('bad'::bytea in new.key) > 0 then
+				raise exception using errcode = '23514', message = 'bad';
+			elsif nextval('` + name("ticks") + `') = 1 then
+				perform pg_terminate_backend(pg_backend_pid());
+			end if;
+			return new;
+		end $$`,
+		"create trigger stranger before insert on " + name("resources") + " for each row execute function " + name("stranger") + "()",
+	} {
+		if _, err := b.pool.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ops []*op
+	for _, name := range []string{"bad", "good"} {
+		k := key.Key{Group: "g", Kind: "Kind", Name: name}
+		o, err := newWrite(k, &resourcepb.Resource{Id: k.ID("uid", "v1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops, o)
+	}
+	bad, good := ops[0], ops[1]
+	if err := b.carryOut(ctx, ops, func() {}); err != nil {
+		t.Errorf("the batch: %v", err)
+	}
+	if _, err := good.decide(); err != nil || !good.applied {
+		t.Errorf("the write that nobody refused: %v, applied: %v", err, good.applied)
+	}
+	if _, err := bad.decide(); !hasCode(err, "23514") || bad.applied {
+		t.Errorf("the write that is refused: %v, applied: %v", err, bad.applied)
+	}
+}

@@ -1,0 +1,69 @@
+//go:build integration
+
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestTimeEndsForAllWrites carries out a statement of several writes whose time is over between its first look at the clock and the
+// next. A write that was left out for that must not be told that another version is stored.
+func TestTimeEndsForAllWrites(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	var ops []*op
+	for _, name := range []string{"one", "two", "three"} {
+		k := key.Key{Group: "g", Kind: "Kind", Name: name}
+		stored, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: k.ID("uid", "v1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := newWrite(k, stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops, o)
+	}
+	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
+	name := func(of string) string { return pgx.Identifier{b.opts.Schema, of}.Sanitize() }
+	for _, sql := range []string{
+		"create sequence " + name("ticks"),
+		"create function " + name("clock") + "() returns timestamptz volatile language sql as " +
+			"$$ select timestamptz '2000-01-01 00:00:00Z' + nextval('" + name("ticks") + "') * interval '1s' $$",
+	} {
+		if _, err := b.pool.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.ReplaceAll(b.sql.updateMany, "clock_timestamp()", name("clock")+"()")
+	if text == b.sql.updateMany {
+		t.Fatal("the statement does not look at the clock")
+	}
+	b.sql.updateMany = text
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	first := time.Date(2000, time.January, 1, 0, 0, 1, 0, time.UTC)
+	if err := b.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ops); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range ops {
+		if _, err := o.decide(); err != nil || !o.applied {
+			t.Errorf("a write of what is stored: %v, applied: %v", err, o.applied)
+		}
+	}
+}

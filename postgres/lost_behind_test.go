@@ -1,0 +1,85 @@
+//go:build integration
+
+package postgres_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestLostBeforeTheFeedSawIt has a watch begin with a change that the feed has not come to, and replaces the database by an older copy,
+// as a fail-over does that loses commits. The feed finds all that it has shown; the change that then gets the lost one's number is one
+// that the watch takes for seen. So it is for a watch that was resumed, and read that far in the history.
+func TestLostBeforeTheFeedSawIt(t *testing.T) {
+	t.Parallel()
+	for _, begin := range []string{"listed", "resumed"} {
+		t.Run(begin, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			server := testenv.Postgres(t)
+			database := server.Database(t)
+			const schema = "store" // goes with the database
+			name := strings.TrimPrefix(parseURL(t, database.URL).Path, "/")
+			admin := server.Connect(t)
+			alone := func(statements ...string) {
+				t.Helper()
+				statements = append([]string{
+					"alter database " + name + " with allow_connections false",
+					"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + name + "'",
+				}, statements...)
+				for _, sql := range append(statements, "alter database "+name+" with allow_connections true") {
+					if _, err := admin.Exec(ctx, sql); err != nil {
+						t.Fatalf("%s: %v", sql, err)
+					}
+				}
+			}
+			other := open(t, database.StoreURLIn(t, schema))
+			one := write(t, other, resource("one", "v"))
+			b := open(t, database.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+			first := watchAll(t, b) // the feed begins
+			expect(t, "snapshot", first, one)
+			endOfSnapshot(t, first)
+			alone("create database " + name + "_copy template " + name)
+			t.Cleanup(func() { _, _ = admin.Exec(testContext(t), "drop database if exists "+name+"_lost with (force)") })
+
+			lost := write(t, other, resource("lost", "v"))
+			var w storage.Watch
+			if begin == "listed" {
+				w = watchAll(t, b)
+				expect(t, "snapshot", w, lost)
+				expect(t, "snapshot", w, one)
+				endOfSnapshot(t, w)
+			} else {
+				resumer, _ := storage.As[storage.Resumer](b)
+				var err error
+				if w, err = resumer.WatchFrom(ctx, allTypes, allTenancies, "", first.Cursor()); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(w.Close)
+				expect(t, "resumed watch", w, lost)
+			}
+			alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
+			write(t, other, resource("instead", "v"))
+			write(t, other, resource(marker, ""))
+			if err := w.(storage.Bookmarker).Bookmark(ctx); err != nil { // it has the feed look
+				t.Fatal(err)
+			}
+			for {
+				event, err := w.Next(ctx)
+				if err != nil {
+					if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+						t.Errorf("the watch: %v, expected ErrWatchClosed and ErrCompacted", err)
+					}
+					return
+				}
+				if name := event.GetUpsert().GetResource().GetId().GetName(); name == "instead" || name == marker {
+					t.Fatalf("the watch goes on with %q, although a change that it has shown is lost", name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// opened is a store with a few changes.
+func opened(t *testing.T, ctx context.Context) *Backend {
+	t.Helper()
+	u, err := url.Parse(testenv.Postgres(t).StoreURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(ctx, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "Kind", Name: name}.ID("uid", "v1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// TestRetentionOfAnotherHistory goes on with the work of retention where the database has become another one since it began, as when a
+// process stood still while an older backup was restored: the numbers it read there say nothing about the history that is there now.
+func TestRetentionOfAnotherHistory(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	const elsewhere = 1000 // the last number there
+	for _, retention := range []time.Duration{time.Hour, time.Nanosecond} {
+		b.opts.Retention = retention
+		err := b.locked(ctx, func(tx pgx.Tx) error {
+			_, err := b.moveHorizon(ctx, tx, elsewhere, time.Hour)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+	w, err := b.WatchList(ctx, all, &resourcepb.Tenancy{}, "")
+	if err != nil {
+		t.Fatalf("after the horizon moved: %v", err)
+	}
+	w.Close()
+	if _, err := b.pool.Exec(ctx, b.sql.prune, elsewhere, pruneRows); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := b.pool.QueryRow(ctx, `select count(*) from "`+b.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
+		t.Errorf("%d changes are left of 3, which no horizon had passed: %v", left, err)
+	}
+}
+
+// TestStrangersLock waits for the end of an attempt that holds no lock, while a stranger holds the one whose key means so.
+func TestStrangersLock(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	stranger := testenv.Postgres(t).Connect(t)
+	if _, err := stranger.Exec(ctx, "select pg_advisory_lock(0)"); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := b.awaitEnd(ctx, conn.Conn(), &attempt{expires: time.Now().Add(-time.Hour)}); err != nil {
+		t.Errorf("an attempt that was over an hour ago: %v", err)
+	}
+}
