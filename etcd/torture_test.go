@@ -1,4 +1,4 @@
-//go:build integration && soak
+//go:build integration
 
 package etcd_test
 
@@ -30,8 +30,8 @@ func TestTorture(t *testing.T) {
 	h.Faults = append(h.Faults,
 		on(faults.Pause, 2, func(random *rand.Rand) func() {
 			m := any(random)
-			m.Pause(t)
-			return func() { m.Unpause(t) }
+			m.Freeze(t)
+			return func() { m.Wake(t) }
 		}),
 		on(faults.KillServer, 1, func(random *rand.Rand) func() {
 			m := any(random)
@@ -46,11 +46,11 @@ func TestTorture(t *testing.T) {
 		on(faults.QuorumAway, 1, func(random *rand.Rand) func() {
 			gone := random.Perm(len(cluster.Members))[:2]
 			for _, i := range gone {
-				cluster.Members[i].Pause(t)
+				cluster.Members[i].Freeze(t)
 			}
 			return func() {
 				for _, i := range gone {
-					cluster.Members[i].Unpause(t)
+					cluster.Members[i].Wake(t)
 				}
 			}
 		}),
