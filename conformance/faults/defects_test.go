@@ -40,6 +40,8 @@ var defects = []struct{ name, by string }{
 	{"a transaction in two steps", "strictly serializable|transactions|refused|watches are complete"},
 	{"a late call", "deadlines"},
 	{"eventual reads go back", "eventual reads do not go back"},
+	{"a reference is missing", "owner references are true"},
+	{"a reference stays when the owner changes", "owner references are true"},
 	{"no reason", "outcomes are known"},
 	{"bytes are damaged", "content"},
 	{"a goroutine is left", "nothing is left after Close"},

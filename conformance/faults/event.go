@@ -12,6 +12,7 @@ type event struct {
 	now      state  // after a deletion: what was deleted
 	name     string // of the write
 	replaces string
+	owner    string
 	deleted  bool
 	last     bool
 	more     bool
@@ -29,6 +30,7 @@ func seen(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e e
 	}
 	e.key, e.now = res.GetId().GetName(), state{res.GetId().GetUid(), res.GetVersion()}
 	e.name, e.replaces, e.last = res.GetMetadata()[metaName], res.GetMetadata()[metaReplaces], res.GetMetadata()[metaLast] != ""
+	e.owner = ownerOf(res.GetOwner())
 	e.more, e.handle, e.process, e.at = ev.GetMore(), handle, process, at
 	return e, res
 }

@@ -17,6 +17,7 @@ type evidence struct {
 	applied  map[*call]bool          // calls that have changed something
 	latest   map[*call]time.Duration // by when a call must have happened, as far as is known
 	pictures []picture
+	shown    map[place]shownBefore // what each handle has shown of each key
 }
 
 // sight is what a follower saw.
@@ -117,6 +118,15 @@ func (c *chain) position(s state) (int, bool) {
 	return p, ok && s.version != "" && c.at(p) == s
 }
 
+// after is the position that an event leads to; false if it is none of the chain's.
+func (c *chain) after(ev event) (int, bool) {
+	if ev.deleted {
+		return c.removed[ev.now], c.removed[ev.now] > 0
+	}
+	at, ok := c.positions[ev.now.version]
+	return at, ok
+}
+
 // absences are the positions at which nothing is stored.
 func (c *chain) absences() (positions []int) {
 	for p := range len(c.steps) + 1 {
@@ -146,7 +156,7 @@ func (e *evidence) longestStall() (longest time.Duration) {
 func (e *evidence) violations() (found []Violation) {
 	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkDeadlines}
 	if e.whole() {
-		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkProbes, checkBookmarks, checkOrder)
+		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder)
 	}
 	for _, check := range checks {
 		if more := check(e); len(more) > 3 {

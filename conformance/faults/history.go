@@ -34,6 +34,7 @@ type part struct {
 	key   string
 	given state  // what the caller said is there
 	name  string // of a write: it is stored with it
+	owner string // of a write: what it names as the owner
 	got   state  // read: what was there; write: what it left
 	shown string // read: the name of the write that was there
 	cause error  // why this part was refused: a sentinel
@@ -53,7 +54,9 @@ type call struct {
 	strong     bool // a read that has to be linearizable
 	cut        bool // its reads are of one moment
 	paged      bool
-	begin, end time.Duration // between which it happened: an unknown change may happen later than the call returned
+	owner      string            // of owner references: whose
+	owned      map[string]string // of owner references: the uids by key
+	begin, end time.Duration     // between which it happened: an unknown change may happen later than the call returned
 	returned   time.Duration
 	patience   time.Duration // its deadline; 0: none of its own
 	fate       fate
