@@ -4,11 +4,14 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/internal/torture"
@@ -17,18 +20,19 @@ import (
 // TestTorture has everything befall a lone server that can.
 func TestTorture(t *testing.T) {
 	server := testenv.StartPostgresStallingDisk(t)
-	h := torture.Behind(t, server.StoreURL(t), server.Addr)
+	storeURL := server.StoreURL(t)
+	h := torture.Behind(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.CrashSession, 2, func() { crashSession(t, server.PostgresServer) }),
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
 		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),
 		torture.Lasting(faults.Pause, 1, func() { server.Freeze(t) }, func() { server.Wake(t) }),
+		forgetful(storeURL),
 		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Flow(t) })),
 	)
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
 	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
-	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
 	faults.Test(t, h, torture.Options(t))
 }
 
@@ -47,4 +51,19 @@ func crashSession(t *testing.T, server *testenv.PostgresServer) {
 		server.KillProcess(t, pid)
 		server.Await(t)
 	}
+}
+
+// forgetful is a handle that forgets what is older than a moment, for as long as it is open.
+func forgetful(storeURL string) faults.Fault {
+	return faults.Fault{Kind: faults.Compact, Weight: 1, Touches: "server", Hold: 3 * time.Second, Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
+		for {
+			b, err := storage.Open(ctx, storeURL+"&retention=300ms")
+			if err == nil {
+				return func(context.Context) error { return b.Close() }, nil
+			}
+			if !errors.Is(err, storage.ErrInconsistent) || ctx.Err() != nil {
+				return nil, err
+			}
+		}
+	}}
 }

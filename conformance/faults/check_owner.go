@@ -5,8 +5,6 @@ import (
 	"time"
 )
 
-const ownersAreTrue = "owner references are true"
-
 // checkOwners holds owner references against what the same handle had shown before they were asked for: what it had shown to name
 // the owner is in the answer, what it had shown to name it no longer is not, unless that has changed since. Whoever asks a handle
 // whose watch has shown the deletion of the owner finds all that was acknowledged before the owner was deleted.
@@ -32,13 +30,13 @@ func checkOwners(e *evidence) (found []Violation) {
 				if _, listed := k.owned[key]; listed {
 					verb = "is among"
 				}
-				found = append(found, Violation{ownersAreTrue, fmt.Sprintf("%s %s those that name %s, which contradicts all that it has been since %s: %s",
+				found = append(found, Violation{"owner references are true", fmt.Sprintf("%s %s those that name %s, which contradicts all that it has been since %s: %s",
 					short(key), verb, k.owner, floor.what(e.chains[key]), k)})
 			}
 		}
 		for key := range k.owned {
 			if e.chains[key] == nil {
-				found = append(found, Violation{ownersAreTrue, fmt.Sprintf("nobody wrote %s: %s", key, k)})
+				found = append(found, Violation{"owner references are true", fmt.Sprintf("nobody wrote %s: %s", key, k)})
 			}
 		}
 	}

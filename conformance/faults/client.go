@@ -272,7 +272,7 @@ func (c *client) pages(strong bool, patience time.Duration) {
 	c.told(k, nil)
 	if k.cut {
 		k.end = first
-		c.round.leave(origin{cursor: cursor, list: k})
+		c.round.leave(origin{cursor: cursor, list: k, newest: newest{since: k.begin}})
 	}
 }
 

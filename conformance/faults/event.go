@@ -15,6 +15,7 @@ type event struct {
 	owner    string
 	deleted  bool
 	last     bool
+	relisted bool // no change, but what a list showed of the key after history was gone; nothing, if there is no version
 	more     bool
 	handle   int
 	process  int           // which process of the handle showed it

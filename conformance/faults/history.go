@@ -92,6 +92,7 @@ type history struct {
 	probes    []*probe
 	waits     []wait // that were long at first sight
 	faults    []episode
+	gone      []forgotten
 	oddities  []Violation // what was wrong at first sight
 }
 
@@ -115,7 +116,7 @@ type bookmark struct {
 func (h *history) copy() *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, oddities: h.oddities}
+	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, gone: h.gone, oddities: h.oddities}
 }
 
 func (h *history) enter(c *call) {

@@ -54,7 +54,7 @@ func (c *client) references(patience time.Duration) {
 		for i, id := range ids {
 			k.owned[id.GetName()] = id.GetUid()
 			if wrong := c.misplaced(ids[:i], id); wrong != "" {
-				c.round.odd(Violation{ownersAreTrue, fmt.Sprintf("%s: %s on handle %d, of %s", wrong, c.name, c.handle, k.owner)})
+				c.round.odd(Violation{"owner references are true", fmt.Sprintf("%s: %s on handle %d, of %s", wrong, c.name, c.handle, k.owner)})
 			}
 		}
 	}

@@ -31,6 +31,7 @@ type server struct {
 	rows     map[string]*resourcepb.Resource
 	version  int
 	wake     chan struct{}
+	gone     int         // the log before is forgotten
 	volatile int         // the log from here on is lost in a crash; only defects have one
 	landing  atomic.Bool // a write that was given up arrives; only a defect has any
 }

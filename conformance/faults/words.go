@@ -59,6 +59,9 @@ func (s state) String() string {
 }
 
 func (e event) String() string {
+	if e.relisted {
+		return fmt.Sprintf("[%s] history was gone, and a list showed %s of %s", moment(e.at), e.now, short(e.key))
+	}
 	if e.deleted {
 		return fmt.Sprintf("[%s] deletion of %s at version %s", moment(e.at), short(e.key), e.now.version)
 	}
