@@ -55,7 +55,7 @@ func crashSession(t *testing.T, server *testenv.PostgresServer) {
 
 // forgetful is a handle that forgets what is older than a moment, for as long as it is open.
 func forgetful(storeURL string) faults.Fault {
-	return faults.Fault{Kind: faults.Compact, Weight: 1, Touches: "server", Hold: 3 * time.Second, Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
+	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Hold: 3 * time.Second, Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
 		for {
 			b, err := storage.Open(ctx, storeURL+"&retention=300ms")
 			if err == nil {

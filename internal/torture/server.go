@@ -46,7 +46,7 @@ func Behind(t testing.TB, storeURL, addr string, patterns ...string) faults.Harn
 
 // Compact is the fault that the database forgets its history. It is never there together with another that touches the server.
 func Compact(compact func(ctx context.Context) error) faults.Fault {
-	return faults.Fault{Kind: faults.Compact, Touches: "server", Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
+	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
 		return nil, compact(ctx)
 	}}
 }
