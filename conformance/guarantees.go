@@ -107,7 +107,7 @@ func Guarantees() []Guarantee {
 				"Cursors/EachEventItsOwn", "Cursors/EachEventOfATransaction", "Cursors/EndOfSnapshot", "Cursors/InsideSnapshot", "Cursors/AfterRestart",
 				"Cursors/StepByStepUnderLoad", "Cursors/MovesWhileQuiet",
 			},
-			[]string{"cursors are exact"},
+			[]string{"cursors are exact", "history stays until it is compacted"},
 		}, {
 			"Cursors go with any filter and any handle; those of other stores are refused",
 			[]string{"Cursors/AnyFilter", "Cursors/AnotherHandle", "Cursors/AnotherStore", "Cursors/Garbage"}, nil,
@@ -139,7 +139,8 @@ func Guarantees() []Guarantee {
 			[]string{"transactions are atomic"},
 		}, {
 			"Owner references follow every change, and are complete for who has seen the owner's deletion",
-			[]string{"Owners/FollowChanges", "Owners/CompleteAfterDeleteEvent", "Owners/KeyAndUid", "Owners/KeyOrder", "Owners/OwnerRecreated"}, nil,
+			[]string{"Owners/FollowChanges", "Owners/CompleteAfterDeleteEvent", "Owners/KeyAndUid", "Owners/KeyOrder", "Owners/OwnerRecreated"},
+			[]string{"owner references are true"},
 		}, {
 			"Arguments are not kept, results are the caller's",
 			[]string{"Aliasing/InputIsNotKept", "Aliasing/InputIsNotChanged", "Aliasing/ResultsAreTheCallers", "Aliasing/EventsAreTheCallers"}, nil,

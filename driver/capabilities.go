@@ -128,7 +128,7 @@ func (m mover[P]) set(ctx context.Context, target *string) error {
 		defer done()
 	}
 	if err := m.m.SetFence(ctx, target); err != nil {
-		return failed("fence", nil, err)
+		return fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it has sent anything
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func TestNoProofBetweenShards(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no tick is to be written
-	b := &Backend{
+	b := &handle{
 		layout: layout{"p"}, opts: Options{Timeout: time.Minute}, clock: clock{local: time.Now},
 		db: dynamodb.New(dynamodb.Options{Region: "none", BaseEndpoint: aws.String("http://127.0.0.1:1")}),
 	}

@@ -1,4 +1,4 @@
-//go:build integration && soak
+//go:build integration
 
 package dynamodb_test
 
@@ -24,7 +24,7 @@ func TestTorture(t *testing.T) {
 		// The names of keys are encoded in what is sent; the operation is not.
 		"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem", "DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem")
 	skew := skewed(&h)
-	h.Faults = append(h.Faults, torture.Lasting(faults.Pause, 2, func() { server.Pause(t) }, func() { server.Unpause(t) }), skew)
+	h.Faults = append(h.Faults, torture.Lasting(faults.Pause, 2, func() { server.Freeze(t) }, func() { server.Wake(t) }), skew)
 	torture.Exempt(&h, "the emulator keeps its data in memory", faults.KillServer, faults.Restart, faults.CrashSession, faults.StallDisk, faults.FillDisk)
 	torture.Exempt(&h, "the emulator is one process", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "a stream is kept for a day", faults.Compact)

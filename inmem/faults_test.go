@@ -7,8 +7,16 @@ import (
 	"github.com/ashlar-dev/storage/internal/torture"
 )
 
+// TestTorture has the history forgotten; nothing else can befall a store in memory.
 func TestTorture(t *testing.T) {
-	h := faults.Harness{Open: torture.Opener("mem://faults")}
-	torture.Exempt(&h, "the store is memory of this process: nothing stands in front of it, and it ends with the process", faults.Kinds()...)
+	h := faults.Harness{
+		Open:   torture.Opener("mem://faults"),
+		Faults: []faults.Fault{torture.Compact(torture.Reopened("mem://faults?history=1", "mem://faults?history=100000"))},
+	}
+	for _, kind := range faults.Kinds() {
+		if kind != faults.Compact {
+			torture.Exempt(&h, "the store is memory of this process: nothing stands in front of it, and it ends with the process", kind)
+		}
+	}
 	faults.Test(t, h, torture.Options(t))
 }

@@ -114,7 +114,7 @@ func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, found *found) err
 
 // checkThere reports whether the change at a position is there: among those that were just found, or in the database. One that has been
 // deleted since, as the retention asks for, says nothing.
-func (b *Backend) checkThere(ctx context.Context, conn *pgx.Conn, found *found, at *position) error {
+func (b *handle) checkThere(ctx context.Context, conn *pgx.Conn, found *found, at *position) error {
 	i, among := slices.BinarySearchFunc(found.changes, at, func(c change, at *position) int { return compare(&c.at, at) })
 	if among && found.changes[i].at.piece == at.piece {
 		return nil

@@ -53,7 +53,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 		t.Fatal(err)
 	}
 	stopped := resource("stopped")
-	o, err := newOp(&driver.Mutation{Verb: driver.Write, Key: key.Of(stopped.Id), Uid: "uid", Resource: stopped})
+	o, err := newWrite(key.Of(stopped.Id), stopped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,4 +159,9 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
 	}
+}
+
+// newWrite is what Apply makes of a write.
+func newWrite(k key.Key, res *resourcepb.Resource) (*op, error) {
+	return newOp(&driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res})
 }

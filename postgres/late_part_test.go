@@ -37,28 +37,28 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 		ops = append(ops, o)
 	}
 	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
-	name := func(of string) string { return pgx.Identifier{b.opts.Schema, of}.Sanitize() }
+	name := func(of string) string { return pgx.Identifier{b.handle.opts.Schema, of}.Sanitize() }
 	for _, sql := range []string{
 		"create sequence " + name("ticks"),
 		"create function " + name("clock") + "() returns timestamptz volatile language sql as " +
 			"$$ select timestamptz '2000-01-01 00:00:00Z' + nextval('" + name("ticks") + "') * interval '1s' $$",
 	} {
-		if _, err := b.pool.Exec(ctx, sql); err != nil {
+		if _, err := b.handle.pool.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text := strings.ReplaceAll(b.sql.updateMany, "clock_timestamp()", name("clock")+"()")
-	if text == b.sql.updateMany {
+	text := strings.ReplaceAll(b.handle.sql.updateMany, "clock_timestamp()", name("clock")+"()")
+	if text == b.handle.sql.updateMany {
 		t.Fatal("the statement does not look at the clock")
 	}
-	b.sql.updateMany = text
-	conn, err := b.pool.Acquire(ctx)
+	b.handle.sql.updateMany = text
+	conn, err := b.handle.pool.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
 	first := time.Date(2000, time.January, 1, 0, 0, 1, 0, time.UTC)
-	if err := b.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ops); err != nil {
+	if err := b.handle.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ops); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range ops {

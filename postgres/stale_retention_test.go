@@ -49,9 +49,9 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	b := opened(t, ctx)
 	const elsewhere = 1000 // the last number there
 	for _, retention := range []time.Duration{time.Hour, time.Nanosecond} {
-		b.opts.Retention = retention
-		err := b.locked(ctx, func(tx pgx.Tx) error {
-			_, err := b.moveHorizon(ctx, tx, elsewhere, time.Hour)
+		b.handle.opts.Retention = retention
+		err := b.handle.locked(ctx, func(tx pgx.Tx) error {
+			_, err := b.handle.moveHorizon(ctx, tx, elsewhere, time.Hour)
 			return err
 		})
 		if err != nil {
@@ -64,11 +64,11 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 		t.Fatalf("after the horizon moved: %v", err)
 	}
 	w.Close()
-	if _, err := b.pool.Exec(ctx, b.sql.prune, elsewhere, pruneRows); err != nil {
+	if _, err := b.handle.pool.Exec(ctx, b.handle.sql.prune, elsewhere, pruneRows); err != nil {
 		t.Fatal(err)
 	}
 	var left int
-	if err := b.pool.QueryRow(ctx, `select count(*) from "`+b.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
+	if err := b.handle.pool.QueryRow(ctx, `select count(*) from "`+b.handle.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
 		t.Errorf("%d changes are left of 3, which no horizon had passed: %v", left, err)
 	}
 }
@@ -83,12 +83,12 @@ func TestStrangersLock(t *testing.T) {
 	if _, err := stranger.Exec(ctx, "select pg_advisory_lock(0)"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := b.pool.Acquire(ctx)
+	conn, err := b.handle.pool.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := b.awaitEnd(ctx, conn.Conn(), &attempt{expires: time.Now().Add(-time.Hour)}); err != nil {
+	if err := b.handle.awaitEnd(ctx, conn.Conn(), &attempt{expires: time.Now().Add(-time.Hour)}); err != nil {
 		t.Errorf("an attempt that was over an hour ago: %v", err)
 	}
 }

@@ -1,14 +1,17 @@
-//go:build integration && soak
+//go:build integration
 
 package postgres_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/internal/torture"
@@ -17,51 +20,20 @@ import (
 // TestTorture has everything befall a lone server that can.
 func TestTorture(t *testing.T) {
 	server := testenv.StartPostgresStallingDisk(t)
-	h := torture.Behind(t, server.StoreURL(t), server.Addr)
+	storeURL := server.StoreURL(t)
+	h := torture.Behind(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.CrashSession, 2, func() { crashSession(t, server.PostgresServer) }),
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
 		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),
 		torture.Lasting(faults.Pause, 1, func() { server.Freeze(t) }, func() { server.Wake(t) }),
+		forgetful(storeURL),
 		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Flow(t) })),
 	)
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
 	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
-	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
 	faults.Test(t, h, torture.Options(t))
-}
-
-// TestTortureSynchronous has a primary that waits for its standby lose it.
-func TestTortureSynchronous(t *testing.T) {
-	pair := testenv.StartPostgresPair(t)
-	pair.Synchronous(t, "on")
-	h := torture.Behind(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
-	h.Faults = append(h.Faults,
-		torture.Once(faults.CrashSession, 2, func() { crashSession(t, pair.Primary) }),
-		torture.Long(torture.Lasting(faults.StandbyAway, 3, func() { pair.Standby.Freeze(t) }, func() { pair.Standby.Wake(t) })),
-		torture.Lasting(faults.Pause, 1, func() { pair.Primary.Freeze(t) }, func() { pair.Primary.Wake(t) }),
-	)
-	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.FillDisk)
-	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
-	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
-	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
-	faults.Test(t, h, torture.Options(t))
-}
-
-// TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
-func TestTortureFullDisk(t *testing.T) {
-	server := testenv.StartPostgresSmallDisk(t, 96)
-	h := torture.Behind(t, server.StoreURL(t), server.Addr)
-	h.MaxSize = 32 << 10
-	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
-	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)
-	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
-	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
-	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
-	o := torture.Options(t)
-	o.For = min(o.For, time.Minute)
-	faults.Test(t, h, o)
 }
 
 // crashSession kills one of the server's sessions, which has it end all of them and recover.
@@ -79,4 +51,19 @@ func crashSession(t *testing.T, server *testenv.PostgresServer) {
 		server.KillProcess(t, pid)
 		server.Await(t)
 	}
+}
+
+// forgetful is a handle that forgets what is older than a moment, for as long as it is open.
+func forgetful(storeURL string) faults.Fault {
+	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Hold: 3 * time.Second, Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
+		for {
+			b, err := storage.Open(ctx, storeURL+"&retention=300ms")
+			if err == nil {
+				return func(context.Context) error { return b.Close() }, nil
+			}
+			if !errors.Is(err, storage.ErrInconsistent) || ctx.Err() != nil {
+				return nil, err
+			}
+		}
+	}}
 }

@@ -21,9 +21,17 @@ func checkChains(e *evidence) (found []Violation) {
 func (e *evidence) checkChain(s sight, c *chain) string {
 	at := state{}
 	names := map[string]bool{}
+	place := placing{truth: e.chains[c.key], idle: !e.whole() || !e.broken(s)}
 	for i, step := range c.steps {
 		around := c.steps[max(0, i-3) : i+1]
+		if wrong := place.next(step); wrong != "" {
+			return lines(wrong, around)
+		}
 		switch k := e.writes[step.name]; {
+		case step.relisted && (k != nil || step.now == (state{})):
+			at = step.now
+			names[step.name] = true
+			continue
 		case k == nil:
 			return lines("shows what nobody wrote", around)
 		case step.deleted && step.now != at:
@@ -44,7 +52,7 @@ func (e *evidence) checkChain(s sight, c *chain) string {
 	if len(c.steps) == 0 || !c.steps[len(c.steps)-1].last {
 		return fmt.Sprintf("does not end with the last write to %s", short(c.key))
 	}
-	if truth := e.chains[c.key]; len(truth.steps) != len(c.steps) {
+	if truth := e.chains[c.key]; !e.broken(s) && len(truth.steps) != len(c.steps) {
 		for i, step := range c.steps[:min(len(c.steps), len(truth.steps))] {
 			if step.now != truth.steps[i].now {
 				return fmt.Sprintf("lacks changes that %s saw: %v comes where there should be %v", e.witness.follower.name, step, truth.steps[i])
@@ -63,7 +71,7 @@ func (e *evidence) checkTogether(s sight) string {
 	group := 0
 	in := map[*call]int{}
 	for i, ev := range s.events {
-		if k := e.writes[ev.name]; k != nil && !ev.deleted && len(k.parts) > 1 {
+		if k := e.writes[ev.name]; k != nil && !ev.deleted && !ev.relisted && len(k.parts) > 1 {
 			if before, ok := in[k]; ok && before != group {
 				return lines(fmt.Sprintf("the commit ends between events of one transaction, %s", k), s.events[max(0, i-5):i+1])
 			}

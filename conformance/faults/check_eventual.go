@@ -84,29 +84,37 @@ func (s shownBefore) rising() shownBefore {
 	return s
 }
 
-// floors is what each handle has shown of each key.
+// floors is what each handle has shown of each key, as an answer or as an event.
 func (e *evidence) floors() map[place]shownBefore {
-	floors := map[place]shownBefore{}
-	add := func(at place, s shown) { floors[at] = append(floors[at], s) }
+	if e.shown != nil {
+		return e.shown
+	}
+	e.shown = map[place]shownBefore{}
+	add := func(at place, s shown) { e.shown[at] = append(e.shown[at], s) }
 	for _, k := range e.calls {
 		if k.fate != done || k.process < 0 {
 			continue
 		}
 		for _, p := range k.parts {
-			if at, ok := e.chains[p.key].position(p.got); ok {
+			at, ok := e.chains[p.key].position(p.got)
+			if p.verb == remove {
+				at = e.chains[p.key].gone[p.given.uid]
+				ok = at > 0
+			}
+			if ok {
 				add(place{k.handle, k.process, p.key}, shown{k.returned, at, k})
 			}
 		}
 	}
 	for _, s := range e.sights {
-		count := map[string]int{}
 		for _, ev := range s.events {
-			count[ev.key]++
-			add(place{ev.handle, ev.process, ev.key}, shown{ev.at, count[ev.key], s.follower})
+			if at, ok := e.chains[ev.key].after(ev); ok {
+				add(place{ev.handle, ev.process, ev.key}, shown{ev.at, at, s.follower})
+			}
 		}
 	}
-	for at, all := range floors {
-		floors[at] = all.rising()
+	for at, all := range e.shown {
+		e.shown[at] = all.rising()
 	}
-	return floors
+	return e.shown
 }

@@ -13,7 +13,7 @@ func checkOrder(e *evidence) (found []Violation) {
 		var when event
 		for _, ev := range s.events {
 			k := e.writes[ev.name]
-			if k == nil || ev.deleted {
+			if k == nil || ev.deleted || ev.relisted {
 				continue
 			}
 			if last != nil && k.end < last.begin {

@@ -18,10 +18,7 @@ func (e *evidence) checkProbe(p *probe) string {
 	for i, ev := range p.events {
 		c := e.chains[ev.key]
 		around := p.events[max(0, i-3) : i+1]
-		position, ok := c.positions[ev.now.version]
-		if ev.deleted {
-			position, ok = c.removed[ev.now], c.removed[ev.now] > 0
-		}
+		position, ok := c.after(ev)
 		if !ok {
 			return lines("shows what no follower saw", around)
 		}

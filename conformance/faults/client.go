@@ -20,6 +20,7 @@ type client struct {
 	b      storage.Backend
 	random *rand.Rand
 	writes int
+	met    []*resourcepb.ID // resources that it has read lately
 }
 
 // newClient returns a client of a handle. Its random source depends on the seed, the round and its name only.
@@ -110,6 +111,7 @@ func (c *client) read(key string, strong bool, patience time.Duration) (got stat
 	}
 	if err == nil {
 		k.parts[0] = found(key, res)
+		c.meet(res)
 		c.inspect(res)
 	}
 	c.told(k, err)
@@ -138,7 +140,12 @@ func (c *client) resource(key string, given state, size int) (*resourcepb.Resour
 		given.uid = fmt.Sprintf("uid-%016x", c.random.Uint64())
 	}
 	p := part{verb: write, key: key, given: given, name: c.next()}
-	return newResource(idOf(c.round.namespace, key, given.uid), p.name, given.version, size, c.random), p
+	res := newResource(idOf(c.round.namespace, key, given.uid), p.name, given.version, size, c.random)
+	if c.random.IntN(2) == 0 {
+		res.Owner = c.owner()
+	}
+	p.owner = ownerOf(res.Owner)
+	return res, p
 }
 
 // write writes to a key. It returns what is there then as far as the client knows.
@@ -265,7 +272,7 @@ func (c *client) pages(strong bool, patience time.Duration) {
 	c.told(k, nil)
 	if k.cut {
 		k.end = first
-		c.round.leave(origin{cursor: cursor, list: k})
+		c.round.leave(origin{cursor: cursor, list: k, newest: newest{since: k.begin}})
 	}
 }
 

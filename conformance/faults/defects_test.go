@@ -42,6 +42,11 @@ var defects = []struct{ name, by string }{
 	{"a late call", "deadlines"},
 	{"an early end", "deadlines"},
 	{"eventual reads go back", "eventual reads do not go back"},
+	{"a compacted cursor goes on", "watches are complete|cursors are exact"},
+	{"history is gone too early", "history stays"},
+	{"a list after compaction is stale", "watches are complete|strictly serializable"},
+	{"a reference is missing", "owner references are true"},
+	{"a reference stays when the owner changes", "owner references are true"},
 	{"no reason", "outcomes are known"},
 	{"bytes are damaged", "content"},
 	{"a goroutine is left", "nothing is left after Close"},
@@ -130,6 +135,12 @@ func (s *server) harness(faults bool) Harness {
 			}},
 			{Kind: KillServer, Weight: 2, Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
 				s.crash()
+				return nil, nil
+			}},
+			{Kind: Compact, Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.gone = len(s.log)
 				return nil, nil
 			}},
 		}

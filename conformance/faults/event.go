@@ -12,8 +12,10 @@ type event struct {
 	now      state  // after a deletion: what was deleted
 	name     string // of the write
 	replaces string
+	owner    string
 	deleted  bool
 	last     bool
+	relisted bool // no change, but what a list showed of the key after history was gone; nothing, if there is no version
 	more     bool
 	handle   int
 	process  int           // which process of the handle showed it
@@ -29,6 +31,7 @@ func seen(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e e
 	}
 	e.key, e.now = res.GetId().GetName(), state{res.GetId().GetUid(), res.GetVersion()}
 	e.name, e.replaces, e.last = res.GetMetadata()[metaName], res.GetMetadata()[metaReplaces], res.GetMetadata()[metaLast] != ""
+	e.owner = ownerOf(res.GetOwner())
 	e.more, e.handle, e.process, e.at = ev.GetMore(), handle, process, at
 	return e, res
 }

@@ -17,6 +17,7 @@ type evidence struct {
 	applied  map[*call]bool          // calls that have changed something
 	latest   map[*call]time.Duration // by when a call must have happened, as far as is known
 	pictures []picture
+	shown    map[place]shownBefore // what each handle has shown of each key
 }
 
 // sight is what a follower saw.
@@ -30,8 +31,8 @@ func (r *run) evidence(n *round, sights []sight) *evidence {
 	e := &evidence{history: n.copy(), run: r, round: n, chains: map[string]*chain{}, writes: map[string]*call{}, applied: map[*call]bool{}, latest: map[*call]time.Duration{}}
 	e.sights = sights
 	for i, s := range sights {
-		if i == 0 || len(s.events) > len(e.witness.events) {
-			e.witness = s
+		if i == 0 || e.broken(e.witness) && !e.broken(s) || e.broken(e.witness) == e.broken(s) && len(s.events) > len(e.witness.events) {
+			e.witness = s // the longest, and one without a gap if there is any
 		}
 	}
 	for _, k := range e.calls {
@@ -117,6 +118,15 @@ func (c *chain) position(s state) (int, bool) {
 	return p, ok && s.version != "" && c.at(p) == s
 }
 
+// after is the position that an event leads to; false if it is none of the chain's.
+func (c *chain) after(ev event) (int, bool) {
+	if ev.deleted {
+		return c.removed[ev.now], c.removed[ev.now] > 0
+	}
+	at, ok := c.positions[ev.now.version]
+	return at, ok
+}
+
 // absences are the positions at which nothing is stored.
 func (c *chain) absences() (positions []int) {
 	for p := range len(c.steps) + 1 {
@@ -144,9 +154,9 @@ func (e *evidence) longestStall() (longest time.Duration) {
 
 // violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
 func (e *evidence) violations() (found []Violation) {
-	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkDeadlines}
+	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines}
 	if e.whole() {
-		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkProbes, checkBookmarks, checkOrder)
+		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder)
 	}
 	for _, check := range checks {
 		if more := check(e); len(more) > 3 {
@@ -158,8 +168,16 @@ func (e *evidence) violations() (found []Violation) {
 	return found
 }
 
-// whole reports whether the witness has seen every key's last write.
+// broken reports whether a follower had to list again, so that there may be changes that it has not seen.
+func (e *evidence) broken(s sight) bool {
+	return slices.ContainsFunc(s.events, func(ev event) bool { return ev.relisted })
+}
+
+// whole reports whether the witness has seen every key's changes up to the last write.
 func (e *evidence) whole() bool {
+	if e.broken(e.witness) {
+		return false
+	}
 	for _, c := range e.chains {
 		if len(c.steps) == 0 || !c.steps[len(c.steps)-1].last {
 			return false

@@ -26,10 +26,12 @@ type follower struct {
 	mu     sync.Mutex
 	asked  time.Duration // when the bookmark was asked for that is owed; 0: none is
 	round  *round
-	events []event        // of the round
-	count  map[string]int // of the round, by key
-	ended  int            // keys whose last write was seen
-	caught chan struct{}  // closed when that was seen of all
+	events []event         // of the round
+	count  map[string]int  // of the round, by key
+	ended  map[string]bool // keys whose last write was seen
+	broken bool            // in this round it had to list again
+	newest newest          // what its cursor is not older than
+	caught chan struct{}   // closed when that was seen of all
 }
 
 func (f *follower) String() string { return f.name }
@@ -42,7 +44,11 @@ func (f *follower) turn(r *round) sight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := sight{f, f.events}
-	f.round, f.events, f.count, f.ended, f.caught = r, nil, make(map[string]int), 0, make(chan struct{})
+	f.round, f.events, f.count, f.ended, f.caught = r, nil, make(map[string]int), make(map[string]bool), make(chan struct{})
+	f.broken = false
+	if seen.events != nil { // everything that was written before, and every compaction is over
+		f.newest = newest{since: f.run.now()}
+	}
 	return seen
 }
 
@@ -76,6 +82,18 @@ func (f *follower) follow(ctx context.Context) {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			odds = 2 // silence is what a bookmark is for
 			continue
+		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil:
+			f.forgotten("Next", err)
+			f.ask(0)
+			again := f.resume
+			if errors.Is(err, storage.ErrCompacted) { // what WatchFrom would say
+				again = f.relist
+				f.watch.Close()
+			}
+			if !f.goesOn(ctx, again) {
+				return
+			}
+			continue
 		case err != nil:
 			f.current().odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d: Next: %v", f.name, f.handle, err)})
 			f.giveUp()
@@ -92,15 +110,23 @@ func (f *follower) follow(ctx context.Context) {
 		}
 		if f.resumes > 0 && f.random.IntN(f.resumes) == 0 {
 			f.ask(0)
-			if err := f.resume(ctx); err != nil {
-				if ctx.Err() == nil {
-					f.current().odd(Violation{"watches resume", fmt.Sprintf("%s on handle %d: %v", f.name, f.handle, err)})
-				}
-				f.giveUp()
+			if !f.goesOn(ctx, f.resume) {
 				return
 			}
 		}
 	}
+}
+
+// goesOn reports whether the follower could get another watch.
+func (f *follower) goesOn(ctx context.Context, again func(ctx context.Context) error) bool {
+	err := again(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.current().odd(Violation{"watches resume", fmt.Sprintf("%s on handle %d: %v", f.name, f.handle, err)})
+		}
+		f.giveUp()
+	}
+	return err == nil
 }
 
 func (f *follower) current() *round {
@@ -149,19 +175,25 @@ func (f *follower) note(ev *resourcepb.WatchEvent) {
 	if wrong := damaged(res); wrong != "" {
 		f.round.odd(Violation{"content", f.name + ": an event: " + wrong})
 	}
-	f.events = append(f.events, e)
+	f.add(e)
 	f.count[e.key]++
-	if e.last && !e.deleted {
-		if f.ended++; f.ended == len(f.round.keys) {
-			f.finish()
-		}
-	}
-	if f.random.IntN(20) == 0 {
+	f.newest.write = e.name
+	if f.random.IntN(20) == 0 && !f.broken {
 		after := make(map[string]int, len(f.count))
 		for key, n := range f.count {
 			after[key] = n
 		}
-		f.round.leave(origin{cursor: f.watch.Cursor(), follower: f, after: after})
+		f.round.leave(origin{cursor: f.watch.Cursor(), follower: f, after: after, newest: f.newest})
+	}
+}
+
+// add adds an event of the round. The caller holds the lock.
+func (f *follower) add(e event) {
+	f.events = append(f.events, e)
+	if e.last && !e.deleted {
+		if f.ended[e.key] = true; len(f.ended) == len(f.round.keys) {
+			f.finish()
+		}
 	}
 }
 
@@ -171,7 +203,7 @@ func (f *follower) marked(asked time.Duration, in *round) {
 	defer f.mu.Unlock()
 	if asked == 0 {
 		f.round.odd(Violation{"bookmarks", f.name + " got a bookmark that it had not asked for"})
-	} else if in == f.round {
+	} else if in == f.round && !f.broken {
 		f.round.mark(bookmark{follower: f, asked: asked, at: len(f.events)})
 	}
 }
@@ -182,7 +214,9 @@ func (f *follower) resume(ctx context.Context) error {
 	f.watch.Close()
 	for began := f.run.now(); ; {
 		if f.roams {
+			f.mu.Lock()
 			f.handle = f.random.IntN(len(f.run.handles))
+			f.mu.Unlock()
 		}
 		resumer, ok := storage.As[storage.Resumer](f.run.handles[f.handle])
 		if !ok {
@@ -192,6 +226,10 @@ func (f *follower) resume(ctx context.Context) error {
 		if err == nil {
 			f.watch = w
 			return nil
+		}
+		if errors.Is(err, storage.ErrCompacted) && f.run.h.offers(Compact) {
+			f.forgotten("WatchFrom", err)
+			return f.relist(ctx)
 		}
 		if !errors.Is(err, storage.ErrInconsistent) || f.run.now()-began > f.run.o.Patience {
 			return fmt.Errorf("WatchFrom: %w", err)

@@ -34,6 +34,7 @@ type part struct {
 	key   string
 	given state  // what the caller said is there
 	name  string // of a write: it is stored with it
+	owner string // of a write: what it names as the owner
 	got   state  // read: what was there; write: what it left
 	shown string // read: the name of the write that was there
 	cause error  // why this part was refused: a sentinel
@@ -53,7 +54,9 @@ type call struct {
 	strong     bool // a read that has to be linearizable
 	cut        bool // its reads are of one moment
 	paged      bool
-	begin, end time.Duration // between which it happened: an unknown change may happen later than the call returned
+	owner      string            // of owner references: whose
+	owned      map[string]string // of owner references: the uids by key
+	begin, end time.Duration     // between which it happened: an unknown change may happen later than the call returned
 	returned   time.Duration
 	patience   time.Duration // its deadline; 0: none of its own
 	fate       fate
@@ -89,6 +92,7 @@ type history struct {
 	probes    []*probe
 	waits     []wait // that were long at first sight
 	faults    []episode
+	gone      []forgotten
 	oddities  []Violation // what was wrong at first sight
 }
 
@@ -112,7 +116,7 @@ type bookmark struct {
 func (h *history) copy() *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, oddities: h.oddities}
+	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, gone: h.gone, oddities: h.oddities}
 }
 
 func (h *history) enter(c *call) {

@@ -93,6 +93,9 @@ func (n *nemesis) suffer(ctx context.Context, f Fault, hold time.Duration, rando
 		}
 		n.round.suffered(episode{f.Kind, began, n.run.now()})
 	}()
+	if f.Kind == Compact {
+		defer n.run.compacts()()
+	}
 	injecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Patience)
 	defer cancel()
 	heal, err := f.Inject(injecting, random)

@@ -16,6 +16,7 @@ type origin struct {
 	follower *follower      // whose it was
 	after    map[string]int // by key: how many events of the round the follower had seen
 	list     *call          // or: the list that it came with
+	newest   newest
 }
 
 func (o origin) String() string {
@@ -73,6 +74,10 @@ func (c *client) look(patience time.Duration) {
 	for {
 		ev, err := w.Next(reading)
 		if err != nil {
+			if errors.Is(err, storage.ErrWatchClosed) && c.round.run.h.offers(Compact) {
+				c.forgotten("Next in a snapshot", newest{since: k.begin}, err)
+				err = fmt.Errorf("reading the snapshot: %w: %w", storage.ErrInconsistent, err)
+			}
 			if errors.Is(err, reading.Err()) && reading.Err() != nil {
 				err = fmt.Errorf("reading the snapshot: %w: %w", storage.ErrInconsistent, err)
 			}
@@ -89,7 +94,7 @@ func (c *client) look(patience time.Duration) {
 	if k.cut {
 		k.end = opened // it was taken before WatchList returned
 	}
-	c.probe(w, &probe{from: origin{list: k}})
+	c.probe(w, &probe{from: origin{list: k, newest: newest{since: k.begin}}})
 }
 
 // goOn opens a watch from a cursor that somebody else left.
@@ -110,6 +115,7 @@ func (c *client) goOn(patience time.Duration) {
 	k := c.begin("resumed watch", patience)
 	w, err := resumer.WatchFrom(ctx, thing, roundTenancy(c.round.namespace), "", o.cursor)
 	if err != nil && errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact) {
+		c.forgotten("WatchFrom", o.newest, err)
 		err, k.patience = context.Canceled, 0 // as good as not asked
 	}
 	c.told(k, err)
@@ -128,7 +134,9 @@ func (c *client) probe(w storage.Watch, p *probe) {
 	for len(p.events) < few {
 		ev, err := w.Next(ctx)
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && errors.Is(err, storage.ErrWatchClosed) && c.round.run.h.offers(Compact) {
+				c.forgotten("Next", p.from.newest, err)
+			} else if ctx.Err() == nil {
 				c.round.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d, from %v: Next: %v", c.name, c.handle, p.from, err)})
 			}
 			break

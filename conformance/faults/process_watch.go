@@ -190,6 +190,8 @@ func (w *processWatch) dialAgain() error {
 		case w.closed.Err() != nil:
 			return storage.ErrWatchClosed
 		case errors.Is(err, errDied), errors.Is(err, storage.ErrInconsistent), errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, storage.ErrCompacted):
+			return fmt.Errorf("%w: %w", storage.ErrWatchClosed, err)
 		default:
 			return err
 		}

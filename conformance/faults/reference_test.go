@@ -31,6 +31,7 @@ type server struct {
 	rows     map[string]*resourcepb.Resource
 	version  int
 	wake     chan struct{}
+	gone     int         // the log before is forgotten
 	volatile int         // the log from here on is lost in a crash; only defects have one
 	landing  atomic.Bool // a write that was given up arrives; only a defect has any
 }
@@ -407,8 +408,30 @@ func (h *handle) ListPage(ctx context.Context, _ storage.UnversionedType, tenanc
 	return page, err
 }
 
-func (h *handle) OwnerReferences(context.Context, *resourcepb.ID) ([]*resourcepb.ID, error) {
-	return nil, nil
+func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) (ids []*resourcepb.ID, err error) {
+	err = h.exchange(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, res := range h.list(filter{id.Tenancy.Namespace}) {
+			if ownerOf(res.Owner) == ownerOf(id) || h.has("a reference stays when the owner changes") && h.owned(keyOf(res.Id), id) {
+				ids = append(ids, res.Id)
+			}
+		}
+		if len(ids) > 0 && h.sometimes("a reference is missing", 20) {
+			ids = ids[1:]
+		}
+	})
+	return ids, err
+}
+
+// owned reports whether one of the last changes of a key named an owner.
+func (h *handle) owned(key string, owner *resourcepb.ID) bool {
+	for _, c := range h.log[max(0, len(h.log)-100):] {
+		if c.key == key && !c.deleted && ownerOf(c.res.Owner) == ownerOf(owner) {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *handle) Close() error {

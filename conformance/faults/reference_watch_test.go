@@ -49,6 +49,13 @@ func (h *handle) WatchList(ctx context.Context, _ storage.UnversionedType, tenan
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		w.snapshot, w.position = h.list(w.filter), len(h.log)
+		if h.gone > 0 && tenancy.Namespace == storage.Wildcard && h.has("a list after compaction is stale") {
+			for i, res := range w.snapshot {
+				if old := h.at(keyOf(res.Id), len(h.log)-20); old != nil {
+					w.snapshot[i] = proto.CloneOf(old)
+				}
+			}
+		}
 	})
 }
 
@@ -56,6 +63,15 @@ func (h *handle) WatchFrom(ctx context.Context, _ storage.UnversionedType, tenan
 	name, at, _ := strings.Cut(cursor, ":")
 	position, err := strconv.Atoi(at)
 	if name != h.name || err != nil {
+		return nil, storage.ErrCompacted
+	}
+	h.mu.Lock()
+	gone := position < h.gone
+	if gone && h.has("a compacted cursor goes on") {
+		position, gone = h.gone, false
+	}
+	h.mu.Unlock()
+	if gone || h.sometimes("history is gone too early", 5) {
 		return nil, storage.ErrCompacted
 	}
 	w := h.newWatch(tenancy.Namespace)
@@ -130,6 +146,9 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		if w.isAhead() && w.h.has("a crash loses what was acknowledged, and watches say so") {
 			return nil, fmt.Errorf("%w: history has been lost", storage.ErrWatchClosed)
 		}
+		if w.isGone(cuts) {
+			return nil, fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
+		}
 		ev, wake := w.take(cuts)
 		if ev != nil {
 			return ev, nil
@@ -154,6 +173,15 @@ func (w *watch) isAhead() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.position > len(w.h.log)
+}
+
+// isGone reports whether a watch that was cut off finds that what it has not seen is forgotten.
+func (w *watch) isGone(cuts int) bool {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun && cuts != w.cuts && w.position < w.h.gone && len(w.snapshot) == 0
 }
 
 // unmark takes a bookmark that is due without proof.

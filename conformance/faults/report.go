@@ -26,6 +26,9 @@ type Report struct {
 	Exempt map[Kind]string
 	// Unknown counts the calls whose outcome the caller was not told, Happened those of them that had happened after all.
 	Unknown, Happened int
+	// Relisted counts, over the rounds, the watches that had to list again because history was gone. Unwitnessed counts the rounds
+	// in which that befell all of them: what calls were told in these is held against nothing but what other calls were told.
+	Relisted, Unwitnessed int
 	// Undecided counts the windows of a key's history that the searching checker did not finish in time.
 	Undecided int
 	// LongestStall is the longest time in which no call at all succeeded.
@@ -61,6 +64,9 @@ func (r *Report) String() string {
 		r.Seed, r.Total(), r.Events, r.Elapsed.Round(time.Second), r.Rounds, r.Unknown, r.Happened, r.LongestStall.Round(time.Millisecond))
 	fmt.Fprintf(&s, "operations: %s\n", counts(r.Operations))
 	fmt.Fprintf(&s, "faults: %s\n", counts(r.Faults))
+	if r.Relisted > 0 {
+		fmt.Fprintf(&s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.Relisted, r.Unwitnessed)
+	}
 	if r.Undecided > 0 {
 		fmt.Fprintf(&s, "windows that the searching checker did not finish: %d\n", r.Undecided)
 	}

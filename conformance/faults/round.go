@@ -76,14 +76,14 @@ func (r *round) await(ctx context.Context, f *follower) {
 		case <-tick.C:
 		}
 		f.mu.Lock()
-		got, ended := len(f.events), f.ended
+		got, ended, handle := len(f.events), len(f.ended), f.handle
 		f.mu.Unlock()
 		if got > before {
 			began, before = r.run.now(), got
 		}
 		if r.run.now()-began > r.run.o.Patience {
 			r.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
-				f.name, f.handle, ended, len(r.keys), r.run.o.Patience)})
+				f.name, handle, ended, len(r.keys), r.run.o.Patience)})
 			return
 		}
 	}

@@ -19,6 +19,11 @@ type run struct {
 	handles   []storage.Backend
 	followers []*follower
 	report    *Report
+
+	compactions struct {
+		sync.Mutex
+		all []*episode
+	}
 }
 
 // Run lets workers, followers and faults loose on the harness's store and checks what comes of it. It returns an error if it
@@ -162,6 +167,14 @@ func (r *run) count(e *evidence) {
 	}
 	for _, f := range e.faults {
 		report.Faults[f.kind]++
+	}
+	if e.broken(e.witness) {
+		report.Unwitnessed++
+	}
+	for _, s := range e.sights {
+		if e.broken(s) {
+			report.Relisted++
+		}
 	}
 	report.LongestStall = max(report.LongestStall, e.longestStall())
 }

@@ -20,7 +20,12 @@ func (k *call) String() string {
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, "; ") + ")"
 	}
+	if k.owner != "" {
+		text += " of " + k.owner
+	}
 	switch {
+	case k.fate == done && k.owner != "":
+		return fmt.Sprintf("%s: %s", text, k.children())
 	case k.fate == done:
 		return text + ": done"
 	case k.fate == unknown:
@@ -54,10 +59,17 @@ func (s state) String() string {
 }
 
 func (e event) String() string {
+	if e.relisted {
+		return fmt.Sprintf("[%s] history was gone, and a list showed %s of %s", moment(e.at), e.now, short(e.key))
+	}
 	if e.deleted {
 		return fmt.Sprintf("[%s] deletion of %s at version %s", moment(e.at), short(e.key), e.now.version)
 	}
-	return fmt.Sprintf("[%s] %s wrote %s: %q → %s", moment(e.at), e.name, short(e.key), e.replaces, e.now.version)
+	text := fmt.Sprintf("[%s] %s wrote %s: %q → %s", moment(e.at), e.name, short(e.key), e.replaces, e.now.version)
+	if e.owner != "" {
+		text += ", owned by " + e.owner
+	}
+	return text
 }
 
 func short(key string) string { return strings.TrimPrefix(key, "faulty-") }

@@ -60,10 +60,12 @@ func (c *client) step(known map[string]state, patience time.Duration) {
 		_, _ = c.write(key, wrong, 0, false, patience)
 	case chance < 82:
 		c.transact(known, patience)
-	case chance < 87:
+	case chance < 86:
 		c.list(true, patience)
-	case chance < 90:
+	case chance < 88:
 		c.list(false, patience)
+	case chance < 91:
+		c.references(patience)
 	case chance < 94:
 		c.pages(c.random.IntN(2) == 0, patience)
 	case chance < 97:

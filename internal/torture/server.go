@@ -44,6 +44,30 @@ func Behind(t testing.TB, storeURL, addr string, patterns ...string) faults.Harn
 	}
 }
 
+// Compact is the fault that the database forgets its history. It is never there together with another that touches the server.
+func Compact(compact func(ctx context.Context) error) faults.Fault {
+	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
+		return nil, compact(ctx)
+	}}
+}
+
+// Reopened is how an operator shortens the history of a store: a handle is opened at one URL, which shortens it, and one at another,
+// which lets it grow again.
+func Reopened(urls ...string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		for _, u := range urls {
+			b, err := storage.Open(ctx, u)
+			if err != nil {
+				return err
+			}
+			if err := b.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // Opener opens a store by its URL.
 func Opener(storeURL string) func(ctx context.Context) (storage.Backend, error) {
 	return func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, storeURL) }

@@ -1,0 +1,109 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+)
+
+// checkOwners holds owner references against what the same handle had shown before they were asked for: what it had shown to name
+// the owner is in the answer, what it had shown to name it no longer is not, unless that has changed since. Whoever asks a handle
+// whose watch has shown the deletion of the owner finds all that was acknowledged before the owner was deleted.
+func checkOwners(e *evidence) (found []Violation) {
+	floors, acknowledged, deleted := e.floors(), e.acknowledged(), e.deletions()
+	for _, k := range e.calls {
+		if k.owner == "" || k.fate != done || k.process < 0 {
+			continue
+		}
+		var buried *deletion
+		if d := deleted[grave{k.handle, k.process, k.owner}]; d != nil && d.seen <= k.begin {
+			buried = d
+		}
+		for _, key := range e.round.keys {
+			floor := floors[place{k.handle, k.process, key}].before(k.begin)
+			if buried != nil {
+				if owed := acknowledged[key].before(buried.began); owed.position > floor.position {
+					floor = owed
+				}
+			}
+			if !e.owns(k, key, floor.position) {
+				verb := "is not among"
+				if _, listed := k.owned[key]; listed {
+					verb = "is among"
+				}
+				found = append(found, Violation{"owner references are true", fmt.Sprintf("%s %s those that name %s, which contradicts all that it has been since %s: %s",
+					short(key), verb, k.owner, floor.what(e.chains[key]), k)})
+			}
+		}
+		for key := range k.owned {
+			if e.chains[key] == nil {
+				found = append(found, Violation{"owner references are true", fmt.Sprintf("nobody wrote %s: %s", key, k)})
+			}
+		}
+	}
+	return found
+}
+
+// owns reports whether what owner references say of a key was so at one of its positions: not before the one given, and not after
+// one that began when the answer was there.
+func (e *evidence) owns(k *call, key string, from int) bool {
+	c := e.chains[key]
+	uid, listed := k.owned[key]
+	for at := from; at <= len(c.steps); at++ {
+		names := false
+		if at > 0 {
+			step := c.steps[at-1]
+			if at > from && e.began(c, step) > k.returned {
+				return false
+			}
+			names = !step.deleted && step.owner == k.owner && (!listed || step.now.uid == uid)
+		}
+		if names == listed {
+			return true
+		}
+	}
+	return false
+}
+
+// began is when a change can have happened at the earliest.
+func (e *evidence) began(c *chain, step event) time.Duration {
+	if !step.deleted {
+		if k := e.writes[step.name]; k != nil {
+			return k.begin
+		}
+		return 0
+	}
+	first := forever
+	for _, k := range c.removers[step.now] {
+		first = min(first, k.begin)
+	}
+	return first
+}
+
+// grave is a deleted resource, as a handle has shown it.
+type grave struct {
+	handle, process int
+	what            string
+}
+
+// deletion is when a resource's deletion began, and when a watch of a handle had shown it.
+type deletion struct{ began, seen time.Duration }
+
+// deletions are those that watches have shown. What was created and deleted more than once under a uid is left out.
+func (e *evidence) deletions() map[grave]*deletion {
+	all := map[grave]*deletion{}
+	for _, s := range e.sights {
+		for _, ev := range s.events {
+			if !ev.deleted {
+				continue
+			}
+			began := e.began(e.chains[ev.key], ev)
+			at := grave{ev.handle, ev.process, ev.key + " with uid " + ev.now.uid}
+			if d := all[at]; d == nil {
+				all[at] = &deletion{began, ev.at}
+			} else {
+				d.began, d.seen = min(d.began, began), max(d.seen, ev.at)
+			}
+		}
+	}
+	return all
+}

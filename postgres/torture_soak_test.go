@@ -1,0 +1,44 @@
+//go:build integration && soak
+
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/torture"
+)
+
+// TestTortureSynchronous has a primary that waits for its standby lose it.
+func TestTortureSynchronous(t *testing.T) {
+	pair := testenv.StartPostgresPair(t)
+	pair.Synchronous(t, "on")
+	h := torture.Behind(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
+	h.Faults = append(h.Faults,
+		torture.Once(faults.CrashSession, 2, func() { crashSession(t, pair.Primary) }),
+		torture.Long(torture.Lasting(faults.StandbyAway, 3, func() { pair.Standby.Freeze(t) }, func() { pair.Standby.Wake(t) })),
+		torture.Lasting(faults.Pause, 1, func() { pair.Primary.Freeze(t) }, func() { pair.Primary.Wake(t) }),
+	)
+	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.FillDisk)
+	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	faults.Test(t, h, torture.Options(t))
+}
+
+// TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
+func TestTortureFullDisk(t *testing.T) {
+	server := testenv.StartPostgresSmallDisk(t, 96)
+	h := torture.Behind(t, server.StoreURL(t), server.Addr)
+	h.MaxSize = 32 << 10
+	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
+	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)
+	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	o := torture.Options(t)
+	o.For = min(o.For, time.Minute)
+	faults.Test(t, h, o)
+}
