@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -66,50 +66,28 @@ type Rows interface {
 	AddResource(res *resourcepb.Resource) error
 }
 
-// Source gives the changes of a store, and knows what its positions mean.
-//
-// For positions that are numbers, embed [Sequence], which has all but Run and History.
-type Source[P any] interface {
-	// Run delivers changes until ctx ends. It calls ready once, as soon as every change after that position is going to be
-	// published; then publish for each batch, in order. end is the position after the batch, which may be empty.
-	//
-	// It reconnects by itself. It returns when ctx is over, or with an error when history is lost or the database stayed away for
-	// longer than Options.Outage: that ends all watches with storage.ErrWatchClosed, the error wrapped in it.
-	Run(ctx context.Context, ready func(P), publish func(events []*Event[P], end P)) error
-	// History returns the changes after from, for a filter. It does not ask the database yet.
-	History(from P, f *Filter) History[P]
-	// Contains reports whether the state at a position includes an event.
-	Contains(at P, ev *Event[P]) bool
-	// Advance returns a position with an event added, and with what precedes the event in its batch.
-	Advance(at P, ev *Event[P]) P
-	// Merge returns a position with everything up to end added, where end is the position after a batch.
-	Merge(at, end P) P
-	// Encode returns a position as bytes, for cursors. Any handle of the store can read them, at any later time.
-	Encode(at P) []byte
-	// Decode undoes Encode. Bytes that are no position are an error that matches storage.ErrInvalid, a position whose history
-	// is known to be gone storage.ErrCompacted. It does not ask the database.
-	Decode(b []byte) (P, error)
-}
-
-// Event is one change, immutable once it is published.
-type Event[P any] = feed.Event[P]
-
-// History is changes of the past, read page by page.
-type History[P any] = feed.History[P]
-
-// Snapshot is the beginning of a watch: resources in list order.
-type Snapshot = feed.Snapshot
-
-// Prover is a Source that can prove how far a watch is; its watches are storage.Bookmarkers.
-type Prover[P any] = feed.Prover[P]
+// The parts by which a driver tells of changes; package changes says what they must do.
+type (
+	// Event is one change.
+	Event[P any] = changes.Event[P]
+	// Source gives the changes of a store, and knows what its positions mean. For positions that are numbers, embed [Sequence],
+	// which has all but Run and History.
+	Source[P any] = changes.Source[P]
+	// Prover is a Source that can prove how far a watch is; its watches are storage.Bookmarkers.
+	Prover[P any] = changes.Prover[P]
+	// History is changes of the past, read page by page.
+	History[P any] = changes.History[P]
+	// Snapshot is the beginning of a watch: resources in list order.
+	Snapshot = changes.Snapshot
+)
 
 // Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.
 func Pages[P any](from P, read func(ctx context.Context, from P, limit int) (events []*Event[P], end P, more bool, err error)) History[P] {
-	return feed.Pages(from, read)
+	return changes.Pages(from, read)
 }
 
 // PageBytes is the number of bytes of resources after which a page of history, or of a listing, ends.
-const PageBytes = feed.PageBytes
+const PageBytes = changes.PageBytes
 
 // Lister is a Driver whose lists are cheaper without a position, or may be answered by a replica.
 type Lister interface {

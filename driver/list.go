@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )

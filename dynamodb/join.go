@@ -5,7 +5,7 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/spool"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

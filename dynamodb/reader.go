@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // reader follows the stream of the table, from its end at the moment of its opening.
@@ -279,13 +279,13 @@ func (r *reader) take(ctx context.Context, pos *position, shard string, p *page)
 	for i := range p.records {
 		var ev *event
 		var err error
-		if size < feed.PageBytes {
+		if size < driver.PageBytes {
 			ev, err = answer(ctx, r.b, func(ctx context.Context) (*event, error) { return r.b.change(ctx, &p.records[i]) })
 		}
 		if err != nil && last == "" {
 			return nil, nil, err
 		}
-		if err != nil || size >= feed.PageBytes {
+		if err != nil || size >= driver.PageBytes {
 			cut = err == nil
 			p.records, p.next, p.ended, p.full = p.records[:i], "", false, true
 			break

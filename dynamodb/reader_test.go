@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -62,7 +62,7 @@ func TestTakeIsBoundedInBytes(t *testing.T) {
 			}
 			size += ev.Size
 		}
-		if size > feed.PageBytes+1<<20 {
+		if size > driver.PageBytes+1<<20 {
 			t.Fatalf("%d events of %d bytes were taken at once", len(events), size)
 		}
 		left, seen = left[len(p.records):], seen+len(events)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // Eventually consistent reads come from replicas that lag, usually by less than a second. So that they are monotonic for the

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // walk reads history: from a position until it has what the reader had read when the walk began. The end is known by the numbers
@@ -21,10 +21,10 @@ type walk struct {
 	size        int // of the events, in bytes
 }
 
-// read goes on until there are limit events, or feed.PageBytes of them, or history is used up.
+// read goes on until there are limit events, or driver.PageBytes of them, or history is used up.
 func (w *walk) read(ctx context.Context, limit int) (more bool, err error) {
 	listed := false
-	for len(w.events) < limit && w.size < feed.PageBytes {
+	for len(w.events) < limit && w.size < driver.PageBytes {
 		if shard, need := w.behind(); need {
 			if err := w.step(ctx, shard); err != nil {
 				return false, err

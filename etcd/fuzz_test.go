@@ -10,7 +10,7 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
 

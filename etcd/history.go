@@ -8,8 +8,8 @@ import (
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // history reads changes of the past through one watch of etcd, which it keeps from page to page. To begin a watch far behind
@@ -35,7 +35,7 @@ type history struct {
 const silence = time.Minute
 
 // History implements driver.Source.
-func (s *source) History(from position, filter *key.Filter) feed.History[position] {
+func (s *source) History(from position, filter *key.Filter) driver.History[position] {
 	h := &history{b: s.b, filter: filter, at: from, next: from.rev}
 	if from.key == endKey {
 		h.next++
@@ -105,7 +105,7 @@ func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
 
 // fill reads until the newest revision, or until there are enough events or bytes.
 func (h *history) fill(ctx context.Context, limit int) (err error) {
-	for h.next <= h.newest && len(h.read) < limit && h.size < feed.PageBytes {
+	for h.next <= h.newest && len(h.read) < limit && h.size < driver.PageBytes {
 		if h.stream == nil {
 			lower, upper := h.b.layout.span(h.filter)
 			if h.stream, err = h.b.openStream(h.life, lower, upper, h.next); err != nil {

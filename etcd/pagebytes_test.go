@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -110,7 +110,7 @@ func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 			names = append(names, ev.Key.Name)
 		}
 		// The last response comes on top, with a revision that began in the one before.
-		if most := feed.PageBytes + 3*together*size; got > most {
+		if most := driver.PageBytes + 3*together*size; got > most {
 			t.Errorf("page %d has %d events of %d bytes, expected %d bytes at most", pages, len(events), got, most)
 		}
 	}

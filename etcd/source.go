@@ -13,7 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 type event = driver.Event[position]

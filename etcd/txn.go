@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/key"
 )
 
 // mutation is one write or delete, ready to be sent: what it compares with and what it does. It can be sent any number of

@@ -3,7 +3,7 @@ package inmem
 import (
 	"sync"
 
-	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // What a store keeps of its history where nobody says otherwise: so many changes, and so many bytes.
@@ -16,7 +16,7 @@ const (
 // Measured with a resource of few fields: about 530 bytes.
 const eventOverhead = 640
 
-func weight(ev *feed.Event[position]) int { return ev.Size + eventOverhead }
+func weight(ev *driver.Event[position]) int { return ev.Size + eventOverhead }
 
 // history is the newest changes of a store, bounded in number and in bytes, for watches that fall behind and for cursors. The
 // store's lock guards it.
@@ -25,7 +25,7 @@ func weight(ev *feed.Event[position]) int { return ev.Size + eventOverhead }
 // over is not dropped: otherwise a burst of large writes, faster than a processor is free for the reader, would end all watches.
 // Instead writers wait for the reader, so that the bound holds.
 type history struct {
-	events []*feed.Event[position] // those after from
+	events []*driver.Event[position] // those after from
 	from   position
 	bytes  int
 
@@ -51,7 +51,7 @@ func (h *history) bound(events, bytes int) {
 	h.trim()
 }
 
-func (h *history) record(ev *feed.Event[position]) {
+func (h *history) record(ev *driver.Event[position]) {
 	h.events = append(h.events, ev)
 	h.bytes += weight(ev)
 	h.trim()
@@ -100,7 +100,7 @@ func (h *history) read(at position) (r *reader, leave func()) {
 
 // take returns what comes after the reader's position, as much as a page may hold, and moves the reader on. The caller has seen
 // that the position is kept.
-func (h *history) take(r *reader) []*feed.Event[position] {
+func (h *history) take(r *reader) []*driver.Event[position] {
 	events := h.since(r.at, takeEvents)
 	if len(events) > 0 {
 		r.at = events[len(events)-1].At
@@ -113,12 +113,12 @@ func (h *history) take(r *reader) []*feed.Event[position] {
 // takeEvents is the number of changes that a reader takes over at a time: what a watch that stands still may hold on to.
 const takeEvents = 500
 
-// since returns changes after at: limit of them, feed.PageBytes, and the rest of the last one's transaction at most, but one in any
+// since returns changes after at: limit of them, driver.PageBytes, and the rest of the last one's transaction at most, but one in any
 // case. The caller has seen that at is kept.
-func (h *history) since(at position, limit int) []*feed.Event[position] {
+func (h *history) since(at position, limit int) []*driver.Event[position] {
 	events := h.events[at-h.from:]
 	n, bytes := 0, 0
-	for n < min(limit, len(events)) && bytes < feed.PageBytes {
+	for n < min(limit, len(events)) && bytes < driver.PageBytes {
 		bytes += weight(events[n])
 		n++
 	}
@@ -126,5 +126,5 @@ func (h *history) since(at position, limit int) []*feed.Event[position] {
 		n++
 	}
 	// A copy: trim clears what it drops.
-	return append([]*feed.Event[position](nil), events[:n]...)
+	return append([]*driver.Event[position](nil), events[:n]...)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -23,7 +23,7 @@ func TestSourceEndsWhileOthersWrite(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	published := 0
-	err := source{store: b.handle.store}.Run(ctx, func(position) { rewrite() }, func([]*feed.Event[position], position) {
+	err := source{store: b.handle.store}.Run(ctx, func(position) { rewrite() }, func([]*driver.Event[position], position) {
 		cancel()
 		if published++; published < 1000 {
 			rewrite()

@@ -8,10 +8,10 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -115,7 +115,7 @@ func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	it := &item{k, res}
 	s.unlink(s.items[k])
 	s.place(it)
-	s.history.record(&feed.Event[position]{Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint})
+	s.history.record(&driver.Event[position]{Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint})
 	return it
 }
 
@@ -140,7 +140,7 @@ func (s *store) remove(it *item) {
 	s.unlink(it)
 	delete(s.items, it.key)
 	s.tree.Delete(it)
-	s.history.record(&feed.Event[position]{
+	s.history.record(&driver.Event[position]{
 		Key: it.key, Delete: true, Resource: it.resource, Size: message.Size(it.resource), At: s.at, Commit: s.joint,
 	})
 }

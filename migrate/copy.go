@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
 

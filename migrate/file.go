@@ -15,9 +15,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
 

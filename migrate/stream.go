@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )

@@ -10,7 +10,7 @@ import (
 	"hash"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

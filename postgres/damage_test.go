@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/damagetest"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )

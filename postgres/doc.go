@@ -25,17 +25,3 @@
 //
 // The README lists the parameters of the URL, what the server needs, and the caveats.
 package postgres
-
-import (
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/feed"
-)
-
-var (
-	_ storage.Backend    = (*Backend)(nil)
-	_ storage.Pager      = (*Backend)(nil)
-	_ storage.Resumer    = (*Backend)(nil)
-	_ storage.Transactor = (*Backend)(nil)
-
-	_ feed.Prover[position] = source{}
-)

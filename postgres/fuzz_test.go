@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // clean makes a legal part of a key of any text.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )

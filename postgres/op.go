@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/message"
 )
 

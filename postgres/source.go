@@ -17,6 +17,11 @@ import (
 // source reads the log of changes for the feed: in the order of their numbers, up to the one that is final (frontier.go).
 type source struct{ b *handle }
 
+var (
+	_ driver.Source[position] = source{}
+	_ driver.Prover[position] = source{}
+)
+
 const (
 	// pollPatience is how long a poll waits for its answer before it takes the connection for dead.
 	pollPatience = 15 * time.Second

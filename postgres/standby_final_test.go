@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/resourcepb"

@@ -9,8 +9,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/damagetest"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // Scan implements driver.Driver. The position and the rows are read in one transaction, and so from one snapshot.

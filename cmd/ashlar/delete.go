@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // BenchmarkPass measures what an event costs each of 10,000 watches that do not want it, and the step back to waiting.

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -32,16 +33,16 @@ func (l *ledger) add(commits ...[]string) {
 			n := len(l.events) + 1
 			k := key.Key{Group: "g", Kind: kind, Name: "n"}
 			res := &resourcepb.Resource{Id: k.ID("u", ""), Version: strconv.Itoa(n)}
-			l.events = append(l.events, &Event[int]{Key: k, Resource: res, Size: 100, At: n, Commit: id})
+			l.events = append(l.events, &changes.Event[int]{Key: k, Resource: res, Size: 100, At: n, Commit: id})
 		}
 	}
 	close(l.wake)
 	l.wake = make(chan struct{})
 }
 
-func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*Event[int], int)) error {
+func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*changes.Event[int], int)) error {
 	at := -1
-	return l.line.Run(ctx, func(end int) { at = end; ready(end) }, func([]*Event[int], int) {
+	return l.line.Run(ctx, func(end int) { at = end; ready(end) }, func([]*changes.Event[int], int) {
 		for {
 			events, end, more, _ := l.page(ctx, at, l.batch)
 			if len(events) == 0 {
@@ -56,22 +57,22 @@ func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*Event
 }
 
 // page returns the events after from, the last of which is cut where its commit goes on.
-func (l *ledger) page(ctx context.Context, from, limit int) ([]*Event[int], int, bool, error) {
+func (l *ledger) page(ctx context.Context, from, limit int) ([]*changes.Event[int], int, bool, error) {
 	events, end, more, err := l.line.page(ctx, from, limit)
 	l.line.mu.Lock()
 	defer l.line.mu.Unlock()
 	if n := len(events); more && events[n-1].Commit != 0 && l.events[end].Commit == events[n-1].Commit {
 		last := *events[n-1]
 		last.Cut = true
-		events = append(append([]*Event[int](nil), events[:n-1]...), &last)
+		events = append(append([]*changes.Event[int](nil), events[:n-1]...), &last)
 	}
 	return events, end, more, err
 }
 
-func (l *ledger) History(from int, f *key.Filter) History[int] {
-	return Pages(from, func(ctx context.Context, from, limit int) ([]*Event[int], int, bool, error) {
+func (l *ledger) History(from int, f *key.Filter) changes.History[int] {
+	return changes.Pages(from, func(ctx context.Context, from, limit int) ([]*changes.Event[int], int, bool, error) {
 		events, end, more, err := l.page(ctx, from, limit)
-		var kept []*Event[int]
+		var kept []*changes.Event[int]
 		for _, ev := range events {
 			if !l.spare || ev.Cut || f.Match(&ev.Key) {
 				kept = append(kept, ev)
@@ -84,7 +85,7 @@ func (l *ledger) History(from int, f *key.Filter) History[int] {
 // marks returns what a watch with filter f returns after a position, with whether each has more of its commit after it.
 func (l *ledger) marks(from int, f *key.Filter) []string {
 	var all []string
-	var last *Event[int]
+	var last *changes.Event[int]
 	for _, ev := range l.events[from:] {
 		if !f.Match(&ev.Key) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -15,7 +16,7 @@ const SnapshotLife = 5 * time.Minute
 
 // Expiring is a snapshot that is freed when nobody has read from it for SnapshotLife: what it holds, in memory or on disk, may be
 // as large as the store. The watch ends at its next step.
-func Expiring(snapshot Snapshot) Snapshot {
+func Expiring(snapshot changes.Snapshot) changes.Snapshot {
 	e := &expiring{snapshot: snapshot}
 	e.timer = time.AfterFunc(SnapshotLife, e.expire)
 	return e
@@ -24,12 +25,12 @@ func Expiring(snapshot Snapshot) Snapshot {
 type expiring struct {
 	timer    *time.Timer
 	mu       sync.Mutex
-	snapshot Snapshot // nil once it is freed
+	snapshot changes.Snapshot // nil once it is freed
 }
 
 var errExpired = fmt.Errorf("%w: nobody has read from the snapshot for %v", storage.ErrCompacted, SnapshotLife)
 
-// Next implements Snapshot.
+// Next implements changes.Snapshot.
 func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,7 +51,7 @@ func (e *expiring) expire() {
 	}
 }
 
-// Close implements Snapshot.
+// Close implements changes.Snapshot.
 func (e *expiring) Close() {
 	e.timer.Stop()
 	e.expire()

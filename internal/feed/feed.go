@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
 )
 
 // Options are the bounds of a feed. Zero values are sensible.
@@ -25,13 +26,13 @@ type Options[P any] struct {
 	// InSnapshot is the cursor of a watch that is still in its snapshot.
 	InSnapshot string
 	// Delivered, if set, is called with each event just before a watch returns it.
-	Delivered func(*Event[P])
+	Delivered func(*changes.Event[P])
 }
 
 // Feed serves the watches of one opened backend.
 type Feed[P any] struct {
 	source Source[P]
-	prover Prover[P] // the source, if it is one; else nil
+	prover changes.Prover[P] // the source, if it is one; else nil
 	opts   Options[P]
 
 	life context.Context // ends with Close
@@ -77,7 +78,7 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 		opts.Outage = 5 * time.Minute
 	}
 	f := &Feed[P]{source: source, opts: opts}
-	f.prover, _ = source.(Prover[P])
+	f.prover, _ = source.(changes.Prover[P])
 	f.life, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -163,7 +164,7 @@ func (r *run[P]) becomeReady(at P) {
 	close(r.ready)
 }
 
-func (r *run[P]) publish(events []*Event[P], end P) {
+func (r *run[P]) publish(events []*changes.Event[P], end P) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := newNode(events, end)
@@ -180,7 +181,7 @@ func (r *run[P]) publish(events []*Event[P], end P) {
 		time.AfterFunc(sweepAfter, r.sweep)
 	}
 	for w := range r.followers {
-		if w.eager.Load() || slices.ContainsFunc(events, func(ev *Event[P]) bool { return w.filter.Match(&ev.Key) }) {
+		if w.eager.Load() || slices.ContainsFunc(events, func(ev *changes.Event[P]) bool { return w.filter.Match(&ev.Key) }) {
 			w.wakeUp()
 		}
 	}

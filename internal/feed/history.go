@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
 )
 
 // page is a page of history. After the last one the watch joins the log where it ended before that page was read.
 type page[P any] struct {
-	events []*Event[P]
+	events []*changes.Event[P]
 	end    P
 	joinAt *node[P] // nil: there is another page
 }
@@ -40,7 +41,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 }
 
 // readPage reads a page of history, trying again while the database is away. Its error ends the watch.
-func (w *watch[P]) readPage(history History[P]) (page[P], error) {
+func (w *watch[P]) readPage(history changes.History[P]) (page[P], error) {
 	leave, ok := w.feed.enter()
 	if !ok {
 		return page[P]{}, storage.ErrClosed

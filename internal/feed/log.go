@@ -1,6 +1,10 @@
 package feed
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/ashlar-dev/storage/driver/changes"
+)
 
 // node is a batch of events in the log.
 type node[P any] struct {
@@ -9,11 +13,11 @@ type node[P any] struct {
 }
 
 type batch[P any] struct {
-	events []*Event[P]
+	events []*changes.Event[P]
 	end    P
 }
 
-func newNode[P any](events []*Event[P], end P) *node[P] {
+func newNode[P any](events []*changes.Event[P], end P) *node[P] {
 	n := &node[P]{}
 	n.batch.Store(&batch[P]{events, end})
 	return n

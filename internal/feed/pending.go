@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (w *watch[P]) use(events []*Event[P], end P) {
+func (w *watch[P]) use(events []*changes.Event[P], end P) {
 	w.pending, w.pendEnd, w.using = events, end, true
 }
 
@@ -26,7 +27,7 @@ func (w *watch[P]) fromPending() (*resourcepb.WatchEvent, error) {
 }
 
 // pass moves on to an event, or to the position after those at hand where it is nil.
-func (w *watch[P]) pass(ev *Event[P], held bool) *resourcepb.WatchEvent {
+func (w *watch[P]) pass(ev *changes.Event[P], held bool) *resourcepb.WatchEvent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ev == nil {
@@ -57,7 +58,7 @@ func (w *watch[P]) pass(ev *Event[P], held bool) *resourcepb.WatchEvent {
 }
 
 // take removes the next event for this watch from pending, with what stands before it.
-func (w *watch[P]) take() *Event[P] {
+func (w *watch[P]) take() *changes.Event[P] {
 	for i, ev := range w.pending {
 		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
 		if w.wants(ev) {
@@ -68,13 +69,13 @@ func (w *watch[P]) take() *Event[P] {
 	return nil
 }
 
-func (w *watch[P]) wants(ev *Event[P]) bool {
+func (w *watch[P]) wants(ev *changes.Event[P]) bool {
 	return w.filter.Match(&ev.Key) && (w.catching || !w.feed.source.Contains(w.at, ev))
 }
 
 // goesOn reports whether this watch's next event is of the same commit as ev, which stands before pending, or, if it was held,
 // before the batch that pending is. It is not known where the batch ends inside the commit with nothing for this watch.
-func (w *watch[P]) goesOn(ev *Event[P], held bool) (more, known bool) {
+func (w *watch[P]) goesOn(ev *changes.Event[P], held bool) (more, known bool) {
 	if ev.Commit == 0 {
 		return false, true
 	}

@@ -2,137 +2,19 @@ package feed
 
 import (
 	"context"
-	"io"
 
-	"github.com/ashlar-dev/storage/internal/key"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// Event is one change. It is immutable once published: watches share it, and clone what they hand out.
-type Event[P any] struct {
-	// Key of the resource.
-	Key key.Key
-	// Delete tells a deletion from a write.
-	Delete bool
-	// Resource as it was written, or as it was last stored before the deletion, with its version.
-	Resource *resourcepb.Resource
-	// Damage, if not nil, says that what is stored of the change cannot be read, and that there is no Resource. It ends the
-	// watches that want the event, before they pass it, and no others: leaving it out would be a gap that nobody hears of.
-	Damage error
-	// Size of the resource in bytes, for the log's bound.
-	Size int
-	// At is where the event stands in the store's history: what Contains and Advance look at.
-	At P
-	// Commit is the same, and not 0, for events that became visible to readers at once; they stand next to each other. It is 0
-	// for an event that is alone in its commit, and where the source cannot tell.
-	Commit int64
-	// Cut says that the batch or page ends with this event but its commit does not, so that a watch has to look at the next one
-	// to learn whether something of the commit is left for it. Where it is false for the last event, a batch or page ends with
-	// a whole commit. A page that ends inside a commit holds the event at its end even if the filter leaves that out.
-	Cut bool
-}
-
-// Source is the adapter's side of a feed. P is its position, which is never changed in place.
+// Source is a changes.Source with cursors in the place of encoded positions.
 type Source[P any] interface {
-	// Run delivers changes until ctx ends. It calls ready once, as soon as every change after that position is going to be
-	// published; then publish for each batch, in order. end is the position after the batch, which may be empty.
-	//
-	// It reconnects by itself. It returns when ctx is over, or with an error when history is lost or the database stayed away
-	// too long: that ends all watches with ErrWatchClosed, the error wrapped in it. An error before ready is returned from
-	// Start as it is.
-	Run(ctx context.Context, ready func(P), publish func(events []*Event[P], end P)) error
-
-	// History returns the changes after from, for filter f. It does not ask the database yet.
-	History(from P, f *key.Filter) History[P]
-
-	// Contains tells whether the state that at describes includes ev.
-	Contains(at P, ev *Event[P]) bool
-
-	// Advance returns at with ev added, and with what precedes ev in its batch.
-	Advance(at P, ev *Event[P]) P
-
-	// Merge returns at with everything up to end added, where end is the position after a batch.
+	Run(ctx context.Context, ready func(P), publish func(events []*changes.Event[P], end P)) error
+	History(from P, f *key.Filter) changes.History[P]
+	Contains(at P, ev *changes.Event[P]) bool
+	Advance(at P, ev *changes.Event[P]) P
 	Merge(at, end P) P
 
 	// Cursor returns the text by which a watch can start from at.
 	Cursor(at P) string
 }
-
-// Prover is what a Source implements beside Source if it can prove how far a watch is. Its watches are storage.Bookmarkers.
-//
-// With positions on a line it is little: Newest reads the end of the line, as a strong read would, and Reached compares two
-// numbers.
-type Prover[P any] interface {
-	// Newest asks the database for a position that contains every change which was acknowledged, to anybody, before the call.
-	// It has Run, wherever that is, publish a batch soon whose end has reached the position, which may be an empty one. Nothing
-	// but an answer to a question that was asked during the call will do: what the source happens to know is older.
-	//
-	// It gives up by itself when an answer takes too long, and is called again after an error until the run ends. Calls do not
-	// overlap.
-	Newest(ctx context.Context) (P, error)
-
-	// Reached reports whether at contains everything that target, a position from Newest, contains.
-	Reached(at, target P) bool
-}
-
-// PageBytes is the number of bytes of resources after which a page of history ends, whatever the number of changes in it: a
-// watch that is behind holds a page in memory for as long as nobody reads from it.
-const PageBytes = 4 << 20
-
-// History is changes of the past, read page by page.
-type History[P any] interface {
-	// Page reads the next changes, in order, about limit of them and about PageBytes of resources at most, whichever comes
-	// first; there may be some that the filter leaves out. end is the position after them. more is false when end was the newest
-	// state at some moment after the call began, and then the page ends with a whole commit. After an error the next call begins
-	// where this one did. History that is gone is an error that matches storage.ErrCompacted.
-	Page(ctx context.Context, limit int) (events []*Event[P], end P, more bool, err error)
-	// Close frees what the reading holds; it may be called while a page is read, which then fails. Closing twice is fine.
-	Close()
-}
-
-// Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.
-func Pages[P any](from P, read func(ctx context.Context, from P, limit int) (events []*Event[P], end P, more bool, err error)) History[P] {
-	return &pages[P]{from, read}
-}
-
-type pages[P any] struct {
-	from P
-	read func(ctx context.Context, from P, limit int) ([]*Event[P], P, bool, error)
-}
-
-func (p *pages[P]) Page(ctx context.Context, limit int) ([]*Event[P], P, bool, error) {
-	events, end, more, err := p.read(ctx, p.from, limit)
-	if err == nil {
-		p.from = end
-	}
-	return events, end, more, err
-}
-
-func (*pages[P]) Close() {}
-
-// Snapshot is the beginning of a watch: resources in list order, each for the watch to give away.
-type Snapshot interface {
-	// Next returns the next resource, or io.EOF after the last.
-	Next(ctx context.Context) (*resourcepb.Resource, error)
-	// Close frees what the snapshot holds. It is called once.
-	Close()
-}
-
-type sliceSnapshot struct{ resources []*resourcepb.Resource }
-
-// SliceSnapshot is a snapshot that is in memory already.
-func SliceSnapshot(resources []*resourcepb.Resource) Snapshot {
-	return &sliceSnapshot{resources}
-}
-
-func (s *sliceSnapshot) Next(context.Context) (*resourcepb.Resource, error) {
-	if len(s.resources) == 0 {
-		return nil, io.EOF
-	}
-	res := s.resources[0]
-	s.resources[0] = nil
-	s.resources = s.resources[1:]
-	return res, nil
-}
-
-func (s *sliceSnapshot) Close() { s.resources = nil }

@@ -3,7 +3,7 @@ package handover
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage/internal/key"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // Row is a resource as a store keeps it.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/key"
 	"github.com/ashlar-dev/storage/internal/paging"
 	"github.com/ashlar-dev/storage/internal/spool"
 )

@@ -1,0 +1,27 @@
+package feed
+
+import (
+	"context"
+	"io"
+
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+type sliceSnapshot struct{ resources []*resourcepb.Resource }
+
+// SliceSnapshot is a snapshot that is in memory already.
+func SliceSnapshot(resources []*resourcepb.Resource) changes.Snapshot {
+	return &sliceSnapshot{resources}
+}
+
+func (s *sliceSnapshot) Next(context.Context) (*resourcepb.Resource, error) {
+	if len(s.resources) == 0 {
+		return nil, io.EOF
+	}
+	res := s.resources[0]
+	s.resources = s.resources[1:]
+	return res, nil
+}
+
+func (s *sliceSnapshot) Close() { s.resources = nil }
