@@ -56,3 +56,25 @@ func TestRestoredBackup(t *testing.T) {
 	}
 	wantNext(t, anew, upserted(again))
 }
+
+// A watch may have begun at a revision that the feed has not come to, because others write to the cluster. If a backup from before is
+// then restored as it is, the feed finds nothing missing of what it has published itself.
+func TestRestoredBackupBeforeAWatch(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcdWithBackup(t)
+	proxy := faultproxy.New(t, server.Endpoint)
+	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
+	write(t, b, service("kept"))
+	watchAll(t, b) // the feed begins
+	server.Save(t)
+	stranger := server.Client(t)
+	for range 100 {
+		if _, err := stranger.Put(within(t), "stranger", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := watchAll(t, b)
+	proxy.Redirect(server.Restore(t).Endpoint)
+	proxy.Cut()
+	wantEnd(t, w)
+}

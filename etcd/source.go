@@ -117,6 +117,10 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 	b := f.source.b
 	ctx, cancel := context.WithTimeout(ctx, min(attemptTimeout, b.opts.Outage))
 	defer cancel()
+	newest := f.at
+	if newest != 0 {
+		newest = max(newest, b.seen.Load()) // a watch may have begun later than what was published last
+	}
 	resp, err := b.kv.Get(ctx, b.layout.storeKey())
 	if err != nil {
 		return 0, err
@@ -127,7 +131,7 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 		return 0, errLost{err}
 	case store != b.layout.store:
 		return 0, errLost{errors.New("another store is under the prefix now")}
-	case resp.Header.Revision < f.at:
+	case resp.Header.Revision < newest:
 		return 0, errLost{errWentBack}
 	}
 	b.answered(resp.Header.Revision)
