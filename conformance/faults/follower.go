@@ -56,6 +56,7 @@ func (f *follower) follow(ctx context.Context) {
 	defer func() { f.watch.Close() }()
 	var asked time.Duration // when a bookmark was asked for; 0: none is awaited
 	var askedIn *round
+	closings := 0           // so often in a row the watch has ended
 	odds := 25              // one in so many times it asks
 	var awake time.Duration // since when
 	for ctx.Err() == nil {
@@ -77,7 +78,8 @@ func (f *follower) follow(ctx context.Context) {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			odds = 2 // silence is what a bookmark is for
 			continue
-		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil:
+		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil && closings < 100:
+			closings++
 			f.forgotten("Next", err)
 			asked = 0
 			again := f.resume
@@ -94,9 +96,11 @@ func (f *follower) follow(ctx context.Context) {
 			f.giveUp()
 			return
 		case ev.GetBookmark() != nil:
+			closings = 0
 			f.marked(asked, askedIn)
 			asked = 0
 		default:
+			closings = 0
 			f.note(ev)
 		}
 		if f.slow && f.run.now() > awake+3*time.Second && f.random.IntN(400) == 0 {
