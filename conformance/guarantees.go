@@ -117,7 +117,7 @@ func Guarantees() []Guarantee {
 				"Bookmarks/AfterWhatWasAcknowledged", "Bookmarks/RequestsAtTheSameTime", "Bookmarks/History", "Bookmarks/Snapshot", "Bookmarks/SlowWatch",
 				"Bookmarks/Cursor", "Bookmarks/Closed",
 			},
-			[]string{"bookmarks are true"},
+			[]string{"bookmarks are true", "bookmarks come"},
 		}, {
 			"Bookmarks come without any change, and where the filter matches nothing; there are no more of them than requests",
 			[]string{"Bookmarks/WithoutChanges", "Bookmarks/QuietFilter", "Bookmarks/NoMoreThanRequests"}, []string{"bookmarks"},

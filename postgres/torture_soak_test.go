@@ -24,7 +24,7 @@ func TestTortureSynchronous(t *testing.T) {
 	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.FillDisk)
 	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
-	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	torture.Exempt(&h, "TestTorture does it", faults.Compact)
 	faults.Test(t, h, torture.Options(t))
 }
 
@@ -37,7 +37,7 @@ func TestTortureFullDisk(t *testing.T) {
 	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
-	torture.Exempt(&h, "history is kept for longer than a run takes", faults.Compact)
+	torture.Exempt(&h, "TestTorture does it", faults.Compact)
 	o := torture.Options(t)
 	o.For = min(o.For, time.Minute)
 	faults.Test(t, h, o)

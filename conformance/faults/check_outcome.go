@@ -101,9 +101,24 @@ func (e *evidence) answered(handle int, after time.Duration) time.Duration {
 }
 
 // starved reports whether a call ran out of time on a machine that had none: what needs that many turns of the processor gets by
-// no deadline.
+// no deadline. A disk that others keep busy is told by the neighbours: only a call that many changes of the same handle have
+// overtaken was forgotten, one that few have was slow.
 func (e *evidence) starved(k *call) bool {
-	return errors.Is(k.err, context.DeadlineExceeded) && e.run.late(k.begin, k.returned) > k.patience/10
+	const many = 20
+	if !errors.Is(k.err, context.DeadlineExceeded) {
+		return false
+	}
+	return e.run.late(k.begin, k.returned) > k.patience/10 || e.overtaking(k) < many
+}
+
+// overtaking counts the changes that began after a call on the same handle and were acknowledged before it returned.
+func (e *evidence) overtaking(k *call) (n int) {
+	for _, other := range e.calls {
+		if other.handle == k.handle && other.fate == done && other.changes() && other.begin > k.begin && other.returned < k.returned {
+			n++
+		}
+	}
+	return n
 }
 
 // had reports whether a resource with the uid was there.

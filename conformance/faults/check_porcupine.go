@@ -54,6 +54,17 @@ type onKey struct {
 	version string // of a write: what it left, also where its caller was not told
 }
 
+// outcome is what the caller was told, in words.
+func (o onKey) outcome() string {
+	switch o.call.fate {
+	case done:
+		return "done"
+	case refused:
+		return fmt.Sprintf("refused: %v", o.part.cause)
+	}
+	return "outcome unknown"
+}
+
 // operations are the calls on a key that say or do something at one moment.
 func (e *evidence) operations(key string) (ops []porcupine.Operation) {
 	written := e.written()
@@ -73,11 +84,24 @@ func (e *evidence) operations(key string) (ops []porcupine.Operation) {
 			if at, ok := e.latest[k]; ok {
 				end = min(end, at)
 			}
-			ops = append(ops, porcupine.Operation{ClientId: len(ops) % 32, Input: in, Call: int64(k.begin), Output: p, Return: int64(end)})
+			ops = append(ops, porcupine.Operation{Input: in, Call: int64(k.begin), Output: p, Return: int64(end)})
 		}
 	}
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	rows(ops)
 	return ops
+}
+
+// rows gives each call the first row of the picture that is free at its time.
+func rows(ops []porcupine.Operation) {
+	var free []int64 // from when on each is
+	for i := range ops {
+		row := slices.IndexFunc(free, func(at int64) bool { return at < ops[i].Call })
+		if row < 0 {
+			row, free = len(free), append(free, 0)
+		}
+		free[row], ops[i].ClientId = ops[i].Return, row
+	}
 }
 
 // split cuts a history where nothing is under way.
@@ -126,7 +150,7 @@ func keyModel(start state) porcupine.Model {
 		},
 		DescribeOperation: func(input, _ any) string {
 			in := input.(onKey)
-			return fmt.Sprintf("%s, %s: %s: %v", in.call.client, in.call.kind, in.part, in.part.cause)
+			return fmt.Sprintf("%s, %s: %s: %s", in.call.client, in.call.kind, in.part, in.outcome())
 		},
 		DescribeState: func(at any) string { return at.(state).String() },
 	}

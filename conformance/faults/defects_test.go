@@ -114,10 +114,7 @@ func (s *server) harness(faults bool) Harness {
 		Exempt: map[Kind]string{},
 	}
 	one := func(random *rand.Rand) *wire { return disturbed[random.IntN(len(disturbed))] }
-	briefly := 150 * time.Millisecond
-	if s.has("silence is the end") {
-		briefly = 500 * time.Millisecond // longer than a Next waits: a bookmark is asked for in the silence after one
-	}
+	const briefly = 400 * time.Millisecond // longer than a follower waits for an event
 	if faults {
 		h.Faults = []Fault{
 			{Kind: Delay, Touches: "wires", Weight: 4, Hold: briefly, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {

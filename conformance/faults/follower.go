@@ -56,6 +56,7 @@ func (f *follower) turn(r *round) sight {
 func (f *follower) follow(ctx context.Context) {
 	defer func() { f.watch.Close() }()
 	var askedIn *round      // the round in which a bookmark was asked for
+	closings := 0           // so often in a row the watch has ended
 	odds := 25              // one in so many times it asks
 	var awake time.Duration // since when
 	for ctx.Err() == nil {
@@ -82,7 +83,8 @@ func (f *follower) follow(ctx context.Context) {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			odds = 2 // silence is what a bookmark is for
 			continue
-		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil:
+		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil && closings < 100:
+			closings++
 			f.forgotten("Next", err)
 			f.ask(0)
 			again := f.resume
@@ -99,9 +101,11 @@ func (f *follower) follow(ctx context.Context) {
 			f.giveUp()
 			return
 		case ev.GetBookmark() != nil:
+			closings = 0
 			f.marked(f.owed(), askedIn)
 			f.ask(0)
 		default:
+			closings = 0
 			f.note(ev)
 		}
 		if f.slow && f.run.now() > awake+3*time.Second && f.random.IntN(400) == 0 {

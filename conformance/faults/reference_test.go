@@ -146,7 +146,7 @@ func (s *server) crash() {
 		return
 	}
 	s.log = s.log[:min(s.volatile, len(s.log))]
-	s.volatile = -1
+	s.volatile, s.gone = -1, min(s.gone, len(s.log))
 	s.rows = map[string]*resourcepb.Resource{}
 	for _, c := range s.log {
 		s.replay(c)

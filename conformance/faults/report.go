@@ -60,16 +60,7 @@ func (r *Report) Total() (n int) {
 // String is the report as text.
 func (r *Report) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "seed %d: %d operations and %d events in %v, %d rounds; %d outcomes unknown, of which %d had happened; longest stall %v\n",
-		r.Seed, r.Total(), r.Events, r.Elapsed.Round(time.Second), r.Rounds, r.Unknown, r.Happened, r.LongestStall.Round(time.Millisecond))
-	fmt.Fprintf(&s, "operations: %s\n", counts(r.Operations))
-	fmt.Fprintf(&s, "faults: %s\n", counts(r.Faults))
-	if r.Relisted > 0 {
-		fmt.Fprintf(&s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.Relisted, r.Unwitnessed)
-	}
-	if r.Undecided > 0 {
-		fmt.Fprintf(&s, "windows that the searching checker did not finish: %d\n", r.Undecided)
-	}
+	r.summary(&s)
 	for _, v := range r.Violations {
 		fmt.Fprintf(&s, "VIOLATION %v\n", v)
 	}
@@ -77,6 +68,21 @@ func (r *Report) String() string {
 		fmt.Fprintf(&s, "written: %s\n", f)
 	}
 	return s.String()
+}
+
+// summary is what there is to say about a run besides what it violated.
+func (r *Report) summary(s *strings.Builder) {
+	fmt.Fprintf(s, "seed %d: %d operations and %d events in %v, %d rounds; %d outcomes unknown, of which %d had happened; longest stall %v\n",
+		r.Seed, r.Total(), r.Events, r.Elapsed.Round(time.Second), r.Rounds, r.Unknown, r.Happened, r.LongestStall.Round(time.Millisecond))
+	fmt.Fprintf(s, "operations: %s\n", counts(r.Operations))
+	fmt.Fprintf(s, "faults: %s\n", counts(r.Faults))
+	if r.Relisted > 0 {
+		fmt.Fprintf(s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.Relisted, r.Unwitnessed)
+	}
+	if r.Undecided > 0 {
+		fmt.Fprintf(s, "windows that the searching checker did not finish: %d\n", r.Undecided)
+	}
+	fmt.Fprintf(s, "violations: %d\n", len(r.Violations))
 }
 
 func counts[K ~string](m map[K]int) string {

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func (e event) String() string {
 	if e.deleted {
 		return fmt.Sprintf("[%s] deletion of %s at version %s", moment(e.at), short(e.key), e.now.version)
 	}
-	text := fmt.Sprintf("[%s] %s wrote %s: %q → %s", moment(e.at), e.name, short(e.key), e.replaces, e.now.version)
+	text := fmt.Sprintf("[%s] %s wrote %s in place of %s → %s", moment(e.at), e.name, short(e.key), cmp.Or(e.replaces, "nothing"), e.now.version)
 	if e.owner != "" {
 		text += ", owned by " + e.owner
 	}

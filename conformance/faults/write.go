@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -25,28 +26,28 @@ func (e *evidence) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	name := filepath.Join(dir, fmt.Sprintf("faults-%d-round-%d.html", e.run.o.Seed, e.round.number))
-	f, err := os.Create(name)
+	base := filepath.Join(dir, fmt.Sprintf("faults-%d-round-%d", e.run.o.Seed, e.round.number))
+	report, pictures := e.run.report, []string(nil)
+	report.Files = append(report.Files, base+".html")
+	for i, p := range e.pictures[:min(3, len(e.pictures))] {
+		name := fmt.Sprintf("%s-%s-%d.html", base, p.key, i)
+		if err := porcupine.VisualizePath(p.model, p.info, name); err != nil {
+			return err
+		}
+		report.Files, pictures = append(report.Files, name), append(pictures, filepath.Base(name))
+	}
+	var summary strings.Builder
+	report.summary(&summary)
+	f, err := os.Create(base + ".html")
 	if err != nil {
 		return err
 	}
 	slices.SortStableFunc(e.calls, func(a, b *call) int { return cmp.Compare(a.begin, b.begin) })
 	err = page.Execute(f, map[string]any{
-		"Seed": e.run.o.Seed, "Round": e.round.number, "Violations": e.run.report.Violations, "Calls": e.calls, "Faults": e.episodes(),
-		"Follower": e.witness.follower.name, "Events": e.witness.events,
+		"Seed": e.run.o.Seed, "Round": e.round.number, "Summary": summary.String(), "Violations": report.Violations, "Pictures": pictures,
+		"Calls": e.calls, "Faults": e.episodes(), "Follower": e.witness.follower.name, "Events": e.witness.events,
 	})
-	if err = cmp.Or(err, f.Close()); err != nil {
-		return err
-	}
-	e.run.report.Files = append(e.run.report.Files, name)
-	for i, p := range e.pictures[:min(3, len(e.pictures))] {
-		name := filepath.Join(dir, fmt.Sprintf("faults-%d-round-%d-%s-%d.html", e.run.o.Seed, e.round.number, p.key, i))
-		if err := porcupine.VisualizePath(p.model, p.info, name); err != nil {
-			return err
-		}
-		e.run.report.Files = append(e.run.report.Files, name)
-	}
-	return nil
+	return cmp.Or(err, f.Close())
 }
 
 func (e *evidence) episodes() (lines []string) {
@@ -58,14 +59,26 @@ func (e *evidence) episodes() (lines []string) {
 }
 
 var page = template.Must(template.New("history").Parse(`<!doctype html>
-<meta charset="utf-8"><title>faults, seed {{.Seed}}</title>
-<style>body { font: 14px sans-serif } pre { white-space: pre-wrap } .bad { color: #a00 }</style>
+<html lang="en"><meta charset="utf-8"><title>Faults: seed {{.Seed}}, round {{.Round}}</title>
+<style>
+body { font: 15px/1.4 sans-serif; margin: 2em; color: #222 }
+pre { font: 13px/1.5 monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .5em 0 }
+section { border-left: 4px solid #b00; padding: .2em 1em; margin: 1em 0; background: #fff6f6 }
+section h3 { margin: .3em 0; color: #900 }
+summary { cursor: pointer; font-weight: bold; margin: 1em 0 }
+ol { font: 13px/1.5 monospace } li { overflow-wrap: anywhere } li:nth-child(odd) { background: #f5f5f5 }
+</style>
 <h1>Seed {{.Seed}}, round {{.Round}}</h1>
-{{range .Violations}}<pre class="bad">{{.}}</pre>{{end}}
-<h2>Faults</h2><pre>{{range .Faults}}{{.}}
-{{end}}</pre>
-<h2>What {{.Follower}} saw</h2><pre>{{range .Events}}{{.}}
-{{end}}</pre>
-<h2>Calls</h2><pre>{{range .Calls}}{{.}}
-{{end}}</pre>
+<pre>{{.Summary}}</pre>
+<p>Times are since the start of the run. Repeat the run with this seed; it gives the same faults and attempts as far as the database allows.</p>
+<h2>Broken promises</h2>
+{{range .Violations}}<section><h3>{{.Check}}</h3><pre>{{.Text}}</pre></section>
+{{end}}{{with .Pictures}}<p>What a search for an order of the calls got to:</p><ul>{{range .}}<li><a href="{{.}}">{{.}}</a></li>{{end}}</ul>
+{{end}}<h2>Faults of this round</h2>
+<ol>{{range .Faults}}<li>{{.}}</li>
+{{end}}</ol>
+<details><summary>What {{.Follower}} saw: {{len .Events}} events</summary><ol>{{range .Events}}<li>{{.}}</li>
+{{end}}</ol></details>
+<details><summary>Calls: {{len .Calls}}</summary><ol>{{range .Calls}}<li>{{.}}</li>
+{{end}}</ol></details>
 `))
