@@ -11,7 +11,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/moment"
 	"github.com/ashlar-dev/storage/internal/paging"
 )
 
@@ -23,7 +22,7 @@ type Backend[P any] struct {
 	source Source[P]
 	feed   *feed.Feed[P]
 	shelf  *paging.Shelf // nil where the driver is a Pager
-	bound  moment.Moment // the deadlines of calls
+	bound  sharedDeadline
 
 	closed  atomic.Bool
 	closing sync.Once
@@ -96,7 +95,7 @@ func (b *Backend[P]) begin(ctx context.Context, problems ...error) (context.Cont
 		return ctx, func() {}, nil
 	}
 	if ctx == context.Background() {
-		return b.bound.Context(ctx, b.opts.Timeout), func() {}, nil
+		return b.bound.context(b.opts.Timeout), func() {}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	return ctx, cancel, nil

@@ -1,11 +1,8 @@
 package driver
 
 import (
-	"fmt"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -32,23 +29,6 @@ type Mutation struct {
 	Resource *resourcepb.Resource
 	// Written is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
 	Written string
-}
-
-// Stored is what a store holds under a key: nothing if Exists is false.
-type Stored = cas.Stored
-
-// Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused.
-func (m *Mutation) Decide(s Stored) (changes bool, err error) {
-	switch m.Verb {
-	case Write:
-		err = cas.Write(s, m.Uid, m.Version)
-		return err == nil, err
-	case Delete:
-		return cas.Delete(s, m.Uid, m.Version)
-	case Check:
-		return false, cas.Check(s, m.Uid, m.Version)
-	}
-	return false, fmt.Errorf("%w: unknown verb %d", storage.ErrInvalid, m.Verb)
 }
 
 // Encode returns a resource as bytes, without its version.

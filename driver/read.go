@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -26,21 +24,12 @@ func (b *Backend[P]) Read(ctx context.Context, consistency storage.ReadConsisten
 	}
 	res, err := b.driver.Get(ctx, consistency, k)
 	if err == nil {
-		err = cas.Read(res, id)
+		err = answers(res, id)
 	}
 	if err != nil {
-		return nil, failed("read", k, ownType(err))
+		return nil, failed("read", k, err)
 	}
 	return res, nil
-}
-
-// ownType has a mismatch of group versions not share the caller's message.
-func ownType(err error) error {
-	if mismatch, ok := err.(storage.GroupVersionMismatchError); ok { //nolint:errorlint // cas.Read returns it as it is
-		mismatch.RequestedType = message.CloneID(&resourcepb.ID{Type: mismatch.RequestedType}).Type
-		return mismatch
-	}
-	return err
 }
 
 // OwnerReferences implements storage.Backend.

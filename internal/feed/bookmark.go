@@ -38,17 +38,23 @@ func (b bookmarker[P]) Bookmark(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	w.expect(w.run.prove())
+	for r := w.currentRun(); !w.expect(r, r.prove()); r = w.currentRun() {
+		continue
+	}
 	return nil
 }
 
 // expect has a bookmark event come once the watch has reached what p proves. It keeps the oldest proof, so that the event for
-// it is not put off by later requests, and the newest, which answers all requests after the oldest.
-func (w *watch[P]) expect(p *proof[P]) {
+// it is not put off by later requests, and the newest, which answers all requests after the oldest. false: the watch has changed to
+// another run than r, of which p is.
+func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended != nil {
-		return
+		return true
+	}
+	if w.run != r {
+		return false
 	}
 	switch n := len(w.proofs); {
 	case n == 0 || n == 1 && w.proofs[0] != p:
@@ -58,6 +64,7 @@ func (w *watch[P]) expect(p *proof[P]) {
 	}
 	w.eager.Store(true)
 	w.wakeUp()
+	return true
 }
 
 // proven reports whether a bookmark event is due. It never comes between two events of a commit.

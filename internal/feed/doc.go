@@ -46,6 +46,7 @@
 // # Life
 //
 // A run is one call of Source.Run. It begins with the first watch and ends with Close, with an error that the source cannot
-// mend, or some time after the last watch was closed. Its end ends its watches; the next watch begins a new run with a log of
-// its own, so positions of one run never meet the log of another.
+// mend, or some time after the last watch was closed. Its end ends its watches, unless the source fell behind the history that is
+// kept: then those that did not fall as far behind go on in the next run, from their positions. Each run has a log of its own, so
+// positions of one run never meet the log of another.
 package feed

@@ -35,6 +35,8 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, errRunEnded):
+		return w.leaveRun(ctx)
 	default:
 		return w.end(closedWith(err))
 	}
@@ -73,7 +75,7 @@ func (w *watch[P]) readPage(history changes.History[P]) (page[P], error) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		case <-w.run.done:
-			return page[P]{}, w.run.err
+			return page[P]{}, errRunEnded
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
@@ -18,7 +19,7 @@ import (
 // watch is a position in a store's history, with a filter.
 type watch[P any] struct {
 	feed   *Feed[P]
-	run    *run[P]
+	run    *run[P] // changed by Next, under mu
 	filter key.Filter
 	life   context.Context // ends with Close
 	cancel context.CancelFunc
@@ -41,6 +42,7 @@ type watch[P any] struct {
 	open     bool                // the event returned last was not the last of its commit
 	sound    bool                // the run's source has confirmed that at is a position in its history
 	follows  bool                // wake is known to the run
+	left     time.Time           // when it last moved to another run
 	wake     chan struct{}       // holds something when the log or a proof is worth a look
 
 	eager atomic.Bool // proofs is not empty: wants to hear of every batch
@@ -167,7 +169,7 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		case <-w.run.done:
 			// What was published before the run ended is still delivered.
 			if w.passed.next.Load() == nil && w.passed.batch.Load() != nil {
-				return w.end(closedWith(w.run.err))
+				return w.leaveRun(ctx)
 			}
 		}
 		return nil
@@ -255,8 +257,9 @@ func (w *watch[P]) Cursor() string {
 func (w *watch[P]) Close() {
 	w.once.Do(func() {
 		w.cancel()
-		w.run.unfollow(w)
-		w.run.release()
+		r := w.currentRun()
+		r.unfollow(w)
+		r.release()
 	})
 	w.sweep()
 }

@@ -1,4 +1,4 @@
-package cas
+package driver
 
 import (
 	"errors"
@@ -28,24 +28,29 @@ func TestTables(t *testing.T) {
 		{name: "another version", stored: there, uid: "u", version: "2", write: storage.ErrCASFailure, del: storage.ErrCASFailure, check: storage.ErrCASFailure},
 		{name: "the version", stored: there, uid: "u", version: "1", remove: true},
 	} {
-		if err := Write(row.stored, row.uid, row.version); !errors.Is(err, row.write) {
-			t.Errorf("%s: Write says %v, expected %v", row.name, err, row.write)
-		}
-		remove, err := Delete(row.stored, row.uid, row.version)
-		if remove != row.remove || !errors.Is(err, row.del) {
-			t.Errorf("%s: Delete says %v, %v, expected %v, %v", row.name, remove, err, row.remove, row.del)
-		}
-		if err := Check(row.stored, row.uid, row.version); !errors.Is(err, row.check) {
-			t.Errorf("%s: Check says %v, expected %v", row.name, err, row.check)
+		for _, want := range []struct {
+			verb    Verb
+			changes bool
+			err     error
+		}{{Write, row.write == nil, row.write}, {Delete, row.remove, row.del}, {Check, false, row.check}} {
+			m := Mutation{Verb: want.verb, Uid: row.uid, Version: row.version}
+			if changes, err := m.Decide(row.stored); changes != want.changes || !errors.Is(err, want.err) {
+				t.Errorf("%s: verb %d: %v, %v, expected %v, %v", row.name, want.verb, changes, err, want.changes, want.err)
+			}
 		}
 	}
-	if err := Check(there, "", ""); !errors.Is(err, storage.ErrCASFailure) {
+	absent := Mutation{Verb: Check}
+	if _, err := absent.Decide(there); !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a check for absence without a uid: %v", err)
 	}
-	if err := Check(Stored{}, "", ""); err != nil {
+	if _, err := absent.Decide(Stored{}); err != nil {
 		t.Errorf("a check for absence without a uid: %v", err)
 	}
-	if remove, err := Delete(there, "", "1"); remove || err != nil {
-		t.Errorf("a delete without a uid: %v, %v", remove, err)
+	nameless := Mutation{Verb: Delete, Version: "1"}
+	if changes, err := nameless.Decide(there); changes || err != nil {
+		t.Errorf("a delete without a uid: %v, %v", changes, err)
+	}
+	if _, err := (&Mutation{}).Decide(there); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("no verb: %v", err)
 	}
 }

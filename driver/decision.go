@@ -1,0 +1,67 @@
+package driver
+
+import (
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Stored is what a store holds under a key: nothing if Exists is false.
+type Stored struct {
+	Exists       bool
+	Uid, Version string
+}
+
+// Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused. It is the
+// decision table of the contract, in one place for all drivers.
+func (m *Mutation) Decide(s Stored) (changes bool, err error) {
+	switch m.Verb {
+	case Write:
+		err = compare(s, m.Uid, m.Version)
+		return err == nil, err
+	case Delete:
+		switch {
+		case !s.Exists || s.Uid != m.Uid:
+			return false, nil
+		case s.Version != m.Version:
+			return false, storage.ErrCASFailure
+		}
+		return true, nil
+	case Check:
+		if m.Version == "" && m.Uid == "" && s.Exists { // who demands absence need not know a uid
+			return false, fmt.Errorf("%w: the resource exists", storage.ErrCASFailure)
+		}
+		return false, compare(s, m.Uid, m.Version)
+	}
+	return false, fmt.Errorf("%w: unknown verb %d", storage.ErrInvalid, m.Verb)
+}
+
+// compare holds what is stored against a uid and a version; version "" expects nothing.
+func compare(s Stored, uid, version string) error {
+	switch {
+	case !s.Exists && version == "":
+		return nil
+	case !s.Exists:
+		return fmt.Errorf("%w: nothing is stored", storage.ErrCASFailure)
+	case s.Uid != uid:
+		return storage.ErrWrongUid
+	case s.Version != version && version == "":
+		return fmt.Errorf("%w: the resource exists already", storage.ErrCASFailure)
+	case s.Version != version:
+		return storage.ErrCASFailure
+	}
+	return nil
+}
+
+// answers decides whether a stored resource answers a read of id. A mismatch of group versions does not share the caller's messages.
+func answers(stored *resourcepb.Resource, id *resourcepb.ID) error {
+	if stored == nil || id.GetUid() != "" && id.GetUid() != stored.GetId().GetUid() {
+		return storage.ErrNotFound
+	}
+	if id.GetType().GetGroupVersion() != stored.GetId().GetType().GetGroupVersion() {
+		return storage.GroupVersionMismatchError{RequestedType: message.CloneID(id).GetType(), Stored: stored}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// lagging is a line whose first runs publish nothing, and end as a source does that has fallen behind the history that is kept.
+type lagging struct {
+	*line
+	ends chan struct{} // each value ends a run
+}
+
+func (l *lagging) Run(ctx context.Context, ready func(int), publish func([]*changes.Event[int], int)) error {
+	l.mu.Lock()
+	at := len(l.events)
+	l.mu.Unlock()
+	select {
+	case _, more := <-l.ends:
+		if !more {
+			return l.line.Run(ctx, ready, publish)
+		}
+	default:
+	}
+	ready(at)
+	select {
+	case <-l.ends:
+		return fmt.Errorf("%w: the source has fallen behind", storage.ErrCompacted)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// A watch that has not fallen as far behind as its run goes on in the next one, without a gap or a repeat.
+func TestRunFallsBehindItsWatches(t *testing.T) {
+	t.Parallel()
+	l := &lagging{newLine(), make(chan struct{})}
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, l.line, all)
+	defer w.Close()
+	other := watchFromNow(t, f, l.line, key.Filter{Group: "g", Kind: "b", Partition: "*", Namespace: "*"})
+	defer other.Close()
+	for range 3 {
+		n := l.append("a")
+		l.ends <- struct{}{}
+		wantVersion(t, w, n)
+	}
+	n := l.append("b")
+	close(l.ends)
+	wantVersion(t, w, n)
+	wantVersion(t, other, n)
+	n = l.append("b")
+	wantVersion(t, w, n)
+	wantVersion(t, other, n)
+}
+
+// A watch whose own position is gone ends.
+func TestRunFallsBehindWithItsWatch(t *testing.T) {
+	t.Parallel()
+	l := &lagging{newLine(), make(chan struct{})}
+	f := New(l, Options[int]{})
+	defer f.Close()
+	w := watchFromNow(t, f, l.line, all)
+	l.append("a")
+	l.mu.Lock()
+	l.oldest = 1
+	l.mu.Unlock()
+	l.ends <- struct{}{}
+	if _, err := w.Next(t.Context()); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A watch that is closed while its run ends frees its place in the run that it is in, and in no other.
+func TestClosedWhileItsRunEnds(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		l := &lagging{newLine(), make(chan struct{})}
+		f := New(l, Options[int]{})
+		w := watchFromNow(t, f, l.line, all)
+		r := f.current
+		l.ends <- struct{}{}
+		<-r.done
+		done := make(chan struct{})
+		go func() { defer close(done); w.Close() }()
+		_, err := w.Next(t.Context())
+		if !errors.Is(err, storage.ErrWatchClosed) {
+			t.Fatalf("got %v", err)
+		}
+		<-done
+		f.mu.Lock()
+		current := f.current
+		f.mu.Unlock()
+		for _, run := range []*run[int]{r, current} {
+			if run == nil {
+				continue
+			}
+			run.mu.Lock()
+			if run.watches != 0 || len(run.followers) != 0 {
+				t.Errorf("%d watches and %d followers are left", run.watches, len(run.followers))
+			}
+			run.mu.Unlock()
+		}
+		f.Close()
+	}
+}
