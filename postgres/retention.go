@@ -62,7 +62,7 @@ func (b *handle) pruneOnce(ctx context.Context, interval time.Duration) (more bo
 	}
 	var horizon int64
 	err = b.locked(ctx, func(tx pgx.Tx) error {
-		horizon, err = b.moveHorizon(ctx, tx, last.revision, interval)
+		horizon, err = b.moveHorizon(ctx, tx, last.revision, interval, b.opts.Retention)
 		return err
 	})
 	if err != nil || horizon == 0 {
@@ -88,11 +88,11 @@ func (b *handle) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
 }
 
 // moveHorizon marks the last change if it is time, and returns the horizon; 0 if there is none yet.
-func (b *handle) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
+func (b *handle) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval, retention time.Duration) (horizon int64, err error) {
 	if _, err := tx.Exec(ctx, b.sql.mark, last, interval.Seconds()); err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, b.sql.moveHorizon, b.opts.Retention.Seconds()).Scan(&horizon)
+	err = tx.QueryRow(ctx, b.sql.moveHorizon, retention.Seconds()).Scan(&horizon)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

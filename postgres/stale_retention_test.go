@@ -49,9 +49,8 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	b := opened(t, ctx)
 	const elsewhere = 1000 // the last number there
 	for _, retention := range []time.Duration{time.Hour, time.Nanosecond} {
-		b.handle.opts.Retention = retention
 		err := b.handle.locked(ctx, func(tx pgx.Tx) error {
-			_, err := b.handle.moveHorizon(ctx, tx, elsewhere, time.Hour)
+			_, err := b.handle.moveHorizon(ctx, tx, elsewhere, time.Hour, retention)
 			return err
 		})
 		if err != nil {
