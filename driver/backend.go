@@ -92,14 +92,17 @@ func (b *Backend[P]) begin(ctx context.Context, problems ...error) (context.Cont
 		return nil, nil, err
 	}
 	if _, bounded := ctx.Deadline(); bounded || b.opts.Timeout < 0 {
-		return ctx, func() {}, nil
+		return ctx, unbound, nil
 	}
 	if ctx == context.Background() {
-		return b.bound.context(b.opts.Timeout), func() {}, nil
+		return b.bound.context(b.opts.Timeout), unbound, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	return ctx, cancel, nil
 }
+
+// unbound cancels nothing. A literal in a generic method would be allocated each time.
+func unbound() {}
 
 // enter is begin without a deadline.
 func (b *Backend[P]) enter(ctx context.Context, problems ...error) error {
