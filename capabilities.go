@@ -16,17 +16,24 @@ import (
 //
 // which is asked first, with a pointer to a variable of the wanted type: it sets the variable and returns true for what the
 // layer can uphold, and returns false for the rest. As never looks inside a layer by itself.
+//
+// A backend of package driver has more than its methods show, for tools that move a store. It has a method Seam, of the same form,
+// which is asked last.
 func As[T any](backend Backend) (T, bool) {
-	var target T
+	var target, none T
 	if layer, ok := backend.(interface{ As(target any) bool }); ok {
 		if layer.As(&target) {
 			return target, true
 		}
-		var none T
 		return none, false
 	}
-	target, ok := backend.(T)
-	return target, ok
+	if target, ok := backend.(T); ok {
+		return target, true
+	}
+	if made, ok := backend.(interface{ Seam(target any) bool }); ok && made.Seam(&target) {
+		return target, true
+	}
+	return none, false
 }
 
 // Pager is a backend that lists in pages, with memory on both sides bounded by the page. Without it, use Backend.List.

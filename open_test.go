@@ -3,12 +3,14 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestOpenRefusesWhatItCannotOpen(t *testing.T) {
@@ -93,5 +95,35 @@ func TestAsAsksTheLayer(t *testing.T) {
 	}
 	if _, ok := storage.As[storage.Pager](struct{ storage.Backend }{b}); ok {
 		t.Error("As must not look inside a layer by itself")
+	}
+}
+
+// counted has a Commit of its own, and the rest from the backend that it embeds.
+type counted struct {
+	*inmem.Backend
+	commits *int
+}
+
+func (c counted) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	*c.commits++
+	return c.Backend.Commit(ctx, ops)
+}
+
+func TestAsFindsWhatALayerOverrides(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	commits := 0
+	transactor, ok := storage.As[storage.Transactor](counted{b, &commits})
+	if !ok {
+		t.Fatal("the layer has no Commit")
+	}
+	if _, err := transactor.Commit(t.Context(), nil); err != nil || commits != 1 {
+		t.Errorf("%v after %d commits of the layer, expected one", err, commits)
+	}
+	if _, ok := storage.As[interface {
+		Snapshot(ctx context.Context, w io.Writer) error
+	}](b); !ok {
+		t.Error("a method of the adapter's own was not found")
 	}
 }

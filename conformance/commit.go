@@ -132,6 +132,7 @@ func commitTable(s *suite) {
 		{decision{"a write", true, sameUid, sameVersion, nil}, write},
 		{decision{"a create", false, otherUid, noText, nil}, write},
 		{decision{"a delete of nothing", false, otherUid, otherVersion, nil}, del},
+		{decision{"a delete of nothing without a uid", false, noText, otherVersion, nil}, del},
 		{decision{"a delete of another uid", true, otherUid, sameVersion, nil}, del},
 		{decision{"a delete without a uid", true, noText, sameVersion, nil}, del},
 		{decision{"a delete at another version", true, sameUid, otherVersion, storage.ErrCASFailure}, del},

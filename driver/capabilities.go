@@ -4,27 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/handover"
 )
 
-// As implements storage.As: it finds the capabilities that the driver has.
-func (b *Backend[P]) As(target any) bool {
-	switch t := target.(type) {
-	case *storage.Pager:
-		*t = b
-	case *storage.Resumer:
-		*t = b
-	case *storage.Transactor:
-		*t = b
-	default:
-		return b.asMover(target)
-	}
-	return true
-}
-
-// asMover finds what a migration uses.
-func (b *Backend[P]) asMover(target any) bool {
+// Seam finds what a migration uses, where the driver has it. storage.As asks it last: a layer that embeds a backend, and so has this
+// method too, is found first for what it does in its own way.
+func (b *Backend[P]) Seam(target any) bool {
 	m, isMover := b.driver.(Mover)
 	g, isGuarded := b.driver.(GuardedMover)
 	switch t := target.(type) {

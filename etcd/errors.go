@@ -83,8 +83,12 @@ func translate(err error) error {
 
 // unavailable is the error of a call whose context has ended, or whose cluster did not answer: cause is what it last said.
 func unavailable(ctx context.Context, cause error) error {
+	var lost *lostAnswer
 	switch {
 	case errors.Is(context.Cause(ctx), storage.ErrClosed):
+		if errors.As(cause, &lost) || errors.Is(cause, storage.ErrInconsistent) {
+			return fmt.Errorf("%w: %w", storage.ErrInconsistent, storage.ErrClosed) // what was sent may have happened
+		}
 		return storage.ErrClosed
 	case ctx.Err() != nil && (cause == nil || errors.Is(cause, ctx.Err())):
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())

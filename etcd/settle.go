@@ -59,9 +59,6 @@ func (b *handle) find(ctx context.Context, m *mutation, after, until int64) (fou
 
 // uncertain is the error of a write whose fate could not be found out.
 func uncertain(err error, lost *lostAnswer) error {
-	if errors.Is(err, storage.ErrClosed) {
-		return err
-	}
 	if errors.Is(err, storage.ErrInconsistent) {
 		return fmt.Errorf("%w (%w)", err, lost)
 	}

@@ -44,7 +44,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 		case driver.Write:
 			m.Written = s.put(m.Key, copies[i], message.Size(copies[i])).resource.Version
 		case driver.Delete:
-			if it := s.items[m.Key]; it.stored().Uid == m.Uid { // else there is nothing to do
+			if it := s.items[m.Key]; it != nil && it.stored().Uid == m.Uid { // else there is nothing to do
 				s.remove(it)
 			}
 		}

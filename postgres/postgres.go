@@ -155,6 +155,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	if err := checkSchema(o.Schema); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	config := pool.Config()
 	b := &handle{
 		opts: o,

@@ -18,8 +18,9 @@ import (
 // faultyFS is a file system that fails on request where it writes the -wal file.
 type faultyFS struct {
 	vfs.VFSFilename
-	syncs  atomic.Int32 // so many syncs fail
-	writes atomic.Int32 // so many writes find the disk full
+	syncs  atomic.Int32           // so many syncs fail
+	writes atomic.Int32           // so many writes find the disk full
+	full   atomic.Pointer[func()] // called before a write finds it so; nil: nothing is
 }
 
 func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -51,6 +52,9 @@ func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	if f.wal && f.faults.writes.Load() > 0 {
 		f.faults.writes.Add(-1)
+		if full := f.faults.full.Load(); full != nil {
+			(*full)()
+		}
 		return 0, sqlite3.FULL
 	}
 	return f.File.WriteAt(b, at)

@@ -147,7 +147,7 @@ func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 		return false, err
 	}
 	err = errors.Join(
-		s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindText(3, c.Resource.GetId().GetType().GetGroupVersion()), s.BindBlob(4, c.data),
+		s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindText(3, c.groupVersion), s.BindBlob(4, c.data),
 		s.BindBlob(5, c.key), s.BindText(6, c.Uid), bindOwner(s, 9, c.owner),
 	)
 	if err == nil && q != insert {

@@ -7,17 +7,21 @@ import (
 	"github.com/ashlar-dev/storage/internal/message"
 )
 
-// change is a mutation, ready for the writer.
+// change is a mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
+// caller's message.
 type change struct {
 	*driver.Mutation
-	key         []byte
-	owner, data []byte // of a write
-	written     mark   // set by the writer
+	key []byte
+	// The rest belongs to a write.
+	groupVersion string
+	owner, data  []byte
+	written      mark // set by the writer
 }
 
 func newChange(m *driver.Mutation) (c change, err error) {
 	c = change{Mutation: m, key: m.Key.Bytes()}
 	if m.Verb == driver.Write {
+		c.groupVersion = m.Resource.GetId().GetType().GetGroupVersion()
 		c.owner = ownerBytes(m.Resource.GetOwner())
 		c.data, err = message.Encode(m.Resource)
 	}

@@ -1,0 +1,69 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// silent is a cluster that takes transactions and never answers.
+type silent struct {
+	pb.KVClient
+	taken chan struct{}
+}
+
+func (s *silent) Txn(ctx context.Context, _ *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	s.taken <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *silent) Put(ctx context.Context, _ *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Whoever wrote when the backend was closed is not told that nothing has happened.
+func TestWritesCutOffByClose(t *testing.T) {
+	t.Parallel()
+	for name, writes := range map[string][][]string{"alone": {{"a"}}, "in a batch": {{"a"}, {"b"}}, "transaction": {{"a", "b"}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &silent{taken: make(chan struct{}, 100)}
+			client := clientv3.NewCtxClient(t.Context())
+			b := &handle{client: client, kv: clientv3.NewKVFromKVClient(server, client), txns: server, opts: Options{MaxTxnOps: defaultTxnOps, MaxRequestBytes: defaultRequest}, layout: newLayout("p")}
+			b.life, b.cancel = context.WithCancelCause(context.Background())
+			b.writes, b.reads = newWrites(b), newReads(b)
+			b.fence.init(b.layout.fenceKey(0))
+			b.answered(1)
+			var calls sync.WaitGroup
+			for _, names := range writes {
+				calls.Go(func() {
+					var mutations []driver.Mutation
+					for _, name := range names {
+						k := key.Key{Group: "g", Kind: "k", Name: name}
+						mutations = append(mutations, driver.Mutation{Verb: driver.Write, Key: k, Uid: "u", Resource: &resourcepb.Resource{Id: k.ID("u", "v")}})
+					}
+					if err := b.Apply(t.Context(), mutations); !errors.Is(err, storage.ErrClosed) || !errors.Is(err, storage.ErrInconsistent) {
+						t.Errorf("%v, expected ErrClosed and ErrInconsistent", err)
+					}
+				})
+				<-server.taken
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			calls.Wait()
+		})
+	}
+}
