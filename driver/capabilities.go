@@ -2,8 +2,10 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/handover"
 )
 
@@ -89,7 +91,11 @@ func (m mover[P]) DeleteJournal(ctx context.Context, name, revision string) erro
 	return nil
 }
 
+// journal is the error of a call about a note. A conflict names the note by itself.
 func journal(name string, err error) error {
+	if errors.Is(err, storage.ErrCASFailure) {
+		return Conflict(name)
+	}
 	return failed(fmt.Sprintf("journal note %q", name), nil, err)
 }
 

@@ -74,6 +74,8 @@ func (b *handle) writeBatch(ctx context.Context, calls []*writeMember) {
 			c.Done(struct{}{}, err)
 		case again:
 			c.Done(struct{}{}, errBusy)
+		case c.Request.failure != nil: // of the store or its fence, as for a transaction
+			c.Done(struct{}{}, c.Request.failure)
 		case refusal != nil:
 			c.Done(struct{}{}, &storage.OpError{Err: refusal})
 		default:

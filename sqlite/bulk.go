@@ -16,7 +16,7 @@ func (s *handle) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	defer s.readers.give(c)
 	rows, err := c.readAfter(after, limit)
 	if err != nil {
-		return nil, failed(ctx, "read on", err)
+		return nil, failed(ctx, "read the rows", err)
 	}
 	return rows, nil
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -36,13 +35,17 @@ func (s *handle) setFence(ctx context.Context, target, epoch *string) (next stri
 	if target != nil {
 		text = named(*target)
 	}
-	err = s.handover(ctx, "fence", func(c *conn) error {
+	err = s.handover(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
 		if epoch != nil {
-			if at, err := c.note(driver.FenceNote, nil); err != nil || at != *epoch {
-				return errors.Join(err, driver.Conflict(driver.FenceNote))
+			at, err := c.note(driver.FenceNote, nil)
+			switch {
+			case err != nil:
+				return err
+			case at != *epoch:
+				return driver.Conflict(driver.FenceNote)
 			}
 		}
 		if next, err = c.putNote(driver.FenceNote, nil); err != nil {
@@ -58,7 +61,7 @@ func (s *handle) setFence(ctx context.Context, target, epoch *string) (next stri
 
 // Fence implements driver.Mover.
 func (s *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
-	err = s.look(ctx, "fence", func(c *conn) error {
+	err = s.look(ctx, "read the row", func(c *conn) error {
 		// The epoch first: if the fence changes between the two, the epoch is one that fits no more.
 		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
 			return err

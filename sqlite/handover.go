@@ -21,7 +21,7 @@ func noJournal(err error) bool {
 
 // ReadNote implements driver.Mover.
 func (s *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
-	err = s.look(ctx, "journal", func(c *conn) error {
+	err = s.look(ctx, "read the row", func(c *conn) error {
 		at, err := c.note(name, &value)
 		revision = at
 		return err
@@ -31,12 +31,16 @@ func (s *handle) ReadNote(ctx context.Context, name string) (value []byte, revis
 
 // WriteNote implements driver.Mover.
 func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = s.handover(ctx, "journal", func(c *conn) error {
+	err = s.handover(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
-		if at, err := c.note(name, nil); err != nil || at != revision {
-			return errors.Join(err, driver.Conflict(name))
+		at, err := c.note(name, nil)
+		switch {
+		case err != nil:
+			return err
+		case at != revision:
+			return driver.Conflict(name)
 		}
 		next, err = c.putNote(name, value)
 		return err
@@ -49,7 +53,7 @@ func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 
 // DeleteNote implements driver.Mover.
 func (s *handle) DeleteNote(ctx context.Context, name, revision string) error {
-	return s.handover(ctx, "journal", func(c *conn) error {
+	return s.handover(ctx, "write the row", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
 		case err != nil || at == "":

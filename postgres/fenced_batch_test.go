@@ -1,0 +1,41 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestFencedBatch writes to a closed store by transactions of one operation each, many at a time. No operation caused the refusal, in
+// whatever company it was sent.
+func TestFencedBatch(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	target := "elsewhere"
+	if err := b.handle.SetFence(ctx, &target); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	for i := range 32 {
+		calls.Go(func() {
+			k := key.Key{Group: "g", Kind: "Kind", Name: strconv.Itoa(i)}
+			_, err := b.Commit(ctx, []storage.Op{{Write: &resourcepb.Resource{Id: k.ID("uid", "v1")}}})
+			var one *storage.OpError
+			if !errors.Is(err, storage.ErrFenced) || errors.As(err, &one) {
+				t.Errorf("%v, expected ErrFenced, and no OpError", err)
+			}
+		})
+	}
+	calls.Wait()
+}
