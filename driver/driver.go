@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
@@ -98,9 +99,9 @@ type Lister interface {
 // Snapshotter is a Driver that reads the snapshot of a watch while the watch is consumed. Without it, the tier copies the result of
 // Scan to memory, and to a temporary file where it is large.
 type Snapshotter[P any] interface {
-	// Snapshot returns what a filter matches at a moment during the call, and the position of that moment. The read is strong.
-	// An error that matches ErrRunEnded has the tier start again.
-	Snapshot(ctx context.Context, f *Filter) (Snapshot, P, error)
+	// Snapshot returns what a filter matches at a moment during the call, and the position of that moment. It shows everything
+	// that was acknowledged before the watch was asked for, at called. An error that matches ErrRunEnded has the tier start again.
+	Snapshot(ctx context.Context, called time.Time, f *Filter) (Snapshot, P, error)
 }
 
 // ErrRunEnded says that the Source's Run ended while a snapshot needed it.

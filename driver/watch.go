@@ -24,8 +24,8 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 		return nil, err
 	}
 	defer done()
-	for {
-		w, err := b.watch(ctx, f)
+	for called := time.Now(); ; {
+		w, err := b.watch(ctx, called, f)
 		switch {
 		case err == nil:
 			return w, nil
@@ -42,12 +42,12 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 	}
 }
 
-func (b *Backend[P]) watch(ctx context.Context, f Filter) (storage.Watch, error) {
+func (b *Backend[P]) watch(ctx context.Context, called time.Time, f Filter) (storage.Watch, error) {
 	mark, err := b.feed.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	snapshot, at, err := b.snapshot(ctx, &f)
+	snapshot, at, err := b.snapshot(ctx, called, &f)
 	if err != nil {
 		mark.Release()
 		return nil, err
@@ -56,9 +56,9 @@ func (b *Backend[P]) watch(ctx context.Context, f Filter) (storage.Watch, error)
 }
 
 // snapshot reads what a watch begins with.
-func (b *Backend[P]) snapshot(ctx context.Context, f *Filter) (snapshot Snapshot, at P, err error) {
+func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *Filter) (snapshot Snapshot, at P, err error) {
 	if s, ok := b.driver.(Snapshotter[P]); ok {
-		return s.Snapshot(ctx, f)
+		return s.Snapshot(ctx, called, f)
 	}
 	rows := newCopied(snapshotMemory)
 	at, err = b.driver.Scan(ctx, storage.StrongConsistency, f, rows)

@@ -19,8 +19,7 @@ const snapshotMemory = 4 << 20
 // Snapshot implements driver.Snapshotter: a strong list. Each resource in it is as it was at some moment between the call and its
 // return, and the changes that follow are exactly those after that moment, key by key. What was acknowledged before the call is before
 // the position.
-func (b *handle) Snapshot(ctx context.Context, f *driver.Filter) (driver.Snapshot, *position, error) {
-	called := time.Now()
+func (b *handle) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *position, error) {
 	if err := b.source.reader().prove(ctx, called); err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // Snapshot implements driver.Snapshotter. It is read page by page, at one revision, as the watch is consumed.
-func (b *handle) Snapshot(ctx context.Context, f *driver.Filter) (driver.Snapshot, position, error) {
+func (b *handle) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return nil, position{}, err

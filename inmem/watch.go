@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // Snapshot implements driver.Snapshotter.
-func (h *handle) Snapshot(_ context.Context, f *driver.Filter) (driver.Snapshot, position, error) {
+func (h *handle) Snapshot(_ context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
 	tree, at := h.snapshot()
 	return feed.Expiring(&snapshot{tree: tree, filter: *f}), at, nil
 }
