@@ -3,7 +3,11 @@ package bboltstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -20,16 +24,11 @@ type Options struct {
 	Timeout time.Duration
 	// History is how many changes the file keeps for watches that resume: 100,000.
 	History int
-	// NoCreate refuses to open a file that is not there, or that holds no store yet.
-	NoCreate bool
 }
 
 // Backend is an opened store. Besides storage.Backend it is a storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers.
-type Backend struct {
-	*driver.Backend[uint64]
-	store *store
-}
+type Backend struct{ *driver.Backend[uint64] }
 
 // Open opens the store in the file at path, and makes it if it is not there. Nil options are the defaults. If another process has
 // the file open for longer than the timeout, the error matches storage.ErrInconsistent.
@@ -42,37 +41,72 @@ func open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if o != nil {
 		opts = *o
 	}
-	opts.Timeout = cmp.Or(opts.Timeout, driver.DefaultTimeout)
-	opts.History = cmp.Or(opts.History, 100_000)
-	f, err := acquire(ctx, path, &opts)
+	opts.Timeout, opts.History = cmp.Or(opts.Timeout, driver.DefaultTimeout), cmp.Or(opts.History, 100_000)
+	f, err := share(ctx, path, &opts)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &store{file: f, history: uint64(opts.History), closed: make(chan struct{})}
-	return &Backend{driver.New(s, driver.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true}), s}, nil
+	s := &store{file: f, history: opts.History}
+	s.closed, s.close = context.WithCancelCause(context.Background())
+	return &Backend{driver.New(s, driver.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true})}, nil
 }
 
-// Compact makes the file forget all changes so far. Watches that have seen them go on; cursors before the newest change become
-// storage.ErrCompacted.
-func (b *Backend) Compact(ctx context.Context) error { return b.store.compact(ctx) }
+// openURL opens bbolt:relative/path or bbolt:/absolute/path, with the parameters that an adapter has, and history.
+func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
+	path, err := url.PathUnescape(u.Opaque)
+	path += u.Path // one of them is empty
+	query, malformed := url.ParseQuery(u.RawQuery)
+	if err = errors.Join(err, malformed); err != nil || path == "" || u.Host != "" || u.User != nil {
+		return nil, fmt.Errorf("%w: a bbolt store is bbolt:relative/path or bbolt:/absolute/path, with ?name=value: %v", storage.ErrInvalid, err)
+	}
+	var o Options
+	for name := range query {
+		switch value := query.Get(name); name {
+		case "timeout":
+			o.Timeout, err = time.ParseDuration(value)
+		case "max-size":
+			o.MaxSize, err = strconv.Atoi(value)
+		case "history":
+			o.History, err = strconv.Atoi(value)
+		case "create":
+			if value == "off" {
+				_, err = os.Stat(path) // bbolt makes the file otherwise
+			} else if value != "on" {
+				err = errors.New("expected on or off")
+			}
+		default:
+			err = errors.New("unknown, expected timeout, max-size, history or create")
+		}
+		if err == nil && min(int64(o.Timeout), int64(o.MaxSize), int64(o.History)) < 0 {
+			err = errors.New("less than 0")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: parameter %q: %w", storage.ErrInvalid, name, err)
+		}
+	}
+	b, err := open(ctx, path, &o)
+	if err != nil {
+		return nil, err // not b: a nil *Backend is no nil storage.Backend
+	}
+	return b, nil
+}
 
 // store is one handle as a driver.
 type store struct {
-	file    *file
-	history uint64        // how many changes the log keeps
-	closed  chan struct{} // closed by Close
+	*file
+	history int             // how many changes the log keeps
+	closed  context.Context // over once the handle is closed
+	close   context.CancelCauseFunc
 }
 
-var _ driver.Driver[uint64] = (*store)(nil)
-
 // StoreID implements driver.Driver.
-func (s *store) StoreID() driver.StoreID { return s.file.id }
+func (s *store) StoreID() driver.StoreID { return s.id }
 
 // Source implements driver.Driver.
-func (s *store) Source() driver.Source[uint64] { return source{store: s} }
+func (s *store) Source() driver.Source[uint64] { return source{file: s.file} }
 
 // Close implements driver.Driver.
 func (s *store) Close() error {
-	close(s.closed)
-	return s.file.release()
+	s.close(storage.ErrClosed)
+	return s.release()
 }

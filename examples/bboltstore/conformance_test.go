@@ -10,7 +10,6 @@ import (
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
-		URL:  func(t testing.TB) string { return "bbolt:" + filepath.Join(t.TempDir(), "store.db") },
-		Slow: true,
+		URL: func(t testing.TB) string { return "bbolt:" + filepath.Join(t.TempDir(), "store.db") },
 	})
 }

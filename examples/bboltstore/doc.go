@@ -8,12 +8,12 @@
 // Four buckets hold a store. Keys of resources are their Bytes, so bbolt's order is the order of lists.
 //
 //	store      "format" → 1, "id" → 16 random bytes
-//	resources  key → version, uid, child row, resource
-//	children   owner's key, owner's uid, child's key → child's uid and group version
-//	log        number → kind, commit, key, version, resource
+//	resources  key → version, resource
+//	children   owner's key, owner's uid, child's key → nothing
+//	log        number, key → kind, number of the transaction's last change, version, resource
 //
-// A change and its row in the log are one write transaction. The log keeps the last changes ([Options].History); its first row is
-// never a change that somebody may still ask for, but the place after which one can ask.
+// A change and its row in the log are one write transaction. The log keeps the newest changes ([Options].History), and before them
+// one row more: the place after which history begins.
 //
 // # Numbers and versions
 //

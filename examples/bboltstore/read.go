@@ -2,6 +2,7 @@ package bboltstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 
 	bolt "go.etcd.io/bbolt"
@@ -12,18 +13,42 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
+// A row of the bucket of resources is the version, a NUL, and the resource as the driver tier encodes it.
+
+func encodeRow(version string, data []byte) []byte {
+	return append(append([]byte(version), 0), data...)
+}
+
+func decodeRow(k driver.Key, row []byte) (*resourcepb.Resource, error) {
+	version, data, _ := bytes.Cut(row, []byte{0})
+	return driver.Decode(k, data, string(version))
+}
+
+// childrenOf is how the keys of an owner's children begin. No key and no uid has a NUL in it.
+func childrenOf(owner driver.Key, uid string) []byte {
+	return append(append(append(owner.Bytes(), 0), uid...), 0)
+}
+
+// childKey is where the bucket of children has a resource; nil if it has no owner.
+func childKey(res *resourcepb.Resource) []byte {
+	if res.GetOwner() == nil {
+		return nil
+	}
+	return key.Of(res.GetId()).Append(childrenOf(key.Of(res.GetOwner()), res.GetOwner().GetUid()))
+}
+
+func get(tx *bolt.Tx, k driver.Key) (*resourcepb.Resource, error) {
+	row := tx.Bucket(resourcesBucket).Get(k.Bytes())
+	if row == nil {
+		return nil, nil
+	}
+	return decodeRow(k, row)
+}
+
 // Get implements driver.Driver. There is one copy of the data, so eventual reads are strong ones.
 func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) (res *resourcepb.Resource, err error) {
-	err = s.file.view("read", func(tx *bolt.Tx) error {
-		row := k.Bytes()
-		value := tx.Bucket(resourcesBucket).Get(row)
-		if value == nil {
-			return nil
-		}
-		r, err := readRecord(row, value)
-		if err == nil {
-			res, err = driver.Decode(k, r.data, string(r.version))
-		}
+	err = s.view(func(tx *bolt.Tx) error {
+		res, err = get(tx, k)
 		return err
 	})
 	return res, err
@@ -32,19 +57,16 @@ func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) 
 // Scan implements driver.Driver.
 func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at uint64, err error) {
 	prefix, exact := f.Prefix()
-	err = s.file.view("scan", func(tx *bolt.Tx) error {
+	err = s.view(func(tx *bolt.Tx) error {
 		at = newest(tx)
-		return s.each(ctx, tx.Bucket(resourcesBucket), prefix, func(row, value []byte) error {
+		return s.each(ctx, tx.Bucket(resourcesBucket), prefix, func(k, row []byte) error {
 			if !exact {
-				if k, err := key.Parse(row); err != nil || !f.Match(&k) {
+				if parsed, err := key.Parse(k); err != nil || !f.Match(&parsed) {
 					return err
 				}
 			}
-			r, err := readRecord(row, value)
-			if err != nil {
-				return err
-			}
-			return rows.Add(row, r.version, r.data)
+			version, data, _ := bytes.Cut(row, []byte{0})
+			return rows.Add(k, version, data)
 		})
 	})
 	return at, err
@@ -53,33 +75,27 @@ func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 // Children implements driver.Driver.
 func (s *store) Children(ctx context.Context, owner driver.Key, uid string) (ids []*resourcepb.ID, err error) {
 	prefix := childrenOf(owner, uid)
-	err = s.file.view("children", func(tx *bolt.Tx) error {
-		return s.each(ctx, tx.Bucket(childrenBucket), prefix, func(row, value []byte) error {
-			k, err := key.Parse(row[len(prefix):])
+	err = s.view(func(tx *bolt.Tx) error {
+		return s.each(ctx, tx.Bucket(childrenBucket), prefix, func(k, _ []byte) error {
+			child, err := key.Parse(k[len(prefix):])
 			if err != nil {
 				return err
 			}
-			var uid, groupVersion []byte
-			err = split(value, &uid, &groupVersion)
-			ids = append(ids, k.ID(string(uid), string(groupVersion)))
+			res, err := get(tx, child)
+			if bytes.Equal(childKey(res), k) { // not so where a damaged resource, whose owner nobody knew, was replaced
+				ids = append(ids, res.GetId())
+			}
 			return err
 		})
 	})
 	return ids, err
 }
 
-// each calls do for the rows that begin with prefix, in order, until the caller has no more time or the handle is closed.
-func (s *store) each(ctx context.Context, b *bolt.Bucket, prefix []byte, do func(row, value []byte) error) error {
+// each calls do for the rows whose keys begin with prefix, in order, until the caller has no more time or the handle is closed.
+func (s *store) each(ctx context.Context, b *bolt.Bucket, prefix []byte, do func(k, row []byte) error) error {
 	c := b.Cursor()
-	for row, value := c.Seek(prefix); row != nil && bytes.HasPrefix(row, prefix); row, value = c.Next() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.closed:
-			return storage.ErrClosed
-		default:
-		}
-		if err := do(row, value); err != nil {
+	for k, row := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, row = c.Next() {
+		if err := cmp.Or(do(k, row), ctx.Err(), context.Cause(s.closed)); err != nil {
 			return err
 		}
 	}

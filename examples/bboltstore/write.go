@@ -1,8 +1,12 @@
 package bboltstore
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -10,103 +14,135 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// change is a mutation that was decided to change something.
-type change struct {
-	*driver.Mutation
-	row    []byte
-	stored record // before
-}
-
-// Apply implements driver.Driver. It decides about all mutations first, and then carries out what they change.
+// Apply implements driver.Driver.
 func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
-	return s.update(ctx, "write", func(tx *bolt.Tx) (changed bool, err error) {
-		var changes []change
-		for i := range mutations {
-			m := &mutations[i]
-			c := change{Mutation: m, row: m.Key.Bytes()}
-			var found driver.Stored
-			if value := tx.Bucket(resourcesBucket).Get(c.row); value != nil {
-				if c.stored, err = readRecord(c.row, value); err != nil {
-					return false, err
-				}
-				found = driver.Stored{Exists: true, Uid: string(c.stored.uid), Version: string(c.stored.version)}
-			}
-			changes1, err := m.Decide(found)
-			if err != nil {
-				return false, &storage.OpError{Index: i, Err: err}
-			}
-			if changes1 {
-				changes = append(changes, c)
-			}
-		}
-		return len(changes) > 0, s.change(tx, changes)
-	})
-}
-
-// change carries out changes and adds them to the log.
-func (s *store) change(tx *bolt.Tx, changes []change) error {
-	log := newEntries(tx, len(changes))
-	resources, children := tx.Bucket(resourcesBucket), tx.Bucket(childrenBucket)
-	for _, c := range changes {
-		number := log.next()
-		if len(c.stored.child) > 0 {
-			if err := children.Delete(c.stored.child); err != nil {
-				return err
-			}
-		}
-		if c.Verb == driver.Delete {
-			if err := resources.Delete(c.row); err != nil {
-				return err
-			}
-			if err := log.add(deleted, c.row, c.stored.version, c.stored.data); err != nil {
-				return err
-			}
-			continue
-		}
-		data, err := driver.Encode(c.Resource)
-		if err != nil {
-			return err
-		}
-		c.Written = newVersion(number)
-		r := record{version: []byte(c.Written), uid: []byte(c.Uid), child: childRow(c.Resource, c.row), data: data}
-		if r.child != nil {
-			id := c.Resource.GetId()
-			if err := children.Put(r.child, join([]byte(id.GetUid()), []byte(id.GetType().GetGroupVersion()))); err != nil {
-				return err
-			}
-		}
-		if err := resources.Put(c.row, r.bytes()); err != nil {
-			return err
-		}
-		if err := log.add(written, c.row, r.version, data); err != nil {
-			return err
-		}
-	}
-	return log.trim(s.history)
-}
-
-// update runs a write transaction, and commits it if there is something to commit.
-func (s *store) update(ctx context.Context, what string, write func(tx *bolt.Tx) (changed bool, err error)) error {
 	select {
-	case s.file.writer <- struct{}{}:
-		defer func() { <-s.file.writer }()
-	case <-s.closed:
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
+	case <-s.closed.Done():
 		return storage.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	tx, err := s.file.db.Begin(true)
+	tx, err := s.db.Begin(true)
 	if err != nil {
-		return failed(what, err)
+		return ended(err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing is left to roll back after Commit
-	if changed, err := write(tx); err != nil || !changed {
-		return failed(what, err)
+	t := txn{Tx: tx}
+	changes, err := t.decide(mutations)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	var commit uint64
+	if last := len(changes) - 1; last > 0 {
+		commit = changes[last].number
+	}
+	for i := range changes {
+		t.carryOut(&changes[i], commit)
+	}
+	if t.trim(s.history); t.err != nil {
+		return t.err
 	}
 	if err := tx.Commit(); err != nil {
 		// The page that makes it visible may have been written, and the flush after it have failed.
 		return fmt.Errorf("%w: commit: %w", storage.ErrInconsistent, err)
 	}
-	s.file.committed()
+	s.committed()
 	return nil
+}
+
+// txn is a write transaction whose first error sticks.
+type txn struct {
+	*bolt.Tx
+	err error
+}
+
+// change is a mutation that changes something.
+type change struct {
+	*driver.Mutation
+	key    []byte
+	row    []byte // what is stored before
+	child  []byte // where the bucket of children has that
+	number uint64
+}
+
+// decide returns what mutations change. They are about different keys, so none depends on another.
+func (t *txn) decide(mutations []driver.Mutation) (changes []change, err error) {
+	number := newest(t.Tx)
+	for i := range mutations {
+		c := change{Mutation: &mutations[i], key: mutations[i].Key.Bytes()}
+		var found driver.Stored
+		if c.row = t.Bucket(resourcesBucket).Get(c.key); c.row != nil {
+			version, _, _ := bytes.Cut(c.row, []byte{0})
+			res, err := decodeRow(c.Key, c.row)
+			found = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: string(version)}
+			if err != nil { // what is there is damaged; whoever knows the version may replace it
+				found.Uid = c.Uid
+			}
+			c.child = childKey(res)
+		}
+		changesIt, err := c.Decide(found)
+		if err != nil {
+			return nil, &storage.OpError{Index: i, Err: err}
+		}
+		if changesIt {
+			number = after(number)
+			c.number = number
+			changes = append(changes, c)
+		}
+	}
+	return changes, nil
+}
+
+// carryOut makes a change in all buckets. commit is the number of the last change of the transaction, 0 if there is no other.
+func (t *txn) carryOut(c *change, commit uint64) {
+	kind, row := byte(deleted), c.row
+	t.delete(childrenBucket, c.child)
+	t.delete(resourcesBucket, c.key)
+	if c.Verb == driver.Write {
+		data, err := driver.Encode(c.Resource)
+		t.err = errors.Join(t.err, err)
+		// No write had this version, and none will have it, in no copy of the file.
+		c.Written = fmt.Sprintf("%x-%016x", c.number, rand.Uint64())
+		kind, row = written, encodeRow(c.Written, data)
+		t.put(resourcesBucket, c.key, row)
+		t.put(childrenBucket, childKey(c.Resource), nil)
+	}
+	t.log(append(encodeNumber(c.number), c.key...), append(binary.BigEndian.AppendUint64([]byte{kind}, commit), row...))
+}
+
+// put and delete do nothing where there is no key: a resource without an owner is no child.
+
+func (t *txn) put(bucket, key, value []byte) {
+	if t.err == nil && key != nil {
+		t.err = t.Bucket(bucket).Put(key, value)
+	}
+}
+
+func (t *txn) delete(bucket, key []byte) {
+	if t.err == nil && key != nil {
+		t.err = t.Bucket(bucket).Delete(key)
+	}
+}
+
+// log adds a row to the log. The bucket's sequence counts the rows.
+func (t *txn) log(k, row []byte) {
+	t.put(logBucket, k, row)
+	if b := t.Bucket(logBucket); t.err == nil {
+		t.err = b.SetSequence(b.Sequence() + 1)
+	}
+}
+
+// trim removes the oldest rows of the log, but for keep changes and the row before them, after which history begins.
+func (t *txn) trim(keep int) {
+	b := t.Bucket(logBucket)
+	rows := b.Sequence()
+	for ; rows > uint64(keep)+1; rows-- {
+		oldest, _ := b.Cursor().First()
+		t.delete(logBucket, oldest)
+	}
+	if t.err == nil {
+		t.err = b.SetSequence(rows)
+	}
 }
