@@ -35,10 +35,16 @@ type Mutation struct {
 }
 
 // Stored is what a store holds under a key: nothing if Exists is false.
-type Stored = cas.Stored
+type Stored struct {
+	Exists       bool
+	Uid, Version string
+}
 
-// Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused.
-func (m *Mutation) Decide(s Stored) (changes bool, err error) {
+// Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused. Of
+// something damaged, whose uid the database does not tell any more, the uid is said to be the mutation's: whoever knows the version
+// may replace or delete it.
+func (m *Mutation) Decide(stored Stored) (changes bool, err error) {
+	s := cas.Stored(stored)
 	switch m.Verb {
 	case Write:
 		err = cas.Write(s, m.Uid, m.Version)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/cas"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -22,11 +21,11 @@ type item struct {
 	resource *resourcepb.Resource
 }
 
-func (i *item) stored() cas.Stored {
+func (i *item) stored() driver.Stored {
 	if i == nil {
-		return cas.Stored{}
+		return driver.Stored{}
 	}
-	return cas.Stored{Exists: true, Uid: i.resource.Id.Uid, Version: i.resource.Version}
+	return driver.Stored{Exists: true, Uid: i.resource.Id.Uid, Version: i.resource.Version}
 }
 
 func byKey(a, b *item) bool { return a.key.Compare(b.key) < 0 }
