@@ -109,7 +109,7 @@ func (f *file) prepare(tx *bolt.Tx) error {
 	return t.err
 }
 
-// committed tells those who wait that there is something new. It is called by the writer only.
+// committed tells those who wait that there may be something new. It is called by the writer only.
 func (f *file) committed() { close(*f.moved.Swap(new(make(chan struct{})))) }
 
 // view runs a read transaction.

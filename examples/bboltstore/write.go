@@ -44,11 +44,11 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	if t.trim(s.history); t.err != nil {
 		return t.err
 	}
-	if err := tx.Commit(); err != nil {
-		// The page that makes it visible may have been written, and the flush after it have failed.
+	err = tx.Commit()
+	s.committed()
+	if err != nil { // the page that makes it visible may have been written, and the flush after it have failed
 		return fmt.Errorf("%w: commit: %w", storage.ErrInconsistent, err)
 	}
-	s.committed()
 	return nil
 }
 
