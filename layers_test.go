@@ -12,26 +12,38 @@ import (
 
 const module = "github.com/ashlar-dev/storage"
 
-// links returns the packages that each package of the module links, tests left out.
-func links(t *testing.T) map[string][]string {
+// A listed package is what go list says of it.
+type listed struct {
+	ImportPath                         string
+	Deps                               []string // what it links, tests left out
+	Imports, TestImports, XTestImports []string
+}
+
+func list(t *testing.T, pattern string) (all []listed) {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Deps", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Deps,Imports,TestImports,XTestImports", pattern).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	links := map[string][]string{}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p struct {
-			ImportPath string
-			Deps       []string
-		}
+		var p listed
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return links
+			return all
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		all = append(all, p)
+	}
+}
+
+// links returns the packages that each package of the module links, tests left out.
+func links(t *testing.T) map[string][]string {
+	t.Helper()
+	links := map[string][]string{}
+	for _, p := range list(t, "./...") {
 		links[p.ImportPath] = p.Deps
 	}
+	return links
 }
 
 // drivers are what each adapter may link that nobody else may.
@@ -39,8 +51,23 @@ var drivers = map[string][]string{
 	"inmem":    {},
 	"sqlite":   {"github.com/ncruces/", "github.com/tetratelabs/"},
 	"postgres": {"github.com/jackc/"},
-	"etcd":     {"go.etcd.io/", "google.golang.org/grpc"},
+	"etcd":     {"go.etcd.io/etcd/", "google.golang.org/grpc"},
 	"dynamodb": {"github.com/aws/"},
+	tutorial:   {"go.etcd.io/bbolt"},
+}
+
+// tutorial is the adapter of the tutorial, written as one outside of this repository would be.
+const tutorial = "examples/bboltstore"
+
+// adapterOf returns the adapter that a package of the module is part of, "" for none.
+func adapterOf(pkg string) string {
+	name, _ := strings.CutPrefix(pkg, module+"/")
+	for adapter := range drivers {
+		if name == adapter || strings.HasPrefix(name, adapter+"/") {
+			return adapter
+		}
+	}
+	return ""
 }
 
 // A program that imports one adapter must not compile the drivers of the others, and the contract itself links none.
@@ -59,19 +86,37 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		}
 	}
 	for pkg, deps := range links {
-		name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/")
-		top, _, _ := strings.Cut(name, "/")
-		switch {
-		case drivers[top] != nil:
-			mayLink(pkg, drivers[top]...)
-			for _, dep := range deps {
-				other, _, _ := strings.Cut(strings.TrimPrefix(dep, module+"/"), "/")
-				if drivers[other] != nil && other != top && strings.HasPrefix(dep, module) {
-					t.Errorf("the adapter %s imports the adapter %s", pkg, dep)
-				}
+		adapter := adapterOf(pkg)
+		for _, dep := range deps {
+			if other := adapterOf(dep); other != "" && adapter != "" && other != adapter {
+				t.Errorf("the adapter %s imports the adapter %s", pkg, dep)
 			}
+			if adapter != tutorial && (adapterOf(dep) == tutorial || strings.HasPrefix(dep, drivers[tutorial][0])) {
+				t.Errorf("%s links %s, which belongs to an example", pkg, dep)
+			}
+		}
+		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
+		case adapter != "":
+			mayLink(pkg, drivers[adapter]...)
 		case name == "", name == "conformance", name == "conformance/faults", name == "driver", name == "driver/changes", name == "driver/key", name == "migrate", name == "resourcepb":
 			mayLink(pkg)
+		}
+	}
+}
+
+// The tutorial's adapter is made from public packages alone, its tests too: what it needs, everybody has.
+func TestTheTutorialNeedsPublicPackagesOnly(t *testing.T) {
+	t.Parallel()
+	public := []string{"", "/resourcepb", "/driver", "/driver/key", "/driver/changes", "/conformance", "/conformance/faults", "/conformance/faults/proxy", "/" + tutorial}
+	for _, p := range list(t, "./"+tutorial+"/...") {
+		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		if !slices.Contains(imports, module+"/driver") {
+			t.Errorf("%s does not import the driver tier: the search is broken", p.ImportPath)
+		}
+		for _, imported := range imports {
+			if path, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(public, path) {
+				t.Errorf("%s imports %s, which is not among the packages that the tutorial speaks of", p.ImportPath, imported)
+			}
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestRunnerOutcomes(t *testing.T) {
 		"fails and ends":      {func(t testing.TB) { defer t.Log("deferred"); t.Fatal("a"); t.Error("b") }, Result{Failure: "a", Log: "deferred\n"}},
 		"fails silently":      {func(t testing.TB) { t.FailNow() }, Result{Failure: "it failed and did not say why"}},
 		"fails when it ends":  {func(t testing.TB) { t.Cleanup(func() { t.Fatalf("late") }) }, Result{Failure: "late"}},
-		"skips":               {func(t testing.TB) { t.Skip("no"); t.Error("b") }, Result{NotRun: "no", Log: "no\n"}},
+		"skips":               {func(t testing.TB) { t.Skip("no"); t.Error("b") }, Result{NotRun: "no", Log: "no\n"}}, //nolint:forbidigo // it is what is tested
 		"its context is over": {func(t testing.TB) { t.Cleanup(func() { t.Log(t.Context().Err()) }) }, Result{Log: "context canceled\n"}},
 	} {
 		got := h.attempt(t.Context(), name, tc.do, time.Minute)

@@ -26,7 +26,8 @@ type Harness struct {
 	Another func(t testing.TB, b storage.Backend) storage.Backend
 
 	// Backup takes a backup of the store of b and returns a function that puts it back, in place of all that was written
-	// since, and returns a handle on the outcome, which the suite closes. Set it where the adapter promises that versions
+	// since, and returns a handle on the outcome, which the suite closes; a copy that is opened in another place does as
+	// well. It gets the t that URL or Open got for the store. Set it where the adapter promises that versions
 	// are never used again even then.
 	Backup func(t testing.TB, b storage.Backend) (restore func() storage.Backend)
 

@@ -15,7 +15,8 @@ type Stored struct {
 }
 
 // Decide says what a mutation does where this is stored: whether it changes anything, or the error by which it is refused. It is the
-// decision table of the contract, in one place for all drivers.
+// decision table of the contract, in one place for all drivers. Of something damaged, whose uid the database does not tell any more,
+// the uid is said to be the mutation's: whoever knows the version may replace or delete it.
 func (m *Mutation) Decide(s Stored) (changes bool, err error) {
 	switch m.Verb {
 	case Write:

@@ -21,6 +21,17 @@
 // What a driver must decide by itself, because only its database can, is whether a mutation may happen: it compares what is stored
 // with what the caller expects in the same atomic step as the change, by [Mutation.Decide] or by a statement that comes to the same.
 //
+// # Opening
+//
+// An adapter registers an opener for the scheme of its URLs with storage.Register. Every adapter knows these parameters, and refuses
+// unknown ones and malformed values with storage.ErrInvalid, naming the parameter:
+//
+//	max-size   the largest resource in bytes, Options.MaxSize
+//	timeout    a duration, Options.Timeout
+//	create     off: a store that is not there is not made; on: it is
+//
+// An opener that opens by a context uses it for opening only: what it returns outlives the context.
+//
 // # Optional parts
 //
 // A driver may also implement [Lister] (a list that needs no position), [Pager] (pages from the database instead of a copy),

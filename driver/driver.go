@@ -12,7 +12,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// StoreID identifies a store for as long as its data lives. It is random, made with the store, and part of every token.
+// StoreID identifies a store for as long as its data lives. It is random, made with the store, and part of every token. It is
+// an array of 16 bytes.
 type StoreID = cursor.StoreID
 
 // Key identifies a resource: (group, kind, partition, namespace, name). Its Bytes are in list order.
@@ -25,7 +26,8 @@ type Filter = key.Filter
 //
 // All methods may be called from any number of goroutines. A context has a deadline unless [Options] says otherwise; a driver tries
 // again for as long as it lasts where an attempt fails for a reason that may pass, and then returns an error that matches
-// storage.ErrInconsistent. Errors name what was tried, not the operation or the key, which the tier adds.
+// storage.ErrInconsistent. A call that ends before it has sent anything may return the context's error as it is. Errors name what was
+// tried, not the operation or the key, which the tier adds.
 type Driver[P any] interface {
 	// StoreID returns the id of the store.
 	StoreID() StoreID

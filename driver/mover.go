@@ -38,13 +38,13 @@ type GuardedMover interface {
 	Guards()
 }
 
-// FenceState is the state of a store's fence.
+// FenceState is the state of a store's fence: Target, a string, Closed, and the Epoch, a string.
 type FenceState = handover.FenceState
 
 // FenceNote is the name of the note whose revision can be the fence's epoch, in a store that has no better place for it.
 const FenceNote = handover.FenceNote
 
-// Guard is a condition on an Apply: a note has a revision.
+// Guard is a condition on an Apply: a note has a revision. Its fields Note and Revision are strings.
 type Guard = handover.Guard
 
 // GuardOf returns the guard that Apply's context carries, nil for none.
@@ -56,7 +56,7 @@ func Refused(target string) error { return handover.Refused(target) }
 // Conflict is the error for a note or a fence that has another revision.
 func Conflict(name string) error { return handover.Conflict(name) }
 
-// Row is a resource as a store keeps it.
+// Row is a resource as a store keeps it: its Key, its Version, and as Data the bytes of [Encode].
 type Row = handover.Row
 
 // BulkReader is a Driver that reads a whole store in less time than pages of one snapshot take.

@@ -164,7 +164,7 @@ func keyStep(at state, in onKey) (bool, state) {
 	refusal := refusal(p.verb, p.given, at)
 	switch {
 	case in.call.fate == refused:
-		return refusal == p.cause, at
+		return refusal == p.cause, at //nolint:errorlint // both are sentinels
 	case p.verb == remove && in.call.fate == unknown:
 		if at == p.given {
 			at = state{}

@@ -185,7 +185,7 @@ func (g *graph) refusal(k *call) {
 		c := g.e.chains[p.key]
 		var positions []int
 		for at := range len(c.steps) + 1 {
-			if refusal(p.verb, p.given, c.at(at)) == p.cause {
+			if refusal(p.verb, p.given, c.at(at)) == p.cause { //nolint:errorlint // both are sentinels
 				positions = append(positions, at)
 			}
 		}

@@ -65,18 +65,18 @@ func (c *client) told(k *call, err error) {
 }
 
 // blame notes which part of a call was refused, and why.
-func (k *call) blame(err error) {
+func (c *call) blame(err error) {
 	at := 0
 	var op *storage.OpError
 	if errors.As(err, &op) {
 		at = op.Index
 	}
-	if at >= len(k.parts) {
+	if at >= len(c.parts) {
 		return
 	}
 	for _, sentinel := range []error{storage.ErrCASFailure, storage.ErrWrongUid} {
 		if errors.Is(err, sentinel) {
-			k.parts[at].cause = sentinel
+			c.parts[at].cause = sentinel
 		}
 	}
 }

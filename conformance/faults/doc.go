@@ -18,6 +18,18 @@
 //		}, faults.Options{For: time.Minute})
 //	}
 //
+// Databases that run inside the programs that use them, a file for example, have no connection to cut. Their handles are opened in
+// processes of their own, which are killed and frozen; the test program is started again for each:
+//
+//	func TestMain(m *testing.M) {
+//		if !faults.ServeProcess() {
+//			os.Exit(m.Run())
+//		}
+//	}
+//
+//	processes := faults.NewProcesses("mydb:" + path)
+//	faults.Test(t, faults.Harness{Open: processes.Open, Faults: processes.Faults(), Exempt: …}, faults.Options{})
+//
 // # How a run goes
 //
 // A run is a series of rounds. In each, workers call everything there is to call on a few keys of the round, hot ones and cold

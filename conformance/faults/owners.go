@@ -75,12 +75,12 @@ func (c *client) misplaced(before []*resourcepb.ID, id *resourcepb.ID) string {
 }
 
 // children is what owner references were answered with, in words.
-func (k *call) children() string {
-	if len(k.owned) == 0 {
+func (c *call) children() string {
+	if len(c.owned) == 0 {
 		return "none"
 	}
 	var names []string
-	for _, key := range slices.Sorted(maps.Keys(k.owned)) {
+	for _, key := range slices.Sorted(maps.Keys(c.owned)) {
 		names = append(names, short(key))
 	}
 	return strings.Join(names, ", ")

@@ -14,6 +14,8 @@ import (
 // program and the same program, which calls [ServeProcess] first thing in its main, or in TestMain. A process that was killed is
 // started again; what is known of the old one, such as what its eventual reads have shown, does not hold for the new one, and
 // its watches go on from their cursors.
+//
+// Each handle is a process. Where only one process at a time may have the database open, [Options].Handles is 1.
 type Processes struct {
 	url string
 	mu  sync.Mutex

@@ -126,7 +126,7 @@ func TestProcessErrors(t *testing.T) {
 func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
 	if freeze == nil {
-		t.Skip("this system cannot stop processes")
+		t.Skip("this system cannot stop processes") //nolint:forbidigo // which no test can change
 	}
 	b, _ := apart(t)
 	if err := b.signal(freeze); err != nil {

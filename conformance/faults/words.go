@@ -8,31 +8,31 @@ import (
 )
 
 // String says what the call was and what it was told.
-func (k *call) String() string {
+func (c *call) String() string {
 	var parts []string
-	for _, p := range k.parts {
+	for _, p := range c.parts {
 		if len(parts) == 6 {
-			parts = append(parts, fmt.Sprintf("and %d more", len(k.parts)-6))
+			parts = append(parts, fmt.Sprintf("and %d more", len(c.parts)-6))
 			break
 		}
 		parts = append(parts, p.String())
 	}
-	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", moment(k.begin), moment(k.returned), k.client, k.handle, k.kind)
+	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", moment(c.begin), moment(c.returned), c.client, c.handle, c.kind)
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, "; ") + ")"
 	}
-	if k.owner != "" {
-		text += " of " + k.owner
+	if c.owner != "" {
+		text += " of " + c.owner
 	}
 	switch {
-	case k.fate == done && k.owner != "":
-		return fmt.Sprintf("%s: %s", text, k.children())
-	case k.fate == done:
+	case c.fate == done && c.owner != "":
+		return fmt.Sprintf("%s: %s", text, c.children())
+	case c.fate == done:
 		return text + ": done"
-	case k.fate == unknown:
-		return fmt.Sprintf("%s: outcome unknown: %v", text, k.err)
+	case c.fate == unknown:
+		return fmt.Sprintf("%s: outcome unknown: %v", text, c.err)
 	}
-	return fmt.Sprintf("%s: refused: %v", text, k.err)
+	return fmt.Sprintf("%s: refused: %v", text, c.err)
 }
 
 func (p part) String() string {

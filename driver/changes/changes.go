@@ -67,8 +67,9 @@ type Source[P any] interface {
 // numbers.
 type Prover[P any] interface {
 	// Newest asks the database for a position that contains every change which was acknowledged, to anybody, before the call.
-	// It has Run, wherever that is, publish a batch soon whose end has reached the position, which may be an empty one. Nothing
-	// but an answer to a question that was asked during the call will do: what the source happens to know is older.
+	// It has Run, wherever that is, publish a batch soon whose end has reached the position, which may be an empty one;
+	// where Run has published that much already, there is nothing left to do. Nothing but an answer to a question that was
+	// asked during the call will do: what the source happens to know is older.
 	//
 	// It gives up by itself when an answer takes too long, and is called again after an error until the run ends. Calls do not
 	// overlap.

@@ -161,7 +161,7 @@ func (s *store) everyReaderHearsOfIt() *storage.DamagedError {
 			var err error
 			page, err = pager.ListPage(s.ctx(), kind, tenancy, "", storage.ListOptions{Limit: limit, Continue: page.Continue})
 			if err != nil {
-				s.names("page", err)
+				_ = s.names("page", err)
 				break
 			}
 			if page.Continue == "" {
@@ -184,7 +184,7 @@ func (s *store) everyReaderHearsOfIt() *storage.DamagedError {
 			t.Errorf("the watch's snapshot: %v, expected ErrWatchClosed", err)
 		}
 	}
-	s.names("the watch's snapshot", err)
+	_ = s.names("the watch's snapshot", err)
 	return s.damagedRead()
 }
 
@@ -264,7 +264,7 @@ func (s *store) ends(w storage.Watch) {
 	if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		s.t.Errorf("the watch: %v, %v; expected ErrWatchClosed with ErrCompacted", ev, err)
 	}
-	s.names("the watch", err)
+	_ = s.names("the watch", err)
 	resumed := s.resume("", w.Cursor())
 	if _, err := resumed.Next(s.ctx()); !errors.Is(err, storage.ErrCompacted) {
 		s.t.Errorf("the watch resumed where the other ended: %v; expected ErrCompacted", err)

@@ -57,7 +57,7 @@ func New(rawURL, purpose string) (*Space, error) {
 	}
 	maker := makers[u.Scheme]
 	if maker == nil {
-		return nil, fmt.Errorf("%w: a store is named by a URL that begins with one of %s:", storage.ErrInvalid, strings.Join(slices.Sorted(maps.Keys(makers)), ":, "))
+		return nil, fmt.Errorf("%w: a store is named by a URL that begins with one of these, and a colon: %s", storage.ErrInvalid, strings.Join(slices.Sorted(maps.Keys(makers)), ", "))
 	}
 	return maker(u, "ashlar_"+purpose+"_"+strings.ToLower(rand.Text()[:8]))
 }

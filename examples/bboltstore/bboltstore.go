@@ -1,0 +1,112 @@
+package bboltstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+func init() { storage.Register("bbolt", openURL) }
+
+// Options are the settings of a handle. The zero value of each field means its default.
+type Options struct {
+	// MaxSize is the largest resource in bytes: 1 MiB, which is also the most.
+	MaxSize int
+	// Timeout bounds calls whose context has no deadline, and the wait for another process to close the file: 30 seconds.
+	Timeout time.Duration
+	// History is how many changes the file keeps for watches that resume: 100,000.
+	History int
+}
+
+// Backend is an opened store. Besides storage.Backend it is a storage.Pager, storage.Resumer and storage.Transactor, and its
+// watches are storage.Bookmarkers.
+type Backend struct{ *driver.Backend[uint64] }
+
+// Open opens the store in the file at path, and makes it if it is not there. Nil options are the defaults. If another process has
+// the file open for longer than the timeout, the error matches storage.ErrInconsistent.
+func Open(path string, o *Options) (*Backend, error) {
+	return open(context.Background(), path, o)
+}
+
+func open(ctx context.Context, path string, o *Options) (*Backend, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	opts.Timeout, opts.History = cmp.Or(opts.Timeout, driver.DefaultTimeout), cmp.Or(opts.History, 100_000)
+	f, err := share(ctx, path, &opts)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	s := &store{file: f, history: opts.History}
+	s.closed, s.close = context.WithCancelCause(context.Background())
+	return &Backend{driver.New(s, driver.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true})}, nil
+}
+
+// openURL opens bbolt:relative/path or bbolt:/absolute/path, with the parameters that an adapter has, and history.
+func openURL(ctx context.Context, u *url.URL) (storage.Backend, error) {
+	path, err := url.PathUnescape(u.Opaque)
+	path += u.Path // one of them is empty
+	query, malformed := url.ParseQuery(u.RawQuery)
+	if err = errors.Join(err, malformed); err != nil || path == "" || u.Host != "" || u.User != nil {
+		return nil, fmt.Errorf("%w: a bbolt store is bbolt:relative/path or bbolt:/absolute/path, with ?name=value: %v", storage.ErrInvalid, err)
+	}
+	var o Options
+	for name := range query {
+		switch value := query.Get(name); name {
+		case "timeout":
+			o.Timeout, err = time.ParseDuration(value)
+		case "max-size":
+			o.MaxSize, err = strconv.Atoi(value)
+		case "history":
+			o.History, err = strconv.Atoi(value)
+		case "create":
+			if value == "off" {
+				_, err = os.Stat(path) // bbolt makes the file otherwise
+			} else if value != "on" {
+				err = errors.New("expected on or off")
+			}
+		default:
+			err = errors.New("unknown, expected timeout, max-size, history or create")
+		}
+		if err == nil && min(int64(o.Timeout), int64(o.MaxSize), int64(o.History)) < 0 {
+			err = errors.New("less than 0")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: parameter %q: %w", storage.ErrInvalid, name, err)
+		}
+	}
+	b, err := open(ctx, path, &o)
+	if err != nil {
+		return nil, err // not b: a nil *Backend is no nil storage.Backend
+	}
+	return b, nil
+}
+
+// store is one handle as a driver.
+type store struct {
+	*file
+	history int             // how many changes the log keeps
+	closed  context.Context // over once the handle is closed
+	close   context.CancelCauseFunc
+}
+
+// StoreID implements driver.Driver.
+func (s *store) StoreID() driver.StoreID { return s.id }
+
+// Source implements driver.Driver.
+func (s *store) Source() driver.Source[uint64] { return source{file: s.file} }
+
+// Close implements driver.Driver.
+func (s *store) Close() error {
+	s.close(storage.ErrClosed)
+	return s.release()
+}

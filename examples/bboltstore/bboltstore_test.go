@@ -1,0 +1,202 @@
+package bboltstore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var (
+	thing    = storage.UnversionedType{Group: "demo", Kind: "Thing"}
+	anywhere = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+)
+
+func newThing(name string) *resourcepb.Resource {
+	return &resourcepb.Resource{Id: &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Thing"},
+		Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}, Name: name, Uid: "uid of " + name}}
+}
+
+// writes writes one thing n times, and returns it as it was stored by each write.
+func writes(t *testing.T, b *Backend, name string, n int) (stored []*resourcepb.Resource) {
+	t.Helper()
+	res := newThing(name)
+	for range n {
+		next, err := b.WriteCAS(t.Context(), res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res = next
+		stored = append(stored, res)
+	}
+	return stored
+}
+
+// upTo reads a watch until its bookmark, and returns the resources that were written, and the cursor after each.
+func upTo(t *testing.T, w storage.Watch) (written []*resourcepb.Resource, cursors []string) {
+	t.Helper()
+	if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		ev, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.GetBookmark() != nil {
+			return written, cursors
+		}
+		if ev.GetUpsert() != nil {
+			written, cursors = append(written, ev.GetUpsert().GetResource()), append(cursors, w.Cursor())
+		}
+	}
+}
+
+func watch(t *testing.T, b *Backend, cursor string) storage.Watch {
+	t.Helper()
+	w, err := b.WatchList(t.Context(), thing, anywhere, "")
+	if cursor != "" {
+		w, err = b.WatchFrom(t.Context(), thing, anywhere, "", cursor)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// The log keeps as many changes as Options.History says.
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	b := opened(t, filepath.Join(t.TempDir(), "store.db"), &Options{History: 10})
+	defer b.Close()
+	w := watch(t, b, "")
+	stored := writes(t, b, "a", 30)
+	_, cursors := upTo(t, w)
+
+	events, _ := upTo(t, watch(t, b, cursors[19])) // ten changes came after it
+	if len(events) != 10 || events[9].Version != stored[29].Version {
+		t.Errorf("a watch that resumes ten changes back shows %d", len(events))
+	}
+	old, err := b.WatchFrom(t.Context(), thing, anywhere, "", cursors[18])
+	if err == nil {
+		_, err = old.Next(t.Context())
+		old.Close()
+	}
+	if !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("a watch that resumes eleven changes back: %v", err)
+	}
+}
+
+// A cursor from after a copy was made does not fit the copy, however far that one has gone on.
+func TestCursorOfALostFuture(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	b := opened(t, path, nil)
+	defer b.Close()
+	w := watch(t, b, "")
+	before := writes(t, b, "a", 3)
+	copied := copyOf(t, path)
+	writes(t, b, "b", 3)
+	_, cursors := upTo(t, w)
+
+	restored := opened(t, copied, nil)
+	defer restored.Close()
+	writes(t, restored, "c", 10)
+	if events, _ := upTo(t, watch(t, restored, cursors[len(before)-1])); len(events) != 10 {
+		t.Errorf("a watch from a cursor before the copy shows %d changes, not 10", len(events))
+	}
+	lost, err := restored.WatchFrom(t.Context(), thing, anywhere, "", cursors[len(before)])
+	if err == nil {
+		_, err = lost.Next(t.Context())
+		lost.Close()
+	}
+	if !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("a watch from a cursor after the copy: %v", err)
+	}
+}
+
+// Whoever knows the version of something damaged can replace it.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	b := opened(t, path, nil)
+	defer b.Close()
+	owner := writes(t, b, "owner", 1)[0]
+	child := newThing("child")
+	child.Owner = owner.Id
+	child, err := b.WriteCAS(t.Context(), child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fileAt(path).db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket(resourcesBucket).Put(key.Of(child.Id).Bytes(), encodeRow(child.Version, []byte("no resource")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var damaged *storage.DamagedError
+	if _, err := b.Read(t.Context(), storage.StrongConsistency, child.Id); !errors.As(err, &damaged) || damaged.Version != child.Version {
+		t.Fatalf("Read of what is damaged: %v", err)
+	}
+	if ids, err := b.OwnerReferences(t.Context(), owner.Id); !errors.As(err, &damaged) {
+		t.Errorf("OwnerReferences over what is damaged: %v, %v", ids, err)
+	}
+	child.Owner = nil
+	if _, err := b.WriteCAS(t.Context(), child); err != nil {
+		t.Errorf("WriteCAS over what is damaged: %v", err)
+	}
+	if ids, err := b.OwnerReferences(t.Context(), owner.Id); len(ids) > 0 || err != nil {
+		t.Errorf("OwnerReferences after the child was replaced by one without an owner: %v, %v", ids, err)
+	}
+}
+
+// A file that somebody else has open is waited for, and not for ever.
+func TestFileInUse(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	other, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := Open(path, &Options{Timeout: time.Millisecond}); !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("Open of a file in use: %v, %v", b, err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := opened(t, path, nil).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A program does not touch a file that a newer one has written.
+func TestNewerFormat(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	b := opened(t, path, nil)
+	if err := fileAt(path).db.Update(func(tx *bolt.Tx) error { return tx.Bucket(storeBucket).Put([]byte("format"), []byte("2")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, nil); !errors.Is(err, storage.ErrNewerSchema) {
+		t.Errorf("Open of a newer format: %v", err)
+	}
+}
+
+// create=off opens what is there and makes nothing.
+func TestCreateOff(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	if b, err := storage.Open(t.Context(), fmt.Sprintf("bbolt:%s?create=off", path)); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("Open of a file that is not there: %v, %v", b, err)
+	}
+}

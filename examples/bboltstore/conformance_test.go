@@ -1,0 +1,54 @@
+package bboltstore
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance"
+)
+
+func TestConformance(t *testing.T) {
+	var stores sync.Map // the path of each case's store
+	conformance.Run(t, conformance.Harness{
+		URL: func(t testing.TB) string {
+			path := filepath.Join(t.TempDir(), "store.db")
+			stores.Store(t.Name(), path)
+			return "bbolt:" + path
+		},
+		Backup: func(t testing.TB, _ storage.Backend) func() storage.Backend {
+			path, _ := stores.Load(t.Name())
+			backup := copyOf(t, path.(string))
+			return func() storage.Backend { return opened(t, backup, nil) }
+		},
+	})
+}
+
+// copyOf copies the file of a store that is open.
+func copyOf(t testing.TB, path string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy.db")
+	if err := fileAt(path).view(func(tx *bolt.Tx) error { return tx.CopyFile(to, 0o600) }); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func opened(t testing.TB, path string, o *Options) *Backend {
+	t.Helper()
+	b, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// fileAt returns the open file of a store.
+func fileAt(path string) *file {
+	filesMu.Lock()
+	defer filesMu.Unlock()
+	return files[path]
+}

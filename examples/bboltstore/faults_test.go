@@ -1,0 +1,88 @@
+package bboltstore
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case faults.ServeProcess():
+	case writeUntilKilled():
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// none says why a file in the same machine is spared most faults.
+var none = func() map[faults.Kind]string {
+	exempt := map[faults.Kind]string{}
+	for reason, kinds := range map[string][]faults.Kind{
+		"there is no connection: the database is a file":                         {faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer},
+		"there is no server: the process has the file":                           {faults.Pause, faults.KillServer, faults.CrashSession, faults.Restart},
+		"there is one copy of the data":                                          {faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader},
+		"no clock is looked at but for deadlines":                                {faults.SkewClock},
+		"a disk that stalls or is full needs a file system of its own, and root": {faults.StallDisk, faults.FillDisk},
+	} {
+		for _, kind := range kinds {
+			exempt[kind] = reason
+		}
+	}
+	return exempt
+}()
+
+// exempt returns none and more.
+func exempt(reason string, kinds ...faults.Kind) map[faults.Kind]string {
+	all := maps.Clone(none)
+	for _, kind := range kinds {
+		all[kind] = reason
+	}
+	return all
+}
+
+// The process that has the file is killed and frozen at any moment; the next one opens the file. There is one handle, because bbolt
+// lets one process have the file, and the handle is in that.
+func TestFaultsKill(t *testing.T) {
+	processes := faults.NewProcesses("bbolt:" + filepath.Join(t.TempDir(), "store.db"))
+	faults.Test(t, faults.Harness{
+		Open:   processes.Open,
+		Faults: processes.Faults(),
+		Exempt: exempt("only the process that has the file could do it, which is another one; TestFaultsCompact does", faults.Compact),
+	}, faults.Options{For: 12 * time.Second, Handles: 1})
+}
+
+// History is deleted while several handles of this process watch and write.
+func TestFaultsCompact(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	faults.Test(t, faults.Harness{
+		Open: func(context.Context) (storage.Backend, error) { return Open(path, nil) },
+		Faults: []faults.Fault{{Kind: faults.Compact, Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
+			return nil, fileAt(path).compact()
+		}}},
+		Exempt: exempt("it would be this one; TestFaultsKill does it to another", faults.KillClient, faults.FreezeClient),
+	}, faults.Options{For: 8 * time.Second})
+}
+
+// compact makes the log forget all changes so far, as a small History does little by little.
+func (f *file) compact() error {
+	f.writer <- struct{}{}
+	defer func() { <-f.writer }()
+	tx, err := f.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	t := txn{Tx: tx}
+	if t.trim(0); t.err != nil {
+		return t.err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,124 @@
+package bboltstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// file is an open file. All handles of the process share it: bbolt lets nobody open a file a second time.
+type file struct {
+	path    string
+	db      *bolt.DB
+	id      driver.StoreID
+	handles int                           // how many share it; guarded by filesMu
+	writer  chan struct{}                 // full while a write transaction is under way; unlike bbolt's lock, waiting for it can be given up
+	moved   atomic.Pointer[chan struct{}] // closed by the next commit
+}
+
+// files has the open ones by absolute path.
+var (
+	filesMu sync.Mutex
+	files   = map[string]*file{}
+)
+
+// share returns the file at path, and opens it if no other handle has.
+func share(ctx context.Context, path string, o *Options) (*file, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	filesMu.Lock()
+	defer filesMu.Unlock()
+	f := files[path]
+	if f == nil {
+		f = &file{path: path, writer: make(chan struct{}, 1)}
+		f.moved.Store(new(make(chan struct{})))
+		if err := f.open(ctx, o); err != nil {
+			return nil, err
+		}
+		files[path] = f
+	}
+	f.handles++
+	return f, nil
+}
+
+func (f *file) release() error {
+	filesMu.Lock()
+	defer filesMu.Unlock()
+	if f.handles--; f.handles > 0 {
+		return nil
+	}
+	delete(files, f.path)
+	return f.db.Close() // waits for transactions
+}
+
+func (f *file) open(ctx context.Context, o *Options) (err error) {
+	wait := o.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = max(1, time.Until(deadline))
+	}
+	f.db, err = bolt.Open(f.path, 0o600, &bolt.Options{Timeout: wait, FreelistType: bolt.FreelistMapType})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return fmt.Errorf("%w: another process has the file open", storage.ErrInconsistent)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.db.Update(f.prepare); err != nil {
+		return errors.Join(err, f.db.Close())
+	}
+	return nil
+}
+
+// The buckets, and the format of what is in them; the package comment describes it.
+var storeBucket, resourcesBucket, childrenBucket, logBucket = []byte("store"), []byte("resources"), []byte("children"), []byte("log")
+
+const format = "1"
+
+// prepare reads the id of the store, or makes the store.
+func (f *file) prepare(tx *bolt.Tx) error {
+	if b := tx.Bucket(storeBucket); b != nil {
+		copy(f.id[:], b.Get([]byte("id")))
+		if got := b.Get([]byte("format")); string(got) != format {
+			return fmt.Errorf("%w: the file has format %q, the program knows %q", storage.ErrNewerSchema, got, format)
+		}
+		return nil
+	}
+	for _, name := range [][]byte{storeBucket, resourcesBucket, childrenBucket, logBucket} {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	_, _ = rand.Read(f.id[:]) // it never fails
+	t := txn{Tx: tx}
+	t.put(storeBucket, []byte("format"), []byte(format))
+	t.put(storeBucket, []byte("id"), f.id[:])
+	t.log(encodeNumber(after(0)), nil) // no change, but the place after which history begins
+	return t.err
+}
+
+// committed tells those who wait that there may be something new. It is called by the writer only.
+func (f *file) committed() { close(*f.moved.Swap(new(make(chan struct{})))) }
+
+// view runs a read transaction.
+func (f *file) view(read func(tx *bolt.Tx) error) error { return ended(f.db.View(read)) }
+
+// ended is the error of a call that was under way when the last handle was closed, and found the file closed.
+func ended(err error) error {
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return storage.ErrClosed
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package bboltstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// source gives the changes of the file. What their numbers mean is in driver.Sequence.
+type source struct {
+	driver.Sequence
+	file *file
+}
+
+var _ driver.Prover[uint64] = source{}
+
+var everything = driver.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
+
+// Run implements driver.Source. All commits are made by this process, which says so when it has made one.
+func (s source) Run(ctx context.Context, ready func(uint64), publish func([]*driver.Event[uint64], uint64)) error {
+	at, err := s.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	ready(at)
+	for {
+		committed := *s.file.moved.Load() // asked for before reading, so that a commit in between is not missed
+		for more := true; more; {
+			var events []*driver.Event[uint64]
+			if events, at, more, err = s.file.page(at, &everything, 1000); err != nil {
+				return err
+			}
+			publish(events, at)
+		}
+		select {
+		case <-committed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// History implements driver.Source.
+func (s source) History(from uint64, f *driver.Filter) driver.History[uint64] {
+	return driver.Pages(from, func(_ context.Context, from uint64, limit int) ([]*driver.Event[uint64], uint64, bool, error) {
+		return s.file.page(from, f, limit)
+	})
+}
+
+// Newest implements driver.Prover. Run has published the change, or will when it hears of the commit.
+func (s source) Newest(context.Context) (at uint64, err error) {
+	err = s.file.view(func(tx *bolt.Tx) error {
+		at = newest(tx)
+		return nil
+	})
+	return at, err
+}
+
+// page reads about limit changes after a number, and returns the number that it has come to.
+func (f *file) page(from uint64, filter *driver.Filter, limit int) (events []*driver.Event[uint64], end uint64, more bool, err error) {
+	end = from
+	err = f.view(func(tx *bolt.Tx) error {
+		c := tx.Bucket(logBucket).Cursor()
+		k, row := c.Seek(encodeNumber(from))
+		if k == nil || binary.BigEndian.Uint64(k) != from {
+			return fmt.Errorf("%w: the log does not have this change any more", storage.ErrCompacted)
+		}
+		k, row = c.Next()
+		for seen, size := 1, 0; k != nil && !more; seen++ {
+			ev, err := readEntry(k, row)
+			if err != nil {
+				return err
+			}
+			size += ev.Size
+			full := seen >= limit || size >= driver.PageBytes
+			end, ev.Cut = ev.At, full && ev.Commit != 0 && ev.Commit != int64(ev.At)
+			if ev.Cut || filter.Match(&ev.Key) {
+				events = append(events, ev)
+			}
+			k, row = c.Next()
+			more = full && k != nil
+		}
+		return nil
+	})
+	return events, end, more, err
+}
+
+// The kinds of rows in the log.
+const written, deleted = 'w', 'd'
+
+// readEntry returns a row of the log as an event. Its key is the number of the change and the key of the resource; txn.carryOut has
+// written the rest.
+func readEntry(k, row []byte) (*driver.Event[uint64], error) {
+	parsed, err := key.Parse(k[8:])
+	if err != nil || len(row) < 9 {
+		return nil, errors.New("a row of the log is broken")
+	}
+	ev := &driver.Event[uint64]{Key: parsed, Delete: row[0] == deleted, Size: len(row)}
+	ev.At, ev.Commit = binary.BigEndian.Uint64(k), int64(binary.BigEndian.Uint64(row[1:]))
+	ev.Resource, ev.Damage = decodeRow(parsed, row[9:]) // what is damaged ends only the watches that want it
+	return ev, nil
+}
+
+// after returns a number for the change that follows another. The gap is random, so that two copies of a file which went on
+// separately use different numbers.
+func after(number uint64) uint64 { return number + 1 + rand.Uint64N(1<<24) }
+
+func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// newest returns the number of the newest change.
+func newest(tx *bolt.Tx) uint64 {
+	k, _ := tx.Bucket(logBucket).Cursor().Last()
+	return binary.BigEndian.Uint64(k)
+}
