@@ -69,11 +69,10 @@ func (f *file) page(from uint64, filter *driver.Filter, limit int) (events []*dr
 	end = from
 	err = f.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(logBucket).Cursor()
-		k, row := c.Seek(encodeNumber(from))
-		if k == nil || binary.BigEndian.Uint64(k) != from {
+		if k, _ := c.Seek(encodeNumber(from)); k == nil || binary.BigEndian.Uint64(k) != from {
 			return fmt.Errorf("%w: the log does not have this change any more", storage.ErrCompacted)
 		}
-		k, row = c.Next()
+		k, row := c.Next()
 		for seen, size := 1, 0; k != nil && !more; seen++ {
 			ev, err := readEntry(k, row)
 			if err != nil {
