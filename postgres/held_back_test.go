@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -23,18 +22,7 @@ import (
 func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]string, commit func()) {
 	t.Helper()
 	server := testenv.Postgres(t)
-	u, err := url.Parse(server.StoreURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err = Open(ctx, u); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	b = openHandle(t, ctx, server.StoreURL(t))
 	resource := func(name string) *resourcepb.Resource {
 		return &resourcepb.Resource{Id: &resourcepb.ID{
 			Uid: "uid", Name: name, Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"}, Tenancy: &resourcepb.Tenancy{},

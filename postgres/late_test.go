@@ -4,7 +4,6 @@ package postgres
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
@@ -19,19 +18,7 @@ func TestClockStep(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	server := testenv.Postgres(t)
-	u, err := url.Parse(server.StoreURLIn(t, server.Schema(t), "pool_max_conns=1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Open(ctx, u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := openHandle(t, ctx, server.StoreURLIn(t, server.Schema(t), "pool_max_conns=1"))
 	res := &resourcepb.Resource{Id: &resourcepb.ID{
 		Uid: "uid", Name: "one", Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"}, Tenancy: &resourcepb.Tenancy{},
 	}}
@@ -44,11 +31,13 @@ func TestClockStep(t *testing.T) {
 		defer conn.Release()
 		b.handle.sessions.of(conn.Conn()).ahead -= time.Hour
 	}
-	if res, err = b.WriteCAS(ctx, res); err != nil {
+	res, err := b.WriteCAS(ctx, res)
+	if err != nil {
 		t.Fatal(err)
 	}
 	step()
-	if res, err = b.WriteCAS(ctx, res); err != nil {
+	res, err = b.WriteCAS(ctx, res)
+	if err != nil {
 		t.Fatalf("an update after the clock's step: %v", err)
 	}
 	step()

@@ -4,7 +4,6 @@ package postgres
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
@@ -19,19 +18,7 @@ import (
 // opened is a store with a few changes.
 func opened(t *testing.T, ctx context.Context) *Backend {
 	t.Helper()
-	u, err := url.Parse(testenv.Postgres(t).StoreURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Open(ctx, u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "Kind", Name: name}.ID("uid", "v1")}); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/url"
 	"testing"
 	"time"
 
@@ -45,19 +44,7 @@ func TestStandbyThatLagsIsNoFork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	pair := testenv.StartPostgresPair(t)
-	u, err := url.Parse(pair.Primary.StoreURLIn(t, "store")) // goes with the servers
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Open(ctx, u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := openHandle(t, ctx, pair.Primary.StoreURLIn(t, "store")) // goes with the servers
 	pair.CatchUp(t)
 	standby := pair.Standby.Connect(t)
 	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {

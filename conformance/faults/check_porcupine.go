@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -164,7 +165,7 @@ func keyStep(at state, in onKey) (bool, state) {
 	refusal := refusal(p.verb, p.given, at)
 	switch {
 	case in.call.fate == refused:
-		return refusal == p.cause, at //nolint:errorlint // both are sentinels
+		return errors.Is(refusal, p.cause), at
 	case p.verb == remove && in.call.fate == unknown:
 		if at == p.given {
 			at = state{}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -185,7 +186,7 @@ func (g *graph) refusal(k *call) {
 		c := g.e.chains[p.key]
 		var positions []int
 		for at := range len(c.steps) + 1 {
-			if refusal(p.verb, p.given, c.at(at)) == p.cause { //nolint:errorlint // both are sentinels
+			if errors.Is(refusal(p.verb, p.given, c.at(at)), p.cause) {
 				positions = append(positions, at)
 			}
 		}

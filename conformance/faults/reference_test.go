@@ -72,7 +72,7 @@ func (s *server) commit(ops []storage.Op) (results []*resourcepb.Resource, err e
 	if half := len(ops) / 2; half > 0 && s.sometimes("a transaction in two steps", 3) {
 		first := s.apply(ops[:half])
 		s.mu.Unlock()
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // a server that takes its time
+		pause(context.Background(), 2*time.Millisecond)
 		s.mu.Lock()
 		return append(first, s.apply(ops[half:])...), nil
 	}
@@ -263,7 +263,7 @@ func late(ctx context.Context) error { return fmt.Errorf("%w: %w", storage.ErrIn
 // exchange has the server do something, once, and brings back its answer: one that is lost is asked for again.
 func (h *handle) exchange(ctx context.Context, do func()) error {
 	if h.sometimes("a late call", 100) {
-		time.Sleep(2 * time.Second) //nolint:forbidigo // a server that takes its time
+		pause(context.WithoutCancel(ctx), 2*time.Second)
 	}
 	if _, bounded := ctx.Deadline(); bounded && h.sometimes("an early end", 100) {
 		return context.DeadlineExceeded
@@ -274,9 +274,9 @@ func (h *handle) exchange(ctx context.Context, do func()) error {
 	if !h.wire.pass(ctx) {
 		return ctx.Err()
 	}
-	time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond) //nolint:forbidigo // a server that takes its time
+	pause(ctx, time.Duration(rand.IntN(300))*time.Microsecond)
 	do()
-	time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond) //nolint:forbidigo // a server that takes its time
+	pause(ctx, time.Duration(rand.IntN(300))*time.Microsecond)
 	for {
 		if h.wire.loseAnswer() {
 			if h.has("a lost answer is forgotten") {

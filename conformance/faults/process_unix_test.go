@@ -1,0 +1,35 @@
+//go:build unix
+
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Calls of a process that stands still are answered when it goes on.
+func TestFrozenProcess(t *testing.T) {
+	t.Parallel()
+	b, _ := apart(t)
+	if err := b.signal(freeze); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := b.WriteCAS(t.Context(), &resourcepb.Resource{Id: idOf("n", "a", "u")})
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Errorf("answered while it stands still: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := b.signal(wake); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,28 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"testing"
+)
+
+// openHandle opens a store for a test that looks inside of it.
+func openHandle(t *testing.T, ctx context.Context, storeURL string) *Backend {
+	t.Helper()
+	u, err := url.Parse(storeURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(ctx, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
