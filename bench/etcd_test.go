@@ -14,7 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
@@ -69,7 +69,7 @@ func untilEvent(b *testing.B, backend storage.Backend, name string, n int) []tim
 // storedSize is the size of what is stored for one of the resources.
 func storedSize(b *testing.B, h *held) int {
 	b.Helper()
-	return 17 + message.Size(h.resources[0][0]) // format and token come before the resource
+	return 17 + codec.Size(h.resources[0][0]) // format and token come before the resource
 }
 
 // rawEtcd are keys that callers read, write and keep track of by clientv3.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -62,7 +62,7 @@ func answers(stored *resourcepb.Resource, id *resourcepb.ID) error {
 		return storage.ErrNotFound
 	}
 	if id.GetType().GetGroupVersion() != stored.GetId().GetType().GetGroupVersion() {
-		return storage.GroupVersionMismatchError{RequestedType: message.CloneID(id).GetType(), Stored: stored}
+		return storage.GroupVersionMismatchError{RequestedType: codec.CloneID(id).GetType(), Stored: stored}
 	}
 	return nil
 }

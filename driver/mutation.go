@@ -4,7 +4,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -32,12 +32,12 @@ type Mutation struct {
 }
 
 // Encode returns a resource as bytes, without its version.
-func Encode(res *resourcepb.Resource) ([]byte, error) { return message.Encode(res) }
+func Encode(res *resourcepb.Resource) ([]byte, error) { return codec.Encode(res) }
 
 // Decode undoes Encode for what is stored under a key, and sets the version. Bytes that are no resource, or that of another key,
 // are a *storage.DamagedError.
 func Decode(k Key, data []byte, version string) (*resourcepb.Resource, error) {
-	return message.DecodeOf(k, data, version)
+	return codec.DecodeOf(k, data, version)
 }
 
 // mutations checks the operations of a transaction.
@@ -66,7 +66,7 @@ func mutation(k key.Key, op *storage.Op) Mutation {
 
 // result is what the caller of a write gets.
 func (m *Mutation) result() *resourcepb.Resource {
-	out := message.Clone(m.Resource)
+	out := codec.Clone(m.Resource)
 	out.Version = m.Written
 	return out
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/spool"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -19,7 +19,7 @@ func (d *decoded) Restart() { d.resources = nil }
 
 // Add implements Rows.
 func (d *decoded) Add(key, version, data []byte) error {
-	res, err := message.DecodeAt(key, data, string(version))
+	res, err := codec.DecodeAt(key, data, string(version))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *copied) Add(key, version, data []byte) error {
 
 // AddResource implements Rows.
 func (c *copied) AddResource(res *resourcepb.Resource) error {
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *copied) close(err error) error { return errors.Join(err, c.spool.Close(
 func fromRecord(record []byte) (*resourcepb.Resource, error) {
 	key, record := cut(record)
 	version, data := cut(record)
-	return message.DecodeAt(key, data, string(version))
+	return codec.DecodeAt(key, data, string(version))
 }
 
 func cut(record []byte) (text, rest []byte) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -51,7 +51,7 @@ func FuzzKeys(f *testing.F) {
 func FuzzItem(f *testing.F) {
 	l := layout{"test"}
 	res := &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: "a"}.ID("uid", "v1")}
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -98,14 +98,14 @@ func (l layout) head(it item) (*head, error) {
 	uid := it.bytes(attrUid)
 	s, ok := parseStamp(it.bytes(attrStamp))
 	if !ok || s.parts > maxParts {
-		return nil, message.Damaged(k, string(uid), "", errors.New("the item has no readable stamp"))
+		return nil, codec.Damaged(k, string(uid), "", errors.New("the item has no readable stamp"))
 	}
 	return &head{key: k, stamp: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
 }
 
 // damaged is the error for what the head should lead to.
 func (h *head) damaged(err error) error {
-	return message.Damaged(h.key, h.uid, h.stamp.version(), err)
+	return codec.Damaged(h.key, h.uid, h.stamp.version(), err)
 }
 
 // decode makes a resource of a head and the packed data that belongs to it.
@@ -119,7 +119,7 @@ func (h *head) decode(packed []byte) (*resourcepb.Resource, error) {
 
 // unpacked is decode of data that is unpacked already.
 func (h *head) unpacked(data []byte) (*resourcepb.Resource, error) {
-	res, err := message.DecodeOf(h.key, data, h.stamp.version())
+	res, err := codec.DecodeOf(h.key, data, h.stamp.version())
 	var damaged *storage.DamagedError
 	switch {
 	case errors.As(err, &damaged):

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // pageItems ends a page early by the items that were looked at, tombstones and such as do not match among them.
@@ -80,7 +80,7 @@ func (b *handle) readPage(ctx context.Context, l *listed, limit int) (driver.Lis
 		res, err := b.resourceOf(ctx, h)
 		if res != nil {
 			page.Resources = append(page.Resources, res)
-			size += message.Size(res)
+			size += codec.Size(res)
 		}
 		return true, err
 	})

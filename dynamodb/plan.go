@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -39,7 +39,7 @@ type change struct {
 
 // planWrite composes a write of res upon base.
 func (b *handle) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead bool, now time.Time) (*change, error) {
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -57,8 +57,8 @@ func TestTakeIsBoundedInBytes(t *testing.T) {
 		}
 		size := 0
 		for _, ev := range events {
-			if ev.Size != message.Size(ev.Resource) {
-				t.Fatalf("an event of %d bytes counts as %d", message.Size(ev.Resource), ev.Size)
+			if ev.Size != codec.Size(ev.Resource) {
+				t.Fatalf("an event of %d bytes counts as %d", codec.Size(ev.Resource), ev.Size)
 			}
 			size += ev.Size
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // change makes an event of a stream's record, nil where it is about something else: another store in the table, a part, an edge.
@@ -60,7 +60,7 @@ func (b *handle) change(ctx context.Context, r *types.Record) (*event, error) {
 		ev.Resource, err = shown.decode(packed)
 	}
 	if ev.Damage = err; err == nil {
-		ev.Size = message.Size(ev.Resource)
+		ev.Size = codec.Size(ev.Resource)
 	}
 	return ev, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/spool"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -89,7 +89,7 @@ func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a snapshot: %w", err)
 	}
-	return message.Decode(data, version)
+	return codec.Decode(data, version)
 }
 
 // Close implements driver.Snapshot.

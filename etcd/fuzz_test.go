@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // clean makes a legal part of a key, or a prefix, of any text.
@@ -54,7 +54,7 @@ func FuzzKeys(f *testing.F) {
 func FuzzValue(f *testing.F) {
 	l := newLayout("prefix")
 	res := resource("a", "uid", nil)
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -147,9 +147,9 @@ func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, err
 func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resource, error) {
 	damaged := func() string { return l.version(k, "", base{rev: kv.ModRevision}) }
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
-		return nil, message.Damaged(k, "", damaged(), errors.New("the value is in no format that this program knows"))
+		return nil, codec.Damaged(k, "", damaged(), errors.New("the value is in no format that this program knows"))
 	}
-	res, err := message.AdoptOf(k, kv.Value[valueHeader:], "")
+	res, err := codec.AdoptOf(k, kv.Value[valueHeader:], "")
 	var cause *storage.DamagedError
 	if errors.As(err, &cause) {
 		cause.Version = damaged()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -60,7 +60,7 @@ func TestValues(t *testing.T) {
 	t.Parallel()
 	l := newLayout("prefix")
 	res := resource("a", "uid", nil)
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // txn carries out a transaction on a member that knows a leader.
 func (b *handle) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := b.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	resp, err := b.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(protoCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return nil, clientv3.ContextError(ctx, err)
 	}
@@ -46,9 +46,9 @@ func opTxn(req *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: req}}
 }
 
-// codec encodes etcd's messages with the code that was generated for them. gRPC's own codec does not know how to ask them for
+// protoCodec encodes etcd's messages with the code that was generated for them. gRPC's own codec does not know how to ask them for
 // their size, and so encodes each of them twice.
-type codec struct{}
+type protoCodec struct{}
 
 // wireMessage is what all of etcd's messages are.
 type wireMessage interface {
@@ -62,7 +62,7 @@ type wireMessage interface {
 var buffers = mem.NewTieredBufferPool(1<<10, 1<<12, 1<<14, 1<<15, 1<<16, 1<<17, 1<<18, 1<<19, 1<<20, 1<<21)
 
 // Marshal implements encoding.CodecV2.
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
+func (protoCodec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(wireMessage)
 	if !ok {
 		return nil, fmt.Errorf("%T is no message of etcd's", v)
@@ -76,7 +76,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 // Unmarshal implements encoding.CodecV2.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (protoCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(wireMessage)
 	if !ok {
 		return fmt.Errorf("%T is no message of etcd's", v)
@@ -87,4 +87,4 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // Name implements encoding.CodecV2.
-func (codec) Name() string { return "proto" }
+func (protoCodec) Name() string { return "proto" }

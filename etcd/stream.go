@@ -46,7 +46,7 @@ func (b *handle) openStream(ctx context.Context, key, end []byte, from int64) (*
 
 func (s *stream) create(ctx context.Context, b *handle, key, end []byte, from int64) error {
 	var err error
-	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx, grpc.ForceCodecV2(codec{})); err != nil {
+	if s.watch, err = pb.NewWatchClient(b.client.ActiveConnection()).Watch(ctx, grpc.ForceCodecV2(protoCodec{})); err != nil {
 		return err
 	}
 	err = s.watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{

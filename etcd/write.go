@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -95,7 +95,7 @@ const opOverhead = 64
 
 // put makes the mutation that writes res over a state.
 func (b *handle) put(k key.Key, res *resourcepb.Resource, from base, t token) (*mutation, error) {
-	value, err := message.Append(appendHeader(make([]byte, 0, valueHeader+message.Size(res)), t), res)
+	value, err := codec.Append(appendHeader(make([]byte, 0, valueHeader+codec.Size(res)), t), res)
 	if err != nil {
 		return nil, err
 	}

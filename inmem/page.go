@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 const (
@@ -68,9 +68,9 @@ func (h *handle) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.
 			more = true
 			return false
 		}
-		bytes += message.Size(it.resource)
+		bytes += codec.Size(it.resource)
 		last = it.key
-		page.Resources = append(page.Resources, message.Clone(it.resource))
+		page.Resources = append(page.Resources, codec.Clone(it.resource))
 		return true
 	})
 	if err := ctx.Err(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,7 +19,7 @@ func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) 
 	if it == nil {
 		return nil, nil
 	}
-	return message.Clone(it.resource), nil
+	return codec.Clone(it.resource), nil
 }
 
 // Scan implements driver.Driver.
@@ -28,7 +28,7 @@ func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	var err error
 	ascend(tree, f, nil, func(it *item) bool {
 		if err = ctx.Err(); err == nil {
-			err = rows.AddResource(message.Clone(it.resource))
+			err = rows.AddResource(codec.Clone(it.resource))
 		}
 		return err == nil
 	})
@@ -85,7 +85,7 @@ func (s *store) Children(_ context.Context, k driver.Key, uid string) ([]*resour
 	slices.SortFunc(items, func(a, b *item) int { return a.key.Compare(b.key) })
 	var ids []*resourcepb.ID
 	for _, it := range items {
-		ids = append(ids, message.CloneID(it.resource.Id))
+		ids = append(ids, codec.CloneID(it.resource.Id))
 	}
 	return ids, nil
 }

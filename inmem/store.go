@@ -10,8 +10,8 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -140,7 +140,7 @@ func (s *store) remove(it *item) {
 	delete(s.items, it.key)
 	s.tree.Delete(it)
 	s.history.record(&driver.Event[position]{
-		Key: it.key, Delete: true, Resource: it.resource, Size: message.Size(it.resource), At: s.at, Commit: s.joint,
+		Key: it.key, Delete: true, Resource: it.resource, Size: codec.Size(it.resource), At: s.at, Commit: s.joint,
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -46,7 +46,7 @@ func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	it := s.some[0]
 	s.some = s.some[1:]
 	s.after = &it.key
-	return message.Clone(it.resource), nil
+	return codec.Clone(it.resource), nil
 }
 
 func (s *snapshot) Close() { s.tree, s.some, s.ended = nil, nil, true }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,7 +19,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	}
 	for i := range mutations {
 		if mutations[i].Verb == driver.Write {
-			copies[i] = message.Clone(mutations[i].Resource)
+			copies[i] = codec.Clone(mutations[i].Resource)
 		}
 	}
 	s.lockForWriting()
@@ -42,7 +42,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	for i := range mutations {
 		switch m := &mutations[i]; m.Verb {
 		case driver.Write:
-			m.Written = s.put(m.Key, copies[i], message.Size(copies[i])).resource.Version
+			m.Written = s.put(m.Key, copies[i], codec.Size(copies[i])).resource.Version
 		case driver.Delete:
 			if it := s.items[m.Key]; it != nil && it.stored().Uid == m.Uid { // else there is nothing to do
 				s.remove(it)

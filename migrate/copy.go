@@ -10,8 +10,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/message"
 )
 
 const (
@@ -217,7 +217,7 @@ func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool,
 		if err != nil {
 			return true, err
 		}
-		ops[i] = storage.Op{Write: message.WithVersion(res, "")}
+		ops[i] = storage.Op{Write: codec.WithVersion(res, "")}
 	}
 	if ctx, err = m.journal.own(ctx); err != nil {
 		return true, err

@@ -17,8 +17,8 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/message"
 )
 
 // An export is this line and a zstd stream of: each resource, without its version, in key order, as its length (a varint) and
@@ -149,7 +149,7 @@ func (f *fileStream) next(ctx context.Context) (*entry, error) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	f.sum.Write(data)
-	res, err := message.Decode(data, "")
+	res, err := codec.Decode(data, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -207,7 +207,7 @@ func (f *follower) collect(ctx context.Context) (batch, error) {
 		if res == nil {
 			return batch{}, errors.New("source: the watch gave an event of a kind that this program does not know")
 		}
-		bytes += message.Size(res)
+		bytes += codec.Size(res)
 		k := key.Of(res.GetId())
 		c := b.changes[k]
 		if c == nil {
@@ -267,7 +267,7 @@ func (m *mover) apply(ctx context.Context, c *change) error {
 		}
 		return m.rivalBeforeTheEnd(have)
 	})
-	m.stats.did(did, message.Size(c.want))
+	m.stats.did(did, codec.Size(c.want))
 	return err
 }
 

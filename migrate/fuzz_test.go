@@ -12,8 +12,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -44,7 +44,7 @@ func FuzzFile(f *testing.F) {
 	f.Add(file.Bytes())
 	f.Add(file.Bytes()[:file.Len()-5])
 	f.Add([]byte(fileMagic))
-	data, err := message.Encode(small("a", "1"))
+	data, err := codec.Encode(small("a", "1"))
 	if err != nil {
 		f.Fatal(err)
 	}

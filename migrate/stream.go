@@ -7,8 +7,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -30,7 +30,7 @@ type entry struct {
 
 // entryOf encodes a resource.
 func entryOf(res *resourcepb.Resource) (entry, error) {
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	return entry{handover.Row{Key: key.Of(res.GetId()), Version: res.GetVersion(), Data: data}, res}, err
 }
 
@@ -40,7 +40,7 @@ func (e *entry) resource() (res *resourcepb.Resource, err error) {
 		return nil, nil
 	}
 	if e.res == nil {
-		e.res, err = message.DecodeOf(e.Key, e.Data, e.Version)
+		e.res, err = codec.DecodeOf(e.Key, e.Data, e.Version)
 	}
 	return e.res, err
 }
@@ -59,7 +59,7 @@ func (e *entry) again() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return message.Encode(res)
+	return codec.Encode(res)
 }
 
 // stream gives resources in the order of their keys; nil after the last one.
@@ -259,11 +259,11 @@ func join(ctx context.Context, a, b stream, visit func(a, b *entry) error) error
 
 // equal tells whether two resources are the same in everything but the version.
 func equal(a, b *resourcepb.Resource) (bool, error) {
-	left, err := message.Encode(a)
+	left, err := codec.Encode(a)
 	if err != nil {
 		return false, err
 	}
-	right, err := message.Encode(b)
+	right, err := codec.Encode(b)
 	if err != nil {
 		return false, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -125,7 +125,7 @@ func (m *mover) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Re
 func (m *mover) writeAt(ctx context.Context, want *resourcepb.Resource, version string) error {
 	ctx, err := m.journal.own(ctx)
 	if err == nil {
-		_, err = m.to.WriteCAS(ctx, message.WithVersion(want, version))
+		_, err = m.to.WriteCAS(ctx, codec.WithVersion(want, version))
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // ReadAfter implements driver.BulkReader.
@@ -53,7 +53,7 @@ func (b *handle) Load(ctx context.Context, rows []driver.Row) (err error) {
 
 // newLoad returns the operation that creates a resource as it is encoded.
 func newLoad(row *driver.Row, maxSize int) (*op, error) {
-	res, err := message.DecodeOf(row.Key, row.Data, "")
+	res, err := codec.DecodeOf(row.Key, row.Data, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}

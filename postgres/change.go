@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // change is a row of the log.
@@ -144,7 +144,7 @@ func eventsOf(changes []change) ([]*event, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
 		}
-		res, err := message.DecodeOf(k, c.data, versionText(c.version))
+		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
 		events[i] = &event{Key: k, Delete: c.op == opDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at}
 		if c.more || c.at.place > 0 {
 			events[i].Commit = c.at.revision

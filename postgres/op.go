@@ -7,7 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // The kinds of operations, as the statements know them.
@@ -61,7 +61,7 @@ func newOp(m *driver.Mutation) (o *op, err error) {
 	if owner := m.Resource.GetOwner(); owner != nil {
 		o.owner = ownerHash(key.Of(owner), owner.GetUid())
 	}
-	o.data, err = message.Encode(m.Resource)
+	o.data, err = codec.Encode(m.Resource)
 	return o, err
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -32,7 +32,7 @@ func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource) {
 	t.Helper()
 	ctx := testContext(t)
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		t.Fatal(err)
 	}

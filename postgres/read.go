@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -54,7 +54,7 @@ func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	if row.data == nil {
 		return nil, nil
 	}
-	res, err := message.DecodeOf(k, row.data, versionText(row.version))
+	res, err := codec.DecodeOf(k, row.data, versionText(row.version))
 	if err != nil {
 		return nil, b.identify(ctx, keyBytes, row.version, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -16,7 +16,7 @@ func ownChange(t *testing.T, revision int64, size int) change {
 		Uid: "uid", Name: "name", Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"},
 		Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"},
 	}
-	data, err := message.Encode(&resourcepb.Resource{Id: id, Generation: string(make([]byte, size))})
+	data, err := codec.Encode(&resourcepb.Resource{Id: id, Generation: string(make([]byte, size))})
 	if err != nil {
 		t.Fatal(err)
 	}

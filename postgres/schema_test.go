@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/postgres"
@@ -47,7 +47,7 @@ func TestUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			old := resource("kept", "v")
-			data, err := message.Encode(old)
+			data, err := codec.Encode(old)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -60,7 +60,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	insert := "insert into " + table("resources") + " (key, uid, version, group_version, data) values ($1, $2, $3, 'v1', $4)"
 	logged := "insert into " + table("changes") + " (seq, op, key, version, token, data) values (nextval('" + table("changes_seq") + "'), $1, $2, $3, $4, $5)"
 	for i, res := range want {
-		data, err := message.Encode(res)
+		data, err := codec.Encode(res)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 		res.Version = base64.RawURLEncoding.EncodeToString(token)
 	}
 	// Something was deleted, and something was written more than once.
-	gone, err := message.Encode(resource("gone", "v"))
+	gone, err := codec.Encode(resource("gone", "v"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -33,7 +33,7 @@ func (s *handle) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Ke
 	if !there {
 		return nil, nil
 	}
-	res, err := message.DecodeOf(k, *buffer, m.version())
+	res, err := codec.DecodeOf(k, *buffer, m.version())
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		s.identify(ctx, k, damaged)

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
@@ -220,7 +220,7 @@ func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err err
 		version = mark{s.ColumnInt64(2), s.ColumnInt64(3)}
 	}
 	data := s.ColumnRawBlob(5)
-	ev.Resource, ev.Damage = message.DecodeOf(k, data, version.version())
+	ev.Resource, ev.Damage = codec.DecodeOf(k, data, version.version())
 	ev.Size = len(data)
 	return ev, true, nil
 }

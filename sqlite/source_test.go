@@ -13,7 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -134,7 +134,7 @@ func TestChangeThatNobodyRangFor(t *testing.T) {
 func quietly(t testing.TB, s *Backend, name string, m mark) {
 	t.Helper()
 	res := resource(name, 1)
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // change is a mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
@@ -23,7 +23,7 @@ func newChange(m *driver.Mutation) (c change, err error) {
 	if m.Verb == driver.Write {
 		c.groupVersion = m.Resource.GetId().GetType().GetGroupVersion()
 		c.owner = ownerBytes(m.Resource.GetOwner())
-		c.data, err = message.Encode(m.Resource)
+		c.data, err = codec.Encode(m.Resource)
 	}
 	return c, err
 }

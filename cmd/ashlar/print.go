@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -55,13 +55,13 @@ func newPrinter(format string, out io.Writer) *printer {
 func (p *printer) resource(res *resourcepb.Resource, depth int) error {
 	switch p.format {
 	case "json":
-		text, err := jsonform.Marshal(res)
+		text, err := jsonpb.Marshal(res)
 		if err != nil {
 			return err
 		}
 		return p.line(text)
 	case "yaml":
-		text, err := jsonform.Marshal(res)
+		text, err := jsonpb.Marshal(res)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (p *printer) single(res *resourcepb.Resource) error {
 	if p.format != "json" {
 		return p.resource(res, 0)
 	}
-	text, err := jsonform.Marshal(res)
+	text, err := jsonpb.Marshal(res)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (p *printer) single(res *resourcepb.Resource) error {
 // event writes an event, and the position after it unless that is empty.
 func (p *printer) event(ev *resourcepb.WatchEvent, cursor string) error {
 	if p.format == "json" || p.format == "yaml" {
-		text, err := jsonform.MarshalEvent(ev)
+		text, err := jsonpb.MarshalEvent(ev)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (p *printer) line(text []byte) error {
 }
 
 func (p *printer) yaml(text []byte) error {
-	text, err := jsonform.YAML(text)
+	text, err := jsonpb.YAML(text)
 	if err != nil {
 		return err
 	}

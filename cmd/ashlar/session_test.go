@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/internal/manifest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -54,7 +54,7 @@ func listed(t *testing.T, text string) map[key.Key]*resourcepb.Resource {
 	t.Helper()
 	out := map[key.Key]*resourcepb.Resource{}
 	for _, line := range lines(text) {
-		res, err := jsonform.Unmarshal([]byte(line))
+		res, err := jsonpb.Unmarshal([]byte(line))
 		require.NoError(t, err, line)
 		out[key.Of(res.Id)] = res
 	}
@@ -97,7 +97,7 @@ func applyAndReadBack(t *testing.T, c *cli) {
 	require.Equal(t, "apps/Deployment/storefront\n", c.ok("", "get", "apps/Deployment", "storefront", "-n", "boutique", "-o", "name"))
 	require.Regexp(t, `(?m)^TYPE +PARTITION +NAMESPACE +NAME +OWNER\napps/Deployment +default +boutique +storefront *\n$`,
 		c.ok("", "get", "apps/Deployment", "storefront", "-n", "boutique"))
-	one, err := jsonform.Unmarshal([]byte(c.ok("", "get", "apps/Deployment", "storefront", "-n", "boutique", "-o", "json")))
+	one, err := jsonpb.Unmarshal([]byte(c.ok("", "get", "apps/Deployment", "storefront", "-n", "boutique", "-o", "json")))
 	require.NoError(t, err)
 	require.True(t, proto.Equal(stored[key.Of(one.Id)], one))
 	require.Contains(t, c.ok("", "get", "apps/Deployment", "storefront", "-n", "boutique", "-o", "yaml"), "\n  name: storefront\n")
@@ -143,7 +143,7 @@ func shownIsAppliable(t *testing.T, c *cli) {
 
 func update(t *testing.T, c *cli) {
 	get := func() *resourcepb.Resource {
-		res, err := jsonform.Unmarshal([]byte(c.ok("", "get", "core/ConfigMap", "a", "-o", "json")))
+		res, err := jsonpb.Unmarshal([]byte(c.ok("", "get", "core/ConfigMap", "a", "-o", "json")))
 		require.NoError(t, err)
 		return res
 	}
@@ -162,7 +162,7 @@ func update(t *testing.T, c *cli) {
 	withStatus := proto.CloneOf(second)
 	withStatus.Id.Name, withStatus.Id.Uid, withStatus.Version = "b", "", ""
 	withStatus.Status = map[string]*resourcepb.Status{"c": {ObservedGeneration: "g"}}
-	text, err := jsonform.Marshal(withStatus)
+	text, err := jsonpb.Marshal(withStatus)
 	require.NoError(t, err)
 	require.Equal(t, "core/ConfigMap default/b created\n", c.ok(string(text), "apply", "-f", "-"))
 	require.Equal(t, "core/ConfigMap default/b unchanged\n", c.ok(configMap("b", "2"), "apply", "-f", "-"))
@@ -233,12 +233,12 @@ func eventName(t *testing.T, line string) (what, cursor string) {
 		require.Empty(t, ev.Bookmark.Cursor, "the position is beside the event")
 		return "bookmark", ev.Cursor
 	case ev.Upsert != nil:
-		res, err := jsonform.Unmarshal(ev.Upsert.Resource)
+		res, err := jsonpb.Unmarshal(ev.Upsert.Resource)
 		require.NoError(t, err)
 		return "upsert " + res.Id.Name, ev.Cursor
 	}
 	require.NotNil(t, ev.Delete, line)
-	res, err := jsonform.Unmarshal(ev.Delete.Resource)
+	res, err := jsonpb.Unmarshal(ev.Delete.Resource)
 	require.NoError(t, err)
 	return "delete " + res.Id.Name, ev.Cursor
 }
@@ -303,7 +303,7 @@ func watchAndResume(t *testing.T, c *cli) {
 func conflicts(t *testing.T, c *cli) {
 	c.ok(configMap("a", "1"), "apply", "-f", "-")
 	shown := c.ok("", "get", "core/ConfigMap", "a", "-o", "json")
-	res, err := jsonform.Unmarshal([]byte(shown))
+	res, err := jsonpb.Unmarshal([]byte(shown))
 	require.NoError(t, err)
 	edited := strings.Replace(shown, `"text": "1"`, `"text": "2"`, 1)
 	require.Equal(t, "core/ConfigMap default/a updated\n", c.ok(edited, "apply", "-f", "-"))
@@ -321,7 +321,7 @@ func conflicts(t *testing.T, c *cli) {
 	require.Equal(t, exitConflict, c.run("", "delete", "core/ConfigMap", "a", "--version", "").code)
 	after := c.ok("", "get", "core/ConfigMap", "a", "-o", "json")
 	require.Contains(t, after, `"text": "2"`, "nothing changed")
-	current, err := jsonform.Unmarshal([]byte(after))
+	current, err := jsonpb.Unmarshal([]byte(after))
 	require.NoError(t, err)
 	require.Equal(t, "core/ConfigMap default/a deleted\n", c.ok("", "delete", "core/ConfigMap", "a", "--version", current.Version))
 	require.Equal(t, exitNotFound, c.run("", "delete", "core/ConfigMap", "a").code)
@@ -355,7 +355,7 @@ func oddNames(t *testing.T, c *cli) {
 	require.Len(t, lines(c.ok(docs.String(), "apply", "-f", "-")), len(names))
 	for _, name := range names {
 		text := c.ok("", "get", "-o", "json", "core/ConfigMap", "--", name)
-		res, err := jsonform.Unmarshal([]byte(text))
+		res, err := jsonpb.Unmarshal([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, name, res.Id.Name)
 	}

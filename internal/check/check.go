@@ -9,7 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -148,7 +148,7 @@ func Resource(res *resourcepb.Resource, maxSize int) (key.Key, error) {
 	if maxSize <= 0 || maxSize > MaxSize {
 		maxSize = MaxSize
 	}
-	if n := message.Size(res); n > maxSize {
+	if n := codec.Size(res); n > maxSize {
 		return k, fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, n, maxSize)
 	}
 	return k, nil

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -58,11 +58,11 @@ func TestSizeIsExact(t *testing.T) {
 		res := good()
 		res.Version = strings.Repeat("v", 100) // does not count
 		res.Data = &anypb.Any{Value: make([]byte, limit/2)}
-		res.Data.Value = make([]byte, limit/2+limit-message.Size(res)) // lengths take the same number of bytes in this range
-		for message.Size(res) > limit {
+		res.Data.Value = make([]byte, limit/2+limit-codec.Size(res)) // lengths take the same number of bytes in this range
+		for codec.Size(res) > limit {
 			res.Data.Value = res.Data.Value[1:]
 		}
-		if n := message.Size(res); n != limit {
+		if n := codec.Size(res); n != limit {
 			t.Fatalf("the test made %d bytes, not %d", n, limit)
 		}
 		if _, err := Resource(res, most); err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -29,7 +29,7 @@ func Ops(ops []storage.Op, maxOps, maxSize int) ([]key.Key, error) {
 		seen[k] = i
 		keys[i] = k
 		if ops[i].Write != nil {
-			total += message.Size(ops[i].Write)
+			total += codec.Size(ops[i].Write)
 		}
 	}
 	if total > MaxSize {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -65,7 +65,7 @@ func resource(name string) *resourcepb.Resource {
 }
 
 func encoded(res *resourcepb.Resource) []byte {
-	data, err := message.Encode(res)
+	data, err := codec.Encode(res)
 	if err != nil {
 		panic(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
-	"github.com/ashlar-dev/storage/internal/message"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -48,7 +48,7 @@ func (w *watch[P]) pass(ev *changes.Event[P], held bool) *resourcepb.WatchEvent 
 	if w.feed.opts.Delivered != nil {
 		w.feed.opts.Delivered(ev)
 	}
-	res := message.Clone(ev.Resource)
+	res := codec.Clone(ev.Resource)
 	out := upsert(res)
 	if ev.Delete {
 		out = deletion(res)

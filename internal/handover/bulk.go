@@ -10,7 +10,7 @@ import (
 type Row struct {
 	Key     key.Key
 	Version string
-	Data    []byte // as internal/message encodes it
+	Data    []byte // as internal/codec encodes it
 }
 
 // Reader reads a whole store in less time, and with less held meanwhile, than a storage.Pager, whose pages are of one snapshot.

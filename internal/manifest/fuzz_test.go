@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/internal/manifest"
 )
 
@@ -26,9 +26,9 @@ func FuzzRead(f *testing.F) {
 			if o.Resource.Owner == nil && len(o.Owners) > 0 {
 				o.Resource.Owner = o.Owners[0]
 			}
-			text, err := jsonform.Marshal(o.Resource)
+			text, err := jsonpb.Marshal(o.Resource)
 			require.NoError(t, err)
-			yaml, err := jsonform.YAML(text)
+			yaml, err := jsonpb.YAML(text)
 			require.NoError(t, err)
 			for _, written := range [][]byte{text, yaml} {
 				again, err := manifest.Read("g", bytes.NewReader(written), defaults)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/internal/manifest"
 )
 
@@ -22,7 +22,7 @@ func read(t *testing.T, name, text string) []string {
 	require.NoError(t, err)
 	out := make([]string, 0, len(objects))
 	for _, o := range objects {
-		b, err := jsonform.Marshal(o.Resource)
+		b, err := jsonpb.Marshal(o.Resource)
 		require.NoError(t, err)
 		out = append(out, string(b))
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -26,7 +26,7 @@ func resource(n *node, defaults Defaults) (*Object, error) {
 	}
 	var text bytes.Buffer
 	n.json(&text)
-	res, err := jsonform.Unmarshal(text.Bytes())
+	res, err := jsonpb.Unmarshal(text.Bytes())
 	if err != nil {
 		return nil, errAt(n.line, "%w", err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/handover"
-	"github.com/ashlar-dev/storage/internal/message"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -93,7 +93,7 @@ func readsOn(t *testing.T, r handover.Reader, other storage.Backend) {
 			t.Fatalf("limit %d: got %d rows, or out of order; expected %d in order", limit, len(all), len(written))
 		}
 		for _, row := range all {
-			res := must[*resourcepb.Resource](t)(message.Decode(row.Data, row.Version))
+			res := must[*resourcepb.Resource](t)(codec.Decode(row.Data, row.Version))
 			if !proto.Equal(res, written[row.Key]) {
 				t.Errorf("limit %d: %v is not what was written", limit, row.Key)
 			}
@@ -109,7 +109,7 @@ func rowsOf(t *testing.T, all ...*resourcepb.Resource) []handover.Row {
 	t.Helper()
 	rows := make([]handover.Row, len(all))
 	for i, res := range all {
-		rows[i] = handover.Row{Key: key.Of(res.Id), Version: "of another store", Data: must[[]byte](t)(message.Encode(res))}
+		rows[i] = handover.Row{Key: key.Of(res.Id), Version: "of another store", Data: must[[]byte](t)(codec.Encode(res))}
 	}
 	slices.SortFunc(rows, func(a, b handover.Row) int { return a.Key.Compare(b.Key) })
 	return rows
@@ -144,7 +144,7 @@ func loads(t *testing.T, l handover.Loader, other storage.Backend) {
 	versions := make(map[string]bool)
 	for i, got := range list {
 		versions[got.Version] = true
-		want := message.WithVersion(all[i], got.Version)
+		want := codec.WithVersion(all[i], got.Version)
 		if !proto.Equal(got, want) {
 			t.Fatalf("got %v, expected %v", got, want)
 		}
@@ -156,7 +156,7 @@ func loads(t *testing.T, l handover.Loader, other storage.Backend) {
 	if len(owned) != 333 || !proto.Equal(owned[1], all[4].Id) {
 		t.Errorf("%d are owned, expected 333", len(owned))
 	}
-	changed := message.WithVersion(list[5], list[5].Version)
+	changed := codec.WithVersion(list[5], list[5].Version)
 	changed.Generation = "2"
 	must[*resourcepb.Resource](t)(other.WriteCAS(ctx, changed))
 	ok(t, other.DeleteCAS(ctx, list[6].Id, list[6].Version))

@@ -1,4 +1,4 @@
-package jsonform_test
+package jsonpb_test
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
-	"github.com/ashlar-dev/storage/internal/jsonform"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -46,12 +46,12 @@ func TestPayloadsComeBack(t *testing.T) {
 		"not in JSON":         {pack(t, &timestamppb.Timestamp{Seconds: -1 << 62}), ""},
 	} {
 		res := &resourcepb.Resource{Version: "v", Data: tc.data}
-		text, err := jsonform.Marshal(res)
+		text, err := jsonpb.Marshal(res)
 		require.NoError(t, err, name)
 		if tc.want != "" {
 			require.Equal(t, tc.want, string(text), name)
 		}
-		back, err := jsonform.Unmarshal(text)
+		back, err := jsonpb.Unmarshal(text)
 		require.NoError(t, err, name)
 		require.True(t, proto.Equal(res, back), "%s: %s", name, text)
 	}
@@ -76,11 +76,11 @@ func TestEvents(t *testing.T) {
 		},
 		`{"endOfSnapshot":{}}`: {Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}},
 	} {
-		got, err := jsonform.MarshalEvent(ev)
+		got, err := jsonpb.MarshalEvent(ev)
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))
 	}
-	_, err := jsonform.MarshalEvent(&resourcepb.WatchEvent{})
+	_, err := jsonpb.MarshalEvent(&resourcepb.WatchEvent{})
 	require.Error(t, err)
 }
 
@@ -99,7 +99,7 @@ func TestYAMLKeepsTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := jsonform.YAML(text)
+		out, err := jsonpb.YAML(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestYAMLKeepsTexts(t *testing.T) {
 
 func TestYAMLReads(t *testing.T) {
 	t.Parallel()
-	out, err := jsonform.YAML([]byte(`{"a":{"b":[1,2.5,1e+21,true,null,"x y"],"c":{},"d":[]},"script":"set -eu\n  run\n","yes":"no"}`))
+	out, err := jsonpb.YAML([]byte(`{"a":{"b":[1,2.5,1e+21,true,null,"x y"],"c":{},"d":[]},"script":"set -eu\n  run\n","yes":"no"}`))
 	require.NoError(t, err)
 	require.Equal(t, "a:\n  b:\n    - 1\n    - 2.5\n    - 1e+21\n    - true\n    - null\n    - x y\n  c: {}\n  d: []\n"+
 		"script: |\n  set -eu\n    run\n\"yes\": \"no\"\n", string(out))

@@ -1,4 +1,4 @@
-package jsonform
+package jsonpb
 
 // The payloads that are known beside the project's own messages: what else a program happens to link must not decide
 // whether a payload is shown by its fields or by its bytes.

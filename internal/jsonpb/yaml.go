@@ -1,4 +1,4 @@
-package jsonform
+package jsonpb
 
 import (
 	"bytes"

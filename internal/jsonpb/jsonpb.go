@@ -1,10 +1,10 @@
-// Package jsonform writes resources and events as protojson on one line, and reads resources back.
+// Package jsonpb writes resources and events as protojson on one line, and reads resources back.
 //
 // Protojson cannot show a payload whose type the program does not know, and drops fields that it does not know. Such a
 // payload is written as its bytes instead, so that nothing is lost on the way out and back:
 //
 //	"data":{"@type":"type.googleapis.com/some.Message","@value":"CgNhYmM="}
-package jsonform
+package jsonpb
 
 import (
 	"bytes"

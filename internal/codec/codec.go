@@ -1,6 +1,6 @@
-// Package message turns resources into bytes and back. A store keeps a resource without its version, which the database
+// Package codec turns resources into bytes and back. A store keeps a resource without its version, which the database
 // itself supplies; everything else, fields and payloads that no program here knows included, passes through unharmed.
-package message
+package codec
 
 import (
 	"fmt"
