@@ -19,14 +19,14 @@ import (
 // stalled is a store on a disk that stalls, with a handle for each kind of call, so that none waits for another's batch.
 type stalled struct {
 	t       *testing.T
-	disk    *testenv.StallingDisk
+	disk    *testenv.FeignedPostgres
 	schema  string
 	url     string
 	handles map[string]storage.Backend
 	old     map[string]*resourcepb.Resource
 }
 
-func newStalled(t *testing.T, disk *testenv.StallingDisk) *stalled {
+func newStalled(t *testing.T, disk *testenv.FeignedPostgres) *stalled {
 	t.Helper()
 	schema := disk.Schema(t)
 	s := &stalled{
@@ -107,7 +107,7 @@ func (s *stalled) truthful(told map[string]fate) {
 // the store is closed for writing meanwhile.
 func TestStalledDisk(t *testing.T) {
 	t.Parallel()
-	disk := testenv.StartPostgresStallingDisk(t)
+	disk := testenv.StartFeignedPostgres(t)
 	s := newStalled(t, disk)
 	moved := newStalled(t, disk)
 	moved.handles = map[string]storage.Backend{"update": moved.handles["update"], "commit": moved.handles["commit"]}
@@ -162,7 +162,7 @@ func TestStalledDisk(t *testing.T) {
 // told that nobody knows, or the truth.
 func TestStalledDiskAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	disk := testenv.StartPostgresStallingDisk(t)
+	disk := testenv.StartFeignedPostgres(t)
 	s := newStalled(t, disk)
 	fates := s.stall(8 * time.Second)
 	told := fates()

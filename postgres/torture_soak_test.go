@@ -23,7 +23,7 @@ func TestTortureSynchronous(t *testing.T) {
 	)
 	torture.Exempt(&h, "TestTorture does it", faults.Restart, faults.KillServer, faults.StallDisk, faults.FillDisk)
 	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
-	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "TestTorture does it", faults.SkewClock)
 	torture.Exempt(&h, "TestTorture does it", faults.Compact)
 	faults.Test(t, h, torture.Options(t))
 }
@@ -36,7 +36,7 @@ func TestTortureFullDisk(t *testing.T) {
 	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
 	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
-	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
+	torture.Exempt(&h, "TestTorture does it", faults.SkewClock)
 	torture.Exempt(&h, "TestTorture does it", faults.Compact)
 	o := torture.Options(t)
 	o.For = min(o.For, time.Minute)

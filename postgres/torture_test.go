@@ -19,7 +19,7 @@ import (
 
 // TestTorture has everything befall a lone server that can.
 func TestTorture(t *testing.T) {
-	server := testenv.StartPostgresStallingDisk(t)
+	server := testenv.StartFeignedPostgres(t)
 	storeURL := server.StoreURL(t)
 	h := torture.Behind(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
@@ -27,12 +27,15 @@ func TestTorture(t *testing.T) {
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
 		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),
 		torture.Lasting(faults.Pause, 1, func() { server.Freeze(t) }, func() { server.Wake(t) }),
+		faults.Fault{Kind: faults.SkewClock, Weight: 2, Touches: "server", Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
+			server.SetClock(t, time.Duration(random.Int64N(int64(80*time.Minute)))-40*time.Minute)
+			return func(context.Context) error { server.SetClock(t, 0); return nil }, nil
+		}},
 		forgetful(storeURL),
 		torture.Long(torture.Lasting(faults.StallDisk, 1, func() { server.Stall(t) }, func() { server.Flow(t) })),
 	)
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
-	torture.Exempt(&h, "TestClockStep sets the clock of a server", faults.SkewClock)
 	faults.Test(t, h, torture.Options(t))
 }
 

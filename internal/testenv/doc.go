@@ -15,9 +15,9 @@
 //
 // StartPostgres, StartPostgresPair, StartPgBouncer, StartEtcd and StartEtcdCluster give a test servers of its own that
 // it may pause, kill, restart and cut off. They keep their address across a restart. More faults of Postgres: a disk that
-// stalls (StartPostgresStallingDisk, which needs a C compiler) or is full (StartPostgresSmallDisk), a server process that is
-// killed (PostgresServer.KillProcess), a synchronous standby that is away or promoted (PostgresPair), databases and roles with
-// rights of their own. For slow and broken links there is package faultproxy.
+// stalls and a clock that steps (StartFeignedPostgres, which needs a C compiler), a disk that is full (StartPostgresSmallDisk), a
+// server process that is killed (PostgresServer.KillProcess), a synchronous standby that is away or promoted (PostgresPair),
+// databases and roles with rights of their own. For slow and broken links there is package faultproxy.
 //
 // Where neither a container nor a server given by URL is to be had, the test fails and says what to do: a skipped
 // integration test looks like a passed one. `make docker images` prepares a machine.

@@ -5,6 +5,7 @@ package testenv
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -96,7 +97,7 @@ func TestPostgresSynchronousPair(t *testing.T) {
 
 func TestPostgresStallingDisk(t *testing.T) {
 	t.Parallel()
-	d := StartPostgresStallingDisk(t)
+	d := StartFeignedPostgres(t)
 	ctx := context.Background()
 	conn := d.Connect(t)
 	if _, err := conn.Exec(ctx, "CREATE TABLE kept (v int)"); err != nil {
@@ -121,6 +122,20 @@ func TestPostgresStallingDisk(t *testing.T) {
 	d.Flow(t)
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestPostgresSetClock(t *testing.T) {
+	t.Parallel()
+	s := StartFeignedPostgres(t)
+	conn := s.Connect(t)
+	for _, ahead := range []time.Duration{40 * time.Minute, -40 * time.Minute, 0} {
+		s.SetClock(t, ahead)
+		var off float64
+		err := conn.QueryRow(context.Background(), "SELECT extract(epoch FROM clock_timestamp() - $1)", time.Now()).Scan(&off)
+		if err != nil || math.Abs(off-ahead.Seconds()) > 5*60 {
+			t.Errorf("the server's clock is off by %v seconds, %v, expected %v", off, err, ahead)
+		}
 	}
 }
 
