@@ -173,7 +173,8 @@ func (c *conn) exec(q query) error {
 	return s.Exec()
 }
 
-// abandon ends a transaction, if one is open, whatever the connection's interrupt says.
+// abandon ends a transaction, if one is open, whatever the connection's interrupt says. One may be open although BEGIN has failed: an
+// interrupt that comes when a statement has been carried out, but has not returned yet, makes an error of it.
 func (c *conn) abandon() error {
 	c.db.SetInterrupt(context.Background())
 	if c.db.GetAutocommit() {

@@ -36,10 +36,10 @@ func (s *handle) List(ctx context.Context, _ storage.ReadConsistency, f *driver.
 }
 
 func (c *conn) snapshot(f *driver.Filter, rows driver.Rows) (at mark, err error) {
-	if err := c.exec(begin); err != nil {
-		return mark{}, err
+	if err = c.exec(begin); err == nil {
+		at, err = c.newest()
 	}
-	if at, err = c.newest(); err == nil {
+	if err == nil {
 		err = c.scan(f, rows)
 	}
 	if err == nil {

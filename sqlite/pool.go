@@ -59,8 +59,13 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	}
 }
 
+// give takes a connection back. It is never inside a transaction then, which would show its next users the past.
 func (p *pool) give(c *conn) {
-	c.db.SetInterrupt(context.Background())
+	if c.abandon() != nil {
+		_ = c.close() // the transaction goes with it
+		p.room <- struct{}{}
+		return
+	}
 	p.free <- c
 }
 
