@@ -181,8 +181,8 @@ func (s *handle) open(ctx context.Context, path string) (err error) {
 		return failed(ctx, "set up", err)
 	}
 	s.readers = newPool(s.options.Readers, s.options.Timeout, func() (*conn, error) { return s.connectReader(2 << 10) })
-	s.writer = newWriter(s, c)
 	s.source = &source{handle: s}
+	s.writer = newWriter(s, c)
 	return nil
 }
 
