@@ -29,6 +29,9 @@ type Options[P any] struct {
 	Delivered func(ev *Event[P])
 }
 
+// MaxSize is the largest size of a resource on every backend, without its version, in bytes.
+const MaxSize = check.MaxSize
+
 // The defaults of Options.
 const (
 	DefaultTimeout = 30 * time.Second
@@ -37,8 +40,8 @@ const (
 )
 
 func (o Options[P]) withDefaults() Options[P] {
-	if o.MaxSize <= 0 || o.MaxSize > check.MaxSize {
-		o.MaxSize = check.MaxSize
+	if o.MaxSize <= 0 || o.MaxSize > MaxSize {
+		o.MaxSize = MaxSize
 	}
 	if o.MaxOps < leastOps {
 		o.MaxOps = leastOps

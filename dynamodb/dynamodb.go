@@ -16,7 +16,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/check"
 )
 
 // Options say which store a backend opens, and how. Zero values are sensible, but for Table.
@@ -71,9 +70,6 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Poll, 200*time.Millisecond)
 	set(&o.IdlePoll, 2*time.Second)
 	set(&o.FenceWait, signatureLife+time.Minute)
-	if o.MaxSize <= 0 || o.MaxSize > check.MaxSize {
-		o.MaxSize = check.MaxSize
-	}
 	return o, nil
 }
 

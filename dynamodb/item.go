@@ -8,8 +8,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -28,7 +28,7 @@ const (
 	inlineSize = 384 << 10
 	partSize   = 384 << 10
 	// inflated bounds what a damaged item could make us decompress.
-	inflated = check.MaxSize + 64<<10
+	inflated = driver.MaxSize + 64<<10
 	// maxParts is more than the largest resource has.
 	maxParts = (inflated + partSize - 1) / partSize
 )

@@ -7,7 +7,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
@@ -55,7 +54,7 @@ func (l *listed) decode(from []byte) (err error) {
 	after, badKey := key.Parse([]byte(texts[1]))
 	at, badPosition := decodePosition([]byte(texts[2]))
 	if badKey != nil || badPosition != nil || !l.filter.Match(&after) || len(texts[0]) != 1 ||
-		check.Consistency(storage.ReadConsistency(texts[0][0])) != nil {
+		storage.ReadConsistency(texts[0][0]) > storage.StrongConsistency {
 		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
 	}
 	l.consistency, l.after, l.at = storage.ReadConsistency(texts[0][0]), &after, at

@@ -23,7 +23,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/dialer"
 )
 
@@ -74,9 +73,6 @@ func (o *Options) fill() error {
 	}
 	if o.Outage <= 0 {
 		o.Outage = defaultOutage
-	}
-	if o.MaxSize <= 0 || o.MaxSize > check.MaxSize {
-		o.MaxSize = check.MaxSize
 	}
 	if o.MaxTxnOps == 0 {
 		o.MaxTxnOps = defaultTxnOps

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/errand"
+	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -44,7 +44,7 @@ type snapshot struct {
 	l      *listing
 	life   context.Context // ends with Close
 	cancel context.CancelFunc
-	chunk  errand.Errand[*clientv3.GetResponse]
+	chunk  feed.Errand[*clientv3.GetResponse]
 }
 
 func newSnapshot(l *listing) *snapshot {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/check"
 )
 
 // Options are the settings of a store. Nil and zero values are the defaults.
@@ -18,9 +17,6 @@ type Options struct {
 	// further ends. The handles of a named store share its history; the one that was opened last with a bound sets it.
 	HistoryBytes int
 }
-
-// maxMaxSize is the largest value of Options.MaxSize.
-const maxMaxSize = check.MaxSize
 
 // Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers.

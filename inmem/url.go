@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
@@ -40,7 +41,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	}
 	p := params.Parse(u)
 	opts := &Options{
-		MaxSize:      p.Int("max-size", 0, 1, maxMaxSize),
+		MaxSize:      p.Int("max-size", 0, 1, driver.MaxSize),
 		History:      p.Int("history", 0, 1, 1<<30),
 		HistoryBytes: p.Int("history-bytes", 0, 1, 1<<30),
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -72,8 +71,8 @@ func (o *Options) withDefaults() Options {
 	if d.Schema == "" {
 		d.Schema = defaultSchema
 	}
-	if d.MaxSize <= 0 || d.MaxSize > check.MaxSize {
-		d.MaxSize = check.MaxSize
+	if d.MaxSize <= 0 || d.MaxSize > driver.MaxSize {
+		d.MaxSize = driver.MaxSize
 	}
 	or(&d.Timeout, 30*time.Second)
 	or(&d.Outage, 5*time.Minute)

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/dialer"
 	"github.com/ashlar-dev/storage/internal/params"
 )
@@ -57,7 +57,7 @@ func parseURL(u *url.URL) (*target, error) {
 	t := &target{opts: Options{
 		Schema:    v.String("schema", defaultSchema),
 		NoCreate:  !v.OnOff("create", true),
-		MaxSize:   v.Int("max-size", check.MaxSize, 1, check.MaxSize),
+		MaxSize:   v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
 		Timeout:   v.Duration("timeout", 0),
 		Outage:    v.Duration("outage", 0),
 		Retention: v.Duration("retention", 0),

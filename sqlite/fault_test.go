@@ -151,11 +151,11 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	if err := c.exec(commit); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := w.outcome(&tx, sqlite3.IOERR); !changed || err != nil {
-		t.Errorf("a commit that took effect: %v, %v", changed, err)
+	if err := w.outcome(&tx, sqlite3.IOERR); err != nil || len(w.made) != 1 || w.made[0].end != tx.last {
+		t.Errorf("a commit that took effect: %v, %v", w.made, err)
 	}
-	if changed, err := w.outcome(&lost, sqlite3.IOERR); changed || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
-		t.Errorf("a commit that did not: %v, %v", changed, err)
+	if err := w.outcome(&lost, sqlite3.IOERR); len(w.made) != 1 || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
+		t.Errorf("a commit that did not: %v, %v", w.made, err)
 	}
 }
 
@@ -181,8 +181,7 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 		}
 		m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
 		ch := change{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: make([]byte, size)}
-		_, err = w.finish(&tx, []*request{{changes: []change{ch}}})
-		return err
+		return w.finish(&tx, []*request{{changes: []change{ch}}})
 	}
 	if err := finish(0, 600<<10); err != nil { // so that the database as a whole is larger than the bound
 		t.Fatal(err)

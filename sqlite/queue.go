@@ -28,6 +28,11 @@ func (r *request) size() int {
 }
 
 // queue holds the requests that wait for the writer.
+//
+// Package batch would be the place for it, but its worker takes a batch before it does anything, where the writer first stands in line
+// for the file, gives its turn up when another program writes, and can be stopped while it stands there. Its worker is also started
+// for each lone call: measured, 6 allocations and 2 to 4 µs from call to answer, where the queue and the writer's goroutine take 1 and
+// 1 µs. And a caller that carried out its own write could not leave when the disk hangs.
 type queue struct {
 	mu      sync.Mutex
 	waiting []*request

@@ -59,7 +59,7 @@ func (l *retention) prune(t *txn) error {
 		return err
 	}
 	// A batch may bring more rows than a step.
-	step := max(pruneStep, 2*(t.last.seq-t.begun))
+	step := max(pruneStep, 2*(t.last.seq-t.before.seq))
 	until := min(first+step, end, max(kept, low))
 	if err := errors.Join(s.BindInt64(1, until), s.BindInt64(2, low), s.BindInt64(3, since)); err != nil {
 		return err

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,7 @@ import (
 )
 
 // sideFile is the -lock file beside the database. Writers take turns by a lock on it, and touch it after each commit, which is
-// the doorbell that watches listen for. It holds nothing.
+// the doorbell that watches listen for. It holds the mark of the row that was rung for last.
 type sideFile struct {
 	file *os.File
 	path string
@@ -24,10 +25,26 @@ func openSideFile(database string) (*sideFile, error) {
 	return &sideFile{file: file, path: path}, nil
 }
 
-// ring wakes the watches of all processes.
-func (s *sideFile) ring() {
+// ringBytes is the length of what ring writes: something that is not 0, which programs before this one wrote, and the mark.
+const ringBytes = 1 + 8 + 8
+
+// ring wakes the watches of all processes, for what was added to the log up to a row. The caller has the lock, so that no older mark
+// takes the place of a newer one. Where the lock has no effect, a watch may so take news for old, until it polls.
+func (s *sideFile) ring(newest mark) {
+	b := [ringBytes]byte{1}
+	binary.LittleEndian.PutUint64(b[1:], uint64(newest.seq))
+	binary.LittleEndian.PutUint64(b[9:], uint64(newest.tag))
 	// Watches that miss it find the change by polling.
-	_, _ = s.file.WriteAt([]byte{0}, 0)
+	_, _ = s.file.WriteAt(b[:], 0)
+}
+
+// rungFor returns what ring was called with last, in any process; known is false where that cannot be told.
+func (s *sideFile) rungFor() (newest mark, known bool) {
+	var b [ringBytes]byte
+	if _, err := s.file.ReadAt(b[:], 0); err != nil || b[0] != 1 {
+		return mark{}, false
+	}
+	return mark{int64(binary.LittleEndian.Uint64(b[1:])), int64(binary.LittleEndian.Uint64(b[9:]))}, true
 }
 
 // lockPolling takes the lock without ever standing in the line for it.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
@@ -20,7 +19,8 @@ import (
 // numbered in the order of commits, so positions form a line.
 type source struct {
 	handle    *handle
-	published atomic.Int64 // the number of the newest row that Run has come to
+	published atomic.Int64          // the number of the newest row that Run has come to
+	inbox     atomic.Pointer[inbox] // of the newest run; nil: nobody watches
 }
 
 var (
@@ -36,13 +36,10 @@ var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was p
 // and no waiting mends it. Whoever lists again goes on behind it.
 var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
 
-// The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
-// bell; more often where the bell cannot be heard.
+// The bounds of a page of history.
 const (
-	pollEvery     = 250 * time.Millisecond
-	pollDeafEvery = 50 * time.Millisecond
-	pageRows      = 500
-	pageBytes     = driver.PageBytes
+	pageRows  = 500
+	pageBytes = driver.PageBytes
 )
 
 // Run implements driver.Source.
@@ -55,25 +52,21 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 	c.db.SetInterrupt(ctx)
 	bell := listen(s.handle.side.path)
 	defer bell.close()
-	at, err := c.newest()
-	if err != nil {
+	r := &follower{source: s, conn: c, in: s.attend(), publish: publish}
+	defer s.leave(r.in)
+	if r.at, err = c.newest(); err != nil {
 		return failed(ctx, "read the log", err)
 	}
-	s.published.Store(at.seq)
-	ready(at)
-	var seen int64 // data_version
+	s.published.Store(r.at.seq)
+	ready(r.at)
 	var failing time.Time
 	for {
-		// A change that comes after this look has another data_version, and is found by the next one.
-		version, err := c.dataVersion()
-		if err == nil && version != seen {
-			at, err = s.follow(ctx, c, at, publish)
-		}
+		err := r.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			seen, failing = version, time.Time{}
+			failing = time.Time{}
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 			return err
 		case failing.IsZero():
@@ -81,28 +74,68 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 		case time.Since(failing) > s.handle.options.Outage:
 			return fmt.Errorf("the log could not be read for %v: %w", s.handle.options.Outage, err)
 		}
-		if !bell.wait(ctx, s.handle.writer.hint) {
-			return nil
+		for news := false; !news; {
+			why := bell.wait(ctx, r.in.bell)
+			news = r.takeOwn()
+			switch why {
+			case over:
+				return nil
+			case rung:
+				// The writer of this process rings too, for rows that have come from the inbox.
+				newest, known := s.handle.side.rungFor()
+				news = news || !known || newest != r.at
+			case due:
+				news = true
+			}
 		}
 	}
 }
 
-// follow publishes what has been added to the log after at and returns the new position.
-func (s *source) follow(ctx context.Context, c *conn, at mark, publish func([]*event, mark)) (mark, error) {
-	for {
-		events, end, more, err := c.history(at, nil, pageRows)
-		if err != nil {
-			return at, err
-		}
-		if len(events) > 0 {
-			s.published.Store(end.seq)
-			publish(events, end)
-			at = end
-		}
-		if !more || ctx.Err() != nil {
-			return at, nil
-		}
+// follower is one run of the feed.
+type follower struct {
+	*source
+	conn    *conn
+	in      *inbox
+	publish func([]*event, mark)
+	at      mark
+	seen    int64 // the data_version at the last look
+}
+
+// look publishes what the file has after the position.
+func (r *follower) look(ctx context.Context) error {
+	// A change that comes after this look has another data_version, and is found by the next one.
+	version, err := r.conn.dataVersion()
+	if err != nil || version == r.seen {
+		return err
 	}
+	for more := true; more && ctx.Err() == nil; {
+		var events []*event
+		var end mark
+		if events, end, more, err = r.conn.history(r.at, nil, pageRows); err != nil {
+			return err
+		}
+		r.add(events, end)
+	}
+	r.seen = version
+	return nil
+}
+
+// takeOwn publishes what the writer of this process has added to the log. It reports whether there may be more in the file.
+func (r *follower) takeOwn() (look bool) {
+	own, asked := r.in.take()
+	events, end, look := following(own, r.at)
+	r.add(events, end)
+	return look || asked
+}
+
+func (r *follower) add(events []*event, end mark) {
+	if len(events) == 0 {
+		return
+	}
+	// Known before it is published: a proof that is asked for by who has seen it may not be older.
+	r.published.Store(end.seq)
+	r.publish(events, end)
+	r.at = end
 }
 
 // Newest implements driver.Prover. A statement that begins now sees what any process has committed before.
@@ -120,7 +153,7 @@ func (s *source) Newest(ctx context.Context) (mark, error) {
 	if at.seq < published {
 		return mark{}, errRestored // Run finds out, too
 	}
-	s.handle.writer.ringHere() // another process's writer may have died before it rang
+	s.tell() // another process's writer may have died before it rang
 	return at, nil
 }
 
@@ -261,49 +294,4 @@ func (s *source) Decode(b []byte) (mark, error) {
 		return mark{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
 	}
 	return at, nil
-}
-
-// bell hears the writers of all processes touch the side file.
-type bell struct {
-	watcher *fsnotify.Watcher // nil where the system has none to spare
-	ticker  *time.Ticker
-}
-
-func listen(path string) *bell {
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		if err = watcher.Add(path); err != nil {
-			_ = watcher.Close()
-		}
-	}
-	if err != nil {
-		return &bell{ticker: time.NewTicker(pollDeafEvery)}
-	}
-	return &bell{watcher: watcher, ticker: time.NewTicker(pollEvery)}
-}
-
-// wait returns true when it is time to look for changes, false when ctx is over.
-func (b *bell) wait(ctx context.Context, hint <-chan struct{}) bool {
-	var rung chan fsnotify.Event
-	var failed chan error
-	if b.watcher != nil {
-		rung, failed = b.watcher.Events, b.watcher.Errors
-	}
-	select {
-	case <-hint:
-	case <-rung:
-	case err := <-failed:
-		_ = err // too many events at once, so that some were dropped: time to look
-	case <-b.ticker.C:
-	case <-ctx.Done():
-		return false
-	}
-	return true
-}
-
-func (b *bell) close() {
-	b.ticker.Stop()
-	if b.watcher != nil {
-		_ = b.watcher.Close()
-	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/check"
 )
 
 // The defaults of Options.
@@ -62,9 +61,6 @@ func (o *Options) withDefaults() Options {
 	}
 	if d.Outage <= 0 {
 		d.Outage = DefaultOutage
-	}
-	if d.MaxSize <= 0 || d.MaxSize > check.MaxSize {
-		d.MaxSize = check.MaxSize
 	}
 	if d.Retention <= 0 {
 		d.Retention = DefaultRetention
@@ -181,8 +177,8 @@ func (s *handle) open(ctx context.Context, path string) (err error) {
 		return failed(ctx, "set up", err)
 	}
 	s.readers = newPool(s.options.Readers, s.options.Timeout, func() (*conn, error) { return s.connectReader(2 << 10) })
-	s.writer = newWriter(s, c)
 	s.source = &source{handle: s}
+	s.writer = newWriter(s, c)
 	return nil
 }
 

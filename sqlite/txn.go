@@ -13,14 +13,14 @@ import (
 
 // txn is a transaction of the writer's that is under way.
 type txn struct {
-	conn  *conn
-	fence string
-	begun int64         // the number of the newest row of the log when the transaction began
-	last  mark          // the newest row now
-	tag   int64         // of all its rows, by which readers know them for one commit
-	at    int64         // the time of its rows in ms; never earlier than that of an older row
-	note  *driver.Guard // the note that a guard asked about last, as it is
-	bytes int64         // that were added to the log, but for those of deleted resources
+	conn   *conn
+	fence  string
+	before mark          // the newest row of the log when the transaction began
+	last   mark          // the newest row now
+	tag    int64         // of all its rows, by which readers know them for one commit
+	at     int64         // the time of its rows in ms; never earlier than that of an older row
+	note   *driver.Guard // the note that a guard asked about last, as it is
+	bytes  int64         // that were added to the log, but for those of deleted resources
 }
 
 func newTxn(c *conn) (txn, error) {
@@ -34,7 +34,7 @@ func newTxn(c *conn) (txn, error) {
 		t.last = mark{s.ColumnInt64(1), s.ColumnInt64(2)}
 		t.at = max(t.at, s.ColumnInt64(3))
 	}
-	t.begun = t.last.seq
+	t.before = t.last
 	for t.tag == 0 || t.tag == t.last.tag {
 		t.tag = newTag()
 	}

@@ -15,10 +15,10 @@ import (
 // writer is the one goroutine of a store that writes. Requests that wait when its turn comes share one transaction: natural
 // batching, without a timer.
 //
-//	wait for requests ─► lock the side file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► unlock
-//	        ▲                (in line with                                                              │
-//	        │                 other processes)                                                          ▼
-//	        └────────────────────────────────────────────────────── ring the doorbell ◄── acknowledge
+//	wait for requests ─► lock the side file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
+//	        ▲                (in line with                                                                  │
+//	        │                 other processes)                                                              ▼
+//	        └───────────────────────────────────────── unlock ◄── hand own changes to watches, ring the doorbell
 //
 // Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
 // just leaves the queue.
@@ -28,8 +28,8 @@ type writer struct {
 	queue  queue
 	stop   chan struct{} // closed by close
 	done   chan struct{} // closed when the goroutine has ended
-	hint   chan struct{} // holds a token when this process has committed
 	batch  []*request
+	made   []addition // of this turn: one, or where the batch failed as a whole, one for each request
 	log    retention
 	ended  error // of closing the connection, to be read after done
 }
@@ -41,7 +41,6 @@ func newWriter(s *handle, c *conn) *writer {
 		queue:  queue{wake: make(chan struct{}, 1)},
 		stop:   make(chan struct{}),
 		done:   make(chan struct{}),
-		hint:   make(chan struct{}, 1),
 		log:    retention{age: s.options.Retention, rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes)},
 	}
 	w.waitInSteps()
@@ -110,32 +109,32 @@ func (w *writer) turn() {
 		return
 	}
 	w.batch = w.queue.drain(w.batch[:0])
-	changed := false
 	if err == nil {
-		changed, err = w.finish(&t, w.batch)
+		err = w.finish(&t, w.batch)
 	}
 	if err != nil {
-		changed = w.alone(w.batch, err) || changed
-	}
-	if locked == nil {
-		_ = w.handle.side.unlock() // closing the file would release it too
+		w.alone(w.batch, err)
 	}
 	for _, r := range w.batch {
 		close(r.done)
 	}
 	clear(w.batch)
-	if changed {
-		w.ringHere()
-		w.handle.side.ring()
+	w.announce()
+	if locked == nil {
+		_ = w.handle.side.unlock() // closing the file would release it too
 	}
 }
 
-// ringHere wakes the watches of this process.
-func (w *writer) ringHere() {
-	select {
-	case w.hint <- struct{}{}:
-	default:
+// announce tells the watches of all processes what was committed. The lock is still held, so that the doorbell is rung in the order
+// of commits.
+func (w *writer) announce() {
+	if len(w.made) == 0 {
+		return
 	}
+	w.handle.source.tell(w.made...)
+	w.handle.side.ring(w.made[len(w.made)-1].end)
+	clear(w.made)
+	w.made = w.made[:0]
 }
 
 // begin opens a transaction and reads what it needs to know.
@@ -152,55 +151,57 @@ func (w *writer) begin() (txn, error) {
 
 // finish applies requests, each of which gets its own error, and commits. An error says that none of them was carried out;
 // unsure is among its causes if a later crash may bring them back.
-func (w *writer) finish(t *txn, batch []*request) (changed bool, err error) {
+func (w *writer) finish(t *txn, batch []*request) (err error) {
 	for _, r := range batch {
 		if r.err, err = t.apply(r); err != nil {
 			_ = w.conn.abandon()
-			return false, err
+			return err
 		}
 	}
-	changed = t.last.seq != t.begun
+	changed := t.last != t.before
 	if changed {
 		if err := w.log.prune(t); err != nil {
 			w.log.forget()
 			_ = w.conn.abandon()
-			return false, err
+			return err
 		}
 	}
 	if err := w.conn.exec(commit); err != nil {
 		w.log.forget()
 		return w.outcome(t, onFullDisk(filepath.Dir(w.handle.path), err))
 	}
-	return changed, nil
+	if changed {
+		w.made = append(w.made, w.handle.source.addition(t, batch))
+	}
+	return nil
 }
 
 // errUnsure says that what a failed commit has written may be found by a recovery after a crash, although nobody sees it now.
 var errUnsure = errors.New("the commit failed on its way to the disk")
 
 // outcome finds out what became of a commit that failed: the log tells.
-func (w *writer) outcome(t *txn, failed error) (changed bool, err error) {
+func (w *writer) outcome(t *txn, failed error) error {
 	_ = w.conn.abandon()
-	if t.last.seq == t.begun {
-		return false, nil
+	if t.last == t.before {
+		return nil
 	}
 	there, err := w.conn.find(t.last)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w: %w", errUnsure, failed, err)
+		return fmt.Errorf("%w: %w: %w", errUnsure, failed, err)
 	}
 	if !there {
-		return false, fmt.Errorf("%w: %w", errUnsure, failed)
+		return fmt.Errorf("%w: %w", errUnsure, failed)
 	}
-	return true, nil
+	w.made = append(w.made, addition{after: t.before, end: t.last})
+	return nil
 }
 
 // alone carries out each request by itself after a batch has failed as a whole, so that one which cannot be done fails no
 // other. What a failed commit left on the disk is overwritten by the next one that succeeds.
-func (w *writer) alone(batch []*request, err error) (changed bool) {
+func (w *writer) alone(batch []*request, err error) {
 	for _, r := range batch {
 		if len(batch) > 1 || errors.Is(err, errUnsure) {
-			var did bool
-			did, err = w.single(r)
-			changed = changed || did
+			err = w.single(r)
 		}
 		switch {
 		case err == nil:
@@ -210,13 +211,12 @@ func (w *writer) alone(batch []*request, err error) (changed bool) {
 			r.err = fmt.Errorf("nothing was written: %w", err)
 		}
 	}
-	return changed
 }
 
-func (w *writer) single(r *request) (changed bool, err error) {
+func (w *writer) single(r *request) error {
 	t, err := w.begin()
 	if err != nil {
-		return false, err
+		return err
 	}
 	return w.finish(&t, []*request{r})
 }

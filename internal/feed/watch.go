@@ -12,7 +12,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/errand"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -32,7 +31,7 @@ type watch[P any] struct {
 	snapshot changes.Snapshot   // not nil while the watch is in its snapshot
 	catching bool               // reading from history
 	history  changes.History[P] // while catching
-	reading  errand.Errand[page[P]]
+	reading  Errand[page[P]]
 	joinAt   *node[P]            // where to join the log once pending is used up; nil: read another page of history
 	passed   *node[P]            // the last node of the log that was passed
 	pending  []*changes.Event[P] // of a page of history, or of the node after passed

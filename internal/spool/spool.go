@@ -1,5 +1,7 @@
 // Package spool keeps the rows of a snapshot that were copied out of a database, so that no read transaction has to stay
 // open while somebody consumes them: in memory up to a bound, and beyond it in a temporary file that has no name.
+//
+// It is apart from paging, which holds listings made of it, because watches' snapshots are too, and those need no listing.
 package spool
 
 import (

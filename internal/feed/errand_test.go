@@ -1,16 +1,12 @@
-package errand
+package feed
 
 import (
 	"context"
 	"errors"
 	"testing"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestGoesOnWithoutThoseWhoWait(t *testing.T) {
+func TestErrandGoesOnWithoutItsWaiter(t *testing.T) {
 	t.Parallel()
 	var e Errand[int]
 	calls := 0
@@ -35,7 +31,7 @@ func TestGoesOnWithoutThoseWhoWait(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestErrandThatFails(t *testing.T) {
 	t.Parallel()
 	var e Errand[string]
 	failure := errors.New("failure")

@@ -1,12 +1,12 @@
-// Package errand has calls go on when those who wait for them give up.
-//
-// A watch's Next may be called with a deadline that is shorter than a page of history takes to read. If the reading ended with
-// it, and began anew with the next call, such a watch would never get anywhere.
-package errand
+package feed
 
 import "context"
 
-// Errand makes one call at a time. It is for one goroutine at a time; its zero value is ready.
+// Errand makes one call at a time and keeps it running after its waiter leaves; the next waiter gets the result. A watch's Next may
+// be called with a deadline that is shorter than a page of history, or of a snapshot, takes to read. If the reading ended with it, and
+// began anew with the next call, such a watch would never get anywhere.
+//
+// It is for one goroutine at a time; its zero value is ready.
 type Errand[T any] struct {
 	answer chan answer[T] // of the call under way; nil: there is none
 }

@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"sync"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/codec"
+)
+
+// inbox is where one run of the feed is told that there is something new: look in the file, or, for rows that this process's writer
+// has added to the log, here they are. Those it takes as they are instead of reading them back, if they come next.
+//
+// Each run has an inbox of its own, because one may still be ending when the next begins.
+type inbox struct {
+	bell chan struct{} // holds a token when there may be something
+
+	mu    sync.Mutex
+	own   []addition
+	bytes int
+	look  bool
+}
+
+// inboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads.
+const inboxBytes = 8 << 20
+
+// addition is what one transaction has added to the log: everything between two rows.
+type addition struct {
+	after, end mark
+	rows       []row // nil: only the file has them all
+}
+
+// row is a row of the log that tells of a write.
+type row struct {
+	at   mark
+	key  driver.Key
+	data []byte
+}
+
+// attend makes a new inbox the source's. What was committed before, the first look of its run sees.
+func (s *source) attend() *inbox {
+	in := &inbox{bell: make(chan struct{}, 1)}
+	s.inbox.Store(in)
+	return in
+}
+
+// leave ends what attend began, unless another run attends already.
+func (s *source) leave(in *inbox) { s.inbox.CompareAndSwap(in, nil) }
+
+// tell hands the run, if there is one, what the writer has added, or without that asks for a look in the file.
+func (s *source) tell(own ...addition) {
+	if in := s.inbox.Load(); in != nil {
+		in.add(own)
+	}
+}
+
+// addition returns what the requests of a committed transaction have added to the log. Of a deletion only the file knows what it
+// deleted.
+func (s *source) addition(t *txn, batch []*request) addition {
+	a := addition{after: t.before, end: t.last}
+	if s.inbox.Load() == nil {
+		return a
+	}
+	n := int(t.last.seq - t.before.seq)
+	rows := make([]row, 0, n)
+	for _, r := range batch {
+		if r.err != nil {
+			continue // what it has written before belongs to a transaction that failed
+		}
+		for i := range r.changes {
+			if c := &r.changes[i]; c.Verb == driver.Write {
+				rows = append(rows, row{c.written, c.Key, c.data})
+			}
+		}
+	}
+	if len(rows) == n {
+		a.rows = rows
+	}
+	return a
+}
+
+func (in *inbox) add(own []addition) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.look = in.look || len(own) == 0
+	for i := range own {
+		for j := range own[i].rows {
+			in.bytes += len(own[i].rows[j].data)
+		}
+	}
+	if in.own = append(in.own, own...); in.bytes > inboxBytes {
+		in.look, in.own, in.bytes = true, nil, 0
+	}
+	select {
+	case in.bell <- struct{}{}:
+	default: // it is ringing already
+	}
+}
+
+// take empties the inbox.
+func (in *inbox) take() (own []addition, look bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	own, look = in.own, in.look
+	in.own, in.look, in.bytes = nil, false, 0
+	return own, look
+}
+
+// following returns the events of additions that come next after a position without a gap, and the position after them; look says
+// that the log has other rows, which the file tells.
+func following(own []addition, at mark) (events []*event, end mark, look bool) {
+	for i := range own {
+		a := &own[i]
+		switch {
+		case a.end == at: // a look has read it
+		case a.after != at || a.rows == nil:
+			return events, at, true
+		default:
+			for j := range a.rows {
+				events = append(events, a.rows[j].event())
+			}
+			at = a.end
+		}
+	}
+	return events, at, false
+}
+
+// event is what eventOf makes of the row.
+func (r *row) event() *event {
+	ev := &event{Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data)}
+	ev.Resource, ev.Damage = codec.AdoptOf(r.key, r.data, r.at.version())
+	return ev
+}

@@ -1,0 +1,314 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// follow returns a run of the feed that looks only where a test does, and what it has published.
+func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
+	t.Helper()
+	c, err := s.handle.connectReader(4 << 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	published = new([]*event)
+	f = &follower{source: s.handle.source, conn: c, in: s.handle.source.attend()}
+	f.publish = func(events []*event, end mark) {
+		if last := events[len(events)-1].At; last != end {
+			t.Errorf("published up to %v, the last row is %v", end, last)
+		}
+		*published = append(*published, events...)
+	}
+	if f.at, err = c.newest(); err != nil {
+		t.Fatal(err)
+	}
+	return f, published
+}
+
+func (f *follower) mustLook(t testing.TB) {
+	t.Helper()
+	if err := f.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantLog checks that events are the rows of the log after a position, each once.
+func wantLog(t testing.TB, f *follower, after mark, events []*event) {
+	t.Helper()
+	var want []*event
+	for more := true; more; {
+		var page []*event
+		var err error
+		if page, after, more, err = f.conn.history(after, nil, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, page...)
+	}
+	if len(events) != len(want) {
+		t.Fatalf("%d events, the log has %d", len(events), len(want))
+	}
+	for i, ev := range events {
+		w := *want[i]
+		if !proto.Equal(ev.Resource, w.Resource) {
+			t.Errorf("event %d shows %v, the log has %v", i, ev.Resource, w.Resource)
+		}
+		if w.Resource = ev.Resource; *ev != w {
+			t.Errorf("event %d is %v, the log has %v", i, ev, w)
+		}
+	}
+}
+
+// What this process writes comes without a look in the file, as the log has it.
+func TestOwnChanges(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	f, published := follow(t, s)
+	a := write(t, s, resource("a", 1))
+	write(t, s, a)
+	if _, err := s.Commit(t.Context(), []storage.Op{{Write: resource("b", 1)}, {Check: idOf("absent")}, {Write: resource("c", 2)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.WriteCAS(t.Context(), a); !errors.Is(err, storage.ErrCASFailure) {
+		t.Fatalf("%v, expected ErrCASFailure", err)
+	}
+	file := hold(t, s) // so that all was announced
+	if f.takeOwn() {
+		t.Error("the file is looked into for own writes")
+	}
+	wantLog(t, f, mark{}, *published)
+	release(t, file)
+	write(t, s, resource("d", 1))
+	f.mustLook(t)
+	hold(t, s)
+	if f.takeOwn() {
+		t.Error("the file is looked into for what a look has shown")
+	}
+	wantLog(t, f, mark{}, *published)
+}
+
+// A batch one of whose members is refused is told of, and so is one whose commit fails once.
+func TestOwnChangesOfABatch(t *testing.T) {
+	t.Parallel()
+	for failures := range int32(2) {
+		t.Run(fmt.Sprint(failures, " failures"), func(t *testing.T) {
+			t.Parallel()
+			s, faults := openFaulty(t)
+			f, published := follow(t, s)
+			file := hold(t, s)
+			var writers sync.WaitGroup
+			const n = 5
+			for i := range n {
+				writers.Go(func() {
+					res := resource(fmt.Sprint(i), 1)
+					if i == 2 {
+						res.Version = "refused"
+					}
+					if _, err := s.WriteCAS(t.Context(), res); (err != nil) != (i == 2) {
+						t.Error(err)
+					}
+				})
+			}
+			eventually(t, "all stand in line", func() bool {
+				s.handle.writer.queue.mu.Lock()
+				defer s.handle.writer.queue.mu.Unlock()
+				return len(s.handle.writer.queue.waiting) == n
+			})
+			faults.syncs.Store(failures)
+			release(t, file)
+			writers.Wait()
+			hold(t, s) // so that all was announced
+			if f.takeOwn() {
+				t.Error("the file is looked into for own writes")
+			}
+			wantLog(t, f, mark{}, *published)
+		})
+	}
+}
+
+// What the writer cannot tell comes from the file.
+func TestChangesThatOnlyTheFileTells(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(t *testing.T, s, other *Backend){
+		"a deletion": func(t *testing.T, s, _ *Backend) {
+			res := write(t, s, resource("a", 1))
+			if err := s.DeleteCAS(t.Context(), res.Id, res.Version); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a deletion beside a write": func(t *testing.T, s, _ *Backend) {
+			res := write(t, s, resource("a", 1))
+			if _, err := s.Commit(t.Context(), []storage.Op{{Write: resource("b", 1)}, {Delete: res.Id, Version: res.Version}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another handle's write before": func(t *testing.T, s, other *Backend) {
+			write(t, other, resource("a", 1))
+			write(t, s, resource("b", 1))
+		},
+		"more than is kept": func(t *testing.T, s, _ *Backend) {
+			for i := range inboxBytes>>19 + 1 {
+				res := resource(fmt.Sprint(i), 0)
+				res.Data.Value = make([]byte, 512<<10)
+				write(t, s, res)
+			}
+		},
+		"an own write that nobody attended": func(t *testing.T, s, _ *Backend) {
+			in := s.handle.source.inbox.Swap(nil)
+			write(t, s, resource("a", 1))
+			s.handle.source.inbox.Store(in)
+			write(t, s, resource("b", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newPath(t)
+			s, other := open(t, path, nil), open(t, path, nil)
+			f, published := follow(t, s)
+			write(t, s, resource("first", 1))
+			change(t, s, other)
+			hold(t, s) // so that all was announced
+			if !f.takeOwn() {
+				t.Error("the file is not looked into")
+			}
+			f.mustLook(t)
+			wantLog(t, f, mark{}, *published)
+		})
+	}
+}
+
+// Whatever interleaves, each change is published once, in the order of the log.
+func TestOwnChangesAmongOthers(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s, other := open(t, path, nil), open(t, path, nil)
+	f, published := follow(t, s)
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	change := func(s *Backend) {
+		res := resource(fmt.Sprint(r.IntN(5)), r.Int64N(100))
+		old, err := s.Read(t.Context(), storage.StrongConsistency, res.Id)
+		switch {
+		case err != nil:
+		case r.IntN(4) == 0:
+			if err := s.DeleteCAS(t.Context(), old.Id, old.Version); err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+			res.Version = old.Version
+		}
+		write(t, s, res)
+	}
+	look := false
+	for range 300 {
+		switch r.IntN(8) {
+		case 0:
+			change(other)
+		case 1, 2:
+			look = f.takeOwn() || look
+		case 3:
+			f.mustLook(t)
+			look = false
+		default:
+			change(s)
+		}
+	}
+	change(s)
+	file := hold(t, s) // so that all was announced
+	if f.takeOwn() || look {
+		f.mustLook(t)
+	}
+	release(t, file)
+	t.Logf("seed %d, %d rows", seed, len(*published))
+	wantLog(t, f, mark{}, *published)
+}
+
+// Own changes to an older copy of the file, put in place under the run, are not taken for what comes next.
+func TestOwnChangesOfReplacedHistory(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"shorter": "DELETE FROM log WHERE seq > 1",
+		"empty":   "DELETE FROM log",
+		"other":   "UPDATE log SET tag = tag + 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, newPath(t), nil)
+			f, published := follow(t, s)
+			write(t, s, resource("a", 1))
+			write(t, s, resource("b", 1))
+			file := hold(t, s)
+			if f.takeOwn() || len(*published) != 2 {
+				t.Fatalf("%d events", len(*published))
+			}
+			release(t, file)
+			run(t, foreign(t, s.Path()), sql)
+			write(t, s, resource("c", 1))
+			hold(t, s)
+			if !f.takeOwn() {
+				t.Error("the file is not looked into")
+			}
+			if err := f.look(t.Context()); !errors.Is(err, storage.ErrCompacted) || len(*published) != 2 {
+				t.Errorf("%v, %d events; expected ErrCompacted", err, len(*published))
+			}
+		})
+	}
+}
+
+// The doorbell is rung before another process's turn, so that it names the newest row: whoever hears it knows whether that is news.
+func TestRungInTheOrderOfCommits(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	f, _ := follow(t, s)
+	other, err := os.OpenFile(s.handle.side.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	f.in.mu.Lock() // the writer tells this process first
+	res := write(t, s, resource("a", 1))
+	for range 10_000 {
+		if taken, err := tryLock(other); taken || err != nil {
+			t.Errorf("another process has its turn before the bell was rung: %v, %v", taken, err)
+			break
+		}
+	}
+	f.in.mu.Unlock()
+	hold(t, s)
+	if m, known := s.handle.side.rungFor(); !known || m.version() != res.Version {
+		t.Errorf("rung for %q, %v; written was %q", m.version(), known, res.Version)
+	}
+}
+
+// A program from before rings without a mark: that may always be news.
+func TestBellWithoutAMark(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	if m, known := s.handle.side.rungFor(); known {
+		t.Errorf("rung for %v, nobody has rung", m)
+	}
+	s.handle.side.ring(mark{5, 7})
+	if m, known := s.handle.side.rungFor(); !known || m != (mark{5, 7}) {
+		t.Errorf("rung for %v, %v; expected row 5", m, known)
+	}
+	if _, err := s.handle.side.file.WriteAt([]byte{0}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if m, known := s.handle.side.rungFor(); known {
+		t.Errorf("rung for %v, expected nothing known", m)
+	}
+}
