@@ -165,10 +165,13 @@ type loader[P any] struct {
 
 func (l loader[P]) Load(ctx context.Context, rows []Row) error {
 	ctx, done, err := l.b.begin(ctx)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return err
 	}
 	defer done()
+	if len(rows) == 0 {
+		return nil
+	}
 	if err := l.l.Load(ctx, rows); err != nil {
 		return failed("load", nil, err)
 	}

@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -50,3 +51,40 @@ func TestSeam(t *testing.T) {
 		t.Error("what a layer leaves to the backend is not found")
 	}
 }
+
+// releasing is a context that counts the calls which hold on to it.
+type releasing struct {
+	context.Context
+	done chan struct{}
+	held int
+}
+
+func (r *releasing) Done() <-chan struct{} { return r.done }
+
+// AfterFunc is how package context holds on to another package's context.
+func (r *releasing) AfterFunc(func()) (stop func() bool) {
+	r.held++
+	return func() bool { r.held--; return true }
+}
+
+// A call releases the caller's context, and with it the timer of its deadline, when it returns.
+func TestContextsAreReleased(t *testing.T) {
+	t.Parallel()
+	b := driver.New(loading{&stub{}}, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	l, _ := storage.As[driver.Loader](b)
+	all := calls(b)
+	all["load nothing"] = func(ctx context.Context) error { return l.Load(ctx, nil) }
+	all["load"] = func(ctx context.Context) error { return l.Load(ctx, make([]driver.Row, 1)) }
+	for name, call := range all {
+		ctx := &releasing{Context: t.Context(), done: make(chan struct{})}
+		_ = call(ctx) // whatever comes of it
+		if ctx.held != 0 {
+			t.Errorf("%s: the context is still held by %d", name, ctx.held)
+		}
+	}
+}
+
+type loading struct{ *stub }
+
+func (loading) Load(context.Context, []driver.Row) error { return nil }
