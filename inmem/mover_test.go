@@ -22,7 +22,7 @@ func TestMover(t *testing.T) {
 			})
 			return a, b
 		},
-		NoBulkReader: "a snapshot costs no copy",
+		NoBulkReader: "the store is in memory already",
 		NoLoader:     "a transaction costs no round trip",
 	})
 }
