@@ -17,8 +17,8 @@ import (
 // which is asked first, with a pointer to a variable of the wanted type: it sets the variable and returns true for what the
 // layer can uphold, and returns false for the rest. As never looks inside a layer by itself.
 //
-// A backend of package driver has more than its methods show, for tools that move a store. It has a method Seam, of the same form,
-// which is asked last.
+// A backend of package driver has more than its methods show, for tools that move a store: driver.Mover, driver.GuardedMover,
+// driver.BulkReader and driver.Loader. It has a method Seam, of the same form, which is asked last.
 func As[T any](backend Backend) (T, bool) {
 	var target, none T
 	if layer, ok := backend.(interface{ As(target any) bool }); ok {

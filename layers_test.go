@@ -98,7 +98,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
 		case adapter != "":
 			mayLink(pkg, drivers[adapter]...)
-		case name == "", name == "conformance", name == "conformance/faults", name == "driver", name == "driver/changes", name == "driver/key", name == "migrate", name == "resourcepb":
+		case name == "", name == "conformance", name == "conformance/faults", name == "conformance/mover", name == "driver", name == "driver/changes", name == "driver/key", name == "migrate", name == "resourcepb":
 			mayLink(pkg)
 		}
 	}

@@ -55,6 +55,8 @@
 //	Deadlines      contexts that are over, contexts that end in the middle, and those that end too soon
 //	URL            parameters that every adapter has
 //
+// What a driver has for migrations (driver.Mover) is for package conformance/mover.
+//
 // What the suite cannot do is break a database: restarts, cut connections and lost answers are for package
 // conformance/faults, and for the adapter's own tests.
 //

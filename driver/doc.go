@@ -36,5 +36,6 @@
 //
 // A driver may also implement [Lister] (a list that needs no position), [Pager] (pages from the database instead of a copy),
 // [Snapshotter] (the snapshot of a watch read as it is consumed), [Prover] on its Source (bookmarks), and [Mover], [GuardedMover],
-// [BulkReader] and [Loader] (what a live migration uses).
+// [BulkReader] and [Loader] (what a live migration uses: storage.As finds them in the backend, and package conformance/mover tests
+// them).
 package driver

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -39,8 +38,7 @@ func resource() *resourcepb.Resource {
 
 // calls are those that may meet an error of Apply or of a Mover.
 func calls(b *driver.Backend[uint64]) map[string]func(ctx context.Context) error {
-	store, _ := storage.As[handover.Store](b)
-	epochs, _ := storage.As[handover.EpochFencer](b)
+	m, _ := storage.As[driver.GuardedMover](b)
 	res := resource()
 	return map[string]func(ctx context.Context) error{
 		"write":  func(ctx context.Context) error { _, err := b.WriteCAS(ctx, res); return err },
@@ -49,10 +47,10 @@ func calls(b *driver.Backend[uint64]) map[string]func(ctx context.Context) error
 			_, err := b.Commit(ctx, []storage.Op{{Write: res}})
 			return err
 		},
-		"read a note":   func(ctx context.Context) error { _, _, err := store.ReadJournal(ctx, "note"); return err },
-		"write a note":  func(ctx context.Context) error { _, err := store.WriteJournal(ctx, "note", nil, ""); return err },
-		"delete a note": func(ctx context.Context) error { return store.DeleteJournal(ctx, "note", "") },
-		"fence":         func(ctx context.Context) error { _, err := epochs.FenceAt(ctx, "there", ""); return err },
+		"read a note":   func(ctx context.Context) error { _, _, err := m.ReadNote(ctx, "note"); return err },
+		"write a note":  func(ctx context.Context) error { _, err := m.WriteNote(ctx, "note", nil, ""); return err },
+		"delete a note": func(ctx context.Context) error { return m.DeleteNote(ctx, "note", "") },
+		"fence":         func(ctx context.Context) error { _, err := m.SetFenceAt(ctx, new("there"), ""); return err },
 	}
 }
 

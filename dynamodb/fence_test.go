@@ -17,7 +17,7 @@ import (
 // fencing closes a store in the background.
 func fencing(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- gateOf(b).Fence(t.Context(), target) }()
+	go func() { done <- gateOf(b).SetFence(t.Context(), &target) }()
 	return done
 }
 
@@ -77,13 +77,13 @@ func TestFence(t *testing.T) {
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
 		t.Errorf("the store holds another version than the last that was acknowledged: %v", err)
 	}
-	if err := gateOf(b).Fence(t.Context(), "mem://elsewhere"); err != nil {
+	if err := gateOf(b).SetFence(t.Context(), new("mem://elsewhere")); err != nil {
 		t.Fatal(err)
 	}
-	if target, fenced, err := gateOf(other).Fenced(t.Context()); target != "mem://elsewhere" || !fenced || err != nil {
-		t.Errorf("the fence is %q, %v, %v", target, fenced, err)
+	if fence, err := gateOf(other).Fence(t.Context()); fence.Target != "mem://elsewhere" || !fence.Closed || err != nil {
+		t.Errorf("the fence is %+v, %v", fence, err)
 	}
-	if err := gateOf(other).Unfence(t.Context()); err != nil {
+	if err := gateOf(other).SetFence(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	write(t, other, res)
@@ -189,7 +189,7 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 	res := write(t, b, box("a", nil))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := gateOf(b).Fence(ctx, "mem://there"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
+	if err := gateOf(b).SetFence(ctx, new("mem://there")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("with a deadline that is too near: %v", err)
 	}
 	res = write(t, b, res)
@@ -228,7 +228,7 @@ func TestFenceGivenUp(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
-			go func() { done <- gateOf(b).Fence(ctx, "mem://there") }()
+			go func() { done <- gateOf(b).SetFence(ctx, new("mem://there")) }()
 			announced(s)
 			s.Advance(time.Minute)
 			if _, err := other.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
@@ -250,8 +250,8 @@ func TestFenceGivenUp(t *testing.T) {
 				t.Error("the announcement is still there")
 			}
 			for _, b := range []*dynamodb.Backend{b, other} {
-				if _, fenced, err := gateOf(b).Fenced(t.Context()); fenced || err != nil {
-					t.Errorf("closed: %v, %v", fenced, err)
+				if fence, err := gateOf(b).Fence(t.Context()); fence.Closed || err != nil {
+					t.Errorf("the fence is %+v, %v", fence, err)
 				}
 				res = write(t, b, res)
 			}
@@ -299,7 +299,7 @@ func TestUnfenceRepeated(t *testing.T) {
 		}
 	})
 	opened := make(chan error, 1)
-	go func() { opened <- gateOf(b).Unfence(t.Context()) }()
+	go func() { opened <- gateOf(b).SetFence(t.Context(), nil) }()
 	<-again
 	if err := pass(t, s, fencing(t, other, "mem://second")); err != nil {
 		t.Fatal(err)
@@ -308,8 +308,8 @@ func TestUnfenceRepeated(t *testing.T) {
 	if err := <-opened; err != nil {
 		t.Errorf("opening: %v", err)
 	}
-	if target, fenced, err := gateOf(b).Fenced(t.Context()); !fenced || target != "mem://second" || err != nil {
-		t.Errorf("the second fence is %q, %v, %v", target, fenced, err)
+	if fence, err := gateOf(b).Fence(t.Context()); !fence.Closed || fence.Target != "mem://second" || err != nil {
+		t.Errorf("the second fence is %+v, %v", fence, err)
 	}
 }
 
@@ -381,7 +381,7 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	given := make(chan error, 1)
-	go func() { given <- gateOf(slow).Fence(ctx, "mem://there") }()
+	go func() { given <- gateOf(slow).SetFence(ctx, new("mem://there")) }()
 	announced(s)
 	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
@@ -390,8 +390,8 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	if err := <-given; err == nil {
 		t.Fatal("the closing that was given up succeeded")
 	}
-	if _, fenced, err := gateOf(b).Fenced(t.Context()); !fenced || err != nil {
-		t.Errorf("the store is open again: fenced %v, %v", fenced, err)
+	if fence, err := gateOf(b).Fence(t.Context()); !fence.Closed || err != nil {
+		t.Errorf("the store is open again: %+v, %v", fence, err)
 	}
 	if _, err := b.WriteCAS(t.Context(), res); !errors.Is(err, storage.ErrFenced) {
 		t.Errorf("writing to the closed store: %v", err)

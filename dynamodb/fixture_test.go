@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -47,8 +47,8 @@ func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) 
 }
 
 // gateOf is what closes a store for writing.
-func gateOf(b storage.Backend) handover.Fencer {
-	f, _ := storage.As[handover.Fencer](b)
+func gateOf(b storage.Backend) driver.Mover {
+	f, _ := storage.As[driver.Mover](b)
 	return f
 }
 

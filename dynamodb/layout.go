@@ -22,7 +22,7 @@ import (
 //	types        -                                       group NUL kind
 //	store        -                                       "store"
 //	ticks        number                                  "tick"
-//	notes        -                                       name, see handover.Journal
+//	notes        -                                       name, see driver.Mover
 //	fence        -                                       "fence", while the store is, or is to be, closed for writing
 //	gates        epoch of the fence, number              "gate", once it is shut
 //	recalls      token of the transaction, 0             "gate", as if it were the gate of a fence for it alone

@@ -207,7 +207,7 @@ func TestLargestCommit(t *testing.T) {
 		ops = append(ops, storage.Op{Write: res})
 	}
 	done := make(chan error, 1)
-	go func() { done <- gateOf(b).Fence(t.Context(), "mem://there") }()
+	go func() { done <- gateOf(b).SetFence(t.Context(), new("mem://there")) }()
 	announced(s)
 	s.Advance(time.Minute)
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, owner.GetId()); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // To compare the fence with every write would make each a transaction, at twice the price. So a handle looks at the fence now and
@@ -139,7 +139,7 @@ func (b *handle) lookForFence(l *look) {
 	}
 	if err == nil && saw.shut {
 		b.permit.until = time.Time{} // the next write looks again
-		err = handover.Refused(saw.target)
+		err = driver.Refused(saw.target)
 	}
 	b.permit.look = nil
 	l.err = err

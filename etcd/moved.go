@@ -85,7 +85,7 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 		rev = kv.ModRevision
 		value = append(value, kv.Value[:min(len(kv.Value), maxTokens*tokenLen)]...)
 	}
-	err = b.handover(ctx, func(ctx context.Context) error {
+	err = b.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{unchanged(key, rev)},
@@ -127,7 +127,7 @@ func epochOf(kv *mvccpb.KeyValue) string {
 
 // Fence implements driver.Mover.
 func (b *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
-	err = b.handover(ctx, func(ctx context.Context) error {
+	err = b.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{b.layout.getMoved(), opGet([]byte(b.layout.epochKey()))}})
 		})

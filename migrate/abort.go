@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Status is what a store remembers about the migration that it is the target of.
@@ -27,7 +27,7 @@ type Status struct {
 
 // Look returns what a store remembers about the migration that it is the target of, nil for nothing.
 func Look(ctx context.Context, to storage.Backend) (*Status, error) {
-	store, err := handed(to)
+	store, err := movable(to)
 	if err != nil {
 		return nil, err
 	}
@@ -46,15 +46,15 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 //
 // After an error, or if the process ends before it returns, call it again.
 func Abort(ctx context.Context, from, to storage.Backend) error {
-	source, err := handed(from)
+	source, err := movable(from)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	target, err := handed(to)
+	target, err := movable(to)
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	id, _, err := source.ReadJournal(ctx, identityNote)
+	id, _, err := source.ReadNote(ctx, identityNote)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -70,7 +70,7 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 			return err
 		}
 		j := &journal{store: target, revision: revision, state: *s}
-		j.guards, _ = storage.As[handover.Guarder](to)
+		_, j.guarded = storage.As[driver.GuardedMover](to)
 		run := rand.Text()
 		err = j.change(ctx, func(s *state) { s.Run, s.Phase, s.Cursor = run, aborted, "" })
 		switch {
@@ -109,26 +109,27 @@ func abortable(s *state, source string) error {
 
 // Unfence opens a store for writing that a migration has closed.
 func Unfence(ctx context.Context, b storage.Backend) error {
-	store, err := handed(b)
+	store, err := movable(b)
 	if err != nil {
 		return err
 	}
-	return store.Unfence(ctx)
+	return store.SetFence(ctx, nil)
 }
 
 // Fenced tells whether a store was closed for writing, and where its data went.
 func Fenced(ctx context.Context, b storage.Backend) (target string, fenced bool, err error) {
-	store, err := handed(b)
+	store, err := movable(b)
 	if err != nil {
 		return "", false, err
 	}
-	return store.Fenced(ctx)
+	state, err := store.Fence(ctx)
+	return state.Target, state.Closed, err
 }
 
-func handed(b storage.Backend) (handover.Store, error) {
-	store, ok := storage.As[handover.Store](b)
+func movable(b storage.Backend) (driver.Mover, error) {
+	m, ok := storage.As[driver.Mover](b)
 	if !ok {
 		return nil, fmt.Errorf("%w: it keeps no journal and has no fence", ErrUnsupported)
 	}
-	return store, nil
+	return m, nil
 }

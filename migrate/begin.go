@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // begin finds out where the migration stands, and begins it where there is none.
@@ -22,7 +22,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 		}
 	}
 	var old *state
-	var fence handover.FenceState
+	var fence driver.FenceState
 	var revision string
 	if m.target != nil {
 		var err error
@@ -30,7 +30,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 			return err
 		}
 		m.journal = &journal{store: m.target, try: m.try, revision: revision, lease: m.o.lease}
-		m.journal.guards, _ = storage.As[handover.Guarder](m.to)
+		_, m.journal.guarded = storage.As[driver.GuardedMover](m.to)
 	}
 	switch {
 	case old == nil:
@@ -99,7 +99,7 @@ func (m *mover) acquaint(ctx context.Context) (source string, err error) {
 // standing returns the note of the target's last migration with its revision and, of stores that both have one, the source's
 // fence as it was while the note had that revision: no process closes or opens the source without writing the note first, and
 // a process that was frozen between two looks must not take a migration that was completed meanwhile for one of another time.
-func (m *mover) standing(ctx context.Context, both bool) (old *state, fence handover.FenceState, revision string, err error) {
+func (m *mover) standing(ctx context.Context, both bool) (old *state, fence driver.FenceState, revision string, err error) {
 	look := func(ctx context.Context) (err error) {
 		old, revision, err = readState(ctx, m.target)
 		return err
@@ -125,32 +125,32 @@ func (m *mover) standing(ctx context.Context, both bool) (old *state, fence hand
 }
 
 // fences returns the source's fence, after making sure that the target has none.
-func (m *mover) fences(ctx context.Context) (fence handover.FenceState, err error) {
-	if fence.Target, fence.Closed, err = m.source.Fenced(ctx); err != nil {
+func (m *mover) fences(ctx context.Context) (fence driver.FenceState, err error) {
+	if fence, err = m.source.Fence(ctx); err != nil {
 		return fence, fmt.Errorf("source: %w", err)
 	}
-	to, closed, err := m.target.Fenced(ctx)
+	own, err := m.target.Fence(ctx)
 	if err != nil {
 		return fence, fmt.Errorf("target: %w", err)
 	}
-	if closed {
-		return fence, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", handover.Refused(to))
+	if own.Closed {
+		return fence, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", driver.Refused(own.Target))
 	}
 	return fence, nil
 }
 
 // closedForOthers is the error of a live migration whose source is closed, unless this migration has closed it.
-func closedForOthers(fence handover.FenceState, old *state) error {
+func closedForOthers(fence driver.FenceState, old *state) error {
 	switch {
 	case !fence.Closed:
 		return nil
 	case old == nil:
-		return fmt.Errorf("source: %w (unfence it first, or copy without following)", handover.Refused(fence.Target))
+		return fmt.Errorf("source: %w (unfence it first, or copy without following)", driver.Refused(fence.Target))
 	case fence.Target != old.closedFor():
-		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", handover.Refused(fence.Target), errStuck)
+		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", driver.Refused(fence.Target), errStuck)
 	case old.Phase != CuttingOver:
 		// Closed by a process that was taken over, in a store whose fence has no epoch.
-		return fmt.Errorf("source: %w, though this migration is in phase %q: %w", handover.Refused(fence.Target), old.Phase, errStuck)
+		return fmt.Errorf("source: %w, though this migration is in phase %q: %w", driver.Refused(fence.Target), old.Phase, errStuck)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (m *mover) newGate() *gate {
 	}
 	now := m.journal.current()
 	g := &gate{source: m.source, target: now.closedFor(), try: m.try, mine: m.journal.confirm}
-	g.epochs, _ = storage.As[handover.EpochFencer](m.from)
+	g.guarded, _ = storage.As[driver.GuardedMover](m.from)
 	g.wanted = func(ctx context.Context) (bool, error) {
 		s, _, err := readState(ctx, m.target)
 		return s != nil && (s.Phase == CuttingOver || s.Phase == Complete), err

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/handover"
 )
 
 const (
@@ -168,7 +168,7 @@ func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) erro
 			}
 			return nil
 		}
-		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, handover.ErrSuperseded) || errors.Is(err, ErrTakenOver) {
+		if ctx.Err() != nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, driver.ErrSuperseded) || errors.Is(err, ErrTakenOver) {
 			return fmt.Errorf("target: %w", err)
 		}
 		// One of them is there after all, or all are and the answer was lost, or together they are too large. Alone, each
@@ -199,7 +199,7 @@ func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) erro
 // createTogether creates all or none, if the target can.
 func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool, err error) {
 	if m.loader != nil {
-		rows := make([]handover.Row, len(batch))
+		rows := make([]driver.Row, len(batch))
 		for i, e := range batch {
 			rows[i] = e.Row
 		}

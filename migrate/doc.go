@@ -100,7 +100,6 @@
 //
 // # Without the rest
 //
-// Adapters that are not part of this module may lack the journal, the fence, pages or cursors. What can be listed and written
-// can be copied with Options.Live unset. [Verify], [Export] and
-// [Import] work with every backend.
+// Backends may lack the journal and the fence (driver.Mover), pages or cursors. What can be listed and written can be copied with
+// Options.Live unset. [Verify], [Export] and [Import] work with every backend.
 package migrate

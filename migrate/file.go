@@ -15,10 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/handover"
 )
 
 // An export is this line and a zstd stream of: each resource, without its version, in key order, as its length (a varint) and
@@ -163,7 +163,7 @@ func (f *fileStream) next(ctx context.Context) (*entry, error) {
 	f.last = &k
 	f.s.Resources++
 	f.s.Bytes += int64(len(data) + len(binary.AppendUvarint(nil, size)))
-	return &entry{handover.Row{Key: k, Data: data}, res}, nil
+	return &entry{driver.Row{Key: k, Data: data}, res}, nil
 }
 
 // end checks what follows the last resource.

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -350,13 +350,13 @@ func versions(t testing.TB, b storage.Backend) map[string]string {
 	return found
 }
 
-func handoverOf(t testing.TB, b storage.Backend) handover.Store {
+func moverOf(t testing.TB, b storage.Backend) driver.Mover {
 	t.Helper()
-	store, ok := storage.As[handover.Store](b)
+	m, ok := storage.As[driver.Mover](b)
 	if !ok {
-		t.Fatalf("%T is no handover.Store", b)
+		t.Fatalf("%T has no driver.Mover", b)
 	}
-	return store
+	return m
 }
 
 // fenceOf returns the store that another one is closed for; "" where it is open.

@@ -13,7 +13,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -80,16 +79,16 @@ func FuzzFile(f *testing.F) {
 func FuzzNote(f *testing.F) {
 	b := inmem.New(nil)
 	f.Cleanup(func() { _ = b.Close() })
-	store, _ := storage.As[handover.Store](b)
+	store := moverOf(f, b)
 	f.Add([]byte(`{"format":1,"source":"s","phase":"copy","cursor":"c","started":"2020-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Add([]byte(`{"format":1,"beat":-1}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, note []byte) {
 		ctx := context.Background()
-		_, revision, err := store.ReadJournal(ctx, migrationNote)
+		_, revision, err := store.ReadNote(ctx, migrationNote)
 		if err == nil {
-			revision, err = store.WriteJournal(ctx, migrationNote, note, revision)
+			revision, err = store.WriteNote(ctx, migrationNote, note, revision)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -6,32 +6,32 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // gate closes and opens a migration's source.
 //
 // A process may be frozen at any point, and go on when others have aborted the migration, or completed it. Where the source is
-// a handover.EpochFencer it does no harm: it reads the fence's epoch, then makes sure that the migration is its own, and closes
+// a driver.GuardedMover it does no harm: it reads the fence's epoch, then makes sure that the migration is its own, and closes
 // or opens the source only at that epoch. Whoever takes the migration over, or aborts it, writes the journal first and gives
 // the fence another epoch afterwards. Elsewhere there is a moment between the look at the journal and the change of the fence,
 // and the process looks once more after it.
 type gate struct {
-	source handover.Fencer
-	epochs handover.EpochFencer // nil where the source has none
-	target string               // the name under which the source is closed for this migration
-	try    retrier
-	mine   func(ctx context.Context) error         // makes sure that the migration is this process's: ErrTakenOver
-	wanted func(ctx context.Context) (bool, error) // reports whether another process has a use for a closed source
+	source  driver.Mover
+	guarded driver.GuardedMover // nil where the source is none
+	target  string              // the name under which the source is closed for this migration
+	try     retrier
+	mine    func(ctx context.Context) error         // makes sure that the migration is this process's: ErrTakenOver
+	wanted  func(ctx context.Context) (bool, error) // reports whether another process has a use for a closed source
 }
 
 // errElsewhere says that the source was closed for another migration, whose business it is to open it.
 var errElsewhere = errors.New("the source is closed for another migration")
 
 // state reads the fence.
-func (g *gate) state(ctx context.Context) (s handover.FenceState, err error) {
+func (g *gate) state(ctx context.Context) (s driver.FenceState, err error) {
 	err = g.try.do(ctx, "look at the fence", func(ctx context.Context) (err error) {
-		s, err = fenceState(ctx, g.source, g.epochs)
+		s, err = g.source.Fence(ctx)
 		return err
 	})
 	if err != nil {
@@ -40,26 +40,13 @@ func (g *gate) state(ctx context.Context) (s handover.FenceState, err error) {
 	return s, nil
 }
 
-// fenceState reads a fence, with its epoch where it has one.
-func fenceState(ctx context.Context, store handover.Fencer, epochs handover.EpochFencer) (s handover.FenceState, err error) {
-	if epochs != nil {
-		return epochs.FenceState(ctx)
-	}
-	s.Target, s.Closed, err = store.Fenced(ctx)
-	return s, err
-}
-
 // close closes the source and returns the fence's epoch. Where it is closed already, it gets another epoch: a process that has
 // closed it before, and has been taken over, cannot open it any more.
 func (g *gate) close(ctx context.Context) (epoch string, err error) {
-	if g.epochs != nil {
-		return g.change(ctx, "close", func(ctx context.Context, epoch string) (string, error) {
-			return g.epochs.FenceAt(ctx, g.target, epoch)
-		})
+	epoch, err = g.change(ctx, "close", &g.target)
+	if g.guarded != nil {
+		return epoch, err
 	}
-	_, err = g.change(ctx, "close", func(ctx context.Context, _ string) (string, error) {
-		return "", g.source.Fence(ctx, g.target)
-	})
 	if err == nil {
 		err = g.mine(ctx)
 	}
@@ -68,7 +55,7 @@ func (g *gate) close(ctx context.Context) (epoch string, err error) {
 		if wanted, lookErr := g.wanted(ctx); lookErr != nil {
 			err = errors.Join(err, lookErr)
 		} else if !wanted {
-			err = errors.Join(err, g.source.Unfence(ctx))
+			err = errors.Join(err, g.source.SetFence(ctx, nil))
 		}
 	}
 	return "", err
@@ -76,16 +63,12 @@ func (g *gate) close(ctx context.Context) (epoch string, err error) {
 
 // open opens the source, if it is closed for this migration.
 func (g *gate) open(ctx context.Context) error {
-	_, err := g.change(ctx, "open", func(ctx context.Context, epoch string) (string, error) {
-		if g.epochs == nil {
-			return "", g.source.Unfence(ctx)
-		}
-		return g.epochs.UnfenceAt(ctx, epoch)
-	})
+	_, err := g.change(ctx, "open", nil)
 	return err
 }
 
-func (g *gate) change(ctx context.Context, what string, change func(ctx context.Context, epoch string) (string, error)) (next string, err error) {
+// change sets the fence, unless the source is closed for another migration, and returns the next epoch.
+func (g *gate) change(ctx context.Context, what string, target *string) (next string, err error) {
 	for {
 		s, err := g.state(ctx)
 		if err != nil {
@@ -98,7 +81,10 @@ func (g *gate) change(ctx context.Context, what string, change func(ctx context.
 			if err := g.mine(ctx); err != nil {
 				return err
 			}
-			next, err = change(ctx, s.Epoch)
+			if g.guarded == nil {
+				return g.source.SetFence(ctx, target)
+			}
+			next, err = g.guarded.SetFenceAt(ctx, target, s.Epoch)
 			return err
 		})
 		switch {
@@ -114,5 +100,5 @@ func (g *gate) change(ctx context.Context, what string, change func(ctx context.
 // stands reports whether the source is still closed as close has left it, without having been open in between.
 func (g *gate) stands(ctx context.Context, epoch string) (bool, error) {
 	s, err := g.state(ctx)
-	return err == nil && s.Closed && s.Target == g.target && s.Epoch == epoch, err
+	return err == nil && s.Closed && s.Target == g.target && (g.guarded == nil || s.Epoch == epoch), err
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // The notes: every store that took part in a migration has an identity, a target has the state of its migration, and the note
@@ -70,10 +70,10 @@ func (s *state) closedFor() string { return cmp.Or(s.ClosedFor, s.To) }
 
 // journal is the note with its revision.
 type journal struct {
-	store  handover.Journal
-	guards handover.Guarder // nil where the target has none
-	try    retrier
-	lease  time.Duration // for how long the process may write to a target without guards after a sign of life
+	store   driver.Mover
+	guarded bool // whether the target compares a guard in each write
+	try     retrier
+	lease   time.Duration // for how long the process may write to a target without guards after a sign of life
 
 	writing  sync.Mutex // held while the note is being written
 	renewing sync.Mutex // held while a writer asks for a sign of life
@@ -86,8 +86,8 @@ type journal struct {
 }
 
 // readState returns the note of a store; nil where there is none.
-func readState(ctx context.Context, store handover.Journal) (*state, string, error) {
-	value, revision, err := store.ReadJournal(ctx, migrationNote)
+func readState(ctx context.Context, store driver.Mover) (*state, string, error) {
+	value, revision, err := store.ReadNote(ctx, migrationNote)
 	if err != nil || revision == "" {
 		return nil, "", err
 	}
@@ -118,7 +118,7 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 	}
 	err = j.try.do(ctx, "write the journal", func(ctx context.Context) error {
 		sent := time.Now()
-		revision, err := j.store.WriteJournal(ctx, migrationNote, value, j.at())
+		revision, err := j.store.WriteNote(ctx, migrationNote, value, j.at())
 		if errors.Is(err, storage.ErrCASFailure) {
 			// It may be our own, from an attempt whose answer was lost.
 			now, at, rerr := readState(ctx, j.store)
@@ -129,7 +129,7 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 				return ErrTakenOver
 			}
 			sent = time.Now()
-			revision, err = j.store.WriteJournal(ctx, migrationNote, value, at)
+			revision, err = j.store.WriteNote(ctx, migrationNote, value, at)
 		}
 		if err == nil {
 			j.mu.Lock()
@@ -155,7 +155,7 @@ func (j *journal) remove(ctx context.Context) error {
 	j.dropGuard(ctx)
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	return j.store.DeleteJournal(ctx, migrationNote, j.at())
+	return j.store.DeleteNote(ctx, migrationNote, j.at())
 }
 
 // current returns the note as it was last written.
@@ -173,9 +173,9 @@ func (j *journal) at() string {
 }
 
 // identity returns what tells a store from all others, and gives it one if make says so; "" where it has none.
-func identity(ctx context.Context, store handover.Journal, try retrier, create bool) (id string, err error) {
+func identity(ctx context.Context, store driver.Mover, try retrier, create bool) (id string, err error) {
 	err = try.do(ctx, "read the identity", func(ctx context.Context) error {
-		value, revision, err := store.ReadJournal(ctx, identityNote)
+		value, revision, err := store.ReadNote(ctx, identityNote)
 		if err != nil {
 			return err
 		}
@@ -184,10 +184,10 @@ func identity(ctx context.Context, store handover.Journal, try retrier, create b
 			return nil
 		}
 		id = rand.Text()
-		_, err = store.WriteJournal(ctx, identityNote, []byte(id), "")
+		_, err = store.WriteNote(ctx, identityNote, []byte(id), "")
 		if errors.Is(err, storage.ErrCASFailure) {
 			// Somebody was faster, or it is our own from an attempt whose answer was lost.
-			value, _, err = store.ReadJournal(ctx, identityNote)
+			value, _, err = store.ReadNote(ctx, identityNote)
 			id = string(value)
 		}
 		return err
@@ -196,7 +196,7 @@ func identity(ctx context.Context, store handover.Journal, try retrier, create b
 }
 
 // alive waits a moment and tells whether another process changes the note meanwhile.
-func alive(ctx context.Context, store handover.Journal, revision string, wait time.Duration) (bool, error) {
+func alive(ctx context.Context, store driver.Mover, revision string, wait time.Duration) (bool, error) {
 	if wait <= 0 {
 		return false, nil
 	}
@@ -207,6 +207,6 @@ func alive(ctx context.Context, store handover.Journal, revision string, wait ti
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	_, now, err := store.ReadJournal(ctx, migrationNote)
+	_, now, err := store.ReadNote(ctx, migrationNote)
 	return now != revision, err
 }

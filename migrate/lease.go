@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // A process that was frozen for long, or whose request was held up on the way, must not write to a target that another process
-// has gone on with, and perhaps completed. Where the target is a handover.Guarder, each write depends on a note that whoever
+// has gone on with, and perhaps completed. Where the target is a driver.GuardedMover, each write depends on a note that whoever
 // takes over writes first: no clock is asked, and no request is too late to be refused. Elsewhere the process looks at its own
 // clocks before each attempt: it writes only while its last sign of life is younger than the time for which others wait before
 // they take over. A request that leaves in time and is carried out after that time is not held back there.
@@ -27,10 +28,10 @@ func (j *journal) own(ctx context.Context) (context.Context, error) {
 	if j == nil {
 		return ctx, nil
 	}
-	if j.guards != nil {
+	if j.guarded {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		return j.guards.WithGuard(ctx, guardNote, j.guard), nil
+		return driver.WithGuard(ctx, driver.Guard{Note: guardNote, Revision: j.guard}), nil
 	}
 	if j.fresh() {
 		return ctx, nil
@@ -65,19 +66,19 @@ func age(at time.Time) time.Duration {
 // write again. The note's revision is read before the migration is found to be this process's: if another process takes over
 // after that, it either finds the note as written here, and writes it once more, or it has written it already and this fails.
 func (j *journal) takeGuard(ctx context.Context) error {
-	if j == nil || j.guards == nil {
+	if j == nil || !j.guarded {
 		return nil
 	}
 	err := j.try.do(ctx, "guard the writes", func(ctx context.Context) error {
 		for {
-			_, revision, err := j.store.ReadJournal(ctx, guardNote)
+			_, revision, err := j.store.ReadNote(ctx, guardNote)
 			if err != nil {
 				return err
 			}
 			if err := j.confirm(ctx); err != nil {
 				return err
 			}
-			revision, err = j.store.WriteJournal(ctx, guardNote, []byte(j.current().Run), revision)
+			revision, err = j.store.WriteNote(ctx, guardNote, []byte(j.current().Run), revision)
 			if errors.Is(err, storage.ErrCASFailure) {
 				continue // somebody else's, or our own whose answer was lost
 			}
@@ -97,11 +98,11 @@ func (j *journal) takeGuard(ctx context.Context) error {
 
 // dropGuard removes the guard's note when nothing is left to write. Should it stay, it lets nobody write who has no business to.
 func (j *journal) dropGuard(ctx context.Context) {
-	if j == nil || j.guards == nil {
+	if j == nil || !j.guarded {
 		return
 	}
 	j.mu.Lock()
 	guard := j.guard
 	j.mu.Unlock()
-	_ = j.store.DeleteJournal(ctx, guardNote, guard)
+	_ = j.store.DeleteNote(ctx, guardNote, guard)
 }

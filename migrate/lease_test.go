@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -69,8 +69,8 @@ func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
 func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	b := open(t, "mem://")
-	store := handoverOf(t, b)
-	beats := &beating{Journal: store, beats: make(chan struct{}, 10)}
+	store := moverOf(t, b)
+	beats := &beating{Mover: store, beats: make(chan struct{}, 10)}
 	j := &journal{store: beats}
 	if err := j.change(limited(t), func(s *state) { s.Format, s.Run = stateFormat, "run" }); err != nil {
 		t.Fatal(err)
@@ -89,12 +89,12 @@ func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 
 // beating is a journal whose notes can be waited for.
 type beating struct {
-	handover.Journal
+	driver.Mover
 	beats chan struct{}
 }
 
-func (b *beating) WriteJournal(ctx context.Context, name string, value []byte, revision string) (string, error) {
-	next, err := b.Journal.WriteJournal(ctx, name, value, revision)
+func (b *beating) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	next, err := b.Mover.WriteNote(ctx, name, value, revision)
 	b.beats <- struct{}{}
 	return next, err
 }

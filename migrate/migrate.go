@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // The errors of a migration that a caller may want to tell apart.
@@ -131,11 +131,11 @@ const theTarget = "the target"
 // mover carries out one run of a migration.
 type mover struct {
 	from, to   storage.Backend
-	source     handover.Store // nil where the store is none
-	target     handover.Store
+	source     driver.Mover // nil where the store is none
+	target     driver.Mover
 	resumer    storage.Resumer
 	transactor storage.Transactor
-	loader     handover.Loader
+	loader     driver.Loader
 	batch      int // the most resources that are created together, and the most bytes
 	batchBytes int
 
@@ -186,12 +186,12 @@ func newMover(from, to storage.Backend, opts *Options) *mover {
 	}
 	m.stats = newStats(o.Progress)
 	m.try = retrier{patience: o.Patience, waiting: m.stats.warn}
-	m.source, _ = storage.As[handover.Store](from)
+	m.source, _ = storage.As[driver.Mover](from)
 	m.resumer, _ = storage.As[storage.Resumer](from)
 	if to != nil {
-		m.target, _ = storage.As[handover.Store](to)
+		m.target, _ = storage.As[driver.Mover](to)
 		m.transactor, _ = storage.As[storage.Transactor](to)
-		m.loader, _ = storage.As[handover.Loader](to)
+		m.loader, _ = storage.As[driver.Loader](to)
 	}
 	m.batch, m.batchBytes = 1, maxBatchBytes
 	if m.transactor != nil {
@@ -242,7 +242,7 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	if m.journal != nil && m.journal.current().Phase != "" {
 		r.Phase, r.Begun = m.journal.current().Phase, true
 	}
-	if errors.Is(err, handover.ErrSuperseded) {
+	if errors.Is(err, driver.ErrSuperseded) {
 		err = errors.Join(ErrTakenOver, err)
 	}
 	r.Next = next(r, err)

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -321,8 +320,7 @@ func (plain) As(any) bool { return false }
 
 func fence(t *testing.T, b storage.Backend, target string) {
 	t.Helper()
-	store, _ := storage.As[handover.Store](b)
-	if err := store.Fence(limited(t), target); err != nil {
+	if err := moverOf(t, b).SetFence(limited(t), &target); err != nil {
 		t.Fatal(err)
 	}
 }

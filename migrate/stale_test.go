@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,24 +19,24 @@ type late struct {
 
 func (l *late) As(target any) bool {
 	ok := l.tapped.As(target)
-	if p, is := target.(*handover.Store); is {
-		*p = lateStore{*p, l}
+	if p, is := target.(*driver.Mover); is {
+		*p = lateMover{*p, l}
 	}
 	return ok
 }
 
-type lateStore struct {
-	handover.Store
+type lateMover struct {
+	driver.Mover
 	l *late
 }
 
-func (s lateStore) Fenced(ctx context.Context) (string, bool, error) {
-	target, closed, err := s.Store.Fenced(ctx)
-	if then := s.l.then; then != nil {
-		s.l.then = nil
+func (m lateMover) Fence(ctx context.Context) (driver.FenceState, error) {
+	state, err := m.Mover.Fence(ctx)
+	if then := m.l.then; then != nil {
+		m.l.then = nil
 		then()
 	}
-	return target, closed, err
+	return state, err
 }
 
 // A process that was frozen while it found out how things stand, and wakes up when another has completed the migration, does not

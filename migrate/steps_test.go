@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -166,8 +166,8 @@ func TestInterferenceAtEveryStep(t *testing.T) {
 // strong tells whether the stores hold back a process that was frozen, and prove their ends.
 func strong(t *testing.T, pair [2]storeKind) bool {
 	from, to := open(t, pair[0].url(t)), open(t, pair[1].url(t))
-	_, epochs := storage.As[handover.EpochFencer](from)
-	_, guards := storage.As[handover.Guarder](to)
+	_, epochs := storage.As[driver.GuardedMover](from)
+	_, guards := storage.As[driver.GuardedMover](to)
 	watch, err := from.WatchList(limited(t), nothingAtAll, &resourcepb.Tenancy{}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interfe
 			}
 		}
 	}
-	state, _, err := readState(limited(t), handoverOf(t, c.to))
+	state, _, err := readState(limited(t), moverOf(t, c.to))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -24,14 +24,14 @@ func everywhere() *resourcepb.Tenancy {
 
 // entry is a resource as stores keep it, and decoded only where somebody wants to see it.
 type entry struct {
-	handover.Row
+	driver.Row
 	res *resourcepb.Resource
 }
 
 // entryOf encodes a resource.
 func entryOf(res *resourcepb.Resource) (entry, error) {
 	data, err := codec.Encode(res)
-	return entry{handover.Row{Key: key.Of(res.GetId()), Version: res.GetVersion(), Data: data}, res}, err
+	return entry{driver.Row{Key: key.Of(res.GetId()), Version: res.GetVersion(), Data: data}, res}, err
 }
 
 // resource decodes the entry. That of nil is nil.
@@ -85,7 +85,7 @@ type answer struct {
 
 // list begins to list a store. The listing has to be closed. What is changed meanwhile may be in it as it was before or after.
 func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*listing, error) {
-	reader, ok := storage.As[handover.Reader](b)
+	reader, ok := storage.As[driver.BulkReader](b)
 	if !ok {
 		return listSnapshot(ctx, b, limit, try)
 	}
@@ -98,7 +98,7 @@ func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*list
 	}
 	var after []byte
 	return l.start(ctx, func(ctx context.Context) (page []entry, more bool, err error) {
-		var rows []handover.Row
+		var rows []driver.Row
 		err = try.do(ctx, "read on", func(ctx context.Context) (err error) {
 			rows, err = reader.ReadAfter(ctx, after, limit)
 			return err

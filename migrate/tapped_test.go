@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -132,20 +132,14 @@ func (b *tapped) Read(ctx context.Context, c storage.ReadConsistency, id *resour
 }
 
 func (b *tapped) As(target any) bool {
-	store, _ := storage.As[handover.Store](b.Backend)
 	switch p := target.(type) {
-	case *handover.Store:
-		*p = tappedStore{store, b}
-		return true
-	case *handover.EpochFencer:
-		epochs, ok := storage.As[handover.EpochFencer](b.Backend)
-		if ok && !b.plain {
-			*p = tappedEpochs{tappedStore{store, b}, epochs}
-		}
-		return ok && !b.plain
-	case *handover.Guarder:
-		guards, ok := storage.As[handover.Guarder](b.Backend)
-		*p = guards
+	case *driver.Mover:
+		inner, ok := storage.As[driver.Mover](b.Backend)
+		*p = tappedMover{inner, b}
+		return ok
+	case *driver.GuardedMover:
+		inner, ok := storage.As[driver.GuardedMover](b.Backend)
+		*p = tappedGuarded{tappedMover{inner, b}, inner}
 		return ok && !b.plain
 	case *storage.Transactor:
 		inner, ok := storage.As[storage.Transactor](b.Backend)
@@ -158,8 +152,8 @@ func (b *tapped) As(target any) bool {
 	case *storage.Resumer:
 		*p = b
 		return true
-	case *handover.Reader:
-		inner, ok := storage.As[handover.Reader](b.Backend)
+	case *driver.BulkReader:
+		inner, ok := storage.As[driver.BulkReader](b.Backend)
 		*p = inner
 		return ok
 	}
@@ -207,55 +201,45 @@ func (t tappedTransactor) Commit(ctx context.Context, ops []storage.Op) (out []*
 	return out, err
 }
 
-type tappedStore struct {
-	handover.Store
+type tappedMover struct {
+	driver.Mover
 	b *tapped
 }
 
-func (s tappedStore) WriteJournal(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = s.b.tap.do(s.b.role+" note "+name, func() (err error) {
-		next, err = s.Store.WriteJournal(ctx, name, value, revision)
+func (m tappedMover) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+	err = m.b.tap.do(m.b.role+" note "+name, func() (err error) {
+		next, err = m.Mover.WriteNote(ctx, name, value, revision)
 		return err
 	})
 	return next, err
 }
 
-func (s tappedStore) DeleteJournal(ctx context.Context, name, revision string) error {
-	return s.b.tap.do(s.b.role+" delete note "+name, func() error { return s.Store.DeleteJournal(ctx, name, revision) })
+func (m tappedMover) DeleteNote(ctx context.Context, name, revision string) error {
+	return m.b.tap.do(m.b.role+" delete note "+name, func() error { return m.Mover.DeleteNote(ctx, name, revision) })
 }
 
-func (s tappedStore) Fence(ctx context.Context, target string) error {
-	return s.b.tap.do(s.b.role+" fence", func() error { return s.Store.Fence(ctx, target) })
-}
-
-func (s tappedStore) Unfence(ctx context.Context) error {
-	return s.b.tap.do(s.b.role+" unfence", func() error { return s.Store.Unfence(ctx) })
-}
-
-type tappedEpochs struct {
-	tappedStore
-	epochs handover.EpochFencer
-}
-
-func (s tappedEpochs) FenceState(ctx context.Context) (handover.FenceState, error) {
-	if err := s.b.tap.pass(); err != nil {
-		return handover.FenceState{}, err
+func (m tappedMover) Fence(ctx context.Context) (driver.FenceState, error) {
+	if err := m.b.tap.pass(); err != nil {
+		return driver.FenceState{}, err
 	}
-	return s.epochs.FenceState(ctx)
+	return m.Mover.Fence(ctx)
 }
 
-func (s tappedEpochs) FenceAt(ctx context.Context, target, epoch string) (next string, err error) {
-	err = s.b.tap.do(s.b.role+" fence", func() (err error) {
-		next, err = s.epochs.FenceAt(ctx, target, epoch)
+func (m tappedMover) SetFence(ctx context.Context, target *string) error {
+	return m.b.tap.do(m.b.role+" fence", func() error { return m.Mover.SetFence(ctx, target) })
+}
+
+type tappedGuarded struct {
+	tappedMover
+	inner driver.GuardedMover
+}
+
+func (m tappedGuarded) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	err = m.b.tap.do(m.b.role+" fence", func() (err error) {
+		next, err = m.inner.SetFenceAt(ctx, target, epoch)
 		return err
 	})
 	return next, err
 }
 
-func (s tappedEpochs) UnfenceAt(ctx context.Context, epoch string) (next string, err error) {
-	err = s.b.tap.do(s.b.role+" unfence", func() (err error) {
-		next, err = s.epochs.UnfenceAt(ctx, epoch)
-		return err
-	})
-	return next, err
-}
+func (tappedGuarded) Guards() {}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -58,13 +58,13 @@ func TestCancelledWaitForTheStandby(t *testing.T) {
 			}
 		}
 	})
-	journal, ok := storage.As[handover.Journal](b)
+	journal, ok := storage.As[driver.Mover](b)
 	if !ok {
 		t.Fatal("the backend keeps no journal")
 	}
 	all := mutations(b, old)
 	all["journal"] = func(ctx context.Context) (string, error) {
-		return journal.WriteJournal(ctx, "note", []byte("value"), "")
+		return journal.WriteNote(ctx, "note", []byte("value"), "")
 	}
 	var calls sync.WaitGroup
 	for name, call := range all {

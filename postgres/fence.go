@@ -10,7 +10,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/handover"
 )
 
 const (
@@ -32,7 +31,7 @@ func refusal(err error) error {
 	case fenced:
 		return driver.Refused(pg.Detail)
 	case superseded:
-		return handover.ErrSuperseded
+		return driver.ErrSuperseded
 	}
 	return err
 }

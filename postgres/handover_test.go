@@ -6,14 +6,16 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover/handovertest"
+	"github.com/ashlar-dev/storage/conformance/mover"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
 func TestHandover(t *testing.T) {
 	t.Parallel()
-	handovertest.Run(t, func(t *testing.T) (one, other storage.Backend) {
-		url := testenv.Postgres(t).StoreURL(t)
-		return open(t, url), open(t, url)
+	mover.Run(t, mover.Harness{
+		Open: func(t *testing.T) (one, other storage.Backend) {
+			url := testenv.Postgres(t).StoreURL(t)
+			return open(t, url), open(t, url)
+		},
 	})
 }

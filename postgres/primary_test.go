@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/postgres"
 )
@@ -82,8 +82,8 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			return err
 		},
 		"journal": func(ctx context.Context) error {
-			journal, _ := storage.As[handover.Journal](b)
-			_, _, err := journal.ReadJournal(ctx, "note")
+			journal, _ := storage.As[driver.Mover](b)
+			_, _, err := journal.ReadNote(ctx, "note")
 			return err
 		},
 		"watch": func(ctx context.Context) error {

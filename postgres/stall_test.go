@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -111,7 +111,7 @@ func TestStalledDisk(t *testing.T) {
 	s := newStalled(t, disk)
 	moved := newStalled(t, disk)
 	moved.handles = map[string]storage.Backend{"update": moved.handles["update"], "commit": moved.handles["commit"]}
-	fencer, ok := storage.As[handover.Fencer](open(t, moved.url))
+	fencer, ok := storage.As[driver.Mover](open(t, moved.url))
 	if !ok {
 		t.Fatal("the backend cannot be closed for writing")
 	}
@@ -122,7 +122,7 @@ func TestStalledDisk(t *testing.T) {
 
 	fates, movedFates := s.stall(patience), moved.stall(patience)
 	fenced := make(chan error, 1)
-	go func() { fenced <- fencer.Fence(testContext(t), "elsewhere") }()
+	go func() { fenced <- fencer.SetFence(testContext(t), new("elsewhere")) }()
 	lasts(9 * time.Second)
 	disk.Flow(t)
 	all := fates()

@@ -35,7 +35,7 @@ func (s *handle) setFence(ctx context.Context, target, epoch *string) (next stri
 	if target != nil {
 		text = named(*target)
 	}
-	err = s.handover(ctx, "write the row", func(c *conn) error {
+	err = s.writeAlone(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}

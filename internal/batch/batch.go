@@ -191,12 +191,12 @@ func (b *Batcher[Q, R]) enqueue(c *Call[Q, R]) reception {
 
 // lead has a caller carry out its own call.
 func (b *Batcher[Q, R]) lead(c *Call[Q, R]) {
-	defer b.handOver()
+	defer b.endLead()
 	b.carryOut(c.ctx, []*Call[Q, R]{c})
 }
 
-// handOver ends the work of a caller, who leaves the calls that came meanwhile to a worker.
-func (b *Batcher[Q, R]) handOver() {
+// endLead ends the work of a caller and leaves the calls that came meanwhile to a worker.
+func (b *Batcher[Q, R]) endLead() {
 	defer b.running.Done()
 	b.mu.Lock()
 	defer b.mu.Unlock()

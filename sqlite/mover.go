@@ -31,7 +31,7 @@ func (s *handle) ReadNote(ctx context.Context, name string) (value []byte, revis
 
 // WriteNote implements driver.Mover.
 func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = s.handover(ctx, "write the row", func(c *conn) error {
+	err = s.writeAlone(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 
 // DeleteNote implements driver.Mover.
 func (s *handle) DeleteNote(ctx context.Context, name, revision string) error {
-	return s.handover(ctx, "write the row", func(c *conn) error {
+	return s.writeAlone(ctx, "write the row", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
 		case err != nil || at == "":
@@ -132,8 +132,8 @@ func (s *handle) look(ctx context.Context, what string, do func(*conn) error) er
 	return nil
 }
 
-// handover runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
-func (s *handle) handover(ctx context.Context, what string, do func(*conn) error) error {
+// writeAlone runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
+func (s *handle) writeAlone(ctx context.Context, what string, do func(*conn) error) error {
 	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 256, busy: s.options.Timeout})
 	if err != nil {
 		return failed(ctx, what, err)

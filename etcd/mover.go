@@ -23,7 +23,7 @@ func (b *handle) ReadNote(ctx context.Context, name string) (value []byte, revis
 }
 
 func (b *handle) getNote(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
-	err = b.handover(ctx, func(ctx context.Context) error {
+	err = b.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return b.kv.Get(ctx, key) })
 		if err == nil {
 			kv = first(resp.Kvs)
@@ -40,7 +40,7 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 	if !ok {
 		return "", driver.Conflict(name)
 	}
-	err = b.handover(ctx, func(ctx context.Context) error {
+	err = b.call(ctx, func(ctx context.Context) error {
 		// Repeated after a lost answer, it may meet itself; the caller then reads.
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
@@ -65,7 +65,7 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	key := b.layout.noteKey(name)
 	rev, _ := parseRevision(revision)
-	return b.handover(ctx, func(ctx context.Context) error {
+	return b.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{unchanged([]byte(key), rev)},
@@ -89,8 +89,8 @@ func parseRevision(text string) (rev int64, ok bool) {
 	return rev, err == nil && rev > 0
 }
 
-// handover carries out a call.
-func (b *handle) handover(ctx context.Context, do func(ctx context.Context) error) error {
+// call runs do with a context that ends with the handle.
+func (b *handle) call(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package handovertest
+package mover
 
 import (
 	"context"
@@ -7,47 +7,23 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/handover"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// runEpochs tests what not every store has to offer: an epoch of the fence, and guards.
-func runEpochs(t *testing.T, open func(t *testing.T) (one, other storage.Backend)) {
-	t.Run("fencing at an epoch", func(t *testing.T) {
-		t.Parallel()
-		one, other := open(t)
-		a, ok := storage.As[handover.EpochFencer](one)
-		b, too := storage.As[handover.EpochFencer](other)
-		if ok && too {
-			epochs(t, a, b, other)
-		}
-	})
-	t.Run("guards", func(t *testing.T) {
-		t.Parallel()
-		one, other := open(t)
-		if g, ok := storage.As[handover.Guarder](one); ok {
-			guards(t, g, as(t, one), as(t, other))
-		}
-	})
-	t.Run("guards of loading", func(t *testing.T) {
-		t.Parallel()
-		one, other := open(t)
-		g, ok := storage.As[handover.Guarder](one)
-		l, loads := storage.As[handover.Loader](one)
-		if ok && loads {
-			guardsLoading(t, g, l, as(t, other))
-		}
-	})
-}
-
 // epochs changes the fence with epochs that are current and with such as are not, through two handles.
-func epochs(t *testing.T, one, other handover.EpochFencer, b storage.Backend) {
+func epochs(t *testing.T, one driver.GuardedMover, _, b store) {
 	ctx := limited(t)
+	other, has := storage.As[driver.GuardedMover](b.Backend)
+	if !has {
+		t.Fatal("the other handle has no guarded mover")
+	}
+	x, y, z := "mem://x", "mem://y", "mem://z"
 	seen := make(map[string]bool)
-	state := func() handover.FenceState {
+	state := func() driver.FenceState {
 		t.Helper()
-		s := must[handover.FenceState](t)(one.FenceState(ctx))
-		if s != must[handover.FenceState](t)(other.FenceState(ctx)) {
+		s := must[driver.FenceState](t)(one.Fence(ctx))
+		if s != must[driver.FenceState](t)(other.Fence(ctx)) {
 			t.Errorf("the handles do not see the same fence")
 		}
 		return s
@@ -76,70 +52,75 @@ func epochs(t *testing.T, one, other handover.EpochFencer, b storage.Backend) {
 	if first.Closed {
 		t.Fatal("a new store is closed")
 	}
-	_, err := one.FenceAt(ctx, "mem://x", "4711")
+	_, err := one.SetFenceAt(ctx, &x, "4711")
 	refused("an epoch that never was", err)
-	next := must[string](t)(one.FenceAt(ctx, "mem://x", first.Epoch))
+	next := must[string](t)(one.SetFenceAt(ctx, &x, first.Epoch))
+	x = "changed by the caller" // who may, since what is given is not kept
 	if e := fresh(true); e != next || state().Target != "mem://x" {
-		t.Errorf("FenceAt returned epoch %q, the fence is %+v", next, state())
+		t.Errorf("closing returned epoch %q, the fence is %+v", next, state())
 	}
-	_, err = other.FenceAt(ctx, "mem://y", first.Epoch)
+	_, err = other.SetFenceAt(ctx, &y, first.Epoch)
 	refused("closing at the epoch before", err)
-	_, err = other.UnfenceAt(ctx, first.Epoch)
+	_, err = other.SetFenceAt(ctx, nil, first.Epoch)
 	refused("opening at the epoch before", err)
 	if _, err := b.WriteCAS(ctx, resource("new")); !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://x") {
 		t.Errorf("got %v, expected ErrFenced with the target", err)
 	}
-	open := must[string](t)(other.UnfenceAt(ctx, next))
+	open := must[string](t)(other.SetFenceAt(ctx, nil, next))
 	if e := fresh(false); e != open {
-		t.Errorf("UnfenceAt returned epoch %q, the fence has %q", open, e)
+		t.Errorf("opening returned epoch %q, the fence has %q", open, e)
 	}
 	must[*resourcepb.Resource](t)(b.WriteCAS(ctx, resource("new")))
 	// Opening what is open and closing what is closed count, or somebody who was frozen could not tell.
-	open = must[string](t)(other.UnfenceAt(ctx, open))
+	open = must[string](t)(other.SetFenceAt(ctx, nil, open))
 	if e := fresh(false); e != open {
-		t.Errorf("UnfenceAt of an open store returned epoch %q, the fence has %q", open, e)
+		t.Errorf("opening an open store returned epoch %q, the fence has %q", open, e)
 	}
 	for _, change := range []struct {
 		do     func() error
 		closed bool
 	}{
-		{func() error { return one.Unfence(ctx) }, false},
-		{func() error { return other.Fence(ctx, "mem://z") }, true},
-		{func() error { return one.Fence(ctx, "mem://z") }, true},
-		{func() error { return other.Unfence(ctx) }, false},
+		{func() error { return one.SetFence(ctx, nil) }, false},
+		{func() error { return other.SetFence(ctx, &z) }, true},
+		{func() error { return one.SetFence(ctx, &z) }, true},
+		{func() error { return other.SetFence(ctx, nil) }, false},
 	} {
 		before := state().Epoch
 		ok(t, change.do())
 		fresh(change.closed)
-		_, err := one.FenceAt(ctx, "mem://x", before)
+		_, err := one.SetFenceAt(ctx, &x, before)
 		refused("closing at an epoch from before", err)
-		_, err = one.UnfenceAt(ctx, before)
+		_, err = one.SetFenceAt(ctx, nil, before)
 		refused("opening at an epoch from before", err)
 	}
 }
 
+func guarded(ctx context.Context, note, revision string) context.Context {
+	return driver.WithGuard(ctx, driver.Guard{Note: note, Revision: revision})
+}
+
 // guards writes under guards that hold and under such as do not.
-func guards(t *testing.T, g handover.Guarder, one, other store) {
+func guards(t *testing.T, _ driver.GuardedMover, one, other store) {
 	ctx := limited(t)
 	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, resource("there")))
-	revision := must[string](t)(other.WriteJournal(ctx, "mover", []byte("a"), ""))
-	under := func(revision string) context.Context { return g.WithGuard(ctx, "mover", revision) }
+	revision := must[string](t)(other.WriteNote(ctx, "mover", []byte("a"), ""))
+	under := func(revision string) context.Context { return guarded(ctx, "mover", revision) }
 	writes := func(ctx context.Context) map[string]error { return refusals(ctx, one.Backend, there) }
 	allRefused := func(what string, ctx context.Context) {
 		t.Helper()
 		for op, err := range writes(ctx) {
-			if !errors.Is(err, handover.ErrSuperseded) {
+			if !errors.Is(err, driver.ErrSuperseded) {
 				t.Errorf("%s, %s: got %v, expected ErrSuperseded", what, op, err)
 			}
 		}
-		list := must[[]*resourcepb.Resource](t)(other.List(limited(t), storage.StrongConsistency, everything, everywhere(), ""))
+		list := contents(t, other)
 		if len(list) != 1 || list[0].Version != there.Version {
 			t.Errorf("%s: it changed the store", what)
 		}
 	}
 	allRefused("a note that has another revision", under("4711"))
 	allRefused("a note that is there", under(""))
-	allRefused("a note that is not there", g.WithGuard(ctx, "nobody", revision))
+	allRefused("a note that is not there", guarded(ctx, "nobody", revision))
 
 	// One that holds hinders nothing.
 	res := must[*resourcepb.Resource](t)(one.WriteCAS(under(revision), resource("guarded")))
@@ -155,10 +136,10 @@ func guards(t *testing.T, g handover.Guarder, one, other store) {
 		must[[]*resourcepb.Resource](t)(tr.Commit(under(revision), []storage.Op{{Delete: made[0].Id, Version: made[0].Version}}))
 	}
 
-	next := must[string](t)(other.WriteJournal(ctx, "mover", []byte("a"), revision))
+	next := must[string](t)(other.WriteNote(ctx, "mover", []byte("a"), revision))
 	allRefused("a note that was written since", under(revision))
 	mixed(under(revision), under(next), t, one)
-	ok(t, other.DeleteJournal(ctx, "mover", next))
+	ok(t, other.DeleteNote(ctx, "mover", next))
 	allRefused("a note that was deleted since", under(next))
 }
 
@@ -182,7 +163,7 @@ func mixed(stale, holds context.Context, t *testing.T, b store) {
 	}
 	for range n {
 		switch r := <-results; {
-		case r.kind == 0 && !errors.Is(r.err, handover.ErrSuperseded):
+		case r.kind == 0 && !errors.Is(r.err, driver.ErrSuperseded):
 			t.Errorf("under a guard that does not hold: got %v, expected ErrSuperseded", r.err)
 		case r.kind != 0 && r.err != nil:
 			t.Errorf("beside it: %v", r.err)
@@ -192,17 +173,20 @@ func mixed(stale, holds context.Context, t *testing.T, b store) {
 	}
 }
 
-// guardsLoading loads under a guard that holds and under one that does not.
-func guardsLoading(t *testing.T, g handover.Guarder, l handover.Loader, other store) {
+// guardedLoads loads under a guard that holds and under one that does not, where the backend has a loader.
+func guardedLoads(t *testing.T, _ driver.GuardedMover, one, other store) {
+	l, has := storage.As[driver.Loader](one.Backend)
+	if !has {
+		return
+	}
 	ctx := limited(t)
-	revision := must[string](t)(other.WriteJournal(ctx, "mover", []byte("a"), ""))
-	ok(t, l.Load(g.WithGuard(ctx, "mover", revision), rowsOf(t, herd(10)...)))
-	must[string](t)(other.WriteJournal(ctx, "mover", []byte("b"), revision))
-	if err := l.Load(g.WithGuard(ctx, "mover", revision), rowsOf(t, resource("zzz"))); !errors.Is(err, handover.ErrSuperseded) {
+	revision := must[string](t)(other.WriteNote(ctx, "mover", []byte("a"), ""))
+	ok(t, l.Load(guarded(ctx, "mover", revision), rowsOf(t, herd(10)...)))
+	must[string](t)(other.WriteNote(ctx, "mover", []byte("b"), revision))
+	if err := l.Load(guarded(ctx, "mover", revision), rowsOf(t, resource("zzz"))); !errors.Is(err, driver.ErrSuperseded) {
 		t.Errorf("got %v, expected ErrSuperseded", err)
 	}
-	list := must[[]*resourcepb.Resource](t)(other.List(ctx, storage.StrongConsistency, everything, everywhere(), ""))
-	if len(list) != 10 {
+	if list := contents(t, other); len(list) != 10 {
 		t.Errorf("the store holds %d resources, expected 10", len(list))
 	}
 }

@@ -1,4 +1,4 @@
-package handovertest
+package mover
 
 import (
 	"context"
@@ -12,51 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/handover"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-var everything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
-
-func everywhere() *resourcepb.Tenancy {
-	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
-}
-
-// runBulk tests what not every store has to offer.
-func runBulk(t *testing.T, open func(t *testing.T) (one, other storage.Backend)) {
-	t.Run("reading on", func(t *testing.T) {
-		t.Parallel()
-		one, other := open(t)
-		if r, ok := storage.As[handover.Reader](one); ok {
-			readsOn(t, r, other)
-		}
-	})
-	for name, run := range map[string]func(t *testing.T, l handover.Loader, other storage.Backend){
-		"loading": loads, "loading all or nothing": loadsAllOrNothing,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			one, other := open(t)
-			if l, ok := storage.As[handover.Loader](one); ok {
-				run(t, l, other)
-			}
-		})
-	}
-	t.Run("loading and watching", func(t *testing.T) {
-		t.Parallel()
-		one, other := open(t)
-		if l, ok := storage.As[handover.Loader](one); ok {
-			loadsSeen(t, l, one, other)
-		}
-	})
-}
-
-// readsOn reads in steps what somebody else wrote, of which some is large.
-func readsOn(t *testing.T, r handover.Reader, other storage.Backend) {
+// readsInSteps reads in steps what somebody else wrote, of which some is large.
+func readsInSteps(t *testing.T, r driver.BulkReader, _, other store) {
 	ctx := limited(t)
-	if rows := must[[]handover.Row](t)(r.ReadAfter(ctx, nil, 10)); len(rows) != 0 {
+	if rows := must[[]driver.Row](t)(r.ReadAfter(ctx, nil, 10)); len(rows) != 0 {
 		t.Fatalf("an empty store: got %d rows", len(rows))
 	}
 	written := make(map[key.Key]*resourcepb.Resource)
@@ -72,15 +36,15 @@ func readsOn(t *testing.T, r handover.Reader, other storage.Backend) {
 		}
 	}
 	for _, limit := range []int{1, 7, 1000} {
-		var all []handover.Row
+		var all []driver.Row
 		var after []byte
 		for {
-			rows := must[[]handover.Row](t)(r.ReadAfter(ctx, after, limit))
+			rows := must[[]driver.Row](t)(r.ReadAfter(ctx, after, limit))
 			size := 0
 			for _, row := range rows {
 				size += len(row.Data)
 			}
-			if len(rows) > limit || size > handover.ReadBytes+maxSize {
+			if len(rows) > limit || size > driver.ReadBytes+maxSize {
 				t.Fatalf("limit %d: got %d rows of %d bytes together", limit, len(rows), size)
 			}
 			if len(rows) == 0 {
@@ -89,11 +53,11 @@ func readsOn(t *testing.T, r handover.Reader, other storage.Backend) {
 			all = append(all, rows...)
 			after = rows[len(rows)-1].Key.Bytes()
 		}
-		if len(all) != len(written) || !slices.IsSortedFunc(all, func(a, b handover.Row) int { return a.Key.Compare(b.Key) }) {
+		if len(all) != len(written) || !slices.IsSortedFunc(all, func(a, b driver.Row) int { return a.Key.Compare(b.Key) }) {
 			t.Fatalf("limit %d: got %d rows, or out of order; expected %d in order", limit, len(all), len(written))
 		}
 		for _, row := range all {
-			res := must[*resourcepb.Resource](t)(codec.Decode(row.Data, row.Version))
+			res := must[*resourcepb.Resource](t)(driver.Decode(row.Key, row.Data, row.Version))
 			if !proto.Equal(res, written[row.Key]) {
 				t.Errorf("limit %d: %v is not what was written", limit, row.Key)
 			}
@@ -105,13 +69,13 @@ func readsOn(t *testing.T, r handover.Reader, other storage.Backend) {
 const maxSize = 1 << 20
 
 // rowsOf makes rows that a loader takes, in order.
-func rowsOf(t *testing.T, all ...*resourcepb.Resource) []handover.Row {
+func rowsOf(t *testing.T, all ...*resourcepb.Resource) []driver.Row {
 	t.Helper()
-	rows := make([]handover.Row, len(all))
+	rows := make([]driver.Row, len(all))
 	for i, res := range all {
-		rows[i] = handover.Row{Key: key.Of(res.Id), Version: "of another store", Data: must[[]byte](t)(codec.Encode(res))}
+		rows[i] = driver.Row{Key: key.Of(res.Id), Version: "of another store", Data: must[[]byte](t)(driver.Encode(res))}
 	}
-	slices.SortFunc(rows, func(a, b handover.Row) int { return a.Key.Compare(b.Key) })
+	slices.SortFunc(rows, func(a, b driver.Row) int { return a.Key.Compare(b.Key) })
 	return rows
 }
 
@@ -130,21 +94,22 @@ func herd(n int) []*resourcepb.Resource {
 }
 
 // loads looks at what was loaded in every way there is.
-func loads(t *testing.T, l handover.Loader, other storage.Backend) {
+func loads(t *testing.T, l driver.Loader, _, other store) {
 	ctx := limited(t)
 	all := herd(1000)
 	// Something else stands between them.
 	must[*resourcepb.Resource](t)(other.WriteCAS(ctx, all[500]))
 	ok(t, l.Load(ctx, nil))
 	ok(t, l.Load(ctx, rowsOf(t, append(slices.Clone(all[:500]), all[501:]...)...)))
-	list := must[[]*resourcepb.Resource](t)(other.List(ctx, storage.StrongConsistency, everything, everywhere(), ""))
+	list := contents(t, other)
 	if len(list) != len(all) {
 		t.Fatalf("the list holds %d resources, expected %d", len(list), len(all))
 	}
 	versions := make(map[string]bool)
 	for i, got := range list {
 		versions[got.Version] = true
-		want := codec.WithVersion(all[i], got.Version)
+		want := proto.CloneOf(all[i])
+		want.Version = got.Version
 		if !proto.Equal(got, want) {
 			t.Fatalf("got %v, expected %v", got, want)
 		}
@@ -156,14 +121,14 @@ func loads(t *testing.T, l handover.Loader, other storage.Backend) {
 	if len(owned) != 333 || !proto.Equal(owned[1], all[4].Id) {
 		t.Errorf("%d are owned, expected 333", len(owned))
 	}
-	changed := codec.WithVersion(list[5], list[5].Version)
+	changed := proto.CloneOf(list[5])
 	changed.Generation = "2"
 	must[*resourcepb.Resource](t)(other.WriteCAS(ctx, changed))
 	ok(t, other.DeleteCAS(ctx, list[6].Id, list[6].Version))
 }
 
 // loadsAllOrNothing loads where some cannot be.
-func loadsAllOrNothing(t *testing.T, l handover.Loader, other storage.Backend) {
+func loadsAllOrNothing(t *testing.T, l driver.Loader, _, other store) {
 	ctx := limited(t)
 	all := herd(50)
 	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, all[40]))
@@ -171,7 +136,7 @@ func loadsAllOrNothing(t *testing.T, l handover.Loader, other storage.Backend) {
 	large.Data = &anypb.Any{Value: make([]byte, maxSize)}
 	nameless := resource("a")
 	nameless.Id.Uid = ""
-	for what, rows := range map[string][]handover.Row{
+	for what, rows := range map[string][]driver.Row{
 		"one is there":     rowsOf(t, all...),
 		"one is too large": rowsOf(t, append(herd(10), large)...),
 		"one has no uid":   rowsOf(t, append(herd(10), nameless)...),
@@ -181,22 +146,22 @@ func loadsAllOrNothing(t *testing.T, l handover.Loader, other storage.Backend) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
-	ok(t, as(t, other).Fence(ctx, "mem://elsewhere"))
+	other.close(t, "mem://elsewhere")
 	if err := l.Load(ctx, rowsOf(t, herd(10)...)); !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://elsewhere") {
 		t.Errorf("got %v, expected ErrFenced with the target", err)
 	}
-	list := must[[]*resourcepb.Resource](t)(other.List(ctx, storage.StrongConsistency, everything, everywhere(), ""))
+	list := contents(t, other)
 	if len(list) != 1 || !proto.Equal(list[0], there) {
 		t.Errorf("the store holds %d resources, expected the one that was there", len(list))
 	}
 }
 
 // loadsSeen loads here while watches are open, and while others write what is loaded.
-func loadsSeen(t *testing.T, l handover.Loader, here, other storage.Backend) {
+func loadsSeen(t *testing.T, l driver.Loader, here, other store) {
 	ctx := limited(t)
 	all := herd(600)
 	var watches []storage.Watch
-	for _, b := range []storage.Backend{here, other} {
+	for _, b := range []store{here, other} {
 		w := must[storage.Watch](t)(b.WatchList(ctx, everything, everywhere(), ""))
 		defer w.Close()
 		if ev := must[*resourcepb.WatchEvent](t)(w.Next(ctx)); ev.GetEndOfSnapshot() == nil {
@@ -205,7 +170,7 @@ func loadsSeen(t *testing.T, l handover.Loader, here, other storage.Backend) {
 		watches = append(watches, w)
 	}
 	over := make(chan error, 1)
-	go func() { over <- churn(ctx, other, all) }()
+	go func() { over <- churn(ctx, other.Backend, all) }()
 	for group := range slices.Chunk(rowsOf(t, all...), 100) {
 		ok(t, l.Load(ctx, group))
 	}

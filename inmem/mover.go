@@ -30,9 +30,17 @@ func (s *store) refused(g *driver.Guard) error {
 func (s *store) SetFence(_ context.Context, target *string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fence = target
-	s.note(driver.FenceNote, nil)
+	s.setFence(target)
 	return nil
+}
+
+// setFence closes or opens the store and returns the fence's epoch. The caller holds the lock.
+func (s *store) setFence(target *string) (epoch string) {
+	s.fence = nil
+	if target != nil {
+		s.fence = new(*target)
+	}
+	return s.note(driver.FenceNote, nil)
 }
 
 // Guards implements driver.GuardedMover.
@@ -45,8 +53,7 @@ func (s *store) SetFenceAt(_ context.Context, target *string, epoch string) (nex
 	if epoch != s.notes[driver.FenceNote].revision {
 		return "", driver.Conflict(driver.FenceNote)
 	}
-	s.fence = target
-	return s.note(driver.FenceNote, nil), nil
+	return s.setFence(target), nil
 }
 
 // Fence implements driver.Mover.

@@ -1,0 +1,179 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Seam finds a [Mover], [GuardedMover], [BulkReader] or [Loader], where the driver is one, with what the tier adds to each call: the
+// error of a backend that is closed, a deadline, and words around an error. storage.As asks it last: a layer that embeds a backend,
+// and so has this method too, is found first for its own methods.
+func (b *Backend[P]) Seam(target any) (ok bool) {
+	switch t := target.(type) {
+	case *Mover:
+		var m Mover
+		if m, ok = b.driver.(Mover); ok {
+			*t = mover[P]{b, m}
+		}
+	case *GuardedMover:
+		var m GuardedMover
+		if m, ok = b.driver.(GuardedMover); ok {
+			*t = guardedMover[P]{mover[P]{b, m}, m}
+		}
+	case *BulkReader:
+		var r BulkReader
+		if r, ok = b.driver.(BulkReader); ok {
+			*t = bulkReader[P]{b, r}
+		}
+	case *Loader:
+		var l Loader
+		if l, ok = b.driver.(Loader); ok {
+			*t = loader[P]{b, l}
+		}
+	}
+	return ok
+}
+
+type mover[P any] struct {
+	b *Backend[P]
+	m Mover
+}
+
+func (m mover[P]) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
+	value, revision, err = m.m.ReadNote(ctx, name)
+	if err != nil {
+		return nil, "", noteFailed(name, err)
+	}
+	return value, revision, nil
+}
+
+func (m mover[P]) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	next, err := m.m.WriteNote(ctx, name, value, revision)
+	if err != nil {
+		return "", noteFailed(name, err)
+	}
+	return next, nil
+}
+
+func (m mover[P]) DeleteNote(ctx context.Context, name, revision string) error {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.m.DeleteNote(ctx, name, revision); err != nil {
+		return noteFailed(name, err)
+	}
+	return nil
+}
+
+// noteFailed is the error of a call about a note. A conflict names the note by itself.
+func noteFailed(name string, err error) error {
+	if errors.Is(err, storage.ErrCASFailure) {
+		return Conflict(name)
+	}
+	return failed(fmt.Sprintf("journal note %q", name), nil, err)
+}
+
+func (m mover[P]) Fence(ctx context.Context) (FenceState, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return FenceState{}, err
+	}
+	defer done()
+	state, err := m.m.Fence(ctx)
+	if err != nil {
+		return FenceState{}, failed("fence", nil, err)
+	}
+	return state, nil
+}
+
+func (m mover[P]) SetFence(ctx context.Context, target *string) error {
+	if m.b.opts.UnboundedFence {
+		if err := m.b.enter(ctx); err != nil {
+			return err
+		}
+	} else {
+		var done context.CancelFunc
+		var err error
+		if ctx, done, err = m.b.begin(ctx); err != nil {
+			return err
+		}
+		defer done()
+	}
+	if err := m.m.SetFence(ctx, target); err != nil {
+		return fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it has sent anything
+	}
+	return nil
+}
+
+type guardedMover[P any] struct {
+	mover[P]
+	g GuardedMover
+}
+
+func (m guardedMover[P]) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
+	ctx, done, err := m.b.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	next, err := m.g.SetFenceAt(ctx, target, epoch)
+	if err != nil {
+		return "", failed("fence", nil, err)
+	}
+	return next, nil
+}
+
+func (guardedMover[P]) Guards() {}
+
+type bulkReader[P any] struct {
+	b *Backend[P]
+	r BulkReader
+}
+
+func (r bulkReader[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]Row, error) {
+	ctx, done, err := r.b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	rows, err := r.r.ReadAfter(ctx, after, limit)
+	if err != nil {
+		return nil, failed("read on", nil, err)
+	}
+	return rows, nil
+}
+
+type loader[P any] struct {
+	b *Backend[P]
+	l Loader
+}
+
+func (l loader[P]) Load(ctx context.Context, rows []Row) error {
+	ctx, done, err := l.b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := l.l.Load(ctx, rows); err != nil {
+		return failed("load", nil, err)
+	}
+	return nil
+}

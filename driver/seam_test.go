@@ -1,0 +1,90 @@
+package driver_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// notMoving is a driver that is no Mover.
+type notMoving struct{ driver.Driver[uint64] }
+
+func (notMoving) StoreID() driver.StoreID       { return driver.StoreID{} }
+func (notMoving) Source() driver.Source[uint64] { return nil }
+func (notMoving) Close() error                  { return nil }
+
+// layer is around a backend, and does what a Mover does in its own way.
+type layer struct {
+	*driver.Backend[uint64]
+	driver.Mover
+}
+
+// A backend has what its driver has, and no more; a layer that embeds it is found first.
+func TestSeam(t *testing.T) {
+	t.Parallel()
+	moving := driver.New(&stub{}, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = moving.Close() }) // never fails
+	other := driver.New(notMoving{}, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = other.Close() }) // never fails
+	if _, ok := storage.As[driver.Mover](moving); !ok {
+		t.Error("the backend of a Mover has none")
+	}
+	if _, ok := storage.As[driver.GuardedMover](moving); !ok {
+		t.Error("the backend of a GuardedMover has none")
+	}
+	if _, ok := storage.As[driver.Loader](moving); ok {
+		t.Error("the backend has a Loader that its driver is not")
+	}
+	if _, ok := storage.As[driver.BulkReader](moving); ok {
+		t.Error("the backend has a BulkReader that its driver is not")
+	}
+	if m, ok := storage.As[driver.Mover](other); ok {
+		t.Errorf("the backend has a Mover that its driver is not: %T", m)
+	}
+	own := &stub{}
+	if m, _ := storage.As[driver.Mover](layer{moving, own}); m != (layer{moving, own}) {
+		t.Errorf("a layer's own Mover is %T", m)
+	}
+	if _, ok := storage.As[driver.GuardedMover](layer{moving, own}); !ok {
+		t.Error("what a layer leaves to the backend is not found")
+	}
+}
+
+// releasing is a context that counts the calls which hold on to it.
+type releasing struct {
+	context.Context
+	done chan struct{}
+	held int
+}
+
+func (r *releasing) Done() <-chan struct{} { return r.done }
+
+// AfterFunc is how package context holds on to another package's context.
+func (r *releasing) AfterFunc(func()) (stop func() bool) {
+	r.held++
+	return func() bool { r.held--; return true }
+}
+
+// A call releases the caller's context, and with it the timer of its deadline, when it returns.
+func TestContextsAreReleased(t *testing.T) {
+	t.Parallel()
+	b := driver.New(loading{&stub{}}, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	l, _ := storage.As[driver.Loader](b)
+	all := calls(b)
+	all["load nothing"] = func(ctx context.Context) error { return l.Load(ctx, nil) }
+	all["load"] = func(ctx context.Context) error { return l.Load(ctx, make([]driver.Row, 1)) }
+	for name, call := range all {
+		ctx := &releasing{Context: t.Context(), done: make(chan struct{})}
+		_ = call(ctx) // whatever comes of it
+		if ctx.held != 0 {
+			t.Errorf("%s: the context is still held by %d", name, ctx.held)
+		}
+	}
+}
+
+type loading struct{ *stub }
+
+func (loading) Load(context.Context, []driver.Row) error { return nil }
