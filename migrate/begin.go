@@ -34,7 +34,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 	}
 	switch {
 	case old == nil:
-	case old.Phase == aborted:
+	case old.Phase == aborted, old.Phase == over:
 		old = nil
 	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.closedFor() && m.o.Live:
 		m.journal.state = *old

@@ -239,8 +239,10 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	r, err := m.run(ctx, cancel)
 	stop()
 	r.Done, r.Elapsed = m.stats.counts(), time.Since(began)
-	if m.journal != nil && m.journal.current().Phase != "" {
-		r.Phase, r.Begun = m.journal.current().Phase, true
+	if m.journal != nil {
+		if phase := m.journal.current().Phase; phase != "" && phase != over {
+			r.Phase, r.Begun = phase, true
+		}
 	}
 	if errors.Is(err, handover.ErrSuperseded) {
 		err = errors.Join(ErrTakenOver, err)
