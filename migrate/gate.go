@@ -57,21 +57,37 @@ func (g *gate) close(ctx context.Context) (epoch string, err error) {
 			return g.epochs.FenceAt(ctx, g.target, epoch)
 		})
 	}
+	sent := false
 	_, err = g.change(ctx, "close", func(ctx context.Context, _ string) (string, error) {
+		sent = true
 		return "", g.source.Fence(ctx, g.target)
 	})
 	if err == nil {
 		err = g.mine(ctx)
 	}
-	if errors.Is(err, ErrTakenOver) {
-		// Others may have opened the source before this process closed it.
-		if wanted, lookErr := g.wanted(ctx); lookErr != nil {
-			err = errors.Join(err, lookErr)
-		} else if !wanted {
-			err = errors.Join(err, g.source.Unfence(ctx))
-		}
+	if sent && errors.Is(err, ErrTakenOver) {
+		err = errors.Join(err, g.undo(ctx))
 	}
 	return "", err
+}
+
+// undo opens a source that this process has closed, or may have, after others had opened it.
+func (g *gate) undo(ctx context.Context) error {
+	if wanted, err := g.wanted(ctx); wanted || err != nil {
+		return err
+	}
+	if s, err := g.state(ctx); err != nil || g.elsewhere(s) != nil {
+		return err
+	}
+	return g.source.Unfence(ctx)
+}
+
+// elsewhere is the error of a source that is closed for another migration.
+func (g *gate) elsewhere(s handover.FenceState) error {
+	if !s.Closed || s.Target == g.target {
+		return nil
+	}
+	return fmt.Errorf("%w, which is in use (%s)", errElsewhere, s.Target)
 }
 
 // open opens the source, if it is closed for this migration.
@@ -87,18 +103,18 @@ func (g *gate) open(ctx context.Context) error {
 
 func (g *gate) change(ctx context.Context, what string, change func(ctx context.Context, epoch string) (string, error)) (next string, err error) {
 	for {
-		s, err := g.state(ctx)
-		if err != nil {
-			return "", err
-		}
-		if s.Closed && s.Target != g.target {
-			return "", fmt.Errorf("source: %w, which is in use (%s)", errElsewhere, s.Target)
-		}
-		err = g.try.do(ctx, what+" the source", func(ctx context.Context) (err error) {
-			if err := g.mine(ctx); err != nil {
-				return err
+		// Each attempt looks anew: another migration may have closed the source while the last one was under way.
+		err = g.try.do(ctx, what+" the source", func(ctx context.Context) error {
+			s, err := fenceState(ctx, g.source, g.epochs)
+			if err == nil {
+				err = g.elsewhere(s)
 			}
-			next, err = change(ctx, s.Epoch)
+			if err == nil {
+				err = g.mine(ctx)
+			}
+			if err == nil {
+				next, err = change(ctx, s.Epoch)
+			}
 			return err
 		})
 		switch {
