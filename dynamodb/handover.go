@@ -21,7 +21,7 @@ import (
 // meanwhile, at twice the price. Then it is closed for all handles at once: no request that was signed before, or is still on its way,
 // takes effect. A context without a deadline gives it the time that it needs, and one whose deadline is too near is refused at once. If
 // it fails before the store is closed, the announcement is withdrawn, or, where that fails too, left there, which keeps nobody from
-// writing.
+// writing. Of several closings at a time the first one names the target; for another target the others fail with a conflict.
 func (b *handle) SetFence(ctx context.Context, target *string) error {
 	if target == nil {
 		return b.reopen(ctx)
@@ -40,15 +40,15 @@ func (b *handle) closeStore(ctx context.Context, target string) error {
 		return b.withdraw(ctx, f, err)
 	}
 	if !f.shut {
-		if err := b.shut(ctx, f, since); err != nil {
+		if err := b.shut(ctx, f, target, since); err != nil {
 			return b.withdraw(ctx, f, err)
 		}
-		f.shut = true
+		return nil
 	}
 	if f.target == target {
 		return nil
 	}
-	return b.putFence(ctx, f, target)
+	return b.putFence(ctx, f, target, "v = :v")
 }
 
 // withdraw takes an announcement back, if there may be one, because of an error, which it returns.
@@ -78,7 +78,10 @@ func (b *handle) announce(ctx context.Context, target string) (fence, time.Time,
 		if err != nil {
 			return own, at, err
 		}
-		if f.epoch != nil {
+		switch {
+		case f.shut && f.target != target && own.epoch != nil: // it was open at the first look
+			return own, at, errClosedMeanwhile
+		case f.epoch != nil:
 			return f, at, nil
 		}
 		own.epoch = epoch
@@ -92,8 +95,9 @@ func (b *handle) announce(ctx context.Context, target string) (fence, time.Time,
 	}
 }
 
-// shut waits until every write on its way has the fence's condition, and shuts the gates.
-func (b *handle) shut(ctx context.Context, f fence, since time.Time) error {
+// shut waits until every write on its way has the fence's condition, shuts the gates, and closes the fence for target, unless
+// somebody else has closed it for another one by then.
+func (b *handle) shut(ctx context.Context, f fence, target string, since time.Time) error {
 	for {
 		at, err := b.stillThere(ctx, f)
 		if err != nil {
@@ -117,8 +121,24 @@ func (b *handle) shut(ctx context.Context, f fence, since time.Time) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return b.putFence(ctx, f, f.target)
+	err := b.putFence(ctx, f, target, "v = :v AND attribute_not_exists("+attrShut+")")
+	if !errors.Is(err, storage.ErrCASFailure) {
+		return err
+	}
+	ctx, done, beginErr := b.begin(ctx)
+	if beginErr != nil {
+		return beginErr
+	}
+	defer done()
+	now, lookErr := b.Fence(ctx)
+	if lookErr == nil && now.Closed && now.Target == target {
+		return nil // by an attempt whose answer was lost, or by somebody else for the same target
+	}
+	return errors.Join(err, lookErr)
 }
+
+// errClosedMeanwhile says that somebody else has changed the fence while this process was closing the store.
+var errClosedMeanwhile = fmt.Errorf("%w: the fence was taken away, or closed for another target, while the store was being closed", storage.ErrCASFailure)
 
 // stillThere returns AWS's time at which the announced fence was still there.
 func (b *handle) stillThere(ctx context.Context, f fence) (time.Time, error) {
@@ -129,7 +149,7 @@ func (b *handle) stillThere(ctx context.Context, f fence) (time.Time, error) {
 	defer done()
 	now, at, err := b.readFence(ctx)
 	if err == nil && !bytes.Equal(now.epoch, f.epoch) {
-		err = fmt.Errorf("%w: the fence was taken away while the store was being closed", storage.ErrCASFailure)
+		err = errClosedMeanwhile
 	}
 	return at, err
 }
@@ -148,8 +168,8 @@ func (b *handle) put(ctx context.Context, it item) error {
 	return err
 }
 
-// putFence stores a closed fence in the place of the same one.
-func (b *handle) putFence(ctx context.Context, f fence, target string) error {
+// putFence stores a closed fence in the place of the same one, on a condition.
+func (b *handle) putFence(ctx context.Context, f fence, target, condition string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -159,12 +179,12 @@ func (b *handle) putFence(ctx context.Context, f fence, target string) error {
 	it[attrStamp], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
 	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
 		_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &b.table, Item: it, ConditionExpression: aws.String("v = :v"), ExpressionAttributeValues: item{":v": binaryValue(f.epoch)},
+			TableName: &b.table, Item: it, ConditionExpression: &condition, ExpressionAttributeValues: item{":v": binaryValue(f.epoch)},
 		}, option)
 		return err
 	})
 	if hasCode(err, "ConditionalCheckFailedException") {
-		return fmt.Errorf("%w: the fence was taken away while the store was being closed", storage.ErrCASFailure)
+		return errClosedMeanwhile
 	}
 	return err
 }

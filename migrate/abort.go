@@ -32,7 +32,7 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 		return nil, err
 	}
 	s, _, err := readState(ctx, store)
-	if err != nil || s == nil || s.Phase == aborted {
+	if err != nil || s == nil || s.Phase == aborted || s.Phase == over {
 		return nil, err
 	}
 	return &Status{
@@ -95,7 +95,7 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 // abortable is the error of a migration that cannot be aborted. One that is aborted already can: the source may be closed still.
 func abortable(s *state, source string) error {
 	switch {
-	case s == nil:
+	case s == nil, s.Phase == over:
 		return fmt.Errorf("%w: the target takes part in no migration", storage.ErrInvalid)
 	case s.Source != source && s.Phase == aborted:
 		return fmt.Errorf("%w: the target takes part in no migration; its last was one from %s, and was aborted", storage.ErrInvalid, s.From)

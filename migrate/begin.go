@@ -34,7 +34,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 	}
 	switch {
 	case old == nil:
-	case old.Phase == aborted:
+	case old.Phase == aborted, old.Phase == over:
 		old = nil
 	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.closedFor() && m.o.Live:
 		m.journal.state = *old
@@ -48,6 +48,11 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 	}
 	if old != nil && old.Live && !m.o.Live {
 		return fmt.Errorf("%w: this migration was begun live: go on live, or abort it first", storage.ErrInvalid)
+	}
+	if old != nil && old.Into.prunes() && !m.o.Into.prunes() {
+		m.closed.Store(fence.Closed && fence.Target == old.closedFor())
+		return fmt.Errorf("%w: this migration was begun to make the target equal to the source, and would delete what else the target holds: %w",
+			storage.ErrInvalid, errStuck)
 	}
 	if m.o.Live {
 		if err := closedForOthers(fence, old); err != nil {
@@ -104,7 +109,7 @@ func (m *mover) standing(ctx context.Context, both bool) (old *state, fence driv
 		old, revision, err = readState(ctx, m.target)
 		return err
 	}
-	for {
+	for range maxLooks {
 		if err := m.try.do(ctx, "read the journal", look); err != nil {
 			return nil, fence, "", fmt.Errorf("target: %w", err)
 		}
@@ -122,7 +127,14 @@ func (m *mover) standing(ctx context.Context, both bool) (old *state, fence driv
 			return old, fence, revision, nil
 		}
 	}
+	return nil, fence, "", errAtWork
 }
+
+// maxLooks is how often the journal may change while a process looks how things stand.
+const maxLooks = 10
+
+// errAtWork says that another process gives signs of life.
+var errAtWork = fmt.Errorf("%w: another process is at work on this one", ErrBusy)
 
 // fences returns the source's fence, after making sure that the target has none.
 func (m *mover) fences(ctx context.Context) (fence driver.FenceState, err error) {
@@ -177,7 +189,7 @@ func (m *mover) resume(ctx context.Context, r *Result, old *state, revision stri
 		return fmt.Errorf("target: %w", err)
 	}
 	if busy {
-		return fmt.Errorf("%w: another process is at work on this one", ErrBusy)
+		return errAtWork
 	}
 	if old.Into == Merge && m.o.Into == Overwrite {
 		old.Into = Overwrite // told so meanwhile

@@ -16,18 +16,25 @@ import (
 func (m *mover) cutOver(ctx context.Context, r *Result) error {
 	began := time.Now()
 	m.closed.Store(true) // or not: who knows what becomes of a request
-	err := m.bringRest(ctx, r)
+	epoch, err := m.bringRest(ctx, r)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, ErrTakenOver) {
 			return err
 		}
 		return m.reopen(ctx, err)
 	}
+	before := m.journal.current()
 	err = m.journal.change(ctx, func(s *state) {
 		s.Phase, s.Cursor, s.Resources, s.Digest = Complete, "", r.Report.Target, r.Report.TargetDigest
 	})
 	if err != nil {
 		return err
+	}
+	if m.openedByHand(ctx, epoch) {
+		if err := m.enter(ctx, before.Phase, before.Cursor); err != nil {
+			return errors.Join(errOpened, err)
+		}
+		return m.reopen(ctx, errOpened)
 	}
 	m.journal.dropGuard(ctx)
 	r.Fenced = time.Since(began)
@@ -35,43 +42,51 @@ func (m *mover) cutOver(ctx context.Context, r *Result) error {
 	return nil
 }
 
+// openedByHand reports whether somebody has opened the source before the migration was noted to be complete, who writes no journal
+// and took this process for dead. Whoever does so later finds it complete. Where there is no answer, the look before counts.
+func (m *mover) openedByHand(ctx context.Context, epoch string) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	stands, err := m.gate.stands(ctx, epoch)
+	return err == nil && !stands
+}
+
 // errOpened says that somebody else has opened the source while it was to be closed.
 var errOpened = errors.New("another program opened the source for writing during the cutover")
 
-// bringRest closes the source and makes the target hold what it should.
-func (m *mover) bringRest(ctx context.Context, r *Result) error {
-	epoch, err := m.gate.close(ctx)
-	if err != nil {
-		return err
+// bringRest closes the source and makes the target hold what it should. It returns the epoch of the fence.
+func (m *mover) bringRest(ctx context.Context, r *Result) (epoch string, err error) {
+	if epoch, err = m.gate.close(ctx); err != nil {
+		return "", err
 	}
 	if m.marks {
 		err := m.drain(ctx)
 		// Where the target is to be equal, the passes bring the rest, and prove it.
 		if err != nil && (!m.o.Into.prunes() || !errors.Is(err, storage.ErrCompacted)) {
-			return err
+			return "", err
 		}
 	}
 	for pass := 1; ; pass++ {
 		// Writes of this process whose answers were lost, too, come before the comparison or not at all.
 		if err := m.journal.takeGuard(ctx); err != nil {
-			return err
+			return "", err
 		}
 		r.Report, err = m.lastPass(ctx)
 		if err != nil && (!errors.Is(err, storage.ErrCompacted) || pass >= maxPasses) {
-			return err
+			return "", err
 		}
 		if err == nil && m.settled(r.Report) {
 			break
 		}
 		if pass >= maxPasses {
-			return fmt.Errorf("%w even after the source was closed; does another program write to the target? %v", ErrDiffers, r.Report)
+			return "", fmt.Errorf("%w even after the source was closed; does another program write to the target? %v", ErrDiffers, r.Report)
 		}
 	}
 	stands, err := m.gate.stands(ctx, epoch)
 	if err == nil && !stands {
 		err = errOpened
 	}
-	return err
+	return epoch, err
 }
 
 // reopen lets writers back to the source after a cutover that cannot be completed as things are. The journal follows: until it

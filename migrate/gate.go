@@ -43,44 +43,61 @@ func (g *gate) state(ctx context.Context) (s driver.FenceState, err error) {
 // close closes the source and returns the fence's epoch. Where it is closed already, it gets another epoch: a process that has
 // closed it before, and has been taken over, cannot open it any more.
 func (g *gate) close(ctx context.Context) (epoch string, err error) {
-	epoch, err = g.change(ctx, "close", &g.target)
+	epoch, sent, err := g.change(ctx, "close", &g.target)
 	if g.guarded != nil {
 		return epoch, err
 	}
 	if err == nil {
 		err = g.mine(ctx)
 	}
-	if errors.Is(err, ErrTakenOver) {
-		// Others may have opened the source before this process closed it.
-		if wanted, lookErr := g.wanted(ctx); lookErr != nil {
-			err = errors.Join(err, lookErr)
-		} else if !wanted {
-			err = errors.Join(err, g.source.SetFence(ctx, nil))
-		}
+	if sent && errors.Is(err, ErrTakenOver) {
+		err = errors.Join(err, g.undo(ctx))
 	}
 	return "", err
 }
 
+// undo opens a source that this process has closed, or may have, after others had opened it.
+func (g *gate) undo(ctx context.Context) error {
+	if wanted, err := g.wanted(ctx); wanted || err != nil {
+		return err
+	}
+	if s, err := g.state(ctx); err != nil || g.elsewhere(s) != nil {
+		return err
+	}
+	return g.source.SetFence(ctx, nil)
+}
+
+// elsewhere is the error of a source that is closed for another migration.
+func (g *gate) elsewhere(s driver.FenceState) error {
+	if !s.Closed || s.Target == g.target {
+		return nil
+	}
+	return fmt.Errorf("%w, which is in use (%s)", errElsewhere, s.Target)
+}
+
 // open opens the source, if it is closed for this migration.
 func (g *gate) open(ctx context.Context) error {
-	_, err := g.change(ctx, "open", nil)
+	_, _, err := g.change(ctx, "open", nil)
 	return err
 }
 
-// change sets the fence, unless the source is closed for another migration, and returns the next epoch.
-func (g *gate) change(ctx context.Context, what string, target *string) (next string, err error) {
+// change sets the fence, unless the source is closed for another migration. It returns the next epoch, and whether it has asked for a
+// change at all.
+func (g *gate) change(ctx context.Context, what string, target *string) (next string, sent bool, err error) {
 	for {
-		s, err := g.state(ctx)
-		if err != nil {
-			return "", err
-		}
-		if s.Closed && s.Target != g.target {
-			return "", fmt.Errorf("source: %w, which is in use (%s)", errElsewhere, s.Target)
-		}
-		err = g.try.do(ctx, what+" the source", func(ctx context.Context) (err error) {
-			if err := g.mine(ctx); err != nil {
+		// Each attempt looks anew: another migration may have closed the source while the last one was under way.
+		err = g.try.do(ctx, what+" the source", func(ctx context.Context) error {
+			s, err := g.source.Fence(ctx)
+			if err == nil {
+				err = g.elsewhere(s)
+			}
+			if err == nil {
+				err = g.mine(ctx)
+			}
+			if err != nil {
 				return err
 			}
+			sent = true
 			if g.guarded == nil {
 				return g.source.SetFence(ctx, target)
 			}
@@ -91,9 +108,9 @@ func (g *gate) change(ctx context.Context, what string, target *string) (next st
 		case errors.Is(err, storage.ErrCASFailure):
 			continue // somebody else, or ourselves with an answer that was lost
 		case err != nil:
-			return "", fmt.Errorf("source: %w", err)
+			return "", sent, fmt.Errorf("source: %w", err)
 		}
-		return next, nil
+		return next, sent, nil
 	}
 }
 

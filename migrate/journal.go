@@ -38,6 +38,9 @@ const (
 
 	// aborted: somebody has given the migration up. The note stays, so that giving it up again finds what to open.
 	aborted Phase = "aborted"
+	// over: a copy is complete. The note stays, because a process that was frozen before it began a migration knows the target by
+	// the revision of its note, and none at all would be the same revision twice.
+	over Phase = "over"
 )
 
 // state is the note in the target.
@@ -147,15 +150,13 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 // confirm makes sure that the migration is still this process's.
 func (j *journal) confirm(ctx context.Context) error { return j.change(ctx, func(*state) {}) }
 
-// remove deletes the notes of a migration that is over without a trace.
-func (j *journal) remove(ctx context.Context) error {
+// end notes that nothing is left to go on with.
+func (j *journal) end(ctx context.Context) error {
 	if j == nil {
 		return nil
 	}
 	j.dropGuard(ctx)
-	j.writing.Lock()
-	defer j.writing.Unlock()
-	return j.store.DeleteNote(ctx, migrationNote, j.at())
+	return j.change(ctx, func(s *state) { s.Phase, s.Cursor = over, "" })
 }
 
 // current returns the note as it was last written.

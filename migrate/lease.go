@@ -96,7 +96,8 @@ func (j *journal) takeGuard(ctx context.Context) error {
 	return nil
 }
 
-// dropGuard removes the guard's note when nothing is left to write. Should it stay, it lets nobody write who has no business to.
+// dropGuard makes all guarded writes fail that are still under way, when nothing is left to write. Should it fail itself, they are
+// this process's own. The note stays: removed, it would be to a process that was frozen in takeGuard what it was before.
 func (j *journal) dropGuard(ctx context.Context) {
 	if j == nil || !j.guarded {
 		return
@@ -104,5 +105,5 @@ func (j *journal) dropGuard(ctx context.Context) {
 	j.mu.Lock()
 	guard := j.guard
 	j.mu.Unlock()
-	_ = j.store.DeleteNote(ctx, guardNote, guard)
+	_, _ = j.store.WriteNote(ctx, guardNote, nil, guard)
 }

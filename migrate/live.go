@@ -31,8 +31,7 @@ func (m *mover) copyOnce(ctx context.Context, r *Result) error {
 	if !m.settled(r.Report) {
 		return fmt.Errorf("%w after the copy (was the source written to meanwhile?): %v", ErrDiffers, r.Report)
 	}
-	// Nothing is left to go on with.
-	return m.journal.remove(ctx)
+	return m.journal.end(ctx)
 }
 
 // settled tells whether the target holds what it should.

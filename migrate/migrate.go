@@ -52,7 +52,8 @@ type Options struct {
 	// From and To name the stores for people: in errors, in the journal, and in what writers to the source are told after
 	// cutover, with the beginning of the target's identity. They must hold no password; Name makes such names from URLs.
 	From, To string
-	// Into says what becomes of what the target already holds.
+	// Into says what becomes of what the target already holds. Once a migration has begun, Merge may become Overwrite; Merge and
+	// Overwrite are refused where it was begun to make the target equal.
 	Into Into
 
 	// Live follows the source's changes after the copy until a cutover, so that programs can go on writing to the source.
@@ -164,6 +165,7 @@ func newMover(from, to storage.Backend, opts *Options) *mover {
 	if o.To == "" {
 		o.To = theTarget
 	}
+	o.From, o.To = legible(o.From), legible(o.To)
 	if o.Parallel <= 0 {
 		o.Parallel = 32
 	}
@@ -239,8 +241,10 @@ func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result,
 	r, err := m.run(ctx, cancel)
 	stop()
 	r.Done, r.Elapsed = m.stats.counts(), time.Since(began)
-	if m.journal != nil && m.journal.current().Phase != "" {
-		r.Phase, r.Begun = m.journal.current().Phase, true
+	if m.journal != nil {
+		if phase := m.journal.current().Phase; phase != "" && phase != over {
+			r.Phase, r.Begun = phase, true
+		}
 	}
 	if errors.Is(err, driver.ErrSuperseded) {
 		err = errors.Join(ErrTakenOver, err)

@@ -5,6 +5,12 @@ import (
 	"strings"
 )
 
+// legible returns a name without what a journal or a database cannot keep as it is: the source would be closed for another name
+// than the journal says.
+func legible(name string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
+}
+
 // Name returns a name for the store at a URL that may be shown to anybody: scheme, host, path, and those parameters that tell
 // stores apart.
 func Name(rawURL string) string {

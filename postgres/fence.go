@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -64,8 +65,9 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 	return b.fence(ctx, *target, epoch)
 }
 
-// fence closes the store by a trigger on the table. To create it takes a lock that waits for the writers under way, and whoever comes
-// later meets the trigger.
+// fence closes the store by a trigger on the table. To create it, or to create it anew, takes a lock that waits for the writers under
+// way, and whoever comes later meets the trigger. Readers, and a backup that takes hours, do not come into it: to drop it would wait
+// for them.
 func (b *handle) fence(ctx context.Context, target, epoch string) (next string, err error) {
 	err = b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if next, err = b.nextEpoch(ctx, tx, epoch); err != nil {
@@ -85,22 +87,46 @@ begin
     select convert_from(value, 'UTF8') into target from $journal where name = '`+fenceNote+`';
     raise exception using errcode = '`+fenced+`', message = 'the store is closed for writing', detail = coalesce(target, '');
 end $body$`,
-			`drop trigger if exists fence on $resources`,
-			`create trigger fence before insert or update or delete or truncate on $resources for each statement execute function $fence()`)
+			`create or replace trigger fence before insert or update or delete or truncate on $resources for each statement execute function $fence()`)
 	})
 	return next, err
 }
 
-// unfence opens the store again.
+// unfence opens the store again: the trigger lets everybody pass, and goes if it can.
 func (b *handle) unfence(ctx context.Context, epoch string) (next string, err error) {
 	err = b.handover(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if next, err = b.nextEpoch(ctx, tx, epoch); err != nil {
 			return err
 		}
-		return b.execAll(ctx, tx, `drop trigger if exists fence on $resources`, `drop function if exists $fence()`,
+		return b.execAll(ctx, tx,
+			`create or replace function $fence() returns trigger language plpgsql as $body$ begin return null; end $body$`,
 			`delete from $journal where name = '`+fenceNote+`'`)
 	})
+	if err == nil {
+		b.dropFence(ctx, next)
+	}
 	return next, err
+}
+
+// dropFence removes the trigger of a store that is open, unless the fence has changed since. The lock that it takes waits for every
+// reader, and each later one for it: it gives up at once. A trigger that stays costs writers a call of its function.
+func (b *handle) dropFence(ctx context.Context, epoch string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	defer context.AfterFunc(b.aborted, cancel)()
+	conn, err := primary(ctx, b.pool)
+	if err != nil {
+		return
+	}
+	defer conn.Release()
+	_ = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { // it is tried again when the store is opened the next time
+		var there int
+		err := tx.QueryRow(ctx, b.named(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
+		if err != nil {
+			return err
+		}
+		return b.execAll(ctx, tx, `set local lock_timeout = '100ms'`, `drop trigger if exists fence on $resources`, `drop function if exists $fence()`)
+	})
 }
 
 // nextEpoch gives the fence another epoch if it has a certain one. Whoever else does so waits for the end of the transaction.

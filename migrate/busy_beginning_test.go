@@ -1,0 +1,71 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// sluggish is a store of which every look at the fence takes longer than the time from one sign of life to the next.
+type sluggish struct {
+	*tapped
+	meanwhile func()
+}
+
+func (s *sluggish) As(target any) bool {
+	ok := s.tapped.As(target)
+	if p, is := target.(*driver.Mover); is {
+		*p = sluggishStore{*p, s}
+	}
+	return ok
+}
+
+type sluggishStore struct {
+	driver.Mover
+	s *sluggish
+}
+
+func (s sluggishStore) Fence(ctx context.Context) (driver.FenceState, error) {
+	s.s.meanwhile()
+	return s.Mover.Fence(ctx)
+}
+
+// A process that finds another one at work says so, also where it is slower than the other one's signs of life.
+func TestBusyWhileBeginning(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, "mem://"), open(t, "mem://")
+	fill(t, from, []*resourcepb.Resource{small("a", "1")})
+	ctx, stop := context.WithCancel(limited(t))
+	defer stop()
+	if _, err := Run(ctx, from, to, quick(Options{Live: true, Progress: func(p Progress) {
+		if p.Phase == Following {
+			stop()
+		}
+	}})); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	looks := 0
+	slow := &sluggish{tapped: &tapped{Backend: from, tap: newTap(), role: "from"}}
+	slow.meanwhile = func() {
+		if looks++; looks > 1000 {
+			panic("it looks for ever")
+		}
+		store := moverOf(t, to)
+		value, revision, err := store.ReadNote(t.Context(), migrationNote)
+		if err == nil {
+			_, err = store.WriteNote(t.Context(), migrationNote, value, revision)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := Run(limited(t), storage.Backend(slow), to, quick(Options{Live: true, CutoverLag: time.Hour}))
+	if !errors.Is(err, ErrBusy) || r.Begun {
+		t.Errorf("got %+v and %v, expected %v", r, err, ErrBusy)
+	}
+}

@@ -1,0 +1,39 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A migration that is to make the target equal is not gone on with by a call that is told to keep what else the target holds: it
+// would be deleted.
+func TestKeepingComesTooLate(t *testing.T) {
+	t.Parallel()
+	for _, begun := range []Into{Empty, Mirror} {
+		for _, into := range []Into{Merge, Overwrite} {
+			from, to := open(t, "mem://"), open(t, "mem://")
+			fill(t, from, []*resourcepb.Resource{small("a", "1")})
+			ctx, stop := context.WithCancel(limited(t))
+			if _, err := Run(ctx, from, to, quick(Options{Live: true, Into: begun, Progress: func(p Progress) {
+				if p.Phase == Following {
+					stop()
+				}
+			}})); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			fill(t, to, []*resourcepb.Resource{small("own", "1")})
+			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
+			if !errors.Is(err, storage.ErrInvalid) || r.Next != GiveUp {
+				t.Errorf("begun into %d, gone on with into %d: %+v, %v", begun, into, r, err)
+			}
+			if got := contents(t, to)["own"]; got != "1" {
+				t.Errorf("begun into %d, gone on with into %d: what was to be kept is %q", begun, into, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package migrate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// wakesLate begins a migration, stops its process before it writes a note of the target for the first time, has another process
+// carry the migration out meanwhile and a program use the target, and demands that the first changes nothing when it wakes.
+func wakesLate(t *testing.T, kind storeKind, note string, options Options) {
+	t.Helper()
+	from, to := open(t, kind.url(t)), open(t, kind.url(t))
+	fill(t, from, []*resourcepb.Resource{small("stays", "1"), small("changes", "1"), small("goes", "1")})
+	late := newTap()
+	late.at = func(_ int, before bool, what string) error {
+		if before && what == "to note "+note {
+			late.freeze()
+		}
+		return nil
+	}
+	over := make(chan error, 1)
+	go func() {
+		_, err := Run(limited(t), &tapped{Backend: from, tap: late, role: "from"}, &tapped{Backend: to, tap: late, role: "to"}, quick(options))
+		over <- err
+	}()
+	select {
+	case <-late.stopped:
+	case err := <-over:
+		t.Fatalf("it never came so far: %v", err)
+	}
+	if _, err := Run(limited(t), from, to, quick(options)); err != nil {
+		t.Error(err)
+	}
+	write(t, to, small("changes", "2"))
+	write(t, to, small("new", "1"))
+	remove(t, to, stored(t, to, small("goes", "")))
+	late.thaw()
+	if err := <-over; err == nil {
+		t.Error("the process that woke up late has carried out the migration, too")
+	}
+	want := map[string]string{"stays": "1", "changes": "2", "new": "1"}
+	if got := contents(t, to); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the target holds %v, expected %v", got, want)
+	}
+}
+
+// A process is frozen while it takes the guard of the target's writes, which another one has taken, and given back, when it wakes.
+func TestFrozenBeforeTheGuard(t *testing.T) {
+	t.Parallel()
+	for _, kind := range local {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			wakesLate(t, kind, guardNote, Options{Live: true, CutoverLag: time.Hour})
+		})
+	}
+}
+
+// A process is frozen after it has found the target empty, and wakes up when another has copied to it and left.
+func TestFrozenBeforeItsFirstNote(t *testing.T) {
+	t.Parallel()
+	for _, kind := range local {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			wakesLate(t, kind, migrationNote, Options{})
+		})
+	}
+}
+
+// A copy that is complete leaves nothing to go on with, or to give up.
+func TestNothingIsLeftOfACopy(t *testing.T) {
+	t.Parallel()
+	from, to, third := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	fill(t, from, []*resourcepb.Resource{small("a", "1")})
+	fill(t, third, []*resourcepb.Resource{small("b", "1")})
+	r, err := Run(limited(t), from, to, quick(Options{}))
+	if err != nil || r.Begun || r.Next != Nothing || r.Phase != Copying {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if s, err := Look(limited(t), to); s != nil || err != nil {
+		t.Errorf("the target remembers %+v, %v", s, err)
+	}
+	if err := Abort(limited(t), from, to); err == nil {
+		t.Error("what is over was given up")
+	}
+	for _, source := range []storage.Backend{third, from} {
+		if r, err := Run(limited(t), source, to, quick(Options{Into: Mirror})); err != nil || r.Resumed {
+			t.Errorf("another copy: %+v, %v", r, err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// finishing is a target of which something happens just before a migration into it is noted to be complete.
+type finishing struct {
+	*tapped
+	meanwhile func()
+}
+
+func (f *finishing) As(target any) bool {
+	ok := f.tapped.As(target)
+	if p, is := target.(*driver.Mover); is {
+		*p = finishingStore{*p, f}
+	}
+	return ok
+}
+
+type finishingStore struct {
+	driver.Mover
+	f *finishing
+}
+
+func (s finishingStore) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	if bytes.Contains(value, []byte(`"phase":"complete"`)) {
+		s.f.meanwhile()
+	}
+	return s.Mover.WriteNote(ctx, name, value, revision)
+}
+
+// A mover is held up before its last note, until somebody takes it for dead, and opens the source by hand: the migration is not
+// complete then.
+func TestOpenedByHandAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprint("plain ", plain), func(t *testing.T) {
+			t.Parallel()
+			from, to := open(t, "mem://"), open(t, "mem://")
+			fill(t, from, []*resourcepb.Resource{small("a", "1")})
+			var once sync.Once
+			late := &finishing{tapped: &tapped{Backend: to, tap: newTap(), role: "to", plain: plain}}
+			late.meanwhile = func() {
+				once.Do(func() {
+					if err := Unfence(limited(t), from); err != nil {
+						t.Error(err)
+					}
+					write(t, from, small("a", "2"))
+				})
+			}
+			source := &tapped{Backend: from, tap: newTap(), role: "from", plain: plain}
+			o := quick(Options{Live: true, CutoverLag: time.Hour})
+			r, err := Run(limited(t), source, storage.Backend(late), o)
+			if !errors.Is(err, errOpened) || r.Phase == Complete || r.Next != Again || r.Closed || fenceOf(t, from) != "" {
+				t.Errorf("got %+v and %v, expected %v", r, err, errOpened)
+			}
+			if r, err := Run(limited(t), source, storage.Backend(late), o); err != nil || r.Phase != Complete {
+				t.Errorf("going on: %+v, %v", r, err)
+			}
+			if got := contents(t, to)["a"]; got != "2" {
+				t.Errorf("the target holds %q", got)
+			}
+		})
+	}
+}
