@@ -84,7 +84,7 @@ func parseURL(u *url.URL) (*Options, *settings, error) {
 		NoCreate:            !v.OnOff("create", true),
 		PointInTimeRecovery: v.OnOff("pitr", false),
 		Timeout:             v.Duration("timeout", 30*time.Second),
-		MaxSize:             v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
+		MaxSize:             v.Int("max-size", 0, 1, driver.MaxSize),
 		Outage:              v.Duration("outage", 5*time.Minute),
 		Poll:                v.Duration("poll", 200*time.Millisecond),
 		IdlePoll:            v.Duration("idle-poll", 2*time.Second),

@@ -56,7 +56,7 @@ func parseURL(u *url.URL) (*target, error) {
 	t.options = Options{
 		Prefix:          strings.TrimRight(strings.TrimPrefix(u.Path, "/"), "/"),
 		Timeout:         v.Duration("timeout", defaultTimeout),
-		MaxSize:         v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
+		MaxSize:         v.Int("max-size", 0, 1, driver.MaxSize),
 		MaxTxnOps:       v.Int("max-txn-ops", defaultTxnOps, minTxnOps, 1<<16),
 		MaxRequestBytes: v.Int("max-request-bytes", defaultRequest, defaultRequest, 1<<30),
 		Outage:          v.Duration("outage", defaultOutage),

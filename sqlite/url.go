@@ -46,7 +46,7 @@ func parseURL(u *url.URL) (string, Options, error) {
 		NoCreate:       !p.OnOff("create", true),
 		Timeout:        p.Duration("timeout", DefaultTimeout),
 		Outage:         p.Duration("outage", DefaultOutage),
-		MaxSize:        p.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
+		MaxSize:        p.Int("max-size", 0, 1, driver.MaxSize),
 		Retention:      p.Duration("retention", DefaultRetention),
 		RetentionRows:  p.Int("retention-rows", DefaultRetentionRows, 1, 1<<30),
 		RetentionBytes: p.Int("retention-bytes", DefaultRetentionBytes, 64<<20, math.MaxInt),
