@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 )
 
 // commit carries out mutations all together or not at all.
-func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error {
-	t := &transaction{b: b, steps: make([]step, len(mutations))}
+func (w *writer) commit(ctx context.Context, mutations []driver.Mutation) error {
+	t := &transaction{writer: w, steps: make([]step, len(mutations))}
 	if err := t.prepare(ctx, mutations); err != nil {
 		return err
 	}
@@ -39,15 +40,17 @@ func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error 
 			break
 		}
 		if ctx.Err() != nil {
-			return inconsistent(ctx, nil)
+			return request.Inconsistent(ctx, nil)
 		}
 	}
 	for i := range t.steps {
-		if c := t.steps[i].change; c != nil {
-			b.applied(c)
-			if mutations[i].Verb == driver.Write {
-				mutations[i].Written = c.next.version()
-			}
+		s := &t.steps[i]
+		if s.plan == nil {
+			continue
+		}
+		w.applied(s.plan)
+		if s.Verb == driver.Write {
+			s.Written = s.plan.next.version()
 		}
 	}
 	return nil
@@ -55,10 +58,11 @@ func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error 
 
 // transaction is a commit under way.
 type transaction struct {
-	b     *handle
+	*writer
 	steps []step
 
-	recallable bool // the last try has the condition that it was not recalled
+	token      [16]byte // of the last try
+	recallable bool     // the last try has the condition that it was not recalled
 }
 
 // step is one operation.
@@ -68,7 +72,7 @@ type step struct {
 	dead bool   // base is a tombstone's
 	skip bool   // a delete of what is not there
 
-	change *change // what the last try sent, nil for a check
+	plan *plan // what the last try sent, nil for a check
 }
 
 // prepare reads the versions. An operation whose version no store ever made needs a look at the store, because a lower one may
@@ -82,7 +86,7 @@ func (t *transaction) prepare(ctx context.Context, mutations []driver.Mutation) 
 			s.base, ok = parseVersion(s.Version)
 			foreign = foreign || !ok
 		} else if s.Verb == driver.Write {
-			if err := t.b.register(ctx, s.Key); err != nil {
+			if err := t.registry.enter(ctx, s.Key); err != nil {
 				return err
 			}
 		}
@@ -92,19 +96,19 @@ func (t *transaction) prepare(ctx context.Context, mutations []driver.Mutation) 
 		return nil
 	}
 	for i := range t.steps {
-		h, _, err := t.b.get(ctx, storage.StrongConsistency, t.steps[i].Key)
+		h, _, err := t.reader.get(ctx, storage.StrongConsistency, t.steps[i].Key)
 		if err != nil {
 			return err
 		}
-		if err := t.steps[i].settle(h); err != nil {
+		if err := t.steps[i].decide(h); err != nil {
 			return &storage.OpError{Index: i, Err: err}
 		}
 	}
 	return nil
 }
 
-// settle decides what a step does in view of what is stored: an error, or how to try it.
-func (s *step) settle(h *head) error {
+// decide decides what a step does in view of what is stored: an error, or how to try it.
+func (s *step) decide(h *head) error {
 	changes, err := s.Decide(h.stored())
 	if err != nil {
 		return err
@@ -123,11 +127,11 @@ func (s *step) settle(h *head) error {
 
 // try sends the transaction once. again reports that it was refused for a reason that the steps now take into account.
 func (t *transaction) try(ctx context.Context) (again bool, err error) {
-	now := t.b.clock.now()
+	now := t.table.clock.Now()
 	var items []types.TransactWriteItem
 	owner := make([]int, 0, maxItems) // which step an item belongs to, -1 for items without a condition
 	for i := range t.steps {
-		own, err := t.steps[i].items(t.b, now)
+		own, err := t.steps[i].items(t.table, now)
 		if err != nil {
 			return false, err
 		}
@@ -137,15 +141,15 @@ func (t *transaction) try(ctx context.Context) (again bool, err error) {
 			owner = append(owner, -1)
 		}
 	}
-	token, fresh := newToken(), signedBy("AshlarComposed", now.Add(composedFor), errComposed)
+	t.token = newToken()
 	if t.recallable = t.mayHoldAgain(); t.recallable {
-		items, owner = append(items, t.b.recall(token)), append(owner, -1)
+		items, owner = append(items, t.notRecalled()), append(owner, -1)
 	}
 	late := t.retire(&items, now)
 	var reasons []types.CancellationReason
-	maybe, err := t.b.call(ctx, func(option func(*dynamodb.Options)) error {
-		return t.b.permitted(ctx, func(g *grant) (err error) {
-			reasons, err = t.b.transact(ctx, g, token, items, option, fresh)
+	maybe, err := t.table.retry(ctx, func(option func(*dynamodb.Options)) error {
+		return t.permit.with(ctx, func(g *grant) (err error) {
+			reasons, err = t.transact(ctx, g, t.token, items, option, fresh(now))
 			return err
 		})
 	})
@@ -153,60 +157,46 @@ func (t *transaction) try(ctx context.Context) (again bool, err error) {
 	case err == nil:
 		t.retireLater(ctx, late)
 		return false, nil
-	case errors.Is(err, errComposed) && !maybe && sleep(ctx, time.Millisecond):
+	case errors.Is(err, errComposed) && !maybe && request.Sleep(ctx, time.Millisecond):
 		return true, nil
-	case hasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
+	case request.HasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
 		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
 	case !errors.Is(err, errCondition):
 		if maybe && !errors.Is(err, storage.ErrInconsistent) {
-			err = inconsistent(ctx, err)
+			err = request.Inconsistent(ctx, err)
 		}
 		return false, err
 	}
-	return t.refused(ctx, token, reasons, owner, maybe)
+	return t.refused(ctx, reasons, owner, maybe)
 }
 
 // refused looks at what is stored where conditions failed. DynamoDB could tell it with the refusal, but not where the items are
 // large: an answer has to be smaller than 4 MB.
-func (t *transaction) refused(ctx context.Context, token [16]byte, reasons []types.CancellationReason, owner []int, maybe bool) (again bool, err error) {
+func (t *transaction) refused(ctx context.Context, reasons []types.CancellationReason, owner []int, maybe bool) (again bool, err error) {
 	var first *storage.OpError
 	for n, r := range reasons {
 		if n >= len(owner) || owner[n] < 0 || aws.ToString(r.Code) != "ConditionalCheckFailed" {
 			continue
 		}
-		i := owner[n]
-		s := &t.steps[i]
-		it, err := t.b.readers[storage.StrongConsistency].Do(ctx, t.b.resource(s.Key))
+		s := &t.steps[owner[n]]
+		h, err := t.reader.head(ctx, storage.StrongConsistency, s.Key)
 		if err != nil {
 			return false, err
 		}
-		var h *head
-		if it != nil {
-			if h, err = t.b.head(it); err != nil {
+		if s.plan != nil {
+			// If it was made, then by an attempt whose answer was lost.
+			if made, err := s.plan.made(h, maybe); made || err != nil {
 				return false, err
 			}
 		}
-		if s.change != nil {
-			made, err := s.change.made(h, maybe)
-			if err != nil {
-				return false, err
-			}
-			if made {
-				return false, nil // by an attempt whose answer was lost
-			}
-		}
-		t.b.seen.note(s.Key, h)
-		if err := s.settle(h); err != nil && first == nil {
-			first = &storage.OpError{Index: i, Err: err}
+		t.reader.marks.note(s.Key, h)
+		if err := s.decide(h); err != nil && first == nil {
+			first = &storage.OpError{Index: owner[n], Err: err}
 		}
 	}
 	if maybe && t.recallable {
-		made, err := t.recalled(ctx, token)
-		if err != nil {
+		if made, err := t.recalled(ctx); made || err != nil {
 			return false, err
-		}
-		if made {
-			return false, nil
 		}
 	}
 	if first != nil {
@@ -216,46 +206,43 @@ func (t *transaction) refused(ctx context.Context, token [16]byte, reasons []typ
 }
 
 // items are the step as operations of a transaction; the first one has the condition.
-func (s *step) items(b *handle, now time.Time) ([]types.TransactWriteItem, error) {
-	s.change = nil
+func (s *step) items(t *table, now time.Time) (items []types.TransactWriteItem, err error) {
+	s.plan = nil
 	switch {
 	case s.Verb == driver.Write:
-		c, err := b.planWrite(s.Key, s.Resource, s.base, s.dead, now)
-		if err != nil {
+		if s.plan, err = t.planWrite(s.Key, s.Resource, s.base, s.dead, now); err != nil {
 			return nil, err
 		}
-		s.change = c
-		return c.items(b, false, now), nil
-	case s.Verb == driver.Delete && s.skip:
-		return s.condition(b, "attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.Uid))}), nil
-	case s.Verb == driver.Delete:
-		s.change = b.planDelete(s.Key, s.Uid, s.base, now)
-		return s.change.items(b, false, now), nil
-	case s.base == nil:
-		return s.condition(b, "attribute_not_exists(u)", nil), nil
-	default:
-		return s.condition(b, "v = :base AND u = :uid", item{
-			":base": binaryValue(s.base.bytes()), ":uid": binaryValue([]byte(s.Uid)),
-		}), nil
+		return s.plan.items(t), nil
+	case s.Verb == driver.Delete && !s.skip:
+		s.plan = t.planDelete(s.Key, s.Uid, s.base, now)
+		return s.plan.items(t), nil
 	}
+	check := condition{text: "attribute_not_exists(u)"}
+	switch {
+	case s.Verb == driver.Delete:
+		check = condition{"attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.Uid))}}
+	case s.base != nil:
+		check = storedAs(s.base, s.Uid)
+	}
+	return []types.TransactWriteItem{t.check(t.resource(s.Key), check)}, nil
 }
 
-func (s *step) condition(b *handle, expression string, values item) []types.TransactWriteItem {
-	return []types.TransactWriteItem{{ConditionCheck: &types.ConditionCheck{
-		TableName: &b.table, Key: b.resource(s.Key), ConditionExpression: &expression, ExpressionAttributeValues: values,
-	}}}
+// check is a condition on an item as an operation of a transaction.
+func (t *table) check(keys item, on condition) types.TransactWriteItem {
+	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
+		TableName: &t.name, Key: keys, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+	}}
 }
 
 // retire adds the retirement of replaced parts to the transaction as long as they fit, and returns the others.
 func (t *transaction) retire(items *[]types.TransactWriteItem, now time.Time) (late []types.TransactWriteItem) {
 	retired := 0
 	for i := range t.steps {
-		c := t.steps[i].change
-		if c == nil || c.base == nil || c.base.parts == 0 {
+		if t.steps[i].plan == nil {
 			continue
 		}
-		parts := c.items(t.b, true, now)
-		parts = parts[len(parts)-int(c.base.parts):]
+		parts := t.steps[i].plan.retirement(t.table, now)
 		if retired+len(parts) <= maxRetired && len(*items)+len(parts) < maxItems {
 			retired += len(parts)
 			*items = append(*items, parts...)
@@ -269,11 +256,15 @@ func (t *transaction) retire(items *[]types.TransactWriteItem, now time.Time) (l
 // retireLater retires parts on their own after the transaction. Nothing depends on it but the room they take.
 func (t *transaction) retireLater(ctx context.Context, late []types.TransactWriteItem) {
 	for _, it := range late {
-		_, err := t.b.call(ctx, func(option func(*dynamodb.Options)) error {
-			_, err := t.b.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		_, err := t.table.retry(ctx, func(option func(*dynamodb.Options)) error {
+			out, err := t.table.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 				TableName: it.Update.TableName, Key: it.Update.Key, UpdateExpression: it.Update.UpdateExpression,
 				ExpressionAttributeNames: it.Update.ExpressionAttributeNames, ExpressionAttributeValues: it.Update.ExpressionAttributeValues,
+				ReturnConsumedCapacity: t.table.capacity(),
 			}, option)
+			if err == nil {
+				t.table.spent(out.ConsumedCapacity)
+			}
 			return err
 		})
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 //	types        -                                       group NUL kind
 //	store        -                                       "store"
 //	ticks        number                                  "tick"
-//	notes        -                                       name, see handover.Journal
+//	notes        -                                       name, see driver.Mover
 //	fence        -                                       "fence", while the store is, or is to be, closed for writing
 //	gates        epoch of the fence, number              "gate", once it is shut
 //	recalls      token of the transaction, 0             "gate", as if it were the gate of a fence for it alone
@@ -107,6 +107,15 @@ func (l layout) fence() item { return keys(l.pk(classFence), []byte("fence")) }
 
 func (l layout) tick(n uint16) item {
 	return keys(l.pk(classTick, binary.BigEndian.AppendUint16(nil, n)...), []byte("tick"))
+}
+
+// tickNumber undoes tick.
+func (l layout) tickNumber(it item) (n uint16, ok bool) {
+	class, rest := l.class(it.bytes(attrPK))
+	if class != classTick || len(rest) != 2 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint16(rest), true
 }
 
 // keyOf undoes resource.

@@ -1,4 +1,4 @@
-package dynamodb
+package request
 
 import (
 	"context"
@@ -14,52 +14,62 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// outcome is what an error of the SDK says about the request.
-type outcome int
+// Fate is what an error says about the request that met it.
+type Fate int
 
+// The fates of a request.
 const (
-	// refused: DynamoDB did not do it and will not do it.
-	refused outcome = iota
-	// busy: DynamoDB did not do it, but may if asked again.
-	busy
-	// unknown: it may have been done. Asking again tells.
-	unknown
+	Refused Fate = iota // DynamoDB did not do it and will not do it
+	Undone              // DynamoDB did not do it, but may if asked again
+	Unknown             // it may have been done; asking again tells
 )
 
-// busyCodes are answers of status 400 that another try may mend.
-var busyCodes = []string{
+// NewError returns an error, for a reason on this side, that says what becomes of the request.
+func NewError(fate Fate, text string) error { return &fated{fate, text} }
+
+type fated struct {
+	fate Fate
+	text string
+}
+
+func (e *fated) Error() string { return e.text }
+
+// undoneCodes are answers of status 400 that another try may mend.
+var undoneCodes = []string{
 	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
 	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
 	"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
 	"RequestTimeTooSkewed", "PriorRequestNotComplete",
 }
 
-func judge(err error) outcome {
-	switch {
-	case errors.Is(err, storage.ErrFenced), errors.Is(err, storage.ErrClosed), errors.Is(err, errComposed):
-		return refused
-	case errors.Is(err, errNotPermitted), errors.Is(err, errGateShut):
-		return busy
+// FateOf reads an error of the SDK, or of NewError.
+func FateOf(err error) Fate {
+	if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrClosed) {
+		return Refused
+	}
+	var own *fated
+	if errors.As(err, &own) {
+		return own.fate
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		if neverSent(err) {
-			return refused
+			return Refused
 		}
-		return unknown
+		return Unknown
 	}
-	if slices.Contains(busyCodes, api.ErrorCode()) {
-		return busy
+	if slices.Contains(undoneCodes, api.ErrorCode()) {
+		return Undone
 	}
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusInternalServerError {
-		return unknown
+		return Unknown
 	}
 	switch api.ErrorCode() {
 	case "InternalServerError", "InternalFailure", "ServiceUnavailable", "ServiceUnavailableException", "InternalServerErrorException":
-		return unknown
+		return Unknown
 	}
-	return refused
+	return Refused
 }
 
 // neverSent recognises what goes wrong inside the SDK before anything is sent, and always will.
@@ -77,19 +87,19 @@ func neverSent(err error) bool {
 	return false
 }
 
-// inconsistent is the error of a call whose time is over.
-func inconsistent(ctx context.Context, cause error) error {
+// Inconsistent is the error of a call whose time is over. cause may be nil.
+func Inconsistent(ctx context.Context, cause error) error {
 	if err := ctx.Err(); err != nil {
 		if cause == nil || errors.Is(cause, err) {
 			return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 		}
-		return fmt.Errorf("%w: %w: %w", storage.ErrInconsistent, err, plain(cause))
+		return fmt.Errorf("%w: %w: %w", storage.ErrInconsistent, err, Plain(cause))
 	}
-	return fmt.Errorf("%w: %w", storage.ErrInconsistent, plain(cause))
+	return fmt.Errorf("%w: %w", storage.ErrInconsistent, Plain(cause))
 }
 
-// plain strips an error of the SDK to what says something: the operation and the service's own words, without request ids.
-func plain(err error) error {
+// Plain strips an error of the SDK to what says something: the operation and the service's own words, without request ids.
+func Plain(err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return err
@@ -110,8 +120,8 @@ type serviceError struct {
 func (e *serviceError) Error() string { return e.text }
 func (e *serviceError) Unwrap() error { return e.err }
 
-// hasCode reports whether err is an answer of the service with this code.
-func hasCode(err error, codes ...string) bool {
+// HasCode reports whether err is an answer of the service with one of these codes.
+func HasCode(err error, codes ...string) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
 }
