@@ -31,14 +31,11 @@ type plan struct {
 	dead bool   // base is a tombstone's
 	uid  string // that base must have, unless dead
 	next *stamp
-	// composed is AWS's time then, as far as it was known.
-	composed time.Time
-	put      item
-	parts    []item
-	edge     item // to be put, nil for none
-	// cut is the edge to be deleted, nil for none.
-	cut item
-	res *resourcepb.Resource // as it will be stored, nil for a deletion
+
+	put   item
+	parts []item
+	edge  item // to be put, nil for none
+	cut   item // the edge to be deleted, nil for none
 }
 
 // planWrite composes a write of res upon base.
@@ -47,7 +44,7 @@ func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now), composed: now, res: res}
+	p := &plan{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now)}
 	p.next.setOwner(res.GetId(), res.GetOwner())
 	parts, rest := split(pack(data))
 	p.next.parts = uint8(len(parts))
@@ -60,11 +57,11 @@ func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead
 		p.parts = append(p.parts, it)
 	}
 	p.put[attrStamp] = binaryValue(p.next.bytes())
-	return p, l.planEdges(p)
+	return p, l.planEdges(p, res)
 }
 
 // planEdges changes the owner's edge if the write changes what it shows.
-func (l layout) planEdges(p *plan) error {
+func (l layout) planEdges(p *plan, res *resourcepb.Resource) error {
 	if p.base != nil && p.base.owner == p.next.owner && p.base.groupVersion == p.next.groupVersion {
 		return nil
 	}
@@ -72,12 +69,12 @@ func (l layout) planEdges(p *plan) error {
 		p.cut = l.edge(p.base.owner, p.key)
 	}
 	if p.next.hasOwner() {
-		child, err := edgeData(p.res.GetId())
+		child, err := edgeData(res.GetId())
 		if err != nil {
 			return fmt.Errorf("encode a reference: %w", err)
 		}
 		p.edge = l.edge(p.next.owner, p.key)
-		p.edge[attrOwner] = binaryValue(ownerBytes(p.res.GetOwner()))
+		p.edge[attrOwner] = binaryValue(ownerBytes(res.GetOwner()))
 		p.edge[attrData] = binaryValue(child)
 	}
 	return nil
@@ -85,7 +82,7 @@ func (l layout) planEdges(p *plan) error {
 
 // planDelete composes a deletion: a tombstone takes the resource's place.
 func (l layout) planDelete(k key.Key, uid string, base *stamp, now time.Time) *plan {
-	p := &plan{key: k, base: base, uid: uid, next: base.next(now), composed: now}
+	p := &plan{key: k, base: base, uid: uid, next: base.next(now)}
 	p.put = l.resource(k)
 	p.put[attrStamp] = binaryValue(p.next.bytes())
 	p.put[attrExpires] = expires(now, tombstoneLife)
@@ -121,22 +118,19 @@ func (p *plan) alone() bool {
 	return len(p.parts) == 0 && p.edge == nil && p.cut == nil && (p.base == nil || p.base.parts == 0)
 }
 
-// items are the plan as operations of a transaction, the resource's own first.
-func (p *plan) items(t *table) []types.TransactWriteItem {
-	put := func(it item) types.TransactWriteItem {
-		return types.TransactWriteItem{Put: &types.Put{TableName: &t.name, Item: it}}
-	}
-	own, on := put(p.put), p.condition()
-	own.Put.ConditionExpression, own.Put.ExpressionAttributeValues = on.expression(), on.values
-	items := []types.TransactWriteItem{own}
+// others are the items that go with the plan's own, as operations of a transaction.
+func (p *plan) others(t *table) (items []types.TransactWriteItem) {
 	if p.cut != nil {
 		items = append(items, types.TransactWriteItem{Delete: &types.Delete{TableName: &t.name, Key: p.cut}})
 	}
+	put := func(it item) {
+		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &t.name, Item: it}})
+	}
 	if p.edge != nil {
-		items = append(items, put(p.edge))
+		put(p.edge)
 	}
 	for _, part := range p.parts {
-		items = append(items, put(part))
+		put(part)
 	}
 	return items
 }

@@ -16,10 +16,10 @@ import (
 // answered after the recall, when they have taken effect or never will.
 
 // mayHoldAgain reports whether something is changed on a condition that may hold again.
-func (t *transaction) mayHoldAgain() bool {
+func (c *commit) mayHoldAgain() bool {
 	changes, absent := false, false
-	for i := range t.steps {
-		s := &t.steps[i]
+	for i := range c.steps {
+		s := &c.steps[i]
 		changes = changes || s.plan != nil
 		absent = absent || s.Verb == driver.Delete && s.skip || s.Verb == driver.Check && s.base == nil
 	}
@@ -27,23 +27,23 @@ func (t *transaction) mayHoldAgain() bool {
 }
 
 // notRecalled is the condition that the transaction was not recalled.
-func (t *transaction) notRecalled() types.TransactWriteItem {
-	return t.table.check(t.table.gate(t.token[:], 0), absent)
+func (c *commit) notRecalled() types.TransactWriteItem {
+	return c.table.check(c.table.gate(c.token[:], 0), absent)
 }
 
 // recalled recalls the last try, and reports whether it had taken effect before.
-func (t *transaction) recalled(ctx context.Context) (bool, error) {
-	it := t.table.gate(t.token[:], 0)
-	it[attrExpires] = expires(t.table.clock.Now(), tombstoneLife)
-	if err := t.table.put(ctx, it, condition{}); err != nil {
+func (c *commit) recalled(ctx context.Context) (bool, error) {
+	it := c.table.gate(c.token[:], 0)
+	it[attrExpires] = expires(c.table.clock.Now(), tombstoneLife)
+	if err := c.table.put(ctx, it, condition{}); err != nil {
 		return false, request.Inconsistent(ctx, err)
 	}
-	for i := range t.steps {
-		s := &t.steps[i]
+	for i := range c.steps {
+		s := &c.steps[i]
 		if s.plan == nil {
 			continue
 		}
-		h, _, err := t.reader.get(ctx, storage.StrongConsistency, s.Key)
+		h, _, err := c.reader.get(ctx, storage.StrongConsistency, s.Key)
 		if err != nil {
 			return false, request.Inconsistent(ctx, err)
 		}

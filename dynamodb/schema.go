@@ -116,10 +116,7 @@ func (s setup) create(ctx context.Context) error {
 	for name, value := range s.opts.Tags {
 		in.Tags = append(in.Tags, types.Tag{Key: &name, Value: &value})
 	}
-	_, err := s.retry(ctx, func(option func(*dynamodb.Options)) error {
-		_, err := s.db.CreateTable(ctx, in, option)
-		return err
-	})
+	_, err := retry(ctx, s.table, s.db.CreateTable, in)
 	if request.HasCode(err, "ResourceInUseException") {
 		return nil // somebody else was faster, and does the rest
 	}
@@ -129,38 +126,27 @@ func (s setup) create(ctx context.Context) error {
 // finish switches on what cannot be part of creating a table. Whoever created it may have died before, so each opening looks.
 // The time-to-live comes last: where it is on, all is done. A program that is not allowed to look, or to change it, does without.
 func (s setup) finish(ctx context.Context) error {
-	var status types.TimeToLiveStatus
-	_, err := s.retry(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := s.db.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.name}, option)
-		if err == nil && out.TimeToLiveDescription != nil {
-			status = out.TimeToLiveDescription.TimeToLiveStatus
-		}
+	out, err := retry(ctx, s.table, s.db.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &s.name})
+	switch {
+	case request.HasCode(err, "AccessDeniedException"):
+		return nil
+	case err != nil:
 		return err
-	})
-	if request.HasCode(err, "AccessDeniedException") || err == nil && status != types.TimeToLiveStatusDisabled {
+	case out.TimeToLiveDescription == nil || out.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusDisabled:
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	if s.opts.PointInTimeRecovery {
-		_, err = s.retry(ctx, func(option func(*dynamodb.Options)) error {
-			_, err := s.db.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-				TableName:                        &s.name,
-				PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-			}, option)
-			return err
+		_, err := retry(ctx, s.table, s.db.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
+			TableName:                        &s.name,
+			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
 		})
 		if err != nil {
 			return err
 		}
 	}
-	_, err = s.retry(ctx, func(option func(*dynamodb.Options)) error {
-		_, err := s.db.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-			TableName:               &s.name,
-			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrExpires), Enabled: aws.Bool(true)},
-		}, option)
-		return err
+	_, err = retry(ctx, s.table, s.db.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               &s.name,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrExpires), Enabled: aws.Bool(true)},
 	})
 	if request.HasCode(err, "AccessDeniedException", "ValidationException") {
 		return nil // the latter: another process was faster

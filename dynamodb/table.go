@@ -21,9 +21,13 @@ type table struct {
 	opts  *Options
 }
 
-// retry sends a request until its fate is known; see request.Retry.
-func (t *table) retry(ctx context.Context, send func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
-	return request.Retry(ctx, t.clock, send)
+// retry sends a request until its fate is known; see request.Retry. It is for requests that may be carried out more than once.
+func retry[I, O any](ctx context.Context, t *table, send func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) (out O, err error) {
+	_, err = request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+		out, err = send(ctx, in, option)
+		return err
+	})
+	return out, err
 }
 
 // condition is one that an item has to meet for a request to be carried out. The zero value is none.
@@ -54,19 +58,15 @@ func (t *table) get(ctx context.Context, strong bool, keys item) (item, error) {
 }
 
 // getAt reads an item, and AWS's time then.
-func (t *table) getAt(ctx context.Context, strong bool, keys item) (it item, at time.Time, err error) {
-	_, err = t.retry(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := t.db.GetItem(ctx, &dynamodb.GetItemInput{
-			TableName: &t.name, Key: keys, ConsistentRead: &strong, ReturnConsumedCapacity: t.capacity(),
-		}, option)
-		if err != nil {
-			return err
-		}
-		t.spent(out.ConsumedCapacity)
-		it, at = out.Item, t.clock.Observe(out.ResultMetadata)
-		return nil
+func (t *table) getAt(ctx context.Context, strong bool, keys item) (item, time.Time, error) {
+	out, err := retry(ctx, t, t.db.GetItem, &dynamodb.GetItemInput{
+		TableName: &t.name, Key: keys, ConsistentRead: &strong, ReturnConsumedCapacity: t.capacity(),
 	})
-	return it, at, err
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	t.spent(out.ConsumedCapacity)
+	return out.Item, t.clock.Observe(out.ResultMetadata), nil
 }
 
 // getAll reads up to 100 items and passes on those that exist, in any order. DynamoDB may leave some for another time.
@@ -75,7 +75,7 @@ func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found fu
 	for i, w := range wanted {
 		left[i] = w
 	}
-	_, err := t.retry(ctx, func(option func(*dynamodb.Options)) error {
+	_, err := request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
 		for len(left) > 0 {
 			out, err := t.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 				RequestItems:           map[string]types.KeysAndAttributes{t.name: {Keys: left, ConsistentRead: &strong}},
@@ -124,12 +124,7 @@ func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start
 	if limit > 0 {
 		in.Limit = aws.Int32(int32(limit))
 	}
-	var out *dynamodb.QueryOutput
-	_, err = t.retry(ctx, func(option func(*dynamodb.Options)) error {
-		var err error
-		out, err = t.db.Query(ctx, in, option)
-		return err
-	})
+	out, err := retry(ctx, t, t.db.Query, in)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,47 +139,37 @@ func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start
 	return items, next, nil
 }
 
-// put stores an item on a condition. It may be carried out more than once.
+// put stores an item on a condition.
 func (t *table) put(ctx context.Context, it item, on condition) error {
-	_, err := t.retry(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := t.db.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &t.name, Item: it, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
-			ReturnConsumedCapacity: t.capacity(),
-		}, option)
-		if err == nil {
-			t.spent(out.ConsumedCapacity)
-		}
-		return err
+	out, err := retry(ctx, t, t.db.PutItem, &dynamodb.PutItemInput{
+		TableName: &t.name, Item: it, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		ReturnConsumedCapacity: t.capacity(),
 	})
+	if err == nil {
+		t.spent(out.ConsumedCapacity)
+	}
 	return err
 }
 
-// remove deletes an item on a condition. It may be carried out more than once.
+// remove deletes an item on a condition.
 func (t *table) remove(ctx context.Context, keys item, on condition) error {
-	_, err := t.retry(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := t.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-			TableName: &t.name, Key: keys, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
-			ReturnConsumedCapacity: t.capacity(),
-		}, option)
-		if err == nil {
-			t.spent(out.ConsumedCapacity)
-		}
-		return err
+	out, err := retry(ctx, t, t.db.DeleteItem, &dynamodb.DeleteItemInput{
+		TableName: &t.name, Key: keys, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		ReturnConsumedCapacity: t.capacity(),
 	})
+	if err == nil {
+		t.spent(out.ConsumedCapacity)
+	}
 	return err
 }
 
 // describe returns what the table is.
 func (t *table) describe(ctx context.Context) (*types.TableDescription, error) {
-	var description *types.TableDescription
-	_, err := t.retry(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := t.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &t.name}, option)
-		if err == nil {
-			description = out.Table
-		}
-		return err
-	})
-	return description, err
+	out, err := retry(ctx, t, t.db.DescribeTable, &dynamodb.DescribeTableInput{TableName: &t.name})
+	if err != nil {
+		return nil, err
+	}
+	return out.Table, nil
 }
 
 func (t *table) capacity() types.ReturnConsumedCapacity {

@@ -3,16 +3,20 @@ package dynamodb
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// writer carries out mutations: a lone one here, several together as a transaction.
+// writer carries out mutations.
 type writer struct {
 	table    *table
 	reader   *reader
@@ -23,142 +27,177 @@ type writer struct {
 
 // Apply implements driver.Driver.
 func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
-	m := &mutations[0]
-	switch {
-	case len(mutations) > 1 || m.Verb == driver.Check:
-		return w.commit(ctx, mutations)
-	case m.Verb == driver.Write:
-		return w.write(ctx, m)
-	case m.Uid == "":
+	if m := &mutations[0]; len(mutations) == 1 && m.Verb == driver.Delete && m.Uid == "" {
 		return nil // no resource has an empty uid
-	default:
-		return w.delete(ctx, m)
 	}
-}
-
-// refuse is why a mutation is refused where this is stored, nil if it is not.
-func refuse(m *driver.Mutation, h *head) error {
-	if _, err := m.Decide(h.stored()); err != nil {
-		return &storage.OpError{Err: err}
+	c := &commit{writer: w, steps: make([]step, len(mutations))}
+	if err := c.prepare(ctx, mutations); err != nil {
+		return err
+	}
+	for again := !c.idle(); again; {
+		var err error
+		if again, err = c.try(ctx); err != nil {
+			return err
+		}
+		if again && ctx.Err() != nil {
+			return request.Inconsistent(ctx, nil)
+		}
+	}
+	for i := range c.steps {
+		s := &c.steps[i]
+		if s.plan == nil {
+			continue
+		}
+		w.reader.marks.noteState(s.Key, s.plan.next.count, s.Verb == driver.Write)
+		w.changed()
+		if s.Verb == driver.Write {
+			s.Written = s.plan.next.version()
+		}
 	}
 	return nil
 }
 
-// refuseForeign finds out why a mutation with a version that this store never made is refused.
-func (w *writer) refuseForeign(ctx context.Context, m *driver.Mutation) error {
-	h, _, err := w.reader.get(ctx, storage.StrongConsistency, m.Key)
-	if err != nil {
-		return err
-	}
-	if err := refuse(m, h); err != nil || m.Verb == driver.Delete {
-		return err
-	}
-	return &storage.OpError{Err: storage.ErrCASFailure}
+// commit is mutations under way, all together or not at all.
+type commit struct {
+	*writer
+	steps []step
+
+	// Of the last try.
+	token      [16]byte
+	recallable bool // it has the condition that it was not recalled
 }
 
-func (w *writer) write(ctx context.Context, m *driver.Mutation) error {
-	var base *stamp
-	if m.Version != "" {
-		var ok bool
-		if base, ok = parseVersion(m.Version); !ok {
-			return w.refuseForeign(ctx, m)
+// lone reports whether the commit is one change, which may be one request on one item.
+func (c *commit) lone() bool { return len(c.steps) == 1 && c.steps[0].Verb != driver.Check }
+
+// idle reports whether there is nothing to do: a lone delete of what is not there.
+func (c *commit) idle() bool { return c.lone() && c.steps[0].skip }
+
+// prepare reads the versions. A mutation whose version no store ever made needs a look at the store, because a lower one may
+// be the first to fail.
+func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error {
+	foreign := false
+	for i := range mutations {
+		s := step{Mutation: &mutations[i]}
+		if s.Version != "" || s.Verb == driver.Delete {
+			var ok bool
+			s.base, ok = parseVersion(s.Version)
+			foreign = foreign || !ok
+		} else if s.Verb == driver.Write {
+			if err := c.registry.enter(ctx, s.Key); err != nil {
+				return err
+			}
 		}
-	} else if err := w.registry.enter(ctx, m.Key); err != nil {
-		return err
+		c.steps[i] = s
 	}
-	for dead := false; ; {
-		p, old, err := w.apply(ctx, func(now time.Time) (*plan, error) {
-			return w.table.planWrite(m.Key, m.Resource, base, dead, now)
+	if !foreign {
+		return nil
+	}
+	for i := range c.steps {
+		h, _, err := c.reader.get(ctx, storage.StrongConsistency, c.steps[i].Key)
+		if err != nil {
+			return err
+		}
+		if err := c.steps[i].decide(h); err != nil {
+			return &storage.OpError{Index: i, Err: err}
+		}
+	}
+	return nil
+}
+
+// try sends the commit once. again reports that it was refused for a reason that the steps now take into account, or was not sent in
+// time.
+//
+// It asks until the fate of the request is known. That can do no harm: one that was carried out already finds its own stamps, not
+// those that it is conditional on; see plan.made.
+func (c *commit) try(ctx context.Context) (again bool, err error) {
+	now := c.table.clock.Now()
+	for i := range c.steps {
+		if err := c.steps[i].compose(c.table, now); err != nil {
+			return false, err
+		}
+	}
+	c.token, c.recallable = newToken(), c.mayHoldAgain()
+	var reasons []types.CancellationReason
+	var items *items
+	maybe, err := request.Retry(ctx, c.table.clock, func(option func(*dynamodb.Options)) error {
+		return c.permit.with(ctx, func(g *grant) (err error) {
+			if c.lone() && c.steps[0].plan.alone() && g.epoch == nil {
+				reasons, err = c.put(ctx, c.steps[0].plan, option, g.option, fresh(now))
+				return err
+			}
+			if items == nil {
+				items = c.items(now)
+			}
+			reasons, err = c.transact(ctx, g, items.all, option, g.option, fresh(now))
+			return err
 		})
-		if err == nil {
-			m.Written = p.next.version()
-		}
-		if !errors.Is(err, errCondition) {
-			return err
-		}
-		err = refuse(m, old)
-		switch {
-		case err != nil:
-			return err
-		case old != nil && !old.live && m.Version == "":
-			base, dead = old.stamp, true // a tombstone: go on with its chain
-		case old == nil && dead:
-			base, dead = nil, false
-		case ctx.Err() != nil:
-			return request.Inconsistent(ctx, nil)
-		}
-	}
-}
-
-func (w *writer) delete(ctx context.Context, m *driver.Mutation) error {
-	base, ok := parseVersion(m.Version)
-	if !ok {
-		return w.refuseForeign(ctx, m)
-	}
-	_, old, err := w.apply(ctx, func(now time.Time) (*plan, error) {
-		return w.table.planDelete(m.Key, m.Uid, base, now), nil
 	})
-	if errors.Is(err, errCondition) {
-		return refuse(m, old)
-	}
-	return err
-}
-
-// applied does what follows the success of a plan.
-func (w *writer) applied(p *plan) {
-	w.reader.marks.noteState(p.key, p.next.count, p.res != nil)
-	w.changed()
-}
-
-// errCondition says that the condition of a plan does not hold, and that the plan was not carried out.
-var errCondition = errors.New("the condition does not hold")
-
-// apply composes a plan, anew where it could not be sent in time, and carries it out. On errCondition old is what is stored instead,
-// nil for nothing.
-func (w *writer) apply(ctx context.Context, compose func(now time.Time) (*plan, error)) (p *plan, old *head, err error) {
-	for {
-		if p, err = compose(w.table.clock.Now()); err != nil {
-			return nil, nil, err
+	switch {
+	case err == nil:
+		if items != nil {
+			c.retireLater(ctx, items.late)
 		}
-		old, err = w.carryOut(ctx, p)
-		switch {
-		case err == nil:
-			w.applied(p)
-		case errors.Is(err, errCondition):
-			w.reader.marks.note(p.key, old)
-		case errors.Is(err, errComposed) && !errors.Is(err, storage.ErrInconsistent) && request.Sleep(ctx, time.Millisecond):
+		return false, nil
+	case errors.Is(err, errComposed) && !maybe && request.Sleep(ctx, time.Millisecond):
+		return true, nil
+	case request.HasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
+		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
+	case !errors.Is(err, errCondition):
+		if maybe && !errors.Is(err, storage.ErrInconsistent) {
+			err = request.Inconsistent(ctx, err)
+		}
+		return false, err
+	}
+	return c.refused(ctx, reasons, maybe)
+}
+
+// refused looks at what is stored where conditions failed. The first reasons are those of the steps.
+func (c *commit) refused(ctx context.Context, reasons []types.CancellationReason, maybe bool) (again bool, err error) {
+	var first *storage.OpError
+	for i := range min(len(c.steps), len(reasons)) {
+		if aws.ToString(reasons[i].Code) != failedCondition {
 			continue
 		}
-		return p, old, err
+		s := &c.steps[i]
+		h, err := c.stored(ctx, s, reasons[i].Item)
+		if err != nil {
+			return false, err
+		}
+		if s.plan != nil {
+			// If it was made, then by an attempt whose answer was lost.
+			if made, err := s.plan.made(h, maybe); made || err != nil {
+				return false, err
+			}
+		}
+		c.reader.marks.note(s.Key, h)
+		if err := s.decide(h); err != nil && first == nil {
+			first = &storage.OpError{Index: i, Err: err}
+		}
 	}
+	if maybe && c.recallable {
+		if made, err := c.recalled(ctx); made || err != nil {
+			return false, err
+		}
+	}
+	if first != nil {
+		return false, first
+	}
+	if c.idle() {
+		c.steps[0].plan = nil
+		return false, nil
+	}
+	return true, nil
 }
 
-// carryOut asks until the fate of a plan is known, which can do no harm; see plan.made.
-func (w *writer) carryOut(ctx context.Context, p *plan) (old *head, err error) {
-	var stored item
-	maybe, err := w.table.retry(ctx, func(option func(*dynamodb.Options)) error {
-		return w.permit.with(ctx, func(g *grant) (err error) {
-			stored, err = w.send(ctx, g, p, option)
-			return err
-		})
-	})
-	if !errors.Is(err, errCondition) {
-		if err != nil && maybe && !errors.Is(err, storage.ErrInconsistent) {
-			return nil, request.Inconsistent(ctx, err)
-		}
-		return nil, err
-	}
-	if len(stored) > 0 {
-		if old, err = w.table.head(stored); err != nil {
-			return nil, err
-		}
-	}
-	made, err := p.made(old, maybe)
+// stored returns what was stored instead of a step's base, nil for nothing. The refusal of a lone change holds it. DynamoDB could tell
+// it with that of several, but not where the items are large: an answer has to be smaller than 4 MB.
+func (c *commit) stored(ctx context.Context, s *step, refusal item) (*head, error) {
 	switch {
-	case err != nil:
-		return nil, err
-	case made:
+	case !c.lone():
+		return c.reader.head(ctx, storage.StrongConsistency, s.Key)
+	case len(refusal) == 0:
 		return nil, nil
 	}
-	return old, errCondition
+	return c.table.head(refusal)
 }
