@@ -24,24 +24,24 @@ func (l *listing) add(d *types.StreamDescription) {
 	}
 }
 
-// open returns where a reader begins that wants all that comes after asOf: in the shards that are open, but for those that are
+// position returns where a reader begins that wants all that comes after asOf: in the shards that are open, but for those that are
 // listed beside an ancestor that is open, too, and come after it; and at the end of those that have no children yet.
-func (l *listing) open(asOf time.Time) []place {
+func (l *listing) position(stream string, asOf time.Time) *Position {
 	parent := map[string]bool{}
 	for _, p := range l.parents {
 		parent[p] = true
 	}
-	var places []place
+	at := &Position{stream: stream, asOf: asOf}
 	for shard := range l.parents {
 		switch {
 		case l.closed[shard] && parent[shard], l.openAncestor(shard):
 		case l.closed[shard]:
-			places = append(places, place{shard, ended})
+			at = at.with(shard, ended)
 		default:
-			places = append(places, place{shard, since(asOf)})
+			at = at.with(shard, since(asOf))
 		}
 	}
-	return places
+	return at
 }
 
 // openAncestor reports whether an ancestor of the shard is open.

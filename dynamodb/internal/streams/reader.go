@@ -81,11 +81,6 @@ func (r *reader) running() bool {
 	return r.ready
 }
 
-// passed waits until the reader has passed all that was acknowledged before a moment, by the local clock.
-func (r *reader) passed(ctx context.Context, moment time.Time) error {
-	return r.prover.wait(ctx, moment, r.stopped)
-}
-
 // open finds the stream and its shards and stands at the end of those that are open. It goes on trying while DynamoDB is away.
 func (r *reader) open(ctx context.Context) error {
 	begun := time.Now()
@@ -105,18 +100,18 @@ func (r *reader) tryOpen(ctx context.Context) (err error) {
 	if r.stream, err = ask(ctx, r.Timeout, r.Table.Stream); err != nil {
 		return err
 	}
-	pos := &Position{stream: r.stream, asOf: r.Clock.Now()}
-	l, err := r.list(ctx, pos)
+	asOf := r.Clock.Now()
+	l, err := r.list(ctx, &Position{})
 	if err != nil {
 		return err
 	}
-	for _, pl := range l.open(pos.asOf) {
+	pos := l.position(r.stream, asOf)
+	for _, pl := range pos.shards {
 		if pl.seq != ended {
 			if r.iterators[pl.shard], err = r.latest(ctx, pl.shard); err != nil {
 				return err
 			}
 		}
-		pos = pos.with(pl.shard, pl.seq)
 	}
 	r.listAt, r.lastGood = time.Now().Add(listEvery), time.Now()
 	r.setPosition(pos)

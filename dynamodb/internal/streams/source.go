@@ -155,7 +155,7 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 // It is for use during a run.
 func (s *Source) Passed(ctx context.Context, called time.Time) (*Position, error) {
 	r := s.reader()
-	if err := r.passed(ctx, called); err != nil {
+	if err := r.prover.wait(ctx, called, r.stopped); err != nil {
 		return nil, err
 	}
 	return r.position(), nil
@@ -208,9 +208,5 @@ func (s *Source) Before(ctx context.Context) (*Position, error) {
 		s.listed = known
 		s.mu.Unlock()
 	}
-	at := &Position{stream: known.stream, asOf: asOf}
-	for _, pl := range known.listing.open(asOf) {
-		at = at.with(pl.shard, pl.seq)
-	}
-	return at, nil
+	return known.listing.position(known.stream, asOf), nil
 }
