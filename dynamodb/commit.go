@@ -2,8 +2,12 @@ package dynamodb
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -119,6 +123,57 @@ func (c *commit) items(now time.Time) *items {
 		is.late = append(is.late, parts...)
 	}
 	return is
+}
+
+// put makes one attempt at a plan that is a single item. On errCondition there is one reason.
+func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+	on := p.condition()
+	out, err := c.table.db.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &c.table.name, Item: p.put,
+		ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ReturnConsumedCapacity:              c.table.capacity(),
+	}, options...)
+	var refused *types.ConditionalCheckFailedException
+	if errors.As(err, &refused) {
+		return []types.CancellationReason{{Code: aws.String(failedCondition), Item: refused.Item}}, &conditionError{err}
+	}
+	if err == nil {
+		c.table.spent(out.ConsumedCapacity)
+	}
+	return nil, err
+}
+
+// transact makes one attempt at a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself recognise a
+// repetition for ten minutes; with another condition it is another transaction, and has another token. On errCondition the reasons
+// line up with the items.
+func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+	own, token := len(items), c.token
+	if g.epoch != nil {
+		gate := c.table.anyGate(g.fence)
+		items = append(items[:own:own], gate)
+		sum := sha256.Sum256(append(item(gate.ConditionCheck.Key).bytes(attrPK), token[:]...))
+		token = [16]byte(sum[:16])
+	}
+	out, err := c.table.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems:          items,
+		ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
+		ReturnConsumedCapacity: c.table.capacity(),
+	}, options...)
+	var cancelled *types.TransactionCanceledException
+	if errors.As(err, &cancelled) {
+		reasons, err := whyCancelled(cancelled, err)
+		if len(reasons) > own && aws.ToString(reasons[own].Code) == failedCondition {
+			return nil, errGateShut
+		}
+		return reasons, err
+	}
+	if err == nil {
+		for i := range out.ConsumedCapacity {
+			c.table.spent(&out.ConsumedCapacity[i])
+		}
+	}
+	return nil, err
 }
 
 // retireLater retires parts on their own after the transaction. Nothing depends on it but the room they take.

@@ -2,7 +2,6 @@ package dynamodb
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -47,9 +46,6 @@ func (c condition) expression() *string {
 	}
 	return &c.text
 }
-
-// conditionFailed reports whether a request was refused because of its condition.
-func conditionFailed(err error) bool { return request.HasCode(err, "ConditionalCheckFailedException") }
 
 // get reads an item, nil if it is not there.
 func (t *table) get(ctx context.Context, strong bool, keys item) (item, error) {
@@ -105,9 +101,6 @@ func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found fu
 	})
 	return err
 }
-
-// errUnprocessed is what DynamoDB means by an answer without items: it is throttling.
-var errUnprocessed = errors.New("BatchGetItem: all keys were left unprocessed")
 
 // query reads one answer's worth of a partition, from after start on: at most limit items, if that is not 0.
 func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start item, limit int) (items []item, next item, err error) {

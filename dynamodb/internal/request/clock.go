@@ -77,13 +77,3 @@ func SignedBy(id string, until time.Time, late error) func(*dynamodb.Options) {
 		})
 	}
 }
-
-// watch is an option that tells the clock of the answer to each attempt, refusals among them.
-func (c *Clock) watch(o *dynamodb.Options) {
-	observe := middleware.DeserializeMiddlewareFunc("AshlarClock", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
-		out, answer, err := next.HandleDeserialize(ctx, in)
-		c.Observe(answer)
-		return out, answer, err
-	})
-	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Deserialize.Add(observe, middleware.Before) })
-}

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
 )
 
 // Retry sends a request until there is an answer that settles it, or the time is over: then the error matches
@@ -44,7 +44,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// attempts notes what the SDK's own retries hide: whether one of the attempts may have been carried out.
+// attempts sees what the SDK's own retries hide: whether one of the attempts may have been carried out.
 type attempts struct {
 	maybe atomic.Bool
 	clock *Clock
@@ -59,39 +59,15 @@ func (a *attempts) note(err error) Fate {
 	return fate
 }
 
+// option looks at the answer to each attempt, for its date too. What fails before an attempt is sent is nothing to it.
 func (a *attempts) option(o *dynamodb.Options) {
-	o.Retryer = a.wrap(o.Retryer)
-	a.clock.watch(o)
-}
-
-func (a *attempts) wrap(inner aws.Retryer) aws.Retryer {
-	if v2, ok := inner.(aws.RetryerV2); ok {
-		return &watchedV2{RetryerV2: v2, attempts: a}
-	}
-	if inner == nil {
-		inner = aws.NopRetryer{}
-	}
-	return &watched{Retryer: inner, attempts: a}
-}
-
-type watched struct {
-	aws.Retryer
-	attempts *attempts
-}
-
-// IsErrorRetryable is asked after every attempt that failed.
-func (w *watched) IsErrorRetryable(err error) bool {
-	w.attempts.note(err)
-	return w.Retryer.IsErrorRetryable(err)
-}
-
-type watchedV2 struct {
-	aws.RetryerV2
-	attempts *attempts
-}
-
-// IsErrorRetryable is asked after every attempt that failed.
-func (w *watchedV2) IsErrorRetryable(err error) bool {
-	w.attempts.note(err)
-	return w.RetryerV2.IsErrorRetryable(err)
+	look := middleware.DeserializeMiddlewareFunc("AshlarAttempts", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		out, answer, err := next.HandleDeserialize(ctx, in)
+		a.clock.Observe(answer)
+		if err != nil {
+			a.note(err)
+		}
+		return out, answer, err
+	})
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Deserialize.Add(look, middleware.Before) })
 }
