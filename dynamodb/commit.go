@@ -144,9 +144,9 @@ func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Opt
 	return nil, err
 }
 
-// transact makes one attempt at a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself recognise a
-// repetition for ten minutes; with another condition it is another transaction, and has another token. On errCondition the reasons
-// line up with the items.
+// transact makes one attempt at a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself
+// recognise a repetition, which has to be the same request to the letter, for ten minutes; with another condition it is another
+// transaction, and has another token. On errCondition the reasons line up with the items.
 func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
 	own, token := len(items), c.token
 	if g.epoch != nil {
