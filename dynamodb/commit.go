@@ -2,16 +2,15 @@ package dynamodb
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
 
@@ -24,87 +23,18 @@ const (
 	maxRetired = 6
 )
 
-// commit carries out mutations all together or not at all.
-func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error {
-	t := &transaction{b: b, steps: make([]step, len(mutations))}
-	if err := t.prepare(ctx, mutations); err != nil {
-		return err
-	}
-	for {
-		again, err := t.try(ctx)
-		if err != nil {
-			return err
-		}
-		if !again {
-			break
-		}
-		if ctx.Err() != nil {
-			return inconsistent(ctx, nil)
-		}
-	}
-	for i := range t.steps {
-		if c := t.steps[i].change; c != nil {
-			b.applied(c)
-			if mutations[i].Verb == driver.Write {
-				mutations[i].Written = c.next.version()
-			}
-		}
-	}
-	return nil
-}
-
-// transaction is a commit under way.
-type transaction struct {
-	b     *handle
-	steps []step
-
-	recallable bool // the last try has the condition that it was not recalled
-}
-
-// step is one operation.
+// step is one mutation of a commit.
 type step struct {
 	*driver.Mutation
 	base *stamp // from the version given, or a tombstone's
 	dead bool   // base is a tombstone's
 	skip bool   // a delete of what is not there
 
-	change *change // what the last try sent, nil for a check
+	plan *plan // what the last try sent, nil for what changes nothing
 }
 
-// prepare reads the versions. An operation whose version no store ever made needs a look at the store, because a lower one may
-// be the first to fail.
-func (t *transaction) prepare(ctx context.Context, mutations []driver.Mutation) error {
-	foreign := false
-	for i := range mutations {
-		s := step{Mutation: &mutations[i]}
-		if s.Version != "" || s.Verb == driver.Delete {
-			var ok bool
-			s.base, ok = parseVersion(s.Version)
-			foreign = foreign || !ok
-		} else if s.Verb == driver.Write {
-			if err := t.b.register(ctx, s.Key); err != nil {
-				return err
-			}
-		}
-		t.steps[i] = s
-	}
-	if !foreign {
-		return nil
-	}
-	for i := range t.steps {
-		h, _, err := t.b.get(ctx, storage.StrongConsistency, t.steps[i].Key)
-		if err != nil {
-			return err
-		}
-		if err := t.steps[i].settle(h); err != nil {
-			return &storage.OpError{Index: i, Err: err}
-		}
-	}
-	return nil
-}
-
-// settle decides what a step does in view of what is stored: an error, or how to try it.
-func (s *step) settle(h *head) error {
+// decide decides what a step does in view of what is stored: an error, or how to try it.
+func (s *step) decide(h *head) error {
 	changes, err := s.Decide(h.stored())
 	if err != nil {
 		return err
@@ -115,169 +45,148 @@ func (s *step) settle(h *head) error {
 	case s.Verb == driver.Write && s.Version == "":
 		s.base, s.dead = nil, false
 		if h != nil {
-			s.base, s.dead = h.stamp, true
+			s.base, s.dead = h.stamp, true // a tombstone: go on with its chain
 		}
 	}
 	return nil
 }
 
-// try sends the transaction once. again reports that it was refused for a reason that the steps now take into account.
-func (t *transaction) try(ctx context.Context) (again bool, err error) {
-	now := t.b.clock.now()
-	var items []types.TransactWriteItem
-	owner := make([]int, 0, maxItems) // which step an item belongs to, -1 for items without a condition
-	for i := range t.steps {
-		own, err := t.steps[i].items(t.b, now)
-		if err != nil {
-			return false, err
-		}
-		items = append(items, own...)
-		owner = append(owner, i)
-		for range own[1:] {
-			owner = append(owner, -1)
-		}
-	}
-	token, fresh := newToken(), signedBy("AshlarComposed", now.Add(composedFor), errComposed)
-	if t.recallable = t.mayHoldAgain(); t.recallable {
-		items, owner = append(items, t.b.recall(token)), append(owner, -1)
-	}
-	late := t.retire(&items, now)
-	var reasons []types.CancellationReason
-	maybe, err := t.b.call(ctx, func(option func(*dynamodb.Options)) error {
-		return t.b.permitted(ctx, func(g *grant) (err error) {
-			reasons, err = t.b.transact(ctx, g, token, items, option, fresh)
-			return err
-		})
-	})
-	switch {
-	case err == nil:
-		t.retireLater(ctx, late)
-		return false, nil
-	case errors.Is(err, errComposed) && !maybe && sleep(ctx, time.Millisecond):
-		return true, nil
-	case hasCode(err, "ValidationException") && strings.Contains(err.Error(), "4 MB"):
-		return false, fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
-	case !errors.Is(err, errCondition):
-		if maybe && !errors.Is(err, storage.ErrInconsistent) {
-			err = inconsistent(ctx, err)
-		}
-		return false, err
-	}
-	return t.refused(ctx, token, reasons, owner, maybe)
-}
-
-// refused looks at what is stored where conditions failed. DynamoDB could tell it with the refusal, but not where the items are
-// large: an answer has to be smaller than 4 MB.
-func (t *transaction) refused(ctx context.Context, token [16]byte, reasons []types.CancellationReason, owner []int, maybe bool) (again bool, err error) {
-	var first *storage.OpError
-	for n, r := range reasons {
-		if n >= len(owner) || owner[n] < 0 || aws.ToString(r.Code) != "ConditionalCheckFailed" {
-			continue
-		}
-		i := owner[n]
-		s := &t.steps[i]
-		it, err := t.b.readers[storage.StrongConsistency].Do(ctx, t.b.resource(s.Key))
-		if err != nil {
-			return false, err
-		}
-		var h *head
-		if it != nil {
-			if h, err = t.b.head(it); err != nil {
-				return false, err
-			}
-		}
-		if s.change != nil {
-			made, err := s.change.made(h, maybe)
-			if err != nil {
-				return false, err
-			}
-			if made {
-				return false, nil // by an attempt whose answer was lost
-			}
-		}
-		t.b.seen.note(s.Key, h)
-		if err := s.settle(h); err != nil && first == nil {
-			first = &storage.OpError{Index: i, Err: err}
-		}
-	}
-	if maybe && t.recallable {
-		made, err := t.recalled(ctx, token)
-		if err != nil {
-			return false, err
-		}
-		if made {
-			return false, nil
-		}
-	}
-	if first != nil {
-		return false, first
-	}
-	return true, nil
-}
-
-// items are the step as operations of a transaction; the first one has the condition.
-func (s *step) items(b *handle, now time.Time) ([]types.TransactWriteItem, error) {
-	s.change = nil
+// compose makes the step's plan.
+func (s *step) compose(t *table, now time.Time) (err error) {
+	s.plan = nil
 	switch {
 	case s.Verb == driver.Write:
-		c, err := b.planWrite(s.Key, s.Resource, s.base, s.dead, now)
-		if err != nil {
-			return nil, err
-		}
-		s.change = c
-		return c.items(b, false, now), nil
-	case s.Verb == driver.Delete && s.skip:
-		return s.condition(b, "attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.Uid))}), nil
+		s.plan, err = t.planWrite(s.Key, s.Resource, s.base, s.dead, now)
+	case s.Verb == driver.Delete && !s.skip:
+		s.plan = t.planDelete(s.Key, s.Uid, s.base, now)
+	}
+	return err
+}
+
+// own is the operation that has the step's condition.
+func (s *step) own(t *table) types.TransactWriteItem {
+	on := condition{text: "attribute_not_exists(u)"}
+	switch {
+	case s.plan != nil:
+		on = s.plan.condition()
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName: &t.name, Item: s.plan.put, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		}}
 	case s.Verb == driver.Delete:
-		s.change = b.planDelete(s.Key, s.Uid, s.base, now)
-		return s.change.items(b, false, now), nil
-	case s.base == nil:
-		return s.condition(b, "attribute_not_exists(u)", nil), nil
-	default:
-		return s.condition(b, "v = :base AND u = :uid", item{
-			":base": binaryValue(s.base.bytes()), ":uid": binaryValue([]byte(s.Uid)),
-		}), nil
+		on = condition{"attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.Uid))}}
+	case s.base != nil:
+		on = storedAs(s.base, s.Uid)
 	}
+	return t.check(t.resource(s.Key), on)
 }
 
-func (s *step) condition(b *handle, expression string, values item) []types.TransactWriteItem {
-	return []types.TransactWriteItem{{ConditionCheck: &types.ConditionCheck{
-		TableName: &b.table, Key: b.resource(s.Key), ConditionExpression: &expression, ExpressionAttributeValues: values,
-	}}}
+// check is a condition on an item as an operation of a transaction.
+func (t *table) check(keys item, on condition) types.TransactWriteItem {
+	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
+		TableName: &t.name, Key: keys, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+	}}
 }
 
-// retire adds the retirement of replaced parts to the transaction as long as they fit, and returns the others.
-func (t *transaction) retire(items *[]types.TransactWriteItem, now time.Time) (late []types.TransactWriteItem) {
+// items are the operations of a transaction.
+type items struct {
+	all  []types.TransactWriteItem // the steps' own first
+	late []types.TransactWriteItem // what follows when it is done
+}
+
+// items are the commit as a transaction, with the retirement of replaced parts as long as that fits.
+func (c *commit) items(now time.Time) *items {
+	is := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
+	for i := range c.steps {
+		s := &c.steps[i]
+		is.all[i] = s.own(c.table)
+		if s.plan != nil {
+			is.all = append(is.all, s.plan.others(c.table)...)
+		}
+	}
+	if c.lone() {
+		is.all[0].Put.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	}
+	if c.recallable {
+		is.all = append(is.all, c.notRecalled())
+	}
 	retired := 0
-	for i := range t.steps {
-		c := t.steps[i].change
-		if c == nil || c.base == nil || c.base.parts == 0 {
+	for i := range c.steps {
+		if c.steps[i].plan == nil {
 			continue
 		}
-		parts := c.items(t.b, true, now)
-		parts = parts[len(parts)-int(c.base.parts):]
-		if retired+len(parts) <= maxRetired && len(*items)+len(parts) < maxItems {
+		parts := c.steps[i].plan.retirement(c.table, now)
+		if retired+len(parts) <= maxRetired && len(is.all)+len(parts) < maxItems {
 			retired += len(parts)
-			*items = append(*items, parts...)
+			is.all = append(is.all, parts...)
 			continue
 		}
-		late = append(late, parts...)
+		is.late = append(is.late, parts...)
 	}
-	return late
+	return is
+}
+
+// put makes one attempt at a plan that is a single item. On errCondition there is one reason.
+func (c *commit) put(ctx context.Context, p *plan, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+	on := p.condition()
+	out, err := c.table.db.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &c.table.name, Item: p.put,
+		ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ReturnConsumedCapacity:              c.table.capacity(),
+	}, options...)
+	var refused *types.ConditionalCheckFailedException
+	if errors.As(err, &refused) {
+		return []types.CancellationReason{{Code: aws.String(failedCondition), Item: refused.Item}}, &conditionError{err}
+	}
+	if err == nil {
+		c.table.spent(out.ConsumedCapacity)
+	}
+	return nil, err
+}
+
+// transact makes one attempt at a transaction, with the condition of a fence that is announced. Its token makes DynamoDB itself
+// recognise a repetition, which has to be the same request to the letter, for ten minutes; with another condition it is another
+// transaction, and has another token. On errCondition the reasons line up with the items.
+func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactWriteItem, options ...func(*dynamodb.Options)) ([]types.CancellationReason, error) {
+	own, token := len(items), c.token
+	if g.epoch != nil {
+		gate := c.table.anyGate(g.fence)
+		items = append(items[:own:own], gate)
+		sum := sha256.Sum256(append(item(gate.ConditionCheck.Key).bytes(attrPK), token[:]...))
+		token = [16]byte(sum[:16])
+	}
+	out, err := c.table.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems:          items,
+		ClientRequestToken:     aws.String(base64.RawURLEncoding.EncodeToString(token[:])),
+		ReturnConsumedCapacity: c.table.capacity(),
+	}, options...)
+	var cancelled *types.TransactionCanceledException
+	if errors.As(err, &cancelled) {
+		reasons, err := whyCancelled(cancelled, err)
+		if len(reasons) > own && aws.ToString(reasons[own].Code) == failedCondition {
+			return nil, errGateShut
+		}
+		return reasons, err
+	}
+	if err == nil {
+		for i := range out.ConsumedCapacity {
+			c.table.spent(&out.ConsumedCapacity[i])
+		}
+	}
+	return nil, err
 }
 
 // retireLater retires parts on their own after the transaction. Nothing depends on it but the room they take.
-func (t *transaction) retireLater(ctx context.Context, late []types.TransactWriteItem) {
+func (c *commit) retireLater(ctx context.Context, late []types.TransactWriteItem) {
 	for _, it := range late {
-		_, err := t.b.call(ctx, func(option func(*dynamodb.Options)) error {
-			_, err := t.b.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-				TableName: it.Update.TableName, Key: it.Update.Key, UpdateExpression: it.Update.UpdateExpression,
-				ExpressionAttributeNames: it.Update.ExpressionAttributeNames, ExpressionAttributeValues: it.Update.ExpressionAttributeValues,
-			}, option)
-			return err
+		out, err := retry(ctx, c.table, c.table.db.UpdateItem, &dynamodb.UpdateItemInput{
+			TableName: it.Update.TableName, Key: it.Update.Key, UpdateExpression: it.Update.UpdateExpression,
+			ExpressionAttributeNames: it.Update.ExpressionAttributeNames, ExpressionAttributeValues: it.Update.ExpressionAttributeValues,
+			ReturnConsumedCapacity: c.table.capacity(),
 		})
 		if err != nil {
 			return
 		}
+		c.table.spent(out.ConsumedCapacity)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +13,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/batch"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 )
 
 // Options say which store a backend opens, and how. Zero values are sensible, but for Table.
@@ -69,7 +68,7 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Outage, 5*time.Minute)
 	set(&o.Poll, 200*time.Millisecond)
 	set(&o.IdlePoll, 2*time.Second)
-	set(&o.FenceWait, signatureLife+time.Minute)
+	set(&o.FenceWait, request.SignatureLife+time.Minute)
 	return o, nil
 }
 
@@ -83,7 +82,7 @@ const linger = 30 * time.Second
 // Backend is a store in a DynamoDB table. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and
 // [storage.Transactor].
 type Backend struct {
-	*driver.Backend[*position]
+	*driver.Backend[*streams.Position]
 	handle *handle
 }
 
@@ -94,37 +93,31 @@ var (
 	_ storage.Transactor = (*Backend)(nil)
 )
 
-// handle is an opened store as a driver.
+// handle is an opened store as a driver: parts that each have a job of their own.
 type handle struct {
-	layout
-	db      *dynamodb.Client
-	streams *dynamodbstreams.Client
-	opts    Options
-	table   string
-	id      driver.StoreID
-	readers map[storage.ReadConsistency]*batch.Batcher[item, item]
-	source  *source
-	clock   clock
-	seen    *seen
-	permit  permit
-	life    context.Context // ends with Close
-	stop    context.CancelFunc
+	*reader // Get, Children
+	*lister // Scan, List, Page, Snapshot
+	*writer // Apply
+	*closer // Fence, SetFence
+	*notes  // ReadNote, WriteNote, DeleteNote
 
-	kindsKnown sync.Map // of storage.UnversionedType: entered in the registry
-	closed     atomic.Bool
-	release    func() // frees the clients, where they are the backend's own
+	table   *table
+	id      driver.StoreID
+	source  *streams.Source
+	stop    context.CancelFunc // ends what runs for the handle
+	release func()             // frees the clients, where they are the backend's own
 }
 
 var (
-	_ driver.Driver[*position]      = (*handle)(nil)
-	_ driver.Lister                 = (*handle)(nil)
-	_ driver.Pager[*position]       = (*handle)(nil)
-	_ driver.Snapshotter[*position] = (*handle)(nil)
-	_ driver.Mover                  = (*handle)(nil)
+	_ driver.Driver[*streams.Position]      = (*handle)(nil)
+	_ driver.Lister                         = (*handle)(nil)
+	_ driver.Pager[*streams.Position]       = (*handle)(nil)
+	_ driver.Snapshotter[*streams.Position] = (*handle)(nil)
+	_ driver.Mover                          = (*handle)(nil)
 )
 
 // New opens a store with clients that stay the caller's. The context bounds the opening only.
-func New(ctx context.Context, db *dynamodb.Client, streams *dynamodbstreams.Client, opts *Options) (*Backend, error) {
+func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstreams.Client, opts *Options) (*Backend, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -135,46 +128,53 @@ func New(ctx context.Context, db *dynamodb.Client, streams *dynamodbstreams.Clie
 	if err != nil {
 		return nil, err
 	}
-	b := &handle{
-		layout: layout{o.Prefix}, db: db, streams: streams, opts: o, table: o.Table,
-		clock: clock{local: time.Now}, release: func() {},
-	}
-	b.seen = newSeen(b.clock.now)
-	b.life, b.stop = context.WithCancel(context.Background())
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if err := b.openTable(ctx); err != nil {
-		b.stop()
+	t := &table{layout: layout{o.Prefix}, db: db, name: o.Table, clock: request.NewClock(), opts: &o}
+	id, err := setup{t}.open(ctx)
+	if err != nil {
 		return nil, err
 	}
-	b.readers = map[storage.ReadConsistency]*batch.Batcher[item, item]{
-		storage.EventualConsistency: b.newReader(false),
-		storage.StrongConsistency:   b.newReader(true),
-	}
-	b.source = &source{b: b}
+	h := newHandle(t, id, streamsClient)
 	return &Backend{
-		Backend: driver.New(b, driver.Options[*position]{
+		Backend: driver.New(h, driver.Options[*streams.Position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: linger,
 			UnboundedFence: true,
-			Delivered:      func(ev *event) { b.seen.noteState(ev.Key, ev.At.count, !ev.Delete) },
+			Delivered:      func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
 		}),
-		handle: b,
+		handle: h,
 	}, nil
 }
 
+// newHandle wires the parts together.
+func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
+	life, stop := context.WithCancel(context.Background())
+	r := newReader(t)
+	registry, permit := &registry{table: t}, newPermit(life, t)
+	source := streams.NewSource(streams.Config{
+		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
+		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
+	})
+	return &handle{
+		reader: r,
+		lister: &lister{reader: r, registry: registry, source: source},
+		writer: &writer{table: t, reader: r, registry: registry, permit: permit, changed: source.Wake},
+		closer: &closer{table: t, permit: permit},
+		notes:  &notes{t},
+		table:  t, id: id, source: source, stop: stop, release: func() {},
+	}
+}
+
 // StoreID implements driver.Driver.
-func (b *handle) StoreID() driver.StoreID { return b.id }
+func (h *handle) StoreID() driver.StoreID { return h.id }
 
 // Source implements driver.Driver.
-func (b *handle) Source() driver.Source[*position] { return b.source }
+func (h *handle) Source() driver.Source[*streams.Position] { return h.source }
 
 // Close implements driver.Driver.
-func (b *handle) Close() error {
-	b.closed.Store(true)
-	b.stop()
-	for _, r := range b.readers {
-		r.Close()
-	}
-	b.release()
+func (h *handle) Close() error {
+	h.stop()
+	h.reader.close()
+	h.release()
 	return nil
 }

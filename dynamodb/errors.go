@@ -1,117 +1,51 @@
 package dynamodb
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// outcome is what an error of the SDK says about the request.
-type outcome int
+// What an error of the SDK says about the fate of a request is in package request.
 
-const (
-	// refused: DynamoDB did not do it and will not do it.
-	refused outcome = iota
-	// busy: DynamoDB did not do it, but may if asked again.
-	busy
-	// unknown: it may have been done. Asking again tells.
-	unknown
-)
+// errUnprocessed is what DynamoDB means by an answer without items: it is throttling.
+var errUnprocessed = request.NewError(request.Undone, "BatchGetItem: all keys were left unprocessed")
 
-// busyCodes are answers of status 400 that another try may mend.
-var busyCodes = []string{
-	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
-	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
-	"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
-	"RequestTimeTooSkewed", "PriorRequestNotComplete",
-}
+// conditionFailed reports whether a request was refused because of its condition.
+func conditionFailed(err error) bool { return request.HasCode(err, "ConditionalCheckFailedException") }
 
-func judge(err error) outcome {
-	switch {
-	case errors.Is(err, storage.ErrFenced), errors.Is(err, storage.ErrClosed), errors.Is(err, errComposed):
-		return refused
-	case errors.Is(err, errNotPermitted), errors.Is(err, errGateShut):
-		return busy
-	}
-	var api smithy.APIError
-	if !errors.As(err, &api) {
-		if neverSent(err) {
-			return refused
-		}
-		return unknown
-	}
-	if slices.Contains(busyCodes, api.ErrorCode()) {
-		return busy
-	}
-	var response *smithyhttp.ResponseError
-	if errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusInternalServerError {
-		return unknown
-	}
-	switch api.ErrorCode() {
-	case "InternalServerError", "InternalFailure", "ServiceUnavailable", "ServiceUnavailableException", "InternalServerErrorException":
-		return unknown
-	}
-	return refused
-}
+// failedCondition is the code of a reason.
+const failedCondition = "ConditionalCheckFailed"
 
-// neverSent recognises what goes wrong inside the SDK before anything is sent, and always will.
-func neverSent(err error) bool {
-	var params smithy.InvalidParamsError
-	if errors.As(err, &params) {
-		return true
-	}
-	text := err.Error()
-	for _, cause := range []string{"get identity:", "resolve auth scheme:", "Invalid Configuration: Missing Region", "not resolve endpoint"} {
-		if strings.Contains(text, cause) {
-			return true
+// errCondition says that a condition of a commit does not hold, and that nothing was changed.
+var errCondition = errors.New("the condition does not hold")
+
+// conditionError passes through retry as a refusal, without losing the exception.
+type conditionError struct{ error }
+
+func (e *conditionError) Unwrap() error        { return e.error }
+func (e *conditionError) Is(target error) bool { return target == errCondition }
+
+// whyCancelled turns the reasons into an error that retry understands: a failed condition or worse settles it, a conflict with
+// another transaction or throttling does not.
+func whyCancelled(cancelled *types.TransactionCanceledException, err error) ([]types.CancellationReason, error) {
+	condition := false
+	for _, r := range cancelled.CancellationReasons {
+		switch aws.ToString(r.Code) {
+		case "", "None":
+		case failedCondition:
+			condition = true
+		case "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded":
+			return nil, &types.TransactionInProgressException{Message: aws.String(aws.ToString(r.Code) + ": " + aws.ToString(r.Message))}
+		default:
+			return nil, err
 		}
 	}
-	return false
-}
-
-// inconsistent is the error of a call whose time is over.
-func inconsistent(ctx context.Context, cause error) error {
-	if err := ctx.Err(); err != nil {
-		if cause == nil || errors.Is(cause, err) {
-			return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
-		}
-		return fmt.Errorf("%w: %w: %w", storage.ErrInconsistent, err, plain(cause))
+	if !condition {
+		return nil, err
 	}
-	return fmt.Errorf("%w: %w", storage.ErrInconsistent, plain(cause))
-}
-
-// plain strips an error of the SDK to what says something: the operation and the service's own words, without request ids.
-func plain(err error) error {
-	var api smithy.APIError
-	if !errors.As(err, &api) {
-		return err
-	}
-	name := "DynamoDB"
-	var operation *smithy.OperationError
-	if errors.As(err, &operation) {
-		name = operation.Operation()
-	}
-	return &serviceError{text: fmt.Sprintf("%s: %s: %s", name, api.ErrorCode(), api.ErrorMessage()), err: err}
-}
-
-type serviceError struct {
-	text string
-	err  error
-}
-
-func (e *serviceError) Error() string { return e.text }
-func (e *serviceError) Unwrap() error { return e.err }
-
-// hasCode reports whether err is an answer of the service with this code.
-func hasCode(err error, codes ...string) bool {
-	var api smithy.APIError
-	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
+	return cancelled.CancellationReasons, &conditionError{err}
 }

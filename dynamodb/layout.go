@@ -109,6 +109,15 @@ func (l layout) tick(n uint16) item {
 	return keys(l.pk(classTick, binary.BigEndian.AppendUint16(nil, n)...), []byte("tick"))
 }
 
+// tickNumber undoes tick.
+func (l layout) tickNumber(it item) (n uint16, ok bool) {
+	class, rest := l.class(it.bytes(attrPK))
+	if class != classTick || len(rest) != 2 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint16(rest), true
+}
+
 // keyOf undoes resource.
 func (l layout) keyOf(it item) (key.Key, error) {
 	class, rest := l.class(it.bytes(attrPK))

@@ -86,6 +86,36 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// The answers of a write that retires parts are lost, and time passes before it is asked for again: the repetition is the same request
+// to the letter, or DynamoDB, which knows its token, would refuse it as another one.
+func TestLostAnswerOfARetirement(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	b := handle(t, s)
+	large := write(t, b, box("large", content(1, 900<<10, false)))
+	left := 5 // more than the SDK asks by itself
+	s.SetFaults(func(op string) fake.Fault {
+		if op != "TransactWriteItems" || left == 0 {
+			return fake.Fault{}
+		}
+		left--
+		return fake.Fault{Failed: true}
+	})
+	s.SetGate(func(op string) {
+		if op == "TransactWriteItems" {
+			s.Advance(2 * time.Second)
+		}
+	})
+	large.Data.Value = nil
+	stored := write(t, b, large)
+	if now, err := b.Read(t.Context(), storage.StrongConsistency, large.GetId()); err != nil || now.GetVersion() != stored.GetVersion() {
+		t.Errorf("another version is stored than the write returned: %v", err)
+	}
+	if left > 0 {
+		t.Errorf("%d answers were not asked for", left)
+	}
+}
+
 // The answer of a write is lost, and before the SDK asks again another writer has gone on: what is reported is what happened.
 func TestLostAnswerOvertaken(t *testing.T) {
 	t.Parallel()

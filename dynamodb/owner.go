@@ -16,12 +16,12 @@ import (
 
 // Children implements driver.Driver. Each reference is an item of its own, an edge, written and removed in the transaction that
 // writes its child, and read strongly: a global index would lag, and whoever saw the owner's delete event could miss children.
-func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	id := owner.ID(uid, "")
 	hash, whole := ownerHash(id), ownerBytes(id)
 	var children []*resourcepb.ID
 	for start := item(nil); ; {
-		items, next, err := b.query(ctx, true, b.pk(classEdge, hash[:]...), nil, start, 0)
+		items, next, err := r.table.query(ctx, true, r.table.pk(classEdge, hash[:]...), nil, start, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +29,7 @@ func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]
 			if !bytes.Equal(it.bytes(attrOwner), whole) {
 				continue
 			}
-			child, err := b.childOf(ctx, it, id)
+			child, err := r.childOf(ctx, it, id)
 			if err != nil {
 				return nil, err
 			}
@@ -63,7 +63,7 @@ func edgeData(id *resourcepb.ID) ([]byte, error) {
 const edgeLong = 0
 
 // childOf returns the id that an edge of the owner shows, nil if the child has left the owner meanwhile.
-func (b *handle) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
+func (r *reader) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
 	data := edge.bytes(attrData)
 	long := len(data) > 0 && data[0] == edgeLong
 	if long {
@@ -76,7 +76,7 @@ func (b *handle) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (
 	if !long {
 		return child, nil
 	}
-	_, res, err := b.get(ctx, storage.StrongConsistency, key.Of(child))
+	_, res, err := r.get(ctx, storage.StrongConsistency, key.Of(child))
 	if err != nil || ownerHash(res.GetOwner()) != ownerHash(owner) {
 		return nil, err
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
@@ -15,68 +18,32 @@ const pageItems = 20_000
 
 // Page implements driver.Pager. DynamoDB holds no snapshot: a page shows each resource as it is when the page is read. The pages
 // follow the order of the keys, so what exists unchanged throughout is in exactly one of them.
-func (b *handle) Page(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[*position], error) {
-	l := &listed{filter: *f, consistency: consistency}
+func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[*streams.Position], error) {
+	listing := &listing{filter: *f, consistency: consistency}
 	var err error
 	if from != nil {
-		err = l.decode(from)
+		err = listing.decode(from)
 	} else {
-		l.at, err = b.source.before(ctx)
+		listing.at, err = l.source.Before(ctx)
 	}
 	if err != nil {
-		return driver.ListedPage[*position]{}, err
+		return driver.ListedPage[*streams.Position]{}, err
 	}
-	return b.readPage(ctx, l, limit)
-}
-
-// listed is a listing between two pages. A continue token holds all of it but the filter, so that any process can go on, at any
-// time.
-type listed struct {
-	filter      driver.Filter
-	consistency storage.ReadConsistency
-	after       *driver.Key
-	at          *position
-}
-
-func (l *listed) encode() []byte {
-	b := appendText(nil, string(byte(l.consistency)))
-	b = appendText(b, string(l.after.Bytes()))
-	return appendText(b, string(l.at.encode()))
-}
-
-func (l *listed) decode(from []byte) (err error) {
-	var texts [3]string
-	for i := range texts {
-		if texts[i], from, err = cutText(from); err != nil {
-			return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-		}
-	}
-	after, badKey := key.Parse([]byte(texts[1]))
-	at, badPosition := decodePosition([]byte(texts[2]))
-	if badKey != nil || badPosition != nil || !l.filter.Match(&after) || len(texts[0]) != 1 ||
-		storage.ReadConsistency(texts[0][0]) > storage.StrongConsistency {
-		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-	}
-	l.consistency, l.after, l.at = storage.ReadConsistency(texts[0][0]), &after, at
-	return nil
-}
-
-func (b *handle) readPage(ctx context.Context, l *listed, limit int) (driver.ListedPage[*position], error) {
-	page := driver.ListedPage[*position]{At: l.at}
+	page := driver.ListedPage[*streams.Position]{At: listing.at}
 	size, looked := 0, 0
-	r := scanRange{filter: l.filter, after: l.after, limit: min(limit+1, maxLimit)}
-	err := b.scan(ctx, l.consistency, r, func(h *head) (bool, error) {
+	r := scanRange{filter: *f, consistency: listing.consistency, after: listing.after, limit: min(limit+1, maxLimit)}
+	err = l.scan(ctx, r, func(h *head) (bool, error) {
 		full := len(page.Resources) == limit && h.live || size >= driver.PageBytes || looked >= pageItems
 		if full {
-			page.Next = l.encode()
+			page.Next = listing.encode()
 			return false, nil
 		}
 		looked++
-		l.after = &h.key
+		listing.after = &h.key
 		if !h.live {
 			return true, nil
 		}
-		res, err := b.resourceOf(ctx, h)
+		res, err := l.reader.resourceOf(ctx, h)
 		if res != nil {
 			page.Resources = append(page.Resources, res)
 			size += codec.Size(res)
@@ -84,4 +51,39 @@ func (b *handle) readPage(ctx context.Context, l *listed, limit int) (driver.Lis
 		return true, err
 	})
 	return page, err
+}
+
+// listing is a listing between two pages. A continue token holds all of it but the filter, so that any process can go on, at any
+// time.
+type listing struct {
+	filter      driver.Filter
+	consistency storage.ReadConsistency
+	after       *driver.Key
+	at          *streams.Position
+}
+
+func (l *listing) encode() []byte {
+	b := protowire.AppendBytes(nil, []byte{byte(l.consistency)})
+	b = protowire.AppendBytes(b, l.after.Bytes())
+	return protowire.AppendBytes(b, l.at.Encode())
+}
+
+func (l *listing) decode(from []byte) error {
+	invalid := fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+	var fields [3][]byte
+	for i := range fields {
+		field, n := protowire.ConsumeBytes(from)
+		if n < 0 {
+			return invalid
+		}
+		fields[i], from = field, from[n:]
+	}
+	after, badKey := key.Parse(fields[1])
+	at, badPosition := streams.DecodePosition(fields[2])
+	if badKey != nil || badPosition != nil || !l.filter.Match(&after) || len(fields[0]) != 1 ||
+		storage.ReadConsistency(fields[0][0]) > storage.StrongConsistency {
+		return invalid
+	}
+	l.consistency, l.after, l.at = storage.ReadConsistency(fields[0][0]), &after, at
+	return nil
 }

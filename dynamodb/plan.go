@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // How long DynamoDB keeps what is no longer needed by a read.
@@ -19,81 +23,73 @@ const (
 	retiredLife = 26 * time.Hour
 )
 
-// change is what is to happen to one key: the new item, the condition for it, and the items that go with it. It is composed
+// plan is how one key is to be changed: the new item, the condition for it, and the items that go with it. It is composed
 // from the stamp in the version that the caller gave, without reading anything.
-type change struct {
+type plan struct {
 	key  key.Key
 	base *stamp // nil: nothing may be stored
 	dead bool   // base is a tombstone's
 	uid  string // that base must have, unless dead
 	next *stamp
-	// composed is AWS's time then, as far as it was known.
-	composed time.Time
-	put      item
-	parts    []item
-	edge     item // to be put, nil for none
-	// cut is the edge to be deleted, nil for none.
-	cut item
-	res *resourcepb.Resource // as it will be stored, nil for a deletion
+
+	put   item
+	parts []item
+	edge  item // to be put, nil for none
+	cut   item // the edge to be deleted, nil for none
 }
 
 // planWrite composes a write of res upon base.
-func (b *handle) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead bool, now time.Time) (*change, error) {
+func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead bool, now time.Time) (*plan, error) {
 	data, err := codec.Encode(res)
 	if err != nil {
 		return nil, err
 	}
-	c := &change{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now), composed: now}
-	c.next.setOwner(res.GetId(), res.GetOwner())
-	packed := pack(data)
-	parts, rest := split(packed)
-	c.next.parts = uint8(len(parts))
-	c.put = b.resource(k)
-	c.put[attrUid] = binaryValue([]byte(c.uid))
-	c.put[attrData] = binaryValue(rest)
-	for i, p := range parts {
-		it := b.part(c.next.token, i)
-		it[attrData] = binaryValue(p)
-		c.parts = append(c.parts, it)
+	p := &plan{key: k, base: base, dead: dead, uid: res.GetId().GetUid(), next: base.next(now)}
+	p.next.setOwner(res.GetId(), res.GetOwner())
+	parts, rest := split(pack(data))
+	p.next.parts = uint8(len(parts))
+	p.put = l.resource(k)
+	p.put[attrUid] = binaryValue([]byte(p.uid))
+	p.put[attrData] = binaryValue(rest)
+	for i, data := range parts {
+		it := l.part(p.next.token, i)
+		it[attrData] = binaryValue(data)
+		p.parts = append(p.parts, it)
 	}
-	c.put[attrStamp] = binaryValue(c.next.bytes())
-	if err := b.planEdges(c, res); err != nil {
-		return nil, err
-	}
-	c.res = res
-	return c, nil
+	p.put[attrStamp] = binaryValue(p.next.bytes())
+	return p, l.planEdges(p, res)
 }
 
 // planEdges changes the owner's edge if the write changes what it shows.
-func (b *handle) planEdges(c *change, res *resourcepb.Resource) error {
-	if c.base != nil && c.base.owner == c.next.owner && c.base.groupVersion == c.next.groupVersion {
+func (l layout) planEdges(p *plan, res *resourcepb.Resource) error {
+	if p.base != nil && p.base.owner == p.next.owner && p.base.groupVersion == p.next.groupVersion {
 		return nil
 	}
-	if c.base != nil && c.base.hasOwner() && c.base.owner != c.next.owner {
-		c.cut = b.edge(c.base.owner, c.key)
+	if p.base != nil && p.base.hasOwner() && p.base.owner != p.next.owner {
+		p.cut = l.edge(p.base.owner, p.key)
 	}
-	if c.next.hasOwner() {
+	if p.next.hasOwner() {
 		child, err := edgeData(res.GetId())
 		if err != nil {
 			return fmt.Errorf("encode a reference: %w", err)
 		}
-		c.edge = b.edge(c.next.owner, c.key)
-		c.edge[attrOwner] = binaryValue(ownerBytes(res.GetOwner()))
-		c.edge[attrData] = binaryValue(child)
+		p.edge = l.edge(p.next.owner, p.key)
+		p.edge[attrOwner] = binaryValue(ownerBytes(res.GetOwner()))
+		p.edge[attrData] = binaryValue(child)
 	}
 	return nil
 }
 
 // planDelete composes a deletion: a tombstone takes the resource's place.
-func (b *handle) planDelete(k key.Key, uid string, base *stamp, now time.Time) *change {
-	c := &change{key: k, base: base, uid: uid, next: base.next(now), composed: now}
-	c.put = b.resource(k)
-	c.put[attrStamp] = binaryValue(c.next.bytes())
-	c.put[attrExpires] = expires(now, tombstoneLife)
+func (l layout) planDelete(k key.Key, uid string, base *stamp, now time.Time) *plan {
+	p := &plan{key: k, base: base, uid: uid, next: base.next(now)}
+	p.put = l.resource(k)
+	p.put[attrStamp] = binaryValue(p.next.bytes())
+	p.put[attrExpires] = expires(now, tombstoneLife)
 	if base.hasOwner() {
-		c.cut = b.edge(base.owner, k)
+		p.cut = l.edge(base.owner, k)
 	}
-	return c
+	return p
 }
 
 func expires(now time.Time, life time.Duration) types.AttributeValue {
@@ -101,54 +97,87 @@ func expires(now time.Time, life time.Duration) types.AttributeValue {
 }
 
 // condition is the one on the item itself.
-func (c *change) condition() (expression string, values item) {
+func (p *plan) condition() condition {
 	switch {
-	case c.base == nil:
-		return "attribute_not_exists(pk)", nil
-	case c.dead:
+	case p.base == nil:
+		return absent
+	case p.dead:
 		// DynamoDB may remove the tombstone between our seeing it and the write.
-		return "attribute_not_exists(pk) OR v = :base", item{":base": binaryValue(c.base.bytes())}
+		return condition{"attribute_not_exists(pk) OR v = :base", item{":base": binaryValue(p.base.bytes())}}
 	}
-	return "v = :base AND u = :uid", item{":base": binaryValue(c.base.bytes()), ":uid": binaryValue([]byte(c.uid))}
+	return storedAs(p.base, p.uid)
 }
 
-// alone reports whether the change is a single item.
-func (c *change) alone() bool {
-	return len(c.parts) == 0 && c.edge == nil && c.cut == nil && (c.base == nil || c.base.parts == 0)
+// storedAs is the condition that a resource has a stamp and a uid.
+func storedAs(base *stamp, uid string) condition {
+	return condition{"v = :base AND u = :uid", item{":base": binaryValue(base.bytes()), ":uid": binaryValue([]byte(uid))}}
 }
 
-// items are the change as operations of a transaction, the resource's own first. With retire, the parts of the state before are
-// retired in it, too.
-func (c *change) items(b *handle, retire bool, now time.Time) []types.TransactWriteItem {
-	expression, values := c.condition()
-	put := func(it item) types.TransactWriteItem {
-		return types.TransactWriteItem{Put: &types.Put{TableName: &b.table, Item: it}}
+// alone reports whether the plan is a single item.
+func (p *plan) alone() bool {
+	return len(p.parts) == 0 && p.edge == nil && p.cut == nil && (p.base == nil || p.base.parts == 0)
+}
+
+// others are the items that go with the plan's own, as operations of a transaction.
+func (p *plan) others(t *table) (items []types.TransactWriteItem) {
+	if p.cut != nil {
+		items = append(items, types.TransactWriteItem{Delete: &types.Delete{TableName: &t.name, Key: p.cut}})
 	}
-	own := put(c.put)
-	own.Put.ConditionExpression = &expression
-	own.Put.ExpressionAttributeValues = values
-	if retire { // the only change of its transaction
-		own.Put.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	put := func(it item) {
+		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &t.name, Item: it}})
 	}
-	items := []types.TransactWriteItem{own}
-	if c.cut != nil {
-		items = append(items, types.TransactWriteItem{Delete: &types.Delete{TableName: &b.table, Key: c.cut}})
+	if p.edge != nil {
+		put(p.edge)
 	}
-	if c.edge != nil {
-		items = append(items, put(c.edge))
-	}
-	for _, p := range c.parts {
-		items = append(items, put(p))
-	}
-	if retire && c.base != nil {
-		for i := range int(c.base.parts) {
-			items = append(items, types.TransactWriteItem{Update: &types.Update{
-				TableName: &b.table, Key: b.part(c.base.token, i),
-				UpdateExpression:          aws.String("SET #ttl = :ttl"),
-				ExpressionAttributeNames:  map[string]string{"#ttl": attrExpires},
-				ExpressionAttributeValues: item{":ttl": expires(now, retiredLife)},
-			}})
-		}
+	for _, part := range p.parts {
+		put(part)
 	}
 	return items
+}
+
+// retirement is what retires the parts of the state before, as operations of a transaction.
+func (p *plan) retirement(t *table, now time.Time) (items []types.TransactWriteItem) {
+	if p.base == nil {
+		return nil
+	}
+	for i := range int(p.base.parts) {
+		items = append(items, types.TransactWriteItem{Update: &types.Update{
+			TableName: &t.name, Key: t.part(p.base.token, i),
+			UpdateExpression:          aws.String("SET #ttl = :ttl"),
+			ExpressionAttributeNames:  map[string]string{"#ttl": attrExpires},
+			ExpressionAttributeValues: item{":ttl": expires(now, retiredLife)},
+		}})
+	}
+	return items
+}
+
+// composedFor is how long a request may be sent after it was composed. Its count holds the time, by which readers tell for how long
+// a replica may not have it; a process that was stopped in between composes it anew.
+const composedFor = 5 * time.Minute
+
+// errComposed says that a request was not sent because it was composed too long ago.
+var errComposed = request.NewError(request.Refused, "the request was composed too long ago")
+
+// fresh keeps a request from being sent too long after it was composed.
+func fresh(composed time.Time) func(*dynamodb.Options) {
+	return request.SignedBy("AshlarComposed", composed.Add(composedFor), errComposed)
+}
+
+// made reports whether the plan was carried out although its condition does not hold (any more). old is what is stored, maybe says
+// that an earlier attempt may have been carried out.
+//
+// A request that was carried out already finds its own stamp, not its base. So it was made before if the stored stamp is its own or
+// follows its own, and it was not made otherwise, unless more writes than the ring remembers came between.
+func (p *plan) made(old *head, maybe bool) (bool, error) {
+	switch {
+	case old == nil:
+		return false, nil // what was made and then deleted leaves a tombstone for hours
+	case old.stamp.follows(p.next.token):
+		return true, nil
+	case !maybe, len(old.stamp.ring) < ringSize, old.stamp.count <= p.next.count+ringSize:
+		return false, nil // else more than ringSize writes would have followed, each counting one up
+	case p.base != nil && old.stamp.follows(p.base.token):
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: the answer was lost, and the resource was written too often since to tell what became of the request", storage.ErrInconsistent)
 }

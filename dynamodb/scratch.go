@@ -7,6 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 	"github.com/ashlar-dev/storage/internal/scratch"
 )
 
@@ -39,7 +40,7 @@ func newScratch(u *url.URL, name string) (*scratch.Space, error) {
 			defer transport.CloseIdleConnections()
 			db := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { s.apply(&o.BaseEndpoint) })
 			_, err = db.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &opts.Table})
-			if hasCode(err, "ResourceNotFoundException") {
+			if request.HasCode(err, "ResourceNotFoundException") {
 				return nil
 			}
 			return err

@@ -4,166 +4,124 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// event is one change, as the feed knows it.
-type event = driver.Event[*position]
+// records is what package streams, which is the source of changes, has to know of the table.
+type records struct{ reader *reader }
 
-// source reads the table's stream for the feed. There is one for each opened backend, because DynamoDB allows two readers of a
-// shard only.
-type source struct {
-	b *handle
+var _ streams.Table = records{}
 
-	mu     sync.Mutex
-	live   *reader // of the current run, or the last one; nil before the first
-	shards *shards // for positions where nothing is being read
-}
-
-var _ driver.Source[*position] = (*source)(nil)
-
-// Run implements driver.Source.
-func (s *source) Run(ctx context.Context, ready func(*position), publish func([]*event, *position)) error {
-	r := newReader(s.b)
-	if err := r.open(ctx); err != nil {
-		return fmt.Errorf("open the stream of table %s: %w", s.b.table, err)
-	}
-	s.mu.Lock()
-	s.live = r
-	s.mu.Unlock()
-	if err := r.run(ctx, ready, publish); err != nil {
-		return fmt.Errorf("read the stream of table %s: %w", s.b.table, err)
-	}
-	return nil
-}
-
-func (s *source) reader() *reader {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.live
-}
-
-func (s *source) lineage() *lineage {
-	if r := s.reader(); r != nil {
-		return r.lines
-	}
-	return newLineage()
-}
-
-// wake has the stream polled soon: something was written.
-func (s *source) wake() {
-	if r := s.reader(); r != nil {
-		r.wake()
-	}
-}
-
-// Contains implements driver.Source.
-func (s *source) Contains(at *position, ev *event) bool {
-	return at.joined.has(ev.Key, ev.At.count) || at.covers(s.lineage(), ev.At.shard, ev.At.seq)
-}
-
-// Advance implements driver.Source.
-func (s *source) Advance(at *position, ev *event) *position { return at.merge(s.lineage(), ev.At) }
-
-// Merge implements driver.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
-func (s *source) Merge(at, end *position) *position {
-	merged := at.merge(s.lineage(), end)
-	if merged.joined != nil && end.proven >= merged.joined.until {
-		merged.joined.drop()
-		merged.joined = nil
-	}
-	return merged
-}
-
-// Encode implements driver.Source.
-func (*source) Encode(at *position) []byte { return at.encode() }
-
-// Decode implements driver.Source.
-func (*source) Decode(b []byte) (*position, error) {
-	at, err := decodePosition(b)
+// Stream implements streams.Table.
+func (r records) Stream(ctx context.Context) (string, error) {
+	description, err := r.reader.table.describe(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return "", err
 	}
-	return at, nil
+	if err := checkStream(description.StreamSpecification); err != nil {
+		return "", &dynamodbtypes.ResourceNotFoundException{Message: aws.String(err.Error())}
+	}
+	return aws.ToString(description.LatestStreamArn), nil
 }
 
-// remembered is how long DynamoDB keeps the records of a stream.
-const remembered = 24 * time.Hour
-
-// History implements driver.Source.
-func (s *source) History(from *position, f *driver.Filter) driver.History[*position] {
-	return driver.Pages(from, func(ctx context.Context, from *position, limit int) ([]*event, *position, bool, error) {
-		return s.page(ctx, from, f, limit)
-	})
-}
-
-// page reads the shards from a position until it has caught up with where the feed's own reader stood at the beginning.
-func (s *source) page(ctx context.Context, from *position, f *driver.Filter, limit int) ([]*event, *position, bool, error) {
-	r := s.reader()
-	switch {
-	case r == nil:
-		return nil, nil, false, errors.New("the stream is not being read")
-	case from.stream != r.stream:
-		return nil, nil, false, fmt.Errorf("%w: the table's stream is another one now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
-	case s.b.clock.now().Sub(from.asOf) > remembered:
-		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
+// Event implements streams.Table. A record may be about something else than a resource: another store in the table, a part, an edge.
+// It goes by the images, not by the record's name for what happened: a deletion is a put of a tombstone, the removal of a
+// tombstone by DynamoDB is no change, and an operator's DeleteItem is a deletion.
+func (r records) Event(ctx context.Context, record *types.Record) (ev *streams.Event, count uint64, err error) {
+	if record.Dynamodb == nil {
+		return nil, 0, errors.New("a stream record is empty")
 	}
-	w := &walk{reader: r, pos: from, target: r.position(), filter: f, iterators: map[string]string{}}
-	more, err := w.read(ctx, limit)
+	l := r.reader.table.layout
+	keys := fromStream(record.Dynamodb.Keys)
+	if class, _ := l.class(keys.bytes(attrPK)); class != classResource {
+		return nil, 0, nil
+	}
+	k, err := l.keyOf(keys)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, 0, fmt.Errorf("%w: a record of the stream cannot be read: %w", storage.ErrCompacted, err)
 	}
-	return w.events, w.pos, more, nil
+	ev = &streams.Event{Key: k}
+	after, err := l.image(keys, record.Dynamodb.NewImage)
+	if err != nil {
+		ev.Damage = err
+		return ev, math.MaxUint64, nil
+	}
+	before, err := l.image(keys, record.Dynamodb.OldImage)
+	shown := after
+	if after == nil || !after.live {
+		if err != nil {
+			ev.Damage = err
+			return ev, math.MaxUint64, nil
+		}
+		shown, ev.Delete = before, true
+	}
+	if shown == nil || !shown.live {
+		return nil, 0, nil
+	}
+	if after != nil {
+		count = after.stamp.count
+	} else {
+		count = before.stamp.count + 1
+	}
+	packed, err := r.reader.gather(ctx, shown)
+	if err != nil && !errors.Is(err, errPartsGone) {
+		return nil, 0, err
+	}
+	if err == nil {
+		ev.Resource, err = shown.decode(packed)
+	}
+	if ev.Damage = err; err == nil {
+		ev.Size = codec.Size(ev.Resource)
+	}
+	return ev, count, nil
 }
 
-// shards is a listing of the stream that serves for a while: a shard that has been closed since leads to its children.
-type shards struct {
-	listing *listing
-	stream  string
-	until   time.Time // by the local clock
+// image decodes what an item was. An error is about damage: the key was read before.
+func (l layout) image(keys item, image map[string]types.AttributeValue) (*head, error) {
+	if len(image) == 0 {
+		return nil, nil
+	}
+	it := fromStream(image)
+	it[attrPK], it[attrSK] = keys[attrPK], keys[attrSK]
+	return l.head(it)
 }
 
-// shardsFor is how long a listing serves. DynamoDB allows ten a second for the whole account.
-const shardsFor = time.Minute
+// fromStream turns an image into an item. Heads hold binary attributes only, but for the time that DynamoDB looks at.
+func fromStream(image map[string]types.AttributeValue) item {
+	it := make(item, len(image)+2)
+	for name, v := range image {
+		if v, ok := v.(*types.AttributeValueMemberB); ok {
+			it[name] = &dynamodbtypes.AttributeValueMemberB{Value: v.Value}
+		}
+	}
+	return it
+}
 
-// before returns a position from which all is read that is acknowledged after the call, and some that was before: the reader's, or
-// where there is none, the present time in each shard. Nothing of the stream is read for it.
-func (s *source) before(ctx context.Context) (*position, error) {
-	if r := s.reader(); r != nil && r.running() {
-		return r.position(), nil
+// WriteTick implements streams.Table.
+func (r records) WriteTick(ctx context.Context, n uint16, data []byte) error {
+	t := r.reader.table
+	it := t.tick(n)
+	it[attrData], it[attrExpires] = binaryValue(data), expires(t.clock.Now(), time.Hour)
+	return t.put(ctx, it, condition{})
+}
+
+// Tick implements streams.Table.
+func (r records) Tick(record *types.Record) (n uint16, data []byte, ok bool) {
+	if record.Dynamodb == nil {
+		return 0, nil, false
 	}
-	asOf := s.b.clock.now()
-	s.mu.Lock()
-	known := s.shards
-	s.mu.Unlock()
-	if known == nil || time.Now().After(known.until) {
-		stream, err := s.b.latestStream(ctx)
-		if err != nil {
-			return nil, err
-		}
-		calls := shardReader{b: s.b, stream: stream, lines: newLineage()}
-		var l *listing
-		_, err = s.b.call(ctx, func(func(*dynamodb.Options)) (err error) {
-			l, err = calls.describe(ctx, &position{})
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		known = &shards{l, stream, time.Now().Add(shardsFor)}
-		s.mu.Lock()
-		s.shards = known
-		s.mu.Unlock()
+	n, ok = r.reader.table.tickNumber(fromStream(record.Dynamodb.Keys))
+	if !ok {
+		return 0, nil, false
 	}
-	at := &position{stream: known.stream, asOf: asOf}
-	for _, pl := range known.listing.open(asOf) {
-		at = at.with(pl.shard, pl.seq)
-	}
-	return at, nil
+	return n, fromStream(record.Dynamodb.NewImage).bytes(attrData), true
 }

@@ -2,221 +2,178 @@ package dynamodb
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// openTable makes sure that the table is there and is one of ours, and finds the store's id.
-func (b *handle) openTable(ctx context.Context) error {
-	table, err := b.describeTable(ctx)
-	if hasCode(err, "ResourceNotFoundException") && !b.opts.NoCreate {
-		if err = b.createTable(ctx); err == nil {
-			table, err = b.describeTable(ctx)
-		}
-	}
-	if hasCode(err, "ResourceNotFoundException") {
-		return fmt.Errorf("table %s does not exist in region %s, and it is not to be created: %w", b.table, b.db.Options().Region, err)
-	}
-	if err != nil {
-		return fmt.Errorf("open table %s in region %s: %w", b.table, b.db.Options().Region, err)
-	}
-	for table.TableStatus == types.TableStatusCreating {
-		if !sleep(ctx, 200*time.Millisecond) {
-			return inconsistent(ctx, fmt.Errorf("table %s is still being created", b.table))
-		}
-		if table, err = b.describeTable(ctx); err != nil {
-			return fmt.Errorf("open table %s: %w", b.table, err)
-		}
-	}
-	if err := checkKeys(table); err != nil {
-		return fmt.Errorf("table %s cannot hold a store: %w", b.table, err)
-	}
-	if err := checkStream(table.StreamSpecification); err != nil {
-		return fmt.Errorf("table %s cannot hold a store: %w", b.table, err)
-	}
-	if !b.opts.NoCreate {
-		if err := b.finishTable(ctx); err != nil {
-			return fmt.Errorf("set up table %s: %w", b.table, err)
-		}
-	}
-	if err := b.openStore(ctx); err != nil {
-		return fmt.Errorf("open the store in table %s: %w", b.table, err)
-	}
-	return nil
+// table sends requests for the items of a store. Every other part of the adapter stands on it.
+type table struct {
+	layout
+	db    *dynamodb.Client
+	name  string
+	clock *request.Clock
+	opts  *Options
 }
 
-func (b *handle) describeTable(ctx context.Context) (*types.TableDescription, error) {
-	var table *types.TableDescription
-	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := b.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &b.table}, option)
-		if err == nil {
-			table = out.Table
-		}
+// retry sends a request until its fate is known; see request.Retry. It is for requests that may be carried out more than once.
+func retry[I, O any](ctx context.Context, t *table, send func(context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) (out O, err error) {
+	_, err = request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+		out, err = send(ctx, in, option)
 		return err
 	})
-	return table, err
+	return out, err
 }
 
-// checkKeys compares an existing table's keys with what is needed.
-func checkKeys(table *types.TableDescription) error {
-	kinds := map[string]types.ScalarAttributeType{}
-	for _, a := range table.AttributeDefinitions {
-		kinds[aws.ToString(a.AttributeName)] = a.AttributeType
-	}
-	found := ""
-	for _, k := range table.KeySchema {
-		name := aws.ToString(k.AttributeName)
-		found += fmt.Sprintf(" %s (%s, %s)", name, k.KeyType, kinds[name])
-	}
-	if want := fmt.Sprintf(" %s (HASH, B) %s (RANGE, B)", attrPK, attrSK); found != want {
-		return fmt.Errorf("its keys are%s, expected%s", found, want)
-	}
-	return nil
+// condition is one that an item has to meet for a request to be carried out. The zero value is none.
+type condition struct {
+	text   string
+	values item
 }
 
-func checkStream(s *types.StreamSpecification) error {
-	switch {
-	case s == nil || !aws.ToBool(s.StreamEnabled):
-		return errors.New("its stream is off, expected a stream with NEW_AND_OLD_IMAGES")
-	case s.StreamViewType != types.StreamViewTypeNewAndOldImages:
-		return fmt.Errorf("its stream shows %s, expected NEW_AND_OLD_IMAGES", s.StreamViewType)
-	}
-	return nil
-}
+var absent = condition{text: "attribute_not_exists(pk)"}
 
-// createTable creates the table and waits until it can be used. Another process may do the same at the same time.
-func (b *handle) createTable(ctx context.Context) error {
-	in := &dynamodb.CreateTableInput{
-		TableName:   &b.table,
-		BillingMode: types.BillingModePayPerRequest,
-		KeySchema: []types.KeySchemaElement{
-			{AttributeName: aws.String(attrPK), KeyType: types.KeyTypeHash},
-			{AttributeName: aws.String(attrSK), KeyType: types.KeyTypeRange},
-		},
-		AttributeDefinitions: []types.AttributeDefinition{
-			{AttributeName: aws.String(attrPK), AttributeType: types.ScalarAttributeTypeB},
-			{AttributeName: aws.String(attrSK), AttributeType: types.ScalarAttributeTypeB},
-		},
-		StreamSpecification: &types.StreamSpecification{
-			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
-		},
-	}
-	for name, value := range b.opts.Tags {
-		in.Tags = append(in.Tags, types.Tag{Key: &name, Value: &value})
-	}
-	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
-		_, err := b.db.CreateTable(ctx, in, option)
-		return err
-	})
-	if hasCode(err, "ResourceInUseException") {
-		return nil // somebody else was faster, and does the rest
-	}
-	if err != nil {
-		return err
-	}
-	for {
-		table, err := b.describeTable(ctx)
-		if err != nil && !hasCode(err, "ResourceNotFoundException") {
-			return err
-		}
-		if err == nil && table.TableStatus == types.TableStatusActive {
-			return nil
-		}
-		if !sleep(ctx, 200*time.Millisecond) {
-			return inconsistent(ctx, errors.New("the table is still being created"))
-		}
-	}
-}
+// stamped is the condition that an item has this stamp, epoch or revision.
+func stamped(v []byte) condition { return condition{"v = :v", item{":v": binaryValue(v)}} }
 
-// finishTable switches on what cannot be part of creating a table. Whoever created it may have died before, so each opening looks.
-// The time-to-live comes last: where it is on, all is done. A program that is not allowed to look, or to change it, does without.
-func (b *handle) finishTable(ctx context.Context) error {
-	var status types.TimeToLiveStatus
-	_, err := b.call(ctx, func(option func(*dynamodb.Options)) error {
-		out, err := b.db.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &b.table}, option)
-		if err == nil && out.TimeToLiveDescription != nil {
-			status = out.TimeToLiveDescription.TimeToLiveStatus
-		}
-		return err
-	})
-	if hasCode(err, "AccessDeniedException") || err == nil && status != types.TimeToLiveStatusDisabled {
+func (c condition) expression() *string {
+	if c.text == "" {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	if b.opts.PointInTimeRecovery {
-		_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
-			_, err := b.db.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
-				TableName:                        &b.table,
-				PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
-			}, option)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
-		_, err := b.db.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-			TableName:               &b.table,
-			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrExpires), Enabled: aws.Bool(true)},
-		}, option)
-		return err
+	return &c.text
+}
+
+// get reads an item, nil if it is not there.
+func (t *table) get(ctx context.Context, strong bool, keys item) (item, error) {
+	it, _, err := t.getAt(ctx, strong, keys)
+	return it, err
+}
+
+// getAt reads an item, and AWS's time then.
+func (t *table) getAt(ctx context.Context, strong bool, keys item) (item, time.Time, error) {
+	out, err := retry(ctx, t, t.db.GetItem, &dynamodb.GetItemInput{
+		TableName: &t.name, Key: keys, ConsistentRead: &strong, ReturnConsumedCapacity: t.capacity(),
 	})
-	if hasCode(err, "AccessDeniedException", "ValidationException") {
-		return nil // the latter: another process was faster
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	t.spent(out.ConsumedCapacity)
+	return out.Item, t.clock.Observe(out.ResultMetadata), nil
+}
+
+// getAll reads up to 100 items and passes on those that exist, in any order. DynamoDB may leave some for another time.
+func (t *table) getAll(ctx context.Context, strong bool, wanted []item, found func(item)) error {
+	left := make([]map[string]types.AttributeValue, len(wanted))
+	for i, w := range wanted {
+		left[i] = w
+	}
+	_, err := request.Retry(ctx, t.clock, func(option func(*dynamodb.Options)) error {
+		for len(left) > 0 {
+			out, err := t.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+				RequestItems:           map[string]types.KeysAndAttributes{t.name: {Keys: left, ConsistentRead: &strong}},
+				ReturnConsumedCapacity: t.capacity(),
+			}, option)
+			if err != nil {
+				return err
+			}
+			for i := range out.ConsumedCapacity {
+				t.spent(&out.ConsumedCapacity[i])
+			}
+			for _, items := range out.Responses {
+				for _, it := range items {
+					found(it)
+				}
+			}
+			before := len(left)
+			left = nil
+			for _, rest := range out.UnprocessedKeys {
+				left = append(left, rest.Keys...)
+			}
+			if len(left) == before {
+				return errUnprocessed
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// query reads one answer's worth of a partition, from after start on: at most limit items, if that is not 0.
+func (t *table) query(ctx context.Context, strong bool, pk, begins []byte, start item, limit int) (items []item, next item, err error) {
+	in := &dynamodb.QueryInput{
+		TableName: &t.name, ConsistentRead: &strong, ExclusiveStartKey: start,
+		KeyConditionExpression:    aws.String("pk = :pk"),
+		ExpressionAttributeValues: item{":pk": binaryValue(pk)},
+		ReturnConsumedCapacity:    t.capacity(),
+	}
+	if len(begins) > 0 {
+		in.KeyConditionExpression = aws.String("pk = :pk AND begins_with(sk, :sk)")
+		in.ExpressionAttributeValues[":sk"] = binaryValue(begins)
+	}
+	if limit > 0 {
+		in.Limit = aws.Int32(int32(limit))
+	}
+	out, err := retry(ctx, t, t.db.Query, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.spent(out.ConsumedCapacity)
+	items = make([]item, len(out.Items))
+	for i, it := range out.Items {
+		items[i] = it
+	}
+	if len(out.LastEvaluatedKey) > 0 {
+		next = out.LastEvaluatedKey
+	}
+	return items, next, nil
+}
+
+// put stores an item on a condition.
+func (t *table) put(ctx context.Context, it item, on condition) error {
+	out, err := retry(ctx, t, t.db.PutItem, &dynamodb.PutItemInput{
+		TableName: &t.name, Item: it, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		ReturnConsumedCapacity: t.capacity(),
+	})
+	if err == nil {
+		t.spent(out.ConsumedCapacity)
 	}
 	return err
 }
 
-// openStore reads the item that says which store this is, or makes it.
-func (b *handle) openStore(ctx context.Context) error {
-	for {
-		it, err := b.getItem(ctx, true, b.store())
-		if err != nil {
-			return err
-		}
-		if it != nil {
-			return b.checkStore(it)
-		}
-		if b.opts.NoCreate {
-			return fmt.Errorf("there is no store with prefix %q, and it is not to be created", b.prefix)
-		}
-		var id cursor.StoreID
-		_, _ = rand.Read(id[:]) // never fails
-		it = b.store()
-		it[attrStoreID] = binaryValue(id[:])
-		it[attrSchema] = binaryValue([]byte{schemaVersion})
-		_, err = b.call(ctx, func(option func(*dynamodb.Options)) error {
-			_, err := b.db.PutItem(ctx, &dynamodb.PutItemInput{
-				TableName: &b.table, Item: it, ConditionExpression: aws.String("attribute_not_exists(pk)"),
-			}, option)
-			return err
-		})
-		if err != nil && !hasCode(err, "ConditionalCheckFailedException") {
-			return err
-		}
+// remove deletes an item on a condition.
+func (t *table) remove(ctx context.Context, keys item, on condition) error {
+	out, err := retry(ctx, t, t.db.DeleteItem, &dynamodb.DeleteItemInput{
+		TableName: &t.name, Key: keys, ConditionExpression: on.expression(), ExpressionAttributeValues: on.values,
+		ReturnConsumedCapacity: t.capacity(),
+	})
+	if err == nil {
+		t.spent(out.ConsumedCapacity)
 	}
+	return err
 }
 
-func (b *handle) checkStore(it item) error {
-	id, schema := it.bytes(attrStoreID), it.bytes(attrSchema)
-	switch {
-	case len(id) != len(b.id) || len(schema) != 1:
-		return errors.New("the item that describes the store is malformed")
-	case schema[0] > schemaVersion:
-		return fmt.Errorf("%w: its schema is %d, this program knows %d", storage.ErrNewerSchema, schema[0], schemaVersion)
+// describe returns what the table is.
+func (t *table) describe(ctx context.Context) (*types.TableDescription, error) {
+	out, err := retry(ctx, t, t.db.DescribeTable, &dynamodb.DescribeTableInput{TableName: &t.name})
+	if err != nil {
+		return nil, err
 	}
-	copy(b.id[:], id)
-	return nil
+	return out.Table, nil
+}
+
+func (t *table) capacity() types.ReturnConsumedCapacity {
+	if t.opts.Spent == nil {
+		return ""
+	}
+	return types.ReturnConsumedCapacityTotal
+}
+
+func (t *table) spent(c *types.ConsumedCapacity) {
+	if t.opts.Spent != nil && c != nil {
+		t.opts.Spent(aws.ToFloat64(c.CapacityUnits))
+	}
 }

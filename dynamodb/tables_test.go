@@ -2,7 +2,9 @@ package dynamodb_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -157,4 +159,39 @@ func TestRequestsOfAWrite(t *testing.T) {
 	count("a deletion with an owner", 1, func() { remove(t, b, owned) })
 	count("a deletion", 1, func() { remove(t, b, owner) })
 	count("a creation over a tombstone", 2, func() { write(t, b, box("owner", nil)) })
+}
+
+// Options.Spent is told of every request that consumes units: also of those that enter a type, retire parts, close the store, or
+// show a watch how far it is.
+func TestEveryRequestIsAccounted(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	var spent atomic.Int64
+	b := handle(t, s, func(o *dynamodb.Options) { o.Spent = func(units float64) { spent.Add(int64(units)) } })
+	afterSnapshot(t, watch(t, b))
+	var ops []storage.Op
+	for i := range 4 {
+		res := write(t, b, box(fmt.Sprint("large-", i), content(i, 900<<10, false)))
+		ops = append(ops, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
+	}
+	if _, err := b.Commit(t.Context(), ops); err != nil { // retires more parts than fit into the transaction
+		t.Fatal(err)
+	}
+	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
+		t.Fatal(err)
+	}
+	if err := gateOf(b).Unfence(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.Close() // the stream's reader writes no more
+	total := 0
+	for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
+		total += s.Calls(op)
+		if op == "UpdateItem" && s.Calls(op) == 0 {
+			t.Error("no parts were retired on their own")
+		}
+	}
+	if got := int(spent.Load()); got != total {
+		t.Errorf("%d units for %d requests of one unit each", got, total)
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awsretry "github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -143,8 +143,8 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		// Each client gets a retryer of its own, so that a throttled stream does not slow writes down. The backend goes on
 		// where the SDK gives up, within the caller's deadline.
 		config.WithRetryer(func() aws.Retryer {
-			return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
-				o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 3, 2*time.Second })
+			return awsretry.NewAdaptiveMode(func(o *awsretry.AdaptiveModeOptions) {
+				o.StandardOptions = append(o.StandardOptions, func(o *awsretry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 3, 2*time.Second })
 			})
 		}),
 	}

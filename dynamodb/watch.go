@@ -2,12 +2,12 @@ package dynamodb
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/spool"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -19,27 +19,31 @@ const snapshotMemory = 4 << 20
 // Snapshot implements driver.Snapshotter: a strong list. Each resource in it is as it was at some moment between the call and its
 // return, and the changes that follow are exactly those after that moment, key by key. What was acknowledged before the call is before
 // the position.
-func (b *handle) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *position, error) {
-	if err := b.source.reader().prove(ctx, called); err != nil {
+func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *streams.Position, error) {
+	at, err := l.source.Passed(ctx, called)
+	if err != nil {
 		return nil, nil, err
 	}
-	at := *b.source.reader().position()
-	snap, err := b.snapshot(ctx, *f, &at)
-	return snap, &at, err
+	rows, baseline := spool.New(snapshotMemory), streams.NewBaseline()
+	if err := l.snapshot(ctx, *f, at, rows, baseline); err != nil {
+		_ = rows.Close()
+		baseline.Close()
+		return nil, nil, err
+	}
+	return &snapshot{rows: rows, reader: rows.Read(0)}, l.source.Join(at, baseline), nil
 }
 
-// snapshot reads what the filter matches, and notes in at which states it showed.
+// snapshot reads what the filter matches into rows, and at which states it showed each key into baseline.
 //
 // A record of a state that the scan showed may come later in the stream than at, and so may those of the states before it. The
 // counts of the stamps tell them, for deleted keys those of the tombstones. A key that has neither was deleted so long ago that at
-// is after it: that is what the time since at.asOf is checked for.
-func (b *handle) snapshot(ctx context.Context, filter driver.Filter, at *position) (driver.Snapshot, error) {
-	rows, shown := spool.New(snapshotMemory), newShown()
-	err := b.scan(ctx, storage.StrongConsistency, scanRange{filter: filter}, func(h *head) (bool, error) {
-		if err := shown.add(h.key, h.stamp.count); err != nil || !h.live {
+// is after it: that is what the time since at is checked for.
+func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spool.Spool, baseline *streams.Baseline) error {
+	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *head) (bool, error) {
+		if err := baseline.Add(h.key, h.stamp.count); err != nil || !h.live {
 			return true, err
 		}
-		packed, err := b.gather(ctx, h)
+		packed, err := l.reader.gather(ctx, h)
 		if err != nil {
 			return false, err
 		}
@@ -51,29 +55,22 @@ func (b *handle) snapshot(ctx context.Context, filter driver.Filter, at *positio
 			return false, err
 		}
 		version := h.stamp.version()
-		row := binary.AppendUvarint(make([]byte, 0, len(data)+len(version)+4), uint64(len(version)))
+		row := append(make([]byte, 0, 1+len(version)+len(data)), byte(len(version)))
 		return true, rows.Append(append(append(row, version...), data...))
 	})
-	if took := b.clock.now().Sub(at.asOf); err == nil && took > tombstoneLife/2 {
-		err = fmt.Errorf("%w: reading the snapshot took %v, and what was deleted meanwhile is not known for longer than %v", storage.ErrInconsistent, took, tombstoneLife)
-	}
-	if err == nil {
-		err = rows.Seal()
-	}
-	if err == nil {
-		err = shown.rows.Seal()
-	}
 	if err != nil {
-		_ = rows.Close()
-		shown.drop()
-		return nil, err
+		return err
 	}
-	shown.until = b.source.reader().ask()
-	at.joined = shown
-	return &snapshot{rows: rows, reader: rows.Read(0)}, nil
+	if took := l.reader.table.clock.Now().Sub(at.AsOf()); took > tombstoneLife/2 {
+		return fmt.Errorf("%w: reading the snapshot took %v, and what was deleted meanwhile is not known for longer than %v", storage.ErrInconsistent, took, tombstoneLife)
+	}
+	if err := rows.Seal(); err != nil {
+		return err
+	}
+	return baseline.Seal()
 }
 
-// snapshot is a driver.Snapshot of spooled rows.
+// snapshot is a driver.Snapshot of spooled rows: the length of the version, the version, the data.
 type snapshot struct {
 	rows   *spool.Spool
 	reader *spool.Reader
@@ -85,11 +82,8 @@ func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, data, err := cutText(row)
-	if err != nil {
-		return nil, fmt.Errorf("read a snapshot: %w", err)
-	}
-	return codec.Decode(data, version)
+	end := 1 + int(row[0])
+	return codec.Decode(row[end:], string(row[1:end]))
 }
 
 // Close implements driver.Snapshot.

@@ -202,8 +202,22 @@ func (s *Server) do(op string, in *request) (Fault, []byte, error) {
 	if fault.Failed {
 		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "by the test's wish"}
 	}
+	if in.ReturnConsumedCapacity != "" {
+		addCapacity(op, out)
+	}
 	body, err := json.Marshal(out)
 	return fault, body, err
+}
+
+// addCapacity adds to an answer that the request consumed one unit, whatever it was.
+func addCapacity(op string, out any) {
+	unit := object{"TableName": Table, "CapacityUnits": 1}
+	switch answer := out.(object); op {
+	case "PutItem", "UpdateItem", "DeleteItem", "GetItem", "Query":
+		answer["ConsumedCapacity"] = unit
+	case "BatchGetItem", "TransactWriteItems":
+		answer["ConsumedCapacity"] = []object{unit}
+	}
 }
 
 // request holds the fields of all requests that are understood.
@@ -216,6 +230,7 @@ type request struct {
 	ConditionExpression                 string
 	ExpressionAttributeValues           item
 	ReturnValuesOnConditionCheckFailure string
+	ReturnConsumedCapacity              string
 	ConsistentRead                      bool
 	RequestItems                        map[string]struct {
 		Keys           []item

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -17,86 +18,87 @@ import (
 // The memory is bounded. Where the bound forces an entry out before its time, eventual reads are made strongly until that time
 // is over: dearer, never wrong.
 const (
-	settled = 30 * time.Minute
-	seenMax = 100_000
+	settled  = 30 * time.Minute
+	maxMarks = 100_000
 )
 
-type seen struct {
+// watermarks are the newest states that a handle has shown.
+type watermarks struct {
 	mu       sync.Mutex
-	entries  btree.Map[string, seenEntry]
-	queue    []seenAt // in order of at
+	entries  btree.Map[string, watermark]
+	queue    []markedAt // in order of at
 	doubtful time.Time
 	max      int
 	now      func() time.Time
 }
 
-type seenEntry struct {
+type watermark struct {
 	count uint64
 	live  bool
 }
 
-type seenAt struct {
+type markedAt struct {
 	key   string
 	count uint64
 	at    time.Time
 }
 
-func newSeen(now func() time.Time) *seen { return &seen{max: seenMax, now: now} }
+func newWatermarks(now func() time.Time) *watermarks { return &watermarks{max: maxMarks, now: now} }
 
 // recent reports whether a state was written so lately that a replica might not have it. The count holds AWS's time when the write
-// was composed; it was sent within composedFor, and accepted within signatureLife after that, which settled has room for.
+// was composed; it was sent within composedFor, and accepted within request.SignatureLife after that, which settled has room for.
 func recent(count uint64, now time.Time) bool {
 	return count > uint64(now.Add(-settled).UnixMilli())
 }
 
 // note remembers what was read of a key; h is nil where nothing was.
-func (s *seen) note(k key.Key, h *head) {
+func (w *watermarks) note(k key.Key, h *head) {
 	if h != nil {
-		s.noteState(k, h.stamp.count, h.live)
+		w.noteState(k, h.stamp.count, h.live)
 	}
 }
 
-func (s *seen) noteState(k key.Key, count uint64, live bool) {
-	now := s.now()
+func (w *watermarks) noteState(k key.Key, count uint64, live bool) {
+	now := w.now()
 	if !recent(count, now) {
 		return
 	}
 	name := string(k.Bytes())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known, ok := s.entries.Get(name); ok && known.count >= count {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known, ok := w.entries.Get(name); ok && known.count >= count {
 		return
 	}
-	s.entries.Set(name, seenEntry{count, live})
-	s.queue = append(s.queue, seenAt{name, count, now})
-	for len(s.queue) > 0 && (len(s.queue) > s.max || now.Sub(s.queue[0].at) > settled) {
-		first := s.queue[0]
-		s.queue = s.queue[1:]
-		if known, _ := s.entries.Get(first.key); known.count != first.count {
+	w.entries.Set(name, watermark{count, live})
+	w.queue = append(w.queue, markedAt{name, count, now})
+	for len(w.queue) > 0 && (len(w.queue) > w.max || now.Sub(w.queue[0].at) > settled) {
+		first := w.queue[0]
+		w.queue = w.queue[1:]
+		if known, _ := w.entries.Get(first.key); known.count != first.count {
 			continue // a newer state stands further back
 		}
-		s.entries.Delete(first.key)
+		w.entries.Delete(first.key)
 		if until := first.at.Add(settled); until.After(now) {
-			s.doubtful = until
+			w.doubtful = until
 		}
 	}
 }
 
 // distrust reports whether something was forgotten before its time, so that eventual reads cannot be checked.
-func (s *seen) distrust() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.doubtful.IsZero() && s.now().Before(s.doubtful)
+func (w *watermarks) distrust() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.doubtful.IsZero() && w.now().Before(w.doubtful)
 }
 
 // stale reports whether an answer is older than one given before.
-func (s *seen) stale(k key.Key, h *head) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entries.Len() == 0 {
+func (w *watermarks) stale(k key.Key, h *head) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.entries.Len() == 0 {
 		return false
 	}
-	known, ok := s.entries.Get(string(k.Bytes()))
+	known, ok := w.entries.Get(string(k.Bytes()))
 	switch {
 	case !ok:
 		return false
@@ -106,12 +108,17 @@ func (s *seen) stale(k key.Key, h *head) bool {
 	return h.stamp.count < known.count
 }
 
-// missing reports whether a live resource that was seen in the range (after, upTo] is not among heads, which are in order. after
+// anyStale reports whether one of the heads is older than one given before.
+func (w *watermarks) anyStale(heads []*head) bool {
+	return slices.ContainsFunc(heads, func(h *head) bool { return w.stale(h.key, h) })
+}
+
+// missing reports whether a live resource that was shown before in the range (after, upTo] is not among heads, which are in order. after
 // "" is the beginning of what begins with prefix, upTo "" its end.
-func (s *seen) missing(prefix, after, upTo string, heads []*head) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entries.Len() == 0 {
+func (w *watermarks) missing(prefix, after, upTo string, heads []*head) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.entries.Len() == 0 {
 		return false
 	}
 	there := make(map[string]bool, len(heads))
@@ -119,7 +126,7 @@ func (s *seen) missing(prefix, after, upTo string, heads []*head) bool {
 		there[string(h.key.Bytes())] = true
 	}
 	gone := false
-	s.entries.Ascend(max(prefix, after), func(name string, known seenEntry) bool {
+	w.entries.Ascend(max(prefix, after), func(name string, known watermark) bool {
 		if len(name) < len(prefix) || name[:len(prefix)] != prefix || upTo != "" && name > upTo {
 			return false
 		}

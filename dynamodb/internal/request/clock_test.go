@@ -1,4 +1,4 @@
-package dynamodb
+package request
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestObserveBesideOthers(t *testing.T) {
 		return m
 	}
 	begun := time.Now().Truncate(time.Second)
-	c := &clock{local: func() time.Time { return begun }}
+	c := &Clock{local: func() time.Time { return begun }}
 	late, fresh := answer(begun), answer(begun.Add(20*time.Minute))
 	stop := make(chan struct{})
 	var others sync.WaitGroup
@@ -38,13 +38,13 @@ func TestObserveBesideOthers(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					c.observe(fresh)
+					c.Observe(fresh)
 				}
 			}
 		})
 	}
 	for range 200_000 {
-		if at := c.observe(late); !at.Equal(begun) {
+		if at := c.Observe(late); !at.Equal(begun) {
 			t.Errorf("an answer of %v was taken for one of %v", begun, at)
 			break
 		}

@@ -1,27 +1,28 @@
-package dynamodb
+package streams
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// position is a place in the store's history: how far each shard of the stream is read. It is never changed once it is shared.
+// Position is a place in the store's history: how far each shard of the stream is read. It is never changed once it is shared.
 //
 // Positions say more than which shards are open, so that a reader who comes back a day later finds the way: a shard that was
 // read to its end stays until all of its children are at their end, too (or DynamoDB has forgotten it), and those of its children
 // that are not in the position are still to be read, from their beginning.
-type position struct {
+type Position struct {
 	stream string // ARN
 	shards []place
 
-	asOf   time.Time // by AWS's clock: everything acknowledged before is in the position
-	proven uint64    // of the end of a batch: the reader's last proof
-	joined *shown    // of a snapshot: what it showed
+	asOf     time.Time // by AWS's clock: everything acknowledged before is in the position
+	proven   uint64    // of the end of a batch: the reader's last proof
+	baseline *Baseline // of a snapshot
 
 	// Of an event: where it stands, which is not in shards yet, and the count of its stamp.
 	shard, seq string
@@ -78,11 +79,11 @@ func compareSeq(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-func (p *position) find(shard string) (int, bool) {
+func (p *Position) find(shard string) (int, bool) {
 	return slices.BinarySearchFunc(p.shards, shard, func(pl place, shard string) int { return strings.Compare(pl.shard, shard) })
 }
 
-func (p *position) get(shard string) (seq string, there bool) {
+func (p *Position) get(shard string) (seq string, there bool) {
 	if i, ok := p.find(shard); ok {
 		return p.shards[i].seq, true
 	}
@@ -90,7 +91,7 @@ func (p *position) get(shard string) (seq string, there bool) {
 }
 
 // with returns p with one shard read further.
-func (p *position) with(shard, seq string) *position {
+func (p *Position) with(shard, seq string) *Position {
 	q := *p
 	i, there := p.find(shard)
 	if there {
@@ -103,7 +104,7 @@ func (p *position) with(shard, seq string) *position {
 }
 
 // without returns p without one shard.
-func (p *position) without(shard string) *position {
+func (p *Position) without(shard string) *Position {
 	i, there := p.find(shard)
 	if !there {
 		return p
@@ -114,15 +115,15 @@ func (p *position) without(shard string) *position {
 }
 
 // covers reports whether the record seq of a shard is part of p.
-func (p *position) covers(l *lineage, shard, seq string) bool {
+func (p *Position) covers(t *tree, shard, seq string) bool {
 	if at, there := p.get(shard); there {
 		return at == ended || numbered(at) && compareSeq(seq, at) <= 0
 	}
-	return l.precedes(shard, p)
+	return t.precedes(shard, p)
 }
 
 // merge returns what both positions have read together.
-func (p *position) merge(l *lineage, o *position) *position {
+func (p *Position) merge(t *tree, o *Position) *Position {
 	if o.shard != "" {
 		o = o.with(o.shard, o.seq)
 	}
@@ -140,12 +141,12 @@ func (p *position) merge(l *lineage, o *position) *position {
 		switch b, there := o.get(a.shard); {
 		case there && compareSeq(b, a.seq) > 0:
 			q.shards = append(q.shards, place{a.shard, b})
-		case there, !l.precedes(a.shard, o) && (a.seq != ended || l.knows(a.shard)):
+		case there, !t.precedes(a.shard, o) && (a.seq != ended || t.knows(a.shard)):
 			q.shards = append(q.shards, a)
 		}
 	}
 	for _, b := range o.shards {
-		if _, there := p.get(b.shard); !there && !l.precedes(b.shard, p) {
+		if _, there := p.get(b.shard); !there && !t.precedes(b.shard, p) {
 			q.shards = append(q.shards, b)
 		}
 	}
@@ -154,7 +155,7 @@ func (p *position) merge(l *lineage, o *position) *position {
 }
 
 // within reports whether o has the same shards as p, read at least as far.
-func (p *position) within(o *position) bool {
+func (p *Position) within(o *Position) bool {
 	if len(p.shards) != len(o.shards) {
 		return false
 	}
@@ -166,40 +167,50 @@ func (p *position) within(o *position) bool {
 	return true
 }
 
-// encode is the payload of a cursor.
-func (p *position) encode() []byte {
-	b := appendText(nil, p.stream)
-	b = binary.AppendVarint(b, p.asOf.Unix())
+// moved reports whether p is further than from, in what it has read or what is proven of it.
+func (p *Position) moved(from *Position) bool {
+	return p.proven != from.proven || len(p.shards) != len(from.shards) || !p.within(from)
+}
+
+// active returns the number of shards that are not at their end.
+func (p *Position) active() int {
+	n := 0
 	for _, pl := range p.shards {
-		b = appendText(appendText(b, pl.shard), pl.seq)
+		if pl.seq != ended {
+			n++
+		}
+	}
+	return n
+}
+
+// AsOf returns a moment, by AWS's clock, before which everything that was acknowledged is in the position.
+func (p *Position) AsOf() time.Time { return p.asOf }
+
+// Count returns the count of the state that an event leaves, by the event's position.
+func (p *Position) Count() uint64 { return p.count }
+
+// Encode returns the position as bytes, for cursors and continue tokens.
+func (p *Position) Encode() []byte {
+	b := protowire.AppendString(nil, p.stream)
+	b = protowire.AppendVarint(b, protowire.EncodeZigZag(p.asOf.Unix()))
+	for _, pl := range p.shards {
+		b = protowire.AppendString(protowire.AppendString(b, pl.shard), pl.seq)
 	}
 	return b
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func cutText(b []byte) (s string, rest []byte, err error) {
-	n, w := binary.Uvarint(b)
-	if w <= 0 || n > uint64(len(b)-w) {
-		return "", nil, errors.New("truncated")
-	}
-	return string(b[w : w+int(n)]), b[w+int(n):], nil
-}
-
-// decodePosition undoes encode.
-func decodePosition(b []byte) (*position, error) {
-	p := &position{}
+// DecodePosition undoes Encode.
+func DecodePosition(b []byte) (*Position, error) {
+	p := &Position{}
 	var err error
 	if p.stream, b, err = cutText(b); err != nil {
 		return nil, err
 	}
-	unix, w := binary.Varint(b)
-	if w <= 0 {
+	unix, n := protowire.ConsumeVarint(b)
+	if n < 0 {
 		return nil, errors.New("truncated")
 	}
-	p.asOf, b = time.Unix(unix, 0), b[w:]
+	p.asOf, b = time.Unix(protowire.DecodeZigZag(unix), 0), b[n:]
 	for len(b) > 0 {
 		var pl place
 		if pl.shard, b, err = cutText(b); err != nil {
@@ -216,6 +227,14 @@ func decodePosition(b []byte) (*position, error) {
 	return p, nil
 }
 
-func (p *position) String() string {
+func cutText(b []byte) (text string, rest []byte, err error) {
+	text, n := protowire.ConsumeString(b)
+	if n < 0 {
+		return "", nil, protowire.ParseError(n)
+	}
+	return text, b[n:], nil
+}
+
+func (p *Position) String() string {
 	return fmt.Sprintf("%s%v", p.stream, p.shards)
 }

@@ -1,0 +1,263 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// To compare the fence with every write would make each a transaction, at twice the price. So a handle looks at the fence now and
+// then, and what it saw permits it to write for a while:
+//
+//   - nothing: writes carry no condition on the fence;
+//   - a fence that is announced: the store is open still, and each write is a transaction with the condition that one of the
+//     fence's gates is not shut;
+//   - a fence that is closed: no writes.
+//
+// A write is signed no later than the permission lasts after the look that grants it, and AWS accepts it for request.SignatureLife
+// after that, if it is held up. So FenceWait after the announcement, which is much longer than the two, there is no request any more
+// that does not carry the condition. Then the gates are shut, and from the last one on no write takes effect, wherever it has been in
+// between.
+//
+// Two transactions with a condition on one item get into each other's way, so there are many gates. Their keys have the fence's
+// epoch in them, so that no late request of one closing has a part in another.
+const (
+	gates = 64
+	// maxShutting bounds the gates that are being shut at once.
+	maxShutting = 16
+)
+
+// The fence's item has an epoch (attrStamp) that is its own, the target (attrData), and attrShut once it is closed.
+const attrShut = "x"
+
+// fence is what a look saw.
+type fence struct {
+	epoch  []byte // nil: there is none
+	target string
+	shut   bool
+}
+
+// readFence returns the fence, and AWS's time then.
+func (t *table) readFence(ctx context.Context) (fence, time.Time, error) {
+	it, at, err := t.getAt(ctx, true, t.fence())
+	return fence{epoch: it.bytes(attrStamp), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}, at, err
+}
+
+// anyGate is the condition of a write that one gate of the announced fence is not shut.
+func (t *table) anyGate(f fence) types.TransactWriteItem {
+	return t.check(t.gate(f.epoch, mathrand.N(gates)), absent)
+}
+
+// errClosedMeanwhile says that somebody else has changed the fence while this process was closing the store.
+var errClosedMeanwhile = fmt.Errorf("%w: the fence was taken away, or closed for another target, while the store was being closed", storage.ErrCASFailure)
+
+// closer closes a store for writing, and opens it.
+type closer struct {
+	table  *table
+	permit *permit
+}
+
+// Fence implements driver.Mover. A fence that is only announced keeps nobody from writing.
+func (c *closer) Fence(ctx context.Context) (driver.FenceState, error) {
+	f, _, err := c.table.readFence(ctx)
+	if err != nil || !f.shut {
+		return driver.FenceState{}, err
+	}
+	return driver.FenceState{Target: f.target, Closed: true}, nil
+}
+
+// SetFence implements driver.Mover. The store stays open for FenceWait after the fence was announced; writes are transactions
+// meanwhile, at twice the price. Then it is closed for all handles at once: no request that was signed before, or is still on its way,
+// takes effect. A context without a deadline gives it the time that it needs, and one whose deadline is too near is refused at once. If
+// it fails before the store is closed, the announcement is withdrawn, or, where that fails too, left there, which keeps nobody from
+// writing. Of several closings at a time the first one names the target; for another target the others fail with a conflict.
+func (c *closer) SetFence(ctx context.Context, target *string) error {
+	if target == nil {
+		return c.open(ctx)
+	}
+	return c.shut(ctx, *target)
+}
+
+func (c *closer) shut(ctx context.Context, target string) error {
+	wait := c.table.opts.FenceWait
+	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
+		if state, err := c.Fence(ctx); err != nil || !state.Closed {
+			return errors.Join(err, fmt.Errorf("closing the store takes %v: %w", wait, context.DeadlineExceeded))
+		}
+	}
+	f, since, err := c.announce(ctx, target)
+	if err == nil && !f.shut {
+		err = c.shutGates(ctx, f, target, since)
+	}
+	switch {
+	case err != nil:
+		return c.withdraw(ctx, f, err)
+	case !f.shut || f.target == target:
+		return nil
+	}
+	return c.putShut(ctx, f, target, stamped(f.epoch))
+}
+
+func (c *closer) open(ctx context.Context) error {
+	return c.step(ctx, func(ctx context.Context) error {
+		f, _, err := c.table.readFence(ctx)
+		if err != nil || f.epoch == nil {
+			return err
+		}
+		return c.remove(ctx, stamped(f.epoch))
+	})
+}
+
+// step runs a step of what takes longer than a call, and bounds its time where the caller does not.
+func (c *closer) step(ctx context.Context, do func(context.Context) error) error {
+	if c.permit.life.Err() != nil {
+		return storage.ErrClosed
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.table.opts.Timeout)
+		defer cancel()
+	}
+	return do(ctx)
+}
+
+// announce returns the fence that is there, or announces one, and AWS's time at which it was there for certain. With an error it
+// returns the one that it may have announced.
+func (c *closer) announce(ctx context.Context, target string) (f fence, at time.Time, err error) {
+	it, epoch, own := c.table.fence(), make([]byte, 16), fence{}
+	_, _ = rand.Read(epoch) // never fails
+	it[attrStamp], it[attrData] = binaryValue(epoch), binaryValue([]byte(target))
+	err = c.step(ctx, func(ctx context.Context) (err error) {
+		for {
+			f, at, err = c.table.readFence(ctx)
+			switch {
+			case err != nil:
+				return err
+			case f.shut && f.target != target && own.epoch != nil: // it was open at the first look
+				return errClosedMeanwhile
+			case f.epoch != nil:
+				return nil
+			}
+			own.epoch = epoch
+			if err = c.table.put(ctx, it, absent); err != nil && !conditionFailed(err) {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		f = own
+	}
+	return f, at, err
+}
+
+// withdraw takes an announcement back, if there may be one, because of an error, which it returns. It has the condition that the
+// fence is not closed: whoever closes the same one at the same time may have reported its success already.
+func (c *closer) withdraw(ctx context.Context, f fence, err error) error {
+	if f.epoch == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.table.opts.Timeout)
+	defer cancel()
+	if withdrawing := c.remove(ctx, announced(f.epoch)); withdrawing != nil {
+		err = errors.Join(err, fmt.Errorf("withdraw the announcement: %w", withdrawing))
+	}
+	return err
+}
+
+// announced is the condition that a fence is there, and not closed.
+func announced(epoch []byte) condition {
+	on := stamped(epoch)
+	on.text += " AND attribute_not_exists(" + attrShut + ")"
+	return on
+}
+
+// shutGates waits until every write on its way has the fence's condition, shuts the gates, and closes the fence for target, unless
+// somebody else has closed it for another one by then.
+func (c *closer) shutGates(ctx context.Context, f fence, target string, since time.Time) error {
+	for {
+		at, err := c.stillThere(ctx, f)
+		if err != nil {
+			return err
+		}
+		rest := since.Add(c.table.opts.FenceWait).Sub(at)
+		if rest <= 0 {
+			break
+		}
+		if !request.Sleep(ctx, min(rest, c.table.opts.IdlePoll)) {
+			return ctx.Err()
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(maxShutting)
+	for n := range gates {
+		it := c.table.gate(f.epoch, n)
+		it[attrExpires] = expires(c.table.clock.Now(), retiredLife)
+		g.Go(func() error {
+			return c.step(ctx, func(ctx context.Context) error { return c.table.put(ctx, it, condition{}) })
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	err := c.putShut(ctx, f, target, announced(f.epoch))
+	if !errors.Is(err, storage.ErrCASFailure) {
+		return err
+	}
+	var now driver.FenceState
+	lookErr := c.step(ctx, func(ctx context.Context) (err error) {
+		now, err = c.Fence(ctx)
+		return err
+	})
+	if now.Closed && now.Target == target {
+		return nil // by an attempt whose answer was lost, or by somebody else for the same target
+	}
+	return errors.Join(err, lookErr)
+}
+
+// stillThere returns AWS's time at which the announced fence was still there.
+func (c *closer) stillThere(ctx context.Context, f fence) (at time.Time, err error) {
+	err = c.step(ctx, func(ctx context.Context) error {
+		var now fence
+		now, at, err = c.table.readFence(ctx)
+		if err == nil && !bytes.Equal(now.epoch, f.epoch) {
+			err = errClosedMeanwhile
+		}
+		return err
+	})
+	return at, err
+}
+
+// putShut stores a closed fence in the place of the same one, on a condition.
+func (c *closer) putShut(ctx context.Context, f fence, target string, on condition) error {
+	it := c.table.fence()
+	it[attrStamp], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
+	return c.step(ctx, func(ctx context.Context) error {
+		err := c.table.put(ctx, it, on)
+		if conditionFailed(err) {
+			return errClosedMeanwhile
+		}
+		return err
+	})
+}
+
+// remove removes a fence. If it is not there, it was removed, perhaps by an attempt whose answer was lost; another one is
+// nobody's business here.
+func (c *closer) remove(ctx context.Context, on condition) error {
+	c.permit.forget()
+	err := c.table.remove(ctx, c.table.fence(), on)
+	if conditionFailed(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Fate is what an error says about the request that met it.
+type Fate int
+
+// The fates of a request.
+const (
+	Refused Fate = iota // DynamoDB did not do it and will not do it
+	Undone              // DynamoDB did not do it, but may if asked again
+	Unknown             // it may have been done; asking again tells
+)
+
+// NewError returns an error, for a reason on this side, that says what becomes of the request.
+func NewError(fate Fate, text string) error { return &fated{fate, text} }
+
+type fated struct {
+	fate Fate
+	text string
+}
+
+func (e *fated) Error() string { return e.text }
+
+// undoneCodes are answers of status 400 that another try may mend.
+var undoneCodes = []string{
+	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
+	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
+	"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
+	"RequestTimeTooSkewed", "PriorRequestNotComplete",
+}
+
+// FateOf reads an error of the SDK, or of NewError.
+func FateOf(err error) Fate {
+	if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrClosed) {
+		return Refused
+	}
+	var own *fated
+	if errors.As(err, &own) {
+		return own.fate
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		if neverSent(err) {
+			return Refused
+		}
+		return Unknown
+	}
+	if slices.Contains(undoneCodes, api.ErrorCode()) {
+		return Undone
+	}
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusInternalServerError {
+		return Unknown
+	}
+	switch api.ErrorCode() {
+	case "InternalServerError", "InternalFailure", "ServiceUnavailable", "ServiceUnavailableException", "InternalServerErrorException":
+		return Unknown
+	}
+	return Refused
+}
+
+// neverSent recognises what goes wrong inside the SDK before anything is sent, and always will.
+func neverSent(err error) bool {
+	var params smithy.InvalidParamsError
+	if errors.As(err, &params) {
+		return true
+	}
+	text := err.Error()
+	for _, cause := range []string{"get identity:", "resolve auth scheme:", "Invalid Configuration: Missing Region", "not resolve endpoint"} {
+		if strings.Contains(text, cause) {
+			return true
+		}
+	}
+	return false
+}
+
+// Inconsistent is the error of a call whose time is over. cause may be nil.
+func Inconsistent(ctx context.Context, cause error) error {
+	if err := ctx.Err(); err != nil {
+		if cause == nil || errors.Is(cause, err) {
+			return fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+		}
+		return fmt.Errorf("%w: %w: %w", storage.ErrInconsistent, err, Plain(cause))
+	}
+	return fmt.Errorf("%w: %w", storage.ErrInconsistent, Plain(cause))
+}
+
+// Plain strips an error of the SDK to what says something: the operation and the service's own words, without request ids.
+func Plain(err error) error {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return err
+	}
+	name := "DynamoDB"
+	var operation *smithy.OperationError
+	if errors.As(err, &operation) {
+		name = operation.Operation()
+	}
+	return &serviceError{text: fmt.Sprintf("%s: %s: %s", name, api.ErrorCode(), api.ErrorMessage()), err: err}
+}
+
+type serviceError struct {
+	text string
+	err  error
+}
+
+func (e *serviceError) Error() string { return e.text }
+func (e *serviceError) Unwrap() error { return e.err }
+
+// HasCode reports whether err is an answer of the service with one of these codes.
+func HasCode(err error, codes ...string) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
+}

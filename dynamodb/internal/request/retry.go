@@ -1,0 +1,73 @@
+package request
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// Retry sends a request until there is an answer that settles it, or the time is over: then the error matches
+// storage.ErrInconsistent. maybe reports whether any attempt, those inside the SDK included, may have been carried out without our
+// knowing: sending the request again must do no harm then. send passes option on to the SDK.
+func Retry(ctx context.Context, clock *Clock, send func(option func(*dynamodb.Options)) error) (maybe bool, err error) {
+	a := attempts{clock: clock}
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := send(a.option)
+		if err == nil {
+			return a.maybe.Load(), nil
+		}
+		if a.note(err) == Refused {
+			return a.maybe.Load(), Plain(err)
+		}
+		if !Sleep(ctx, pause/2+rand.N(pause/2)) {
+			return a.maybe.Load(), Inconsistent(ctx, err)
+		}
+	}
+}
+
+// Sleep waits, and reports whether ctx is still alive.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// attempts sees what the SDK's own retries hide: whether one of the attempts may have been carried out.
+type attempts struct {
+	maybe atomic.Bool
+	clock *Clock
+}
+
+// note takes in the error of an attempt.
+func (a *attempts) note(err error) Fate {
+	fate := FateOf(err)
+	if fate == Unknown {
+		a.maybe.Store(true)
+	}
+	return fate
+}
+
+// option looks at the answer to each attempt, for its date too. What fails before an attempt is sent is nothing to it.
+func (a *attempts) option(o *dynamodb.Options) {
+	look := middleware.DeserializeMiddlewareFunc("AshlarAttempts", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		out, answer, err := next.HandleDeserialize(ctx, in)
+		a.clock.Observe(answer)
+		if err != nil {
+			a.note(err)
+		}
+		return out, answer, err
+	})
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error { return stack.Deserialize.Add(look, middleware.Before) })
+}

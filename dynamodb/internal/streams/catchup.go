@@ -1,0 +1,122 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// catchUp reads history: from a position until it has what the reader had read when it began. The end is known by the numbers
+// of records, never by an answer without any: those come before data, too.
+type catchUp struct {
+	*shards
+	at, target *Position
+	filter     *key.Filter
+	iterators  map[string]string
+	empty      int // answers without records, one after the other
+	events     []*Event
+	size       int // of the events, in bytes
+}
+
+// read goes on until there are limit events, or driver.PageBytes of them, or history is used up.
+func (c *catchUp) read(ctx context.Context, limit int) (more bool, err error) {
+	listed := false
+	for len(c.events) < limit && c.size < driver.PageBytes {
+		if shard, need := c.behind(); need {
+			if err := c.step(ctx, shard); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if c.reached() {
+			return false, nil
+		}
+		next, _, err := c.next(ctx, c.at)
+		if err != nil {
+			return false, err
+		}
+		for _, pl := range next {
+			c.at = c.at.with(pl.shard, pl.seq)
+		}
+		if len(next) == 0 {
+			if listed {
+				return false, fmt.Errorf("the shards of the stream that are listed do not lead from %v to %v", c.at, c.target)
+			}
+			listed = true
+			if _, err := c.list(ctx, c.at); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// ahead reports whether a reader at seq has read more of a shard than one at from.
+func ahead(seq, from string) bool {
+	return (numbered(seq) || seq == ended) && compareSeq(seq, from) > 0
+}
+
+// behind returns a shard in which the target is ahead.
+func (c *catchUp) behind() (place, bool) {
+	for _, pl := range c.at.shards {
+		if pl.seq == ended {
+			continue
+		}
+		seq, there := c.target.get(pl.shard)
+		if there && ahead(seq, pl.seq) || !there && c.tree.precedes(pl.shard, c.target) {
+			return pl, true
+		}
+	}
+	return place{}, false
+}
+
+// reached reports whether everything in the target was read. A shard of which nothing says how it is related to the target may
+// have records that are part of it.
+func (c *catchUp) reached() bool {
+	for _, pl := range c.at.shards {
+		_, there := c.target.get(pl.shard)
+		if !there && pl.seq != ended && !c.tree.follows(pl.shard, c.target) {
+			return false
+		}
+	}
+	for _, pl := range c.target.shards {
+		seq, there := c.at.get(pl.shard)
+		if there && ahead(pl.seq, seq) || !there && ahead(pl.seq, "") && !c.tree.precedes(pl.shard, c.at) {
+			return false
+		}
+	}
+	return true
+}
+
+// step reads a page of a shard.
+func (c *catchUp) step(ctx context.Context, pl place) error {
+	p, err := c.fetch(ctx, pl, c.iterators[pl.shard])
+	if err != nil {
+		return err
+	}
+	at, events, err := c.shards.events(ctx, c.at, pl.shard, p)
+	if err != nil {
+		return err
+	}
+	c.at = at
+	c.iterators[pl.shard] = p.next
+	for _, ev := range events {
+		if c.filter.Match(&ev.Key) && !at.baseline.has(ev.Key, ev.At.count) {
+			c.events = append(c.events, ev)
+			c.size += ev.Size
+		}
+	}
+	if len(p.records) > 0 || p.ended {
+		c.empty = 0
+		return nil
+	}
+	c.empty++
+	if !request.Sleep(ctx, min(time.Duration(c.empty)*10*time.Millisecond, c.Poll)) {
+		return ctx.Err()
+	}
+	return nil
+}

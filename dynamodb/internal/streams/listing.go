@@ -1,0 +1,56 @@
+package streams
+
+import (
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+)
+
+// listing is what DescribeStream says.
+type listing struct {
+	parents  map[string]string
+	closed   map[string]bool
+	disabled bool
+}
+
+// add takes in one answer.
+func (l *listing) add(d *types.StreamDescription) {
+	l.disabled = d.StreamStatus == types.StreamStatusDisabled || d.StreamStatus == types.StreamStatusDisabling
+	for _, shard := range d.Shards {
+		id := aws.ToString(shard.ShardId)
+		l.parents[id] = aws.ToString(shard.ParentShardId)
+		l.closed[id] = shard.SequenceNumberRange != nil && aws.ToString(shard.SequenceNumberRange.EndingSequenceNumber) != ""
+	}
+}
+
+// position returns where a reader begins that wants all that comes after asOf: in the shards that are open, but for those that are
+// listed beside an ancestor that is open, too, and come after it; and at the end of those that have no children yet.
+func (l *listing) position(stream string, asOf time.Time) *Position {
+	parent := map[string]bool{}
+	for _, p := range l.parents {
+		parent[p] = true
+	}
+	at := &Position{stream: stream, asOf: asOf}
+	for shard := range l.parents {
+		switch {
+		case l.closed[shard] && parent[shard], l.openAncestor(shard):
+		case l.closed[shard]:
+			at = at.with(shard, ended)
+		default:
+			at = at.with(shard, since(asOf))
+		}
+	}
+	return at
+}
+
+// openAncestor reports whether an ancestor of the shard is open.
+func (l *listing) openAncestor(shard string) bool {
+	for p, listed := l.parents[shard], true; listed && p != ""; {
+		if _, listed = l.parents[p]; listed && !l.closed[p] {
+			return true
+		}
+		p = l.parents[p]
+	}
+	return false
+}

@@ -1,0 +1,244 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// reader follows the stream of the table, from its end at the moment of its opening.
+//
+// It goes in rounds: each reads one page of every shard that it may read, and publishes what it found as one batch. While
+// something happens the rounds follow each other at the interval Poll; in quiet times the pauses double up to IdlePoll. A write
+// through the same backend wakes it.
+type reader struct {
+	shards
+	prover  *prover
+	kick    chan struct{}
+	stopped chan struct{} // closed when the run is over
+
+	mu    sync.Mutex
+	pos   *Position
+	ready bool // pos is good for a cursor
+
+	// Of the goroutine that runs.
+	iterators map[string]string
+	listAt    time.Time     // when to list the shards next
+	await     time.Duration // pause between listings while a shard that is not listed yet is awaited
+	disabled  bool          // the stream was seen disabled
+	lastGood  time.Time
+}
+
+// maxFetches bounds the calls of one round that are under way at once.
+const maxFetches = 16
+
+func newReader(config *Config) *reader {
+	r := &reader{
+		shards:    shards{Config: config, tree: newTree()},
+		kick:      make(chan struct{}, 1),
+		stopped:   make(chan struct{}),
+		iterators: map[string]string{},
+	}
+	r.prover = newProver(config, r.wake)
+	return r
+}
+
+func (r *reader) position() *Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pos
+}
+
+func (r *reader) setPosition(p *Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pos = p
+}
+
+func (r *reader) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// running reports whether the reader is reading, and has a position that is good for a cursor.
+func (r *reader) running() bool {
+	select {
+	case <-r.stopped:
+		return false
+	default:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready
+}
+
+// open finds the stream and its shards and stands at the end of those that are open. It goes on trying while DynamoDB is away.
+func (r *reader) open(ctx context.Context) error {
+	begun := time.Now()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := r.tryOpen(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if errors.Is(err, storage.ErrCompacted) || request.FateOf(err) == request.Refused || time.Since(begun) > r.Outage {
+			return err
+		}
+		request.Sleep(ctx, pause)
+	}
+}
+
+func (r *reader) tryOpen(ctx context.Context) (err error) {
+	if r.stream, err = ask(ctx, r.Timeout, r.Table.Stream); err != nil {
+		return err
+	}
+	asOf := r.Clock.Now()
+	l, err := r.list(ctx, &Position{})
+	if err != nil {
+		return err
+	}
+	pos := l.position(r.stream, asOf)
+	for _, pl := range pos.shards {
+		if pl.seq != ended {
+			if r.iterators[pl.shard], err = r.latest(ctx, pl.shard); err != nil {
+				return err
+			}
+		}
+	}
+	r.listAt, r.lastGood = time.Now().Add(listEvery), time.Now()
+	r.setPosition(pos)
+	return nil
+}
+
+// run reads until ctx is over.
+func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]*Event, *Position)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.prover.writers.Wait()
+	defer cancel()
+	defer close(r.stopped)
+	publishing := func(events []*Event, end *Position) {
+		switch {
+		case r.ready:
+			publish(events, end)
+		case end.proven > 0: // what came before is in nobody's history
+			r.mu.Lock()
+			r.ready = true
+			r.mu.Unlock()
+			ready(end)
+		}
+	}
+	var timer *time.Timer
+	for pause := r.Poll; ; {
+		begun := time.Now()
+		found, full, err := r.turn(ctx, publishing)
+		if err == nil {
+			err = r.prover.unproven()
+		}
+		proving, _ := r.prover.proving()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case full:
+			continue
+		case found || proving:
+			pause = r.Poll
+		default:
+			pause = min(2*pause, max(r.IdlePoll, r.Poll))
+		}
+		if timer == nil {
+			timer = time.NewTimer(pause)
+			defer timer.Stop()
+		} else {
+			timer.Reset(pause)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-r.kick:
+			pause = r.Poll
+			if !request.Sleep(ctx, pause-time.Since(begun)) {
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// turn is one round, with what is published of it. It returns an error only where there is no going on.
+func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (found, full bool, err error) {
+	before := r.position()
+	events, after, full, err := r.poll(ctx)
+	if after != before {
+		r.setPosition(after)
+	}
+	r.prover.advance(ctx, after, r.tree, r.setPosition)
+	after = r.position()
+	if len(events) > 0 || after.moved(before) {
+		publish(events, after)
+	}
+	if err == nil {
+		err = r.follow(ctx)
+	}
+	r.prover.endRound()
+	switch {
+	case err == nil:
+		r.lastGood = time.Now()
+	case ctx.Err() != nil, errors.Is(err, storage.ErrCompacted), errors.Is(err, errStreamEnded):
+		return false, false, err
+	case time.Since(r.lastGood) > r.Outage:
+		return false, false, fmt.Errorf("the stream stayed out of reach for %v: %w", r.Outage, err)
+	default:
+		full = false
+	}
+	return len(events) > 0, full, nil
+}
+
+// poll reads a page of every shard that is not at its end. What could be read counts, also beside an error.
+func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full bool, err error) {
+	pos = r.position()
+	pages := make([]*page, len(pos.shards))
+	var g errgroup.Group
+	g.SetLimit(maxFetches)
+	for i, pl := range pos.shards {
+		if pl.seq == ended {
+			continue
+		}
+		iterator := r.iterators[pl.shard]
+		g.Go(func() (err error) {
+			pages[i], err = r.fetch(ctx, pl, iterator)
+			return err
+		})
+	}
+	err = g.Wait()
+	shards := pos.shards
+	for i, p := range pages {
+		if p == nil {
+			continue
+		}
+		shard := shards[i].shard
+		next, found, shardErr := r.events(ctx, pos, shard, p)
+		if shardErr != nil {
+			err = errors.Join(err, shardErr)
+			continue // the page is read again
+		}
+		pos, events = next, append(events, found...)
+		r.prover.look(shard, p.records)
+		r.iterators[shard] = p.next
+		if p.ended {
+			delete(r.iterators, shard)
+			r.listAt, r.await = time.Time{}, 0
+		}
+		full = full || p.full || p.ended
+	}
+	return events, pos, full, err
+}

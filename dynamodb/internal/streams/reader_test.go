@@ -1,0 +1,83 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// largeEvents is a table in which each record is a resource of that many bytes, and no tick can be written.
+type largeEvents int
+
+func (largeEvents) Stream(context.Context) (string, error) { return "arn:x", nil }
+
+func (n largeEvents) Event(_ context.Context, r *types.Record) (*Event, uint64, error) {
+	return &Event{Key: driver.Key{Name: *r.Dynamodb.SequenceNumber}, Size: int(n)}, 1, nil
+}
+
+func (largeEvents) WriteTick(ctx context.Context, _ uint16, _ []byte) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (largeEvents) Tick(*types.Record) (uint16, []byte, bool) { return 0, nil, false }
+
+// An answer of the stream may hold a thousand resources of 1 MiB that were compressed to next to nothing: it is taken in pieces that
+// are bounded by what they take in memory, and nothing of it is left out.
+func TestEventsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	const records, size = 20, 1000 << 10
+	s := &shards{Config: &Config{Table: largeEvents(size), Timeout: time.Minute}}
+	var left []types.Record
+	for i := range records {
+		left = append(left, types.Record{Dynamodb: &types.StreamRecord{SequenceNumber: aws.String(fmt.Sprint(100 + i))}})
+	}
+	pos, taken := &Position{shards: []place{{"s", ""}}}, 0
+	for len(left) > 0 {
+		p := &page{records: left, ended: true}
+		next, events, err := s.events(t.Context(), pos, "s", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events)*size > driver.PageBytes+1<<20 {
+			t.Fatalf("%d events of %d bytes each were taken at once", len(events), size)
+		}
+		for i, ev := range events {
+			if want := fmt.Sprint(100 + taken + i); ev.At.shard != "s" || ev.At.seq != want {
+				t.Fatalf("an event stands at %q in %q, expected %s in s", ev.At.seq, ev.At.shard, want)
+			}
+		}
+		left, taken = left[len(p.records):], taken+len(events)
+		if seq, _ := next.get("s"); p.ended != (len(left) == 0) || (seq == ended) != p.ended || len(p.records) == 0 {
+			t.Fatalf("%d records are left, the page has ended: %v, the place is %q", len(left), p.ended, seq)
+		}
+		pos = next
+	}
+	if taken != records {
+		t.Errorf("%d events of %d records", taken, records)
+	}
+}
+
+// A shard that is read to its end has its child listed already, which is not being read yet. What was written lately is in the child: a
+// proof that asks no shard for anything would say that it has been passed.
+func TestNoProofBetweenShards(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no tick is to be written
+	r := newReader(&Config{Table: largeEvents(0), Clock: request.NewClock()})
+	r.tree.update(map[string]string{"parent": "", "child": "parent"}, &Position{})
+	r.setPosition(&Position{shards: []place{{"parent", ended}}})
+	r.prover.ask()
+	r.prover.advance(ctx, r.position(), r.tree, r.setPosition)
+	r.prover.writers.Wait()
+	if r.prover.done > 0 || r.position().proven > 0 {
+		t.Errorf("the proof is complete, with nothing read of %v's child", r.position())
+	}
+}

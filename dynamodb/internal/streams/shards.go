@@ -1,0 +1,182 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// shards makes the calls of the stream's API.
+type shards struct {
+	*Config
+	stream string
+	tree   *tree
+	large  atomic.Int32 // so many records were too many bytes for a page; 0: none lately were
+}
+
+// ask waits for one answer, for Timeout at most: the reader's context has no deadline, and what is never answered is an outage.
+func ask[T any](ctx context.Context, timeout time.Duration, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// list lists the stream's shards, all pages of it, and updates the tree.
+func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
+	l := &listing{parents: map[string]string{}, closed: map[string]bool{}}
+	var start *string
+	for {
+		out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.DescribeStreamOutput, error) {
+			return s.Client.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &s.stream, ExclusiveStartShardId: start})
+		})
+		if err != nil {
+			return nil, lost(err)
+		}
+		s.Clock.Observe(out.ResultMetadata)
+		l.add(out.StreamDescription)
+		if start = out.StreamDescription.LastEvaluatedShardId; aws.ToString(start) == "" {
+			break
+		}
+		// DynamoDB allows ten of these calls a second for the whole account.
+		if !request.Sleep(ctx, 120*time.Millisecond) {
+			return nil, ctx.Err()
+		}
+	}
+	s.tree.update(l.parents, keep)
+	return l, nil
+}
+
+// next returns the places where a reader at p goes on in shards that it has not begun. A child is read from its beginning; of a
+// shard whose parent is gone, or that has none, all that p knows is what was acknowledged before asOf. more says that there are
+// others, which have to wait for a listing that does not leave out their parents.
+func (s *shards) next(ctx context.Context, p *Position) (places []place, more bool, err error) {
+	children, roots, unlisted := s.tree.ready(p)
+	for shard, parent := range unlisted {
+		switch _, err := s.iterator(ctx, place{shard: parent}); {
+		case err == nil:
+			more = true
+		case errors.Is(err, storage.ErrCompacted):
+			s.tree.orphan(shard)
+			roots = append(roots, shard)
+		default:
+			return nil, false, err
+		}
+	}
+	for _, shard := range children {
+		places = append(places, place{shard: shard})
+	}
+	for _, shard := range roots {
+		places = append(places, place{shard, since(p.asOf)})
+	}
+	return places, more, nil
+}
+
+// iterator opens a shard at a place.
+func (s *shards) iterator(ctx context.Context, at place) (string, error) {
+	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &at.shard}
+	if numbered(at.seq) {
+		in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &at.seq
+	} else {
+		in.ShardIteratorType = types.ShardIteratorTypeTrimHorizon
+	}
+	return s.openShard(ctx, in)
+}
+
+// latest opens a shard at its end.
+func (s *shards) latest(ctx context.Context, shard string) (string, error) {
+	return s.openShard(ctx, &dynamodbstreams.GetShardIteratorInput{
+		StreamArn: &s.stream, ShardId: &shard, ShardIteratorType: types.ShardIteratorTypeLatest,
+	})
+}
+
+func (s *shards) openShard(ctx context.Context, in *dynamodbstreams.GetShardIteratorInput) (string, error) {
+	out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetShardIteratorOutput, error) {
+		return s.Client.GetShardIterator(ctx, in)
+	})
+	if err != nil {
+		return "", lost(err)
+	}
+	return aws.ToString(out.ShardIterator), nil
+}
+
+// page is one answer of GetRecords.
+type page struct {
+	records []types.Record
+	next    string
+	ended   bool // the shard is closed and was read to its end
+	full    bool // there is probably more
+}
+
+// fetch reads a page from a place. An iterator lives for some minutes; one that has expired is made anew from the place.
+func (s *shards) fetch(ctx context.Context, at place, iterator string) (*page, error) {
+	most := s.most()
+	for fresh := false; ; fresh = true {
+		if iterator == "" {
+			var err error
+			if iterator, err = s.iterator(ctx, at); err != nil {
+				return nil, err
+			}
+		}
+		out, err := ask(ctx, s.Timeout, func(ctx context.Context) (*dynamodbstreams.GetRecordsOutput, error) {
+			return s.Client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &iterator, Limit: &most})
+		})
+		if request.HasCode(err, "ExpiredIteratorException") && !fresh {
+			iterator = ""
+			continue
+		}
+		if err != nil {
+			return nil, lost(err)
+		}
+		s.Clock.Observe(out.ResultMetadata)
+		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(most)}
+		p.ended = p.next == ""
+		if t, ok := sinceTime(at.seq); ok {
+			for len(p.records) > 0 && created(&p.records[0]).Before(t) {
+				p.records, p.full = p.records[1:], true
+			}
+		}
+		return p, nil
+	}
+}
+
+// maxRecords is the most that GetRecords returns.
+const maxRecords = 1000
+
+// most is how many records to ask for: what is cut off a page is asked for once more, and stands in memory until then.
+func (s *shards) most() int32 {
+	if large := s.large.Load(); large > 0 {
+		return min(large, maxRecords)
+	}
+	return maxRecords
+}
+
+// fitted notes that so many records fitted in a page, and that more were cut off.
+func (s *shards) fitted(n int, cut bool) {
+	if cut {
+		s.large.Store(int32(max(n, 1)))
+	} else if int32(n) >= s.most() {
+		s.large.Store(min(2*s.most(), maxRecords))
+	}
+}
+
+// lost recognises the errors that say that history is gone.
+func lost(err error) error {
+	switch {
+	case request.HasCode(err, "TrimmedDataAccessException"):
+		return fmt.Errorf("%w: the stream has been trimmed: %w", storage.ErrCompacted, request.Plain(err))
+	case request.HasCode(err, "ResourceNotFoundException"):
+		return fmt.Errorf("%w: the stream or a shard of it is gone: %w", storage.ErrCompacted, request.Plain(err))
+	case request.HasCode(err, "ValidationException"):
+		return fmt.Errorf("%w: the stream does not know the position: %w", storage.ErrCompacted, request.Plain(err))
+	}
+	return request.Plain(err)
+}

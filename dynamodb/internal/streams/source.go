@@ -1,0 +1,212 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// Event is one change, as the feed knows it.
+type Event = driver.Event[*Position]
+
+// Table is what the package needs of the table whose stream it reads.
+type Table interface {
+	// Stream returns the ARN of the table's stream.
+	Stream(ctx context.Context) (string, error)
+	// Event makes an event, without its position, of a record; nil for one that is no change of the store. count is the count of
+	// the state that the record leaves, by which states of one key can be compared.
+	Event(ctx context.Context, r *types.Record) (ev *Event, count uint64, err error)
+	// WriteTick stores data in the item of a tick; it need not last longer than an hour.
+	WriteTick(ctx context.Context, n uint16, data []byte) error
+	// Tick undoes WriteTick; ok is false for any other record.
+	Tick(r *types.Record) (n uint16, data []byte, ok bool)
+}
+
+// Config is what a Source needs.
+type Config struct {
+	Client *dynamodbstreams.Client
+	Table  Table
+	Name   string // of the table, for errors
+	Clock  *request.Clock
+
+	Timeout  time.Duration // of one call of the stream's API
+	Outage   time.Duration // for which a run survives without the stream
+	Poll     time.Duration // pause between two rounds while something happens
+	IdlePoll time.Duration // longest pause between two rounds
+}
+
+// Source reads the table's stream for the feed. There is one for each opened backend, because DynamoDB allows two readers of a
+// shard only.
+type Source struct {
+	Config
+
+	mu     sync.Mutex
+	live   *reader // of the current run, or the last one; nil before the first
+	listed *listed // for positions where nothing is being read
+}
+
+var _ driver.Source[*Position] = (*Source)(nil)
+
+// NewSource returns a source that reads nothing yet.
+func NewSource(config Config) *Source { return &Source{Config: config} }
+
+// Run implements driver.Source.
+func (s *Source) Run(ctx context.Context, ready func(*Position), publish func([]*Event, *Position)) error {
+	r := newReader(&s.Config)
+	if err := r.open(ctx); err != nil {
+		return fmt.Errorf("open the stream of table %s: %w", s.Name, err)
+	}
+	s.mu.Lock()
+	s.live = r
+	s.mu.Unlock()
+	if err := r.run(ctx, ready, publish); err != nil {
+		return fmt.Errorf("read the stream of table %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (s *Source) reader() *reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live
+}
+
+func (s *Source) tree() *tree {
+	if r := s.reader(); r != nil {
+		return r.tree
+	}
+	return newTree()
+}
+
+// Wake has the stream polled soon: something was written.
+func (s *Source) Wake() {
+	if r := s.reader(); r != nil {
+		r.wake()
+	}
+}
+
+// Contains implements driver.Source.
+func (s *Source) Contains(at *Position, ev *Event) bool {
+	return at.baseline.has(ev.Key, ev.At.count) || at.covers(s.tree(), ev.At.shard, ev.At.seq)
+}
+
+// Advance implements driver.Source.
+func (s *Source) Advance(at *Position, ev *Event) *Position { return at.merge(s.tree(), ev.At) }
+
+// Merge implements driver.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
+func (s *Source) Merge(at, end *Position) *Position {
+	merged := at.merge(s.tree(), end)
+	if merged.baseline != nil && end.proven >= merged.baseline.until {
+		merged.baseline.Close()
+		merged.baseline = nil
+	}
+	return merged
+}
+
+// Encode implements driver.Source.
+func (*Source) Encode(at *Position) []byte { return at.Encode() }
+
+// Decode implements driver.Source.
+func (*Source) Decode(b []byte) (*Position, error) {
+	at, err := DecodePosition(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+	}
+	return at, nil
+}
+
+// History implements driver.Source.
+func (s *Source) History(from *Position, f *driver.Filter) driver.History[*Position] {
+	return driver.Pages(from, func(ctx context.Context, from *Position, limit int) ([]*Event, *Position, bool, error) {
+		return s.page(ctx, from, f, limit)
+	})
+}
+
+// page reads the shards from a position until it has caught up with where the feed's own reader stood at the beginning.
+func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, limit int) ([]*Event, *Position, bool, error) {
+	r := s.reader()
+	switch {
+	case r == nil:
+		return nil, nil, false, errors.New("the stream is not being read")
+	case from.stream != r.stream:
+		return nil, nil, false, fmt.Errorf("%w: the table's stream is another one now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
+	case s.Clock.Now().Sub(from.asOf) > remembered:
+		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
+	}
+	c := &catchUp{shards: &r.shards, at: from, target: r.position(), filter: f, iterators: map[string]string{}}
+	more, err := c.read(ctx, limit)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	return c.events, c.at, more, nil
+}
+
+// Passed waits until the reader has passed all that was acknowledged before called, by the local clock, and returns its position.
+// It is for use during a run.
+func (s *Source) Passed(ctx context.Context, called time.Time) (*Position, error) {
+	r := s.reader()
+	if err := r.prover.wait(ctx, called, r.stopped); err != nil {
+		return nil, err
+	}
+	return r.position(), nil
+}
+
+// Join returns the position of a snapshot that was read after at, and showed the baseline, which belongs to the source from then on.
+func (s *Source) Join(at *Position, b *Baseline) *Position {
+	b.until = s.reader().prover.ask()
+	joined := *at
+	joined.baseline = b
+	return &joined
+}
+
+// listed is a listing of the stream that serves for a while: a shard that has been closed since leads to its children.
+type listed struct {
+	listing *listing
+	stream  string
+	until   time.Time // by the local clock
+}
+
+// listedFor is how long a listing serves. DynamoDB allows ten a second for the whole account.
+const listedFor = time.Minute
+
+// Before returns a position from which all is read that is acknowledged after the call, and some that was before: the reader's, or
+// where there is none, the present time in each shard. Nothing of the stream is read for it.
+func (s *Source) Before(ctx context.Context) (*Position, error) {
+	if r := s.reader(); r != nil && r.running() {
+		return r.position(), nil
+	}
+	asOf := s.Clock.Now()
+	s.mu.Lock()
+	known := s.listed
+	s.mu.Unlock()
+	if known == nil || time.Now().After(known.until) {
+		stream, err := s.Table.Stream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		shards := shards{Config: &s.Config, stream: stream, tree: newTree()}
+		var l *listing
+		_, err = request.Retry(ctx, s.Clock, func(func(*dynamodb.Options)) (err error) {
+			l, err = shards.list(ctx, &Position{})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		known = &listed{l, stream, time.Now().Add(listedFor)}
+		s.mu.Lock()
+		s.listed = known
+		s.mu.Unlock()
+	}
+	return known.listing.position(known.stream, asOf), nil
+}

@@ -1,0 +1,179 @@
+package streams
+
+import (
+	"sync"
+	"time"
+)
+
+// tree is what is known of the shards of one stream: which descends from which.
+//
+// A listing may leave out a shard, so the tree forgets none because of that: only what was in no listing for longer than a stream
+// remembers is gone.
+type tree struct {
+	mu     sync.RWMutex
+	shards map[string]node
+}
+
+type node struct {
+	parent string    // "" for none
+	listed time.Time // when it was last in a listing
+}
+
+// remembered is how long DynamoDB keeps the records of a stream, forgetAfter how long the tree keeps a shard that is not listed.
+const (
+	remembered  = 24 * time.Hour
+	forgetAfter = 2 * remembered
+)
+
+func newTree() *tree { return &tree{shards: map[string]node{}} }
+
+// update takes in a listing of the stream: the parent of each shard. Shards in keep are not forgotten.
+func (t *tree) update(parents map[string]string, keep *Position) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for shard, parent := range parents {
+		t.shards[shard] = node{parent, now}
+	}
+	for shard, n := range t.shards {
+		if _, kept := keep.get(shard); !kept && now.Sub(n.listed) > forgetAfter {
+			delete(t.shards, shard)
+		}
+	}
+}
+
+// orphan notes that a shard's parent does not exist any more.
+func (t *tree) orphan(shard string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.shards[shard]
+	n.parent = ""
+	t.shards[shard] = n
+}
+
+func (t *tree) knows(shard string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, ok := t.shards[shard]
+	return ok
+}
+
+func (t *tree) parentOf(shard string) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.shards[shard].parent
+}
+
+// hasChild reports whether a child of the shard is known.
+func (t *tree) hasChild(shard string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, n := range t.shards {
+		if n.parent == shard {
+			return true
+		}
+	}
+	return false
+}
+
+// continued reports whether all known children of the shard are in p, or come before one that is: a reader at p goes on there. A shard
+// without a known child is not.
+func (t *tree) continued(shard string, p *Position) (continued bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	before := t.before(p)
+	for child, n := range t.shards {
+		if n.parent != shard {
+			continue
+		}
+		if _, there := p.get(child); !there && !before[child] {
+			return false
+		}
+		continued = true
+	}
+	return continued
+}
+
+// precedes reports whether shard is an ancestor of a shard in p.
+func (t *tree) precedes(shard string, p *Position) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.before(p)[shard]
+}
+
+// follows reports whether shard descends from a shard in p.
+func (t *tree) follows(shard string, p *Position) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for s := t.shards[shard].parent; s != ""; s = t.shards[s].parent {
+		if _, there := p.get(s); there {
+			return true
+		}
+	}
+	return false
+}
+
+// before returns all ancestors of the shards in p. The caller holds mu.
+func (t *tree) before(p *Position) map[string]bool {
+	before := map[string]bool{}
+	for _, pl := range p.shards {
+		for s := t.shards[pl.shard].parent; s != "" && !before[s]; s = t.shards[s].parent {
+			before[s] = true
+		}
+	}
+	return before
+}
+
+// ready returns the unread shards that a reader at p may begin: children whose parent is read to its end, and roots, which have no
+// parent. unlisted are the parents, by child, that keep a shard from being either because no listing has shown them: they are gone,
+// or were left out.
+func (t *tree) ready(p *Position) (children, roots []string, unlisted map[string]string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	before := t.before(p)
+	unlisted = map[string]string{}
+	for shard, n := range t.shards {
+		if _, there := p.get(shard); there || before[shard] {
+			continue
+		}
+		seq, there := p.get(n.parent)
+		_, known := t.shards[n.parent]
+		switch {
+		case n.parent == "":
+			roots = append(roots, shard)
+		case there && seq == ended, !there && before[n.parent]:
+			children = append(children, shard)
+		case !there && !known:
+			unlisted[shard] = n.parent
+		}
+	}
+	return children, roots, unlisted
+}
+
+// prune drops from p the shards that are read to their end and no longer needed: all of their known children are at their end as
+// well, or they are gone from the stream.
+func (t *tree) prune(p *Position) *Position {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, pl := range p.shards {
+		if pl.seq != ended || len(p.shards) == 1 {
+			continue
+		}
+		children, open := 0, 0
+		before := t.before(p)
+		for shard, n := range t.shards {
+			if n.parent != pl.shard {
+				continue
+			}
+			children++
+			if seq, in := p.get(shard); seq != ended && (in || !before[shard]) {
+				open++
+			}
+		}
+		_, known := t.shards[pl.shard]
+		if !known || children > 0 && open == 0 {
+			p = p.without(pl.shard)
+		}
+	}
+	return p
+}

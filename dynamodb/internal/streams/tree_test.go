@@ -1,0 +1,46 @@
+package streams
+
+import (
+	"slices"
+	"testing"
+)
+
+// A tree: a is read to its end, b and c are its children, d is b's, and e has no parent.
+func TestTree(t *testing.T) {
+	t.Parallel()
+	tree := newTree()
+	tree.update(map[string]string{"a": "", "b": "a", "c": "a", "d": "b", "e": ""}, &Position{})
+	for _, c := range []struct {
+		at   []place
+		want []string
+	}{
+		{[]place{{"a", "5"}}, []string{"e"}},
+		{[]place{{"a", ended}}, []string{"b", "c", "e"}},
+		{[]place{{"a", ended}, {"b", "7"}, {"e", ended}}, []string{"c"}},
+		{[]place{{"a", ended}, {"b", ended}, {"c", ""}, {"e", ""}}, []string{"d"}},
+		{[]place{{"d", "1"}, {"e", "1"}}, []string{"c"}},
+	} {
+		children, roots, _ := tree.ready(&Position{shards: c.at})
+		ready := append(children, roots...)
+		slices.Sort(ready)
+		if !slices.Equal(ready, c.want) {
+			t.Errorf("at %v %v may be begun, expected %v", c.at, ready, c.want)
+		}
+	}
+	p := &Position{shards: []place{{"a", ended}, {"b", "7"}}}
+	for _, c := range []struct {
+		shard, seq string
+		want       bool
+	}{{"a", "99", true}, {"b", "7", true}, {"b", "8", false}, {"c", "1", false}, {"d", "1", false}} {
+		if got := p.covers(tree, c.shard, c.seq); got != c.want {
+			t.Errorf("%v covers %s in %s: %v", p, c.seq, c.shard, got)
+		}
+	}
+	ahead := &Position{shards: []place{{"b", ended}, {"c", "3"}, {"d", "1"}}}
+	if got := p.merge(tree, ahead); !slices.Equal(got.shards, ahead.shards) {
+		t.Errorf("merged to %v", got)
+	}
+	if got := ahead.merge(tree, p); !slices.Equal(got.shards, ahead.shards) {
+		t.Errorf("merged to %v", got)
+	}
+}

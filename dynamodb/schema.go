@@ -1,0 +1,189 @@
+package dynamodb
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// setup makes a table and a store ready when they are opened.
+type setup struct{ *table }
+
+// open makes sure that the table is there and is one of ours, and returns the store's id.
+func (s setup) open(ctx context.Context) (driver.StoreID, error) {
+	description, err := s.await(ctx, false)
+	if request.HasCode(err, "ResourceNotFoundException") && !s.opts.NoCreate {
+		if err = s.create(ctx); err == nil {
+			description, err = s.await(ctx, true)
+		}
+	}
+	none := driver.StoreID{}
+	if request.HasCode(err, "ResourceNotFoundException") {
+		return none, fmt.Errorf("table %s does not exist in region %s, and it is not to be created: %w", s.name, s.db.Options().Region, err)
+	}
+	if err != nil {
+		return none, fmt.Errorf("open table %s in region %s: %w", s.name, s.db.Options().Region, err)
+	}
+	if err = checkKeys(description); err == nil {
+		err = checkStream(description.StreamSpecification)
+	}
+	if err != nil {
+		return none, fmt.Errorf("table %s cannot hold a store: %w", s.name, err)
+	}
+	if !s.opts.NoCreate {
+		if err := s.finish(ctx); err != nil {
+			return none, fmt.Errorf("set up table %s: %w", s.name, err)
+		}
+	}
+	id, err := s.openStore(ctx)
+	if err != nil {
+		return none, fmt.Errorf("open the store in table %s: %w", s.name, err)
+	}
+	return id, nil
+}
+
+// await waits until the table can be used. One that was made just now may not be seen yet.
+func (s setup) await(ctx context.Context, made bool) (*types.TableDescription, error) {
+	for {
+		description, err := s.describe(ctx)
+		switch {
+		case made && request.HasCode(err, "ResourceNotFoundException"):
+		case err != nil:
+			return nil, err
+		case description.TableStatus != types.TableStatusCreating:
+			return description, nil
+		}
+		if !request.Sleep(ctx, 200*time.Millisecond) {
+			return nil, request.Inconsistent(ctx, errors.New("the table is still being created"))
+		}
+	}
+}
+
+// checkKeys compares an existing table's keys with what is needed.
+func checkKeys(table *types.TableDescription) error {
+	kinds := map[string]types.ScalarAttributeType{}
+	for _, a := range table.AttributeDefinitions {
+		kinds[aws.ToString(a.AttributeName)] = a.AttributeType
+	}
+	found := ""
+	for _, k := range table.KeySchema {
+		name := aws.ToString(k.AttributeName)
+		found += fmt.Sprintf(" %s (%s, %s)", name, k.KeyType, kinds[name])
+	}
+	if want := fmt.Sprintf(" %s (HASH, B) %s (RANGE, B)", attrPK, attrSK); found != want {
+		return fmt.Errorf("its keys are%s, expected%s", found, want)
+	}
+	return nil
+}
+
+func checkStream(s *types.StreamSpecification) error {
+	switch {
+	case s == nil || !aws.ToBool(s.StreamEnabled):
+		return errors.New("its stream is off, expected a stream with NEW_AND_OLD_IMAGES")
+	case s.StreamViewType != types.StreamViewTypeNewAndOldImages:
+		return fmt.Errorf("its stream shows %s, expected NEW_AND_OLD_IMAGES", s.StreamViewType)
+	}
+	return nil
+}
+
+// create creates the table. Another process may do the same at the same time.
+func (s setup) create(ctx context.Context) error {
+	in := &dynamodb.CreateTableInput{
+		TableName:   &s.name,
+		BillingMode: types.BillingModePayPerRequest,
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: aws.String(attrPK), KeyType: types.KeyTypeHash},
+			{AttributeName: aws.String(attrSK), KeyType: types.KeyTypeRange},
+		},
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String(attrPK), AttributeType: types.ScalarAttributeTypeB},
+			{AttributeName: aws.String(attrSK), AttributeType: types.ScalarAttributeTypeB},
+		},
+		StreamSpecification: &types.StreamSpecification{
+			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
+		},
+	}
+	for name, value := range s.opts.Tags {
+		in.Tags = append(in.Tags, types.Tag{Key: &name, Value: &value})
+	}
+	_, err := retry(ctx, s.table, s.db.CreateTable, in)
+	if request.HasCode(err, "ResourceInUseException") {
+		return nil // somebody else was faster, and does the rest
+	}
+	return err
+}
+
+// finish switches on what cannot be part of creating a table. Whoever created it may have died before, so each opening looks.
+// The time-to-live comes last: where it is on, all is done. A program that is not allowed to look, or to change it, does without.
+func (s setup) finish(ctx context.Context) error {
+	out, err := retry(ctx, s.table, s.db.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &s.name})
+	switch {
+	case request.HasCode(err, "AccessDeniedException"):
+		return nil
+	case err != nil:
+		return err
+	case out.TimeToLiveDescription == nil || out.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusDisabled:
+		return nil
+	}
+	if s.opts.PointInTimeRecovery {
+		_, err := retry(ctx, s.table, s.db.UpdateContinuousBackups, &dynamodb.UpdateContinuousBackupsInput{
+			TableName:                        &s.name,
+			PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err = retry(ctx, s.table, s.db.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               &s.name,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrExpires), Enabled: aws.Bool(true)},
+	})
+	if request.HasCode(err, "AccessDeniedException", "ValidationException") {
+		return nil // the latter: another process was faster
+	}
+	return err
+}
+
+// openStore reads the item that says which store this is, or makes it.
+func (s setup) openStore(ctx context.Context) (driver.StoreID, error) {
+	for {
+		it, err := s.get(ctx, true, s.store())
+		switch {
+		case err != nil:
+			return driver.StoreID{}, err
+		case it != nil:
+			return storeID(it)
+		case s.opts.NoCreate:
+			return driver.StoreID{}, fmt.Errorf("there is no store with prefix %q, and it is not to be created", s.prefix)
+		}
+		var id driver.StoreID
+		_, _ = rand.Read(id[:]) // never fails
+		it = s.store()
+		it[attrStoreID], it[attrSchema] = binaryValue(id[:]), binaryValue([]byte{schemaVersion})
+		if err := s.put(ctx, it, absent); err != nil && !conditionFailed(err) {
+			return driver.StoreID{}, err
+		}
+	}
+}
+
+// storeID returns the id in the item that describes a store, if this program knows its schema.
+func storeID(it item) (driver.StoreID, error) {
+	id, schema := it.bytes(attrStoreID), it.bytes(attrSchema)
+	switch {
+	case len(id) != len(driver.StoreID{}) || len(schema) != 1:
+		return driver.StoreID{}, errors.New("the item that describes the store is malformed")
+	case schema[0] > schemaVersion:
+		return driver.StoreID{}, fmt.Errorf("%w: its schema is %d, this program knows %d", storage.ErrNewerSchema, schema[0], schemaVersion)
+	}
+	return driver.StoreID(id), nil
+}
