@@ -180,7 +180,7 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
-	if err := gateOf(b).SetFence(t.Context(, nil)); err != nil {
+	if err := gateOf(b).SetFence(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	_ = b.Close() // the stream's reader writes no more
