@@ -23,7 +23,7 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
-	var ops []*op
+	var ops []*mutation
 	for _, name := range []string{"one", "two", "three"} {
 		k := key.Key{Group: "g", Kind: "Kind", Name: name}
 		stored, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: k.ID("uid", "v1")})
@@ -36,29 +36,29 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 		}
 		ops = append(ops, o)
 	}
-	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
-	name := func(of string) string { return pgx.Identifier{b.handle.opts.Schema, of}.Sanitize() }
+	slices.SortFunc(ops, func(x, y *mutation) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
+	name := func(of string) string { return pgx.Identifier{b.handle.source.opts.Schema, of}.Sanitize() }
 	for _, sql := range []string{
 		"create sequence " + name("ticks"),
 		"create function " + name("clock") + "() returns timestamptz volatile language sql as " +
 			"$$ select timestamptz '2000-01-01 00:00:00Z' + nextval('" + name("ticks") + "') * interval '1s' $$",
 	} {
-		if _, err := b.handle.pool.Exec(ctx, sql); err != nil {
+		if _, err := b.handle.pool.main.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text := strings.ReplaceAll(b.handle.sql.updateMany, "clock_timestamp()", name("clock")+"()")
-	if text == b.handle.sql.updateMany {
+	text := strings.ReplaceAll(b.handle.sender.sql.updateMany, "clock_timestamp()", name("clock")+"()")
+	if text == b.handle.sender.sql.updateMany {
 		t.Fatal("the statement does not look at the clock")
 	}
-	b.handle.sql.updateMany = text
-	conn, err := b.handle.pool.Acquire(ctx)
+	b.handle.sender.sql.updateMany = text
+	conn, err := b.handle.pool.main.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
 	first := time.Date(2000, time.January, 1, 0, 0, 1, 0, time.UTC)
-	if err := b.handle.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ops); err != nil {
+	if err := b.handle.sender.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ops); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range ops {

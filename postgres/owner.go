@@ -11,10 +11,10 @@ import (
 )
 
 // Children implements driver.Driver. It always asks the primary.
-func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
-	err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, b.sql.owned, ownerHash(owner, uid))
+	err := r.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, r.sql.owned, ownerHash(owner, uid))
 		if err != nil {
 			return err
 		}
@@ -23,14 +23,13 @@ func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]
 		_, err = pgx.ForEachRow(rows, []any{&keyBytes, &uid, &groupVersion}, func() error {
 			owned, err := key.Parse(keyBytes)
 			if err != nil {
-				return failed{err}
+				return permanent{err}
 			}
 			ids = append(ids, owned.ID(string(uid), string(groupVersion)))
 			return nil
 		})
 		return err
 	})
-	b.answered()
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,60 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/migrations"
 )
+
+// openStore makes sure that the store is there, in the version that this program knows, and returns its id.
+func openStore(ctx context.Context, p *pool, sql *statements, noCreate bool) (id driver.StoreID, err error) {
+	err = p.retry(ctx, func(ctx context.Context) error {
+		conn, err := primary(ctx, p.main)
+		if err != nil {
+			var refused *pgconn.PgError
+			if !errors.As(err, &refused) && ctx.Err() == nil {
+				return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, err)}
+			}
+			return err
+		}
+		defer conn.Release()
+		if err := ensureSchema(ctx, conn.Conn(), sql.schema, noCreate); err != nil {
+			return err
+		}
+		var standby bool
+		err = conn.QueryRow(ctx, sql.id).Scan((*[16]byte)(&id), &standby)
+		if standby {
+			return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errStandby)}
+		}
+		return err
+	})
+	return id, err
+}
+
+// ensureSchema creates or upgrades the tables, unless that is forbidden.
+func ensureSchema(ctx context.Context, conn *pgx.Conn, schema string, noCreate bool) error {
+	version, err := migrations.Version(ctx, conn, schema)
+	switch {
+	case err != nil && !errors.Is(err, migrations.ErrNone):
+		return err
+	case version == migrations.Latest:
+		return nil
+	case version > migrations.Latest:
+		return permanent{migrations.Newer(version)}
+	case noCreate && err != nil:
+		return permanent{fmt.Errorf("%w; create it by opening it without create=off, or by: ashlar schema up", err)}
+	case noCreate:
+		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
+			version, migrations.Latest)}
+	}
+	_, err = migrations.Up(ctx, conn, schema, migrations.Latest)
+	if errors.Is(err, storage.ErrNewerSchema) {
+		return permanent{err}
+	}
+	return err
+}
 
 // Schema says which version a store's tables have.
 type Schema struct {

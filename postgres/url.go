@@ -244,7 +244,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 		closeAll()
 		return nil, err
 	}
-	b.handle.owned = pools
+	b.handle.pool.owned = pools
 	return b, nil
 }
 
