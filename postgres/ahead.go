@@ -52,19 +52,15 @@ func (h *history) checkAhead(ctx context.Context, conn *pgx.Conn, at *position) 
 func (h *history) digest(
 	ctx context.Context, q querier, in span, limit int64, take func(revision int64) bool,
 ) (piece [pieceSize]byte, err error) {
-	rows, err := q.Query(ctx, h.sql.tokensIn, in.from, in.to, limit)
-	if err != nil {
-		return piece, err
-	}
 	hash := sha256.New()
 	var revision int64
 	var token []byte
-	_, err = pgx.ForEachRow(rows, []any{&revision, &token}, func() error {
+	err = forEach(ctx, q, []any{&revision, &token}, func() error {
 		if take(revision) {
 			hash.Write(token)
 		}
 		return nil
-	})
+	}, h.sql.tokensIn, in.from, in.to, limit)
 	copy(piece[:], hash.Sum(nil))
 	return piece, err
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -19,22 +17,16 @@ func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 		after = []byte{} // before all keys
 	}
 	var found []driver.Row
-	err := r.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		found = make([]driver.Row, 0, limit)
-		rows, err := conn.Query(ctx, r.sql.readAfter, after, limit, driver.ReadBytes)
+	var name, version, data []byte
+	begin := func() { found = make([]driver.Row, 0, limit) }
+	arguments, into := []any{after, limit, driver.ReadBytes}, []any{&name, &version, &data}
+	err := r.lookUp(ctx, begin, r.sql.readAfter, arguments, into, func() error {
+		k, err := key.Parse(name)
 		if err != nil {
-			return err
+			return permanent{err}
 		}
-		var name, version, data []byte
-		_, err = pgx.ForEachRow(rows, []any{&name, &version, &data}, func() error {
-			k, err := key.Parse(name)
-			if err != nil {
-				return permanent{err}
-			}
-			found = append(found, driver.Row{Key: k, Version: versionText(version), Data: data})
-			return nil
-		})
-		return err
+		found = append(found, driver.Row{Key: k, Version: versionText(version), Data: data})
+		return nil
 	})
 	return found, err
 }
@@ -43,7 +35,7 @@ func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 func (w *writer) Load(ctx context.Context, rows []driver.Row) (err error) {
 	mutations := make([]driver.Mutation, len(rows))
 	for i := range rows {
-		if mutations[i], err = creation(&rows[i], w.maxSize); err != nil {
+		if mutations[i], err = creation(&rows[i], w.opts.MaxSize); err != nil {
 			return fmt.Errorf("%v: %w", rows[i].Key, err)
 		}
 	}

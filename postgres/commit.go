@@ -19,7 +19,7 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 			if slices.ContainsFunc(ms, (*mutation).changed) {
 				return nil // an earlier attempt, and all of it
 			}
-			if err := w.sender.send(ctx, sorted, true); err != nil {
+			if err := w.send(ctx, sorted, true); err != nil {
 				return err
 			}
 			busy, err = decideAll(ms)

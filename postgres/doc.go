@@ -26,7 +26,7 @@
 //   - source.go, run.go: the changes for the feed; history.go reads them, frontier.go says up to where they are final, ahead.go what a
 //     snapshot shows beyond; position.go has the places between them, inbox.go what need not be read.
 //   - notify.go: the notifier; retention.go deletes old changes; mover.go, fence.go: the seams of a migration.
-//   - pool.go: connections, and the one retry; session.go, watchdog.go: what is known of connections, and of statements that stay
+//   - database.go: connections, and the one retry; session.go, watchdog.go: what is known of connections, and of statements that stay
 //     silent; errors.go: what an error says about its statement.
 //   - schema.go, sql.go: the stored form, and all statements.
 //

@@ -69,28 +69,32 @@ func hasCode(err error, code string) bool {
 // fateOf judges an error of a statement or a transaction.
 func fateOf(err error) fate {
 	var p permanent
-	if errors.As(err, &p) {
-		return refused
-	}
 	var unsent notSent
-	if errors.As(err, &unsent) {
-		if fateOf(unsent.error) == refused {
-			return refused
-		}
+	switch {
+	case err == nil:
+		return committed
+	case errors.As(err, &p), errors.As(err, &unsent) && fateOf(unsent.error) == refused:
+		return refused
+	case unsent.error != nil:
 		return undone
 	}
+	var connect *pgconn.ConnectError
+	connecting := errors.As(err, &connect)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		var connect *pgconn.ConnectError
-		if errors.As(err, &connect) {
-			return whileConnecting(pg)
-		}
 		switch pg.Code {
+		case "28P01", "28000", "3D000", "42501": // password, authorization, no such database, no right to connect
+			if connecting {
+				return refused
+			}
 		case "40001", "40P01", // serialization failure, deadlock
 			readOnlyTransaction,
 			lockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
 			late, overlapped,
 			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
+			return undone
+		}
+		if connecting { // a server that starts will have started
 			return undone
 		}
 		switch pg.Code[:min(2, len(pg.Code))] {
@@ -109,24 +113,10 @@ func fateOf(err error) fate {
 		// it looks for the answer twice, and the first look closes the connection.
 		return unknown
 	}
-	if errors.Is(err, errLate) || errors.Is(err, errStandby) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
-		return undone
-	}
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if errors.Is(err, errLate) || errors.Is(err, errStandby) || errors.Is(err, pgx.ErrTxCommitRollback) || connecting || pgconn.SafeToRetry(err) {
 		return undone
 	}
 	return unknown
-}
-
-// whileConnecting judges a refusal to connect: a wrong password or database stays wrong, a server that starts will have
-// started.
-func whileConnecting(pg *pgconn.PgError) fate {
-	switch pg.Code {
-	case "28P01", "28000", "3D000", "42501": // password, authorization, no such database, no right to connect
-		return refused
-	}
-	return undone
 }
 
 // refusal gives an error of the database the contract's meaning, where it is the fence's or a guard's.

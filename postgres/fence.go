@@ -59,7 +59,8 @@ func (*fence) Guards() {}
 // SetFenceAt implements driver.GuardedMover.
 func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
 	err = f.mover.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if next, err = f.nextEpoch(ctx, tx, epoch); err != nil {
+		// Whoever else does so waits for the end of the transaction.
+		if next, err = f.mover.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
 			return err
 		}
 		statements := opening
@@ -79,20 +80,6 @@ on conflict (name) do update set value = excluded.value, revision = gen_random_u
 		}
 		return nil
 	})
-	return next, err
-}
-
-// nextEpoch gives the fence another epoch if it has a certain one. Whoever else does so waits for the end of the transaction.
-func (f *fence) nextEpoch(ctx context.Context, tx pgx.Tx, epoch string) (next string, err error) {
-	sql, args := `insert into $journal (name, value) values ($1, '') on conflict (name) do nothing returning revision::text`, []any{driver.FenceNote}
-	if epoch != "" {
-		sql = `update $journal set revision = gen_random_uuid() where name = $1 and revision::text = $2 returning revision::text`
-		args = append(args, epoch)
-	}
-	err = tx.QueryRow(ctx, f.mover.sql.named(sql), args...).Scan(&next)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", permanent{driver.Conflict(driver.FenceNote)}
-	}
 	return next, err
 }
 

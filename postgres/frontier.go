@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -67,21 +66,12 @@ func (h *history) last(ctx context.Context, q querier, final int64) (position, e
 	return at, h.check(id, horizon, &at, piece)
 }
 
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 var (
 	errPruned = fmt.Errorf("%w: changes after the cursor have been deleted (see the parameter retention)", storage.ErrCompacted)
 	errOther  = fmt.Errorf("%w: the store was replaced", storage.ErrCompacted)
 	errForked = fmt.Errorf("%w: the change at the cursor is not in the database, which must have been restored from a backup, or have lost commits in a fail-over",
 		storage.ErrCompacted)
 )
-
-// storeID is the id of the store, which may be replaced by another.
-type storeID = atomic.Pointer[driver.StoreID]
 
 // check reports whether the store, which has this id and horizon, still has every change after a position. piece is of the change
 // there, nil if there is none.

@@ -133,7 +133,7 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	if names, err := page(); err != nil || len(names) > 0 {
 		t.Errorf("behind a stalled commit: %v, %v; expected nothing", names, err)
 	}
-	behind, err := b.handle.source.history.last(ctx, b.handle.pool.main, math.MaxInt64)
+	behind, err := b.handle.source.history.last(ctx, b.handle.database.main, math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,7 @@ import (
 
 // history reads the log of changes.
 type history struct {
-	sql   *statements
-	id    *storeID
+	*database
 	looks atomic.Uint64 // looks in the database that were asked for
 }
 

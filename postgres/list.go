@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +22,7 @@ func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, 
 		r.replica.query(ctx, r.sql.list, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
 		return nil
 	}
-	return r.scan(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	return r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		found, err := conn.Query(ctx, r.sql.list, arguments...)
 		if err != nil {
 			return err
@@ -31,8 +31,8 @@ func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, 
 	})
 }
 
-// scan retries a query that may take its time.
-func (r *reader) scan(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
+// onPrimary retries a query that may take its time.
+func (r *reader) onPrimary(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
 	err := r.retry(ctx, func(ctx context.Context) error {
 		return r.use(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
 	})
@@ -68,28 +68,21 @@ func listArguments(f *driver.Filter) []any {
 			if part == storage.Wildcard {
 				pattern = append(pattern, '%')
 			} else {
-				pattern = appendLiteral(pattern, part)
+				pattern = append(pattern, literal.Replace(part)...)
 			}
 			pattern = append(pattern, 0)
 		}
-		pattern = append(appendLiteral(pattern, f.NamePrefix), '%')
+		pattern = append(append(pattern, literal.Replace(f.NamePrefix)...), '%')
 	}
 	return []any{prefix, key.PrefixEnd(prefix), pattern}
 }
 
-func appendLiteral(pattern []byte, text string) []byte {
-	for i := range len(text) {
-		if bytes.IndexByte([]byte(`%_\`), text[i]) >= 0 {
-			pattern = append(pattern, '\\')
-		}
-		pattern = append(pattern, text[i])
-	}
-	return pattern
-}
+// literal makes a pattern of a text that matches only that.
+var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
 
 // Scan implements driver.Driver.
 func (r *reader) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at position, err error) {
-	err = r.scan(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err = r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		at, err = r.scanOnce(ctx, conn, f, rows)
 		return err
 	})

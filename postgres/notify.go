@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A notification only says "look"; what there is to see is in the log. It is sent after the commit and not inside the writes'
@@ -18,8 +17,7 @@ import (
 
 // notifier tells the processes of a store of each other's changes.
 type notifier struct {
-	side *pgxpool.Pool
-	id   *storeID
+	*database
 	name string // random, of this handle: it ignores its own notifications
 
 	bell     chan struct{} // holds a token when something changed here: other processes should look
@@ -27,10 +25,10 @@ type notifier struct {
 	listener atomic.Int32  // the server's process for the connection that listens; 0: there is none
 }
 
-func newNotifier(side *pgxpool.Pool, id *storeID) *notifier {
+func newNotifier(d *database) *notifier {
 	nonce := make([]byte, 8)
 	_, _ = rand.Read(nonce) // never fails
-	return &notifier{side: side, id: id, name: hex.EncodeToString(nonce), bell: make(chan struct{}, 1)}
+	return &notifier{database: d, name: hex.EncodeToString(nonce), bell: make(chan struct{}, 1)}
 }
 
 // ring has other processes look, soon.
@@ -54,15 +52,15 @@ const maxNotifyPause = 100 * time.Millisecond
 // has passed, and so misses nothing.
 const listenerTTL = 100 * time.Millisecond
 
-// notify sends notifications until life ends. What is left then, finish sends.
-func (n *notifier) notify(life context.Context) {
+// notify sends notifications until the handle is closed. What is left then, finish sends.
+func (n *notifier) notify() {
 	const patience = 5 * time.Second
 	var looked time.Time
 	var others bool
 	for {
 		select {
 		case <-n.bell:
-		case <-life.Done():
+		case <-n.life.Done():
 			return
 		}
 		began := time.Now()
@@ -75,7 +73,7 @@ func (n *notifier) notify(life context.Context) {
 		}
 		select {
 		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
-		case <-life.Done():
+		case <-n.life.Done():
 			return
 		}
 	}
@@ -119,9 +117,9 @@ const (
 )
 
 // listen wakes the feed for other processes' notifications, until ctx ends. It connects again by itself.
-func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig, lookAgain func()) {
+func (n *notifier) listen(ctx context.Context, lookAgain func()) {
 	for ctx.Err() == nil {
-		n.listenOnce(ctx, config, lookAgain)
+		n.listenOnce(ctx, lookAgain)
 		select {
 		case <-time.After(listenRetry):
 		case <-ctx.Done():
@@ -129,18 +127,14 @@ func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig, lookAgain
 	}
 }
 
-func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig, lookAgain func()) {
+func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 	connectCtx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(connectCtx, config)
+	conn, err := pgx.ConnectConfig(connectCtx, n.opts.Listen)
 	if err != nil {
 		return
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = conn.Close(ctx) // it is closed in any case
-	}()
+	defer hangUp(conn)
 	if _, err := conn.Exec(connectCtx, "listen "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
 		return
 	}
@@ -151,14 +145,11 @@ func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig, lookA
 	}
 	n.listener.Store(pid)
 	defer n.listener.Store(0)
-	lookAgain()                                // for what was announced before
-	settled := time.Now().Add(2 * listenerTTL) // when everybody knows that somebody listens
+	lookAgain() // for what was announced before
+	// When everybody knows that somebody listens: for what nobody announced because nobody seemed to.
+	defer time.AfterFunc(2*listenerTTL, lookAgain).Stop()
 	for {
-		wait := listenPing
-		if !settled.IsZero() {
-			wait = time.Until(settled)
-		}
-		waitCtx, cancel := context.WithTimeout(ctx, wait)
+		waitCtx, cancel := context.WithTimeout(ctx, listenPing)
 		notification, err := conn.WaitForNotification(waitCtx)
 		cancel()
 		switch {
@@ -168,9 +159,6 @@ func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig, lookA
 		case err == nil:
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):
 			return
-		case !settled.IsZero():
-			settled = time.Time{}
-			lookAgain() // for what nobody announced because nobody seemed to listen
 		default:
 			pingCtx, cancel := context.WithTimeout(ctx, pollPatience)
 			err := conn.Ping(pingCtx)

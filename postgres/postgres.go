@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -57,16 +58,14 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		d = *o
 	}
+	d.Schema = cmp.Or(d.Schema, defaultSchema)
+	if d.MaxSize <= 0 || d.MaxSize > check.MaxSize {
+		d.MaxSize = check.MaxSize
+	}
 	or := func(d *time.Duration, otherwise time.Duration) {
 		if *d <= 0 {
 			*d = otherwise
 		}
-	}
-	if d.Schema == "" {
-		d.Schema = defaultSchema
-	}
-	if d.MaxSize <= 0 || d.MaxSize > check.MaxSize {
-		d.MaxSize = check.MaxSize
 	}
 	or(&d.Timeout, 30*time.Second)
 	or(&d.Outage, 5*time.Minute)
@@ -103,8 +102,7 @@ type handle struct {
 	*writer
 	*mover
 	*fence
-	pool     *pool
-	id       *storeID
+	database *database
 	source   *source
 	notifier *notifier
 	running  sync.WaitGroup
@@ -139,17 +137,15 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	p, err := newPool(pool)
+	d, err := newDatabase(pool, o)
 	if err != nil {
 		return nil, err
 	}
-	sql := newStatements(o.Schema)
-	id, err := openStore(ctx, p, sql, o.NoCreate)
-	if err != nil {
-		p.close()
+	if err := d.open(ctx); err != nil {
+		d.close()
 		return nil, fmt.Errorf("schema %q: %w", o.Schema, err)
 	}
-	h := newHandle(p, sql, id, &o)
+	h := newHandle(d)
 	return &Backend{
 		Backend: driver.New(h, driver.Options[position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: time.Minute,
@@ -158,26 +154,23 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	}, nil
 }
 
-func newHandle(p *pool, sql *statements, id driver.StoreID, o *Options) *handle {
-	h := &handle{pool: p, id: new(storeID), mover: &mover{p, sql}}
-	h.id.Store(&id)
+func newHandle(d *database) *handle {
 	var r *replica
-	if o.Replica != nil {
-		r = &replica{pool: o.Replica, primary: p.main}
+	if d.opts.Replica != nil {
+		r = &replica{pool: d.opts.Replica, primary: d.main}
 	}
-	log, in := &history{sql: sql, id: h.id}, new(currentInbox)
-	h.notifier = newNotifier(p.side, h.id)
-	h.reader = newReader(p, sql, r, log, in)
-	h.writer = newWriter(p, sql, o, r, in, h.notifier)
-	h.fence = &fence{h.mover}
-	h.source = &source{pool: p, sql: sql, history: log, inbox: in, notifier: h.notifier, replica: r, opts: o}
-	h.running.Go(func() { h.notifier.notify(p.life) })
-	h.running.Go((&retention{p, sql, log, o.Retention}).run)
+	log, in, n, m := &history{database: d}, new(currentInbox), newNotifier(d), &mover{d}
+	h := &handle{
+		reader: newReader(d, r, log, in), writer: newWriter(d, r, in, n), mover: m, fence: &fence{m},
+		database: d, source: &source{database: d, history: log, inbox: in, notifier: n, replica: r}, notifier: n,
+	}
+	h.running.Go(n.notify)
+	h.running.Go((&retention{d, log}).run)
 	return h
 }
 
 // StoreID implements driver.Driver.
-func (h *handle) StoreID() driver.StoreID { return *h.id.Load() }
+func (h *handle) StoreID() driver.StoreID { return *h.database.id.Load() }
 
 // Source implements driver.Driver.
 func (h *handle) Source() driver.Source[position] { return h.source }
@@ -187,13 +180,13 @@ const closeGrace = 2 * time.Second
 
 // Close implements driver.Driver.
 func (h *handle) Close() error {
-	h.pool.end()
-	defer h.pool.abort()
-	defer time.AfterFunc(closeGrace, h.pool.abort).Stop()
+	h.database.end()
+	defer h.database.abort()
+	defer time.AfterFunc(closeGrace, h.database.abort).Stop()
 	h.writer.batch.Close()
 	h.reader.batch.Close()
 	h.running.Wait()
 	h.notifier.finish(closeGrace)
-	h.pool.close()
+	h.database.close()
 	return nil
 }

@@ -16,18 +16,17 @@ import (
 
 // reader reads resources: single ones in batches, lists, and the resources of an owner.
 type reader struct {
-	*pool
-	sql     *statements
+	*database
 	batch   *batch.Batcher[[]byte, row]
 	replica *replica
 	history *history
 	inbox   *currentInbox
 }
 
-func newReader(p *pool, sql *statements, r *replica, h *history, in *currentInbox) *reader {
-	b := &reader{pool: p, sql: sql, replica: r, history: h, inbox: in}
-	b.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, b.readBatch)
-	return b
+func newReader(d *database, replica *replica, h *history, in *currentInbox) *reader {
+	r := &reader{database: d, replica: replica, history: h, inbox: in}
+	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, r.readBatch)
+	return r
 }
 
 // row is what is stored under a key: nothing if data is nil.
@@ -51,15 +50,15 @@ func versionBytes(text string) []byte {
 func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	key := k.Bytes()
 	var found row
+	var err error
 	fresh := false
 	if consistency == storage.EventualConsistency {
-		fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) (err error) {
-			found, err = scanOne(rows)
+		fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&found.version, &found.data}, func() error { return nil })
 			return err
 		})
 	}
 	if !fresh {
-		var err error
 		if found, err = r.batch.Do(ctx, key); err != nil {
 			return nil, err
 		}
@@ -90,13 +89,8 @@ func (r *reader) identify(ctx context.Context, key, version []byte, err error) e
 func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]) {
 	if len(calls) == 1 {
 		var one row
-		err := r.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			rows, err := conn.Query(ctx, r.sql.readOne, calls[0].Request)
-			if err == nil {
-				one, err = scanOne(rows)
-			}
-			return err
-		})
+		err := r.lookUp(ctx, func() { one = row{} }, r.sql.readOne, []any{calls[0].Request},
+			[]any{&one.version, &one.data}, func() error { return nil })
 		calls[0].Done(one, err)
 		return
 	}
@@ -105,33 +99,24 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 		keys[i] = c.Request
 	}
 	found := make(map[string]row, len(keys))
-	err := r.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		clear(found)
-		rows, err := conn.Query(ctx, r.sql.readMany, keys)
-		if err != nil {
-			return err
-		}
-		var key, version, data []byte
-		_, err = pgx.ForEachRow(rows, []any{&key, &version, &data}, func() error {
-			found[string(key)] = row{version, data}
-			return nil
-		})
-		return err
+	var key, version, data []byte
+	err := r.lookUp(ctx, func() { clear(found) }, r.sql.readMany, []any{keys}, []any{&key, &version, &data}, func() error {
+		found[string(key)] = row{version, data}
+		return nil
 	})
 	for _, c := range calls {
 		c.Done(found[string(c.Request)], err)
 	}
 }
 
-// lookUp retries a short query, and is over before its answer is given out.
-func (r *reader) lookUp(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn) error) error {
-	err := r.retry(ctx, func(ctx context.Context) error { return r.query(ctx, f) })
-	r.replica.answered()
+// lookUp retries a short query. begin is called before each attempt, and each after a row was scanned into what is given.
+func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments, into []any, each func() error) error {
+	err := r.retry(ctx, func(ctx context.Context) error {
+		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			begin()
+			return forEach(ctx, conn, into, each, sql, arguments...)
+		})
+	})
+	r.replica.answered() // before the answer is given out
 	return err
-}
-
-// scanOne reads the row of readOne, if there is one.
-func scanOne(rows pgx.Rows) (one row, err error) {
-	_, err = pgx.ForEachRow(rows, []any{&one.version, &one.data}, func() error { return nil })
-	return one, err
 }

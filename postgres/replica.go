@@ -61,16 +61,22 @@ func (r *replica) learned(count uint64, at place) {
 	}
 }
 
-// learn asks the primary how far its log is, after so many answers.
-func (r *replica) learn(ctx context.Context, given uint64) error {
-	var at place
+// asked returns the place that the replica must have reached, for which it asks the primary how far its log is where that is not
+// known; false if it is not known even so.
+func (r *replica) asked(ctx context.Context) (at place, known bool) {
+	at, known, given := r.needed()
+	if known {
+		return at, true
+	}
 	err := r.primary.QueryRow(ctx, `
 select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::bigint from pg_current_wal_insert_lsn() as at`).
 		Scan(&at.timeline, &at.bytes)
-	if err == nil {
-		r.learned(given, at)
+	if err != nil {
+		return place{}, false
 	}
-	return err
+	r.learned(given, at)
+	at, known, _ = r.needed()
+	return at, known
 }
 
 // replicaPatience is how long a replica may take before the primary is asked.
@@ -83,14 +89,9 @@ func (r *replica) query(ctx context.Context, sql string, arguments []any, read f
 	if r == nil {
 		return false
 	}
-	floor, known, given := r.needed()
+	floor, known := r.asked(ctx)
 	if !known {
-		if r.learn(ctx, given) != nil {
-			return false
-		}
-		if floor, known, _ = r.needed(); !known {
-			return false
-		}
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()

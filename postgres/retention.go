@@ -19,15 +19,13 @@ const (
 // retention deletes changes that nobody may resume from any more. Every process tries, in its own time; a lock inside each
 // transaction lets one at a time do it.
 type retention struct {
-	*pool
-	sql     *statements
+	*database
 	history *history
-	keep    time.Duration // how long changes are kept
 }
 
 // run deletes until the handle is closed.
 func (r *retention) run() {
-	interval := max(r.keep/retentionMarks, 100*time.Millisecond)
+	interval := max(r.opts.Retention/retentionMarks, 100*time.Millisecond)
 	pause := func() time.Duration { return interval/2 + rand.N(interval) } // the processes drift apart
 	timer := time.NewTimer(pause())
 	defer timer.Stop()
@@ -83,7 +81,7 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 func (r *retention) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, r.main, func(tx pgx.Tx) error {
 		var locked bool
-		if err := tx.QueryRow(ctx, r.sql.retentionLock, r.sql.schema).Scan(&locked); err != nil || !locked {
+		if err := tx.QueryRow(ctx, r.sql.retentionLock, r.opts.Schema).Scan(&locked); err != nil || !locked {
 			return err
 		}
 		return do(tx)
@@ -95,7 +93,7 @@ func (r *retention) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, inte
 	if _, err := tx.Exec(ctx, r.sql.mark, last, interval.Seconds()); err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, r.sql.moveHorizon, r.keep.Seconds()).Scan(&horizon)
+	err = tx.QueryRow(ctx, r.sql.moveHorizon, r.opts.Retention.Seconds()).Scan(&horizon)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

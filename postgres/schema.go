@@ -15,10 +15,10 @@ import (
 	"github.com/ashlar-dev/storage/migrations"
 )
 
-// openStore makes sure that the store is there, in the version that this program knows, and returns its id.
-func openStore(ctx context.Context, p *pool, sql *statements, noCreate bool) (id driver.StoreID, err error) {
-	err = p.retry(ctx, func(ctx context.Context) error {
-		conn, err := primary(ctx, p.main)
+// open makes sure that the store is there, in the version that this program knows, and learns its id.
+func (d *database) open(ctx context.Context) error {
+	return d.retry(ctx, func(ctx context.Context) error {
+		conn, err := primary(ctx, d.main)
 		if err != nil {
 			var refused *pgconn.PgError
 			if !errors.As(err, &refused) && ctx.Err() == nil {
@@ -27,22 +27,23 @@ func openStore(ctx context.Context, p *pool, sql *statements, noCreate bool) (id
 			return err
 		}
 		defer conn.Release()
-		if err := ensureSchema(ctx, conn.Conn(), sql.schema, noCreate); err != nil {
+		if err := d.prepare(ctx, conn.Conn()); err != nil {
 			return err
 		}
+		var id driver.StoreID
 		var standby bool
-		err = conn.QueryRow(ctx, sql.id).Scan((*[16]byte)(&id), &standby)
+		err = conn.QueryRow(ctx, d.sql.id).Scan((*[16]byte)(&id), &standby)
 		if standby {
 			return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errStandby)}
 		}
+		d.id.Store(&id)
 		return err
 	})
-	return id, err
 }
 
-// ensureSchema creates or upgrades the tables, unless that is forbidden.
-func ensureSchema(ctx context.Context, conn *pgx.Conn, schema string, noCreate bool) error {
-	version, err := migrations.Version(ctx, conn, schema)
+// prepare creates or upgrades the tables, unless that is forbidden.
+func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
+	version, err := migrations.Version(ctx, conn, d.opts.Schema)
 	switch {
 	case err != nil && !errors.Is(err, migrations.ErrNone):
 		return err
@@ -50,13 +51,13 @@ func ensureSchema(ctx context.Context, conn *pgx.Conn, schema string, noCreate b
 		return nil
 	case version > migrations.Latest:
 		return permanent{migrations.Newer(version)}
-	case noCreate && err != nil:
+	case d.opts.NoCreate && err != nil:
 		return permanent{fmt.Errorf("%w; create it by opening it without create=off, or by: ashlar schema up", err)}
-	case noCreate:
+	case d.opts.NoCreate:
 		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
 			version, migrations.Latest)}
 	}
-	_, err = migrations.Up(ctx, conn, schema, migrations.Latest)
+	_, err = migrations.Up(ctx, conn, d.opts.Schema, migrations.Latest)
 	if errors.Is(err, storage.ErrNewerSchema) {
 		return permanent{err}
 	}

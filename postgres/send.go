@@ -29,11 +29,7 @@ type attempt struct {
 }
 
 // sender sends mutations, in one statement each time.
-type sender struct {
-	*pool
-	sql    *statements
-	askAge time.Duration // what is known of a session must not grow as old as the changes that are deleted
-}
+type sender struct{ *database }
 
 // send sends one statement, and takes note if its answer is lost. What can only replace something has statements of its own, which
 // need no snapshot after their locks.
@@ -50,7 +46,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	defer conn.Release()
 	on := s.sessions.of(conn.Conn())
-	if on.floor == 0 || time.Since(on.asked) > s.askAge {
+	// What is known of the session must not grow as old as the changes that are deleted.
+	if on.floor == 0 || time.Since(on.asked) > s.opts.Retention/4 {
 		err := s.watched(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
 		if err != nil {
 			return notSent{err}
@@ -72,34 +69,26 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	default:
 		err = s.updateMany(ctx, conn.Conn(), a, ms)
 	}
-	fate := committed
-	if err != nil {
-		fate = fateOf(err)
-	}
+	fate := fateOf(err)
 	done(fate == unknown)
-	if isLate(err) || fate == unknown {
+	if err == nil && on.warned {
+		fate, err = unknown, fmt.Errorf("the commit was cut off: %w", errUnsure)
+	} else if fate == unknown || isLate(err) {
 		for _, m := range ms {
 			m.travel = max(m.travel, time.Since(began))
 		}
 	}
-	switch {
-	case isLate(err):
+	if isLate(err) {
 		on.floor = 0 // its clock has to be read again
-	case fate == unknown || fate == committed && on.warned:
-		for _, m := range ms {
-			m.reset() // rows come before the commit
-			m.lost = append(m.lost, a)
-		}
+	}
+	for _, m := range ms {
 		if err == nil {
-			err = fmt.Errorf("the commit was cut off: %w", errUnsure)
-		}
-	case err != nil:
-		for _, m := range ms {
-			m.reset()
-		}
-	default:
-		for _, m := range ms {
 			on.floor, m.session, m.pooled = max(on.floor, m.revision), on.serial, on.pooled
+			continue
+		}
+		m.reset() // rows come before the commit
+		if fate == unknown {
+			m.lost = append(m.lost, a)
 		}
 	}
 	return err
@@ -143,23 +132,21 @@ func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 
 func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
 	in := columnsOf(ms)
-	rows, err := conn.Query(ctx, s.sql.updateMany, in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
-	if err != nil {
-		return err
-	}
 	var place int
 	var uid, version []byte
 	var revision pgtype.Int8
 	var busy bool
-	answers, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy}, func() error {
+	answered := false
+	err := forEach(ctx, conn, []any{&place, &uid, &version, &revision, &busy}, func() error {
+		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, 0)
 		} else {
 			m.setStored(uid, version, busy)
 		}
 		return nil
-	})
-	if err == nil && answers.RowsAffected() == 0 {
+	}, s.sql.updateMany, in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
+	if err == nil && !answered {
 		return errLate
 	}
 	return err
@@ -171,25 +158,20 @@ const outcomeBusy = 0
 func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation, atomic bool) error {
 	in := columnsOf(ms)
 	note, noted := guardColumns(driver.GuardOf(ctx))
-	rows, err := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic,
-		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
-	if err != nil {
-		return err
-	}
 	var place int
 	var outcome int16
 	var uid, version []byte
 	var revision pgtype.Int8
 	var rank pgtype.Int4
-	_, err = pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
+	return forEach(ctx, conn, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, rank.Int32)
 		} else {
 			m.setStored(uid, version, outcome == outcomeBusy)
 		}
 		return nil
-	})
-	return err
+	}, s.sql.apply, a.lock, a.expires, atomic,
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
 }
 
 // guardColumns are a guard as arguments of the function apply. A revision that is none matches nothing.

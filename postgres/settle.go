@@ -12,10 +12,7 @@ import (
 )
 
 // settler finds out what became of attempts whose answer was lost.
-type settler struct {
-	*pool
-	sql *statements
-}
+type settler struct{ *database }
 
 // settle finds out which mutations took effect in an attempt whose answer was lost, and makes sure that they are durable. With
 // final set, those that did not never will.
@@ -61,20 +58,16 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	}
 	on := s.sessions.of(conn)
 	on.warned = false
-	rows, err := conn.Query(ctx, s.sql.tokens, keys, tokens, floor)
-	if err != nil {
-		return err
-	}
 	var horizon int64
 	var token []byte
 	var proof pgtype.Text
 	var found []*mutation
-	_, err = pgx.ForEachRow(rows, []any{&horizon, &token, &proof}, func() error {
+	err := forEach(ctx, conn, []any{&horizon, &token, &proof}, func() error {
 		if m := byToken[string(token)]; m != nil {
 			found = append(found, m)
 		}
 		return nil
-	})
+	}, s.sql.tokens, keys, tokens, floor)
 	if err != nil {
 		return err // what was found counts only with this statement's commit
 	}

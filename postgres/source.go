@@ -16,13 +16,11 @@ import (
 
 // source gives the changes of the log to the feed: in the order of their numbers, up to the one that is final (frontier.go).
 type source struct {
-	*pool
-	sql       *statements
+	*database
 	history   *history
 	inbox     *currentInbox
 	notifier  *notifier
 	replica   *replica
-	opts      *Options
 	published atomic.Pointer[position] // of the last change that a run has published
 }
 
@@ -38,7 +36,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	if !s.opts.NoListen {
 		listening := make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
-		go func() { defer close(listening); s.notifier.listen(ctx, s.opts.Listen, s.inbox.lookAgain) }()
+		go func() { defer close(listening); s.notifier.listen(ctx, s.inbox.lookAgain) }()
 		defer func() { cancel(); <-listening }()
 	}
 	// What is old enough to be deleted has to be far behind.

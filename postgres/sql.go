@@ -9,8 +9,7 @@ import (
 // statements are the SQL texts of one store. Names are qualified, never found through search_path, which a pooler does not
 // keep.
 type statements struct {
-	schema string
-	names  *strings.Replacer
+	names *strings.Replacer
 
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
 	server, overdue, writers, tokens, lastNumber                  string
@@ -47,8 +46,7 @@ func newStatements(schema string) *statements {
 		return names.Replace(strings.ReplaceAll(strings.TrimSpace(text), "$note", note))
 	}
 	return &statements{
-		schema: schema,
-		names:  names,
+		names: names,
 
 		id: sql(`select id, pg_is_in_recovery() from $store`),
 

@@ -36,7 +36,8 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	b := opened(t, ctx)
 	const elsewhere = 1000 // the last number there
 	for _, keep := range []time.Duration{time.Hour, time.Nanosecond} {
-		r := &retention{b.handle.pool, b.handle.sender.sql, b.handle.source.history, keep}
+		d := &database{opts: Options{Schema: b.handle.database.opts.Schema, Retention: keep}, sql: b.handle.database.sql, main: b.handle.database.main}
+		r := &retention{d, nil}
 		err := r.locked(ctx, func(tx pgx.Tx) error {
 			_, err := r.moveHorizon(ctx, tx, elsewhere, time.Hour)
 			return err
@@ -51,11 +52,11 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 		t.Fatalf("after the horizon moved: %v", err)
 	}
 	w.Close()
-	if _, err := b.handle.pool.main.Exec(ctx, b.handle.sender.sql.prune, elsewhere, pruneRows); err != nil {
+	if _, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.prune, elsewhere, pruneRows); err != nil {
 		t.Fatal(err)
 	}
 	var left int
-	if err := b.handle.pool.main.QueryRow(ctx, `select count(*) from "`+b.handle.source.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
+	if err := b.handle.database.main.QueryRow(ctx, `select count(*) from "`+b.handle.database.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
 		t.Errorf("%d changes are left of 3, which no horizon had passed: %v", left, err)
 	}
 }
@@ -70,7 +71,7 @@ func TestStrangersLock(t *testing.T) {
 	if _, err := stranger.Exec(ctx, "select pg_advisory_lock(0)"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := b.handle.pool.main.Acquire(ctx)
+	conn, err := b.handle.database.main.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestStandbyThatLagsIsNoFork(t *testing.T) {
 	if _, err := b.WriteCAS(ctx, written); err != nil {
 		t.Fatal(err)
 	}
-	at, err := b.handle.source.history.last(ctx, b.handle.pool.main, math.MaxInt64)
+	at, err := b.handle.source.history.last(ctx, b.handle.database.main, math.MaxInt64)
 	if err != nil || at.revision == 0 {
 		t.Fatalf("the last change is %v, %v", at, err)
 	}

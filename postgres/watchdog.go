@@ -173,16 +173,12 @@ func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
 	for i, pid := range pids {
 		numbers[i] = int32(pid)
 	}
-	rows, err := w.side.Query(ctx, `select pid from pg_stat_activity where pid = any($1) and usename = session_user and state is distinct from 'idle'`, numbers)
-	if err != nil {
-		return nil, err
-	}
 	busy := make(map[uint32]bool)
 	var pid int32
-	_, err = pgx.ForEachRow(rows, []any{&pid}, func() error {
+	err := forEach(ctx, w.side, []any{&pid}, func() error {
 		busy[uint32(pid)] = true
 		return nil
-	})
+	}, `select pid from pg_stat_activity where pid = any($1) and usename = session_user and state is distinct from 'idle'`, numbers)
 	return busy, err
 }
 

@@ -16,21 +16,17 @@ import (
 // writer carries mutations out: each that comes alone in a batch with others, a transaction in a statement of its own. It finds out
 // what became of them, and tells the feed.
 type writer struct {
-	*pool
-	sender   *sender
-	settler  *settler
+	*database
+	sender
+	settler
 	batch    *batch.Batcher[*mutation, struct{}]
 	replica  *replica
 	inbox    *currentInbox
 	notifier *notifier
-	maxSize  int // of a resource
 }
 
-func newWriter(p *pool, sql *statements, opts *Options, r *replica, in *currentInbox, n *notifier) *writer {
-	w := &writer{
-		pool: p, sender: &sender{p, sql, opts.Retention / 4}, settler: &settler{p, sql},
-		replica: r, inbox: in, notifier: n, maxSize: opts.MaxSize,
-	}
+func newWriter(d *database, r *replica, in *currentInbox, n *notifier) *writer {
+	w := &writer{database: d, sender: sender{d}, settler: settler{d}, replica: r, inbox: in, notifier: n}
 	w.batch = batch.New(batch.Options[*mutation]{
 		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
 		Size: func(m *mutation) int { return len(m.data) },
@@ -70,7 +66,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 // maxPause is the longest time between two looks at a key that another transaction holds.
 const maxPause = 50 * time.Millisecond
 
-// whileBusy tries again while another transaction holds a key, for which it waits here, where it takes no connection.
+// whileBusy retries while another transaction holds a key, for which it waits here, where it takes no connection.
 func (w *writer) whileBusy(ctx context.Context, ms []*mutation, try func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		err := try()
@@ -153,9 +149,9 @@ func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) err
 		left := unapplied(ms)
 		err := w.sendParts(ctx, left, apart)
 		apart = apart || isLockTimeout(err)
-		if len(ms) > 1 && err != nil && fateOf(err) == refused {
+		if len(ms) > 1 && fateOf(err) == refused {
 			apart = true // one member may be to blame
-			if again := w.sendParts(ctx, unapplied(left), true); again == nil || fateOf(again) != refused {
+			if again := w.sendParts(ctx, unapplied(left), true); fateOf(again) != refused {
 				err = again // the refusal is nothing to those who were not refused
 			}
 		}
@@ -164,7 +160,7 @@ func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) err
 		}
 		// What was refused may have been refused because of its own earlier attempt, committed since.
 		failed := slices.ContainsFunc(ms, func(m *mutation) bool { return m.failure != nil })
-		return w.settler.settle(ctx, which(withLost(ms), (*mutation).isRefused), failed)
+		return w.settle(ctx, which(withLost(ms), (*mutation).isRefused), failed)
 	})
 }
 
@@ -174,20 +170,20 @@ func unapplied(ms []*mutation) []*mutation {
 	return which(ms, func(m *mutation) bool { return !m.applied })
 }
 
-// settled retries an attempt to send mutations, and finds out before each what became of those whose answer was lost. If it ends in
+// settled retries to send mutations, and finds out before each attempt what became of those whose answer was lost. If it ends in
 // an error, a refusal of the last attempt is their answer only if the lost ones are over for good.
-func (w *writer) settled(ctx context.Context, ms []*mutation, attempt func(ctx context.Context) error) error {
+func (w *writer) settled(ctx context.Context, ms []*mutation, try func(ctx context.Context) error) error {
 	err := w.retry(ctx, func(ctx context.Context) error {
-		if err := w.settler.settle(ctx, withLost(ms), false); err != nil {
+		if err := w.settle(ctx, withLost(ms), false); err != nil {
 			return err
 		}
-		return attempt(ctx)
+		return try(ctx)
 	})
 	err = unsettled(ms, err)
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || len(withLost(ms)) == 0 {
 		return err
 	}
-	settleErr := w.retry(ctx, func(ctx context.Context) error { return w.settler.settle(ctx, withLost(ms), true) })
+	settleErr := w.retry(ctx, func(ctx context.Context) error { return w.settle(ctx, withLost(ms), true) })
 	if settleErr != nil {
 		return errors.Join(settleErr, err)
 	}
@@ -197,10 +193,10 @@ func (w *writer) settled(ctx context.Context, ms []*mutation, attempt func(ctx c
 // sendParts sends mutations in one statement, or each in its own.
 func (w *writer) sendParts(ctx context.Context, ms []*mutation, apart bool) error {
 	if !apart {
-		return w.sender.send(ctx, ms, false)
+		return w.send(ctx, ms, false)
 	}
 	for i, m := range ms {
-		if err := w.sender.send(ctx, ms[i:i+1], false); err != nil {
+		if err := w.send(ctx, ms[i:i+1], false); err != nil {
 			switch {
 			case isLockTimeout(err):
 				m.busy = true // somebody else is creating it

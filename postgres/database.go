@@ -3,16 +3,23 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-// pool is the connections of a handle, and how long its calls go on trying with them.
-type pool struct {
+// database is what the parts of a handle stand on: the connections, the statements and the id of its store, and how long calls go on
+// trying.
+type database struct {
+	opts Options
+	sql  *statements
+	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another
+
 	main     *pgxpool.Pool
 	side     *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
 	owned    []*pgxpool.Pool
@@ -25,26 +32,26 @@ type pool struct {
 	abort   context.CancelFunc
 }
 
-func newPool(main *pgxpool.Pool) (*pool, error) {
-	p := &pool{main: main}
-	p.life, p.end = context.WithCancel(context.Background())
-	p.aborted, p.abort = context.WithCancel(context.Background())
+func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
+	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.aborted, d.abort = context.WithCancel(context.Background())
 	config := main.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 2, 0, 0
 	var err error
-	if p.side, err = pgxpool.NewWithConfig(p.life, config); err != nil {
-		p.end()
+	if d.side, err = pgxpool.NewWithConfig(d.life, config); err != nil {
+		d.end()
 		return nil, err
 	}
-	p.watchdog = newWatchdog(p.side)
-	return p, nil
+	d.watchdog = newWatchdog(d.side)
+	return d, nil
 }
 
-func (p *pool) close() {
-	p.end()
-	p.watchdog.close()
-	p.side.Close()
-	for _, owned := range p.owned {
+func (d *database) close() {
+	d.end()
+	d.watchdog.close()
+	d.side.Close()
+	for _, owned := range d.owned {
 		owned.Close()
 	}
 }
@@ -68,8 +75,8 @@ func resetStandby(pool *pgxpool.Pool, err error) {
 }
 
 // use runs f on a connection, for as long as it takes.
-func (p *pool) use(ctx context.Context, f func(conn *pgxpool.Conn) error) error {
-	conn, err := primary(ctx, p.main)
+func (d *database) use(ctx context.Context, f func(conn *pgxpool.Conn) error) error {
+	conn, err := primary(ctx, d.main)
 	if err != nil {
 		return err
 	}
@@ -78,12 +85,12 @@ func (p *pool) use(ctx context.Context, f func(conn *pgxpool.Conn) error) error 
 }
 
 // query runs a short query on a connection that is given up when it stays silent.
-func (p *pool) query(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn) error) error {
-	return p.use(ctx, func(conn *pgxpool.Conn) error { return p.watched(ctx, conn, f) })
+func (d *database) query(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn) error) error {
+	return d.use(ctx, func(conn *pgxpool.Conn) error { return d.watched(ctx, conn, f) })
 }
 
-func (p *pool) watched(ctx context.Context, conn *pgxpool.Conn, f func(ctx context.Context, conn *pgx.Conn) error) error {
-	ctx, done := p.watchdog.watch(ctx, conn.Conn(), false, 0)
+func (d *database) watched(ctx context.Context, conn *pgxpool.Conn, f func(ctx context.Context, conn *pgx.Conn) error) error {
+	ctx, done := d.watchdog.watch(ctx, conn.Conn(), false, 0)
 	defer done(false)
 	return f(ctx, conn.Conn())
 }
@@ -92,53 +99,68 @@ func (p *pool) watched(ctx context.Context, conn *pgxpool.Conn, f func(ctx conte
 const pollPatience = 15 * time.Second
 
 // poll runs a short query of the feed, or of its history, which nobody retries at once.
-func (p *pool) poll(ctx context.Context, from *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
+func (d *database) poll(ctx context.Context, from *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
 	connecting, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
 	conn, err := primary(connecting, from)
 	if err == nil {
 		defer conn.Release()
-		err = p.watched(ctx, conn, f)
+		err = d.watched(ctx, conn, f)
 	}
 	resetStandby(from, err)
 	return err
 }
 
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// forEach runs a query, and calls each after a row was scanned into what is given.
+func forEach(ctx context.Context, q querier, into []any, each func() error, sql string, arguments ...any) error {
+	rows, err := q.Query(ctx, sql, arguments...)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, into, each)
+	}
+	return err
+}
+
 // retry calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be safe to
 // repeat, or find out for itself what became of its last attempt.
-func (p *pool) retry(ctx context.Context, f func(ctx context.Context) error) error {
+func (d *database) retry(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.aborted, cancel)()
+	defer context.AfterFunc(d.aborted, cancel)()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		switch {
 		case err == nil:
 			return nil
-		case p.life.Err() != nil:
+		case d.life.Err() != nil:
 			return storage.ErrClosed
 		case ctx.Err() != nil:
 			return inconsistent(ctx, err)
 		case fateOf(err) == refused:
 			return refusal(err)
 		}
-		resetStandby(p.main, err)
-		if err := p.pause(ctx, pause, err); err != nil {
+		resetStandby(d.main, err)
+		if err := d.pause(ctx, pause, err); err != nil {
 			return err
 		}
 	}
 }
 
 // pause waits for some time before another attempt, unless there is none to come; last is the error of the last one.
-func (p *pool) pause(ctx context.Context, d time.Duration, last error) error {
-	timer := time.NewTimer(d)
+func (d *database) pause(ctx context.Context, long time.Duration, last error) error {
+	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return inconsistent(ctx, last)
-	case <-p.life.Done():
+	case <-d.life.Done():
 		return storage.ErrClosed
 	}
 }
