@@ -55,12 +55,13 @@ func (h *history) digest(
 	hash := sha256.New()
 	var revision int64
 	var token []byte
-	err = forEach(ctx, q, []any{&revision, &token}, func() error {
+	rows, _ := q.Query(ctx, h.sql.tokensIn, in.from, in.to, limit) // an error shows in the rows
+	_, err = pgx.ForEachRow(rows, []any{&revision, &token}, func() error {
 		if take(revision) {
 			hash.Write(token)
 		}
 		return nil
-	}, h.sql.tokensIn, in.from, in.to, limit)
+	})
 	copy(piece[:], hash.Sum(nil))
 	return piece, err
 }
@@ -72,10 +73,8 @@ func (h *history) checkThere(ctx context.Context, conn *pgx.Conn, read *page, at
 	if among && read.changes[i].at.piece == at.piece {
 		return nil
 	}
-	rows, err := conn.Query(ctx, h.sql.changes, at.revision, at.place, 0, pageBytes)
-	if err == nil {
-		_, _, err = h.scan(rows, at, 0)
-	}
+	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, 0, pageBytes)
+	_, _, err := h.scan(rows, at, 0)
 	if errors.Is(err, errPruned) {
 		return nil
 	}

@@ -117,15 +117,6 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// forEach runs a query, and calls each after a row was scanned into what is given.
-func forEach(ctx context.Context, q querier, into []any, each func() error, sql string, arguments ...any) error {
-	rows, err := q.Query(ctx, sql, arguments...)
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, into, each)
-	}
-	return err
-}
-
 // retry calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be safe to
 // repeat, or find out for itself what became of its last attempt.
 func (d *database) retry(ctx context.Context, f func(ctx context.Context) error) error {

@@ -68,11 +68,12 @@ func hasCode(err error, code string) bool {
 
 // fateOf judges an error of a statement or a transaction.
 func fateOf(err error) fate {
+	if err == nil {
+		return committed
+	}
 	var p permanent
 	var unsent notSent
 	switch {
-	case err == nil:
-		return committed
 	case errors.As(err, &p), errors.As(err, &unsent) && fateOf(unsent.error) == refused:
 		return refused
 	case unsent.error != nil:

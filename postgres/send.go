@@ -137,7 +137,9 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	var revision pgtype.Int8
 	var busy bool
 	answered := false
-	err := forEach(ctx, conn, []any{&place, &uid, &version, &revision, &busy}, func() error {
+	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
+		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
+	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, 0)
@@ -145,7 +147,7 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 			m.setStored(uid, version, busy)
 		}
 		return nil
-	}, s.sql.updateMany, in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
+	})
 	if err == nil && !answered {
 		return errLate
 	}
@@ -163,15 +165,17 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	var uid, version []byte
 	var revision pgtype.Int8
 	var rank pgtype.Int4
-	return forEach(ctx, conn, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
+	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
+	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, rank.Int32)
 		} else {
 			m.setStored(uid, version, outcome == outcomeBusy)
 		}
 		return nil
-	}, s.sql.apply, a.lock, a.expires, atomic,
-		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
+	})
+	return err
 }
 
 // guardColumns are a guard as arguments of the function apply. A revision that is none matches nothing.

@@ -62,12 +62,13 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	var token []byte
 	var proof pgtype.Text
 	var found []*mutation
-	err := forEach(ctx, conn, []any{&horizon, &token, &proof}, func() error {
+	rows, _ := conn.Query(ctx, s.sql.tokens, keys, tokens, floor) // an error shows in the rows
+	_, err := pgx.ForEachRow(rows, []any{&horizon, &token, &proof}, func() error {
 		if m := byToken[string(token)]; m != nil {
 			found = append(found, m)
 		}
 		return nil
-	}, s.sql.tokens, keys, tokens, floor)
+	})
 	if err != nil {
 		return err // what was found counts only with this statement's commit
 	}
