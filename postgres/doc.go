@@ -18,10 +18,17 @@
 //
 //	feed: which changes come next, up to the lowest number noted? ──► events, in one order
 //
-// Files: sql.go has all statements, and the function apply stands in migrations/005_revisions.sql; op.go the operations, write.go
-// their batches, commit.go transactions; attempt.go what happens when an answer does not come, session.go and watchdog.go what is
-// known of connections and of statements that stay silent; frontier.go says up to where the history is final, source.go reads it,
-// inbox.go has what it need not read, position.go the places in it; retention.go deletes old changes.
+// Files, and the parts of a handle, of which none knows the handle:
+//
+//   - read.go, list.go, owner.go, bulk.go: the reader; replica.go says when a replica may answer for the primary.
+//   - write.go, commit.go: the writer, its batches and transactions; mutation.go what they are of; send.go one statement; settle.go
+//     what happens when an answer does not come. The function apply stands in migrations/005_revisions.sql.
+//   - source.go, run.go: the changes for the feed; history.go reads them, frontier.go says up to where they are final, ahead.go what a
+//     snapshot shows beyond; position.go has the places between them, inbox.go what need not be read.
+//   - notify.go: the notifier; retention.go deletes old changes; mover.go, fence.go: the seams of a migration.
+//   - database.go: connections, and the one retry; session.go, watchdog.go: what is known of connections, and of statements that stay
+//     silent; errors.go: what an error says about its statement.
+//   - schema.go, sql.go: the stored form, and all statements.
 //
 // The README lists the parameters of the URL, what the server needs, and the caveats.
 package postgres

@@ -35,7 +35,7 @@ func TestFateOf(t *testing.T) {
 		{fmt.Errorf("x: %w", pgconn.ErrConnClosed), unknown},
 		{pgx.ErrTxCommitRollback, undone},
 		{errLate, undone},
-		{fmt.Errorf("x: %w", failed{io.EOF}), refused},
+		{fmt.Errorf("x: %w", permanent{io.EOF}), refused},
 	} {
 		if got := fateOf(c.err); got != c.want {
 			t.Errorf("fateOf(%v) = %d, expected %d", c.err, got, c.want)

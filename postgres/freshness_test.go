@@ -29,8 +29,9 @@ func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	in := b.handle.attend() // no feed runs
-	before := b.handle.fresh.answers()
+	in := b.handle.source.inbox.open() // no feed runs
+	answers := func() uint64 { _, _, given := b.handle.source.replica.needed(); return given }
+	before := answers()
 	done := make(chan error, 1)
 	in.mu.Lock()
 	go func() {
@@ -42,7 +43,7 @@ func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for b.handle.fresh.answers() == before && ctx.Err() == nil {
+	for answers() == before && ctx.Err() == nil {
 		<-tick.C
 	}
 	if ctx.Err() != nil {

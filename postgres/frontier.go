@@ -41,10 +41,29 @@ func scanFinal(row pgx.Row) (last, final int64, err error) {
 	return last, last, nil
 }
 
-// store is what a statement says about the store beside its changes.
-type store struct {
-	id      driver.StoreID
-	horizon int64
+// newest returns the position of the last change that is final.
+func (h *history) newest(ctx context.Context, q querier) (position, error) {
+	_, final, err := scanFinal(q.QueryRow(ctx, h.sql.final))
+	if err != nil {
+		return position{}, err
+	}
+	return h.last(ctx, q, final)
+}
+
+// last returns the position of the last change up to a number, which has to be final.
+func (h *history) last(ctx context.Context, q querier, final int64) (position, error) {
+	var id driver.StoreID
+	var horizon int64
+	var revision pgtype.Int8
+	var place pgtype.Int4
+	var piece []byte
+	err := q.QueryRow(ctx, h.sql.last, final).Scan((*[16]byte)(&id), &horizon, &revision, &place, &piece)
+	if err != nil {
+		return position{}, err
+	}
+	at := position{revision: revision.Int64, place: place.Int32}
+	copy(at.piece[:], piece)
+	return at, h.check(id, horizon, &at, piece)
 }
 
 var (
@@ -54,37 +73,17 @@ var (
 		storage.ErrCompacted)
 )
 
-// check reports whether the store still has every change after a position. piece is of the change there, nil if there is none.
-func (b *handle) check(found *store, at *position, piece []byte) error {
+// check reports whether the store, which has this id and horizon, still has every change after a position. piece is of the change
+// there, nil if there is none.
+func (h *history) check(id driver.StoreID, horizon int64, at *position, piece []byte) error {
 	switch {
-	case found.id != b.StoreID():
-		b.id.Store(&found.id)
+	case id != *h.id.Load():
+		h.id.Store(&id)
 		return errOther
-	case at.revision < found.horizon:
+	case at.revision < horizon:
 		return errPruned
 	case at.revision > 0 && string(piece) != string(at.piece[:]):
 		return errForked
 	}
 	return nil
-}
-
-// lastChange returns the position of the last change up to a number, which has to be final.
-func (b *handle) lastChange(ctx context.Context, q querier, final int64) (position, error) {
-	var found store
-	var revision pgtype.Int8
-	var place pgtype.Int4
-	var piece []byte
-	err := q.QueryRow(ctx, b.sql.last, final).Scan((*[16]byte)(&found.id), &found.horizon, &revision, &place, &piece)
-	if err != nil {
-		return position{}, err
-	}
-	at := position{revision: revision.Int64, place: place.Int32}
-	copy(at.piece[:], piece)
-	return at, b.check(&found, &at, piece)
-}
-
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

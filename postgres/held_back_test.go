@@ -32,7 +32,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 		t.Fatal(err)
 	}
 	shown = new([]string)
-	r = &run{source: source{b.handle}, in: &inbox{bell: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
+	r = &run{source: b.handle.source, in: &inbox{bell: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
 		for _, e := range events {
 			*shown = append(*shown, e.Key.Name)
 		}
@@ -50,7 +50,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.handle.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, []*op{o}, false); err != nil {
+	if err := b.handle.sender.apply(ctx, conn, &attempt{lock: 1, expires: time.Now().Add(time.Hour)}, []*mutation{o}, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.WriteCAS(ctx, resource("behind")); err != nil {
@@ -124,7 +124,7 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	t.Cleanup(cancel)
 	r, b, _, _ := heldBack(t, ctx)
 	page := func() (names []string, err error) {
-		events, _, _, err := r.page(ctx, r.at, 10)
+		events, _, _, err := r.source.page(ctx, r.at, 10)
 		for _, e := range events {
 			names = append(names, e.Key.Name)
 		}
@@ -133,23 +133,23 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	if names, err := page(); err != nil || len(names) > 0 {
 		t.Errorf("behind a stalled commit: %v, %v; expected nothing", names, err)
 	}
-	behind, err := b.handle.lastChange(ctx, b.handle.pool, math.MaxInt64)
+	behind, err := b.handle.source.history.last(ctx, b.handle.database.main, math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle.published.Store(&behind)
+	b.handle.source.published.Store(&behind)
 	if names, err := page(); err != nil || !slices.Equal(names, []string{"behind"}) {
 		t.Errorf("what was published: %v, %v; expected it", names, err)
 	}
 	other := behind
 	other.piece[0]++
-	b.handle.published.Store(&other)
+	b.handle.source.published.Store(&other)
 	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
 	}
 }
 
 // newWrite is what Apply makes of a write.
-func newWrite(k key.Key, res *resourcepb.Resource) (*op, error) {
-	return newOp(&driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res})
+func newWrite(k key.Key, res *resourcepb.Resource) (*mutation, error) {
+	return newMutation(&driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res})
 }

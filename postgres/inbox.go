@@ -3,6 +3,7 @@ package postgres
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // inbox is where one run of the feed is told that there is something new: look in the database, or, for changes that this handle
@@ -31,20 +32,31 @@ func weight(changes []change) (bytes int) {
 	return bytes
 }
 
-// attend makes a new inbox the backend's. What was changed before, the first look of its run sees.
-func (b *handle) attend() *inbox {
+// currentInbox leads to the inbox of the run that is under way; what comes while there is none is dropped.
+type currentInbox struct{ run atomic.Pointer[inbox] }
+
+// open makes a new inbox. What was changed before, the first look of its run sees.
+func (c *currentInbox) open() *inbox {
 	in := &inbox{bell: make(chan struct{}, 1)}
-	b.inbox.Store(in)
+	c.run.Store(in)
 	return in
 }
 
-// leave ends what attend began, unless another run attends already.
-func (b *handle) leave(in *inbox) { b.inbox.CompareAndSwap(in, nil) }
+// close ends what open began, unless another run has opened one already.
+func (c *currentInbox) close(in *inbox) { c.run.CompareAndSwap(in, nil) }
 
-// lookAgain has the feed look in the database, if it runs.
-func (b *handle) lookAgain() {
-	if in := b.inbox.Load(); in != nil {
-		in.add(nil, true)
+func (c *currentInbox) add(own []change, look bool) {
+	if in := c.run.Load(); in != nil {
+		in.add(own, look)
+	}
+}
+
+// lookAgain has the feed look in the database.
+func (c *currentInbox) lookAgain() { c.add(nil, true) }
+
+func (c *currentInbox) listed(at *position) {
+	if in := c.run.Load(); in != nil {
+		in.listed(at)
 	}
 }
 
@@ -73,21 +85,45 @@ func (in *inbox) take() (own []change, look bool) {
 	return own, look
 }
 
-// ownChanges returns the changes of operations that a statement carried out, in order; look is set if it takes a look in the
+// listed has the feed prove the position of a watch once more when it has come there itself. A fail-over that loses commits may come
+// in between: then other changes bear the numbers that the watch takes for seen, and the feed, which was behind, goes on through them.
+func (in *inbox) listed(at *position) {
+	if at.revision == 0 && len(at.ahead) == 0 {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n := len(in.listings); n > 0 && compare(at, &in.listings[n-1]) == 0 &&
+		at.piece == in.listings[n-1].piece && at.aheadPiece == in.listings[n-1].aheadPiece {
+		return
+	}
+	in.listings = append(in.listings, *at)
+}
+
+// takeListings takes out the positions of watches.
+func (in *inbox) takeListings() []position {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	listings := in.listings
+	in.listings = nil
+	return listings
+}
+
+// ownChanges returns the changes of mutations that a statement carried out, in order; look is set if it takes a look in the
 // database to learn them: of a deletion only the database knows what it deleted, and what a pooler answers for may be another
 // database by now, whose history is not the one that the feed has shown.
-func ownChanges(ops []*op) (own []change, look bool) {
-	for _, o := range ops {
+func ownChanges(ms []*mutation) (own []change, look bool) {
+	for _, m := range ms {
 		switch {
-		case !o.applied || !o.changes():
-		case o.revision == 0 || o.kind == opDelete || o.pooled:
+		case !m.changed():
+		case m.revision == 0 || m.kind == kindDelete || m.pooled:
 			return nil, true
 		default:
 			c := change{
-				at: position{revision: o.revision, place: o.place}, session: o.session,
-				op: o.kind, key: o.keyBytes, version: o.token, data: o.data,
+				at: position{revision: m.revision, place: m.place}, session: m.session,
+				kind: m.kind, key: m.keyBytes, version: m.token, data: m.data,
 			}
-			copy(c.at.piece[:], o.token)
+			copy(c.at.piece[:], m.token)
 			own = append(own, c)
 		}
 	}

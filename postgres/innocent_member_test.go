@@ -20,7 +20,7 @@ func TestInnocentMemberLosesItsConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
-	name := func(of string) string { return pgx.Identifier{b.handle.opts.Schema, of}.Sanitize() }
+	name := func(of string) string { return pgx.Identifier{b.handle.database.opts.Schema, of}.Sanitize() }
 	for _, sql := range []string{
 		"create sequence " + name("ticks"),
 		"create function " + name("stranger") + `() returns trigger language plpgsql as $$ begin
@@ -33,21 +33,21 @@ func TestInnocentMemberLosesItsConnection(t *testing.T) {
 		end $$`,
 		"create trigger stranger before insert on " + name("resources") + " for each row execute function " + name("stranger") + "()",
 	} {
-		if _, err := b.handle.pool.Exec(ctx, sql); err != nil {
+		if _, err := b.handle.database.main.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var ops []*op
+	var ms []*mutation
 	for _, name := range []string{"bad", "good"} {
 		k := key.Key{Group: "g", Kind: "Kind", Name: name}
 		o, err := newWrite(k, &resourcepb.Resource{Id: k.ID("uid", "v1")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ops = append(ops, o)
+		ms = append(ms, o)
 	}
-	bad, good := ops[0], ops[1]
-	if err := b.handle.carryOut(ctx, ops, func() {}); err != nil {
+	bad, good := ms[0], ms[1]
+	if err := b.handle.carryOut(ctx, ms, func() {}); err != nil {
 		t.Errorf("the batch: %v", err)
 	}
 	if _, err := good.decide(); err != nil || !good.applied {

@@ -23,7 +23,7 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
-	var ops []*op
+	var ms []*mutation
 	for _, name := range []string{"one", "two", "three"} {
 		k := key.Key{Group: "g", Kind: "Kind", Name: name}
 		stored, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: k.ID("uid", "v1")})
@@ -34,34 +34,34 @@ func TestTimeEndsForAllWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ops = append(ops, o)
+		ms = append(ms, o)
 	}
-	slices.SortFunc(ops, func(x, y *op) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
-	name := func(of string) string { return pgx.Identifier{b.handle.opts.Schema, of}.Sanitize() }
+	slices.SortFunc(ms, func(x, y *mutation) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
+	name := func(of string) string { return pgx.Identifier{b.handle.database.opts.Schema, of}.Sanitize() }
 	for _, sql := range []string{
 		"create sequence " + name("ticks"),
 		"create function " + name("clock") + "() returns timestamptz volatile language sql as " +
 			"$$ select timestamptz '2000-01-01 00:00:00Z' + nextval('" + name("ticks") + "') * interval '1s' $$",
 	} {
-		if _, err := b.handle.pool.Exec(ctx, sql); err != nil {
+		if _, err := b.handle.database.main.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text := strings.ReplaceAll(b.handle.sql.updateMany, "clock_timestamp()", name("clock")+"()")
-	if text == b.handle.sql.updateMany {
+	text := strings.ReplaceAll(b.handle.database.sql.updateMany, "clock_timestamp()", name("clock")+"()")
+	if text == b.handle.database.sql.updateMany {
 		t.Fatal("the statement does not look at the clock")
 	}
-	b.handle.sql.updateMany = text
-	conn, err := b.handle.pool.Acquire(ctx)
+	b.handle.database.sql.updateMany = text
+	conn, err := b.handle.database.main.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
 	first := time.Date(2000, time.January, 1, 0, 0, 1, 0, time.UTC)
-	if err := b.handle.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ops); err != nil {
+	if err := b.handle.sender.updateMany(ctx, conn.Conn(), &attempt{expires: first.Add(time.Millisecond)}, ms); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range ops {
+	for _, o := range ms {
 		if _, err := o.decide(); err != nil || !o.applied {
 			t.Errorf("a write of what is stored: %v, applied: %v", err, o.applied)
 		}

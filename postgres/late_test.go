@@ -24,12 +24,12 @@ func TestClockStep(t *testing.T) {
 	}}
 	step := func() {
 		t.Helper()
-		conn, err := b.handle.pool.Acquire(ctx)
+		conn, err := b.handle.database.main.Acquire(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Release()
-		b.handle.sessions.of(conn.Conn()).ahead -= time.Hour
+		b.handle.database.sessions.of(conn.Conn()).skew -= time.Hour
 	}
 	res, err := b.WriteCAS(ctx, res)
 	if err != nil {

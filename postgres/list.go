@@ -1,9 +1,10 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,23 +16,24 @@ import (
 )
 
 // List implements driver.Lister.
-func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	if consistency == storage.EventualConsistency && b.listReplica(ctx, f, rows) {
+func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	arguments := listArguments(f)
+	if consistency == storage.EventualConsistency &&
+		r.replica.query(ctx, r.sql.list, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
 		return nil
 	}
-	err := b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := primary(ctx, b.pool)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
-		found, err := conn.Query(ctx, b.sql.list, listArguments(f)...)
-		if err != nil {
-			return err
-		}
+	return r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		found, _ := conn.Query(ctx, r.sql.list, arguments...) // an error shows in the rows
 		return addAll(rows, found)
 	})
-	b.answered()
+}
+
+// onPrimary retries a query that may take its time.
+func (r *reader) onPrimary(ctx context.Context, f func(ctx context.Context, conn *pgxpool.Conn) error) error {
+	err := r.retry(ctx, func(ctx context.Context) error {
+		return r.use(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
+	})
+	r.replica.answered()
 	return err
 }
 
@@ -43,7 +45,7 @@ func addAll(rows driver.Rows, found pgx.Rows) error {
 	_, err := pgx.ForEachRow(found, []any{&at, &version, &data}, func() error {
 		text = base64.RawURLEncoding.AppendEncode(text[:0], version)
 		if err := rows.Add(at, text, data); err != nil {
-			return failed{err}
+			return permanent{err}
 		}
 		return nil
 	})
@@ -63,45 +65,32 @@ func listArguments(f *driver.Filter) []any {
 			if part == storage.Wildcard {
 				pattern = append(pattern, '%')
 			} else {
-				pattern = appendLiteral(pattern, part)
+				pattern = append(pattern, literal.Replace(part)...)
 			}
 			pattern = append(pattern, 0)
 		}
-		pattern = append(appendLiteral(pattern, f.NamePrefix), '%')
+		pattern = append(append(pattern, literal.Replace(f.NamePrefix)...), '%')
 	}
 	return []any{prefix, key.PrefixEnd(prefix), pattern}
 }
 
-func appendLiteral(pattern []byte, text string) []byte {
-	for i := range len(text) {
-		if bytes.IndexByte([]byte(`%_\`), text[i]) >= 0 {
-			pattern = append(pattern, '\\')
-		}
-		pattern = append(pattern, text[i])
-	}
-	return pattern
-}
+// literal makes a pattern of a text that matches only that.
+var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
 
 // Scan implements driver.Driver.
-func (b *handle) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at position, err error) {
-	err = b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := primary(ctx, b.pool)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
-		at, err = b.scanOnce(ctx, conn, f, rows)
+func (r *reader) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at position, err error) {
+	err = r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		at, err = r.scanOnce(ctx, conn, f, rows)
 		return err
 	})
-	b.answered()
 	if err == nil {
-		b.inbox.Load().listed(&at)
+		r.inbox.listed(&at)
 	}
 	return at, err
 }
 
-func (b *handle) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Filter, rows driver.Rows) (position, error) {
-	_, final, err := scanFinal(conn.QueryRow(ctx, b.sql.final))
+func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Filter, rows driver.Rows) (position, error) {
+	_, final, err := scanFinal(conn.QueryRow(ctx, r.sql.final))
 	if err != nil {
 		return position{}, err
 	}
@@ -110,16 +99,21 @@ func (b *handle) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Fil
 		return position{}, err
 	}
 	defer rollback(tx) // it only reads
-	at, err := b.lastChange(ctx, tx, final)
+	at, err := r.history.last(ctx, tx, final)
 	if err != nil {
 		return position{}, err
 	}
-	if err := b.beyond(ctx, tx, &at, final); err != nil {
+	if err := r.history.addAhead(ctx, tx, &at, final); err != nil {
 		return position{}, err
 	}
-	found, err := tx.Query(ctx, b.sql.list, listArguments(f)...)
-	if err != nil {
-		return position{}, err
-	}
+	found, _ := tx.Query(ctx, r.sql.list, listArguments(f)...) // an error shows in the rows
 	return at, addAll(rows, found)
+}
+
+// rollback ends a transaction that is of no use any more. On a connection that does not answer it gives up: the pool closes
+// connections that come back inside a transaction.
+func rollback(tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = tx.Rollback(ctx)
 }

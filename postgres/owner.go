@@ -3,34 +3,24 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Children implements driver.Driver. It always asks the primary.
-func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	var ids []*resourcepb.ID
-	err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, b.sql.owned, ownerHash(owner, uid))
+	var keyBytes, ownedUid, groupVersion []byte
+	into := []any{&keyBytes, &ownedUid, &groupVersion}
+	err := r.lookUp(ctx, func() { ids = nil }, r.sql.owned, []any{ownerHash(owner, uid)}, into, func() error {
+		owned, err := key.Parse(keyBytes)
 		if err != nil {
-			return err
+			return permanent{err}
 		}
-		ids = nil
-		var keyBytes, uid, groupVersion []byte
-		_, err = pgx.ForEachRow(rows, []any{&keyBytes, &uid, &groupVersion}, func() error {
-			owned, err := key.Parse(keyBytes)
-			if err != nil {
-				return failed{err}
-			}
-			ids = append(ids, owned.ID(string(uid), string(groupVersion)))
-			return nil
-		})
-		return err
+		ids = append(ids, owned.ID(string(ownedUid), string(groupVersion)))
+		return nil
 	})
-	b.answered()
 	if err != nil {
 		return nil, err
 	}

@@ -10,24 +10,24 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// history is a database in small. Writers read the last number, note it, draw numbers, and commit or fail; a reader may look
+// model is a database in small. Writers read the last number, note it, draw numbers, and commit or fail; a reader may look
 // between any two of their steps.
-type history struct {
+type model struct {
 	last      int64
-	writers   []*writer
+	writers   []*modelWriter
 	committed []int64
 }
 
-type writer struct {
+type modelWriter struct {
 	read, noted bool
 	bound       int64
 	drawn       []int64
 }
 
-func (h *history) step(t *rapid.T) {
+func (h *model) step(t *rapid.T) {
 	action := rapid.IntRange(0, 5).Draw(t, "action")
 	if action == 0 || len(h.writers) == 0 {
-		h.writers = append(h.writers, &writer{})
+		h.writers = append(h.writers, &modelWriter{})
 		return
 	}
 	w := rapid.SampledFrom(h.writers).Draw(t, "writer")
@@ -43,12 +43,12 @@ func (h *history) step(t *rapid.T) {
 		if action == 4 {
 			h.committed = append(h.committed, w.drawn...)
 		}
-		h.writers = slices.DeleteFunc(h.writers, func(o *writer) bool { return o == w })
+		h.writers = slices.DeleteFunc(h.writers, func(o *modelWriter) bool { return o == w })
 	}
 }
 
 // final is what a reader finds out in two steps, between which others go on.
-func (h *history) final(between func()) int64 {
+func (h *model) final(between func()) int64 {
 	final := h.last
 	between()
 	for _, w := range h.writers {
@@ -59,7 +59,7 @@ func (h *history) final(between func()) int64 {
 	return final
 }
 
-func (h *history) visible(after, upTo int64) []change {
+func (h *model) visible(after, upTo int64) []change {
 	var found []change
 	for _, revision := range slices.Sorted(slices.Values(h.committed)) {
 		if revision > after && revision <= upTo {
@@ -75,7 +75,7 @@ func (h *history) visible(after, upTo int64) []change {
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{last: 100}
+		h := &model{last: 100}
 		steps := func(label string) {
 			for range rapid.IntRange(0, 12).Draw(t, label) {
 				h.step(t)
@@ -185,7 +185,7 @@ func TestCursorText(t *testing.T) {
 		"", "x", "\x01", "\x01\x00", "\x01\x00" + piece[:7], "\x01\x00" + piece + "\x01", "\x01\x00" + piece + piece, "\x01\x00" + piece + piece + "\x01\x01\x00\x01",
 		"\x01\x00" + piece + piece + "\xff", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00" + piece, "\x01\xff\xff\xff\xff\x7f" + piece,
 	} {
-		if _, err := (source{}).Decode([]byte(payload)); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := (&source{}).Decode([]byte(payload)); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("payload %q: %v", payload, err)
 		}
 	}

@@ -1,24 +1,18 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/migrations"
 )
 
 func init() {
@@ -63,16 +57,14 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		d = *o
 	}
+	d.Schema = cmp.Or(d.Schema, defaultSchema)
+	if d.MaxSize <= 0 || d.MaxSize > driver.MaxSize {
+		d.MaxSize = driver.MaxSize
+	}
 	or := func(d *time.Duration, otherwise time.Duration) {
 		if *d <= 0 {
 			*d = otherwise
 		}
-	}
-	if d.Schema == "" {
-		d.Schema = defaultSchema
-	}
-	if d.MaxSize <= 0 || d.MaxSize > driver.MaxSize {
-		d.MaxSize = driver.MaxSize
 	}
 	or(&d.Timeout, 30*time.Second)
 	or(&d.Outage, 5*time.Minute)
@@ -103,37 +95,16 @@ var (
 // maxOps bounds a transaction. Postgres itself has no such limit.
 const maxOps = 512
 
-// handle is an opened store as a driver.
+// handle is an opened store as a driver: its parts, which do not know it.
 type handle struct {
-	opts  Options
-	pool  *pgxpool.Pool
-	side  *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
-	owned []*pgxpool.Pool
-	sql   statements
-	id    atomic.Pointer[driver.StoreID]
-	name  string // random, of this handle: it ignores its own notifications
-
-	reads  *batch.Batcher[readCall, stored]
-	writes *batch.Batcher[*op, struct{}]
-	fresh  freshness
-
-	sessions  sessions
-	watchdog  *watchdog
-	published atomic.Pointer[position] // of the last change that the feed has published
-	looks     atomic.Uint64            // looks in the database that were asked for
-
-	inbox atomic.Pointer[inbox] // of the feed; nil while it does not run
-	ring  chan struct{}         // something changed here: other processes should look
-	heard atomic.Int64          // notifications of others since the last own one
-
-	listener atomic.Int32 // the server's process for the connection that listens; 0: there is none
-
-	closed  atomic.Bool
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	aborted context.Context // ends some time later, for calls that are still under way then
-	abort   context.CancelFunc
-	running sync.WaitGroup
+	*reader
+	*writer
+	*mover
+	*fence
+	database *database
+	source   *source
+	notifier *notifier
+	running  sync.WaitGroup
 }
 
 var (
@@ -157,129 +128,64 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	config := pool.Config()
-	b := &handle{
-		opts: o,
-		pool: pool,
-		sql:  newStatements(o.Schema),
-		ring: make(chan struct{}, 1),
+	if o.Listen == nil {
+		o.Listen = pool.Config().ConnConfig
 	}
-	nonce := make([]byte, 8)
-	_, _ = rand.Read(nonce) // never fails
-	b.name = hex.EncodeToString(nonce)
-	if b.opts.Listen == nil {
-		b.opts.Listen = config.ConnConfig.Copy()
-	}
-	b.life, b.end = context.WithCancel(context.Background())
-	b.aborted, b.abort = context.WithCancel(context.Background())
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	if err := b.open(ctx); err != nil {
-		b.end()
-		return nil, fmt.Errorf("schema %q: %w", o.Schema, err)
-	}
-	side := config.Copy()
-	side.MaxConns, side.MinConns, side.MinIdleConns = 2, 0, 0
-	var err error
-	if b.side, err = pgxpool.NewWithConfig(b.life, side); err != nil {
-		b.end()
+	d, err := newDatabase(pool, o)
+	if err != nil {
 		return nil, err
 	}
-	b.watchdog = newWatchdog(b.side)
-	b.reads = batch.New(batch.Options[readCall]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, b.readBatch)
-	b.writes = batch.New(batch.Options[*op]{
-		MaxCalls: 256, MaxBytes: 4 << 20, Workers: 2, WorkerAt: 32, Direct: true,
-		Size: func(o *op) int { return len(o.data) },
-		Key:  func(o *op) string { return string(o.keyBytes) },
-	}, b.writeBatch)
-	b.running.Go(b.notify)
-	b.running.Go(b.retain)
+	if err := d.open(ctx); err != nil {
+		d.close()
+		return nil, fmt.Errorf("schema %q: %w", o.Schema, err)
+	}
+	h := newHandle(d)
 	return &Backend{
-		Backend: driver.New(b, driver.Options[position]{
+		Backend: driver.New(h, driver.Options[position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: time.Minute,
 		}),
-		handle: b,
+		handle: h,
 	}, nil
 }
 
-// open makes sure that the store is there, in the version that this program knows, and learns its id.
-func (b *handle) open(ctx context.Context) error {
-	return b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := primary(ctx, b.pool)
-		if err != nil {
-			var refused *pgconn.PgError
-			if !errors.As(err, &refused) && ctx.Err() == nil {
-				return failed{fmt.Errorf("%w: %w", storage.ErrInconsistent, err)}
-			}
-			return err
-		}
-		defer conn.Release()
-		version, err := migrations.Version(ctx, conn.Conn(), b.opts.Schema)
-		switch {
-		case err != nil && !errors.Is(err, migrations.ErrNone):
-			return err
-		case version > migrations.Latest:
-			return failed{migrations.Newer(version)}
-		case version < migrations.Latest && b.opts.NoCreate:
-			if err != nil {
-				return failed{fmt.Errorf("%w; create it by opening it without create=off, or by: ashlar schema up", err)}
-			}
-			return failed{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
-				version, migrations.Latest)}
-		case version < migrations.Latest:
-			if _, err := migrations.Up(ctx, conn.Conn(), b.opts.Schema, migrations.Latest); err != nil {
-				if errors.Is(err, storage.ErrNewerSchema) {
-					return failed{err}
-				}
-				return err
-			}
-		}
-		var id driver.StoreID
-		var standby bool
-		err = conn.QueryRow(ctx, b.sql.id).Scan((*[16]byte)(&id), &standby)
-		if standby {
-			return failed{fmt.Errorf("%w: %w", storage.ErrInconsistent, errStandby)}
-		}
-		b.id.Store(&id)
-		return err
-	})
+func newHandle(d *database) *handle {
+	var r *replica
+	if d.opts.Replica != nil {
+		r = &replica{pool: d.opts.Replica, primary: d.main}
+	}
+	log, in, n, m := &history{database: d}, new(currentInbox), newNotifier(d), &mover{d}
+	h := &handle{
+		reader: newReader(d, r, log, in), writer: newWriter(d, r, in, n), mover: m, fence: &fence{m},
+		database: d, source: &source{database: d, history: log, inbox: in, notifier: n, replica: r}, notifier: n,
+	}
+	h.running.Go(n.notify)
+	h.running.Go((&retention{d, log}).run)
+	return h
 }
 
 // StoreID implements driver.Driver.
-func (b *handle) StoreID() driver.StoreID { return *b.id.Load() }
+func (h *handle) StoreID() driver.StoreID { return *h.database.id.Load() }
 
 // Source implements driver.Driver.
-func (b *handle) Source() driver.Source[position] { return source{b} }
-
-// failed is an error that is not to be tried again.
-type failed struct{ error }
-
-func (f failed) Unwrap() error { return f.error }
+func (h *handle) Source() driver.Source[position] { return h.source }
 
 // closeGrace is what calls that are under way get to hear from the database before Close gives up on it.
 const closeGrace = 2 * time.Second
 
 // Close implements driver.Driver.
-func (b *handle) Close() error {
-	b.closed.Store(true)
-	b.end()
-	defer b.abort()
-	defer time.AfterFunc(closeGrace, b.abort).Stop()
-	b.writes.Close()
-	b.reads.Close()
-	b.running.Wait()
-	select {
-	case <-b.ring:
-		b.notifyIfHeard(closeGrace)
-	default:
-	}
-	b.watchdog.close()
-	b.side.Close()
-	for _, pool := range b.owned {
-		pool.Close()
-	}
+func (h *handle) Close() error {
+	h.database.end()
+	defer h.database.abort()
+	defer time.AfterFunc(closeGrace, h.database.abort).Stop()
+	h.writer.batch.Close()
+	h.reader.batch.Close()
+	h.running.Wait()
+	h.notifier.finish(closeGrace)
+	h.database.close()
 	return nil
 }

@@ -14,14 +14,23 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// readCall asks for what is stored under a key.
-type readCall struct{ key []byte }
-
-// stored is what was found: nothing if data is nil.
-type stored struct {
-	version []byte
-	data    []byte
+// reader reads resources: single ones in batches, lists, and the resources of an owner.
+type reader struct {
+	*database
+	batch   *batch.Batcher[[]byte, row]
+	replica *replica
+	history *history
+	inbox   *currentInbox
 }
+
+func newReader(d *database, replica *replica, h *history, in *currentInbox) *reader {
+	r := &reader{database: d, replica: replica, history: h, inbox: in}
+	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, r.readBatch)
+	return r
+}
+
+// row is what is stored under a key: nothing if data is nil.
+type row struct{ version, data []byte }
 
 const versionSize = 16
 
@@ -38,103 +47,84 @@ func versionBytes(text string) []byte {
 }
 
 // Get implements driver.Driver.
-func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
-	keyBytes := k.Bytes()
-	var row stored
+func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	key := k.Bytes()
+	var found row
+	var err error
 	fresh := false
 	if consistency == storage.EventualConsistency {
-		row, fresh = b.readReplica(ctx, keyBytes)
+		found, fresh = r.readReplica(ctx, key)
 	}
 	if !fresh {
-		var err error
-		if row, err = b.reads.Do(ctx, readCall{keyBytes}); err != nil {
+		if found, err = r.batch.Do(ctx, key); err != nil {
 			return nil, err
 		}
 	}
-	if row.data == nil {
+	if found.data == nil {
 		return nil, nil
 	}
-	res, err := codec.DecodeOf(k, row.data, versionText(row.version))
+	res, err := codec.DecodeOf(k, found.data, versionText(found.version))
 	if err != nil {
-		return nil, b.identify(ctx, keyBytes, row.version, err)
+		return nil, r.identify(ctx, key, found.version, err)
 	}
 	return res, nil
 }
 
+// readReplica reads a key from the replica; false if that may not answer.
+func (r *reader) readReplica(ctx context.Context, key []byte) (found row, fresh bool) {
+	fresh = r.replica.query(ctx, r.sql.readOne, []any{key}, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&found.version, &found.data}, func() error { return nil })
+		return err
+	})
+	return found, fresh
+}
+
 // identify adds the uid to an error about damage, by which what is stored can be written anew or deleted.
-func (b *handle) identify(ctx context.Context, key, version []byte, err error) error {
+func (r *reader) identify(ctx context.Context, key, version []byte, err error) error {
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		var uid []byte
 		// Without an answer, the damage is still the error.
-		if b.pool.QueryRow(ctx, b.sql.identify, key, version).Scan(&uid) == nil {
+		if r.main.QueryRow(ctx, r.sql.identify, key, version).Scan(&uid) == nil {
 			damaged.ID.Uid = string(uid)
 		}
 	}
 	return err
 }
 
-type readMember = batch.Call[readCall, stored]
-
-func (b *handle) readBatch(ctx context.Context, calls []*readMember) {
+func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]) {
 	if len(calls) == 1 {
-		var one stored
-		err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			rows, err := conn.Query(ctx, b.sql.readOne, calls[0].Request.key)
-			if err == nil {
-				one, err = scanOne(rows)
-			}
-			return err
-		})
-		b.answered()
+		var one row
+		err := r.lookUp(ctx, func() { one = row{} }, r.sql.readOne, []any{calls[0].Request},
+			[]any{&one.version, &one.data}, func() error { return nil })
 		calls[0].Done(one, err)
 		return
 	}
 	keys := make([][]byte, len(calls))
 	for i, c := range calls {
-		keys[i] = c.Request.key
+		keys[i] = c.Request
 	}
-	var found map[string]stored
-	err := b.lookUp(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, b.sql.readMany, keys)
-		if err == nil {
-			found, err = scanMany(rows, len(keys))
-		}
-		return err
-	})
-	b.answered()
-	for _, c := range calls {
-		c.Done(found[string(c.Request.key)], err)
-	}
-}
-
-// lookUp carries out a short query on a connection that is given up when it stays silent.
-func (b *handle) lookUp(ctx context.Context, query func(ctx context.Context, conn *pgx.Conn) error) error {
-	return b.repeat(ctx, func(ctx context.Context) error {
-		conn, err := primary(ctx, b.pool)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
-		ctx, done := b.watchdog.watch(ctx, conn.Conn(), false, 0)
-		defer done(false)
-		return query(ctx, conn.Conn())
-	})
-}
-
-// scanOne reads the row of readOne, if there is one.
-func scanOne(rows pgx.Rows) (one stored, err error) {
-	_, err = pgx.ForEachRow(rows, []any{&one.version, &one.data}, func() error { return nil })
-	return one, err
-}
-
-// scanMany reads the rows of readMany, by their keys.
-func scanMany(rows pgx.Rows, most int) (map[string]stored, error) {
-	found := make(map[string]stored, most)
+	found := make(map[string]row, len(keys))
 	var key, version, data []byte
-	_, err := pgx.ForEachRow(rows, []any{&key, &version, &data}, func() error {
-		found[string(key)] = stored{version: version, data: data}
+	err := r.lookUp(ctx, func() { clear(found) }, r.sql.readMany, []any{keys}, []any{&key, &version, &data}, func() error {
+		found[string(key)] = row{version, data}
 		return nil
 	})
-	return found, err
+	for _, c := range calls {
+		c.Done(found[string(c.Request)], err)
+	}
+}
+
+// lookUp retries a short query. begin is called before each attempt, and each after a row was scanned into what is given.
+func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments, into []any, each func() error) error {
+	err := r.retry(ctx, func(ctx context.Context) error {
+		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			begin()
+			rows, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
+			_, err := pgx.ForEachRow(rows, into, each)
+			return err
+		})
+	})
+	r.replica.answered() // before the answer is given out
+	return err
 }

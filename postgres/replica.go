@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/ashlar-dev/storage/driver"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Eventual reads may go to a replica, but never back in time: an answer must not be older than an earlier one of this handle,
@@ -25,95 +24,72 @@ type place struct{ timeline, bytes int64 }
 
 func (p place) atLeast(o place) bool { return p.timeline == o.timeline && p.bytes >= o.bytes }
 
-// freshness is what a replica must have to answer.
-type freshness struct {
+// replica answers eventual reads where it is fresh enough; nil: there is none.
+type replica struct {
+	pool    *pgxpool.Pool
+	primary *pgxpool.Pool
+
 	mu    sync.Mutex
-	floor place
+	floor place  // that it must have reached to answer
 	given uint64 // counts answers of the primary
 	known uint64 // those that floor is beyond
 }
 
-// gave notes that the primary has answered, or is about to.
-func (f *freshness) gave() {
-	f.mu.Lock()
-	f.given++
-	f.mu.Unlock()
+// answered notes that the primary gives something out, which the replica must not fall behind.
+func (r *replica) answered() {
+	if r != nil {
+		r.mu.Lock()
+		r.given++
+		r.mu.Unlock()
+	}
 }
 
-// needed returns the place that a replica must have reached; false if it is not known.
-func (f *freshness) needed() (place, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.floor, f.given == f.known
-}
-
-func (f *freshness) answers() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.given
+// needed returns the place that the replica must have reached, whether that is known, and the number of answers so far.
+func (r *replica) needed() (at place, known bool, given uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.floor, r.given == r.known, r.given
 }
 
 // learned notes that everything given out before the count was taken is in the log before at.
-func (f *freshness) learned(count uint64, at place) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.known = max(f.known, count)
-	if at.timeline != f.floor.timeline || at.atLeast(f.floor) {
-		f.floor = at
+func (r *replica) learned(count uint64, at place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = max(r.known, count)
+	if at.timeline != r.floor.timeline || at.atLeast(r.floor) {
+		r.floor = at
 	}
 }
 
-// answered notes that the primary gives something out, where there is a replica that must not fall behind it.
-func (b *handle) answered() {
-	if b.opts.Replica != nil {
-		b.fresh.gave()
+// asked returns the place that the replica must have reached, for which it asks the primary how far its log is where that is not
+// known; false if it is not known even so.
+func (r *replica) asked(ctx context.Context) (at place, known bool) {
+	at, known, given := r.needed()
+	if known {
+		return at, true
 	}
-}
-
-// learn asks the primary how far its log is.
-func (b *handle) learn(ctx context.Context) error {
-	count := b.fresh.answers()
-	var at place
-	err := b.pool.QueryRow(ctx, `
+	err := r.primary.QueryRow(ctx, `
 select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::bigint from pg_current_wal_insert_lsn() as at`).
 		Scan(&at.timeline, &at.bytes)
-	if err == nil {
-		b.fresh.learned(count, at)
+	if err != nil {
+		return place{}, false
 	}
-	return err
-}
-
-// readReplica reads a key from the replica; false where there is none, or it is not fresh enough, or it fails.
-func (b *handle) readReplica(ctx context.Context, k []byte) (row stored, fresh bool) {
-	fresh = b.fromReplica(ctx, b.sql.readOne, []any{k}, func(r pgx.Rows) error {
-		var err error
-		row, err = scanOne(r)
-		return err
-	})
-	return row, fresh
-}
-
-// listReplica lists from the replica, likewise.
-func (b *handle) listReplica(ctx context.Context, f *driver.Filter, rows driver.Rows) (fresh bool) {
-	return b.fromReplica(ctx, b.sql.list, listArguments(f), func(found pgx.Rows) error { return addAll(rows, found) })
+	r.learned(given, at)
+	at, known, _ = r.needed()
+	return at, known
 }
 
 // replicaPatience is how long a replica may take before the primary is asked.
 const replicaPatience = 2 * time.Second
 
-// fromReplica runs a query on the replica if that has all that this handle has given out. The place is asked for in a
-// statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than the
-// place.
-func (b *handle) fromReplica(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
-	if b.opts.Replica == nil {
+// query runs a query on the replica if that has all that this handle has given out; false where it does not, or fails. The place is
+// asked for in a statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than
+// the place.
+func (r *replica) query(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
+	if r == nil {
 		return false
 	}
-	if _, known := b.fresh.needed(); !known {
-		if b.learn(ctx) != nil {
-			return false
-		}
-	}
-	floor, known := b.fresh.needed()
+	floor, known := r.asked(ctx)
 	if !known {
 		return false
 	}
@@ -128,7 +104,7 @@ from pg_control_checkpoint(), pg_control_recovery()`
 	batch.Queue(sql, arguments...)
 	batch.Queue(place)
 	batch.Queue(`commit`)
-	results := b.opts.Replica.SendBatch(ctx, &batch)
+	results := r.pool.SendBatch(ctx, &batch)
 	defer func() { _ = results.Close() }() // an error shows in the reads before it
 	if _, err := results.Exec(); err != nil {
 		return false
@@ -148,7 +124,7 @@ from pg_control_checkpoint(), pg_control_recovery()`
 	if _, err := results.Exec(); err != nil {
 		return false
 	}
-	b.fresh.learned(0, after) // another replica must not be behind this answer
+	r.learned(0, after) // another replica must not be behind this answer
 	return true
 }
 

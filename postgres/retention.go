@@ -9,9 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Retention deletes changes that nobody may resume from any more. Every process tries, in its own time; a lock inside each
-// transaction lets one at a time do it.
-
 const (
 	// pruneRows is what one step deletes.
 	pruneRows = 5000
@@ -19,21 +16,28 @@ const (
 	retentionMarks = 20
 )
 
-// retain runs as long as the backend.
-func (b *handle) retain() {
-	interval := max(b.opts.Retention/retentionMarks, 100*time.Millisecond)
+// retention deletes changes that nobody may resume from any more. Every process tries, in its own time; a lock inside each
+// transaction lets one at a time do it.
+type retention struct {
+	*database
+	history *history
+}
+
+// run deletes until the handle is closed.
+func (r *retention) run() {
+	interval := max(r.opts.Retention/retentionMarks, 100*time.Millisecond)
 	pause := func() time.Duration { return interval/2 + rand.N(interval) } // the processes drift apart
 	timer := time.NewTimer(pause())
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-		case <-b.life.Done():
+		case <-r.life.Done():
 			return
 		}
-		for b.life.Err() == nil {
-			ctx, cancel := context.WithTimeout(b.life, time.Minute)
-			more, err := b.pruneOnce(ctx, interval)
+		for r.life.Err() == nil {
+			ctx, cancel := context.WithTimeout(r.life, time.Minute)
+			more, err := r.pruneOnce(ctx, interval)
 			cancel()
 			// Errors are for the next time: a database that is away prunes nothing, and loses nothing.
 			if err != nil || !more {
@@ -48,28 +52,25 @@ func (b *handle) retain() {
 // there may be more to delete.
 //
 // The horizon is committed before anything is deleted on its account, so whoever misses a change sees why.
-func (b *handle) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
+func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
 	var last position
-	err = source{b}.on(ctx, b.pool, func(ctx context.Context, conn *pgx.Conn) error {
-		_, final, err := scanFinal(conn.QueryRow(ctx, b.sql.final))
-		if err == nil {
-			last, err = b.lastChange(ctx, conn, final)
-		}
+	err = r.poll(ctx, r.main, func(ctx context.Context, conn *pgx.Conn) error {
+		last, err = r.history.newest(ctx, conn)
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
 	var horizon int64
-	err = b.locked(ctx, func(tx pgx.Tx) error {
-		horizon, err = b.moveHorizon(ctx, tx, last.revision, interval, b.opts.Retention)
+	err = r.locked(ctx, func(tx pgx.Tx) error {
+		horizon, err = r.moveHorizon(ctx, tx, last.revision, interval)
 		return err
 	})
 	if err != nil || horizon == 0 {
 		return false, err
 	}
-	err = b.locked(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, b.sql.prune, horizon, pruneRows)
+	err = r.locked(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, r.sql.prune, horizon, pruneRows)
 		more = tag.RowsAffected() >= pruneRows
 		return err
 	})
@@ -77,10 +78,10 @@ func (b *handle) pruneOnce(ctx context.Context, interval time.Duration) (more bo
 }
 
 // locked runs a transaction unless another process does such work at the moment.
-func (b *handle) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+func (r *retention) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, r.main, func(tx pgx.Tx) error {
 		var locked bool
-		if err := tx.QueryRow(ctx, b.sql.retentionLock, b.opts.Schema).Scan(&locked); err != nil || !locked {
+		if err := tx.QueryRow(ctx, r.sql.retentionLock, r.opts.Schema).Scan(&locked); err != nil || !locked {
 			return err
 		}
 		return do(tx)
@@ -88,11 +89,11 @@ func (b *handle) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
 }
 
 // moveHorizon marks the last change if it is time, and returns the horizon; 0 if there is none yet.
-func (b *handle) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval, retention time.Duration) (horizon int64, err error) {
-	if _, err := tx.Exec(ctx, b.sql.mark, last, interval.Seconds()); err != nil {
+func (r *retention) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
+	if _, err := tx.Exec(ctx, r.sql.mark, last, interval.Seconds()); err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, b.sql.moveHorizon, retention.Seconds()).Scan(&horizon)
+	err = tx.QueryRow(ctx, r.sql.moveHorizon, r.opts.Retention.Seconds()).Scan(&horizon)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

@@ -20,21 +20,20 @@ func ownChange(t *testing.T, revision int64, size int) change {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return change{at: position{revision: revision}, op: opWrite, key: key.Of(id).Bytes(), version: make([]byte, versionSize), data: data}
+	return change{at: position{revision: revision}, kind: kindWrite, key: key.Of(id).Bytes(), version: make([]byte, versionSize), data: data}
 }
 
 // TestPublishedIsKnownBefore looks, from inside the feed's log, at what a page of history takes for final: a watch that has read such
 // a page goes on behind what is in the log at that moment, so the page has to hold all of it.
 func TestPublishedIsKnownBefore(t *testing.T) {
 	t.Parallel()
-	b := &handle{}
-	r := &run{source: source{b}, at: position{revision: 7}}
+	r := &run{source: &source{}, at: position{revision: 7}}
 	r.publish = func(_ []*event, end position) {
-		if known := b.published.Load(); known == nil || known.revision < end.revision {
+		if known := r.published.Load(); known == nil || known.revision < end.revision {
 			t.Errorf("%d is in the log, and a page of history would end at %d", end.revision, known)
 		}
 	}
-	if err := r.add(&found{changes: []change{ownChange(t, 8, 1)}}); err != nil {
+	if err := r.add(&page{changes: []change{ownChange(t, 8, 1)}}); err != nil {
 		t.Fatal(err)
 	}
 	if r.at.revision != 8 {
@@ -46,8 +45,7 @@ func TestPublishedIsKnownBefore(t *testing.T) {
 // fail and writes do not. The feed must not keep them all.
 func TestOwnChangesThatWaitAreBounded(t *testing.T) {
 	t.Parallel()
-	b := &handle{}
-	r := &run{source: source{b}, in: b.attend(), at: position{revision: 7}, publish: func([]*event, position) {
+	r := &run{source: &source{}, in: new(currentInbox).open(), at: position{revision: 7}, publish: func([]*event, position) {
 		t.Error("published behind a gap")
 	}}
 	for revision := int64(9); revision < 9+64; revision++ {

@@ -8,10 +8,61 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/migrations"
 )
+
+// open makes sure that the store is there, in the version that this program knows, and learns its id.
+func (d *database) open(ctx context.Context) error {
+	return d.retry(ctx, func(ctx context.Context) error {
+		conn, err := primary(ctx, d.main)
+		if err != nil {
+			var refused *pgconn.PgError
+			if !errors.As(err, &refused) && ctx.Err() == nil {
+				return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, err)}
+			}
+			return err
+		}
+		defer conn.Release()
+		if err := d.prepare(ctx, conn.Conn()); err != nil {
+			return err
+		}
+		var id driver.StoreID
+		var standby bool
+		err = conn.QueryRow(ctx, d.sql.id).Scan((*[16]byte)(&id), &standby)
+		if standby {
+			return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errStandby)}
+		}
+		d.id.Store(&id)
+		return err
+	})
+}
+
+// prepare creates or upgrades the tables, unless that is forbidden.
+func (d *database) prepare(ctx context.Context, conn *pgx.Conn) error {
+	version, err := migrations.Version(ctx, conn, d.opts.Schema)
+	switch {
+	case err != nil && !errors.Is(err, migrations.ErrNone):
+		return err
+	case version == migrations.Latest:
+		return nil
+	case version > migrations.Latest:
+		return permanent{migrations.Newer(version)}
+	case d.opts.NoCreate && err != nil:
+		return permanent{fmt.Errorf("%w; create it by opening it without create=off, or by: ashlar schema up", err)}
+	case d.opts.NoCreate:
+		return permanent{fmt.Errorf("the store has schema version %d, this program needs %d; upgrade it by opening it without create=off, or by: ashlar schema up",
+			version, migrations.Latest)}
+	}
+	_, err = migrations.Up(ctx, conn, d.opts.Schema, migrations.Latest)
+	if errors.Is(err, storage.ErrNewerSchema) {
+		return permanent{err}
+	}
+	return err
+}
 
 // Schema says which version a store's tables have.
 type Schema struct {

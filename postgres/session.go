@@ -69,9 +69,6 @@ func prepareConn(c *pgx.ConnConfig) {
 	}
 }
 
-// warning is the SQLSTATE of warnings that have none of their own.
-const warning = "01000"
-
 // link is a network connection that knows when something last went through it. It is below TLS, where pgx looks for the connection
 // that it binds the authentication to.
 type link struct {
@@ -118,8 +115,8 @@ func lastMove(conn *pgx.Conn) time.Time {
 type session struct {
 	serial uint64        // sessions are numbered as they come to be known
 	floor  int64         // a number drawn before: what this session writes has higher ones
-	met    time.Time     // when it learned about its server
-	ahead  time.Duration // of the server's clock, before this program's
+	asked  time.Time     // when its server was last asked for the time and the floor
+	skew   time.Duration // of the server's clock, before this program's
 	warned bool          // the server warned of something during the last statement
 	pooled bool          // a pooler stands in between
 }
@@ -143,19 +140,19 @@ func (s *sessions) of(conn *pgx.Conn) *session {
 // expiry is the time, by the server's clock, after which a statement that is sent now shall not begin any more, if its way may take
 // so much longer than usual.
 func (s *session) expiry(longer time.Duration) time.Time {
-	return time.Now().Add(s.ahead + expireAfter + longer)
+	return time.Now().Add(s.skew + expireAfter + longer)
 }
 
 // expireAfter is how long a statement may be on its way. A pooler may keep one for as long as it likes.
 const expireAfter = 2 * time.Second
 
-// meet reads the server's clock and its last number, and whether the process that answers is the one that the connection was made to: a
-// pooler gives its clients numbers of its own.
-func (s *session) meet(ctx context.Context, conn *pgx.Conn, sql *statements) error {
+// ask asks the server for its clock and its last number, and whether the process that answers is the one that the connection was made
+// to: a pooler gives its clients numbers of its own.
+func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements) error {
 	var now time.Time
 	var pid int32
 	err := conn.QueryRow(ctx, sql.server).Scan(&s.floor, &now, &pid)
-	s.ahead, s.met = time.Until(now), time.Now()
+	s.skew, s.asked = time.Until(now), time.Now()
 	s.pooled = uint32(pid) != conn.PgConn().PID()
 	return err
 }

@@ -9,6 +9,8 @@ import (
 // statements are the SQL texts of one store. Names are qualified, never found through search_path, which a pooler does not
 // keep.
 type statements struct {
+	names *strings.Replacer
+
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
 	server, overdue, writers, tokens, lastNumber                  string
 	list, owned, readAfter                                        string
@@ -29,18 +31,23 @@ const readCommitted = `begin isolation level read committed read only`
 // read by a scan of all; one that is closed at both ends goes through the index.
 const never = "9223372036854775807"
 
-func newStatements(schema string) statements {
+// named puts the names of the store's tables into a text.
+func (s *statements) named(text string) string { return s.names.Replace(text) }
+
+func newStatements(schema string) *statements {
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := strings.NewReplacer(
 		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$apply", quoted("apply"),
-		"$changes", quoted("changes"), "$never", never,
+		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
 	sql := func(text string) string {
 		return names.Replace(strings.ReplaceAll(strings.TrimSpace(text), "$note", note))
 	}
-	return statements{
+	return &statements{
+		names: names,
+
 		id: sql(`select id, pg_is_in_recovery() from $store`),
 
 		readOne:  sql(`select version, data from $resources where key = $1`),

@@ -35,9 +35,11 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	const elsewhere = 1000 // the last number there
-	for _, retention := range []time.Duration{time.Hour, time.Nanosecond} {
-		err := b.handle.locked(ctx, func(tx pgx.Tx) error {
-			_, err := b.handle.moveHorizon(ctx, tx, elsewhere, time.Hour, retention)
+	for _, keep := range []time.Duration{time.Hour, time.Nanosecond} {
+		d := &database{opts: Options{Schema: b.handle.database.opts.Schema, Retention: keep}, sql: b.handle.database.sql, main: b.handle.database.main}
+		r := &retention{d, nil}
+		err := r.locked(ctx, func(tx pgx.Tx) error {
+			_, err := r.moveHorizon(ctx, tx, elsewhere, time.Hour)
 			return err
 		})
 		if err != nil {
@@ -50,11 +52,11 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 		t.Fatalf("after the horizon moved: %v", err)
 	}
 	w.Close()
-	if _, err := b.handle.pool.Exec(ctx, b.handle.sql.prune, elsewhere, pruneRows); err != nil {
+	if _, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.prune, elsewhere, pruneRows); err != nil {
 		t.Fatal(err)
 	}
 	var left int
-	if err := b.handle.pool.QueryRow(ctx, `select count(*) from "`+b.handle.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
+	if err := b.handle.database.main.QueryRow(ctx, `select count(*) from "`+b.handle.database.opts.Schema+`".changes`).Scan(&left); err != nil || left != 3 {
 		t.Errorf("%d changes are left of 3, which no horizon had passed: %v", left, err)
 	}
 }
@@ -69,12 +71,12 @@ func TestStrangersLock(t *testing.T) {
 	if _, err := stranger.Exec(ctx, "select pg_advisory_lock(0)"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := b.handle.pool.Acquire(ctx)
+	conn, err := b.handle.database.main.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := b.handle.awaitEnd(ctx, conn.Conn(), &attempt{expires: time.Now().Add(-time.Hour)}); err != nil {
+	if err := b.handle.settler.awaitEnd(ctx, conn.Conn(), &attempt{expires: time.Now().Add(-time.Hour)}); err != nil {
 		t.Errorf("an attempt that was over an hour ago: %v", err)
 	}
 }

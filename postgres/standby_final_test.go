@@ -54,11 +54,11 @@ func TestStandbyThatLagsIsNoFork(t *testing.T) {
 	if _, err := b.WriteCAS(ctx, written); err != nil {
 		t.Fatal(err)
 	}
-	at, err := b.handle.lastChange(ctx, b.handle.pool, math.MaxInt64)
+	at, err := b.handle.source.history.last(ctx, b.handle.database.main, math.MaxInt64)
 	if err != nil || at.revision == 0 {
 		t.Fatalf("the last change is %v, %v", at, err)
 	}
-	if _, err := b.handle.changesNext(ctx, standby, &at, 10); !errors.Is(err, errStandby) {
+	if _, err := b.handle.source.history.next(ctx, standby, &at, 10); !errors.Is(err, errStandby) {
 		t.Errorf("the changes after one that the standby does not have: %v, expected that it does not know", err)
 	}
 }

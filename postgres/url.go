@@ -66,10 +66,9 @@ func parseURL(u *url.URL) (*target, error) {
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
 	rest := url.Values{}
 	for _, name := range passed {
+		value := v.String(name, "") // asked for also where it is not there, for the error about unknown ones
 		if u.Query().Has(name) {
-			rest.Set(name, v.String(name, ""))
-		} else {
-			v.String(name, "") // known, for the error about unknown ones
+			rest.Set(name, value)
 		}
 	}
 	if err := v.Err(); err != nil {
@@ -164,7 +163,7 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	plain.RawQuery = encodeQuery(query)
 	config, err := pgxpool.ParseConfig(plain.String())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, describe(err, secrets))
+		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, withoutSecrets(err, secrets))
 	}
 	Prepare(config)
 	if config.ConnConfig.ValidateConnect == nil {
@@ -174,8 +173,8 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// describe is the text of an error about a URL without the URL, and without a secret that it repeats.
-func describe(err error, secrets []string) string {
+// withoutSecrets is the text of an error about a URL without the URL, and without a secret that it repeats.
+func withoutSecrets(err error, secrets []string) string {
 	const otherwise = "malformed Postgres URL"
 	text := err.Error()
 	if end := strings.LastIndex(text, "`: "); end >= 0 {
@@ -219,33 +218,36 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if f := dialer.From(ctx); f != nil {
 		t.dialWith(f)
 	}
-	// The pool lives longer than the call.
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool)
-	if err != nil {
-		return nil, errors.New("open a pool of connections: " + describe(err, nil))
-	}
-	pools := []*pgxpool.Pool{pool}
-	closeAll := func() {
-		for _, p := range pools {
-			p.Close()
+	pools, err := t.connect(ctx)
+	if err == nil {
+		var b *Backend
+		if b, err = New(ctx, pools[0], &t.opts); err == nil {
+			b.handle.database.owned = pools
+			return b, nil
 		}
 	}
-	if t.replica != nil {
-		replica, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.replica)
+	for _, pool := range pools {
+		pool.Close()
+	}
+	return nil, err
+}
+
+// connect makes the pools of a store: its own, and that of the replica, if there is one. They outlive ctx.
+func (t *target) connect(ctx context.Context) (pools []*pgxpool.Pool, err error) {
+	for _, config := range []*pgxpool.Config{t.pool, t.replica} {
+		if config == nil {
+			continue
+		}
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 		if err != nil {
-			closeAll()
-			return nil, errors.New("open a pool of connections to the replica: " + describe(err, nil))
+			return pools, errors.New("open a pool of connections: " + withoutSecrets(err, nil))
 		}
-		pools = append(pools, replica)
-		t.opts.Replica = replica
+		pools = append(pools, pool)
 	}
-	b, err := New(ctx, pool, &t.opts)
-	if err != nil {
-		closeAll()
-		return nil, err
+	if len(pools) > 1 {
+		t.opts.Replica = pools[1]
 	}
-	b.handle.owned = pools
-	return b, nil
+	return pools, nil
 }
 
 // connect makes one connection to the store of a URL, for work on its schema.

@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,23 +15,32 @@ import (
 // A notification only says "look"; what there is to see is in the log. It is sent after the commit and not inside the writes'
 // transactions: Postgres serialises the commits of transactions that notify.
 
-// changed tells the own feed at once, and the other processes soon, what a statement has changed.
-func (b *handle) changed(ops []*op) {
-	own, look := ownChanges(ops)
-	if !look && len(own) == 0 {
-		return
-	}
-	if in := b.inbox.Load(); in != nil {
-		in.add(own, look)
-	}
+// notifier tells the processes of a store of each other's changes.
+type notifier struct {
+	*database
+	name string // random, of this handle: it ignores its own notifications
+
+	bell     chan struct{} // holds a token when something changed here: other processes should look
+	heard    atomic.Int64  // notifications of others since the last own one
+	listener atomic.Int32  // the server's process for the connection that listens; 0: there is none
+}
+
+func newNotifier(d *database) *notifier {
+	nonce := make([]byte, 8)
+	_, _ = rand.Read(nonce) // never fails
+	return &notifier{database: d, name: hex.EncodeToString(nonce), bell: make(chan struct{}, 1)}
+}
+
+// ring has other processes look, soon.
+func (n *notifier) ring() {
 	select {
-	case b.ring <- struct{}{}:
+	case n.bell <- struct{}{}:
 	default: // it is ringing already
 	}
 }
 
 // channel is where the processes of a store meet.
-func (b *handle) channel() string { return fmt.Sprintf("ashlar_%x", *b.id.Load()) }
+func (n *notifier) channel() string { return fmt.Sprintf("ashlar_%x", *n.id.Load()) }
 
 // maxNotifyPause bounds the time between two notifications. It is otherwise as long as the last one took, so that a lone writer's
 // next change finds it over, and many writers' go out together; and that once more for each that others sent meanwhile, because
@@ -40,32 +52,38 @@ const maxNotifyPause = 100 * time.Millisecond
 // has passed, and so misses nothing.
 const listenerTTL = 100 * time.Millisecond
 
-// notify runs as long as the backend. What is left then, Close sends.
-func (b *handle) notify() {
+// notify sends notifications until the handle is closed. What is left then, finish sends.
+func (n *notifier) notify() {
 	const patience = 5 * time.Second
 	var looked time.Time
 	var others bool
 	for {
-		var began time.Time
-		heard := time.Duration(0)
 		select {
-		case <-b.ring:
-			began = time.Now()
-			heard = time.Duration(b.heard.Swap(0))
-			switch {
-			case heard == 0 && began.Sub(looked) >= listenerTTL:
-				looked, others = began, b.notifyIfHeard(patience)
-			case heard > 0 || others:
-				_, _ = b.exec(patience, `select `+notification, b.channel(), b.name)
-			}
-		case <-b.life.Done():
+		case <-n.bell:
+		case <-n.life.Done():
 			return
+		}
+		began := time.Now()
+		heard := time.Duration(n.heard.Swap(0))
+		switch {
+		case heard == 0 && began.Sub(looked) >= listenerTTL:
+			looked, others = began, n.notifyIfHeard(patience)
+		case heard > 0 || others:
+			_, _ = n.exec(patience, `select `+notification, n.channel(), n.name)
 		}
 		select {
 		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
-		case <-b.life.Done():
+		case <-n.life.Done():
 			return
 		}
+	}
+}
+
+func (n *notifier) finish(patience time.Duration) {
+	select {
+	case <-n.bell:
+		n.notifyIfHeard(patience)
+	default:
 	}
 }
 
@@ -74,22 +92,22 @@ const notification = `pg_notify($1, $2)`
 
 // notifyIfHeard tells the other processes if there are any: those that listen hold a lock in common. It returns false if it is
 // sure that there are none.
-func (b *handle) notifyIfHeard(patience time.Duration) (heard bool) {
-	rows, err := b.exec(patience, `
+func (n *notifier) notifyIfHeard(patience time.Duration) (heard bool) {
+	rows, err := n.exec(patience, `
 select `+notification+`
 where exists (
     select from pg_locks
     where locktype = 'advisory' and objsubid = 1 and granted and pid <> $3
       and database = (select oid from pg_database where datname = current_database())
       and (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)
-)`, b.channel(), b.name, b.listener.Load())
+)`, n.channel(), n.name, n.listener.Load())
 	return err != nil || rows > 0
 }
 
-func (b *handle) exec(patience time.Duration, sql string, args ...any) (rows int64, err error) {
+func (n *notifier) exec(patience time.Duration, sql string, args ...any) (rows int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	tag, err := b.side.Exec(ctx, sql, args...)
+	tag, err := n.side.Exec(ctx, sql, args...)
 	return tag.RowsAffected(), err
 }
 
@@ -99,9 +117,9 @@ const (
 )
 
 // listen wakes the feed for other processes' notifications, until ctx ends. It connects again by itself.
-func (b *handle) listen(ctx context.Context) {
+func (n *notifier) listen(ctx context.Context, lookAgain func()) {
 	for ctx.Err() == nil {
-		b.listenOnce(ctx)
+		n.listenOnce(ctx, lookAgain)
 		select {
 		case <-time.After(listenRetry):
 		case <-ctx.Done():
@@ -109,48 +127,38 @@ func (b *handle) listen(ctx context.Context) {
 	}
 }
 
-func (b *handle) listenOnce(ctx context.Context) {
+func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 	connectCtx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(connectCtx, b.opts.Listen)
+	conn, err := pgx.ConnectConfig(connectCtx, n.opts.Listen)
 	if err != nil {
 		return
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = conn.Close(ctx) // it is closed in any case
-	}()
-	if _, err := conn.Exec(connectCtx, "listen "+pgx.Identifier{b.channel()}.Sanitize()); err != nil {
+	defer hangUp(conn)
+	if _, err := conn.Exec(connectCtx, "listen "+pgx.Identifier{n.channel()}.Sanitize()); err != nil {
 		return
 	}
 	var pid int32
-	err = conn.QueryRow(connectCtx, `select pg_backend_pid() from pg_advisory_lock_shared(hashtextextended($1, 0))`, b.channel()).Scan(&pid)
+	err = conn.QueryRow(connectCtx, `select pg_backend_pid() from pg_advisory_lock_shared(hashtextextended($1, 0))`, n.channel()).Scan(&pid)
 	if err != nil {
 		return
 	}
-	b.listener.Store(pid)
-	defer b.listener.Store(0)
-	b.lookAgain()                              // for what was announced before
-	settled := time.Now().Add(2 * listenerTTL) // when everybody knows that somebody listens
+	n.listener.Store(pid)
+	defer n.listener.Store(0)
+	lookAgain() // for what was announced before
+	// When everybody knows that somebody listens: for what nobody announced because nobody seemed to.
+	defer time.AfterFunc(2*listenerTTL, lookAgain).Stop()
 	for {
-		wait := listenPing
-		if !settled.IsZero() {
-			wait = time.Until(settled)
-		}
-		waitCtx, cancel := context.WithTimeout(ctx, wait)
+		waitCtx, cancel := context.WithTimeout(ctx, listenPing)
 		notification, err := conn.WaitForNotification(waitCtx)
 		cancel()
 		switch {
-		case err == nil && notification.Payload != b.name:
-			b.heard.Add(1)
-			b.lookAgain()
+		case err == nil && notification.Payload != n.name:
+			n.heard.Add(1)
+			lookAgain()
 		case err == nil:
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):
 			return
-		case !settled.IsZero():
-			settled = time.Time{}
-			b.lookAgain() // for what nobody announced because nobody seemed to listen
 		default:
 			pingCtx, cancel := context.WithTimeout(ctx, pollPatience)
 			err := conn.Ping(pingCtx)

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -13,11 +15,17 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
+// history reads the log of changes.
+type history struct {
+	*database
+	looks atomic.Uint64 // looks in the database that were asked for
+}
+
 // change is a row of the log.
 type change struct {
 	at      position
 	more    bool // the next one belongs to the same commit
-	op      int16
+	kind    int16
 	key     []byte
 	version []byte
 	data    []byte
@@ -30,103 +38,98 @@ const (
 	pageBytes = 1 << 20
 )
 
-// found is what comes after a position.
-type found struct {
+// page is what comes after a position.
+type page struct {
 	changes []change // in order, all of them final
 	view    view     // of whoever has passed the changes, if there are no more
 	more    bool     // there may be more of them
 	back    bool     // there are some that are not final yet
 }
 
-// end is the position after the changes.
-func (f *found) end(at position) position {
-	if n := len(f.changes); n > 0 {
-		at = at.with(&f.changes[n-1].at)
+// cut drops what comes from the first change on that is not final.
+func (p *page) cut(notFinal func(change) bool) {
+	if i := slices.IndexFunc(p.changes, notFinal); i >= 0 {
+		p.changes, p.more, p.back = p.changes[:i], false, true
 	}
-	if !f.more && f.view.look >= at.view.look {
-		at.view = f.view
+}
+
+// end is the position after the changes.
+func (p *page) end(at position) position {
+	if n := len(p.changes); n > 0 {
+		at = at.with(&p.changes[n-1].at)
+	}
+	if !p.more && p.view.look >= at.view.look {
+		at.view = p.view
 	}
 	return at
 }
 
-// changesAfter reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
+// after reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
 // is known to be.
-func (b *handle) changesAfter(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (f found, err error) {
-	f.view.look = b.looks.Load()
+func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (p page, err error) {
+	p.view.look = h.looks.Load()
 	var batch pgx.Batch
 	batch.Queue(readCommitted)
-	batch.Queue(b.sql.final)
-	batch.Queue(b.sql.changes, at.revision, at.place, limit, pageBytes)
+	batch.Queue(h.sql.final)
+	batch.Queue(h.sql.changes, at.revision, at.place, limit, pageBytes)
 	batch.Queue(`commit`)
 	results := conn.SendBatch(ctx, &batch)
 	defer func() { _ = results.Close() }() // an error shows in the reads before it
 	if _, err := results.Exec(); err != nil {
-		return found{}, err
+		return page{}, err
 	}
-	if f.view.last, f.view.final, err = scanFinal(results.QueryRow()); err != nil {
-		return found{}, err
+	if p.view.last, p.view.final, err = scanFinal(results.QueryRow()); err != nil {
+		return page{}, err
 	}
-	rows, err := results.Query()
-	if err != nil {
-		return found{}, err
-	}
-	f.changes, f.more, err = b.scanChanges(rows, at, limit)
+	rows, _ := results.Query() // an error shows in the rows
+	p.changes, p.more, err = h.scan(rows, at, limit)
 	if err == nil {
 		_, err = results.Exec()
 	}
-	for i := range f.changes {
-		if f.changes[i].at.revision > max(f.view.final, known) {
-			f.changes, f.more, f.back = f.changes[:i], false, true
-			break
-		}
-	}
-	return f, err
+	known = max(known, p.view.final)
+	p.cut(func(c change) bool { return c.at.revision > known })
+	return p, err
 }
 
-// changesNext reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
+// next reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
 // is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
-func (b *handle) changesNext(ctx context.Context, conn *pgx.Conn, at *position, limit int) (f found, err error) {
-	rows, err := conn.Query(ctx, b.sql.changes, at.revision, at.place, limit, pageBytes)
-	if err != nil {
-		return found{}, err
-	}
-	f.changes, f.more, err = b.scanChanges(rows, at, limit)
+func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit int) (p page, err error) {
+	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, limit, pageBytes) // an error shows in the rows
+	p.changes, p.more, err = h.scan(rows, at, limit)
 	last := at.revision
-	for i := range f.changes {
-		if f.changes[i].at.revision > last+1 {
-			f.changes, f.more, f.back = f.changes[:i], false, true
-			break
-		}
-		last = f.changes[i].at.revision
-	}
-	return f, err
+	p.cut(func(c change) bool {
+		gap := c.at.revision > last+1
+		last = c.at.revision
+		return gap
+	})
+	return p, err
 }
 
-// scanChanges reads the rows of the statement changes. full says that a bound was reached.
-func (b *handle) scanChanges(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
+// scan reads the rows of the statement changes. full says that a bound was reached.
+func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID
 	var horizon, revision pgtype.Int8
 	var proof, key, version, piece, data []byte
 	var place pgtype.Int4
 	var more pgtype.Bool
-	var op pgtype.Int2
-	var about *store
+	var kind pgtype.Int2
+	checked := false
 	bytes := 0
-	_, err = pgx.ForEachRow(rows, []any{&id, &horizon, &proof, &revision, &place, &more, &op, &key, &version, &piece, &data}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &horizon, &proof, &revision, &place, &more, &kind, &key, &version, &piece, &data}, func() error {
 		if !revision.Valid {
 			if more.Bool {
 				return errStandby
 			}
-			about = &store{id: id.Bytes, horizon: horizon.Int64}
-			return b.check(about, at, proof)
+			checked = true
+			return h.check(id.Bytes, horizon.Int64, at, proof)
 		}
-		c := change{at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, op: op.Int16, key: key, version: version, data: data}
+		c := change{at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, kind: kind.Int16, key: key, version: version, data: data}
 		copy(c.at.piece[:], piece)
 		bytes += len(data)
 		found = append(found, c)
 		return nil
 	})
-	if err == nil && about == nil {
+	if err == nil && !checked {
 		err = errOther
 	}
 	return found, len(found) >= limit || bytes >= pageBytes, err
@@ -145,7 +148,7 @@ func eventsOf(changes []change) ([]*event, error) {
 			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
 		}
 		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
-		events[i] = &event{Key: k, Delete: c.op == opDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at}
+		events[i] = &event{Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at}
 		if c.more || c.at.place > 0 {
 			events[i].Commit = c.at.revision
 		}

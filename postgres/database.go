@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// database is what the parts of a handle stand on: the connections, the statements and the id of its store, and how long calls go on
+// trying.
+type database struct {
+	opts Options
+	sql  *statements
+	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another
+
+	main     *pgxpool.Pool
+	side     *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
+	owned    []*pgxpool.Pool
+	sessions sessions
+	watchdog *watchdog
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	aborted context.Context // ends some time later, for calls that are still under way then
+	abort   context.CancelFunc
+}
+
+func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
+	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.aborted, d.abort = context.WithCancel(context.Background())
+	config := main.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = 2, 0, 0
+	var err error
+	if d.side, err = pgxpool.NewWithConfig(d.life, config); err != nil {
+		d.end()
+		return nil, err
+	}
+	d.watchdog = newWatchdog(d.side)
+	return d, nil
+}
+
+func (d *database) close() {
+	d.end()
+	d.watchdog.close()
+	d.side.Close()
+	for _, owned := range d.owned {
+		owned.Close()
+	}
+}
+
+// primary acquires a connection to a server that is no standby. A pool of Open makes no others; one that was given to New may. The
+// server tells by itself, so it takes no question; a pooler may keep it back.
+func primary(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := from.Acquire(ctx)
+	if err == nil && conn.Conn().PgConn().ParameterStatus("in_hot_standby") == "on" {
+		conn.Release()
+		return nil, errStandby
+	}
+	return conn, err
+}
+
+// resetStandby has a pool connect anew where the server takes no writes: a name or a balancer may lead to another one by now.
+func resetStandby(pool *pgxpool.Pool, err error) {
+	if hasCode(err, readOnlyTransaction) || errors.Is(err, errStandby) {
+		pool.Reset()
+	}
+}
+
+// use runs f on a connection, for as long as it takes.
+func (d *database) use(ctx context.Context, f func(conn *pgxpool.Conn) error) error {
+	conn, err := primary(ctx, d.main)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return f(conn)
+}
+
+// query runs a short query on a connection that is given up when it stays silent.
+func (d *database) query(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn) error) error {
+	return d.use(ctx, func(conn *pgxpool.Conn) error { return d.watched(ctx, conn, f) })
+}
+
+func (d *database) watched(ctx context.Context, conn *pgxpool.Conn, f func(ctx context.Context, conn *pgx.Conn) error) error {
+	ctx, done := d.watchdog.watch(ctx, conn.Conn(), false, 0)
+	defer done(false)
+	return f(ctx, conn.Conn())
+}
+
+// pollPatience is how long a poll waits for its answer before it takes the connection for dead.
+const pollPatience = 15 * time.Second
+
+// poll runs a short query of the feed, or of its history, which nobody retries at once.
+func (d *database) poll(ctx context.Context, from *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
+	connecting, cancel := context.WithTimeout(ctx, pollPatience)
+	defer cancel()
+	conn, err := primary(connecting, from)
+	if err == nil {
+		defer conn.Release()
+		err = d.watched(ctx, conn, f)
+	}
+	resetStandby(from, err)
+	return err
+}
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// retry calls f until it succeeds, is refused, or ctx ends. f is called again also after a lost answer, so it must be safe to
+// repeat, or find out for itself what became of its last attempt.
+func (d *database) retry(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.aborted, cancel)()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		err := f(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case d.life.Err() != nil:
+			return storage.ErrClosed
+		case ctx.Err() != nil:
+			return inconsistent(ctx, err)
+		case fateOf(err) == refused:
+			return refusal(err)
+		}
+		resetStandby(d.main, err)
+		if err := d.pause(ctx, pause, err); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for some time before another attempt, unless there is none to come; last is the error of the last one.
+func (d *database) pause(ctx context.Context, long time.Duration, last error) error {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return inconsistent(ctx, last)
+	case <-d.life.Done():
+		return storage.ErrClosed
+	}
+}

@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"time"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+)
+
+// The kinds of mutations, as the statements and the log of changes know them.
+const (
+	kindWrite  int16 = 1
+	kindDelete int16 = 2
+	kindCheck  int16 = 3
+)
+
+var kinds = map[driver.Verb]int16{driver.Write: kindWrite, driver.Delete: kindDelete, driver.Check: kindCheck}
+
+// mutation is one mutation, ready to be sent, with all that is known about what became of it.
+type mutation struct {
+	*driver.Mutation
+	kind         int16
+	keyBytes     []byte
+	expected     []byte // nil: nothing is stored
+	token        []byte // random: the new version, or the mark of a deletion
+	groupVersion []byte
+	owner        []byte
+	data         []byte
+
+	applied  bool
+	failure  error         // of the database, where the mutation alone met it
+	busy     bool          // another transaction holds the key
+	stored   driver.Stored // what stands under the key, if it was not applied
+	revision int64         // of the change; 0 where the answer did not say
+	place    int32
+	session  uint64        // the one that carried it out
+	pooled   bool          // it is one with a pooler
+	lost     []*attempt    // attempts whose answer did not come
+	travel   time.Duration // the longest time that an attempt took in vain
+}
+
+func newMutation(d *driver.Mutation) (m *mutation, err error) {
+	m = &mutation{Mutation: d, kind: kinds[d.Verb], keyBytes: d.Key.Bytes(), token: make([]byte, versionSize)}
+	_, _ = rand.Read(m.token) // never fails
+	switch {
+	case d.Version != "":
+		m.expected = versionBytes(d.Version)
+	case d.Verb == driver.Delete:
+		m.expected = []byte{} // matches nothing
+	}
+	if d.Verb != driver.Write {
+		m.groupVersion, m.data = []byte{}, []byte{} // of a row that holds the place of nothing
+		return m, nil
+	}
+	m.groupVersion = []byte(d.Resource.GetId().GetType().GetGroupVersion())
+	if owner := d.Resource.GetOwner(); owner != nil {
+		m.owner = ownerHash(key.Of(owner), owner.GetUid())
+	}
+	m.data, err = codec.Encode(d.Resource)
+	return m, err
+}
+
+// ownerHash stands for an owner's key and uid, which together may be too long for an index.
+func ownerHash(owner driver.Key, uid string) []byte {
+	h := sha256.New()
+	h.Write(owner.Bytes())
+	h.Write([]byte{0})
+	h.Write([]byte(uid))
+	return h.Sum(nil)
+}
+
+// updates reports whether the mutation can only replace what exists: then it takes effect once at most, however often it is
+// sent, because a version never comes back.
+func (m *mutation) updates() bool { return m.kind == kindWrite && m.expected != nil }
+
+// changed reports whether the mutation has changed something.
+func (m *mutation) changed() bool { return m.applied && m.kind != kindCheck }
+
+// decide is what the mutation's answer is. again is set if what was found is no longer true: the mutation would be applied.
+func (m *mutation) decide() (again bool, err error) {
+	if m.applied || m.failure != nil {
+		return false, m.failure
+	}
+	if m.busy {
+		return true, nil
+	}
+	return m.Decide(m.stored)
+}
+
+// isRefused reports whether the last answer was a no, rather than that it is to be tried again.
+func (m *mutation) isRefused() bool {
+	again, err := m.decide()
+	return !m.applied && !again && (err != nil || m.kind == kindDelete)
+}
+
+// reset takes back what an attempt said that was not committed.
+func (m *mutation) reset() {
+	m.applied, m.failure, m.busy, m.stored, m.revision, m.place = false, nil, false, driver.Stored{}, 0, 0
+}
+
+// setStored takes note of what a statement found under the key instead of applying the mutation: a nil version for nothing.
+func (m *mutation) setStored(uid, version []byte, busy bool) {
+	m.reset()
+	m.busy = busy
+	if version != nil {
+		m.stored = driver.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
+	}
+}
+
+// setApplied takes note that the mutation was applied, as the change with this number.
+func (m *mutation) setApplied(revision int64, place int32) {
+	m.reset()
+	m.applied, m.revision, m.place = true, revision, place
+}
+
+// withLost returns the mutations that had an attempt whose answer was lost, and of which it is not known that they were applied.
+func withLost(ms []*mutation) []*mutation {
+	return which(ms, func(m *mutation) bool { return len(m.lost) > 0 && !m.applied })
+}
+
+func which(ms []*mutation, is func(*mutation) bool) (some []*mutation) {
+	for _, m := range ms {
+		if is(m) {
+			some = append(some, m)
+		}
+	}
+	return some
+}

@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// gapPatience is how long own changes wait for the one that comes before them, which is often an own one too.
+	gapPatience = 10 * time.Millisecond
+	// heldBackAtFirst is how soon changes are looked for again that a commit under way holds back, if nobody announces it.
+	heldBackAtFirst = 10 * time.Millisecond
+	// stallPatience is how long a number is taken for that of a commit under way before the notes are asked, which costs the
+	// server more than a look at the changes.
+	stallPatience = 40 * time.Millisecond
+	// longPause is how long a pause is that is not cut short.
+	longPause = 8 * time.Millisecond
+)
+
+// now is the time to look again at once; 0 is never.
+const now = time.Duration(-1)
+
+// run is one run of the feed.
+type run struct {
+	*source
+	in      *inbox
+	publish func([]*event, position)
+
+	begun    bool
+	at       position
+	session  uint64        // sessions up to this number knew the server that has the change at the position
+	own      []change      // that wait for what comes before them
+	stalled  time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
+	heldBack time.Duration // how long the last pause was since then
+	rested   time.Time     // when the database may be asked again
+}
+
+// begin finds out where the history ends.
+func (r *run) begin(ctx context.Context) error {
+	return r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		r.at, err = r.history.newest(ctx, conn)
+		if err == nil {
+			r.begun = true
+			at := r.at // readers share it
+			r.published.Store(&at)
+		}
+		return err
+	})
+}
+
+// poll reads what comes next and publishes it.
+func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
+	var read page
+	session := r.sessions.last.Load()
+	began := time.Now()
+	err = r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if r.thorough() {
+			read, err = r.history.after(ctx, conn, &r.at, 0, pageRows)
+		} else {
+			read, err = r.history.next(ctx, conn, &r.at, pageRows)
+		}
+		if err == nil {
+			err = r.checkListed(ctx, conn, &read)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	// Many handles that each look for every notification would keep the database from the writes.
+	r.rested = time.Now().Add(min(time.Since(began), longPause))
+	r.session = session
+	r.replica.answered()
+	if err := r.add(&read); err != nil {
+		return 0, err
+	}
+	_, r.own = following(r.own, &r.at, 0) // less what was read
+	switch stalled := read.back && len(read.changes) == 0; {
+	case !stalled:
+		r.stalled, r.heldBack = time.Time{}, 0
+	case r.stalled.IsZero():
+		r.stalled = began
+	}
+	switch {
+	case read.more:
+		return now, nil
+	case read.back:
+		// A commit under way holds back changes that are visible. Who makes it may end without a word.
+		r.heldBack = min(max(2*r.heldBack, heldBackAtFirst), 100*time.Millisecond)
+		return r.heldBack, nil
+	}
+	return 0, nil
+}
+
+// thorough reports whether the next look has to find out how far the history is final: because somebody asks for proof, or because
+// what is missing may never come.
+func (r *run) thorough() bool {
+	return r.history.looks.Load() > r.at.view.look || r.at.view.final < r.at.view.last ||
+		!r.stalled.IsZero() && time.Since(r.stalled) > stallPatience
+}
+
+// checkListed checks what watches have seen before the feed, once the feed is about to pass it, or there is nothing more to pass.
+func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, read *page) error {
+	listed := r.in.takeListings()
+	end := read.end(r.at)
+	for i := range listed {
+		passed := max(listed[i].revision, listed[i].lastAhead()) <= end.revision
+		if passed || !read.more && !read.back {
+			err := r.history.checkThere(ctx, conn, read, &listed[i])
+			if err == nil {
+				err = r.history.checkAhead(ctx, conn, &listed[i])
+			}
+			if err != nil {
+				for ; i < len(listed); i++ { // they wait for another look, where the database only did not answer
+					r.in.listed(&listed[i])
+				}
+				return err
+			}
+		}
+		if !passed {
+			r.in.listed(&listed[i])
+		}
+	}
+	return nil
+}
+
+// add publishes the changes that come next.
+func (r *run) add(read *page) error {
+	end := read.end(r.at)
+	if len(read.changes) == 0 && end.view == r.at.view {
+		return nil
+	}
+	events, err := eventsOf(read.changes)
+	if err != nil {
+		return err
+	}
+	// Known before it is published: a page of history that joins the log here has to reach as far.
+	r.published.Store(&end)
+	r.publish(events, end)
+	r.at = end
+	return nil
+}
+
+// await publishes own changes until it is time to look in the database: when somebody asks for it, at the tick, or after some time.
+func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.Time) error {
+	var retry <-chan time.Time
+	if again > 0 {
+		retry = time.After(again)
+	}
+	// While the database is away, or a commit stalls, a look that somebody asks for finds nothing more.
+	patient := again > longPause
+	var gap, rested <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-retry:
+			return nil
+		case <-gap:
+			return nil
+		case <-rested:
+			return nil
+		case <-tick:
+			return nil
+		case <-r.in.bell:
+		}
+		own, look := r.in.take()
+		next, rest := following(append(r.own, own...), &r.at, r.session)
+		r.own = rest
+		if err := r.add(&page{changes: next}); err != nil {
+			return err
+		}
+		tooMuch := weight(r.own) > inboxBytes
+		if tooMuch {
+			r.own = nil // a poll reads them, when it can
+		}
+		switch {
+		case patient:
+		case look && rested == nil:
+			rested = time.After(time.Until(r.rested))
+		case len(r.own) == 0 && !tooMuch:
+			gap = nil
+		case gap == nil:
+			gap = time.After(gapPatience)
+		}
+	}
+}

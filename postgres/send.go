@@ -1,0 +1,206 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// attempt is one statement that writes, and whose answer may be lost.
+//
+// Every mutation carries a random token, which it leaves in the resource and in the log of changes. So a later statement can
+// tell whether an earlier one took effect, whatever happened to the resource since. An update or a deletion can then be sent
+// again at once: a version never comes back, so it takes effect once at most, also if the lost attempt is still on its way. What
+// can create something could happen twice, on both sides of somebody's deletion. Such a statement holds a lock of its own while
+// it runs and commits, and does nothing if it begins late; so it can be waited for, also through a pooler that delivers it
+// whenever it likes.
+type attempt struct {
+	lock    int64 // an advisory lock; 0: it holds none
+	expires time.Time
+	floor   int64 // its numbers are higher
+	ended   bool  // it was seen to be over for good
+}
+
+// sender sends mutations, in one statement each time.
+type sender struct{ *database }
+
+// send sends one statement, and takes note if its answer is lost. What can only replace something has statements of its own, which
+// need no snapshot after their locks.
+func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	if err := s.watchdog.admit(ctx); err != nil {
+		return err
+	}
+	conn, err := primary(ctx, s.main)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	on := s.sessions.of(conn.Conn())
+	// What is known of the session must not grow as old as the changes that are deleted.
+	if on.floor == 0 || time.Since(on.asked) > s.opts.Retention/4 {
+		err := s.watched(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
+		if err != nil {
+			return notSent{err}
+		}
+	}
+	slow := travel(ms)
+	a := &attempt{expires: on.expiry(slow), floor: on.floor}
+	if atomic || slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
+		a.lock = rand.Int64()
+	}
+	on.warned = false
+	began := time.Now()
+	ctx, done := s.watchdog.watch(ctx, conn.Conn(), true, slow)
+	switch {
+	case a.lock != 0:
+		err = s.apply(ctx, conn.Conn(), a, ms, atomic)
+	case len(ms) == 1:
+		err = s.updateOne(ctx, conn.Conn(), a, ms[0])
+	default:
+		err = s.updateMany(ctx, conn.Conn(), a, ms)
+	}
+	fate := fateOf(err)
+	done(fate == unknown)
+	if err == nil && on.warned {
+		fate, err = unknown, fmt.Errorf("the commit was cut off: %w", errUnsure)
+	} else if fate == unknown || isLate(err) {
+		for _, m := range ms {
+			m.travel = max(m.travel, time.Since(began))
+		}
+	}
+	if isLate(err) {
+		on.floor = 0 // its clock has to be read again
+	}
+	for _, m := range ms {
+		if err == nil {
+			on.floor, m.session, m.pooled = max(on.floor, m.revision), on.serial, on.pooled
+			continue
+		}
+		m.reset() // rows come before the commit
+		if fate == unknown {
+			m.lost = append(m.lost, a)
+		}
+	}
+	return err
+}
+
+// maxTravel bounds how much longer than the first attempt a later one may take.
+const maxTravel = time.Minute
+
+// travel is how much longer than usual the next attempt of mutations may be on its way: it has to be more than an earlier one took
+// in vain, since the link may be slow for so many bytes.
+func travel(ms []*mutation) time.Duration {
+	var longest time.Duration
+	for _, m := range ms {
+		longest = max(longest, m.travel)
+	}
+	return min(2*longest, maxTravel)
+}
+
+func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
+	var revision pgtype.Int8
+	var uid, version []byte
+	var late pgtype.Bool
+	err := conn.QueryRow(ctx, s.sql.updateOne,
+		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires).
+		Scan(&revision, &uid, &version, &late)
+	switch {
+	case isLockTimeout(err):
+		m.setStored(nil, nil, true)
+		return nil
+	case err != nil:
+		return err
+	case revision.Valid:
+		m.setApplied(revision.Int64, 0)
+	case late.Bool:
+		return errLate
+	default:
+		m.setStored(uid, version, false)
+	}
+	return nil
+}
+
+func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation) error {
+	in := columnsOf(ms)
+	var place int
+	var uid, version []byte
+	var revision pgtype.Int8
+	var busy bool
+	answered := false
+	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
+		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
+	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy}, func() error {
+		answered = true
+		if m := ms[place-1]; revision.Valid {
+			m.setApplied(revision.Int64, 0)
+		} else {
+			m.setStored(uid, version, busy)
+		}
+		return nil
+	})
+	if err == nil && !answered {
+		return errLate
+	}
+	return err
+}
+
+// outcomeBusy is what the function apply answers for a key that another transaction holds.
+const outcomeBusy = 0
+
+func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mutation, atomic bool) error {
+	in := columnsOf(ms)
+	note, noted := guardColumns(driver.GuardOf(ctx))
+	var place int
+	var outcome int16
+	var uid, version []byte
+	var revision pgtype.Int8
+	var rank pgtype.Int4
+	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
+	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
+		if m := ms[place-1]; revision.Valid {
+			m.setApplied(revision.Int64, rank.Int32)
+		} else {
+			m.setStored(uid, version, outcome == outcomeBusy)
+		}
+		return nil
+	})
+	return err
+}
+
+// guardColumns are a guard as arguments of the function apply. A revision that is none matches nothing.
+func guardColumns(g *driver.Guard) (note pgtype.Text, revision pgtype.UUID) {
+	if g == nil {
+		return note, revision
+	}
+	_ = revision.Scan(g.Revision)
+	return pgtype.Text{String: g.Note, Valid: true}, revision
+}
+
+// columns are mutations as the arrays that the statements take.
+type columns struct {
+	keys, uids, expected, tokens, groupVersions, owners, data [][]byte
+	kinds                                                     []int16
+}
+
+func columnsOf(ms []*mutation) *columns {
+	n := len(ms)
+	room := make([][]byte, 7*n)
+	column := func(i int) [][]byte { return room[i*n : (i+1)*n : (i+1)*n] }
+	c := &columns{column(0), column(1), column(2), column(3), column(4), column(5), column(6), make([]int16, n)}
+	for i, m := range ms {
+		c.keys[i], c.uids[i], c.expected[i], c.kinds[i] = m.keyBytes, []byte(m.Uid), m.expected, m.kind
+		c.tokens[i], c.groupVersions[i], c.owners[i], c.data[i] = m.token, m.groupVersion, m.owner, m.data
+	}
+	return c
+}
