@@ -63,6 +63,9 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 	}
 	var horizon int64
 	err = r.locked(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, r.sql.forget); err != nil {
+			return err
+		}
 		horizon, err = r.moveHorizon(ctx, tx, last.revision, interval)
 		return err
 	})

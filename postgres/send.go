@@ -19,8 +19,8 @@ import (
 // tell whether an earlier one took effect, whatever happened to the resource since. An update or a deletion can then be sent
 // again at once: a version never comes back, so it takes effect once at most, also if the lost attempt is still on its way. What
 // can create something could happen twice, on both sides of somebody's deletion. Such a statement holds a lock of its own while
-// it runs and commits, and does nothing if it begins late; so it can be waited for, also through a pooler that delivers it
-// whenever it likes.
+// it runs and commits, and does nothing if it was revoked before; so it can be given up, also behind a pooler that delivers it
+// whenever it likes, and whatever the clocks say.
 type attempt struct {
 	lock    int64 // an advisory lock; 0: it holds none
 	expires time.Time

@@ -84,18 +84,21 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	return nil
 }
 
-// awaitEnd waits until an attempt is over for good: its time has passed, and it holds its lock no more. One without a lock of its own
-// holds one on the table, from before it looks at the time; it is over when all are who held one then.
+// awaitEnd waits until an attempt is over for good. One that holds a lock of its own is revoked, as soon as it does not run: it does
+// nothing if it arrives later. One without holds a lock on the table, from before it looks at the time; it is over when its time has
+// passed and all are who held one then.
 func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) error {
 	overdue := false
 	var writers []string // nil: not known yet
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		var err error
-		if !overdue {
-			err = conn.QueryRow(ctx, s.sql.overdue, a.expires, a.lock).Scan(&overdue)
-			a.ended = overdue && a.lock != 0
+		switch {
+		case a.lock != 0:
+			a.ended, err = s.revoke(ctx, conn, a)
+		case !overdue:
+			err = conn.QueryRow(ctx, s.sql.overdue, a.expires).Scan(&overdue)
 		}
-		if err == nil && overdue && !a.ended {
+		if err == nil && overdue {
 			err = conn.QueryRow(ctx, s.sql.writers, writers).Scan(&writers)
 			a.ended = err == nil && len(writers) == 0
 		}
@@ -108,4 +111,17 @@ func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) erro
 			return ctx.Err()
 		}
 	}
+}
+
+// revoke has an attempt do nothing from now on, and reports whether it could: not while the attempt runs.
+func (s *settler) revoke(ctx context.Context, conn *pgx.Conn, a *attempt) (revoked bool, err error) {
+	on := s.sessions.of(conn)
+	on.warned = false
+	if err := conn.QueryRow(ctx, s.sql.revoke, a.lock).Scan(&revoked); err != nil {
+		return false, err
+	}
+	if on.warned {
+		return false, fmt.Errorf("the revocation was cut off: %w", errUnsure)
+	}
+	return revoked, nil
 }

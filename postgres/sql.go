@@ -12,10 +12,10 @@ type statements struct {
 	names *strings.Replacer
 
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
-	server, overdue, writers, tokens, lastNumber                  string
+	server, revoke, overdue, writers, tokens, lastNumber          string
 	list, owned, readAfter                                        string
 	final, last, piece, tokensIn, changes                         string
-	retentionLock, mark, moveHorizon, prune                       string
+	retentionLock, mark, moveHorizon, forget, prune               string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
@@ -39,7 +39,7 @@ func newStatements(schema string) *statements {
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := strings.NewReplacer(
 		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
-		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$apply", quoted("apply"),
+		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
 	sql := func(text string) string {
@@ -111,9 +111,18 @@ from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $
 		// What a new connection learns about its server.
 		server: sql(`select last_value, clock_timestamp(), pg_backend_pid() from $changes_seq`),
 
-		// Whether an attempt is over for good. One that begins after it was given up finds out by the same clock, which it reads
-		// after it has its lock. One that holds none asks for none: a stranger may hold the lock 0.
-		overdue: sql(`select case when clock_timestamp() <= $1 then false when $2 = 0::bigint then true else pg_try_advisory_xact_lock($2) end`),
+		// Revokes an attempt, unless it holds its lock: then it runs, and may still take effect. An attempt looks at what was revoked
+		// after it has its lock, which this statement holds until it is committed.
+		revoke: sql(`
+with free as materialized (
+    select pg_try_advisory_xact_lock($1) as held
+), noted as (
+    insert into $revoked (attempt) select $1 from free where held on conflict (attempt) do nothing
+)
+select held from free`),
+
+		// Whether the time of an attempt without a lock of its own is over. One that begins later finds out by the same clock.
+		overdue: sql(`select clock_timestamp() > $1`),
 
 		// The transactions that write to the resources; those of them that still do.
 		writers: sql(`
@@ -218,6 +227,8 @@ with due as materialized (
     delete from $marks as mark using due where mark.taken < due.taken
 )
 select revision from due`),
+		// An attempt that is this late is held back by its time, unless the clock has stepped back by as much.
+		forget: sql(`delete from $revoked where taken < clock_timestamp() - interval '1 day'`),
 		prune: sql(`
 delete from $changes where (revision, place) in (
     select revision, place from $changes

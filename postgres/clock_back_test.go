@@ -1,0 +1,49 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestClockStepsBackBeforeLateAttempt gives an attempt up whose answer was lost, has the server's clock step back, and delivers the
+// attempt once more, as a pooler may that has kept it. It must do nothing: its caller has been told how it ended.
+func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	server := testenv.StartFeignedPostgres(t)
+	b := openHandle(t, ctx, server.StoreURL(t))
+	k := key.Key{Group: "g", Kind: "Kind", Name: "one"}
+	create, err := newWrite(k, &resourcepb.Resource{Id: k.ID("uid", "v1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := b.handle.writer
+	lost := &attempt{lock: 4711, expires: time.Now().Add(-time.Second)}
+	create.lost = []*attempt{lost}
+	if err := w.settler.settle(ctx, []*mutation{create}, true); err != nil || !lost.ended {
+		t.Fatalf("the attempt is not over: %v", err)
+	}
+	server.SetClock(t, -time.Hour)
+	conn, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if err := w.sender.apply(ctx, conn, lost, []*mutation{create}, false); !isLate(err) {
+		t.Errorf("the attempt that was given up arrives after the clock's step: %v", err)
+	}
+	if res, err := b.handle.Get(ctx, storage.StrongConsistency, k); res != nil || err != nil {
+		t.Errorf("it has created %v, %v", res, err)
+	}
+}
