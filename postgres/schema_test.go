@@ -58,8 +58,12 @@ func TestUpgrade(t *testing.T) {
 				[]byte(key), []byte("uid-kept"), token, []byte("v1"), data); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := conn.Exec(ctx, "insert into "+changes+" (seq, op, key, version, token, data) values (1, 1, $1, $2, $2, $3)",
-				[]byte(key), token, data); err != nil {
+			logged := " (seq, op, key, version, token, data) values (1, 1, $1, $2, $2, $3)"
+			if version >= 5 {
+				logged = " (revision, place, more, op, key, version, token, data) values (nextval('" + pgx.Identifier{schema, "changes_seq"}.Sanitize() +
+					"'), 0, false, 1, $1, $2, $2, $3)"
+			}
+			if _, err := conn.Exec(ctx, "insert into "+changes+logged, []byte(key), token, data); err != nil {
 				t.Fatal(err)
 			}
 
