@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -54,8 +56,8 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 	s := fake.New(t)
 	writer, b := handle(t, s), handle(t, s)
 	dynamodb.SetLocalClock(writer, late)
-	first := write(t, writer, box("a", nil))
-	gone := write(t, writer, box("gone", nil))
+	first := storetest.Write(t, writer, box("a", nil))
+	gone := storetest.Write(t, writer, box("gone", nil))
 	// While the snapshot is read, the stream stands still and the resources change.
 	reading, written := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -81,8 +83,8 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 		opened <- w
 	}()
 	<-reading
-	second := write(t, writer, write(t, writer, first))
-	remove(t, writer, gone)
+	second := storetest.Write(t, writer, storetest.Write(t, writer, first))
+	storetest.Remove(t, writer, gone)
 	close(written)
 	w := <-opened
 	if w == nil {
@@ -92,8 +94,8 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 	if shown := afterSnapshot(t, w); shown["a"] != second.GetVersion() || shown["gone"] != "" {
 		t.Fatalf("the snapshot shows %v", shown)
 	}
-	third := write(t, writer, second)
-	if name, version, _ := seen(next(t, w)); version != third.GetVersion() {
+	third := storetest.Write(t, writer, second)
+	if name, version, _ := seen(storetest.Next(t, w)); version != third.GetVersion() {
 		t.Errorf("the snapshot was followed by another event of %s than the next change", name)
 	}
 }
@@ -104,9 +106,9 @@ func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	s := fake.New(t)
 	writer, b := handle(t, s), handle(t, s)
 	dynamodb.SetLocalClock(writer, late)
-	second := write(t, writer, write(t, writer, box("a", nil)))
-	gone := write(t, writer, box("gone", nil))
-	remove(t, writer, gone)
+	second := storetest.Write(t, writer, storetest.Write(t, writer, box("a", nil)))
+	gone := storetest.Write(t, writer, box("gone", nil))
+	storetest.Remove(t, writer, gone)
 	for _, res := range []*resourcepb.Resource{second, gone} {
 		if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil && !errors.Is(err, storage.ErrNotFound) {
 			t.Fatal(err)
@@ -128,12 +130,12 @@ func TestStoppedWriter(t *testing.T) {
 	s := fake.New(t)
 	freezer := fake.NewFreezer("PutItem")
 	db, streams := s.Clients(t, freezer.Option)
-	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: patience})
+	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	first := write(t, writer, box("a", nil))
+	first := storetest.Write(t, writer, box("a", nil))
 	freezer.Freeze()
 	written := make(chan *resourcepb.Resource, 1)
 	go func() {
@@ -194,9 +196,9 @@ func TestEmptyPagesBeforeData(t *testing.T) {
 			}
 		}
 	}
-	last := write(t, b, box("last", nil))
+	last := storetest.Write(t, b, box("last", nil))
 	for what, w := range map[string]storage.Watch{"after its snapshot": fresh, "following": w, "resumed": later} {
-		if name, version, _ := seen(next(t, w)); version != last.GetVersion() {
+		if name, version, _ := seen(storetest.Next(t, w)); version != last.GetVersion() {
 			t.Errorf("%s: an event of %s comes again", what, name)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -52,19 +54,19 @@ func TestCosts(t *testing.T) {
 	// seconds. On a slow machine that falls into the measured calls.
 	began, looks := time.Now(), 0
 	small, large := content(1, 500, false), content(1, 1000<<10, false)
-	owner := write(t, b, box("owner", small))
+	owner := storetest.Write(t, b, box("owner", small))
 	owned := box("owned", small)
 	owned.Owner = owner.GetId()
-	big := write(t, b, box("big", large))
+	big := storetest.Write(t, b, box("big", large))
 	var res *resourcepb.Resource
 	for _, c := range []struct {
 		call string
 		do   func()
 	}{
-		{"WriteCAS, creation without an owner", func() { res = write(t, b, box("a", small)) }},
-		{"WriteCAS, same owner or none", func() { res = write(t, b, res) }},
-		{"WriteCAS, creation with an owner", func() { owned = write(t, b, owned) }},
-		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = write(t, b, owned) }},
+		{"WriteCAS, creation without an owner", func() { res = storetest.Write(t, b, box("a", small)) }},
+		{"WriteCAS, same owner or none", func() { res = storetest.Write(t, b, res) }},
+		{"WriteCAS, creation with an owner", func() { owned = storetest.Write(t, b, owned) }},
+		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = storetest.Write(t, b, owned) }},
 		{"Read, strong", func() { read(t, b, storage.StrongConsistency, res) }},
 		{"Read, eventual", func() { read(t, b, storage.EventualConsistency, res) }},
 		{"List of 2 small resources, strong", func() { list(t, b, storage.StrongConsistency) }},
@@ -73,8 +75,8 @@ func TestCosts(t *testing.T) {
 				t.Fatal(children, err)
 			}
 		}},
-		{"DeleteCAS, with an owner", func() { remove(t, b, owned) }},
-		{"DeleteCAS, without an owner", func() { remove(t, b, res) }},
+		{"DeleteCAS, with an owner", func() { storetest.Remove(t, b, owned) }},
+		{"DeleteCAS, without an owner", func() { storetest.Remove(t, b, res) }},
 		{"Commit of 2 writes", func() {
 			if _, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", small)}, {Write: box("d", small)}}); err != nil {
 				t.Fatal(err)

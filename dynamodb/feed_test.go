@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -143,7 +145,7 @@ func TestResumeAcrossShards(t *testing.T) {
 	var cursors []string
 	var place []map[string]int
 	for finished := 0; finished < writers; {
-		name, version, last := seen(next(t, w))
+		name, version, last := seen(storetest.Next(t, w))
 		got[name] = append(got[name], version)
 		counts := map[string]int{}
 		for name, versions := range got {
@@ -195,8 +197,8 @@ func TestStreamDisabled(t *testing.T) {
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	first := write(t, b, box("a", []byte("1")))
-	if _, version, _ := seen(next(t, w)); version != first.GetVersion() {
+	first := storetest.Write(t, b, box("a", []byte("1")))
+	if _, version, _ := seen(storetest.Next(t, w)); version != first.GetVersion() {
 		t.Fatal("another event than the write's")
 	}
 	cursor := w.Cursor()
@@ -213,8 +215,8 @@ func TestStreamDisabled(t *testing.T) {
 	if shown := afterSnapshot(t, again); shown["a"] != first.GetVersion() {
 		t.Fatalf("the new snapshot shows %v", shown)
 	}
-	second := write(t, b, first)
-	if _, version, _ := seen(next(t, again)); version != second.GetVersion() {
+	second := storetest.Write(t, b, first)
+	if _, version, _ := seen(storetest.Next(t, again)); version != second.GetVersion() {
 		t.Fatal("another event than the write's")
 	}
 }
@@ -228,8 +230,8 @@ func TestTrimmedHistory(t *testing.T) {
 	cursor := w.Cursor()
 	last := box("a", nil)
 	for range 5 {
-		last = write(t, b, last)
-		next(t, w)
+		last = storetest.Write(t, b, last)
+		storetest.Next(t, w)
 	}
 	fresh := w.Cursor()
 	s.Trim()
@@ -240,14 +242,14 @@ func TestTrimmedHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing is lost for those who have read all of it.
-	last = write(t, b, last)
+	last = storetest.Write(t, b, last)
 	now, err := b.WatchFrom(t.Context(), boxType, tenancy, "", fresh)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer now.Close()
 	for _, w := range []storage.Watch{w, now} {
-		if _, version, _ := seen(next(t, w)); version != last.GetVersion() {
+		if _, version, _ := seen(storetest.Next(t, w)); version != last.GetVersion() {
 			t.Fatal("another event than the last write's")
 		}
 	}
@@ -257,7 +259,7 @@ func TestTrimmedHistory(t *testing.T) {
 func TestStreamOutage(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
-	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = patience })
+	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = storetest.Patience })
 	impatient := handle(t, s, func(o *dynamodb.Options) { o.Outage = 200 * time.Millisecond })
 	w := watch(t, patient)
 	afterSnapshot(t, w)
@@ -269,10 +271,10 @@ func TestStreamOutage(t *testing.T) {
 		}
 		return fake.Fault{}
 	})
-	stored := write(t, patient, box("a", nil))
+	stored := storetest.Write(t, patient, box("a", nil))
 	closedWith(t, lost)
 	s.SetFaults(nil)
-	if _, version, _ := seen(next(t, w)); version != stored.GetVersion() {
+	if _, version, _ := seen(storetest.Next(t, w)); version != stored.GetVersion() {
 		t.Fatal("another event than the write's")
 	}
 	again := watch(t, impatient)
@@ -288,18 +290,18 @@ func TestExpiredTombstones(t *testing.T) {
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	a := write(t, b, box("a", nil))
-	remove(t, b, a)
-	next(t, w)
-	if ev := next(t, w); ev.GetDelete().GetResource().GetVersion() != a.GetVersion() {
+	a := storetest.Write(t, b, box("a", nil))
+	storetest.Remove(t, b, a)
+	storetest.Next(t, w)
+	if ev := storetest.Next(t, w); ev.GetDelete().GetResource().GetVersion() != a.GetVersion() {
 		t.Fatalf("got %v, expected the deletion with the last version", ev)
 	}
 	s.Expire('r')
 	if n := s.Items('r'); n != 0 {
 		t.Fatalf("%d items are left", n)
 	}
-	again := write(t, b, box("a", nil))
-	if _, version, _ := seen(next(t, w)); version != again.GetVersion() {
+	again := storetest.Write(t, b, box("a", nil))
+	if _, version, _ := seen(storetest.Next(t, w)); version != again.GetVersion() {
 		t.Fatal("another event than that of the new creation")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -17,13 +19,13 @@ func TestTwoTargets(t *testing.T) {
 	s := fake.New(t)
 	freezer := fake.NewFreezer("GetItem")
 	db, streams := s.Clients(t, freezer.Option)
-	first, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", IdlePoll: 10 * time.Millisecond, Timeout: patience})
+	first, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
 	second := handle(t, s)
-	res := write(t, second, box("a", nil))
+	res := storetest.Write(t, second, box("a", nil))
 	closings := map[string]<-chan error{"mem://here": fencing(t, first, "mem://here")}
 	announced(s)
 	freezer.Freeze()
@@ -59,7 +61,7 @@ func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	s := fake.New(t)
 	freezer := fake.NewFreezer("GetItem")
 	db, streams := s.Clients(t, freezer.Option)
-	gone, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", IdlePoll: 10 * time.Millisecond, Timeout: patience})
+	gone, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

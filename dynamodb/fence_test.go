@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -48,7 +50,7 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b, other := handle(t, s), handle(t, s)
-	res := write(t, other, box("a", nil))
+	res := storetest.Write(t, other, box("a", nil))
 	done := fencing(t, b, "mem://there")
 	announced(s)
 	var err error
@@ -86,8 +88,8 @@ func TestFence(t *testing.T) {
 	if err := gateOf(other).SetFence(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	write(t, other, res)
-	write(t, b, box("b", nil))
+	storetest.Write(t, other, res)
+	storetest.Write(t, b, box("b", nil))
 }
 
 // A request that is held up on its way, and given up by the one who sent it, arrives after the store was closed: it has no effect.
@@ -103,7 +105,7 @@ func TestLateRequest(t *testing.T) {
 			t.Parallel()
 			s := fake.New(t)
 			b, writer := handle(t, s), handle(t, s)
-			res := write(t, writer, box("a", nil))
+			res := storetest.Write(t, writer, box("a", nil))
 			arrived, late, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var first atomic.Bool
 			hold := func() {
@@ -143,7 +145,7 @@ func TestLateRequest(t *testing.T) {
 			}
 			close(late)
 			<-applied
-			write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+			storetest.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
 			if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
 				t.Errorf("a write took effect after the store was closed: %v", err)
 			}
@@ -157,12 +159,12 @@ func TestStoppedBeforeTheFence(t *testing.T) {
 	s := fake.New(t)
 	freezer := fake.NewFreezer("PutItem")
 	db, streams := s.Clients(t, freezer.Option)
-	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: patience})
+	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	res := write(t, writer, box("a", nil))
+	res := storetest.Write(t, writer, box("a", nil))
 	freezer.Freeze()
 	written := make(chan error, 1)
 	go func() { _, err := writer.WriteCAS(t.Context(), res); written <- err }()
@@ -186,13 +188,13 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.Timeout = 5 * time.Second })
-	res := write(t, b, box("a", nil))
+	res := storetest.Write(t, b, box("a", nil))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := gateOf(b).SetFence(ctx, new("mem://there")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("with a deadline that is too near: %v", err)
 	}
-	res = write(t, b, res)
+	res = storetest.Write(t, b, res)
 	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +226,7 @@ func TestFenceGivenUp(t *testing.T) {
 			t.Parallel()
 			s := fake.New(t)
 			b, other := handle(t, s), handle(t, s)
-			res := write(t, other, box("a", nil))
+			res := storetest.Write(t, other, box("a", nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
@@ -235,7 +237,7 @@ func TestFenceGivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.Calls("TransactWriteItems")
-			res = write(t, other, res)
+			res = storetest.Write(t, other, res)
 			if s.Calls("TransactWriteItems") == before {
 				t.Error("a write after the announcement was sent without the fence's condition")
 			}
@@ -245,7 +247,7 @@ func TestFenceGivenUp(t *testing.T) {
 			}
 			s.SetFaults(nil)
 			transactions := s.Calls("TransactWriteItems")
-			res = write(t, b, res)
+			res = storetest.Write(t, b, res)
 			if s.Calls("TransactWriteItems") != transactions {
 				t.Error("the announcement is still there")
 			}
@@ -253,7 +255,7 @@ func TestFenceGivenUp(t *testing.T) {
 				if fence, err := gateOf(b).Fence(t.Context()); fence.Closed || err != nil {
 					t.Errorf("the fence is %+v, %v", fence, err)
 				}
-				res = write(t, b, res)
+				res = storetest.Write(t, b, res)
 			}
 			// There is a way on.
 			if err := pass(t, s, fencing(t, other, "mem://there")); err != nil {
@@ -318,7 +320,7 @@ func TestDeadlineWhileLooking(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	res := write(t, b, box("a", nil))
+	res := storetest.Write(t, b, box("a", nil))
 	s.Advance(time.Hour) // the permission is over
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
 		t.Fatal(err)
@@ -343,7 +345,7 @@ func TestDeadlineWhileLooking(t *testing.T) {
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, expected ErrInconsistent and the deadline's", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(storetest.Patience):
 		t.Error("the call did not end with its deadline")
 	}
 	close(answered)
@@ -357,7 +359,7 @@ func TestSlowLine(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond })
-	write(t, b, box("a", nil)) // the type is known
+	storetest.Write(t, b, box("a", nil)) // the type is known
 	var once sync.Once
 	s.SetGate(func(op string) {
 		if op == "TransactWriteItems" {
@@ -365,7 +367,7 @@ func TestSlowLine(t *testing.T) {
 		}
 	})
 	before := s.Calls("TransactWriteItems")
-	write(t, b, box("b", content(1, 900<<10, false)))
+	storetest.Write(t, b, box("b", content(1, 900<<10, false)))
 	if n := s.Calls("TransactWriteItems") - before; n != 1 {
 		t.Errorf("%d requests, expected one", n)
 	}
@@ -377,7 +379,7 @@ func TestFenceGivenUpBesideAnother(t *testing.T) {
 	s := fake.New(t)
 	b := handle(t, s)
 	slow := handle(t, s, func(o *dynamodb.Options) { o.IdlePoll = time.Hour })
-	res := write(t, b, box("a", nil))
+	res := storetest.Write(t, b, box("a", nil))
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	given := make(chan error, 1)

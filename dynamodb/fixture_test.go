@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
@@ -17,9 +19,6 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// patience is how long a test waits for what has to happen.
-const patience = 2 * time.Minute
 
 // handle opens a handle on the fake's one store.
 func handle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) *dynamodb.Backend {
@@ -34,7 +33,7 @@ func handle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) *dy
 func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
 	t.Helper()
 	db, streams := s.Clients(t)
-	opts := &dynamodb.Options{Table: fake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: patience}
+	opts := &dynamodb.Options{Table: fake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience}
 	for _, c := range change {
 		c(opts)
 	}
@@ -67,22 +66,6 @@ func box(name string, data []byte) *resourcepb.Resource {
 	}
 }
 
-func write(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
-	t.Helper()
-	stored, err := b.WriteCAS(t.Context(), res)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stored
-}
-
-func remove(t testing.TB, b storage.Backend, res *resourcepb.Resource) {
-	t.Helper()
-	if err := b.DeleteCAS(t.Context(), res.GetId(), res.GetVersion()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func watch(t testing.TB, b storage.Backend) storage.Watch {
 	t.Helper()
 	w, err := b.WatchList(t.Context(), boxType, tenancy, "")
@@ -93,23 +76,12 @@ func watch(t testing.TB, b storage.Backend) storage.Watch {
 	return w
 }
 
-func next(t testing.TB, w storage.Watch) *resourcepb.WatchEvent {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ev, err := w.Next(ctx)
-	if err != nil {
-		t.Fatalf("Next: %v", err)
-	}
-	return ev
-}
-
 // afterSnapshot reads a watch up to the end of its snapshot and returns the versions in it by name.
 func afterSnapshot(t testing.TB, w storage.Watch) map[string]string {
 	t.Helper()
 	shown := map[string]string{}
 	for {
-		ev := next(t, w)
+		ev := storetest.Next(t, w)
 		if ev.GetEndOfSnapshot() != nil {
 			return shown
 		}
@@ -121,7 +93,7 @@ func afterSnapshot(t testing.TB, w storage.Watch) map[string]string {
 // closedWith reads a watch until it ends and checks the error.
 func closedWith(t testing.TB, w storage.Watch, targets ...error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
 	for {
 		_, err := w.Next(ctx)
@@ -212,7 +184,7 @@ func follow(t testing.TB, w storage.Watch, n int) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
 	for finished := 0; finished < n; {
-		name, version, last := seen(next(t, w))
+		name, version, last := seen(storetest.Next(t, w))
 		got[name] = append(got[name], version)
 		if last {
 			finished++

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
@@ -55,7 +57,7 @@ func TestSizesAndParts(t *testing.T) {
 	const generations = 22
 	res := box("a", content(0, sizes[0], true))
 	res.Generation = "0"
-	res = write(t, b, res)
+	res = storetest.Write(t, b, res)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	finish := sync.OnceFunc(func() { close(stop); readers.Wait() })
@@ -94,15 +96,15 @@ func TestSizesAndParts(t *testing.T) {
 	for g := 1; g < generations; g++ {
 		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))
 		change.Generation, change.Version = fmt.Sprint(g), current.GetVersion()
-		current = write(t, b, change)
+		current = storetest.Write(t, b, change)
 		if err := whole(current, sizes); err != nil {
 			t.Fatal(err)
 		}
 	}
 	finish()
-	remove(t, b, current)
+	storetest.Remove(t, b, current)
 	for g := range generations {
-		res := next(t, w).GetUpsert().GetResource()
+		res := storetest.Next(t, w).GetUpsert().GetResource()
 		if res.GetGeneration() != fmt.Sprint(g) {
 			t.Fatalf("generation %s came, expected %d", res.GetGeneration(), g)
 		}
@@ -110,7 +112,7 @@ func TestSizesAndParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	last := next(t, w).GetDelete().GetResource()
+	last := storetest.Next(t, w).GetDelete().GetResource()
 	if err := whole(last, sizes); err != nil || last.GetVersion() != current.GetVersion() {
 		t.Errorf("the deletion carries another state than the last: %v", err)
 	}
@@ -136,7 +138,7 @@ func TestHistoryOfParts(t *testing.T) {
 	for g := range 6 {
 		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))
 		change.Generation, change.Version = fmt.Sprint(g), current.GetVersion()
-		current = write(t, b, change)
+		current = storetest.Write(t, b, change)
 	}
 	late, err := b.WatchFrom(t.Context(), boxType, tenancy, "", cursor)
 	if err != nil {
@@ -144,7 +146,7 @@ func TestHistoryOfParts(t *testing.T) {
 	}
 	defer late.Close()
 	for range 6 {
-		if err := whole(next(t, late).GetUpsert().GetResource(), sizes); err != nil {
+		if err := whole(storetest.Next(t, late).GetUpsert().GetResource(), sizes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +159,7 @@ func TestCommitWithParts(t *testing.T) {
 	b := handle(t, s)
 	var ops []storage.Op
 	for i := range 4 {
-		stored := write(t, b, box(fmt.Sprint("big-", i), content(i+1, 900<<10, false)))
+		stored := storetest.Write(t, b, box(fmt.Sprint("big-", i), content(i+1, 900<<10, false)))
 		if i%2 == 0 {
 			ops = append(ops, storage.Op{Delete: stored.GetId(), Version: stored.GetVersion()})
 			continue
@@ -177,7 +179,7 @@ func TestCommitWithParts(t *testing.T) {
 		if len(res.GetData().GetValue()) != 450<<10 {
 			t.Errorf("%s has %d bytes", res.GetId().GetName(), len(res.GetData().GetValue()))
 		}
-		remove(t, b, res)
+		storetest.Remove(t, b, res)
 	}
 	s.Expire('p')
 	if n := s.Items('p'); n != 0 {
@@ -192,7 +194,7 @@ func TestPageOfCompressibleResources(t *testing.T) {
 	s.SetQueryPage(100)
 	b := handle(t, s)
 	for i := range 20 {
-		write(t, b, box(string(rune('a'+i)), content(i, 1000<<10, true)))
+		storetest.Write(t, b, box(string(rune('a'+i)), content(i, 1000<<10, true)))
 	}
 	page, err := b.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{Limit: 100})
 	if err != nil {

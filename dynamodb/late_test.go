@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/ashlar-dev/storage"
@@ -23,12 +25,12 @@ func TestCommitRefusedThenLate(t *testing.T) {
 	transport := &http.Transport{ResponseHeaderTimeout: time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
 	db, streams := s.Clients(t, func(o *awsdynamodb.Options) { o.HTTPClient = &http.Client{Transport: transport} })
-	b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: patience})
+	b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	res := write(t, b, box("b", nil))
+	res := storetest.Write(t, b, box("b", nil))
 	blocker := box("a", nil)
 	var attempts atomic.Int64
 	late, applied := make(chan struct{}), make(chan struct{})
@@ -41,14 +43,14 @@ func TestCommitRefusedThenLate(t *testing.T) {
 			<-late
 			close(applied)
 		case 2:
-			blocker = write(t, other, blocker)
+			blocker = storetest.Write(t, other, blocker)
 		}
 	})
 	_, err = b.Commit(t.Context(), []storage.Op{{Check: box("a", nil).GetId()}, {Write: res}})
-	remove(t, other, blocker)
+	storetest.Remove(t, other, blocker)
 	close(late)
 	<-applied
-	write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+	storetest.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
 	now, readErr := b.Read(t.Context(), storage.StrongConsistency, res.GetId())
 	if readErr != nil {
 		t.Fatal(readErr)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -27,7 +29,7 @@ func TestSparsePage(t *testing.T) {
 		if i == 150 {
 			res.Id.Tenancy.Namespace = "wanted"
 		}
-		write(t, b, res)
+		storetest.Write(t, b, res)
 	}
 	before := s.Calls("Query")
 	var found []string
@@ -59,7 +61,7 @@ func TestPagesReadNoStream(t *testing.T) {
 	s.SetShards(3)
 	s.SetReaders(2)
 	third := handle(t, s)
-	write(t, third, box("a", nil))
+	storetest.Write(t, third, box("a", nil))
 	before := s.Calls("PutItem")
 	page, err := third.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
 	if err != nil || len(page.Resources) != 1 {
@@ -81,7 +83,7 @@ func TestPagesReadNoStream(t *testing.T) {
 	}
 	s.Split(false)
 	s.Roll()
-	stored := write(t, b, box("b", nil))
+	stored := storetest.Write(t, b, box("b", nil))
 	if err := third.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,7 @@ func TestPagesReadNoStream(t *testing.T) {
 	}
 	defer w.Close()
 	for {
-		if _, version, _ := seen(next(t, w)); version == stored.GetVersion() {
+		if _, version, _ := seen(storetest.Next(t, w)); version == stored.GetVersion() {
 			break
 		}
 	}
@@ -119,7 +121,7 @@ func TestUnfinishedTable(t *testing.T) {
 		}
 		return fake.Fault{}
 	})
-	write(t, handle(t, denied), box("a", nil))
+	storetest.Write(t, handle(t, denied), box("a", nil))
 }
 
 // A group version is as long as a resource may be, in a resource that has an owner, too.
@@ -127,11 +129,11 @@ func TestLongGroupVersion(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	owner, other := write(t, b, box("owner", nil)), write(t, b, box("other", nil))
+	owner, other := storetest.Write(t, b, box("owner", nil)), storetest.Write(t, b, box("other", nil))
 	child := box("child", nil)
 	child.Id.Type.GroupVersion = strings.Repeat("long ", 100<<10)
 	child.Owner = owner.GetId()
-	child = write(t, b, child)
+	child = storetest.Write(t, b, child)
 	references := func(id *resourcepb.ID) []*resourcepb.ID {
 		t.Helper()
 		ids, err := b.OwnerReferences(t.Context(), id)
@@ -144,11 +146,11 @@ func TestLongGroupVersion(t *testing.T) {
 		t.Fatalf("%d references, or others", len(ids))
 	}
 	child.Owner = other.GetId()
-	child = write(t, b, child)
+	child = storetest.Write(t, b, child)
 	if a, b := references(owner.GetId()), references(other.GetId()); len(a) != 0 || len(b) != 1 {
 		t.Errorf("%d and %d references, expected 0 and 1", len(a), len(b))
 	}
-	remove(t, b, child)
+	storetest.Remove(t, b, child)
 	if ids := references(other.GetId()); len(ids) != 0 {
 		t.Errorf("%d references to what was deleted", len(ids))
 	}
@@ -161,7 +163,7 @@ func TestCommitOnLargeResources(t *testing.T) {
 	b := handle(t, s)
 	var large []*resourcepb.Resource
 	for i := range 32 {
-		large = append(large, write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10, false))))
+		large = append(large, storetest.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10, false))))
 	}
 	ops := func(version func(*resourcepb.Resource) string) (checks, deletes []storage.Op) {
 		for _, res := range large {
@@ -194,12 +196,12 @@ func TestLargestCommit(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	owner, other := write(t, b, box("owner", nil)), write(t, b, box("other", nil))
+	owner, other := storetest.Write(t, b, box("owner", nil)), storetest.Write(t, b, box("other", nil))
 	var ops []storage.Op
 	for i := range 32 {
 		res := box(fmt.Sprintf("box-%02d", i), nil)
 		res.Owner = owner.GetId()
-		res = write(t, b, res)
+		res = storetest.Write(t, b, res)
 		res.Owner = other.GetId()
 		if i < 2 {
 			res.Data.Value = content(i, 500<<10, false)
@@ -252,9 +254,9 @@ func TestIncompleteListings(t *testing.T) {
 				s.Roll()
 				s.SetOmissions(omitted)
 			}
-			res := write(t, b, box("middle", nil))
+			res := storetest.Write(t, b, box("middle", nil))
 			s.Roll()
-			write(t, b, res)
+			storetest.Write(t, b, res)
 			showSoon(s, 4)
 			later, err := handle(t, s).WatchFrom(t.Context(), boxType, tenancy, "", begin)
 			if err != nil {
@@ -264,7 +266,7 @@ func TestIncompleteListings(t *testing.T) {
 			for what, w := range map[string]storage.Watch{"following": w, "resumed": later} {
 				finished, got := 0, map[string][]string{}
 				for finished < writers || len(got["middle"]) < 2 {
-					name, version, last := seen(next(t, w))
+					name, version, last := seen(storetest.Next(t, w))
 					got[name] = append(got[name], version)
 					if last {
 						finished++
@@ -298,7 +300,7 @@ func TestVersionWithManyParts(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	res := write(t, b, box("a", nil))
+	res := storetest.Write(t, b, box("a", nil))
 	stamp, err := base64.RawURLEncoding.DecodeString(res.GetVersion())
 	if err != nil {
 		t.Fatal(err)

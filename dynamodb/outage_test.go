@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -17,7 +19,7 @@ func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	write(t, b, box("a", nil))
+	storetest.Write(t, b, box("a", nil))
 	var left atomic.Int64
 	left.Store(10)
 	s.SetFaults(func(op string) fake.Fault {
@@ -78,7 +80,7 @@ func TestWatchWithoutParts(t *testing.T) {
 		}
 		return fake.Fault{}
 	})
-	write(t, handle(t, s), box("a", content(1, 1000<<10, false)))
+	storetest.Write(t, handle(t, s), box("a", content(1, 1000<<10, false)))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -56,25 +58,25 @@ func TestLostAnswers(t *testing.T) {
 					case 5, 12:
 						res.Owner = nil
 					case 7:
-						remove(t, b, res)
+						storetest.Remove(t, b, res)
 						want = append(want, "deleted "+res.GetVersion())
 						res.Version = ""
 						continue
 					}
-					res = write(t, b, res)
+					res = storetest.Write(t, b, res)
 					want = append(want, res.GetVersion())
 				}
-				res = write(t, b, res)
+				res = storetest.Write(t, b, res)
 				results, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", nil)}, {Write: res}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				last := write(t, b, results[1])
+				last := storetest.Write(t, b, results[1])
 				s.SetFaults(nil)
 				want = append(want, res.GetVersion(), results[1].GetVersion(), last.GetVersion())
 				var got []string
 				for len(got) == 0 || got[len(got)-1] != last.GetVersion() {
-					if name, version, _ := seen(next(t, w)); name == "a" {
+					if name, version, _ := seen(storetest.Next(t, w)); name == "a" {
 						got = append(got, version)
 					}
 				}
@@ -92,7 +94,7 @@ func TestLostAnswerOfARetirement(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	large := write(t, b, box("large", content(1, 900<<10, false)))
+	large := storetest.Write(t, b, box("large", content(1, 900<<10, false)))
 	left := 5 // more than the SDK asks by itself
 	s.SetFaults(func(op string) fake.Fault {
 		if op != "TransactWriteItems" || left == 0 {
@@ -107,7 +109,7 @@ func TestLostAnswerOfARetirement(t *testing.T) {
 		}
 	})
 	large.Data.Value = nil
-	stored := write(t, b, large)
+	stored := storetest.Write(t, b, large)
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, large.GetId()); err != nil || now.GetVersion() != stored.GetVersion() {
 		t.Errorf("another version is stored than the write returned: %v", err)
 	}
@@ -128,41 +130,45 @@ func TestLostAnswerOvertaken(t *testing.T) {
 	}{
 		"CreatedThenDeleted": {
 			prepare:  func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
-			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { remove(t, b, stored) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { storetest.Remove(t, b, stored) },
 			loses:    1,
 		},
 		"CreatedThenDeletedThenCreated": {
 			prepare: func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
 			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
-				remove(t, b, stored)
-				write(t, b, box("a", nil))
+				storetest.Remove(t, b, stored)
+				storetest.Write(t, b, box("a", nil))
 			},
 			loses:  1,
 			exists: true,
 		},
 		"CreatedOverATombstoneThenDeleted": {
 			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
-				remove(t, b, write(t, b, box("a", nil)))
+				storetest.Remove(t, b, storetest.Write(t, b, box("a", nil)))
 				return box("a", nil)
 			},
-			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { remove(t, b, stored) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { storetest.Remove(t, b, stored) },
 			loses:    2, // the first finds the tombstone
 		},
 		"WrittenThenWritten": {
-			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource { return write(t, b, box("a", nil)) },
+			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
+				return storetest.Write(t, b, box("a", nil))
+			},
 			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
 				for range 5 {
-					stored = write(t, b, stored)
+					stored = storetest.Write(t, b, stored)
 				}
 			},
 			loses:  1,
 			exists: true,
 		},
 		"WrittenThenWrittenTooOften": {
-			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource { return write(t, b, box("a", nil)) },
+			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
+				return storetest.Write(t, b, box("a", nil))
+			},
 			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
 				for range 20 {
-					stored = write(t, b, stored)
+					stored = storetest.Write(t, b, stored)
 				}
 			},
 			loses:   1,
@@ -181,7 +187,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			write(t, b, box("other", nil)) // the type is in the registry now
+			storetest.Write(t, b, box("other", nil)) // the type is in the registry now
 			// The request that is carried out is lost; what asks again waits until another writer has gone on.
 			var lost atomic.Bool
 			retried, overtaken := make(chan struct{}), make(chan struct{})
@@ -237,10 +243,10 @@ func TestConflictAfterFailures(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	first := write(t, b, box("a", nil))
+	first := storetest.Write(t, b, box("a", nil))
 	second := first
 	for range 12 {
-		second = write(t, b, second)
+		second = storetest.Write(t, b, second)
 	}
 	fail := 2
 	s.SetFaults(func(op string) fake.Fault {
@@ -276,8 +282,8 @@ func TestStorms(t *testing.T) {
 			b := handle(t, s)
 			w := watch(t, b)
 			afterSnapshot(t, w)
-			a := write(t, b, box("a", nil))
-			next(t, w)
+			a := storetest.Write(t, b, box("a", nil))
+			storetest.Next(t, w)
 			s.SetFaults(func(op string) fake.Fault {
 				if op == "GetRecords" || op == "GetShardIterator" || op == "DescribeStream" {
 					return fake.Fault{}
@@ -316,10 +322,10 @@ func TestStorms(t *testing.T) {
 				t.Fatal(err)
 			}
 			// What the storm let through came once; then the last write comes.
-			last := write(t, b, stored)
+			last := storetest.Write(t, b, stored)
 			versions := map[string]bool{}
 			for {
-				name, version, _ := seen(next(t, w))
+				name, version, _ := seen(storetest.Next(t, w))
 				if versions[version] {
 					t.Errorf("an event came twice")
 				}
@@ -342,7 +348,7 @@ func TestUnprocessedKeys(t *testing.T) {
 	b := handle(t, s)
 	var stored []*resourcepb.Resource
 	for i := range 12 {
-		stored = append(stored, write(t, b, box(fmt.Sprint("box-", i), nil)))
+		stored = append(stored, storetest.Write(t, b, box(fmt.Sprint("box-", i), nil)))
 	}
 	var batches atomic.Int64
 	s.SetFaults(func(op string) fake.Fault {

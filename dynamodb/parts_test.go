@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -18,7 +20,7 @@ func TestDeletedPart(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	large := write(t, b, box("large", content(1, 900<<10, false)))
+	large := storetest.Write(t, b, box("large", content(1, 900<<10, false)))
 	db, _ := s.Clients(t)
 	at := func(pk, sk string) map[string]types.AttributeValue {
 		return map[string]types.AttributeValue{

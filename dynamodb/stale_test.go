@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -17,11 +19,11 @@ func TestMonotonicReads(t *testing.T) {
 	s := fake.New(t)
 	b := handle(t, s)
 	stranger := handle(t, s)
-	first := write(t, b, box("a", nil))
-	gone := write(t, b, box("gone", nil))
-	second := write(t, b, write(t, b, first))
-	remove(t, b, gone)
-	fresh := write(t, b, box("fresh", nil))
+	first := storetest.Write(t, b, box("a", nil))
+	gone := storetest.Write(t, b, box("gone", nil))
+	second := storetest.Write(t, b, storetest.Write(t, b, first))
+	storetest.Remove(t, b, gone)
+	fresh := storetest.Write(t, b, box("fresh", nil))
 	s.SetLag(2)
 
 	old, err := stranger.Read(t.Context(), storage.EventualConsistency, first.GetId())
@@ -57,10 +59,10 @@ func TestMonotonicReads(t *testing.T) {
 	if shown["a"] != second.GetVersion() || shown["fresh"] == "" || shown["gone"] != "" {
 		t.Fatalf("the snapshot shows %v", shown)
 	}
-	second = write(t, b, second)
-	fresh = write(t, b, fresh)
-	next(t, w)
-	next(t, w)
+	second = storetest.Write(t, b, second)
+	fresh = storetest.Write(t, b, fresh)
+	storetest.Next(t, w)
+	storetest.Next(t, w)
 	check(t, "who was shown an event", stranger)
 }
 
@@ -87,9 +89,9 @@ func TestMonotonicLongList(t *testing.T) {
 	b := handle(t, s)
 	var want []*resourcepb.Resource
 	for i := range 40 {
-		res := write(t, b, write(t, b, box(fmt.Sprintf("box-%02d", i), nil)))
+		res := storetest.Write(t, b, storetest.Write(t, b, box(fmt.Sprintf("box-%02d", i), nil)))
 		if i%3 == 0 {
-			remove(t, b, res)
+			storetest.Remove(t, b, res)
 			continue
 		}
 		want = append(want, res)

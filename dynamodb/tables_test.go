@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
@@ -101,7 +103,7 @@ func TestNotAllowedToWatch(t *testing.T) {
 	if _, err := b.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
 		t.Errorf("watching without permission: %v", err)
 	}
-	stored := write(t, b, box("a", nil))
+	stored := storetest.Write(t, b, box("a", nil))
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, stored.GetId()); err != nil {
 		t.Error(err)
 	}
@@ -112,7 +114,7 @@ func TestRefusedWrite(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	write(t, b, box("a", nil))
+	storetest.Write(t, b, box("a", nil))
 	s.SetFaults(func(string) fake.Fault { return fake.Fault{Code: "AccessDeniedException"} })
 	before := s.Calls("PutItem")
 	_, err := b.WriteCAS(t.Context(), box("b", nil))
@@ -129,10 +131,10 @@ func TestRequestsOfAWrite(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	b := handle(t, s)
-	owner := write(t, b, box("owner", nil))
+	owner := storetest.Write(t, b, box("owner", nil))
 	owned := box("owned", nil)
 	owned.Owner = owner.GetId()
-	owned = write(t, b, owned)
+	owned = storetest.Write(t, b, owned)
 	count := func(what string, want int, do func()) {
 		t.Helper()
 		all := func() int {
@@ -149,16 +151,16 @@ func TestRequestsOfAWrite(t *testing.T) {
 		}
 	}
 	var fresh = box("fresh", nil)
-	count("a creation", 1, func() { fresh = write(t, b, fresh) })
-	count("a write", 1, func() { fresh = write(t, b, fresh) })
-	count("a write with the same owner", 1, func() { owned = write(t, b, owned) })
+	count("a creation", 1, func() { fresh = storetest.Write(t, b, fresh) })
+	count("a write", 1, func() { fresh = storetest.Write(t, b, fresh) })
+	count("a write with the same owner", 1, func() { owned = storetest.Write(t, b, owned) })
 	count("a write with another owner", 1, func() {
 		owned.Owner = fresh.GetId()
-		owned = write(t, b, owned)
+		owned = storetest.Write(t, b, owned)
 	})
-	count("a deletion with an owner", 1, func() { remove(t, b, owned) })
-	count("a deletion", 1, func() { remove(t, b, owner) })
-	count("a creation over a tombstone", 2, func() { write(t, b, box("owner", nil)) })
+	count("a deletion with an owner", 1, func() { storetest.Remove(t, b, owned) })
+	count("a deletion", 1, func() { storetest.Remove(t, b, owner) })
+	count("a creation over a tombstone", 2, func() { storetest.Write(t, b, box("owner", nil)) })
 }
 
 // Options.Spent is told of every request that consumes units: also of those that enter a type, retire parts, close the store, or
@@ -171,7 +173,7 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 	afterSnapshot(t, watch(t, b))
 	var ops []storage.Op
 	for i := range 4 {
-		res := write(t, b, box(fmt.Sprint("large-", i), content(i, 900<<10, false)))
+		res := storetest.Write(t, b, box(fmt.Sprint("large-", i), content(i, 900<<10, false)))
 		ops = append(ops, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
 	}
 	if _, err := b.Commit(t.Context(), ops); err != nil { // retires more parts than fit into the transaction

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
@@ -27,7 +29,7 @@ func newRig(t *testing.T) *rig {
 	url := server.StoreURL(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	r := &rig{proxy: proxy, direct: open(t, url), behind: open(t, through(url, server.Endpoint, proxy.Addr()))}
-	r.events = watchAll(t, r.direct)
+	r.events = storetest.WatchChanges(t, r.direct)
 	return r
 }
 
@@ -40,7 +42,7 @@ type result struct {
 func (r *rig) writing(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
 	go func() {
-		out, err := r.behind.WriteCAS(within(t), res)
+		out, err := r.behind.WriteCAS(storetest.Context(t), res)
 		done <- result{out, err}
 	}()
 	return done
@@ -48,7 +50,7 @@ func (r *rig) writing(t *testing.T, res *resourcepb.Resource) <-chan result {
 
 func (r *rig) deleting(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
-	go func() { done <- result{err: r.behind.DeleteCAS(within(t), res.Id, res.Version)} }()
+	go func() { done <- result{err: r.behind.DeleteCAS(storetest.Context(t), res.Id, res.Version)} }()
 	return done
 }
 
@@ -60,10 +62,10 @@ func (r *rig) lose(t *testing.T, pattern string, call func() <-chan result, carr
 	done := call()
 	select {
 	case <-trap.Sprung():
-	case <-within(t).Done():
+	case <-storetest.Context(t).Done():
 		t.Fatal("the request did not come by")
 	}
-	eventually(t, "the request is carried out", carriedOut)
+	storetest.Eventually(t, "the request is carried out", carriedOut)
 	meanwhile()
 	trap.Cut()
 	return <-done
@@ -82,7 +84,7 @@ func (r *rig) wantWritten(t *testing.T, got result) *resourcepb.Resource {
 // wantNoMore demands that nothing else happened: the next event is that of a write made here.
 func (r *rig) wantNoMore(t *testing.T) {
 	t.Helper()
-	wantNext(t, r.events, upserted(write(t, r.direct, service("the-end"))))
+	wantNext(t, r.events, upserted(storetest.Write(t, r.direct, service("the-end"))))
 }
 
 func TestLostAnswerOfCreate(t *testing.T) {
@@ -90,8 +92,8 @@ func TestLostAnswerOfCreate(t *testing.T) {
 	r := newRig(t)
 	res := service("lost-create")
 	got := r.wantWritten(t, r.lose(t, "lost-create", func() <-chan result { return r.writing(t, res) },
-		func() bool { return stored(t, r.direct, res) != nil }, nothing))
-	if now := stored(t, r.direct, res); now.Version != got.Version {
+		func() bool { return storetest.Stored(t, r.direct, res.Id) != nil }, nothing))
+	if now := storetest.Stored(t, r.direct, res.Id); now.Version != got.Version {
 		t.Errorf("the write returned version %s, stored is %s", got.Version, now.Version)
 	}
 	wantNext(t, r.events, upserted(got))
@@ -101,9 +103,9 @@ func TestLostAnswerOfCreate(t *testing.T) {
 func TestLostAnswerOfUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := write(t, r.behind, service("lost-update"))
+	first := storetest.Write(t, r.behind, service("lost-update"))
 	got := r.wantWritten(t, r.lose(t, "lost-update", func() <-chan result { return r.writing(t, at(first, first.Version)) },
-		func() bool { return stored(t, r.direct, first).Version != first.Version }, nothing))
+		func() bool { return storetest.Stored(t, r.direct, first.Id).Version != first.Version }, nothing))
 	wantNext(t, r.events, upserted(first), upserted(got))
 	r.wantNoMore(t)
 }
@@ -114,9 +116,9 @@ func TestLostAnswerThenDeleted(t *testing.T) {
 	r := newRig(t)
 	res := service("lost-deleted")
 	got := r.wantWritten(t, r.lose(t, "lost-deleted", func() <-chan result { return r.writing(t, res) },
-		func() bool { return stored(t, r.direct, res) != nil },
-		func() { remove(t, r.direct, stored(t, r.direct, res)) }))
-	if now := stored(t, r.direct, res); now != nil {
+		func() bool { return storetest.Stored(t, r.direct, res.Id) != nil },
+		func() { storetest.Remove(t, r.direct, storetest.Stored(t, r.direct, res.Id)) }))
+	if now := storetest.Stored(t, r.direct, res.Id); now != nil {
 		t.Errorf("the write came back: %v", now)
 	}
 	wantNext(t, r.events, upserted(got), deleted(got))
@@ -126,11 +128,13 @@ func TestLostAnswerThenDeleted(t *testing.T) {
 func TestLostAnswerThenOverwritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := write(t, r.behind, service("lost-overwritten"))
+	first := storetest.Write(t, r.behind, service("lost-overwritten"))
 	var over *resourcepb.Resource
 	got := r.wantWritten(t, r.lose(t, "lost-overwritten", func() <-chan result { return r.writing(t, at(first, first.Version)) },
-		func() bool { return stored(t, r.direct, first).Version != first.Version },
-		func() { over = write(t, r.direct, at(first, stored(t, r.direct, first).Version)) }))
+		func() bool { return storetest.Stored(t, r.direct, first.Id).Version != first.Version },
+		func() {
+			over = storetest.Write(t, r.direct, at(first, storetest.Stored(t, r.direct, first.Id).Version))
+		}))
 	wantNext(t, r.events, upserted(first), upserted(got), upserted(over))
 	r.wantNoMore(t)
 }
@@ -138,9 +142,9 @@ func TestLostAnswerThenOverwritten(t *testing.T) {
 func TestLostAnswerOfDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := write(t, r.behind, service("lost-delete"))
+	first := storetest.Write(t, r.behind, service("lost-delete"))
 	got := r.lose(t, "lost-delete", func() <-chan result { return r.deleting(t, first) },
-		func() bool { return stored(t, r.direct, first) == nil }, nothing)
+		func() bool { return storetest.Stored(t, r.direct, first.Id) == nil }, nothing)
 	if got.err != nil {
 		t.Errorf("the delete that was carried out: %v", got.err)
 	}
@@ -151,11 +155,11 @@ func TestLostAnswerOfDelete(t *testing.T) {
 func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := write(t, r.behind, service("lost-recreated"))
+	first := storetest.Write(t, r.behind, service("lost-recreated"))
 	var second *resourcepb.Resource
 	got := r.lose(t, "lost-recreated", func() <-chan result { return r.deleting(t, first) },
-		func() bool { return stored(t, r.direct, first) == nil },
-		func() { second = write(t, r.direct, service("lost-recreated")) })
+		func() bool { return storetest.Stored(t, r.direct, first.Id) == nil },
+		func() { second = storetest.Write(t, r.direct, service("lost-recreated")) })
 	if got.err != nil {
 		t.Errorf("the delete that was carried out: %v", got.err)
 	}
@@ -167,10 +171,10 @@ func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 func TestLostAnswerOfFailure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := write(t, r.behind, service("lost-refusal"))
-	second := write(t, r.direct, at(first, first.Version))
+	first := storetest.Write(t, r.behind, service("lost-refusal"))
+	second := storetest.Write(t, r.direct, at(first, first.Version))
 	trap := r.proxy.CutAnswer([]byte("lost-refusal"))
-	_, err := r.behind.WriteCAS(within(t), at(first, first.Version))
+	_, err := r.behind.WriteCAS(storetest.Context(t), at(first, first.Version))
 	if !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a stale write: %v, want ErrCASFailure", err)
 	}
@@ -183,13 +187,13 @@ func TestLostRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	trap := r.proxy.CutRequest([]byte("never-arrives"))
-	created := write(t, r.behind, service("never-arrives"))
+	created := storetest.Write(t, r.behind, service("never-arrives"))
 	<-trap.Sprung()
 	trap = r.proxy.CutRequest([]byte("never-arrives"))
-	updated := write(t, r.behind, at(created, created.Version))
+	updated := storetest.Write(t, r.behind, at(created, created.Version))
 	<-trap.Sprung()
 	trap = r.proxy.CutRequest([]byte("never-arrives"))
-	remove(t, r.behind, updated)
+	storetest.Remove(t, r.behind, updated)
 	<-trap.Sprung()
 	wantNext(t, r.events, upserted(created), upserted(updated), deleted(updated))
 	r.wantNoMore(t)
@@ -198,12 +202,12 @@ func TestLostRequest(t *testing.T) {
 func TestLostAnswerOfCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	old := write(t, r.behind, service("commit-old"))
+	old := storetest.Write(t, r.behind, service("commit-old"))
 	commit := func(ops ...storage.Op) func() <-chan result {
 		return func() <-chan result {
 			done := make(chan result, 1)
 			go func() {
-				out, err := r.behind.Commit(within(t), ops)
+				out, err := r.behind.Commit(storetest.Context(t), ops)
 				if err == nil && len(out) != len(ops) {
 					err = errors.New("wrong number of results")
 				}
@@ -213,20 +217,20 @@ func TestLostAnswerOfCommit(t *testing.T) {
 		}
 	}
 	got := r.lose(t, "commit-new", commit(storage.Op{Write: service("commit-new")}, storage.Op{Delete: old.Id, Version: old.Version}),
-		func() bool { return stored(t, r.direct, old) == nil },
-		func() { remove(t, r.direct, stored(t, r.direct, service("commit-new"))) })
+		func() bool { return storetest.Stored(t, r.direct, old.Id) == nil },
+		func() { storetest.Remove(t, r.direct, storetest.Stored(t, r.direct, service("commit-new").Id)) })
 	if got.err != nil {
 		t.Errorf("the transaction that was carried out: %v", got.err)
 	}
-	if now := stored(t, r.direct, service("commit-new")); now != nil {
+	if now := storetest.Stored(t, r.direct, service("commit-new").Id); now != nil {
 		t.Errorf("the transaction was carried out twice: %v", now)
 	}
 
 	// Nothing but deletes.
-	one, two := write(t, r.direct, service("commit-one")), write(t, r.direct, service("commit-two"))
+	one, two := storetest.Write(t, r.direct, service("commit-one")), storetest.Write(t, r.direct, service("commit-two"))
 	got = r.lose(t, "commit-one", commit(storage.Op{Delete: one.Id, Version: one.Version}, storage.Op{Delete: two.Id, Version: two.Version}),
-		func() bool { return stored(t, r.direct, one) == nil },
-		func() { write(t, r.direct, service("commit-one")) })
+		func() bool { return storetest.Stored(t, r.direct, one.Id) == nil },
+		func() { storetest.Write(t, r.direct, service("commit-one")) })
 	if got.err != nil {
 		t.Errorf("the transaction of deletes that was carried out: %v", got.err)
 	}
@@ -237,7 +241,7 @@ func TestUnreachableSaysUnknown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	trap := r.proxy.HoldAnswer([]byte("unknown-outcome"))
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(storetest.Context(t))
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.behind.WriteCAS(ctx, service("unknown-outcome"))

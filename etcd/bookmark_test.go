@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -36,11 +38,11 @@ func TestBookmarkOfAnIdlePrefix(t *testing.T) {
 	t.Parallel()
 	server := testenv.Etcd(t)
 	b, neighbour := open(t, server.StoreURL(t)), open(t, server.StoreURL(t))
-	w := watchAll(t, b)
-	other := write(t, neighbour, service("other"))
-	ctx := within(t)
+	w := storetest.WatchChanges(t, b)
+	other := storetest.Write(t, neighbour, service("other"))
+	ctx := storetest.Context(t)
 	for range 50 {
-		other = write(t, neighbour, at(other, other.Version))
+		other = storetest.Write(t, neighbour, at(other, other.Version))
 		ask(t, w)
 		wantBookmark(t, ctx, w)
 		resumed, err := b.WatchFrom(ctx, serviceType, tenancy, "", w.Cursor())
@@ -51,7 +53,7 @@ func TestBookmarkOfAnIdlePrefix(t *testing.T) {
 		wantBookmark(t, ctx, resumed)
 		resumed.Close()
 	}
-	wantNext(t, w, upserted(write(t, b, service("mine"))))
+	wantNext(t, w, upserted(storetest.Write(t, b, service("mine"))))
 }
 
 // TestBookmarkDuringOutage asks while the cluster is out of reach, with writes on their way around the watch: the bookmark
@@ -68,12 +70,12 @@ func TestBookmarkDuringOutage(t *testing.T) {
 			url := server.StoreURL(t)
 			proxy := faultproxy.New(t, server.Endpoint)
 			direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
-			w := watchAll(t, b)
+			w := storetest.WatchChanges(t, b)
 			for round := range 3 {
 				away(proxy)
 				var want []string
 				for i := range 5 {
-					want = append(want, upserted(write(t, direct, service(fmt.Sprint("s", round, "-", i)))))
+					want = append(want, upserted(storetest.Write(t, direct, service(fmt.Sprint("s", round, "-", i)))))
 				}
 				ask(t, w)
 				soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -83,7 +85,7 @@ func TestBookmarkDuringOutage(t *testing.T) {
 				cancel()
 				proxy.Resume()
 				wantNext(t, w, want...)
-				wantBookmark(t, within(t), w)
+				wantBookmark(t, storetest.Context(t), w)
 			}
 		})
 	}
@@ -100,7 +102,7 @@ func TestBookmarksUnderCuts(t *testing.T) {
 	const writers, rounds = 4, 30
 	watches := make([]storage.Watch, writers)
 	for i := range watches {
-		watches[i] = watchAll(t, b)
+		watches[i] = storetest.WatchChanges(t, b)
 	}
 	stop := make(chan struct{})
 	var cutting, asking sync.WaitGroup
@@ -118,14 +120,14 @@ func TestBookmarksUnderCuts(t *testing.T) {
 	for i, w := range watches {
 		asking.Go(func() {
 			for round := range rounds {
-				res, err := direct.WriteCAS(within(t), service(fmt.Sprintf("s%d-%d", i, round)))
+				res, err := direct.WriteCAS(storetest.Context(t), service(fmt.Sprintf("s%d-%d", i, round)))
 				if err == nil {
 					err = w.(storage.Bookmarker).Bookmark(t.Context())
 				}
 				seen := false
 				for err == nil {
 					var ev *resourcepb.WatchEvent
-					if ev, err = w.Next(within(t)); err != nil || ev.GetBookmark() != nil {
+					if ev, err = w.Next(storetest.Context(t)); err != nil || ev.GetBookmark() != nil {
 						break
 					}
 					seen = seen || what(ev) == upserted(res)
@@ -147,16 +149,16 @@ func TestBookmarksUnderCuts(t *testing.T) {
 func TestMoreOfABatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, testenv.Etcd(t).StoreURL(t))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	const n = 300
 	together(n, func(i int) {
-		if _, err := b.WriteCAS(within(t), service(fmt.Sprint("s", i))); err != nil {
+		if _, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("s", i))); err != nil {
 			t.Error(err)
 		}
 	})
 	joined := 0
 	for i := range n {
-		ev, err := w.Next(within(t))
+		ev, err := w.Next(storetest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,8 +173,8 @@ func TestMoreOfABatch(t *testing.T) {
 		t.Error("no two of the writes were sent together, which this test needs")
 	}
 	for i := range 3 {
-		write(t, b, service(fmt.Sprint("alone", i)))
-		if ev, err := w.Next(within(t)); err != nil || ev.GetMore() {
+		storetest.Write(t, b, service(fmt.Sprint("alone", i)))
+		if ev, err := w.Next(storetest.Context(t)); err != nil || ev.GetMore() {
 			t.Errorf("%v, %v: it is alone", ev, err)
 		}
 	}

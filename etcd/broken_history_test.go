@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -107,21 +109,21 @@ func newHistoryRig(t *testing.T) *historyRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	if r.behind, err = etcd.New(within(t), client, &etcd.Options{Prefix: prefix}); err != nil {
+	if r.behind, err = etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: prefix}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.behind.Close() })
-	r.cursor = watchAll(t, r.behind).Cursor()
+	r.cursor = storetest.WatchChanges(t, r.behind).Cursor()
 	const changes, bytes = 100, 64 << 10 // the server sends fragments of 1.5 MiB; a page has 4 MiB
 	for i := range changes {
-		r.want = append(r.want, upserted(write(t, r.behind, sized(fmt.Sprint("s", i), bytes))))
+		r.want = append(r.want, upserted(storetest.Write(t, r.behind, sized(fmt.Sprint("s", i), bytes))))
 	}
 	return r
 }
 
 func (r *historyRig) resume(t *testing.T) storage.Watch {
 	t.Helper()
-	w, err := r.behind.WatchFrom(within(t), serviceType, tenancy, "s", r.cursor)
+	w, err := r.behind.WatchFrom(storetest.Context(t), serviceType, tenancy, "s", r.cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestHistoryThroughABreakingConnection(t *testing.T) {
 	})
 	wantNext(t, w, r.want...)
 	r.set(nil)
-	wantNext(t, w, upserted(write(t, r.behind, service("s-after"))))
+	wantNext(t, w, upserted(storetest.Write(t, r.behind, service("s-after"))))
 }
 
 // TestHistoryCompactedBeforeItsProof compacts the cluster between an answer with events and the one that would prove that

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -23,26 +25,26 @@ func TestCatchUpThroughOneWatch(t *testing.T) {
 		return stream(ctx, desc, conn, method, opts...)
 	}
 	b := openThrough(t, server, grpc.WithChainStreamInterceptor(count))
-	cursor := watchAll(t, b).Cursor()
+	cursor := storetest.WatchChanges(t, b).Cursor()
 	const changes = 2500 // one by one, since the server sends up to 1,000 revisions at once
-	res := write(t, b, service("s"))
+	res := storetest.Write(t, b, service("s"))
 	for range changes - 1 {
-		res = write(t, b, at(res, res.Version))
+		res = storetest.Write(t, b, at(res, res.Version))
 	}
 
 	before := begun.Load()
-	w, err := b.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+	w, err := b.WatchFrom(storetest.Context(t), serviceType, tenancy, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	for i := range changes {
-		if _, err := w.Next(within(t)); err != nil {
+		if _, err := w.Next(storetest.Context(t)); err != nil {
 			t.Fatalf("event %d: %v", i, err)
 		}
 	}
 	if n := begun.Load() - before; n != 1 {
 		t.Errorf("%d watches of etcd were begun, want 1", n)
 	}
-	wantNext(t, w, upserted(write(t, b, service("after"))))
+	wantNext(t, w, upserted(storetest.Write(t, b, service("after"))))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -18,7 +20,7 @@ func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.StartEtcdCluster(t)
 	b := open(t, cluster.StoreURL(t))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	l := newLoad(t, b, 6, 3)
 	l.progress(t, 50)
 	leader := cluster.Leader(t)
@@ -34,7 +36,7 @@ func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.StartEtcdCluster(t)
 	b := open(t, cluster.StoreURL(t))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	l := newLoad(t, b, 6, 3)
 	for _, m := range cluster.Members {
 		l.progress(t, 50)
@@ -49,7 +51,7 @@ func TestAllPaused(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.StartEtcdCluster(t)
 	b := open(t, cluster.StoreURL(t))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	l := newLoad(t, b, 6, 3)
 	l.progress(t, 50)
 	for _, m := range cluster.Members {
@@ -84,16 +86,16 @@ func TestFollowerPartitioned(t *testing.T) {
 	}
 	behind := open(t, follower.StoreURLIn(t, prefix))
 	both := open(t, through(follower.StoreURLIn(t, prefix), follower.Endpoint, follower.Endpoint+","+leader.Endpoint))
-	everybody, watched, asked := watchAll(t, all), watchAll(t, behind), watchAll(t, behind)
+	everybody, watched, asked := storetest.WatchChanges(t, all), storetest.WatchChanges(t, behind), storetest.WatchChanges(t, behind)
 
 	l := newLoad(t, all, 4, 2)
-	first := write(t, all, service("a"))
-	if got := stored(t, behind, first); got.GetVersion() != first.Version {
+	first := storetest.Write(t, all, service("a"))
+	if got := storetest.Stored(t, behind, first.Id); got.GetVersion() != first.Version {
 		t.Fatalf("the follower has %v, want version %s", got, first.Version)
 	}
 	l.progress(t, 50)
 	follower.Disconnect(t)
-	second := write(t, all, at(first, first.Version))
+	second := storetest.Write(t, all, at(first, first.Version))
 	ask(t, asked)
 
 	// The client of the follower alone: nothing rather than something old.
@@ -124,21 +126,21 @@ func TestFollowerPartitioned(t *testing.T) {
 		}
 	})
 	calls.Wait()
-	if got, err := behind.Read(within(t), storage.EventualConsistency, first.Id); err != nil || got.Version != first.Version {
+	if got, err := behind.Read(storetest.Context(t), storage.EventualConsistency, first.Id); err != nil || got.Version != first.Version {
 		t.Errorf("eventual read from a member that is cut off: %v, %v; want the old version", got, err)
 	}
 
 	// The client of both members never goes back, whichever it asks.
-	got, err := both.Read(within(t), storage.StrongConsistency, first.Id)
+	got, err := both.Read(storetest.Context(t), storage.StrongConsistency, first.Id)
 	if err != nil || got.Version != second.Version {
 		t.Errorf("strong read: %v, %v; want version %s", got, err, second.Version)
 	}
 	for range 6 {
-		got, err := both.Read(within(t), storage.EventualConsistency, first.Id)
+		got, err := both.Read(storetest.Context(t), storage.EventualConsistency, first.Id)
 		if err != nil || got.Version != second.Version {
 			t.Fatalf("eventual read after a newer one: %v, %v; want version %s", got, err, second.Version)
 		}
-		list, err := both.List(within(t), storage.EventualConsistency, serviceType, tenancy, "a")
+		list, err := both.List(storetest.Context(t), storage.EventualConsistency, serviceType, tenancy, "a")
 		if err != nil || len(list) != 1 || list[0].Version != second.Version {
 			t.Fatalf("eventual list after a newer read: %v, %v; want version %s", list, err, second.Version)
 		}
@@ -148,7 +150,7 @@ func TestFollowerPartitioned(t *testing.T) {
 	follower.Reconnect(t)
 	follower.Await(t)
 	for {
-		ev, err := watched.Next(within(t))
+		ev, err := watched.Next(storetest.Context(t))
 		if err != nil {
 			t.Fatalf("the watch at the member that was cut off: %v", err)
 		}
@@ -156,7 +158,7 @@ func TestFollowerPartitioned(t *testing.T) {
 			break
 		}
 	}
-	for ctx, seen := within(t), false; ; {
+	for ctx, seen := storetest.Context(t), false; ; {
 		ev, err := asked.Next(ctx)
 		if err != nil {
 			t.Fatalf("the watch that was asked for a bookmark: %v", err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -19,11 +21,11 @@ import (
 // compact compacts a server's history up to now, if it is not already.
 func compact(t testing.TB, c *clientv3.Client) {
 	t.Helper()
-	resp, err := c.Get(within(t), "x")
+	resp, err := c.Get(storetest.Context(t), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Compact(within(t), resp.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+	if _, err := c.Compact(storetest.Context(t), resp.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		t.Fatal(err)
 	}
 }
@@ -35,15 +37,15 @@ func TestDisconnectedWatchGoesOn(t *testing.T) {
 	proxy := faultproxy.New(t, server.Endpoint)
 	writer, watcher := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
 
-	w := watchAll(t, watcher)
-	first := write(t, writer, service("a"))
+	w := storetest.WatchChanges(t, watcher)
+	first := storetest.Write(t, writer, service("a"))
 	wantNext(t, w, upserted(first))
 	proxy.Refuse()
 	// What is compacted here, the watch has seen.
 	compact(t, server.Client(t))
-	second := write(t, writer, at(first, first.Version))
-	remove(t, writer, second)
-	third := write(t, writer, service("b"))
+	second := storetest.Write(t, writer, at(first, first.Version))
+	storetest.Remove(t, writer, second)
+	third := storetest.Write(t, writer, service("b"))
 	proxy.Resume()
 	wantNext(t, w, upserted(second), deleted(second), upserted(third))
 }
@@ -55,28 +57,28 @@ func TestCompactionWhileDisconnected(t *testing.T) {
 	proxy := faultproxy.New(t, server.Endpoint)
 	writer, watcher := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
 
-	w := watchAll(t, watcher)
-	first := write(t, writer, service("a"))
+	w := storetest.WatchChanges(t, watcher)
+	first := storetest.Write(t, writer, service("a"))
 	wantNext(t, w, upserted(first))
 	cursor := w.Cursor()
 	proxy.Refuse()
-	remove(t, writer, first)
-	write(t, writer, service("b"))
+	storetest.Remove(t, writer, first)
+	storetest.Write(t, writer, service("b"))
 	compact(t, server.Client(t))
 	proxy.Resume()
 	wantEnd(t, w)
 
 	// Starting again works, from a snapshot only.
-	old, err := watcher.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+	old, err := watcher.WatchFrom(storetest.Context(t), serviceType, tenancy, "", cursor)
 	if err == nil {
 		defer old.Close()
-		_, err = old.Next(within(t))
+		_, err = old.Next(storetest.Context(t))
 	}
 	if !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("watching from a compacted cursor: %v, want ErrCompacted", err)
 	}
-	again := watchAll(t, watcher)
-	wantNext(t, again, upserted(write(t, writer, service("c"))))
+	again := storetest.WatchChanges(t, watcher)
+	wantNext(t, again, upserted(storetest.Write(t, writer, service("c"))))
 }
 
 func TestCompactedContinueToken(t *testing.T) {
@@ -84,15 +86,15 @@ func TestCompactedContinueToken(t *testing.T) {
 	server := testenv.StartEtcd(t)
 	b := open(t, server.StoreURL(t))
 	for i := range 5 {
-		write(t, b, service(fmt.Sprint("s", i)))
+		storetest.Write(t, b, service(fmt.Sprint("s", i)))
 	}
-	page, err := b.ListPage(within(t), serviceType, tenancy, "", storage.ListOptions{Limit: 2, Consistency: storage.StrongConsistency})
+	page, err := b.ListPage(storetest.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 2, Consistency: storage.StrongConsistency})
 	if err != nil || page.Continue == "" {
 		t.Fatalf("first page: %v, continue %q", err, page.Continue)
 	}
-	write(t, b, service("later"))
+	storetest.Write(t, b, service("later"))
 	compact(t, server.Client(t))
-	_, err = b.ListPage(within(t), serviceType, tenancy, "", storage.ListOptions{Limit: 2, Continue: page.Continue})
+	_, err = b.ListPage(storetest.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 2, Continue: page.Continue})
 	if !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("second page: %v, want ErrCompacted", err)
 	}
@@ -107,13 +109,13 @@ func TestCompactionRacingDeletes(t *testing.T) {
 	writer, watcher := open(t, url), open(t, url)
 	client := server.Client(t)
 
-	live := watchAll(t, watcher)
+	live := storetest.WatchChanges(t, watcher)
 	for i := range 60 {
 		start := live.Cursor()
-		res := write(t, writer, service(fmt.Sprint("s", i)))
+		res := storetest.Write(t, writer, service(fmt.Sprint("s", i)))
 		var both sync.WaitGroup
 		both.Go(func() {
-			if err := writer.DeleteCAS(within(t), res.Id, res.Version); err != nil {
+			if err := writer.DeleteCAS(storetest.Context(t), res.Id, res.Version); err != nil {
 				t.Errorf("delete: %v", err)
 			}
 		})
@@ -121,7 +123,7 @@ func TestCompactionRacingDeletes(t *testing.T) {
 		both.Wait()
 		compact(t, client)
 		live = sees(t, watcher, live, upserted(res), deleted(res))
-		resumed, err := watcher.WatchFrom(within(t), serviceType, tenancy, "", start)
+		resumed, err := watcher.WatchFrom(storetest.Context(t), serviceType, tenancy, "", start)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCompacted) {
 				t.Fatalf("watch from: %v", err)
@@ -136,10 +138,10 @@ func TestCompactionRacingDeletes(t *testing.T) {
 func sees(t *testing.T, b storage.Backend, w storage.Watch, want ...string) storage.Watch {
 	t.Helper()
 	for _, one := range want {
-		ev, err := w.Next(within(t))
+		ev, err := w.Next(storetest.Context(t))
 		if errors.Is(err, storage.ErrWatchClosed) && errors.Is(err, storage.ErrCompacted) {
 			w.Close()
-			return watchAll(t, b)
+			return storetest.WatchChanges(t, b)
 		}
 		if err != nil {
 			t.Fatalf("next: %v", err)
@@ -156,7 +158,7 @@ func TestDefragmentation(t *testing.T) {
 	server := testenv.StartEtcd(t)
 	b := open(t, server.StoreURL(t))
 	client := server.Client(t)
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 
 	done := make(chan struct{})
 	var want []string
@@ -164,7 +166,7 @@ func TestDefragmentation(t *testing.T) {
 		defer close(done)
 		res := service("a")
 		for range 200 {
-			out, err := b.WriteCAS(within(t), res)
+			out, err := b.WriteCAS(storetest.Context(t), res)
 			if err != nil {
 				t.Errorf("write: %v", err)
 				return
@@ -174,7 +176,7 @@ func TestDefragmentation(t *testing.T) {
 		}
 	}()
 	for range 3 {
-		if _, err := client.Defragment(within(t), server.Endpoint); err != nil {
+		if _, err := client.Defragment(storetest.Context(t), server.Endpoint); err != nil {
 			t.Errorf("defragment: %v", err)
 		}
 	}

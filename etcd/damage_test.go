@@ -5,6 +5,8 @@ package etcd_test
 import (
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/damagetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -19,12 +21,12 @@ func TestDamage(t *testing.T) {
 		client := server.Client(t)
 		return damagetest.Harness{Backend: open(t, server.StoreURLIn(t, prefix)), Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
 			at := prefix + "/\x00r" + string(key.Of(id).Bytes())
-			old, err := client.Get(within(t), at)
+			old, err := client.Get(storetest.Context(t), at)
 			if err != nil || len(old.Kvs) != 1 {
 				t.Fatalf("%v, %v", old, err)
 			}
 			header := old.Kvs[0].Value[:17]
-			if _, err := client.Put(within(t), at, string(header)+string(data)); err != nil {
+			if _, err := client.Put(storetest.Context(t), at, string(header)+string(data)); err != nil {
 				t.Fatal(err)
 			}
 		}}

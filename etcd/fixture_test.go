@@ -3,13 +3,13 @@
 package etcd_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/ashlar-dev/storage/internal/storetest"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -21,9 +21,6 @@ import (
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// patience is how long these tests wait for what has to happen.
-const patience = time.Minute
 
 var (
 	serviceType = storage.UnversionedType{Group: "catalog", Kind: "Service"}
@@ -54,17 +51,10 @@ func at(res *resourcepb.Resource, version string) *resourcepb.Resource {
 	return out
 }
 
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // open opens a store, closed with the test.
 func open(t testing.TB, rawURL string) *etcd.Backend {
 	t.Helper()
-	b, err := etcd.Open(within(t), parsed(t, rawURL))
+	b, err := etcd.Open(storetest.Context(t), parsed(t, rawURL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +83,7 @@ func openThrough(t testing.TB, server *testenv.EtcdServer, options ...grpc.DialO
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: server.Prefix(t)})
+	b, err := etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: server.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,54 +93,6 @@ func openThrough(t testing.TB, server *testenv.EtcdServer, options ...grpc.DialO
 
 // through is the URL of a store with another server in it.
 func through(url, from, to string) string { return strings.Replace(url, from, to, 1) }
-
-func write(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
-	t.Helper()
-	out, err := b.WriteCAS(within(t), res)
-	if err != nil {
-		t.Fatalf("write %s: %v", res.Id.Name, err)
-	}
-	return out
-}
-
-func remove(t testing.TB, b storage.Backend, res *resourcepb.Resource) {
-	t.Helper()
-	if err := b.DeleteCAS(within(t), res.Id, res.Version); err != nil {
-		t.Fatalf("delete %s: %v", res.Id.Name, err)
-	}
-}
-
-// stored reads strongly; nil is nothing.
-func stored(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
-	t.Helper()
-	got, err := b.Read(within(t), storage.StrongConsistency, res.Id)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		t.Fatalf("read %s: %v", res.Id.Name, err)
-	}
-	return got
-}
-
-// watchAll watches all services from an empty snapshot, or after the one that is there.
-func watchAll(t testing.TB, b storage.Backend) storage.Watch {
-	t.Helper()
-	w, err := b.WatchList(within(t), serviceType, tenancy, "")
-	if err != nil {
-		t.Fatalf("watch: %v", err)
-	}
-	t.Cleanup(w.Close)
-	for {
-		ev, err := w.Next(within(t))
-		if err != nil {
-			t.Fatalf("snapshot: %v", err)
-		}
-		if ev.GetEndOfSnapshot() != nil {
-			return w
-		}
-	}
-}
 
 // what writes an event as text, so that lists of them compare: "+name version" or "-name version".
 func what(ev *resourcepb.WatchEvent) string {
@@ -170,7 +112,7 @@ func deleted(res *resourcepb.Resource) string  { return "-" + res.Id.Name + " " 
 func wantNext(t testing.TB, w storage.Watch, want ...string) {
 	t.Helper()
 	for i, one := range want {
-		ev, err := w.Next(within(t))
+		ev, err := w.Next(storetest.Context(t))
 		if err != nil {
 			t.Fatalf("event %d, %s: %v", i, one, err)
 		}
@@ -183,23 +125,8 @@ func wantNext(t testing.TB, w storage.Watch, want ...string) {
 // wantEnd demands that the next word of a watch is its last, for want of history.
 func wantEnd(t testing.TB, w storage.Watch) {
 	t.Helper()
-	ev, err := w.Next(within(t))
+	ev, err := w.Next(storetest.Context(t))
 	if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		t.Fatalf("next: %v, %v; want ErrWatchClosed with ErrCompacted", ev, err)
-	}
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx := within(t)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !ok() {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/anishathalye/porcupine"
 
 	"github.com/ashlar-dev/storage"
@@ -218,7 +220,7 @@ func (l *load) why(t *testing.T, op string, err error) verdict {
 func (l *load) progress(t *testing.T, n int64) {
 	t.Helper()
 	target := l.writes.Load() + n
-	eventually(t, "writes go on", func() bool { return l.writes.Load() >= target })
+	storetest.Eventually(t, "writes go on", func() bool { return l.writes.Load() >= target })
 }
 
 // finish stops the clients and checks the whole history, and that the watch, which was open all the time, has seen every
@@ -227,10 +229,10 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 	t.Helper()
 	l.stop()
 	l.done.Wait()
-	last := upserted(write(t, b, service("the-end")))
+	last := upserted(storetest.Write(t, b, service("the-end")))
 	seen := map[string]bool{}
 	for {
-		ev, err := w.Next(within(t))
+		ev, err := w.Next(storetest.Context(t))
 		if err != nil {
 			t.Fatalf("the watch: %v", err)
 		}
@@ -248,7 +250,7 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 			t.Errorf("the watch left out %q, write %s", version, name)
 		}
 	}
-	switch porcupine.CheckOperationsTimeout(register, l.history, patience) {
+	switch porcupine.CheckOperationsTimeout(register, l.history, storetest.Patience) {
 	case porcupine.Illegal:
 		t.Errorf("the history of %d operations is not linearizable", len(l.history))
 	case porcupine.Unknown:

@@ -5,6 +5,8 @@ package etcd_test
 import (
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/mover"
 	"github.com/ashlar-dev/storage/driver"
@@ -37,13 +39,13 @@ func TestLostAnswerOfFence(t *testing.T) {
 			direct, _ := storage.As[driver.Mover](r.direct)
 			behind, _ := storage.As[driver.Mover](r.behind)
 			if c.before != nil {
-				if err := direct.SetFence(within(t), c.before); err != nil {
+				if err := direct.SetFence(storetest.Context(t), c.before); err != nil {
 					t.Fatal(err)
 				}
 			}
 			is := func(want bool) func() bool {
 				return func() bool {
-					state, err := direct.Fence(within(t))
+					state, err := direct.Fence(storetest.Context(t))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -53,10 +55,10 @@ func TestLostAnswerOfFence(t *testing.T) {
 			// What only the change says: a comparison (of the mod revision: field 6) of the epoch's key.
 			got := r.lose(t, "\x00mepoch\x30", func() <-chan result {
 				done := make(chan result, 1)
-				go func() { done <- result{err: behind.SetFence(within(t), c.change)} }()
+				go func() { done <- result{err: behind.SetFence(storetest.Context(t), c.change)} }()
 				return done
 			}, is(c.change != nil), func() {
-				if err := direct.SetFence(within(t), c.undo); err != nil {
+				if err := direct.SetFence(storetest.Context(t), c.undo); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,7 +30,7 @@ func TestNoSpace(t *testing.T) {
 	server := testenv.StartEtcd(t, "--quota-backend-bytes=16777216")
 	b := open(t, server.StoreURL(t))
 	client := server.Client(t)
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 
 	// Several at a time, so that one is under way as the quota is reached.
 	var mu sync.Mutex
@@ -39,7 +41,7 @@ func TestNoSpace(t *testing.T) {
 				t.Error("the server took 32 MiB on a quota of 16")
 				return
 			}
-			out, err := b.WriteCAS(within(t), sized(fmt.Sprint("s", i, "-", j), 1<<19))
+			out, err := b.WriteCAS(storetest.Context(t), sized(fmt.Sprint("s", i, "-", j), 1<<19))
 			if err != nil {
 				if !errors.Is(err, etcd.ErrNoSpace) || errors.Is(err, storage.ErrInconsistent) {
 					t.Errorf("a write without space: %v, want ErrNoSpace", err)
@@ -53,28 +55,28 @@ func TestNoSpace(t *testing.T) {
 	})
 	wantEach(t, w, all, upserted)
 	// Reads and deletes go on, also beside writes in one batch.
-	if got := stored(t, b, all[0]); got.Version != all[0].Version {
+	if got := storetest.Stored(t, b, all[0].Id); got.Version != all[0].Version {
 		t.Errorf("read version %s, want %s", got.Version, all[0].Version)
 	}
 	together(2*len(all), func(i int) {
 		if i < len(all) {
-			remove(t, b, all[i])
+			storetest.Remove(t, b, all[i])
 			return
 		}
-		if _, err := b.WriteCAS(within(t), service(fmt.Sprint("n", i))); !errors.Is(err, etcd.ErrNoSpace) {
+		if _, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("n", i))); !errors.Is(err, etcd.ErrNoSpace) {
 			t.Errorf("a write without space: %v, want ErrNoSpace", err)
 		}
 	})
 	wantEach(t, w, all, deleted)
 
 	compact(t, client)
-	if _, err := client.Defragment(within(t), server.Endpoint); err != nil {
+	if _, err := client.Defragment(storetest.Context(t), server.Endpoint); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AlarmDisarm(within(t), &clientv3.AlarmMember{}); err != nil {
+	if _, err := client.AlarmDisarm(storetest.Context(t), &clientv3.AlarmMember{}); err != nil {
 		t.Fatal(err)
 	}
-	wantNext(t, w, upserted(write(t, b, service("after"))))
+	wantNext(t, w, upserted(storetest.Write(t, b, service("after"))))
 }
 
 // wantEach demands an event of each resource next, in whatever order.
@@ -85,7 +87,7 @@ func wantEach(t *testing.T, w storage.Watch, all []*resourcepb.Resource, event f
 		missing[event(res)] = true
 	}
 	for len(missing) > 0 {
-		ev, err := w.Next(within(t))
+		ev, err := w.Next(storetest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,20 +122,20 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 	server := testenv.Etcd(t)
 	var space spaceless
 	b := openThrough(t, server, grpc.WithChainUnaryInterceptor(space.intercept))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 
 	space.on.Store(true)
-	res := write(t, b, service("alone"))
+	res := storetest.Write(t, b, service("alone"))
 	wantNext(t, w, upserted(res))
-	next := write(t, b, at(res, res.Version))
+	next := storetest.Write(t, b, at(res, res.Version))
 	wantNext(t, w, upserted(next))
-	if _, err := b.WriteCAS(within(t), at(res, res.Version)); !errors.Is(err, storage.ErrCASFailure) {
+	if _, err := b.WriteCAS(storetest.Context(t), at(res, res.Version)); !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("over an old version: %v, want ErrCASFailure", err)
 	}
-	remove(t, b, next)
+	storetest.Remove(t, b, next)
 	wantNext(t, w, deleted(next))
 
-	results, err := b.Commit(within(t), []storage.Op{{Write: service("first")}, {Write: service("second")}})
+	results, err := b.Commit(storetest.Context(t), []storage.Op{{Write: service("first")}, {Write: service("second")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 
 	all := make([]*resourcepb.Resource, 64)
 	together(len(all), func(i int) {
-		out, err := b.WriteCAS(within(t), service(fmt.Sprint("many", i)))
+		out, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("many", i)))
 		if err != nil {
 			t.Errorf("one of many: %v", err)
 			return
@@ -149,6 +151,6 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 		all[i] = out
 	})
 	wantEach(t, w, all, upserted)
-	together(len(all), func(i int) { remove(t, b, all[i]) })
+	together(len(all), func(i int) { storetest.Remove(t, b, all[i]) })
 	wantEach(t, w, all, deleted)
 }

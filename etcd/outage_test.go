@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -19,7 +21,7 @@ func TestCutsUnderLoad(t *testing.T) {
 	server := testenv.Etcd(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	l := newLoad(t, b, 8, 3)
 	for i := range 40 {
 		l.progress(t, 20)
@@ -54,17 +56,17 @@ func TestOutageEndsWatches(t *testing.T) {
 			proxy := faultproxy.New(t, server.Endpoint)
 			prefix := server.Prefix(t)
 			b := open(t, through(server.StoreURLIn(t, prefix, "outage=3s"), server.Endpoint, proxy.Addr()))
-			w := watchAll(t, b)
+			w := storetest.WatchChanges(t, b)
 			away(proxy)
-			ev, err := w.Next(within(t))
+			ev, err := w.Next(storetest.Context(t))
 			if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) {
 				t.Errorf("next: %v, %v; want ErrWatchClosed", ev, err)
 			}
 			proxy.Resume()
 			// Only this handle's watches have ended. It goes on itself, and others are patient.
 			patient := open(t, through(server.StoreURLIn(t, prefix), server.Endpoint, proxy.Addr()))
-			again := watchAll(t, patient)
-			wantNext(t, again, upserted(write(t, b, service("after"))))
+			again := storetest.WatchChanges(t, patient)
+			wantNext(t, again, upserted(storetest.Write(t, b, service("after"))))
 		})
 	}
 }
@@ -76,11 +78,11 @@ func TestStalledConnection(t *testing.T) {
 	url := server.StoreURL(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	proxy.Stall()
 	var want []string
 	for i := range 10 {
-		want = append(want, upserted(write(t, direct, service(fmt.Sprint("s", i)))))
+		want = append(want, upserted(storetest.Write(t, direct, service(fmt.Sprint("s", i)))))
 	}
 	proxy.Resume()
 	wantNext(t, w, want...)
@@ -92,25 +94,25 @@ func TestQuietCursor(t *testing.T) {
 	server := testenv.StartEtcd(t)
 	url := server.StoreURL(t, "outage=8s") // asks for progress every two seconds
 	b := open(t, url)
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	start := w.Cursor()
 	client := server.Client(t)
-	if _, err := client.Put(within(t), "elsewhere", "x"); err != nil {
+	if _, err := client.Put(storetest.Context(t), "elsewhere", "x"); err != nil {
 		t.Fatal(err)
 	}
 	next := make(chan error, 1)
 	go func() {
-		_, err := w.Next(within(t))
+		_, err := w.Next(storetest.Context(t))
 		next <- err
 	}()
-	eventually(t, "the cursor moves", func() bool { return w.Cursor() != start })
+	storetest.Eventually(t, "the cursor moves", func() bool { return w.Cursor() != start })
 	compact(t, client)
 	cursor := w.Cursor()
-	res := write(t, b, service("a"))
+	res := storetest.Write(t, b, service("a"))
 	if err := <-next; err != nil {
 		t.Fatal(err)
 	}
-	resumed, err := b.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+	resumed, err := b.WatchFrom(storetest.Context(t), serviceType, tenancy, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
@@ -22,18 +24,18 @@ func TestNestedPrefixes(t *testing.T) {
 	var stores []*etcd.Backend
 	for _, p := range []string{prefix, prefix + "/r", prefix + "//r", prefix + "/catalog/Service"} {
 		b := open(t, server.StoreURLIn(t, p))
-		write(t, b, service("s"))
+		storetest.Write(t, b, service("s"))
 		stores = append(stores, b)
 	}
 	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 	for i, b := range stores {
-		w := watchAll(t, b)
-		list, err := b.List(within(t), storage.StrongConsistency, all, tenancy, "")
+		w := storetest.WatchChanges(t, b)
+		list, err := b.List(storetest.Context(t), storage.StrongConsistency, all, tenancy, "")
 		if err != nil || len(list) != 1 {
 			t.Errorf("store %d lists %d resources, %v; want 1", i, len(list), err)
 		}
-		wantNext(t, w, upserted(write(t, b, service("t"))))
-		remove(t, b, stored(t, b, service("t")))
+		wantNext(t, w, upserted(storetest.Write(t, b, service("t"))))
+		storetest.Remove(t, b, storetest.Stored(t, b, service("t").Id))
 	}
 }
 
@@ -43,22 +45,22 @@ func TestNothingOutsideThePrefix(t *testing.T) {
 	server := testenv.StartEtcd(t)
 	client := server.Client(t)
 	for _, key := range []string{"a", "store", "store.", "store0", "z"} {
-		if _, err := client.Put(within(t), key, "mine"); err != nil {
+		if _, err := client.Put(storetest.Context(t), key, "mine"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b := open(t, server.StoreURLIn(t, "store"))
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	owned := service("a")
 	owned.Owner = service("owner").Id
-	res := write(t, b, owned)
-	if _, err := b.Commit(within(t), []storage.Op{{Write: service("b")}, {Delete: res.Id, Version: res.Version}}); err != nil {
+	res := storetest.Write(t, b, owned)
+	if _, err := b.Commit(storetest.Context(t), []storage.Op{{Write: service("b")}, {Delete: res.Id, Version: res.Version}}); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, b, stored(t, b, service("b")))
+	storetest.Remove(t, b, storetest.Stored(t, b, service("b").Id))
 	w.Close()
 
-	resp, err := client.Get(within(t), "\x00", clientv3.WithFromKey())
+	resp, err := client.Get(storetest.Context(t), "\x00", clientv3.WithFromKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +83,10 @@ func TestNewerSchema(t *testing.T) {
 	t.Parallel()
 	server := testenv.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := server.Client(t).Put(within(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
+	if _, err := server.Client(t).Put(storetest.Context(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcd.Open(within(t), parsed(t, server.StoreURLIn(t, prefix))); !errors.Is(err, storage.ErrNewerSchema) {
+	if _, err := etcd.Open(storetest.Context(t), parsed(t, server.StoreURLIn(t, prefix))); !errors.Is(err, storage.ErrNewerSchema) {
 		t.Errorf("open a newer store: %v, want ErrNewerSchema", err)
 	}
 }
@@ -93,15 +95,15 @@ func TestCreateOff(t *testing.T) {
 	t.Parallel()
 	server := testenv.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := etcd.Open(within(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
+	if _, err := etcd.Open(storetest.Context(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
 		t.Errorf("open where there is no store: %v, want an error that names the prefix", err)
 	}
-	resp, err := server.Client(t).Get(within(t), prefix, clientv3.WithPrefix())
+	resp, err := server.Client(t).Get(storetest.Context(t), prefix, clientv3.WithPrefix())
 	if err != nil || len(resp.Kvs) != 0 {
 		t.Errorf("create=off has left %v, %v", resp.Kvs, err)
 	}
-	res := write(t, open(t, server.StoreURLIn(t, prefix)), service("a"))
-	if got := stored(t, open(t, server.StoreURLIn(t, prefix, "create=off")), res); got == nil {
+	res := storetest.Write(t, open(t, server.StoreURLIn(t, prefix)), service("a"))
+	if got := storetest.Stored(t, open(t, server.StoreURLIn(t, prefix, "create=off")), res.Id); got == nil {
 		t.Error("the store that is there is empty")
 	}
 }
@@ -112,26 +114,26 @@ func TestNew(t *testing.T) {
 	server := testenv.Etcd(t)
 	client := server.Client(t)
 	prefix := server.Prefix(t)
-	b, err := etcd.New(within(t), client, &etcd.Options{Prefix: prefix})
+	b, err := etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := write(t, b, service("a"))
+	res := storetest.Write(t, b, service("a"))
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Get(within(t), "x"); err != nil {
+	if _, err := client.Get(storetest.Context(t), "x"); err != nil {
 		t.Errorf("the client after the backend was closed: %v", err)
 	}
-	again, err := etcd.New(within(t), client, &etcd.Options{Prefix: prefix, NoCreate: true})
+	again, err := etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: prefix, NoCreate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if got := stored(t, again, res); got.GetVersion() != res.Version {
+	if got := storetest.Stored(t, again, res.Id); got.GetVersion() != res.Version {
 		t.Errorf("stored is %v, want version %s", got, res.Version)
 	}
-	if _, err := etcd.New(within(t), nil, nil); !errors.Is(err, storage.ErrInvalid) {
+	if _, err := etcd.New(storetest.Context(t), nil, nil); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("without a client: %v, want ErrInvalid", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -19,13 +21,13 @@ func TestRestoredBackup(t *testing.T) {
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
 
-	kept := write(t, b, service("kept"))
-	changed := write(t, b, service("changed"))
-	w := watchAll(t, b)
+	kept := storetest.Write(t, b, service("kept"))
+	changed := storetest.Write(t, b, service("changed"))
+	w := storetest.WatchChanges(t, b)
 	cursors := []string{w.Cursor()}
 	server.Save(t)
-	lost := write(t, b, at(changed, changed.Version))
-	gone := write(t, b, service("gone"))
+	lost := storetest.Write(t, b, at(changed, changed.Version))
+	gone := storetest.Write(t, b, service("gone"))
 	wantNext(t, w, upserted(lost), upserted(gone))
 	cursors = append(cursors, w.Cursor())
 
@@ -33,25 +35,25 @@ func TestRestoredBackup(t *testing.T) {
 	proxy.Cut()
 	wantEnd(t, w)
 	for i, cursor := range cursors {
-		w, err := b.WatchFrom(within(t), serviceType, tenancy, "", cursor)
+		w, err := b.WatchFrom(storetest.Context(t), serviceType, tenancy, "", cursor)
 		if err == nil {
 			defer w.Close()
-			_, err = w.Next(within(t))
+			_, err = w.Next(storetest.Context(t))
 		}
 		if !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("watching from cursor %d: %v, want ErrCompacted", i, err)
 		}
 	}
 
-	if got := stored(t, b, kept); got == nil || got.Version != kept.Version {
+	if got := storetest.Stored(t, b, kept.Id); got == nil || got.Version != kept.Version {
 		t.Errorf("what was not written after the backup is %v, want version %s", got, kept.Version)
 	}
-	if got := stored(t, b, gone); got != nil {
+	if got := storetest.Stored(t, b, gone.Id); got != nil {
 		t.Errorf("what was created after the backup is there: %v", got)
 	}
-	anew := watchAll(t, b)
-	again := write(t, b, at(changed, changed.Version))
-	if _, err := b.WriteCAS(within(t), at(lost, lost.Version)); !errors.Is(err, storage.ErrCASFailure) {
+	anew := storetest.WatchChanges(t, b)
+	again := storetest.Write(t, b, at(changed, changed.Version))
+	if _, err := b.WriteCAS(storetest.Context(t), at(lost, lost.Version)); !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("writing over a version from after the backup: %v, want ErrCASFailure", err)
 	}
 	wantNext(t, anew, upserted(again))
@@ -64,16 +66,16 @@ func TestRestoredBackupBeforeAWatch(t *testing.T) {
 	server := testenv.StartEtcdWithBackup(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
-	write(t, b, service("kept"))
-	watchAll(t, b) // the feed begins
+	storetest.Write(t, b, service("kept"))
+	storetest.WatchChanges(t, b) // the feed begins
 	server.Save(t)
 	stranger := server.Client(t)
 	for range 100 {
-		if _, err := stranger.Put(within(t), "stranger", ""); err != nil {
+		if _, err := stranger.Put(storetest.Context(t), "stranger", ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w := watchAll(t, b)
+	w := storetest.WatchChanges(t, b)
 	proxy.Redirect(server.Restore(t).Endpoint)
 	proxy.Cut()
 	wantEnd(t, w)

@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -131,10 +133,10 @@ func TestTLS(t *testing.T) {
 	}
 
 	b := open(t, at(url.Values{"ca": {ca.file}, "cert": {cert}, "key": {key}, "server-name": {"etcd.test"}}))
-	w := watchAll(t, b)
-	res := write(t, b, service("a"))
+	w := storetest.WatchChanges(t, b)
+	res := storetest.Write(t, b, service("a"))
 	wantNext(t, w, upserted(res))
-	if got := stored(t, open(t, at(url.Values{"insecure": {"on"}, "cert": {cert}, "key": {key}})), res); got.GetVersion() != res.Version {
+	if got := storetest.Stored(t, open(t, at(url.Values{"insecure": {"on"}, "cert": {cert}, "key": {key}})), res.Id); got.GetVersion() != res.Version {
 		t.Errorf("stored is %v, want version %s", got, res.Version)
 	}
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -38,7 +40,7 @@ func (s sluggishStore) Fence(ctx context.Context) (driver.FenceState, error) {
 // A process that finds another one at work says so, also where it is slower than the other one's signs of life.
 func TestBusyWhileBeginning(t *testing.T) {
 	t.Parallel()
-	from, to := open(t, "mem://"), open(t, "mem://")
+	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	ctx, stop := context.WithCancel(limited(t))
 	defer stop()

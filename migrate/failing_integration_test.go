@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -23,8 +25,8 @@ import (
 func TestTargetIsFull(t *testing.T) {
 	t.Parallel()
 	disk := testenv.StartPostgresSmallDisk(t, 64)
-	from := open(t, "mem://"+rand.Text())
-	to := open(t, disk.StoreURL(t, "timeout=2s"))
+	from := storetest.Open(t, "mem://"+rand.Text())
+	to := storetest.Open(t, disk.StoreURL(t, "timeout=2s"))
 	all := make([]*resourcepb.Resource, 4000)
 	for i := range all {
 		all[i] = small(fmt.Sprintf("thing-%04d", i), strings.Repeat("x", 1000))
@@ -58,7 +60,7 @@ func TestTargetForbids(t *testing.T) {
 	for _, table := range []string{"resources", "changes", "journal"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			from := open(t, "mem://"+rand.Text())
+			from := storetest.Open(t, "mem://"+rand.Text())
 			all := zoo(100)
 			fill(t, from, all)
 			schema := server.Schema(t)
@@ -73,7 +75,7 @@ func TestTargetForbids(t *testing.T) {
 			exec(fmt.Sprintf("grant all on all tables in schema %s to %s", schema, who.name))
 			exec(fmt.Sprintf("grant all on all sequences in schema %s to %s", schema, who.name))
 			exec(fmt.Sprintf("revoke insert on %s.%s from %s", schema, table, who.name))
-			to := open(t, who.url)
+			to := storetest.Open(t, who.url)
 			// A trigger is for whom the table belongs to, so a store that somebody else owns is copied and not taken over.
 			r, err := Run(limited(t), from, to, quick(Options{}))
 			if err == nil || !strings.Contains(err.Error(), "permission denied for table "+table) {

@@ -29,21 +29,6 @@ func limited(t testing.TB) context.Context {
 	return ctx
 }
 
-// open opens a store and closes it at the end of the test.
-func open(t testing.TB, url string) storage.Backend {
-	t.Helper()
-	b, err := storage.Open(limited(t), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("closing %s: %v", Name(url), err)
-		}
-	})
-	return b
-}
-
 // odd are parts of keys that a careless database, or a careless copy, would mix up, order otherwise or lose.
 var odd = []string{
 	"a", "A", "b", "a/b", "a b", "a%b", "a_b", "a\\b", "a\x01", "a\x7f", "#", "?", "ä", "\u00e9", "e\u0301", "\U0010ffff", "..",
@@ -162,14 +147,6 @@ func write(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcep
 		t.Fatal(err)
 	}
 	return out
-}
-
-// remove deletes a resource.
-func remove(t testing.TB, b storage.Backend, res *resourcepb.Resource) {
-	t.Helper()
-	if err := b.DeleteCAS(limited(t), res.Id, res.Version); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // contents returns the values of resources by name.
@@ -324,16 +301,6 @@ func (h *herd) check(t testing.TB, b storage.Backend) {
 	if got != want {
 		t.Errorf("the store holds %d resources of the writers, expected %d", got, want)
 	}
-}
-
-// stored returns what a store holds under a key.
-func stored(t testing.TB, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
-	t.Helper()
-	got, err := readAny(limited(t), b, res.Id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
 }
 
 // versions returns the versions of resources by name.

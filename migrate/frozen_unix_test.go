@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -31,9 +33,9 @@ func TestFrozenProcess(t *testing.T) {
 }
 
 func frozen(t *testing.T, from, to string, phase Phase) {
-	source, target := open(t, from), open(t, to)
+	source, target := storetest.Open(t, from), storetest.Open(t, to)
 	fill(t, source, zoo(300))
-	herd := graze(t, 2, func() storage.Backend { return open(t, from) })
+	herd := graze(t, 2, func() storage.Backend { return storetest.Open(t, from) })
 	herd.some(t, 20)
 	cmd := exec.CommandContext(limited(t), os.Args[0])
 	cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)

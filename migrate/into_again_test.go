@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -16,7 +18,7 @@ func TestKeepingComesTooLate(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []Into{Empty, Mirror} {
 		for _, into := range []Into{Merge, Overwrite} {
-			from, to := open(t, "mem://"), open(t, "mem://")
+			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 			fill(t, from, []*resourcepb.Resource{small("a", "1")})
 			ctx, stop := context.WithCancel(limited(t))
 			if _, err := Run(ctx, from, to, quick(Options{Live: true, Into: begun, Progress: func(p Progress) {

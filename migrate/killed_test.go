@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -56,11 +58,11 @@ func TestKilled(t *testing.T) {
 }
 
 func killed(t *testing.T, from, to string, writers int) {
-	source := open(t, from)
+	source := storetest.Open(t, from)
 	fill(t, source, zoo(300))
-	target := open(t, to)
+	target := storetest.Open(t, to)
 	before, after := observe(t, source), observe(t, target)
-	herd := graze(t, writers, func() storage.Backend { return open(t, from) })
+	herd := graze(t, writers, func() storage.Backend { return storetest.Open(t, from) })
 	herd.some(t, 20)
 	for _, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
 		cmd := exec.CommandContext(limited(t), os.Args[0])

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -16,7 +18,7 @@ import (
 // taken over, and when it wakes its sign of life is too old to write.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
-	from, to := open(t, "mem://"), open(t, "mem://")
+	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("changes", "1")})
 	tap := newTap()
 	var follows atomic.Bool
@@ -68,7 +70,7 @@ func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
 // A clock that is set back does not keep a process from giving signs of life.
 func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	b := open(t, "mem://")
+	b := storetest.Open(t, "mem://")
 	store := moverOf(t, b)
 	beats := &beating{Mover: store, beats: make(chan struct{}, 10)}
 	j := &journal{store: beats}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -12,7 +14,7 @@ import (
 // is told so, and can neither complete nor open the source again.
 func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Parallel()
-	from, to, other := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	from, to, other := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 	fill(t, from, zoo(20))
 	following, cutover, over := make(chan struct{}, 100), make(chan struct{}, 1), make(chan error, 1)
 	go func() {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -47,7 +49,7 @@ func TestOpenedByHandAtTheEnd(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprint("plain ", plain), func(t *testing.T) {
 			t.Parallel()
-			from, to := open(t, "mem://"), open(t, "mem://")
+			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 			fill(t, from, []*resourcepb.Resource{small("a", "1")})
 			var once sync.Once
 			late := &finishing{tapped: &tapped{Backend: to, tap: newTap(), role: "to", plain: plain}}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -17,7 +19,7 @@ import (
 // A request to close the source fails, and by the time it is made again the source is closed for another target: it stays so.
 func TestClosingAgainForAnother(t *testing.T) {
 	t.Parallel()
-	from, to, other := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	from, to, other := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	slow := newTap()
 	var once sync.Once
@@ -43,7 +45,7 @@ func TestClosingAgainForAnother(t *testing.T) {
 // is completed: when it wakes, the source stays closed.
 func TestGivenUpBeforeClosing(t *testing.T) {
 	t.Parallel()
-	from, to, other := open(t, "mem://"), open(t, "mem://"), open(t, "mem://")
+	from, to, other := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	late := newTap()
 	late.at = func(_ int, before bool, what string) error {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
@@ -22,8 +24,8 @@ func TestTargetGoesAway(t *testing.T) {
 	server := testenv.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	from := open(t, "mem://")
-	to := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=2s"))
+	from := storetest.Open(t, "mem://")
+	to := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=2s"))
 	all := zoo(400)
 	fill(t, from, all)
 	reached := false
@@ -60,8 +62,8 @@ func TestShortOutages(t *testing.T) {
 	server := testenv.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	from := open(t, "mem://")
-	to := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	from := storetest.Open(t, "mem://")
+	to := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	fill(t, from, zoo(300))
 	herd := graze(t, 4, func() storage.Backend { return from })
 	cuts := 0
@@ -99,8 +101,8 @@ func TestLostAnswers(t *testing.T) {
 	server := testenv.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	from := open(t, "mem://"+rand.Text())
-	to, other := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema)), open(t, server.StoreURLIn(t, schema))
+	from := storetest.Open(t, "mem://"+rand.Text())
+	to, other := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema)), storetest.Open(t, server.StoreURLIn(t, schema))
 	all := zoo(600)
 	fill(t, from, all)
 	seen := observe(t, other)

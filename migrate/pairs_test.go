@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 
@@ -49,7 +51,7 @@ func TestEveryPair(t *testing.T) {
 		for _, to := range kinds() {
 			t.Run(from.name+" to "+to.name, func(t *testing.T) {
 				t.Parallel()
-				source, target := open(t, from.url(t)), open(t, to.url(t))
+				source, target := storetest.Open(t, from.url(t)), storetest.Open(t, to.url(t))
 				fill(t, source, zoo(n))
 				o := quick(Options{Live: true, CutoverLag: time.Hour})
 				r, err := Run(limited(t), source, target, o)
@@ -95,9 +97,9 @@ func TestEveryPairUnderLoad(t *testing.T) {
 }
 
 func underLoad(t *testing.T, from, to string, slowly func(storage.Backend) storage.Backend) {
-	source, target := open(t, from), open(t, to)
+	source, target := storetest.Open(t, from), storetest.Open(t, to)
 	fill(t, source, zoo(200))
-	herd := graze(t, 4, func() storage.Backend { return open(t, from) })
+	herd := graze(t, 4, func() storage.Backend { return storetest.Open(t, from) })
 	herd.some(t, 20)
 	cutover := make(chan struct{}, 1)
 	following := make(chan struct{}, 1000)
@@ -131,7 +133,7 @@ func TestDifferencesAreFound(t *testing.T) {
 	for _, kind := range kinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			a, b := open(t, "mem://"), open(t, kind.url(t))
+			a, b := storetest.Open(t, "mem://"), storetest.Open(t, kind.url(t))
 			all := zoo(300)
 			fill(t, a, all)
 			fill(t, b, all[:250])

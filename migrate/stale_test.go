@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -46,7 +48,7 @@ func TestCompletedWhileBeginning(t *testing.T) {
 	for _, into := range []Into{Mirror, Overwrite} {
 		t.Run(fmt.Sprint("into ", into), func(t *testing.T) {
 			t.Parallel()
-			from, to := open(t, local[0].url(t)), open(t, local[0].url(t))
+			from, to := storetest.Open(t, local[0].url(t)), storetest.Open(t, local[0].url(t))
 			fill(t, from, []*resourcepb.Resource{small("stays", "1"), small("changes", "1")})
 			options := Options{Into: into, Live: true, CutoverLag: time.Hour}
 			slow := &late{tapped: &tapped{Backend: from, tap: newTap(), role: "from"}}

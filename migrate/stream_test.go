@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -16,7 +18,7 @@ func TestListingThatIsCutOff(t *testing.T) {
 	for _, kind := range local {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t, kind.url(t))
+			b := storetest.Open(t, kind.url(t))
 			const n = 100
 			for i := range n {
 				fill(t, b, []*resourcepb.Resource{small(fmt.Sprint("r", i), "")})

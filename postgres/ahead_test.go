@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -17,7 +19,7 @@ import (
 // cursor that take that one for theirs would pass it over.
 func TestLostAhead(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	database := server.Database(t)
 	const schema = "store" // goes with the database
@@ -37,25 +39,25 @@ func TestLostAhead(t *testing.T) {
 			}
 		}
 	}
-	other := open(t, database.StoreURLIn(t, schema))
-	one := write(t, other, resource("one", "v"))
+	other := storetest.Open(t, database.StoreURLIn(t, schema))
+	one := storetest.Write(t, other, storetest.Resource("one", "v"))
 	alone("create database " + name + "_copy template " + name)
-	t.Cleanup(func() { _, _ = admin.Exec(testContext(t), "drop database if exists "+name+"_lost with (force)") })
+	t.Cleanup(func() { _, _ = admin.Exec(storetest.Context(t), "drop database if exists "+name+"_lost with (force)") })
 
 	g := newGateIn(t, database, schema, logged)
 	proxy := faultproxy.New(t, database.Addr)
-	b := open(t, database.At(t, proxy.Addr()).StoreURLIn(t, schema, "application_name="+g.application))
+	b := storetest.Open(t, database.At(t, proxy.Addr()).StoreURLIn(t, schema, "application_name="+g.application))
 	g.close()
 	stopped := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(testContext(t), resource("stopped", "v")); stopped <- err }()
+	go func() { _, err := b.WriteCAS(storetest.Context(t), storetest.Resource("stopped", "v")); stopped <- err }()
 	g.await(1)
-	ahead := write(t, other, resource("ahead", "v"))
-	w := watchAll(t, other)
+	ahead := storetest.Write(t, other, storetest.Resource("ahead", "v"))
+	w := storetest.WatchAll(t, other)
 	expect(t, "snapshot", w, ahead)
 	expect(t, "snapshot", w, one)
 	endOfSnapshot(t, w)
 	pager, _ := storage.As[storage.Pager](other)
-	page, err := pager.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+	page, err := pager.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +68,8 @@ func TestLostAhead(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Fatalf("the write that was lost in its commit, and is carried out again: %v", err)
 	}
-	write(t, other, resource("instead", "v"))
-	write(t, other, resource(marker, ""))
+	storetest.Write(t, other, storetest.Resource("instead", "v"))
+	storetest.Write(t, other, storetest.Resource(marker, ""))
 	compacted(t, "the cursor of a listing", other, page.Cursor)
 	for {
 		event, err := w.Next(ctx)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -16,12 +18,12 @@ import (
 // once, to watches that are up to date, that have fallen behind, and that go on from a cursor in the midst.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := open(t, storeURL), open(t, storeURL)
-	live, behind := watchAll(t, b), watchAll(t, other)
+	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
+	live, behind := storetest.WatchAll(t, b), storetest.WatchAll(t, other)
 	endOfSnapshot(t, live)
 	endOfSnapshot(t, behind)
 	start := live.Cursor()
@@ -31,10 +33,10 @@ func TestBacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeBySQL(t, held, schema, resource("held", "v"))
+	writeBySQL(t, held, schema, storetest.Resource("held", "v"))
 	// Every change is of one resource, so that all of them have one order. The log alone matters to watches.
 	const total = 12000
-	stored := write(t, b, resource("one", "0"))
+	stored := storetest.Write(t, b, storetest.Resource("one", "0"))
 	fill := fmt.Sprintf(`insert into %[1]s (revision, place, more, op, key, version, token, data)
 		select nextval('%[2]s'), 0, false, 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), decode(lpad(to_hex(n), 32, '0'), 'hex'), data from %[3]s, generate_series(1, %[4]d) n`,
 		pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "changes_seq"}.Sanitize(),
@@ -50,7 +52,7 @@ func TestBacklog(t *testing.T) {
 	if err := many.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	last := write(t, b, stored)
+	last := storetest.Write(t, b, stored)
 	if err := held.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,7 @@ func TestBacklog(t *testing.T) {
 		versions := map[string]bool{}
 		heldSeen := false
 		for i := from; ; {
-			res := next(t, w).GetUpsert().GetResource()
+			res := storetest.Next(t, w).GetUpsert().GetResource()
 			if res.GetId().GetName() == "held" {
 				if heldSeen {
 					t.Fatalf("%s: the held transaction's change came twice", who)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -20,24 +22,25 @@ func TestCancelledWaitForTheStandby(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartPostgres(t)
 	const schema = "store" // goes with the server
-	b := open(t, server.StoreURLIn(t, schema))
+	b := storetest.Open(t, server.StoreURLIn(t, schema))
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
-		old[name] = write(t, b, resource(name, "old"))
+		old[name] = storetest.Write(t, b, storetest.Resource(name, "old"))
 	}
 	admin := server.Connect(t)
 	for _, sql := range []string{"alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()"} {
-		if _, err := admin.Exec(testContext(t), sql); err != nil {
+		if _, err := admin.Exec(storetest.Context(t), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the server to wait for its standby", func() bool {
+	storetest.Eventually(t, "the server to wait for its standby", func() bool {
 		var names string
-		if err := server.Connect(t).QueryRow(testContext(t), "show synchronous_standby_names").Scan(&names); err != nil {
+		if err := server.Connect(t).QueryRow(storetest.Context(t), "show synchronous_standby_names").Scan(&names); err != nil {
 			t.Fatal(err)
 		}
 		return names != ""
 	})
+
 	var group sync.WaitGroup
 	stop := make(chan struct{})
 	cancelled := 0

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -21,7 +23,7 @@ import (
 // crash kills a server process of a stranger, which ends all sessions, and waits until the server is back.
 func crash(t *testing.T, server *testenv.PostgresServer) {
 	t.Helper()
-	conn, err := pgx.Connect(testContext(t), server.URL)
+	conn, err := pgx.Connect(storetest.Context(t), server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +31,12 @@ func crash(t *testing.T, server *testenv.PostgresServer) {
 	if !server.KillProcess(t, conn.PgConn().PID()) {
 		t.Fatal("the process was not there")
 	}
-	eventually(t, "the session to end", func() bool {
+	storetest.Eventually(t, "the session to end", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		return conn.Ping(ctx) != nil
 	})
+
 	server.Await(t)
 }
 
@@ -41,28 +44,28 @@ func crash(t *testing.T, server *testenv.PostgresServer) {
 // of transactions that were rolled back are not forced to the disk, and are given out again after the crash.
 func TestCrashAmidAborts(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	// The server's own habit of writing its log out now and then only shortens the time in which the fault can happen.
 	server := testenv.StartPostgres(t, "-c", "wal_writer_delay=10s")
 	schema := server.Schema(t)
 	proxy := faultproxy.New(t, server.Addr)
-	writer := open(t, server.StoreURLIn(t, schema))
-	watcher := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "poll=20ms", "application_name="+schema))
-	w := watchAll(t, watcher)
+	writer := storetest.Open(t, server.StoreURLIn(t, schema))
+	watcher := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "poll=20ms", "application_name="+schema))
+	w := storetest.WatchAll(t, watcher)
 	endOfSnapshot(t, w)
 
 	var acked []*resourcepb.Resource
 	writes := func(n int) {
 		t.Helper()
 		for range n {
-			acked = append(acked, write(t, writer, resource(fmt.Sprint("key-", len(acked)), "v")))
+			acked = append(acked, storetest.Write(t, writer, storetest.Resource(fmt.Sprint("key-", len(acked)), "v")))
 		}
 	}
 	seen := 0
 	events := func() {
 		t.Helper()
 		for ; seen < len(acked); seen++ {
-			event := next(t, w)
+			event := storetest.Next(t, w)
 			if got, want := event.GetUpsert().GetResource(), acked[seen]; got.GetVersion() != want.Version {
 				t.Fatalf("event %d is %v, expected %s at %s", seen, event, want.Id.Name, want.Version)
 			}
@@ -94,18 +97,19 @@ func TestCrashAmidAborts(t *testing.T) {
 // looked waits until a session of this name has asked the server something, from now on.
 func looked(t *testing.T, conn *pgx.Conn, name string) {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	var now time.Time
 	if err := conn.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the watch to look for changes", func() bool {
+	storetest.Eventually(t, "the watch to look for changes", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1 and query_start > $2", name, now).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n > 0
 	})
+
 }
 
 // TestCrashesUnderLoad kills server processes, the adapter's and strangers', while two handles write and others roll back.
@@ -121,10 +125,10 @@ func TestCrashesUnderLoad(t *testing.T) {
 	for range 3 {
 		aborters.Go(func() { abort(ctx, server.URL) })
 	}
-	throughOutage(t, func() storage.Backend { return open(t, storeURL) }, func(c *churn) {
+	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(c *churn) {
 		for i := range 4 {
 			var pids []uint32
-			rows, err := server.Connect(t).Query(testContext(t), "select pid from pg_stat_activity where application_name = $1", schema)
+			rows, err := server.Connect(t).Query(storetest.Context(t), "select pid from pg_stat_activity where application_name = $1", schema)
 			if err == nil {
 				pids, err = pgx.CollectRows(rows, pgx.RowTo[uint32])
 			}
@@ -137,7 +141,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 				crash(t, server)
 			}
 			before := c.successes.Load()
-			eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+50 })
+			storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+50 })
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -24,14 +26,14 @@ func TestFaultsSlowLinkMemory(t *testing.T) {
 	const most = 96 << 20
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	fast := open(t, server.StoreURLIn(t, schema))
+	fast := storetest.Open(t, server.StoreURLIn(t, schema))
 	slow, other := slowly(t, server, schema, rate), slowly(t, server, schema, rate)
-	polls := watchAll(t, slow)
+	polls := storetest.WatchAll(t, slow)
 	endOfSnapshot(t, polls)
 	cursor := polls.Cursor()
 	want := map[string][32]byte{}
 	for i := range count {
-		res := write(t, fast, large(fmt.Sprint("large-", i), size))
+		res := storetest.Write(t, fast, large(fmt.Sprint("large-", i), size))
 		want[res.Version] = sha256.Sum256(res.Data.Value)
 	}
 	peak, stop := liveHeap()
@@ -40,7 +42,7 @@ func TestFaultsSlowLinkMemory(t *testing.T) {
 	for name, w := range map[string]storage.Watch{"a watch that was open": polls, "a watch that resumes": resumes} {
 		group.Go(func() {
 			for seen := range count {
-				event, err := w.Next(testContext(t))
+				event, err := w.Next(storetest.Context(t))
 				if err != nil {
 					t.Errorf("%s: after %d events: %v", name, seen, err)
 					return

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -21,13 +23,13 @@ func TestFenceDuringABackup(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	b := open(t, server.StoreURLIn(t, schema, "timeout=10s"))
+	b := storetest.Open(t, server.StoreURLIn(t, schema, "timeout=10s"))
 	fence, ok := storage.As[driver.Mover](b)
 	if !ok {
 		t.Fatal("the backend cannot be closed for writing")
 	}
-	res := write(t, b, resource("a", "1"))
-	ctx := testContext(t)
+	res := storetest.Write(t, b, storetest.Resource("a", "1"))
+	ctx := storetest.Context(t)
 	backup, err := server.Connect(t).Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func TestFenceDuringABackup(t *testing.T) {
 		if state, err := fence.Fence(ctx); err != nil || state.Closed {
 			t.Errorf("opened: %+v, %v", state, err)
 		}
-		res = write(t, b, res)
+		res = storetest.Write(t, b, res)
 	}
 	if err := backup.Rollback(ctx); err != nil {
 		t.Fatal(err)
@@ -70,7 +72,7 @@ func TestFenceDuringABackup(t *testing.T) {
 	if err := fence.SetFence(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	write(t, b, res)
+	storetest.Write(t, b, res)
 	var left int
 	if err := server.Connect(t).QueryRow(ctx, "select count(*) from pg_trigger where tgrelid = $1::regclass and not tgisinternal",
 		pgx.Identifier{schema, "resources"}.Sanitize()).Scan(&left); err != nil || left != 0 {
@@ -85,10 +87,10 @@ func TestFenceAfterABackup(t *testing.T) {
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	url := server.StoreURLIn(t, schema)
-	b := open(t, url)
+	b := storetest.Open(t, url)
 	fence, _ := storage.As[driver.Mover](b)
 	there := "mem://there"
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	table := pgx.Identifier{schema, "resources"}.Sanitize()
 	backup, err := server.Connect(t).Begin(ctx)
 	if err != nil {
@@ -110,8 +112,8 @@ func TestFenceAfterABackup(t *testing.T) {
 		}
 		results := make(chan result, 4)
 		for i := range cap(results) {
-			writer := open(t, url)
-			res := write(t, writer, resource(fmt.Sprintf("w%d-%d", round, i), ""))
+			writer := storetest.Open(t, url)
+			res := storetest.Write(t, writer, storetest.Resource(fmt.Sprintf("w%d-%d", round, i), ""))
 			go func() {
 				for {
 					next, err := writer.WriteCAS(ctx, res)
@@ -127,24 +129,25 @@ func TestFenceAfterABackup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writeBySQL(t, stranger, schema, resource(fmt.Sprintf("stranger%d", round), ""))
+		writeBySQL(t, stranger, schema, storetest.Resource(fmt.Sprintf("stranger%d", round), ""))
 		closed := make(chan error, 1)
 		go func() { closed <- fence.SetFence(ctx, &there) }()
 		looking := server.Connect(t)
-		eventually(t, "the fence to wait for the transaction", func() bool {
+		storetest.Eventually(t, "the fence to wait for the transaction", func() bool {
 			var n int
 			if err := looking.QueryRow(ctx, `select count(*) from pg_locks where relation = $1::regclass and not granted and mode = 'ShareRowExclusiveLock'`, table).Scan(&n); err != nil {
 				t.Fatal(err)
 			}
 			return n > 0
 		})
+
 		if err := stranger.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
-		list, err := b.List(ctx, storage.StrongConsistency, allTypes, allTenancies, "")
+		list, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 		if err != nil {
 			t.Fatal(err)
 		}

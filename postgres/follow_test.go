@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -39,7 +41,7 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	f := &follower{t: t, name: name, last: map[string]string{}, seen: map[string]bool{}, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
-		ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*storetest.Patience)
 		defer cancel()
 		for {
 			event, err := w.Next(ctx)
@@ -124,9 +126,9 @@ func (c *churn) writer(b storage.Backend, seed uint64, times int) {
 }
 
 func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, patience))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, storetest.Patience))
 	defer cancel()
-	res := resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
+	res := storetest.Resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
 	res.Id.Uid = ""
 	current, err := b.Read(ctx, storage.StrongConsistency, res.Id)
 	switch {
@@ -154,8 +156,8 @@ func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
 func (c *churn) finish(b storage.Backend, followers ...*follower) {
 	c.t.Helper()
 	c.group.Wait()
-	write(c.t, b, resource(marker, startOver))
-	listed, err := b.List(testContext(c.t), storage.StrongConsistency, allTypes, allTenancies, "key-")
+	storetest.Write(c.t, b, storetest.Resource(marker, startOver))
+	listed, err := b.List(storetest.Context(c.t), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "key-")
 	if err != nil {
 		c.t.Fatal(err)
 	}

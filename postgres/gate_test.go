@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -49,7 +51,7 @@ func newGateIn(t testing.TB, server *testenv.PostgresServer, schema string, at s
 	t.Helper()
 	g := &gate{t: t, server: server, schema: schema, application: "gated" + unique(), key: rand.Int32()}
 	g.url = server.StoreURLIn(t, g.schema, "application_name="+g.application)
-	open(t, g.url) // makes the tables
+	storetest.Open(t, g.url) // makes the tables
 	g.resources = pgx.Identifier{g.schema, "resources"}.Sanitize()
 	names := strings.NewReplacer("$resources", g.resources,
 		"$changes", pgx.Identifier{g.schema, "changes"}.Sanitize(), "$gate", pgx.Identifier{g.schema, "gate"}.Sanitize())
@@ -64,7 +66,7 @@ begin
 end $body$`, g.application, g.key),
 		string(at),
 	} {
-		if _, err := g.conn.Exec(testContext(t), names.Replace(sql)); err != nil {
+		if _, err := g.conn.Exec(storetest.Context(t), names.Replace(sql)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,9 +75,9 @@ end $body$`, g.application, g.key),
 
 func (g *gate) close() {
 	g.t.Helper()
-	tx, err := g.server.Connect(g.t).Begin(testContext(g.t))
+	tx, err := g.server.Connect(g.t).Begin(storetest.Context(g.t))
 	if err == nil {
-		_, err = tx.Exec(testContext(g.t), "select pg_advisory_xact_lock(0, $1)", g.key)
+		_, err = tx.Exec(storetest.Context(g.t), "select pg_advisory_xact_lock(0, $1)", g.key)
 	}
 	if err != nil {
 		g.t.Fatal(err)
@@ -94,7 +96,7 @@ func (g *gate) open() {
 // stopped counts the writers at the gate, and those that wait for what somebody else has written.
 func (g *gate) stopped() (here, behind int) {
 	g.t.Helper()
-	err := g.conn.QueryRow(testContext(g.t), `
+	err := g.conn.QueryRow(storetest.Context(g.t), `
 select count(*) filter (where locktype = 'advisory'), count(*) filter (where locktype = 'transactionid')
 from pg_locks join pg_stat_activity using (pid) where not granted and application_name = $1`, g.application).Scan(&here, &behind)
 	if err != nil {
@@ -105,7 +107,7 @@ from pg_locks join pg_stat_activity using (pid) where not granted and applicatio
 
 func (g *gate) await(writers int) {
 	g.t.Helper()
-	eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })
+	storetest.Eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })
 }
 
 // TestDeleteHoldsAbsence has two transactions each delete what the other one creates. Neither is there when they look; but no order of
@@ -113,13 +115,13 @@ func (g *gate) await(writers int) {
 func TestDeleteHoldsAbsence(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, testenv.Postgres(t), drawn)
-	handles := []storage.Backend{open(t, g.url), open(t, g.url)}
+	handles := []storage.Backend{storetest.Open(t, g.url), storetest.Open(t, g.url)}
 	names := []string{"one", "other"}
 	errs := make(chan error, 2)
 	commit := func(i int) {
 		transactor, _ := storage.As[storage.Transactor](handles[i])
-		_, err := transactor.Commit(testContext(t), []storage.Op{
-			{Delete: resource(names[i], "").Id, Version: "some"}, {Write: resource(names[1-i], "v")},
+		_, err := transactor.Commit(storetest.Context(t), []storage.Op{
+			{Delete: storetest.Resource(names[i], "").Id, Version: "some"}, {Write: storetest.Resource(names[1-i], "v")},
 		})
 		errs <- err
 	}
@@ -127,10 +129,11 @@ func TestDeleteHoldsAbsence(t *testing.T) {
 	go commit(0)
 	g.await(1)
 	go commit(1)
-	eventually(t, "the other transaction to come as far as it gets", func() bool {
+	storetest.Eventually(t, "the other transaction to come as far as it gets", func() bool {
 		here, behind := g.stopped()
 		return here == 2 || behind > 0
 	})
+
 	g.open()
 	first, second := <-errs, <-errs
 	if first != nil {

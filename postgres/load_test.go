@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -25,10 +27,10 @@ func TestEveryVersionOnce(t *testing.T) {
 	var handles []storage.Backend
 	var followers []*follower
 	for i := range 4 {
-		b := open(t, storeURL)
+		b := storetest.Open(t, storeURL)
 		handles = append(handles, b)
 		for j := range 2 {
-			followers = append(followers, follow(t, fmt.Sprintf("watch %d of handle %d", j, i), watchAll(t, b)))
+			followers = append(followers, follow(t, fmt.Sprintf("watch %d of handle %d", j, i), storetest.WatchAll(t, b)))
 		}
 	}
 	for i := range 32 {
@@ -43,7 +45,7 @@ func TestNoDeadlocks(t *testing.T) {
 	server := testenv.Postgres(t)
 	admin := server.Connect(t)
 	database := server.Schema(t)
-	if _, err := admin.Exec(testContext(t), "create database "+database); err != nil {
+	if _, err := admin.Exec(storetest.Context(t), "create database "+database); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -56,14 +58,14 @@ func TestNoDeadlocks(t *testing.T) {
 	const keys = 20
 	var handles []storage.Backend
 	for range 4 {
-		b, err := storage.Open(testContext(t), u.String())
+		b, err := storage.Open(storetest.Context(t), u.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		handles = append(handles, b)
 	}
 	for i := range keys {
-		write(t, handles[0], resource(fmt.Sprint("key-", i), "0"))
+		storetest.Write(t, handles[0], storetest.Resource(fmt.Sprint("key-", i), "0"))
 	}
 	var group sync.WaitGroup
 	for i := range 48 {
@@ -82,7 +84,7 @@ func TestNoDeadlocks(t *testing.T) {
 		}
 	}
 	var deadlocks, commits int
-	if err := admin.QueryRow(testContext(t), "select deadlocks, xact_commit from pg_stat_database where datname = $1", database).Scan(&deadlocks, &commits); err != nil {
+	if err := admin.QueryRow(storetest.Context(t), "select deadlocks, xact_commit from pg_stat_database where datname = $1", database).Scan(&deadlocks, &commits); err != nil {
 		t.Fatal(err)
 	}
 	if deadlocks > 0 {
@@ -92,9 +94,9 @@ func TestNoDeadlocks(t *testing.T) {
 }
 
 func update(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	for range 40 {
-		current, err := b.Read(ctx, storage.StrongConsistency, resource(fmt.Sprint("key-", random.IntN(keys)), "").Id)
+		current, err := b.Read(ctx, storage.StrongConsistency, storetest.Resource(fmt.Sprint("key-", random.IntN(keys)), "").Id)
 		if err == nil {
 			_, err = b.WriteCAS(ctx, current)
 		}
@@ -106,12 +108,12 @@ func update(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
 }
 
 func transact(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	transactor, _ := storage.As[storage.Transactor](b)
 	for range 40 {
 		var ops []storage.Op
 		for _, i := range random.Perm(keys)[:8] {
-			current, err := b.Read(ctx, storage.StrongConsistency, resource(fmt.Sprint("key-", i), "").Id)
+			current, err := b.Read(ctx, storage.StrongConsistency, storetest.Resource(fmt.Sprint("key-", i), "").Id)
 			if err != nil {
 				t.Error(err)
 				return
@@ -128,18 +130,18 @@ func transact(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
 // TestOneFeed counts the connections of a handle with many watches, and of a handle that was closed.
 func TestOneFeed(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	name := server.Schema(t)
-	b := open(t, server.StoreURLIn(t, name, "pool_max_conns=4", "application_name="+name))
+	b := storetest.Open(t, server.StoreURLIn(t, name, "pool_max_conns=4", "application_name="+name))
 	var watches []storage.Watch
 	for range 100 {
-		watches = append(watches, watchAll(t, b))
+		watches = append(watches, storetest.WatchAll(t, b))
 	}
-	written := write(t, b, resource("one", "v"))
+	written := storetest.Write(t, b, storetest.Resource("one", "v"))
 	for _, w := range watches {
 		endOfSnapshot(t, w)
-		if event := next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
+		if event := storetest.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
 			t.Fatalf("event %v, expected version %s", event, written.Version)
 		}
 	}
@@ -157,7 +159,7 @@ func TestOneFeed(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the connections to be closed", func() bool { return count() == 0 })
+	storetest.Eventually(t, "the connections to be closed", func() bool { return count() == 0 })
 }
 
 // TestNotify leaves a watch nothing but notifications to go by, also those of a handle that is closed at once.
@@ -165,21 +167,21 @@ func TestNotify(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	w := watchAll(t, open(t, server.StoreURLIn(t, schema, "poll=1h")))
+	w := storetest.WatchAll(t, storetest.Open(t, server.StoreURLIn(t, schema, "poll=1h")))
 	endOfSnapshot(t, w)
 	for range 5 {
-		b, err := storage.Open(testContext(t), server.StoreURLIn(t, schema))
+		b, err := storage.Open(storetest.Context(t), server.StoreURLIn(t, schema))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var last string
 		for range 5 {
-			last = write(t, b, resource("one"+unique(), "v")).Version
+			last = storetest.Write(t, b, storetest.Resource("one"+unique(), "v")).Version
 		}
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		for next(t, w).GetUpsert().GetResource().GetVersion() != last {
+		for storetest.Next(t, w).GetUpsert().GetResource().GetVersion() != last {
 		}
 	}
 }
@@ -190,18 +192,18 @@ func TestNotifyNewcomer(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	b := open(t, server.StoreURLIn(t, schema))
+	b := storetest.Open(t, server.StoreURLIn(t, schema))
 	for range 3 {
-		write(t, b, resource("alone"+unique(), "v"))
-		newcomer, err := storage.Open(testContext(t), server.StoreURLIn(t, schema, "poll=1h"))
+		storetest.Write(t, b, storetest.Resource("alone"+unique(), "v"))
+		newcomer, err := storage.Open(storetest.Context(t), server.StoreURLIn(t, schema, "poll=1h"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := watchAll(t, newcomer)
-		for next(t, w).GetEndOfSnapshot() == nil {
+		w := storetest.WatchAll(t, newcomer)
+		for storetest.Next(t, w).GetEndOfSnapshot() == nil {
 		}
 		for range 5 {
-			expect(t, "newcomer", w, write(t, b, resource("heard"+unique(), "v")))
+			expect(t, "newcomer", w, storetest.Write(t, b, storetest.Resource("heard"+unique(), "v")))
 		}
 		if err := newcomer.Close(); err != nil {
 			t.Fatal(err)
@@ -223,17 +225,17 @@ func TestSchemasWithOddNames(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		b := open(t, server.StoreURLIn(t, url.QueryEscape(schema)))
-		w := watchAll(t, b)
+		b := storetest.Open(t, server.StoreURLIn(t, url.QueryEscape(schema)))
+		w := storetest.WatchAll(t, b)
 		endOfSnapshot(t, w)
-		stored := write(t, b, resource("one", "v"))
-		if event := next(t, w); event.GetUpsert().GetResource().GetVersion() != stored.Version {
+		stored := storetest.Write(t, b, storetest.Resource("one", "v"))
+		if event := storetest.Next(t, w); event.GetUpsert().GetResource().GetVersion() != stored.Version {
 			t.Errorf("event %v", event)
 		}
-		if err := b.DeleteCAS(testContext(t), stored.Id, stored.Version); err != nil {
+		if err := b.DeleteCAS(storetest.Context(t), stored.Id, stored.Version); err != nil {
 			t.Error(err)
 		}
-		names, err := b.List(testContext(t), storage.StrongConsistency, allTypes, allTenancies, "")
+		names, err := b.List(storetest.Context(t), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 		if err != nil || !slices.Equal(names, nil) {
 			t.Errorf("list: %v, %v", names, err)
 		}

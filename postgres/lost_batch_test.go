@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage/driver/key"
@@ -19,11 +21,11 @@ import (
 // lockRow locks the row of a resource, as a stranger's session does, until the transaction that it returns ends.
 func lockRow(t *testing.T, server *testenv.PostgresServer, schema string, id *resourcepb.ID) pgx.Tx {
 	t.Helper()
-	tx, err := server.Connect(t).Begin(testContext(t))
+	tx, err := server.Connect(t).Begin(storetest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tag, err := tx.Exec(testContext(t), "select from "+pgx.Identifier{schema, "resources"}.Sanitize()+" where key = $1 for update", key.Of(id).Bytes())
+	tag, err := tx.Exec(storetest.Context(t), "select from "+pgx.Identifier{schema, "resources"}.Sanitize()+" where key = $1 for update", key.Of(id).Bytes())
 	if err != nil || tag.RowsAffected() != 1 {
 		t.Fatalf("locked %d rows, %v", tag.RowsAffected(), err)
 	}
@@ -64,17 +66,17 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 		server: server, schema: server.Schema(t), proxy: faultproxy.New(t, server.Addr),
 		good: make(chan error, 1), bad: make(chan error, 2), badPayload: []byte("bad" + unique()),
 	}
-	direct := open(t, server.StoreURLIn(t, h.schema))
-	through := open(t, server.At(t, h.proxy.Addr()).StoreURLIn(t, h.schema))
+	direct := storetest.Open(t, server.StoreURLIn(t, h.schema))
+	through := storetest.Open(t, server.At(t, h.proxy.Addr()).StoreURLIn(t, h.schema))
 	var group sync.WaitGroup
 	t.Cleanup(group.Wait)
 
-	spacer := write(t, direct, resource("spacer", "old"))
-	good := write(t, direct, resource("good", "old"))
+	spacer := storetest.Write(t, direct, storetest.Resource("spacer", "old"))
+	good := storetest.Write(t, direct, storetest.Resource("good", "old"))
 	var bad []*resourcepb.Resource
 	for _, name := range []string{"bad", "worse"} {
-		res := write(t, direct, resource(name, "old"))
-		write(t, direct, res) // so the version in res is not the stored one
+		res := storetest.Write(t, direct, storetest.Resource(name, "old"))
+		storetest.Write(t, direct, res) // so the version in res is not the stored one
 		res.Data.Value = h.badPayload
 		bad = append(bad, res)
 	}
@@ -86,14 +88,14 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	h.held = h.proxy.HoldAnswer(payload)
 	begin := func(res *resourcepb.Resource, answer chan<- error, patience time.Duration) {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
 			defer cancel()
 			_, err := through.WriteCAS(ctx, res)
 			answer <- err
 		})
 	}
 	first := make(chan error, 1)
-	begin(spacer, first, patience)
+	begin(spacer, first, storetest.Patience)
 	sprung(t, ahead)
 	begin(good, h.good, timeout)
 	for _, res := range bad {
@@ -105,9 +107,10 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 		t.Fatalf("the write ahead: %v", err)
 	}
 	sprung(t, h.held)
-	eventually(t, "the write to happen", func() bool {
+	storetest.Eventually(t, "the write to happen", func() bool {
 		return string(read(t, direct, good.Id).Data.Value) == string(payload)
 	})
+
 	select {
 	case <-h.bad:
 		h.held.Cut()
@@ -121,13 +124,13 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 // comes again: the write that was done is not begun anew.
 func TestLostBatchMeetsLock(t *testing.T) {
 	t.Parallel()
-	h := newHalfDone(t, patience)
+	h := newHalfDone(t, storetest.Patience)
 	lock := lockRow(t, h.server, h.schema, h.badKey)
 	h.held.Cut()
 	if err := <-h.good; err != nil {
 		t.Errorf("the write that was done, while a stranger holds the row of another in its batch: %v", err)
 	}
-	if err := lock.Rollback(testContext(t)); err != nil {
+	if err := lock.Rollback(storetest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -19,7 +21,7 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 	for _, begin := range []string{"listed", "resumed"} {
 		t.Run(begin, func(t *testing.T) {
 			t.Parallel()
-			ctx := testContext(t)
+			ctx := storetest.Context(t)
 			server := testenv.Postgres(t)
 			database := server.Database(t)
 			const schema = "store" // goes with the database
@@ -37,34 +39,34 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 					}
 				}
 			}
-			other := open(t, database.StoreURLIn(t, schema))
-			one := write(t, other, resource("one", "v"))
-			b := open(t, database.StoreURLIn(t, schema, "listen=off", "poll=1h"))
-			first := watchAll(t, b) // the feed begins
+			other := storetest.Open(t, database.StoreURLIn(t, schema))
+			one := storetest.Write(t, other, storetest.Resource("one", "v"))
+			b := storetest.Open(t, database.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+			first := storetest.WatchAll(t, b) // the feed begins
 			expect(t, "snapshot", first, one)
 			endOfSnapshot(t, first)
 			alone("create database " + name + "_copy template " + name)
-			t.Cleanup(func() { _, _ = admin.Exec(testContext(t), "drop database if exists "+name+"_lost with (force)") })
+			t.Cleanup(func() { _, _ = admin.Exec(storetest.Context(t), "drop database if exists "+name+"_lost with (force)") })
 
-			lost := write(t, other, resource("lost", "v"))
+			lost := storetest.Write(t, other, storetest.Resource("lost", "v"))
 			var w storage.Watch
 			if begin == "listed" {
-				w = watchAll(t, b)
+				w = storetest.WatchAll(t, b)
 				expect(t, "snapshot", w, lost)
 				expect(t, "snapshot", w, one)
 				endOfSnapshot(t, w)
 			} else {
 				resumer, _ := storage.As[storage.Resumer](b)
 				var err error
-				if w, err = resumer.WatchFrom(ctx, allTypes, allTenancies, "", first.Cursor()); err != nil {
+				if w, err = resumer.WatchFrom(ctx, storetest.AllTypes, storetest.AllTenancies, "", first.Cursor()); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(w.Close)
 				expect(t, "resumed watch", w, lost)
 			}
 			alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
-			write(t, other, resource("instead", "v"))
-			write(t, other, resource(marker, ""))
+			storetest.Write(t, other, storetest.Resource("instead", "v"))
+			storetest.Write(t, other, storetest.Resource(marker, ""))
 			if err := w.(storage.Bookmarker).Bookmark(ctx); err != nil { // it has the feed look
 				t.Fatal(err)
 			}

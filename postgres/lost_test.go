@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
@@ -26,18 +28,18 @@ func behindProxy(t *testing.T) (proxy *faultproxy.Proxy, through, direct storage
 	server := testenv.Postgres(t)
 	proxy = faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	direct = open(t, server.StoreURLIn(t, schema))
-	through = open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	direct = storetest.Open(t, server.StoreURLIn(t, schema))
+	through = storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	return proxy, through, direct
 }
 
 // outcome reads from w what was written under a name up to a marker, and expects it once.
 func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, want int) {
 	t.Helper()
-	write(t, b, resource(marker+unique(), "v"))
+	storetest.Write(t, b, storetest.Resource(marker+unique(), "v"))
 	got := 0
 	for {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		res := event.GetUpsert().GetResource()
 		if event.GetDelete() != nil {
 			res = event.GetDelete().GetResource()
@@ -58,13 +60,13 @@ func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, w
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
-	w := watchAll(t, direct)
+	w := storetest.WatchAll(t, direct)
 	endOfSnapshot(t, w)
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
 		payload := "payload" + unique()
 		trap := cut([]byte(payload))
-		created := write(t, through, resource(name, payload))
+		created := storetest.Write(t, through, storetest.Resource(name, payload))
 		sprung(t, trap)
 		if got := read(t, direct, created.Id); !proto.Equal(got, created) {
 			t.Errorf("%s: created %v, stored %v", name, created, got)
@@ -74,7 +76,7 @@ func TestLostAnswer(t *testing.T) {
 		payload = "payload" + unique()
 		trap = cut([]byte(payload))
 		created.Data.Value = []byte(payload)
-		updated := write(t, through, created)
+		updated := storetest.Write(t, through, created)
 		sprung(t, trap)
 		if got := read(t, direct, created.Id); !proto.Equal(got, updated) {
 			t.Errorf("%s: updated to %v, stored %v", name, updated, got)
@@ -106,7 +108,7 @@ func sprung(t *testing.T, trap *faultproxy.Trap) {
 	t.Helper()
 	select {
 	case <-trap.Sprung():
-	case <-time.After(patience):
+	case <-time.After(storetest.Patience):
 		t.Fatal("the connection was not cut")
 	}
 }
@@ -114,7 +116,7 @@ func sprung(t *testing.T, trap *faultproxy.Trap) {
 // TestLostAnswerOfTheOverwritten holds an answer back until others have gone on: the write succeeded all the same.
 func TestLostAnswerOfTheOverwritten(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	proxy, through, direct := behindProxy(t)
 	for _, then := range []string{"overwritten", "deleted", "created anew"} {
 		payload := "payload" + unique()
@@ -125,23 +127,24 @@ func TestLostAnswerOfTheOverwritten(t *testing.T) {
 		}
 		answered := make(chan answer, 1)
 		go func() {
-			res, err := through.WriteCAS(ctx, resource(then, payload))
+			res, err := through.WriteCAS(ctx, storetest.Resource(then, payload))
 			answered <- answer{res, err}
 		}()
 		var stored *resourcepb.Resource
-		eventually(t, "the write to happen", func() bool {
+		storetest.Eventually(t, "the write to happen", func() bool {
 			var err error
-			stored, err = direct.Read(ctx, storage.StrongConsistency, resource(then, "").Id)
+			stored, err = direct.Read(ctx, storage.StrongConsistency, storetest.Resource(then, "").Id)
 			return err == nil
 		})
+
 		version := stored.Version
 		if then == "overwritten" {
-			write(t, direct, stored)
+			storetest.Write(t, direct, stored)
 		} else if err := direct.DeleteCAS(ctx, stored.Id, stored.Version); err != nil {
 			t.Fatal(err)
 		}
 		if then == "created anew" {
-			write(t, direct, resource(then, "v"))
+			storetest.Write(t, direct, storetest.Resource(then, "v"))
 		}
 		trap.Cut()
 		if got := <-answered; got.err != nil || got.res.Version != version {
@@ -156,7 +159,7 @@ func TestSilentConnection(t *testing.T) {
 	proxy, through, direct := behindProxy(t)
 	payload := "payload" + unique()
 	trap := proxy.HoldAnswer([]byte(payload))
-	created := write(t, through, resource("one", payload))
+	created := storetest.Write(t, through, storetest.Resource("one", payload))
 	sprung(t, trap)
 	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
 		t.Errorf("created %v, stored %v", created, got)
@@ -171,19 +174,19 @@ func TestSilentConnection(t *testing.T) {
 // TestLostCommit does the same to transactions, where the database's COMMIT is what is lost.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	proxy, through, direct := behindProxy(t)
 	transactor, _ := storage.As[storage.Transactor](through)
-	w := watchAll(t, direct)
+	w := storetest.WatchAll(t, direct)
 	endOfSnapshot(t, w)
 	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
-		doomed := write(t, direct, resource("doomed-"+name, "v"))
+		doomed := storetest.Write(t, direct, storetest.Resource("doomed-"+name, "v"))
 		payload := "payload" + unique()
 		trap := cut([]byte(payload))
 		results, err := transactor.Commit(ctx, []storage.Op{
-			{Write: resource(name, payload)},
+			{Write: storetest.Resource(name, payload)},
 			{Delete: doomed.Id, Version: doomed.Version},
-			{Check: resource("nothing", "").Id},
+			{Check: storetest.Resource("nothing", "").Id},
 		})
 		sprung(t, trap)
 		if err != nil {
@@ -198,7 +201,7 @@ func TestLostCommit(t *testing.T) {
 		expectOnce(t, w, direct, name, 1)
 	}
 	// One that deletes only leaves no version behind, and is told apart from one of somebody else.
-	doomed := write(t, direct, resource("doomed", "v"))
+	doomed := storetest.Write(t, direct, storetest.Resource("doomed", "v"))
 	trap := proxy.CutAnswer([]byte("doomed"))
 	if _, err := transactor.Commit(ctx, []storage.Op{{Delete: doomed.Id, Version: doomed.Version}}); err != nil {
 		t.Errorf("a delete alone: %v", err)
@@ -212,15 +215,15 @@ func TestLostBatch(t *testing.T) {
 	proxy, through, direct := behindProxy(t)
 	c := newChurn(t, 30)
 	followers := []*follower{
-		follow(t, "watch through the proxy", watchAll(t, through)),
-		follow(t, "direct watch", watchAll(t, direct)),
+		follow(t, "watch through the proxy", storetest.WatchAll(t, through)),
+		follow(t, "direct watch", storetest.WatchAll(t, direct)),
 	}
 	for i := range 16 {
 		c.writer(through, uint64(i), 0)
 	}
 	for i := range 15 {
 		before := c.successes.Load()
-		eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
+		storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
 		if i%3 == 0 {
 			proxy.Cut()
 			continue
@@ -236,7 +239,7 @@ func TestLostBatch(t *testing.T) {
 func TestNoDatabase(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
-	stored := write(t, through, resource("one", "v"))
+	stored := storetest.Write(t, through, storetest.Resource("one", "v"))
 	for _, take := range []struct {
 		how  string
 		away func()
@@ -263,11 +266,11 @@ func TestNoDatabase(t *testing.T) {
 	trap := proxy.HoldAnswer([]byte(payload))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if _, err := through.WriteCAS(ctx, resource("two", payload)); !isInconsistent(err) {
+	if _, err := through.WriteCAS(ctx, storetest.Resource("two", payload)); !isInconsistent(err) {
 		t.Errorf("a write without an answer: %v", err)
 	}
 	trap.Cut()
-	if got := read(t, direct, resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
+	if got := read(t, direct, storetest.Resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
 		t.Errorf("it was carried out: %v", got)
 	}
 }
@@ -286,20 +289,20 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 		"read":          read(storage.StrongConsistency),
 		"eventual read": read(storage.EventualConsistency),
 		"write": func(ctx context.Context) error {
-			_, err := b.WriteCAS(ctx, resource(fmt.Sprint("new", unique()), "v"))
+			_, err := b.WriteCAS(ctx, storetest.Resource(fmt.Sprint("new", unique()), "v"))
 			return err
 		},
 		"delete": func(ctx context.Context) error { return b.DeleteCAS(ctx, stored.Id, "old") },
 		"list": func(ctx context.Context) error {
-			_, err := b.List(ctx, storage.StrongConsistency, allTypes, allTenancies, "")
+			_, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 			return err
 		},
 		"page": func(ctx context.Context) error {
-			_, err := pager.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+			_, err := pager.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
 			return err
 		},
 		"watch": func(ctx context.Context) error {
-			w, err := b.WatchList(ctx, allTypes, allTenancies, "")
+			w, err := b.WatchList(ctx, storetest.AllTypes, storetest.AllTenancies, "")
 			if err == nil {
 				w.Close()
 			}
@@ -310,7 +313,7 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 			return err
 		},
 		"commit": func(ctx context.Context) error {
-			_, err := transactor.Commit(ctx, []storage.Op{{Write: resource(fmt.Sprint("new", unique()), "v")}})
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: storetest.Resource(fmt.Sprint("new", unique()), "v")}})
 			return err
 		},
 	}
@@ -321,7 +324,7 @@ func TestSilentIntroduction(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
 	trap := proxy.HoldAnswer([]byte("select last_value, clock_timestamp()"))
-	created := write(t, through, resource("one", "v"))
+	created := storetest.Write(t, through, storetest.Resource("one", "v"))
 	sprung(t, trap)
 	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
 		t.Errorf("created %v, stored %v", created, got)
@@ -332,32 +335,33 @@ func TestSilentIntroduction(t *testing.T) {
 // nothing happened.
 func TestLostRequestAfterRetention(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	busy := open(t, server.StoreURLIn(t, schema, "retention=4s"))
-	idle := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "retention=4s", "pool_max_conns=1"))
-	stored := write(t, idle, resource("one", "v"))
-	other := write(t, busy, resource("other", "v"))
+	busy := storetest.Open(t, server.StoreURLIn(t, schema, "retention=4s"))
+	idle := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "retention=4s", "pool_max_conns=1"))
+	stored := storetest.Write(t, idle, storetest.Resource("one", "v"))
+	other := storetest.Write(t, busy, storetest.Resource("other", "v"))
 	conn := server.Connect(t)
 	named := func(table string) string { return pgx.Identifier{schema, table}.Sanitize() }
 	var last int64
 	if err := conn.QueryRow(ctx, "select max(revision) from "+named("changes")).Scan(&last); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the changes of that time to be deleted", func() bool {
-		other = write(t, busy, other)
+	storetest.Eventually(t, "the changes of that time to be deleted", func() bool {
+		other = storetest.Write(t, busy, other)
 		var horizon int64
 		if err := conn.QueryRow(ctx, "select horizon from "+named("store")).Scan(&horizon); err != nil {
 			t.Fatal(err)
 		}
 		return horizon > last
 	})
+
 	payload := "payload" + unique()
 	stored.Data.Value = []byte(payload)
 	trap := proxy.CutRequest([]byte(payload))
-	updated := write(t, idle, stored)
+	updated := storetest.Write(t, idle, stored)
 	sprung(t, trap)
 	if got := read(t, busy, stored.Id); got.Version != updated.Version {
 		t.Errorf("stored is %s, written was %s", got.Version, updated.Version)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -19,15 +21,15 @@ func TestRefusedAfterLostUpdate(t *testing.T) {
 	as, role := database.Role(t)
 	grantAll(t, g.conn, g.schema, role)
 	proxy := faultproxy.New(t, database.Addr)
-	b := open(t, as.At(t, proxy.Addr()).StoreURLIn(t, g.schema, "application_name="+g.application))
-	one := write(t, b, resource("one", "old"))
+	b := storetest.Open(t, as.At(t, proxy.Addr()).StoreURLIn(t, g.schema, "application_name="+g.application))
+	one := storetest.Write(t, b, storetest.Resource("one", "old"))
 
 	g.close()
 	one.Data.Value = []byte("new")
 	updated := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(testContext(t), one); updated <- err }()
+	go func() { _, err := b.WriteCAS(storetest.Context(t), one); updated <- err }()
 	g.await(1)
-	if _, err := g.conn.Exec(testContext(t), "revoke update on "+g.resources+" from "+role); err != nil {
+	if _, err := g.conn.Exec(storetest.Context(t), "revoke update on "+g.resources+" from "+role); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Cut()

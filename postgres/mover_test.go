@@ -5,6 +5,8 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/mover"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -15,7 +17,7 @@ func TestHandover(t *testing.T) {
 	mover.Run(t, mover.Harness{
 		Open: func(t *testing.T) (one, other storage.Backend) {
 			url := testenv.Postgres(t).StoreURL(t)
-			return open(t, url), open(t, url)
+			return storetest.Open(t, url), storetest.Open(t, url)
 		},
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
@@ -22,7 +24,7 @@ import (
 func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 	t.Helper()
 	changes := pgx.Identifier{schema, "changes"}.Sanitize()
-	if _, err := tx.Exec(testContext(t), "select pg_advisory_xact_lock_shared(('"+changes+"'::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int) from "+
+	if _, err := tx.Exec(storetest.Context(t), "select pg_advisory_xact_lock_shared(('"+changes+"'::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int) from "+
 		pgx.Identifier{schema, "changes_seq"}.Sanitize()); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,7 @@ func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 // writeBySQL stores a resource in a transaction of the test's own, as a backend does.
 func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource) {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	data, err := codec.Encode(res)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +54,7 @@ func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource
 
 func expect(t *testing.T, who string, w storage.Watch, want *resourcepb.Resource) {
 	t.Helper()
-	event := next(t, w)
+	event := storetest.Next(t, w)
 	got := event.GetUpsert().GetResource()
 	if got == nil {
 		t.Fatalf("%s: event %v, expected a write of %s", who, event, want.Id.Name)
@@ -66,45 +68,45 @@ func expect(t *testing.T, who string, w storage.Watch, want *resourcepb.Resource
 // on; what comes after the writer's number is shown after it, in one order, and what a list showed before is not shown again.
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := open(t, storeURL), open(t, storeURL)
-	before, elsewhere := watchAll(t, b), watchAll(t, other)
+	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
+	before, elsewhere := storetest.WatchAll(t, b), storetest.WatchAll(t, other)
 	endOfSnapshot(t, before)
 	endOfSnapshot(t, elsewhere)
-	write(t, b, resource("first", "v"))
-	expect(t, "watch", before, resource("first", "v"))
-	expect(t, "watch of another handle", elsewhere, resource("first", "v"))
+	storetest.Write(t, b, storetest.Resource("first", "v"))
+	expect(t, "watch", before, storetest.Resource("first", "v"))
+	expect(t, "watch of another handle", elsewhere, storetest.Resource("first", "v"))
 
 	tx, err := server.Connect(t).Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := resource("late", "v")
+	late := storetest.Resource("late", "v")
 	writeBySQL(t, tx, schema, late)
 
 	// Others go on at once, without its change.
-	second := write(t, b, resource("second", "v"))
-	third := write(t, other, resource("third", "v"))
+	second := storetest.Write(t, b, storetest.Resource("second", "v"))
+	third := storetest.Write(t, other, storetest.Resource("third", "v"))
 
 	pager, _ := storage.As[storage.Pager](b)
-	page, err := pager.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+	page, err := pager.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
 	if err != nil || len(page.Resources) != 3 {
 		t.Fatalf("list beside the open transaction: %v, %v", page.Resources, err)
 	}
-	during := watchAll(t, b)
+	during := storetest.WatchAll(t, b)
 	for range 3 {
-		next(t, during)
+		storetest.Next(t, during)
 	}
 	endOfSnapshot(t, during)
-	fourth := write(t, other, resource("fourth", "v"))
+	fourth := storetest.Write(t, other, storetest.Resource("fourth", "v"))
 
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	fifth := write(t, b, resource("fifth", "v"))
+	fifth := storetest.Write(t, b, storetest.Resource("fifth", "v"))
 
 	for _, w := range []struct {
 		who   string
@@ -137,13 +139,13 @@ func resumeAt(t *testing.T, w storage.Watch, want *resourcepb.Resource) string {
 // wait for it.
 func TestOpenTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := open(t, storeURL), open(t, storeURL)
-	held := write(t, b, resource("held", "v"))
-	w := watchAll(t, other)
+	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
+	held := storetest.Write(t, b, storetest.Resource("held", "v"))
+	w := storetest.WatchAll(t, other)
 	expect(t, "snapshot", w, held)
 	endOfSnapshot(t, w)
 	tx, err := server.Connect(t).Begin(ctx)
@@ -164,7 +166,7 @@ func TestOpenTransaction(t *testing.T) {
 		waits <- err
 	}()
 	for _, by := range []storage.Backend{b, other, b} {
-		expect(t, "watch beside the transaction", w, write(t, by, resource("free"+unique(), "v")))
+		expect(t, "watch beside the transaction", w, storetest.Write(t, by, storetest.Resource("free"+unique(), "v")))
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
@@ -177,7 +179,7 @@ func TestOpenTransaction(t *testing.T) {
 func resume(t *testing.T, b storage.Backend, cursor string) storage.Watch {
 	t.Helper()
 	resumer, _ := storage.As[storage.Resumer](b)
-	w, err := resumer.WatchFrom(testContext(t), allTypes, allTenancies, "", cursor)
+	w, err := resumer.WatchFrom(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func expectSet(t *testing.T, who string, w storage.Watch, want ...*resourcepb.Re
 		left[res.Id.Name] = true
 	}
 	for range want {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		name := event.GetUpsert().GetResource().GetId().GetName()
 		if !left[name] {
 			t.Fatalf("%s: unexpected or repeated event %v; still missing: %v", who, event, left)
@@ -205,13 +207,13 @@ func expectSet(t *testing.T, who string, w storage.Watch, want ...*resourcepb.Re
 // TestStalledCommit stalls a transaction of the adapter itself: it has written one key and waits for another.
 func TestStalledCommit(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	b := open(t, server.StoreURLIn(t, schema, "application_name="+schema))
-	held := write(t, b, resource("held", "v"))
-	w := watchAll(t, b)
-	next(t, w)
+	b := storetest.Open(t, server.StoreURLIn(t, schema, "application_name="+schema))
+	held := storetest.Write(t, b, storetest.Resource("held", "v"))
+	w := storetest.WatchAll(t, b)
+	storetest.Next(t, w)
 	endOfSnapshot(t, w)
 
 	tx, err := server.Connect(t).Begin(ctx)
@@ -224,13 +226,13 @@ func TestStalledCommit(t *testing.T) {
 	transactor, _ := storage.As[storage.Transactor](b)
 	stalled := make(chan error, 2)
 	go func() {
-		_, err := transactor.Commit(ctx, []storage.Op{{Write: resource("a", "v")}, {Write: held}, {Write: resource("z", "v")}})
+		_, err := transactor.Commit(ctx, []storage.Op{{Write: storetest.Resource("a", "v")}, {Write: held}, {Write: storetest.Resource("z", "v")}})
 		stalled <- err
 	}()
 	// A plain write of the same row waits too, and holds nobody up.
 	go func() { stalled <- b.DeleteCAS(ctx, held.Id, "no version") }()
 	for range 20 {
-		expect(t, "watch beside the stalled transaction", w, write(t, b, resource("other"+unique(), "v")))
+		expect(t, "watch beside the stalled transaction", w, storetest.Write(t, b, storetest.Resource("other"+unique(), "v")))
 	}
 	// One that gives up leaves by itself.
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
@@ -253,5 +255,5 @@ func TestStalledCommit(t *testing.T) {
 	if failures != 1 {
 		t.Errorf("%d of the two failed, expected the delete alone", failures)
 	}
-	expectSet(t, "watch after the stall", w, resource("a", ""), held, resource("z", ""))
+	expectSet(t, "watch after the stall", w, storetest.Resource("a", ""), held, storetest.Resource("z", ""))
 }

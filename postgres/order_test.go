@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -52,12 +54,12 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 		transactor, _ := storage.As[storage.Transactor](b)
 		stored := map[string]string{} // versions of own keys
 		fill := func(key, call string) *resourcepb.Resource {
-			res := resource(keys+key, call)
+			res := storetest.Resource(keys+key, call)
 			res.Version = stored[key]
 			return res
 		}
 		for range calls {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
 			if random.IntN(4) > 0 {
 				key := fmt.Sprint("-", random.IntN(8))
 				call, entry := o.begin(1)
@@ -95,7 +97,7 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 
 // record returns the changes that a watch shows up to the marker, in their order.
 func record(w storage.Watch) ([]change, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*storetest.Patience)
 	defer cancel()
 	var all []change
 	for {
@@ -156,7 +158,7 @@ func (o *ordering) check(who string, all []change) {
 func inOrder(t *testing.T, storeURL string, writers, calls int) {
 	t.Helper()
 	o := &ordering{t: t}
-	handles := []storage.Backend{open(t, storeURL), open(t, storeURL), open(t, storeURL)}
+	handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
 	type recorded struct {
 		all []change
 		err error
@@ -164,7 +166,7 @@ func inOrder(t *testing.T, storeURL string, writers, calls int) {
 	var watching sync.WaitGroup
 	records := make([]recorded, len(handles))
 	for i, b := range handles {
-		w := watchAll(t, b)
+		w := storetest.WatchAll(t, b)
 		endOfSnapshot(t, w)
 		watching.Go(func() { records[i].all, records[i].err = record(w) })
 	}
@@ -172,7 +174,7 @@ func inOrder(t *testing.T, storeURL string, writers, calls int) {
 		o.writer(handles[i%2], fmt.Sprint("writer-", i), uint64(i), calls)
 	}
 	o.group.Wait()
-	write(t, handles[0], resource(marker, ""))
+	storetest.Write(t, handles[0], storetest.Resource(marker, ""))
 	watching.Wait()
 	for i, r := range records {
 		if r.err != nil {
@@ -213,8 +215,8 @@ func TestOneOrderResumed(t *testing.T) {
 	t.Parallel()
 	o := &ordering{t: t}
 	storeURL := testenv.Postgres(t).StoreURL(t)
-	handles := []storage.Backend{open(t, storeURL), open(t, storeURL)}
-	w := watchAll(t, handles[0])
+	handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
+	w := storetest.WatchAll(t, handles[0])
 	endOfSnapshot(t, w)
 	start := w.Cursor()
 	for i := range 6 {
@@ -225,13 +227,13 @@ func TestOneOrderResumed(t *testing.T) {
 	go func() {
 		defer close(ended)
 		o.group.Wait()
-		if _, err := handles[0].WriteCAS(testContext(t), resource(marker, "")); err != nil {
+		if _, err := handles[0].WriteCAS(storetest.Context(t), storetest.Resource(marker, "")); err != nil {
 			t.Error(err)
 		}
 	}()
 	var all []change
 	for i := 0; ; i++ {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		res := event.GetUpsert().GetResource()
 		if res.GetId().GetName() == marker {
 			break
@@ -255,7 +257,7 @@ func isolated(t *testing.T, level string) *testenv.PostgresServer {
 	t.Helper()
 	server := testenv.Postgres(t).Database(t)
 	name := strings.TrimPrefix(parseURL(t, server.URL).Path, "/")
-	if _, err := server.Connect(t).Exec(testContext(t), "alter database "+name+" set default_transaction_isolation = '"+level+"'"); err != nil {
+	if _, err := server.Connect(t).Exec(storetest.Context(t), "alter database "+name+" set default_transaction_isolation = '"+level+"'"); err != nil {
 		t.Fatal(err)
 	}
 	return server
@@ -276,8 +278,8 @@ func TestIsolation(t *testing.T) {
 				t.Parallel()
 				storeURL := server.StoreURL(t)
 				c := newChurn(t, 10)
-				handles := []storage.Backend{open(t, storeURL), open(t, storeURL)}
-				followers := []*follower{follow(t, "watch", watchAll(t, handles[0])), follow(t, "other watch", watchAll(t, handles[1]))}
+				handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
+				followers := []*follower{follow(t, "watch", storetest.WatchAll(t, handles[0])), follow(t, "other watch", storetest.WatchAll(t, handles[1]))}
 				for i := range 12 {
 					c.writer(handles[i%2], uint64(i), 60)
 				}

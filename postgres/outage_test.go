@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -20,15 +22,15 @@ func throughOutage(t *testing.T, open func() storage.Backend, trouble func(c *ch
 	c := newChurn(t, 20)
 	c.mayFail = true
 	followers := []*follower{
-		follow(t, "watch of the writers' handle", watchAll(t, a)),
-		follow(t, "watch of another handle", watchAll(t, b)),
+		follow(t, "watch of the writers' handle", storetest.WatchAll(t, a)),
+		follow(t, "watch of another handle", storetest.WatchAll(t, b)),
 	}
 	for i := range 8 {
 		c.writer(a, uint64(i), 0)
 	}
 	goOn := func() {
 		before := c.successes.Load()
-		eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
+		storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
 	}
 	goOn()
 	trouble(c)
@@ -41,10 +43,10 @@ func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartPostgres(t)
 	storeURL := server.StoreURL(t)
-	throughOutage(t, func() storage.Backend { return open(t, storeURL) }, func(c *churn) {
+	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(c *churn) {
 		server.Restart(t)
 		before := c.successes.Load()
-		eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
+		storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
 		server.Kill(t) // the way a power cut does
 		server.Start(t)
 	})
@@ -54,7 +56,7 @@ func TestServerPaused(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartPostgres(t)
 	storeURL := server.StoreURL(t)
-	throughOutage(t, func() storage.Backend { return open(t, storeURL) }, func(*churn) {
+	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(*churn) {
 		server.Pause(t)
 		defer server.Unpause(t)
 		// Long enough for calls to run out of time: they say so, and nothing else ends the pause.
@@ -80,11 +82,11 @@ func TestTerminatedBackends(t *testing.T) {
 	schema := server.Schema(t)
 	conn := server.Connect(t)
 	storeURL := server.StoreURLIn(t, schema, "application_name="+schema)
-	throughOutage(t, func() storage.Backend { return open(t, storeURL) }, func(c *churn) {
+	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(c *churn) {
 		for range 10 {
 			before := c.successes.Load()
-			eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
-			if _, err := conn.Exec(testContext(t), "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1", schema); err != nil {
+			storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
+			if _, err := conn.Exec(storetest.Context(t), "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1", schema); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -95,7 +97,7 @@ func TestTerminatedBackends(t *testing.T) {
 func TestFailOver(t *testing.T) {
 	t.Parallel()
 	pair := testenv.StartPostgresPair(t)
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	conn := pair.Primary.Connect(t)
 	for _, setting := range []string{"synchronous_standby_names = '*'", "synchronous_commit = 'remote_apply'"} {
 		if _, err := conn.Exec(ctx, "alter system set "+setting); err != nil {
@@ -105,18 +107,19 @@ func TestFailOver(t *testing.T) {
 	if _, err := conn.Exec(ctx, "select pg_reload_conf()"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the standby to be synchronous", func() bool {
+	storetest.Eventually(t, "the standby to be synchronous", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_replication where sync_state = 'sync'").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n == 1
 	})
+
 	proxy := faultproxy.New(t, pair.Primary.Addr)
 	storeURL := pair.Primary.At(t, proxy.Addr()).StoreURL(t)
-	reader := open(t, storeURL)
-	stored := write(t, reader, resource("one", startOver))
-	throughOutage(t, func() storage.Backend { return open(t, storeURL) }, func(*churn) {
+	reader := storetest.Open(t, storeURL)
+	stored := storetest.Write(t, reader, storetest.Resource("one", startOver))
+	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(*churn) {
 		pair.Primary.Kill(t)
 		proxy.Redirect(pair.Standby.Addr)
 		proxy.Cut()
@@ -135,11 +138,11 @@ func TestFailOver(t *testing.T) {
 func TestReadOnlyPrimary(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartPostgres(t)
-	ctx := testContext(t)
-	b := open(t, server.StoreURL(t))
-	w := watchAll(t, b)
+	ctx := storetest.Context(t)
+	b := storetest.Open(t, server.StoreURL(t))
+	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	stored := write(t, b, resource("one", "v"))
+	stored := storetest.Write(t, b, storetest.Resource("one", "v"))
 	expect(t, "watch", w, stored)
 	readOnly := func(setting string) {
 		t.Helper()
@@ -155,31 +158,33 @@ func TestReadOnlyPrimary(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the server to be told", func() bool {
+		storetest.Eventually(t, "the server to be told", func() bool {
 			var now string
 			if err := server.Connect(t).QueryRow(ctx, "show default_transaction_read_only").Scan(&now); err != nil {
 				t.Fatal(err)
 			}
 			return now == setting
 		})
+
 	}
 	readOnly("on")
-	eventually(t, "a write to be refused", func() bool {
+	storetest.Eventually(t, "a write to be refused", func() bool {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err := b.WriteCAS(short, resource("two"+unique(), "v"))
+		_, err := b.WriteCAS(short, storetest.Resource("two"+unique(), "v"))
 		if err != nil && !isInconsistent(err) {
 			t.Fatal(err)
 		}
 		return err != nil
 	})
+
 	read(t, b, stored.Id)
 	go func() {
-		_, _ = b.WriteCAS(ctx, resource("waits", "v")) // until the primary takes writes again
+		_, _ = b.WriteCAS(ctx, storetest.Resource("waits", "v")) // until the primary takes writes again
 	}()
 	readOnly("off")
 	for {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		if event.GetUpsert().GetResource().GetId().GetName() == "waits" {
 			break
 		}
@@ -191,16 +196,16 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
-	b := open(t, server.At(t, proxy.Addr()).StoreURL(t, "outage=300ms"))
-	w := watchAll(t, b)
+	b := storetest.Open(t, server.At(t, proxy.Addr()).StoreURL(t, "outage=300ms"))
+	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	proxy.Refuse()
-	_, err := w.Next(testContext(t))
+	_, err := w.Next(storetest.Context(t))
 	if !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("after the outage: %v", err)
 	}
 	proxy.Resume()
-	w = watchAll(t, b)
+	w = storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	expect(t, "a new watch", w, write(t, b, resource("one", "v")))
+	expect(t, "a new watch", w, storetest.Write(t, b, storetest.Resource("one", "v")))
 }

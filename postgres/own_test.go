@@ -5,6 +5,8 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -16,15 +18,15 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	deaf := open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
-	other := open(t, server.StoreURLIn(t, schema))
+	deaf := storetest.Open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+	other := storetest.Open(t, server.StoreURLIn(t, schema))
 	replace := func(b storage.Backend, old *resourcepb.Resource) *resourcepb.Resource {
-		changed := resource(old.Id.Name, "replaced "+old.Version)
+		changed := storetest.Resource(old.Id.Name, "replaced "+old.Version)
 		changed.Version = old.Version
-		return write(t, b, changed)
+		return storetest.Write(t, b, changed)
 	}
-	first := write(t, other, resource("first", "v"))
-	w := watchAll(t, deaf)
+	first := storetest.Write(t, other, storetest.Resource("first", "v"))
+	w := storetest.WatchAll(t, deaf)
 	expect(t, "snapshot", w, first)
 	endOfSnapshot(t, w)
 
@@ -39,11 +41,11 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 	}
 
 	for range 10 {
-		if err := other.DeleteCAS(testContext(t), first.Id, first.Version); err != nil {
+		if err := other.DeleteCAS(storetest.Context(t), first.Id, first.Version); err != nil {
 			t.Fatal(err)
 		}
-		created := write(t, deaf, resource("first", "created"))
-		if event := next(t, w); event.GetDelete().GetResource().GetVersion() != first.Version {
+		created := storetest.Write(t, deaf, storetest.Resource("first", "created"))
+		if event := storetest.Next(t, w); event.GetDelete().GetResource().GetVersion() != first.Version {
 			t.Fatalf("event %v, expected the deletion of %s", event, first.Version)
 		}
 		expect(t, "after their deletion", w, created)
@@ -55,17 +57,17 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 // changes as they come: what it has not seen yet it sees later, from its cursor too, and nothing twice.
 func TestOwnChangesLeaveGaps(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	deaf := open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+	deaf := storetest.Open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
 	conn := server.Connect(t)
 	var ours []*resourcepb.Resource
 	for range 20 {
-		ours = append(ours, write(t, deaf, resource("ours"+unique(), "v")))
+		ours = append(ours, storetest.Write(t, deaf, storetest.Resource("ours"+unique(), "v")))
 	}
-	w := watchAll(t, deaf)
-	for next(t, w).GetEndOfSnapshot() == nil {
+	w := storetest.WatchAll(t, deaf)
+	for storetest.Next(t, w).GetEndOfSnapshot() == nil {
 	}
 
 	var theirs []*resourcepb.Resource
@@ -74,7 +76,7 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res := resource("theirs"+unique(), "v")
+		res := storetest.Resource("theirs"+unique(), "v")
 		writeBySQL(t, tx, schema, res)
 		if i%2 == 0 {
 			err = tx.Commit(ctx)
@@ -87,15 +89,15 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 		}
 		// What this replaces was seen long ago, so it need not be polled for.
 		ours[i].Data.Value = []byte("again")
-		expectAmong(t, w, write(t, deaf, ours[i]), &theirs)
+		expectAmong(t, w, storetest.Write(t, deaf, ours[i]), &theirs)
 	}
 	resumer, _ := storage.As[storage.Resumer](deaf)
-	resumed, err := resumer.WatchFrom(ctx, allTypes, allTenancies, "", w.Cursor())
+	resumed, err := resumer.WatchFrom(ctx, storetest.AllTypes, storetest.AllTenancies, "", w.Cursor())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(resumed.Close)
-	last := write(t, deaf, resource("last", "v")) // a creation is polled for, with all that is left
+	last := storetest.Write(t, deaf, storetest.Resource("last", "v")) // a creation is polled for, with all that is left
 	left := theirs
 	expectAmong(t, w, last, &theirs)
 	expectAmong(t, resumed, last, &left)
@@ -108,7 +110,7 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 func expectAmong(t *testing.T, w storage.Watch, want *resourcepb.Resource, before *[]*resourcepb.Resource) {
 	t.Helper()
 	for {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		got := event.GetUpsert().GetResource()
 		if got.GetVersion() == want.Version {
 			return

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -22,11 +24,11 @@ func TestPgBouncer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storeURL := pooler.StoreURL(t, params...)
-			handles := []storage.Backend{open(t, storeURL), open(t, storeURL)}
+			handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
 			c := newChurn(t, 10)
 			var followers []*follower
 			for _, b := range handles {
-				followers = append(followers, follow(t, name, watchAll(t, b)))
+				followers = append(followers, follow(t, name, storetest.WatchAll(t, b)))
 			}
 			for i, b := range handles {
 				for j := range 4 {
@@ -35,8 +37,8 @@ func TestPgBouncer(t *testing.T) {
 			}
 			c.finish(handles[0], followers...)
 			transactor, _ := storage.As[storage.Transactor](handles[0])
-			if _, err := transactor.Commit(testContext(t), []storage.Op{
-				{Write: resource("a", "v")}, {Write: resource("b", "v")}, {Check: resource("c", "v").Id},
+			if _, err := transactor.Commit(storetest.Context(t), []storage.Op{
+				{Write: storetest.Resource("a", "v")}, {Write: storetest.Resource("b", "v")}, {Check: storetest.Resource("c", "v").Id},
 			}); err != nil {
 				t.Error(err)
 			}

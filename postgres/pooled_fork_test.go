@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -17,7 +19,7 @@ import (
 // number after the last one that its watch saw. The watch must say that history is another one.
 func TestLostCommitsBehindPooler(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.StartPostgres(t)
 	pooler := testenv.StartPgBouncer(t, server)
 	database := server.Database(t)
@@ -36,28 +38,29 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 		}
 	}
 
-	b := open(t, pooled.String())
-	kept, lost := write(t, b, resource("kept", "v")), write(t, b, resource("lost", "v"))
-	w := watchAll(t, b)
+	b := storetest.Open(t, pooled.String())
+	kept, lost := storetest.Write(t, b, storetest.Resource("kept", "v")), storetest.Write(t, b, storetest.Resource("lost", "v"))
+	w := storetest.WatchAll(t, b)
 	expect(t, "snapshot", w, kept)
 	expect(t, "snapshot", w, lost)
 	endOfSnapshot(t, w)
 	// The feed may come back between the two.
-	eventually(t, "nobody else to use the database", func() bool {
+	storetest.Eventually(t, "nobody else to use the database", func() bool {
 		replace()
 		_, err := admin.Exec(ctx, "create database copy template "+name)
 		return err == nil
 	})
+
 	for range 3 {
-		lost = write(t, b, lost)
+		lost = storetest.Write(t, b, lost)
 		expect(t, "watch", w, lost)
 	}
 	replace("alter database "+name+" rename to lost", "alter database copy rename to "+name)
-	other := open(t, database.StoreURLIn(t, "store"))
+	other := storetest.Open(t, database.StoreURLIn(t, "store"))
 	for _, name := range []string{"a", "b", "c"} {
-		write(t, other, resource(name, "v"))
+		storetest.Write(t, other, storetest.Resource(name, "v"))
 	}
-	write(t, b, kept)
+	storetest.Write(t, b, kept)
 	if event, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("event %v, %v; expected ErrWatchClosed for history that is gone", event, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
@@ -26,7 +28,7 @@ func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, err := pgxpool.NewWithConfig(testContext(t), config)
+	pool, err := pgxpool.NewWithConfig(storetest.Context(t), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 	pair := testenv.StartPostgresPair(t)
 	proxy := faultproxy.New(t, pair.Primary.Addr)
 	opts := &postgres.Options{Schema: "store"} // goes with the servers
-	b, err := postgres.New(testContext(t), plainPool(t, pair.Primary.At(t, proxy.Addr()).URL), opts)
+	b, err := postgres.New(storetest.Context(t), plainPool(t, pair.Primary.At(t, proxy.Addr()).URL), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +52,13 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	one := write(t, b, resource("one", "v"))
+	one := storetest.Write(t, b, storetest.Resource("one", "v"))
 	pair.CatchUp(t)
-	_, err = postgres.New(testContext(t), plainPool(t, pair.Standby.URL), opts)
+	_, err = postgres.New(storetest.Context(t), plainPool(t, pair.Standby.URL), opts)
 	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("opened on a standby: %v, expected ErrInconsistent that names the standby", err)
 	}
-	w := watchAll(t, b)
+	w := storetest.WatchAll(t, b)
 	expect(t, "snapshot", w, one)
 	endOfSnapshot(t, w)
 
@@ -70,11 +72,11 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			return err
 		},
 		"list": func(ctx context.Context) error {
-			_, err := b.List(ctx, storage.StrongConsistency, allTypes, allTenancies, "")
+			_, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 			return err
 		},
 		"page": func(ctx context.Context) error {
-			_, err := b.ListPage(ctx, allTypes, allTenancies, "", storage.ListOptions{})
+			_, err := b.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
 			return err
 		},
 		"owner references": func(ctx context.Context) error {
@@ -87,7 +89,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			return err
 		},
 		"watch": func(ctx context.Context) error {
-			w, err := b.WatchList(ctx, allTypes, allTenancies, "")
+			w, err := b.WatchList(ctx, storetest.AllTypes, storetest.AllTenancies, "")
 			if err == nil {
 				w.Close()
 			}
@@ -95,7 +97,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		eventually(t, name+" on a standby to name it", func() bool { // with time enough to connect
+		storetest.Eventually(t, name+" on a standby to name it", func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			err := call(ctx)
@@ -104,38 +106,39 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			}
 			return strings.Contains(err.Error(), "standby")
 		})
+
 	}
 	pair.Promote(t)
 	for name, call := range calls {
-		if err := call(testContext(t)); err != nil {
+		if err := call(storetest.Context(t)); err != nil {
 			t.Errorf("%s after the promotion: %v", name, err)
 		}
 	}
-	expect(t, "the watch", w, write(t, b, resource("two", "v")))
+	expect(t, "the watch", w, storetest.Write(t, b, storetest.Resource("two", "v")))
 }
 
 // TestReplicaOnAnotherTimeline reads from the promoted standby and, as its replica, from the old primary, which came back as a standby
 // with commits that the fail-over lost. Its log is longer, but it is another one.
 func TestReplicaOnAnotherTimeline(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	pair := testenv.StartPostgresPair(t)
 	const schema = "store" // goes with the servers
-	old := open(t, pair.Primary.StoreURLIn(t, schema))
-	kept := write(t, old, resource("one", "kept"))
+	old := storetest.Open(t, pair.Primary.StoreURLIn(t, schema))
+	kept := storetest.Write(t, old, storetest.Resource("one", "kept"))
 	pair.CatchUp(t)
 	pair.Separate(t)
 	lost := kept
 	for range 50 {
-		res := resource("one", "lost"+strings.Repeat("x", 10_000))
+		res := storetest.Resource("one", "lost"+strings.Repeat("x", 10_000))
 		res.Version = lost.Version
-		lost = write(t, old, res)
+		lost = storetest.Write(t, old, res)
 	}
 	pair.Primary.Exec(t, "sh", "-c", `touch "$PGDATA"/standby.signal`)
 	pair.Primary.Restart(t)
 	pair.Promote(t)
-	b := open(t, pair.Standby.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Primary.URL)))
-	other := write(t, b, resource("other", "v"))
+	b := storetest.Open(t, pair.Standby.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Primary.URL)))
+	other := storetest.Write(t, b, storetest.Resource("other", "v"))
 	var present, past string
 	if err := pair.Standby.Connect(t).QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&present); err != nil {
 		t.Fatal(err)
@@ -150,7 +153,7 @@ func TestReplicaOnAnotherTimeline(t *testing.T) {
 	if res, err := b.Read(ctx, storage.EventualConsistency, kept.Id); err != nil || res.Version != kept.Version {
 		t.Errorf("read version %s, %v; expected %s", res.GetVersion(), err, kept.Version)
 	}
-	listed, err := b.List(ctx, storage.EventualConsistency, allTypes, allTenancies, "")
+	listed, err := b.List(ctx, storage.EventualConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 	if err != nil || len(listed) != 2 || listed[0].Version != kept.Version || listed[1].Version != other.Version {
 		t.Errorf("%d listed, %v; expected the versions %s and %s", len(listed), err, kept.Version, other.Version)
 	}

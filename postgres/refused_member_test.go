@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -19,11 +21,11 @@ import (
 // write of that key fails.
 func TestRefusedMember(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	proxy := faultproxy.New(t, server.Addr)
-	b := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	b := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	if _, err := server.Connect(t).Exec(ctx, "alter table "+pgx.Identifier{schema, "resources"}.Sanitize()+
 		" add check (position('middle'::bytea in key) = 0)"); err != nil {
 		t.Fatal(err)
@@ -32,7 +34,7 @@ func TestRefusedMember(t *testing.T) {
 	payload := "payload" + unique()
 	held := proxy.HoldAnswer([]byte(payload))
 	errs := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(ctx, resource("ahead", payload)); errs <- err }()
+	go func() { _, err := b.WriteCAS(ctx, storetest.Resource("ahead", payload)); errs <- err }()
 	sprung(t, held)
 	type answer struct {
 		name string
@@ -47,7 +49,7 @@ func TestRefusedMember(t *testing.T) {
 		case i > 10:
 			name = fmt.Sprintf("other-%d", i) // carried out after it
 		}
-		go func() { _, err := b.WriteCAS(ctx, resource(name, "v")); answers <- answer{name, err} }()
+		go func() { _, err := b.WriteCAS(ctx, storetest.Resource(name, "v")); answers <- answer{name, err} }()
 	}
 	lasts(time.Second) // nobody can see from outside that the calls wait
 	held.Cut()

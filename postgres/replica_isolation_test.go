@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -17,10 +19,10 @@ import (
 // The function that tells the place is replaced by one that waits first, so that the standby can catch up in between.
 func TestReplicaIsolation(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	pair := testenv.StartPostgresPair(t)
 	const schema = "store"
-	b := open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.URL+"&application_name=reader")))
+	b := storetest.Open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.URL+"&application_name=reader")))
 	primary, standby := pair.Primary.Connect(t), pair.Standby.Connect(t)
 	for _, sql := range []string{
 		"create schema shim",
@@ -37,7 +39,7 @@ end $$`,
 			t.Fatal(err)
 		}
 	}
-	first := write(t, b, resource("one", "first"))
+	first := storetest.Write(t, b, storetest.Resource("one", "first"))
 	pair.CatchUp(t)
 	gate := func(sql string) {
 		t.Helper()
@@ -47,7 +49,7 @@ end $$`,
 	}
 	gate("select pg_wal_replay_pause()")
 	first.Data.Value = []byte("second")
-	second := write(t, b, first)
+	second := storetest.Write(t, b, first)
 	gate("select pg_advisory_lock(77)")
 
 	type answer struct {
@@ -60,7 +62,7 @@ end $$`,
 		answered <- answer{res, err}
 	}()
 	var got *answer
-	eventually(t, "the replica to be asked, or the primary to answer", func() bool {
+	storetest.Eventually(t, "the replica to be asked, or the primary to answer", func() bool {
 		select {
 		case a := <-answered:
 			got = &a
@@ -73,6 +75,7 @@ end $$`,
 		}
 		return asked
 	})
+
 	gate("select pg_wal_replay_resume()")
 	pair.CatchUp(t)
 	gate("select pg_advisory_unlock(77)")

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
@@ -16,28 +18,28 @@ import (
 // TestReplica reads from a standby that falls behind: its answers are used while they are fresh enough, and only then.
 func TestReplica(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	pair := testenv.StartPostgresPair(t)
 	schema := pair.Primary.Schema(t)
 	proxy := faultproxy.New(t, pair.Standby.Addr)
-	b := open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.At(t, proxy.Addr()).URL)))
-	other := open(t, pair.Primary.StoreURLIn(t, schema))
-	w := watchAll(t, b)
+	b := storetest.Open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.At(t, proxy.Addr()).URL)))
+	other := storetest.Open(t, pair.Primary.StoreURLIn(t, schema))
+	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	standby := pair.Standby.Connect(t)
 	read := func() string {
 		t.Helper()
-		res, err := b.Read(ctx, storage.EventualConsistency, resource("one", "").Id)
+		res, err := b.Read(ctx, storage.EventualConsistency, storetest.Resource("one", "").Id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		listed, err := b.List(ctx, storage.EventualConsistency, allTypes, allTenancies, "")
+		listed, err := b.List(ctx, storage.EventualConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 		if err != nil || len(listed) != 1 || !proto.Equal(listed[0], res) {
 			t.Fatalf("list: %v, %v, read: %v", listed, err, res)
 		}
 		return res.Version
 	}
-	stored := write(t, b, resource("one", "v"))
+	stored := storetest.Write(t, b, storetest.Resource("one", "v"))
 	expect(t, "watch", w, stored)
 	pair.CatchUp(t)
 	if got := read(); got != stored.Version {
@@ -45,7 +47,7 @@ func TestReplica(t *testing.T) {
 	}
 	// The standby is asked, once it has all that this handle has given out; where its answer is lost, the primary answers.
 	trap := proxy.CutAnswer([]byte("one"))
-	eventually(t, "a read from the standby", func() bool {
+	storetest.Eventually(t, "a read from the standby", func() bool {
 		if got := read(); got != stored.Version {
 			t.Fatalf("read %s, expected %s", got, stored.Version)
 		}
@@ -62,12 +64,12 @@ func TestReplica(t *testing.T) {
 	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {
 		t.Fatal(err)
 	}
-	stored = write(t, b, stored)
+	stored = storetest.Write(t, b, stored)
 	if got := read(); got != stored.Version {
 		t.Errorf("after its own write: read %s, expected %s", got, stored.Version)
 	}
 	expect(t, "watch", w, stored)
-	stored = write(t, other, stored)
+	stored = storetest.Write(t, other, stored)
 	expect(t, "watch", w, stored)
 	if got := read(); got != stored.Version {
 		t.Errorf("after an event: read %s, expected %s", got, stored.Version)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -16,32 +18,33 @@ import (
 // goes on.
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema, "retention=6s")
-	b, other := open(t, storeURL), open(t, storeURL)
-	w := watchAll(t, b)
+	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
+	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	oldest := w.Cursor()
 	for range 50 {
-		expect(t, "watch", w, write(t, other, resource("key"+unique(), "v")))
+		expect(t, "watch", w, storetest.Write(t, other, storetest.Resource("key"+unique(), "v")))
 	}
 	conn := server.Connect(t)
-	eventually(t, "old changes to be deleted", func() bool {
+	storetest.Eventually(t, "old changes to be deleted", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+pgx.Identifier{schema, "changes"}.Sanitize()).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n == 1
 	})
+
 	gone := resume(t, other, oldest)
 	if _, err := gone.Next(ctx); !errors.Is(err, storage.ErrCompacted) || !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("a watch from before: %v", err)
 	}
-	expect(t, "the watch", w, write(t, other, resource("between", "v")))
+	expect(t, "the watch", w, storetest.Write(t, other, storetest.Resource("between", "v")))
 	resumed := resume(t, other, w.Cursor())
-	stored := write(t, b, resource("fresh", "v"))
+	stored := storetest.Write(t, b, storetest.Resource("fresh", "v"))
 	expect(t, "a watch from after", resumed, stored)
 	expect(t, "the watch", w, stored)
 	var marks int
@@ -57,11 +60,11 @@ func TestRetention(t *testing.T) {
 // then bear the number of the last change, and none of them must end the deleting.
 func TestRetentionAfterABurst(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	b := open(t, server.StoreURLIn(t, schema, "retention=4s"))
-	write(t, b, resource("first", "v"))
+	b := storetest.Open(t, server.StoreURLIn(t, schema, "retention=4s"))
+	storetest.Write(t, b, storetest.Resource("first", "v"))
 	conn := server.Connect(t)
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	const steps = 30
@@ -70,11 +73,12 @@ insert into `+quoted("changes")+` (revision, place, more, op, key, version, toke
 select nextval('`+quoted("changes_seq")+`'), 0, false, 1, 'k', 'v', 'a token of a change', '' from generate_series(1, $1)`, steps*5000); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all but the last change to be deleted", func() bool {
+	storetest.Eventually(t, "all but the last change to be deleted", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+quoted("changes")).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n == 1
 	})
+
 }

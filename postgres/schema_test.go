@@ -11,6 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +41,7 @@ func TestUpgrade(t *testing.T) {
 	for version := 1; version < migrations.Latest; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			t.Parallel()
-			ctx := testContext(t)
+			ctx := storetest.Context(t)
 			server := testenv.Postgres(t)
 			conn := server.Connect(t)
 			schema := server.Schema(t)
@@ -46,16 +49,16 @@ func TestUpgrade(t *testing.T) {
 			if _, err := migrations.Up(ctx, conn, schema, version); err != nil {
 				t.Fatal(err)
 			}
-			old := resource("kept", "v")
+			old := storetest.Resource("kept", "v")
 			data, err := codec.Encode(old)
 			if err != nil {
 				t.Fatal(err)
 			}
-			key := strings.Join([]string{"g", "Kind", "p", "n", "kept"}, "\x00")
+			stored := key.Of(old.Id).Bytes()
 			resources, changes := pgx.Identifier{schema, "resources"}.Sanitize(), pgx.Identifier{schema, "changes"}.Sanitize()
 			token := []byte("sixteen bytes...")
 			if _, err := conn.Exec(ctx, "insert into "+resources+" (key, uid, version, group_version, data) values ($1, $2, $3, $4, $5)",
-				[]byte(key), []byte("uid-kept"), token, []byte("v1"), data); err != nil {
+				stored, []byte("uid-kept"), token, []byte("v1"), data); err != nil {
 				t.Fatal(err)
 			}
 			logged := " (seq, op, key, version, token, data) values (1, 1, $1, $2, $2, $3)"
@@ -63,7 +66,7 @@ func TestUpgrade(t *testing.T) {
 				logged = " (revision, place, more, op, key, version, token, data) values (nextval('" + pgx.Identifier{schema, "changes_seq"}.Sanitize() +
 					"'), 0, false, 1, $1, $2, $2, $3)"
 			}
-			if _, err := conn.Exec(ctx, "insert into "+changes+logged, []byte(key), token, data); err != nil {
+			if _, err := conn.Exec(ctx, "insert into "+changes+logged, stored, token, data); err != nil {
 				t.Fatal(err)
 			}
 
@@ -74,7 +77,7 @@ func TestUpgrade(t *testing.T) {
 			if _, err := storage.Open(ctx, storeURL+"&create=off"); err == nil || !strings.Contains(err.Error(), "ashlar schema up") {
 				t.Fatalf("opened with create=off: %v", err)
 			}
-			b := open(t, storeURL)
+			b := storetest.Open(t, storeURL)
 			got, err := b.Read(ctx, storage.StrongConsistency, old.Id)
 			if err != nil {
 				t.Fatal(err)
@@ -83,11 +86,11 @@ func TestUpgrade(t *testing.T) {
 			if !proto.Equal(got, old) {
 				t.Fatalf("read after the upgrade: %v, expected %v", got, old)
 			}
-			w := watchAll(t, b)
-			next(t, w)
+			w := storetest.WatchAll(t, b)
+			storetest.Next(t, w)
 			endOfSnapshot(t, w)
-			written := write(t, b, read(t, b, old.Id))
-			if event := next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
+			written := storetest.Write(t, b, read(t, b, old.Id))
+			if event := storetest.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
 				t.Fatalf("event after the upgrade: %v", event)
 			}
 			if status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL)); err != nil || status.Version != migrations.Latest {
@@ -103,7 +106,7 @@ func TestUpgradeTogether(t *testing.T) {
 	for version := range 2 {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			t.Parallel()
-			ctx := testContext(t)
+			ctx := storetest.Context(t)
 			server := testenv.Postgres(t)
 			schema := server.Schema(t)
 			storeURL := server.StoreURLIn(t, schema)
@@ -132,7 +135,7 @@ func TestUpgradeTogether(t *testing.T) {
 
 func TestNoStore(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	storeURL := testenv.Postgres(t).StoreURL(t)
 	if _, err := storage.Open(ctx, storeURL+"&create=off"); !errors.Is(err, migrations.ErrNone) {
 		t.Fatalf("opened with create=off: %v", err)
@@ -144,7 +147,7 @@ func TestNoStore(t *testing.T) {
 	if from, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); err != nil || from != 0 {
 		t.Fatalf("upgrade: from %d, %v", from, err)
 	}
-	open(t, storeURL+"&create=off")
+	storetest.Open(t, storeURL+"&create=off")
 	if from, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); err != nil || from != migrations.Latest {
 		t.Fatalf("second upgrade: from %d, %v", from, err)
 	}
@@ -152,11 +155,11 @@ func TestNoStore(t *testing.T) {
 
 func TestNewerStoreIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	open(t, storeURL)
+	storetest.Open(t, storeURL)
 	if _, err := server.Connect(t).Exec(ctx, "update "+pgx.Identifier{schema, "schema_version"}.Sanitize()+" set version = version + 1"); err != nil {
 		t.Fatal(err)
 	}
@@ -177,14 +180,14 @@ func TestNewerStoreIsRefused(t *testing.T) {
 // place. A cursor from before the dump is good; one of a change that is not there any more is not, nor is an open watch's.
 func TestRestoredDump(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b := open(t, storeURL)
-	kept := write(t, b, resource("kept", "v"))
-	w := watchAll(t, b)
-	next(t, w)
+	b := storetest.Open(t, storeURL)
+	kept := storetest.Write(t, b, storetest.Resource("kept", "v"))
+	w := storetest.WatchAll(t, b)
+	storetest.Next(t, w)
 	endOfSnapshot(t, w)
 	dumped := w.Cursor()
 	conn := server.Connect(t)
@@ -204,7 +207,7 @@ func TestRestoredDump(t *testing.T) {
 
 	var lost []string
 	for range 3 {
-		kept = write(t, b, kept)
+		kept = storetest.Write(t, b, kept)
 		expect(t, "watch", w, kept)
 		lost = append(lost, w.Cursor())
 	}
@@ -213,11 +216,11 @@ func TestRestoredDump(t *testing.T) {
 		"; insert into " + name("changes") + " table " + name("saved_changes") +
 		fmt.Sprintf("; select setval('%s', %d); commit", name("changes_seq"), last))
 
-	restored := open(t, storeURL)
+	restored := storetest.Open(t, storeURL)
 	current := read(t, restored, kept.Id)
 	var fresh []*resourcepb.Resource
 	for range 5 {
-		current = write(t, restored, current)
+		current = storetest.Write(t, restored, current)
 		fresh = append(fresh, current)
 	}
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrCompacted) || !errors.Is(err, storage.ErrWatchClosed) {
@@ -233,7 +236,7 @@ func TestRestoredDump(t *testing.T) {
 		expect(t, "resumed from before the dump", resumed, want)
 	}
 	for _, b := range []storage.Backend{b, restored} {
-		again := watchAll(t, b)
+		again := storetest.WatchAll(t, b)
 		expect(t, "a new watch", again, current)
 		endOfSnapshot(t, again)
 	}
@@ -243,7 +246,7 @@ func TestRestoredDump(t *testing.T) {
 // unless it says otherwise. Both get as far as the lock before either goes on.
 func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema, "application_name="+schema,
@@ -262,7 +265,7 @@ func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
 			opened <- err
 		}()
 	}
-	eventually(t, "both to wait for the lock", func() bool {
+	storetest.Eventually(t, "both to wait for the lock", func() bool {
 		select {
 		case err := <-opened:
 			t.Fatalf("opened too early: %v", err)
@@ -274,6 +277,7 @@ func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
 		}
 		return n == cap(opened)
 	})
+
 	if _, err := conn.Exec(ctx, "select pg_advisory_unlock_all()"); err != nil {
 		t.Fatal(err)
 	}

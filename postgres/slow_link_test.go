@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
@@ -22,14 +24,14 @@ import (
 func slowly(t *testing.T, server *testenv.PostgresServer, schema string, rate int) storage.Backend {
 	t.Helper()
 	proxy := faultproxy.New(t, server.Addr)
-	b := open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	b := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	proxy.SetRate(rate)
 	return b
 }
 
 // large is a resource of about so many bytes that no compression makes smaller.
 func large(name string, size int) *resourcepb.Resource {
-	res := resource(name, "")
+	res := storetest.Resource(name, "")
 	payload := make([]byte, size)
 	for i, state := 0, uint32(len(name)+size); i < size; i++ {
 		state = state*1664525 + 1013904223
@@ -46,13 +48,13 @@ func TestSlowLink(t *testing.T) {
 	const rate, size, count = 2_000_000 / 8, 200_000, 24
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	fast := open(t, server.StoreURLIn(t, schema))
-	polls := watchAll(t, slowly(t, server, schema, rate))
+	fast := storetest.Open(t, server.StoreURLIn(t, schema))
+	polls := storetest.WatchAll(t, slowly(t, server, schema, rate))
 	endOfSnapshot(t, polls)
 	cursor := polls.Cursor()
 	var want []*resourcepb.Resource
 	for i := range count {
-		want = append(want, write(t, fast, large(fmt.Sprint("large-", i), size)))
+		want = append(want, storetest.Write(t, fast, large(fmt.Sprint("large-", i), size)))
 	}
 	resumes := resume(t, slowly(t, server, schema, rate), cursor)
 	var group sync.WaitGroup
@@ -92,13 +94,13 @@ func TestSlowLinkReads(t *testing.T) {
 	const rate, size, count = 10 << 20, 1<<20 - 1000, 64
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	fast := open(t, server.StoreURLIn(t, schema))
+	fast := storetest.Open(t, server.StoreURLIn(t, schema))
 	slow := slowly(t, server, schema, rate)
 	var want []*resourcepb.Resource
 	for i := range count {
-		want = append(want, write(t, fast, large(fmt.Sprint("large-", i), size)))
+		want = append(want, storetest.Write(t, fast, large(fmt.Sprint("large-", i), size)))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
 	defer cancel()
 	errs := make(chan error, count)
 	for _, res := range want {
@@ -129,10 +131,10 @@ func TestSlowLinkWrites(t *testing.T) {
 	const size = 1<<20 - 1000
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	fast := open(t, server.StoreURLIn(t, schema))
+	fast := storetest.Open(t, server.StoreURLIn(t, schema))
 	one := slowly(t, server, schema, 2_000_000/8)
-	created := write(t, one, large("one", size))
-	updated := write(t, one, created)
+	created := storetest.Write(t, one, large("one", size))
+	updated := storetest.Write(t, one, created)
 	if got := read(t, fast, created.Id); got.Version != updated.Version {
 		t.Errorf("stored is %s, written was %s", got.Version, updated.Version)
 	}
@@ -142,7 +144,7 @@ func TestSlowLinkWrites(t *testing.T) {
 	errs := make(chan error, count)
 	for i := range count {
 		go func() {
-			_, err := many.WriteCAS(testContext(t), large(fmt.Sprint("many-", i), size))
+			_, err := many.WriteCAS(storetest.Context(t), large(fmt.Sprint("many-", i), size))
 			errs <- err
 		}()
 	}

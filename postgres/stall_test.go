@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -34,9 +36,9 @@ func newStalled(t *testing.T, disk *testenv.FeignedPostgres) *stalled {
 		handles: map[string]storage.Backend{}, old: map[string]*resourcepb.Resource{},
 	}
 	for _, name := range []string{"create", "update", "delete", "commit"} {
-		s.handles[name] = open(t, s.url)
+		s.handles[name] = storetest.Open(t, s.url)
 		if name != "create" {
-			s.old[name] = write(t, s.handles[name], resource(name, "old"))
+			s.old[name] = storetest.Write(t, s.handles[name], storetest.Resource(name, "old"))
 		}
 	}
 	return s
@@ -68,14 +70,15 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 		})
 	}
 	conn := s.disk.Connect(s.t)
-	eventually(s.t, "all calls to wait for the disk", func() bool {
+	storetest.Eventually(s.t, "all calls to wait for the disk", func() bool {
 		var n int
-		if err := conn.QueryRow(testContext(s.t), `select count(*) from pg_stat_activity
+		if err := conn.QueryRow(storetest.Context(s.t), `select count(*) from pg_stat_activity
 			where application_name = $1 and state = 'active' and lower(wait_event) in ('walsync', 'walwrite')`, s.schema).Scan(&n); err != nil {
 			s.t.Fatal(err)
 		}
 		return n >= len(s.handles)
 	})
+
 	return func() map[string]fate {
 		group.Wait()
 		return told
@@ -86,9 +89,9 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 // must not.
 func (s *stalled) truthful(told map[string]fate) {
 	s.t.Helper()
-	b := open(s.t, s.url)
+	b := storetest.Open(s.t, s.url)
 	for name, f := range told {
-		res, err := b.Read(testContext(s.t), storage.StrongConsistency, resource(name, "").Id)
+		res, err := b.Read(storetest.Context(s.t), storage.StrongConsistency, storetest.Resource(name, "").Id)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			s.t.Errorf("%s: %v", name, err)
 			continue
@@ -111,18 +114,18 @@ func TestStalledDisk(t *testing.T) {
 	s := newStalled(t, disk)
 	moved := newStalled(t, disk)
 	moved.handles = map[string]storage.Backend{"update": moved.handles["update"], "commit": moved.handles["commit"]}
-	fencer, ok := storage.As[driver.Mover](open(t, moved.url))
+	fencer, ok := storage.As[driver.Mover](storetest.Open(t, moved.url))
 	if !ok {
 		t.Fatal("the backend cannot be closed for writing")
 	}
-	w := watchAll(t, open(t, s.url))
-	for next(t, w).GetEndOfSnapshot() == nil {
+	w := storetest.WatchAll(t, storetest.Open(t, s.url))
+	for storetest.Next(t, w).GetEndOfSnapshot() == nil {
 		continue
 	}
 
-	fates, movedFates := s.stall(patience), moved.stall(patience)
+	fates, movedFates := s.stall(storetest.Patience), moved.stall(storetest.Patience)
 	fenced := make(chan error, 1)
-	go func() { fenced <- fencer.SetFence(testContext(t), new("elsewhere")) }()
+	go func() { fenced <- fencer.SetFence(storetest.Context(t), new("elsewhere")) }()
 	lasts(9 * time.Second)
 	disk.Flow(t)
 	all := fates()
@@ -140,10 +143,10 @@ func TestStalledDisk(t *testing.T) {
 	if err := <-fenced; err != nil {
 		t.Errorf("fence: %v", err)
 	}
-	last := write(t, open(t, s.url), resource(marker, ""))
+	last := storetest.Write(t, storetest.Open(t, s.url), storetest.Resource(marker, ""))
 	count := map[string]int{}
 	for {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		res := event.GetUpsert().GetResource()
 		if event.GetDelete() != nil {
 			res = event.GetDelete().GetResource()
@@ -175,7 +178,7 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 	s.truthful(told)
 
 	closed := newStalled(t, disk)
-	fates = closed.stall(patience)
+	fates = closed.stall(storetest.Patience)
 	var closing sync.WaitGroup
 	for name, b := range closed.handles {
 		closing.Go(func() {
@@ -193,12 +196,13 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 			t.Errorf("closed, on a stalled disk: %s: %v, expected ErrClosed", name, f.err)
 		}
 	}
-	eventually(t, "the server to be done with the calls", func() bool {
+	storetest.Eventually(t, "the server to be done with the calls", func() bool {
 		var n int
-		if err := disk.Connect(t).QueryRow(testContext(t), "select count(*) from pg_stat_activity where application_name = $1", closed.schema).Scan(&n); err != nil {
+		if err := disk.Connect(t).QueryRow(storetest.Context(t), "select count(*) from pg_stat_activity where application_name = $1", closed.schema).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n == 0
 	})
+
 	closed.truthful(told)
 }

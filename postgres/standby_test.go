@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
@@ -22,7 +24,7 @@ import (
 // waiting counts the sessions of a server that wait for this.
 func waiting(t *testing.T, server *testenv.PostgresServer, event string) (n int) {
 	t.Helper()
-	if err := server.Connect(t).QueryRow(testContext(t), "select count(*) from pg_stat_activity where lower(wait_event) = lower($1)", event).Scan(&n); err != nil {
+	if err := server.Connect(t).QueryRow(storetest.Context(t), "select count(*) from pg_stat_activity where lower(wait_event) = lower($1)", event).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -39,14 +41,14 @@ func TestSynchronousStandby(t *testing.T) {
 	pair.Synchronous(t, "on")
 	const schema = "store" // goes with the servers
 	proxy := faultproxy.New(t, pair.Primary.Addr)
-	b := open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
-	direct := open(t, pair.Primary.StoreURLIn(t, schema))
-	w := watchAll(t, direct)
+	b := storetest.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	direct := storetest.Open(t, pair.Primary.StoreURLIn(t, schema))
+	w := storetest.WatchAll(t, direct)
 	endOfSnapshot(t, w)
 	var acked sync.Map // name: version, "" if it was deleted
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
-		old[name] = write(t, direct, resource(name, "old"))
+		old[name] = storetest.Write(t, direct, storetest.Resource(name, "old"))
 		acked.Store(name, old[name].Version)
 		expect(t, "watch", w, old[name])
 	}
@@ -57,7 +59,7 @@ func TestSynchronousStandby(t *testing.T) {
 	var together atomic.Bool
 	for name, call := range mutations(b, old) {
 		group.Go(func() {
-			version, err := call(testContext(t))
+			version, err := call(storetest.Context(t))
 			if err != nil {
 				t.Errorf("cut off while it waited for the standby: %s: %v", name, err)
 				return
@@ -68,7 +70,7 @@ func TestSynchronousStandby(t *testing.T) {
 			acked.Store(name, version)
 		})
 	}
-	eventually(t, "commits to wait for the standby", func() bool { return waiting(t, pair.Primary, "SyncRep") > 0 })
+	storetest.Eventually(t, "commits to wait for the standby", func() bool { return waiting(t, pair.Primary, "SyncRep") > 0 })
 	proxy.Refuse()
 	lasts(time.Second)
 	proxy.Resume()
@@ -83,11 +85,11 @@ func TestSynchronousStandby(t *testing.T) {
 	for _, name := range []string{"update", "commit"} {
 		old[name] = read(t, direct, old[name].Id)
 	}
-	old["delete"] = write(t, direct, resource("delete", "old"))
+	old["delete"] = storetest.Write(t, direct, storetest.Resource("delete", "old"))
 	acked.Store("delete", old["delete"].Version)
 	acked.Delete("create")
-	stored := read(t, direct, resource("create", "").Id)
-	if err := direct.DeleteCAS(testContext(t), stored.Id, stored.Version); err != nil {
+	stored := read(t, direct, storetest.Resource("create", "").Id)
+	if err := direct.DeleteCAS(storetest.Context(t), stored.Id, stored.Version); err != nil {
 		t.Fatal(err)
 	}
 	pair.CatchUp(t)
@@ -108,9 +110,9 @@ func TestSynchronousStandby(t *testing.T) {
 	}
 	group.Wait()
 	pair.Promote(t)
-	promoted := open(t, pair.Standby.StoreURLIn(t, schema))
+	promoted := storetest.Open(t, pair.Standby.StoreURLIn(t, schema))
 	acked.Range(func(name, version any) bool {
-		res, err := promoted.Read(testContext(t), storage.StrongConsistency, resource(name.(string), "").Id)
+		res, err := promoted.Read(storetest.Context(t), storage.StrongConsistency, storetest.Resource(name.(string), "").Id)
 		if version == "" && !errors.Is(err, storage.ErrNotFound) || version != "" && res.GetVersion() != version {
 			t.Errorf("on the promoted standby: %s is %v, %v; acknowledged was %q", name, res, err, version)
 		}
@@ -133,14 +135,14 @@ func mutations(b storage.Backend, old map[string]*resourcepb.Resource) map[strin
 		return res
 	}
 	return map[string]func(context.Context) (string, error){
-		"create": written(resource("create", "new"+unique())),
+		"create": written(storetest.Resource("create", "new"+unique())),
 		"update": written(changed("update")),
 		"delete": func(ctx context.Context) (string, error) {
 			return "", b.DeleteCAS(ctx, old["delete"].Id, old["delete"].Version)
 		},
 		"commit": func(ctx context.Context) (string, error) {
 			transactor, _ := storage.As[storage.Transactor](b)
-			out, err := transactor.Commit(ctx, []storage.Op{{Write: changed("commit")}, {Check: resource("nothing", "").Id}})
+			out, err := transactor.Commit(ctx, []storage.Op{{Write: changed("commit")}, {Check: storetest.Resource("nothing", "").Id}})
 			if err != nil {
 				return "", err
 			}
@@ -157,28 +159,28 @@ func TestFailOverLosesCommits(t *testing.T) {
 	pair := testenv.StartPostgresPair(t)
 	const schema = "store" // goes with the servers
 	proxy := faultproxy.New(t, pair.Primary.Addr)
-	b := open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
-	w := watchAll(t, b)
+	b := storetest.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	for i := range 3 {
-		expect(t, "watch", w, write(t, b, resource(fmt.Sprint("common-", i), "v")))
+		expect(t, "watch", w, storetest.Write(t, b, storetest.Resource(fmt.Sprint("common-", i), "v")))
 	}
 	common := w.Cursor()
 	pair.CatchUp(t)
 
 	pair.Separate(t)
 	for i := range 20 {
-		expect(t, "watch", w, write(t, b, resource(fmt.Sprint("lost-", i), "v")))
+		expect(t, "watch", w, storetest.Write(t, b, storetest.Resource(fmt.Sprint("lost-", i), "v")))
 	}
 	lost := w.Cursor()
 	proxy.Refuse()
 	proxy.Redirect(pair.Standby.Addr)
 	pair.Primary.Kill(t)
 	pair.Promote(t)
-	elsewhere := open(t, pair.Standby.StoreURLIn(t, schema))
+	elsewhere := storetest.Open(t, pair.Standby.StoreURLIn(t, schema))
 	var kept []*resourcepb.Resource
 	for i := range 60 {
-		kept = append(kept, write(t, elsewhere, resource(fmt.Sprint("kept-", i), "v")))
+		kept = append(kept, storetest.Write(t, elsewhere, storetest.Resource(fmt.Sprint("kept-", i), "v")))
 	}
 	proxy.Resume()
 
@@ -192,25 +194,25 @@ func TestFailOverLosesCommits(t *testing.T) {
 			expect(t, handle.name+", from the common position", resumed, want)
 		}
 	}
-	if event, err := w.Next(testContext(t)); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+	if event, err := w.Next(storetest.Context(t)); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("the watch that had seen what is lost: %v, %v; expected ErrWatchClosed and ErrCompacted", event, err)
 	}
 	// The handle is as good as new.
-	after := watchAll(t, b)
-	for next(t, after).GetEndOfSnapshot() == nil {
+	after := storetest.WatchAll(t, b)
+	for storetest.Next(t, after).GetEndOfSnapshot() == nil {
 		continue
 	}
-	expect(t, "a new watch", after, write(t, elsewhere, resource("afterwards", "v")))
+	expect(t, "a new watch", after, storetest.Write(t, elsewhere, storetest.Resource("afterwards", "v")))
 }
 
 // compacted resumes from a cursor and expects ErrCompacted, at once or from the first Next.
 func compacted(t *testing.T, what string, b storage.Backend, cursor string) {
 	t.Helper()
 	resumer, _ := storage.As[storage.Resumer](b)
-	w, err := resumer.WatchFrom(testContext(t), allTypes, allTenancies, "", cursor)
+	w, err := resumer.WatchFrom(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "", cursor)
 	if err == nil {
 		defer w.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), patience/2)
+		ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience/2)
 		defer cancel()
 		var event *resourcepb.WatchEvent
 		if event, err = w.Next(ctx); err == nil {

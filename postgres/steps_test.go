@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -37,16 +39,16 @@ func TestStepsOfAWriter(t *testing.T) {
 func stopWriter(t *testing.T, at step, call string, last bool) {
 	server := testenv.Postgres(t)
 	g := newGate(t, server, at)
-	b, other := open(t, g.url), open(t, server.StoreURLIn(t, g.schema))
+	b, other := storetest.Open(t, g.url), storetest.Open(t, server.StoreURLIn(t, g.schema))
 	name := "reader" + unique()
-	reader := open(t, server.StoreURLIn(t, g.schema, "poll=20ms", "application_name="+name))
+	reader := storetest.Open(t, server.StoreURLIn(t, g.schema, "poll=20ms", "application_name="+name))
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
-		old[name] = write(t, b, resource(name, "old"))
+		old[name] = storetest.Write(t, b, storetest.Resource(name, "old"))
 	}
 	begin := func(b storage.Backend) (storage.Watch, int) {
-		w, snapshot := watchAll(t, b), 0
-		for next(t, w).GetEndOfSnapshot() == nil {
+		w, snapshot := storetest.WatchAll(t, b), 0
+		for storetest.Next(t, w).GetEndOfSnapshot() == nil {
 			snapshot++
 		}
 		return w, snapshot
@@ -55,10 +57,10 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 
 	g.close()
 	done := make(chan error, 1)
-	go func() { _, err := mutations(b, old)[call](testContext(t)); done <- err }()
+	go func() { _, err := mutations(b, old)[call](storetest.Context(t)); done <- err }()
 	g.await(1)
 	for i := range 3 {
-		write(t, other, resource(fmt.Sprint("other-", i), "v"))
+		storetest.Write(t, other, storetest.Resource(fmt.Sprint("other-", i), "v"))
 	}
 	for range 2 {
 		looked(t, g.conn, name)
@@ -68,7 +70,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 		t.Errorf("%d resources in a snapshot, expected %d: all that was acknowledged, and nothing of the writer", snapshot, want)
 	}
 	pager, _ := storage.As[storage.Pager](other)
-	page, err := pager.ListPage(testContext(t), allTypes, allTenancies, "", storage.ListOptions{})
+	page, err := pager.ListPage(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 	if err := <-done; err != nil {
 		t.Fatalf("%s: %v", call, err)
 	}
-	write(t, other, resource(marker, ""))
+	storetest.Write(t, other, storetest.Resource(marker, ""))
 	others := []string{"other-0", "other-1", "other-2"}
 	want := append([]string{call}, others...)
 	if last {
@@ -104,7 +106,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 func names(t *testing.T, w storage.Watch) (all []string) {
 	t.Helper()
 	for {
-		event := next(t, w)
+		event := storetest.Next(t, w)
 		name := cmp.Or(event.GetUpsert().GetResource(), event.GetDelete().GetResource()).GetId().GetName()
 		if name == marker {
 			return all

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
@@ -19,7 +21,7 @@ import (
 // not, as on some hosted servers: they agree on what history is.
 func TestRolesWithDifferentRights(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t).Database(t)
 	owner := server.Connect(t)
 	as, role := server.Role(t)
@@ -27,25 +29,25 @@ func TestRolesWithDifferentRights(t *testing.T) {
 	if _, err := owner.Exec(ctx, "revoke execute on function pg_catalog.pg_control_system() from public"); err != nil {
 		t.Fatal(err)
 	}
-	may := open(t, server.StoreURLIn(t, schema))
+	may := storetest.Open(t, server.StoreURLIn(t, schema))
 	grantAll(t, owner, schema, role)
-	w := watchAll(t, may)
+	w := storetest.WatchAll(t, may)
 	endOfSnapshot(t, w)
-	first := write(t, may, resource("first", "v"))
+	first := storetest.Write(t, may, storetest.Resource("first", "v"))
 	expect(t, "watch", w, first)
 	cursor := w.Cursor()
-	second := write(t, may, resource("second", "v"))
+	second := storetest.Write(t, may, storetest.Resource("second", "v"))
 	expect(t, "watch", w, second)
 
 	// By turns, so that each opens a store that the other has just used.
 	for i, opener := range []*testenv.PostgresServer{as, server, as} {
-		b := open(t, opener.StoreURLIn(t, schema))
-		third := write(t, b, resource(fmt.Sprint("third", unique()), "v"))
+		b := storetest.Open(t, opener.StoreURLIn(t, schema))
+		third := storetest.Write(t, b, storetest.Resource(fmt.Sprint("third", unique()), "v"))
 		expect(t, fmt.Sprintf("the watch that stayed open, after opening %d", i), w, third)
 		resumed := resume(t, b, cursor)
 		expect(t, fmt.Sprintf("resumed after opening %d", i), resumed, second)
-		fresh := watchAll(t, may)
-		for next(t, fresh).GetEndOfSnapshot() == nil {
+		fresh := storetest.WatchAll(t, may)
+		for storetest.Next(t, fresh).GetEndOfSnapshot() == nil {
 			continue
 		}
 		fresh.Close()
@@ -60,7 +62,7 @@ func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
 		"grant usage on schema " + quoted, "grant all on all tables in schema " + quoted, "grant all on all sequences in schema " + quoted,
 		"grant all on all functions in schema " + quoted,
 	} {
-		if _, err := owner.Exec(testContext(t), grant+" to "+role); err != nil {
+		if _, err := owner.Exec(storetest.Context(t), grant+" to "+role); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,20 +72,20 @@ func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
 // clear error may come once, and then the handle works with the new store.
 func TestStoreCreatedAnew(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b := open(t, storeURL)
-	w := watchAll(t, b)
+	b := storetest.Open(t, storeURL)
+	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	expect(t, "watch", w, write(t, b, resource("old", "v")))
+	expect(t, "watch", w, storetest.Write(t, b, storetest.Resource("old", "v")))
 	cursor := w.Cursor()
 	if _, err := server.Connect(t).Exec(ctx, "drop schema "+pgx.Identifier{schema}.Sanitize()+" cascade"); err != nil {
 		t.Fatal(err)
 	}
-	anew := open(t, storeURL)
-	write(t, anew, resource("new", "v"))
+	anew := storetest.Open(t, storeURL)
+	storetest.Write(t, anew, storetest.Resource("new", "v"))
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("the watch of the old store: %v", err)
 	}
@@ -97,20 +99,20 @@ func TestStoreCreatedAnew(t *testing.T) {
 			t.Fatalf("a watch of the new store by the old handle: %v", err)
 		}
 	}
-	expect(t, "a watch by the old handle", again, write(t, anew, resource("later", "v")))
-	expect(t, "a watch by the old handle", again, write(t, b, resource("own", "v")))
+	expect(t, "a watch by the old handle", again, storetest.Write(t, anew, storetest.Resource("later", "v")))
+	expect(t, "a watch by the old handle", again, storetest.Write(t, b, storetest.Resource("own", "v")))
 }
 
 // watchToTheEnd begins a watch and reads its snapshot.
 func watchToTheEnd(t *testing.T, b storage.Backend) (storage.Watch, error) {
 	t.Helper()
-	w, err := b.WatchList(testContext(t), allTypes, allTenancies, "")
+	w, err := b.WatchList(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "")
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(w.Close)
 	for {
-		event, err := w.Next(testContext(t))
+		event, err := w.Next(storetest.Context(t))
 		if err != nil || event.GetEndOfSnapshot() != nil {
 			return w, err
 		}
@@ -145,7 +147,7 @@ func TestShortTimes(t *testing.T) {
 
 // useBriefly writes, and reads what a watch shows. A watch may lose what such a short retention does not keep.
 func useBriefly(t *testing.T, storeURL string) {
-	b, err := storage.Open(testContext(t), storeURL)
+	b, err := storage.Open(storetest.Context(t), storeURL)
 	if errors.Is(err, storage.ErrInvalid) {
 		return
 	}
@@ -154,16 +156,16 @@ func useBriefly(t *testing.T, storeURL string) {
 	}
 	defer b.Close()
 	for i := range 3 {
-		w, err := b.WatchList(testContext(t), allTypes, allTenancies, "")
+		w, err := b.WatchList(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "")
 		if errors.Is(err, storage.ErrCompacted) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, b, resource(fmt.Sprint("one-", i), "v"))
+		storetest.Write(t, b, storetest.Resource(fmt.Sprint("one-", i), "v"))
 		for events := 0; events <= i+1; events++ { // the snapshot, its end, and the write
-			if _, err := w.Next(testContext(t)); err != nil {
+			if _, err := w.Next(storetest.Context(t)); err != nil {
 				if !errors.Is(err, storage.ErrWatchClosed) {
 					t.Error(err)
 				}

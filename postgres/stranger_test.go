@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
@@ -25,13 +27,13 @@ func TestStrangersLockUnderLoad(t *testing.T) {
 }
 
 func strangersLock(t *testing.T, commits int) {
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := open(t, storeURL), open(t, storeURL)
-	held := write(t, b, resource("held", startOver))
-	here, elsewhere := watchAll(t, b), watchAll(t, other)
+	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
+	held := storetest.Write(t, b, storetest.Resource("held", startOver))
+	here, elsewhere := storetest.WatchAll(t, b), storetest.WatchAll(t, other)
 	var group sync.WaitGroup
 	t.Cleanup(group.Wait)
 	lock := lockRow(t, server, schema, held.Id)
@@ -40,18 +42,18 @@ func strangersLock(t *testing.T, commits int) {
 	answers := make(chan error, commits)
 	for i := range commits {
 		group.Go(func() {
-			_, err := transactor.Commit(ctx, []storage.Op{{Write: resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: storetest.Resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
 			answers <- err
 		})
 	}
 	// What takes longer than this is held up: it would be done in no time.
 	c := newChurn(t, 20)
-	c.limit = patience
+	c.limit = storetest.Patience
 	followers := []*follower{follow(t, "watch", here), follow(t, "watch of another handle", elsewhere)}
 	for i := range 32 {
 		c.writer(b, uint64(i), 20)
 	}
-	short, cancel := context.WithTimeout(ctx, patience)
+	short, cancel := context.WithTimeout(ctx, storetest.Patience)
 	defer cancel()
 	for range 20 {
 		for name, call := range calls(b, held) {

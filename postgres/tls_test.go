@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage/internal/testenv"
@@ -22,7 +24,7 @@ import (
 // TestChannelBinding opens a store over TLS where the password's proof has to be bound to the connection.
 func TestChannelBinding(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.StartPostgres(t)
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,16 +56,17 @@ func TestChannelBinding(t *testing.T) {
 		}
 	}
 	encrypted := strings.Replace(server.URL, "sslmode=disable", "sslmode=require", 1)
-	eventually(t, "the server to encrypt", func() bool {
+	storetest.Eventually(t, "the server to encrypt", func() bool {
 		c, err := pgx.Connect(ctx, encrypted)
 		if err == nil {
-			_ = c.Close(ctx) // it was only to be made
+			_ = c.Close(ctx)
 		}
 		return err == nil
 	})
+
 	storeURL := server.StoreURL(t, "channel_binding=require")
-	b := open(t, strings.Replace(storeURL, "sslmode=disable", "sslmode=require", 1))
-	stored := write(t, b, resource("bound", "v"))
-	w := watchAll(t, b)
+	b := storetest.Open(t, strings.Replace(storeURL, "sslmode=disable", "sslmode=require", 1))
+	stored := storetest.Write(t, b, storetest.Resource("bound", "v"))
+	w := storetest.WatchAll(t, b)
 	expect(t, "snapshot", w, stored)
 }

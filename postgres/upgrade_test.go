@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
@@ -38,7 +40,7 @@ func snapshotCursor(store [16]byte, snapshot string) string {
 // is as it was, and cursors from before say that history begins anew.
 func TestUpgradeFromSnapshots(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
+	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	conn := server.Connect(t)
 	schema := server.Schema(t)
@@ -55,7 +57,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	}
 	var want []*resourcepb.Resource
 	for i := range 300 {
-		want = append(want, resource(fmt.Sprintf("old-%03d", i), fmt.Sprint("payload ", i)))
+		want = append(want, storetest.Resource(fmt.Sprintf("old-%03d", i), fmt.Sprint("payload ", i)))
 	}
 	insert := "insert into " + table("resources") + " (key, uid, version, group_version, data) values ($1, $2, $3, 'v1', $4)"
 	logged := "insert into " + table("changes") + " (seq, op, key, version, token, data) values (nextval('" + table("changes_seq") + "'), $1, $2, $3, $4, $5)"
@@ -71,12 +73,12 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 		res.Version = base64.RawURLEncoding.EncodeToString(token)
 	}
 	// Something was deleted, and something was written more than once.
-	gone, err := codec.Encode(resource("gone", "v"))
+	gone, err := codec.Encode(storetest.Resource("gone", "v"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for op := range 2 {
-		exec(logged, op+1, key.Of(resource("gone", "").Id).Bytes(), []byte("sixteen bytes 1."), []byte("sixteen bytes 2."), gone)
+		exec(logged, op+1, key.Of(storetest.Resource("gone", "").Id).Bytes(), []byte("sixteen bytes 1."), []byte("sixteen bytes 2."), gone)
 	}
 	exec("insert into " + table("journal") + " (name, value) values ('note', 'kept')")
 	var store [16]byte
@@ -101,7 +103,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	}
 	for i, b := range handles {
 		t.Cleanup(func() { b.Close() })
-		listed, err := b.List(ctx, storage.StrongConsistency, allTypes, allTenancies, "")
+		listed, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 		if err != nil || len(listed) != len(want) {
 			t.Fatalf("handle %d: %d resources after the upgrade, expected %d, %v", i, len(listed), len(want), err)
 		}
@@ -114,7 +116,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 				t.Fatalf("handle %d: after the upgrade: %v, expected %v", i, got, res)
 			}
 		}
-		if _, err := b.Read(ctx, storage.StrongConsistency, resource("gone", "").Id); err == nil {
+		if _, err := b.Read(ctx, storage.StrongConsistency, storetest.Resource("gone", "").Id); err == nil {
 			t.Error("what was deleted is back")
 		}
 	}
@@ -126,12 +128,12 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	compacted(t, "a cursor from before the upgrade", handles[0], snapshotCursor(store, snapshot))
 
 	// Old versions are those to compare with, and new history has cursors.
-	w := watchAll(t, handles[1])
-	for next(t, w).GetEndOfSnapshot() == nil {
+	w := storetest.WatchAll(t, handles[1])
+	for storetest.Next(t, w).GetEndOfSnapshot() == nil {
 		continue
 	}
 	cursor := w.Cursor()
-	updated := write(t, handles[0], want[1])
+	updated := storetest.Write(t, handles[0], want[1])
 	expect(t, "a watch after the upgrade", w, updated)
 	if err := handles[2].DeleteCAS(context.WithoutCancel(ctx), want[2].Id, want[2].Version); err != nil {
 		t.Error(err)

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
@@ -14,7 +16,7 @@ func BenchmarkRead(b *testing.B) {
 	res := resource("a", 1)
 	res.Metadata = map[string]string{"made-by": "bench"}
 	res.Data = &anypb.Any{TypeUrl: "example.com/bench.Thing", Value: make([]byte, 500)}
-	write(b, s, res)
+	storetest.Write(b, s, res)
 	b.Run("Read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

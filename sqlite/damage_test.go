@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
@@ -43,8 +45,8 @@ func TestUnreadableKeyInTheLog(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)
-	write(t, s, resource("a", 1))
-	w := watch(t, s)
+	storetest.Write(t, s, resource("a", 1))
+	w := storetest.WatchChanges(t, s)
 	cursor := w.Cursor()
 	db, err := sqlite3.Open(path)
 	if err != nil {
@@ -54,17 +56,17 @@ func TestUnreadableKeyInTheLog(t *testing.T) {
 	if err := db.Exec("INSERT INTO log (seq, tag, at, key, data) SELECT max(seq) + 1, 4711, max(at), x'6100', x'00' FROM log"); err != nil {
 		t.Fatal(err)
 	}
-	resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+	resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
 	for name, w := range map[string]storage.Watch{"open": w, "resumed": resumed} {
 		if ev, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("the watch that was %s: %v, %v; expected ErrWatchClosed with ErrCompacted", name, ev, err)
 		}
 	}
-	fresh := watch(t, s)
-	wantUpsert(t, fresh, write(t, s, resource("b", 2)))
+	fresh := storetest.WatchChanges(t, s)
+	wantUpsert(t, fresh, storetest.Write(t, s, resource("b", 2)))
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 
@@ -71,7 +73,7 @@ func openFaulty(t *testing.T) (*Backend, *faultyFS) {
 func TestCommitThatFailsOnce(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	w := watch(t, s)
+	w := storetest.WatchChanges(t, s)
 	for _, fault := range []*atomic.Int32{&f.syncs, &f.writes} {
 		for _, n := range []int{1, 20} {
 			fault.Store(1)
@@ -92,7 +94,7 @@ func TestCommitThatFailsOnce(t *testing.T) {
 			}
 			callers.Wait()
 			for range n {
-				res := next(t, w).GetUpsert().GetResource()
+				res := storetest.Next(t, w).GetUpsert().GetResource()
 				if v, ok := versions[res.GetId().GetName()]; !ok || v != res.Version {
 					t.Errorf("the watch shows %v, the caller got version %q", res, v)
 				}
@@ -117,7 +119,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 			t.Errorf("read after the failure: %v, expected ErrNotFound", err)
 		}
 	}
-	write(t, s, resource("a", 1))
+	storetest.Write(t, s, resource("a", 1))
 	again := open(t, s.Path(), nil)
 	if got := names(t, again); got != "a " {
 		t.Errorf("stored are %q", got)
@@ -128,7 +130,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 func TestOutcomeFromTheLog(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	c, err := connect(s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
+	c, err := connect(s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +165,11 @@ func TestOutcomeFromTheLog(t *testing.T) {
 func TestRetentionForgetsFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	c, err := connect(s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: patience})
+	c, err := connect(s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{handle: s.handle, conn: c, log: retention{age: patience, rows: 1 << 40, bytes: 1 << 20}}
+	w := &writer{handle: s.handle, conn: c, log: retention{age: storetest.Patience, rows: 1 << 40, bytes: 1 << 20}}
 	defer func() {
 		if err := c.close(); err != nil {
 			t.Error(err)

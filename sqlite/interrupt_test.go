@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
@@ -33,7 +35,7 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), &Options{Readers: 1})
 	id := idOf("one")
-	res := write(t, s, resource("one", 1))
+	res := storetest.Write(t, s, resource("one", 1))
 	everything := driver.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
 	for i := range 3000 {
 		ctx := &ending{t.Context(), 1} // after the look that precedes BEGIN
@@ -43,7 +45,7 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 		if i%100 != 0 {
 			continue
 		}
-		res = write(t, s, res)
+		res = storetest.Write(t, s, res)
 		got, err := s.Read(t.Context(), storage.StrongConsistency, id)
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -13,7 +15,7 @@ import (
 func TestTheMessageOfACallerThatHasLeft(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	owner := write(t, s, resource("owner", 1))
+	owner := storetest.Write(t, s, resource("owner", 1))
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	full := func() {
@@ -30,7 +32,7 @@ func TestTheMessageOfACallerThatHasLeft(t *testing.T) {
 	}
 	child.Id.Type.GroupVersion = "the caller's"
 	close(left)
-	write(t, s, resource("later", 1)) // the request before it has been carried out by now
+	storetest.Write(t, s, resource("later", 1)) // the request before it has been carried out by now
 	ids, err := s.OwnerReferences(t.Context(), owner.Id)
 	if err != nil {
 		t.Fatal(err)

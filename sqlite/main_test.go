@@ -1,11 +1,11 @@
 package sqlite
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/ashlar-dev/storage/internal/storetest"
 
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -27,8 +27,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
-
-const patience = time.Minute
 
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "store.db") }
 
@@ -71,58 +69,10 @@ func number(t testing.TB, res *resourcepb.Resource) int64 {
 	return n.Value
 }
 
-func write(t testing.TB, s *Backend, res *resourcepb.Resource) *resourcepb.Resource {
-	t.Helper()
-	res, err := s.WriteCAS(t.Context(), res)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
-}
-
-var (
-	anyType    = storage.UnversionedType{Group: "*", Kind: "*"}
-	anyTenancy = &resourcepb.Tenancy{Partition: "*", Namespace: "*"}
-)
-
-// watch returns a watch of everything, past its snapshot.
-func watch(t testing.TB, s *Backend) storage.Watch {
-	t.Helper()
-	w, err := s.WatchList(t.Context(), anyType, anyTenancy, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Close)
-	for next(t, w).GetEndOfSnapshot() == nil {
-	}
-	return w
-}
-
-func next(t testing.TB, w storage.Watch) *resourcepb.WatchEvent {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ev, err := w.Next(ctx)
-	if err != nil {
-		t.Fatalf("Next: %v", err)
-	}
-	return ev
-}
-
 func wantUpsert(t testing.TB, w storage.Watch, res *resourcepb.Resource) {
 	t.Helper()
-	got := next(t, w).GetUpsert().GetResource()
+	got := storetest.Next(t, w).GetUpsert().GetResource()
 	if got.GetId().GetName() != res.Id.Name || got.GetVersion() != res.Version {
 		t.Fatalf("the watch shows %q at %q, expected %q at %q", got.GetId().GetName(), got.GetVersion(), res.Id.Name, res.Version)
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := poll(ctx, func() (bool, error) { return holds(), nil }); err != nil {
-		t.Fatalf("%s: %v", what, err)
 	}
 }

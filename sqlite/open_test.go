@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
@@ -179,7 +181,7 @@ func TestOpenWaitsNoLongerThanItsContext(t *testing.T) {
 		t.Fatalf("%v, expected a timeout", err)
 	}
 	run(t, db, "ROLLBACK")
-	write(t, open(t, path, nil), resource("a", 1))
+	storetest.Write(t, open(t, path, nil), resource("a", 1))
 }
 
 // Links lead to one store, with one set of files beside it.
@@ -192,8 +194,8 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 	s := open(t, path, nil)
 	linked := open(t, link, nil)
-	w := watch(t, linked)
-	wantUpsert(t, w, write(t, s, resource("a", 1)))
+	w := storetest.WatchChanges(t, linked)
+	wantUpsert(t, w, storetest.Write(t, s, resource("a", 1)))
 	if s.Path() != linked.Path() {
 		t.Errorf("%s and %s are two stores", s.Path(), linked.Path())
 	}
@@ -204,7 +206,7 @@ func TestOddPaths(t *testing.T) {
 	for _, name := range []string{"a b.db", "q?x=1.db", "50%.db", "ümläut.db", "file:x.db", "quote'.db"} {
 		path := filepath.Join(t.TempDir(), name)
 		s := open(t, path, nil)
-		write(t, s, resource("a", 1))
+		storetest.Write(t, s, resource("a", 1))
 		if err := s.Backup(t.Context(), path+".copy"); err != nil {
 			t.Error(err)
 		}
@@ -237,7 +239,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 		})
 	}
 	openers.Wait()
-	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, anyType, anyTenancy, "")
+	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 	if err != nil || len(list) != 8 {
 		t.Fatalf("%d resources, %v; expected 8", len(list), err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/paging"
 )
@@ -12,7 +14,7 @@ import (
 // page reads a page of a listing of everything.
 func page(t testing.TB, s *Backend, limit int, token string) storage.Page {
 	t.Helper()
-	p, err := s.ListPage(t.Context(), anyType, anyTenancy, "", storage.ListOptions{Limit: limit, Continue: token})
+	p, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Limit: limit, Continue: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +26,7 @@ func TestListingsOfOthersLeaveATokenAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	for i := range 3 {
-		write(t, s, resource(fmt.Sprint("a-", i), 0))
+		storetest.Write(t, s, resource(fmt.Sprint("a-", i), 0))
 	}
 	token := page(t, s, 1, "").Continue
 	for range 300 {
@@ -42,13 +44,13 @@ func TestListingsOfOthersLeaveATokenAlone(t *testing.T) {
 func TestTooManyListings(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	write(t, s, resource("a", 0))
-	write(t, s, resource("b", 0))
+	storetest.Write(t, s, resource("a", 0))
+	storetest.Write(t, s, resource("b", 0))
 	first := page(t, s, 1, "").Continue
 	for range paging.DefaultListings - 1 {
 		page(t, s, 1, "")
 	}
-	if _, err := s.ListPage(t.Context(), anyType, anyTenancy, "", storage.ListOptions{Limit: 1}); !errors.Is(err, storage.ErrInconsistent) {
+	if _, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Limit: 1}); !errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("one listing too many: %v, expected ErrInconsistent", err)
 	}
 	if rest := page(t, s, 1, first); len(rest.Resources) != 1 || rest.Continue != "" {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -172,7 +174,7 @@ func obey(path string) {
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := watch(t, s)
+	w := storetest.WatchChanges(t, s)
 	in, out, cmd := child(t, "obedient", s.Path())
 	tell := func(line string) string {
 		t.Helper()
@@ -192,14 +194,14 @@ func TestTwoProcesses(t *testing.T) {
 		theirs := resource(name, 0)
 		theirs.Version = tell("write " + name)
 		wantUpsert(t, w, theirs)
-		ours := write(t, s, resource(fmt.Sprint("ours-", i), 0))
+		ours := storetest.Write(t, s, resource(fmt.Sprint("ours-", i), 0))
 		wantUpsert(t, w, ours)
 		ours.Version = tell("write " + ours.Id.Name)
 		wantUpsert(t, w, ours)
 		if gone := tell("delete " + name); gone != theirs.Version {
 			t.Fatalf("the other process deleted version %q, expected %q", gone, theirs.Version)
 		}
-		if got := next(t, w).GetDelete().GetResource(); got.GetId().GetName() != name || got.GetVersion() != theirs.Version {
+		if got := storetest.Next(t, w).GetDelete().GetResource(); got.GetId().GetName() != name || got.GetVersion() != theirs.Version {
 			t.Fatalf("the watch shows the deletion of %v", got)
 		}
 	}
@@ -234,7 +236,7 @@ func TestCreationByManyProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, anyType, anyTenancy, "")
+	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 	if err != nil || len(list) != len(ins) {
 		t.Fatalf("%d resources, %v; expected %d", len(list), err, len(ins))
 	}

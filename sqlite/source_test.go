@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
@@ -74,13 +76,13 @@ func TestRetention(t *testing.T) {
 			t.Parallel()
 			path := newPath(t)
 			s := open(t, path, &c.options)
-			w := watch(t, s)
+			w := storetest.WatchChanges(t, s)
 			early := w.Cursor()
 			churn(t, s, w, 5*pruneNever/2)
 			if length, _ := logLength(t, s); length > c.bound+pruneEvery+maxOps || length < c.bound {
 				t.Errorf("the log has %d rows, the bound is %d", length, c.bound)
 			}
-			resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", early)
+			resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", early)
 			if err == nil {
 				_, err = nextError(t, resumed)
 				resumed.Close()
@@ -91,11 +93,11 @@ func TestRetention(t *testing.T) {
 			// Also in a handle that is opened later.
 			late := w.Cursor()
 			again := open(t, path, nil)
-			resumed, err = again.WatchFrom(t.Context(), anyType, anyTenancy, "", late)
+			resumed, err = again.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", late)
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantUpsert(t, resumed, write(t, again, resource("new", 0)))
+			wantUpsert(t, resumed, storetest.Write(t, again, resource("new", 0)))
 			resumed.Close()
 		})
 	}
@@ -105,9 +107,9 @@ func TestRetention(t *testing.T) {
 func TestClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	res := write(t, s, resource("a", 0))
+	res := storetest.Write(t, s, resource("a", 0))
 	run(t, foreign(t, s.Path()), "UPDATE log SET at = 1000000000000000")
-	write(t, s, res)
+	storetest.Write(t, s, res)
 	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +125,7 @@ func TestClockThatIsSetBack(t *testing.T) {
 func TestChangeThatNobodyRangFor(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := watch(t, s)
+	w := storetest.WatchChanges(t, s)
 	quietly(t, s, "quiet", mark{1, 77})
 	res := resource("quiet", 1)
 	res.Version = mark{1, 77}.version()
@@ -151,16 +153,16 @@ func TestDeathOfTheDoorbell(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
 	other := open(t, path, nil)
-	w := watch(t, s)
-	wantUpsert(t, w, write(t, other, resource("before", 1)))
+	w := storetest.WatchChanges(t, s)
+	wantUpsert(t, w, storetest.Write(t, other, resource("before", 1)))
 	if err := os.Remove(s.handle.side.path); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		wantUpsert(t, w, write(t, other, resource(fmt.Sprint("after-", i), 1)))
+		wantUpsert(t, w, storetest.Write(t, other, resource(fmt.Sprint("after-", i), 1)))
 	}
 	third := open(t, path, nil) // makes a new bell
-	wantUpsert(t, w, write(t, third, resource("third", 1)))
+	wantUpsert(t, w, storetest.Write(t, third, resource("third", 1)))
 }
 
 func TestDeafBell(t *testing.T) {
@@ -185,8 +187,8 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newPath(t), nil)
-			w := watch(t, s)
-			a, b := write(t, s, resource("a", 1)), write(t, s, resource("b", 1))
+			w := storetest.WatchChanges(t, s)
+			a, b := storetest.Write(t, s, resource("a", 1)), storetest.Write(t, s, resource("b", 1))
 			wantUpsert(t, w, a)
 			wantUpsert(t, w, b)
 			cursor := w.Cursor()
@@ -196,7 +198,7 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 					t.Fatalf("%v, expected ErrWatchClosed and ErrCompacted", err)
 				}
 			}
-			resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+			resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
 			if err == nil {
 				_, err = nextError(t, resumed)
 				resumed.Close()
@@ -212,14 +214,14 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 func TestHistoryWithAGap(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := watch(t, s)
-	a := write(t, s, resource("a", 1))
+	w := storetest.WatchChanges(t, s)
+	a := storetest.Write(t, s, resource("a", 1))
 	wantUpsert(t, w, a)
 	cursor := w.Cursor()
-	write(t, s, resource("b", 1))
-	write(t, s, resource("c", 1))
+	storetest.Write(t, s, resource("b", 1))
+	storetest.Write(t, s, resource("c", 1))
 	run(t, foreign(t, s.Path()), "DELETE FROM log WHERE seq = 2")
-	resumed, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+	resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +233,7 @@ func TestHistoryWithAGap(t *testing.T) {
 
 // nextError is Next, within the time that something may take.
 func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
 	return w.Next(ctx)
 }
@@ -240,7 +242,7 @@ func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
 func TestRowThatIsDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := watch(t, s)
+	w := storetest.WatchChanges(t, s)
 	run(t, foreign(t, s.Path()), "INSERT INTO log (seq, tag, at, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
 	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("%v, expected ErrWatchClosed", err)
@@ -276,7 +278,7 @@ func TestRetentionInBytes(t *testing.T) {
 	path := newPath(t)
 	// Without the bound first, as an older program would leave the log.
 	s := open(t, path, nil)
-	w := watch(t, s)
+	w := storetest.WatchChanges(t, s)
 	early := w.Cursor()
 	large := func(res *resourcepb.Resource) *resourcepb.Resource {
 		res.Data.Value = bytes.Repeat([]byte{1}, size)
@@ -287,7 +289,7 @@ func TestRetentionInBytes(t *testing.T) {
 		t.Helper()
 		res := large(resource(name, 0))
 		for range times {
-			stored := write(t, s, res)
+			stored := storetest.Write(t, s, res)
 			wantUpsert(t, w, stored)
 			res.Version = stored.Version
 		}
@@ -305,7 +307,7 @@ func TestRetentionInBytes(t *testing.T) {
 	if got := logBytes(t, one); got > bound+2*bound/4+2*sampleEveryByte || got < bound/2 {
 		t.Errorf("the log has %d bytes of resources, the bound is %d", got, bound)
 	}
-	resumed, err := one.WatchFrom(t.Context(), anyType, anyTenancy, "", early)
+	resumed, err := one.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", early)
 	if err == nil {
 		_, err = nextError(t, resumed)
 		resumed.Close()
@@ -314,26 +316,26 @@ func TestRetentionInBytes(t *testing.T) {
 		t.Errorf("a cursor from before the oldest row: %v, expected ErrCompacted", err)
 	}
 	late := w.Cursor()
-	resumed, err = two.WatchFrom(t.Context(), anyType, anyTenancy, "", late)
+	resumed, err = two.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", late)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resumed.Close()
-	wantUpsert(t, resumed, write(t, two, resource("new", 0)))
+	wantUpsert(t, resumed, storetest.Write(t, two, resource("new", 0)))
 }
 
 // However few bytes are to be kept, a watch that keeps up is not cut off: what a few batches may have brought is there.
 func TestRetentionLeavesBatches(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), &Options{RetentionBytes: 1})
-	cursor := watch(t, s).Cursor()
+	cursor := storetest.WatchChanges(t, s).Cursor()
 	var want []*resourcepb.Resource
 	for i := range batchBytes >> 19 {
 		res := resource(fmt.Sprint(i), 0)
 		res.Data.Value = make([]byte, 512<<10)
-		want = append(want, write(t, s, res))
+		want = append(want, storetest.Write(t, s, res))
 	}
-	w, err := s.WatchFrom(t.Context(), anyType, anyTenancy, "", cursor)
+	w, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

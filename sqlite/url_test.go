@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -124,6 +126,6 @@ func TestShortTimes(t *testing.T) {
 	}
 	defer b.Close()
 	s := b.(*Backend)
-	w := watch(t, s)
-	wantUpsert(t, w, write(t, s, resource("a", 1)))
+	w := storetest.WatchChanges(t, s)
+	wantUpsert(t, w, storetest.Write(t, s, resource("a", 1)))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/internal/storetest"
+
 	"github.com/ashlar-dev/storage"
 )
 
@@ -20,10 +22,11 @@ func hold(t testing.TB, s *Backend) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() }) // twice, if the test has released it
-	eventually(t, "take the lock", func() bool {
+	storetest.Eventually(t, "take the lock", func() bool {
 		taken, err := tryLock(file)
 		return taken && err == nil
 	})
+
 	return file
 }
 
@@ -36,7 +39,7 @@ func release(t testing.TB, file *os.File) {
 
 func names(t testing.TB, s *Backend) string {
 	t.Helper()
-	list, err := s.List(t.Context(), storage.StrongConsistency, anyType, anyTenancy, "")
+	list, err := s.List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func TestGivingUpInTheLine(t *testing.T) {
 		t.Fatalf("%v, expected the context's error", err)
 	}
 	release(t, file)
-	write(t, s, resource("written", 1))
+	storetest.Write(t, s, resource("written", 1))
 	if got := names(t, s); got != "written " {
 		t.Errorf("stored are %q", got)
 	}
@@ -79,7 +82,7 @@ func TestTimeoutInTheLine(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
 	hold(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // the store's timeout would bound the opening too
+	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience) // the store's timeout would bound the opening too
 	defer cancel()
 	impatient, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
 	if err != nil {
@@ -107,7 +110,7 @@ func TestCloseInTheLine(t *testing.T) {
 		_, err := s.WriteCAS(context.Background(), resource("a", 1))
 		failed <- err
 	}()
-	eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
+	storetest.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +140,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 		_, err := s.WriteCAS(context.Background(), resource("patient", 1))
 		written <- err
 	}()
-	eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
+	storetest.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if got := names(t, s); got != "" {
 		t.Errorf("stored are %q", got)
 	}
