@@ -41,9 +41,9 @@ func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	return f, published
 }
 
-func (f *follower) mustLook(t testing.TB) {
+func (r *follower) mustLook(t testing.TB) {
 	t.Helper()
-	if err := f.look(t.Context()); err != nil {
+	if err := r.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
