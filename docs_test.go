@@ -162,7 +162,7 @@ func TestWalksNameRealCode(t *testing.T) {
 	}
 }
 
-// declares tells whether a package of these folders, or of one below, declares what is named: a file, a function, a type, or a
+// declares reports whether a package of these folders, or of one below, declares what is named: a file, a function, a type, or a
 // method as type.method.
 func declares(t *testing.T, folders []string, named string) bool {
 	t.Helper()

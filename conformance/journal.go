@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A journal notes every successful change and then tells whether a watch has shown each of them once and in order. Writers
+// A journal notes every successful change and then reports whether a watch has shown each of them once and in order. Writers
 // may run at once. Keys that only one goroutine changes are noted in order anyway; keys that several change must be created
 // once and never deleted, so that the order follows from the version that each write replaced.
 type journal struct {

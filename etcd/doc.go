@@ -21,7 +21,7 @@
 //
 // # Lost answers
 //
-// Each write carries a random token in its value, so that the key, or its history, tells whether a write whose answer was
+// Each write carries a random token in its value, so that the key, or its history, reports whether a write whose answer was
 // lost was applied. Looking is not enough while the write may still be under way, so every transaction also compares the
 // mod revision of a fence key: to settle the fate of a write the backend first moves the fence, after which the write has
 // been applied or never will be, and then looks.

@@ -62,7 +62,7 @@ func fateOf(err error) fate {
 	return unknown
 }
 
-// isDialing tells whether a request failed because no connection could be made.
+// isDialing reports whether a request failed because no connection could be made.
 func isDialing(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "transport: Error while dialing") || strings.Contains(text, "transport: authentication handshake failed")
@@ -113,7 +113,7 @@ func pause(ctx context.Context, attempt int) bool {
 	}
 }
 
-// isToken tells whether a request failed because of its authentication token, which the client then renews.
+// isToken reports whether a request failed because of its authentication token, which the client then renews.
 func isToken(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
@@ -121,7 +121,7 @@ func isToken(err error) bool {
 // maxRefusedTokens is how often a request is sent again with a fresh token before its refusal is believed.
 const maxRefusedTokens = 5
 
-// final tells whether an error is the answer, after so many attempts before.
+// final reports whether an error is the answer, after so many attempts before.
 func final(err error, attempt int) bool {
 	fate := fateOf(err)
 	return fate == refused || fate == over || isToken(err) && attempt >= maxRefusedTokens

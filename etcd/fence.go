@@ -35,7 +35,7 @@ func (f *fence) learn(rev int64) {
 	}
 }
 
-// moved notes what a failed comparison has returned, and tells whether the fence was why it failed.
+// moved notes what a failed comparison has returned, and reports whether the fence was why it failed.
 func (f *fence) moved(expected int64, kvs []*mvccpb.KeyValue) bool {
 	var rev int64
 	if kv := first(kvs); kv != nil {

@@ -214,7 +214,7 @@ func (b *handle) Page(ctx context.Context, consistency storage.ReadConsistency, 
 	defer done()
 	size := 0
 	for {
-		l.chunk = min(l.chunk, limit-len(page.Resources)+1) // one more tells whether there is more
+		l.chunk = min(l.chunk, limit-len(page.Resources)+1) // one more reports whether there is more
 		res, n, err := l.take(ctx)
 		if errors.Is(err, io.EOF) {
 			break

@@ -109,7 +109,7 @@ func (s *spaceless) intercept(ctx context.Context, method string, req, reply any
 	return err
 }
 
-// puts tells whether a transaction needs space.
+// puts reports whether a transaction needs space.
 func puts(txn *pb.TxnRequest) bool {
 	return slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool {
 		return op.GetRequestPut() != nil || op.GetRequestTxn() != nil && puts(op.GetRequestTxn())

@@ -42,7 +42,7 @@ type lostAnswer struct {
 func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
 func (e *lostAnswer) Unwrap() error { return e.cause }
 
-// over tells whether the request has at least come to its end.
+// over reports whether the request has at least come to its end.
 func (e *lostAnswer) over() bool { return fateOf(e.cause) == over }
 
 // maxOpsEach is the most operations of one mutation: the resource, the old edge, the new edge. The server counts the widest

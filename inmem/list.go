@@ -56,7 +56,7 @@ func lowest(f *key.Filter) (k key.Key, fixed int) {
 	return k, len(to)
 }
 
-// beyond tells whether k, which is no match, lies after all matches. Without a wildcard what follows the matches is the first
+// beyond reports whether k, which is no match, lies after all matches. Without a wildcard what follows the matches is the first
 // key whose name does not begin with the prefix; otherwise it is the first that differs in one of the fixed parts.
 func beyond(k, first *key.Key, fixed int) bool {
 	parts := [][2]string{{k.Group, first.Group}, {k.Kind, first.Kind}, {k.Partition, first.Partition}, {k.Namespace, first.Namespace}}

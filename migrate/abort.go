@@ -17,7 +17,7 @@ type Status struct {
 	From, To string
 	// Phase is how far it is.
 	Phase Phase
-	// Live tells whether it follows the source's changes.
+	// Live reports whether it follows the source's changes.
 	Live bool
 	// Started is when it began, Updated when it last gave a sign of life.
 	Started, Updated time.Time
@@ -116,7 +116,7 @@ func Unfence(ctx context.Context, b storage.Backend) error {
 	return store.SetFence(ctx, nil)
 }
 
-// Fenced tells whether a store was closed for writing, and where its data went.
+// Fenced reports whether a store was closed for writing, and where its data went.
 func Fenced(ctx context.Context, b storage.Backend) (target string, fenced bool, err error) {
 	store, err := movable(b)
 	if err != nil {

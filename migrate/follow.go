@@ -175,7 +175,7 @@ func later(a, b time.Time) time.Time {
 // lag is how old the state of the target may be; for ever where nothing is proven yet.
 func (f *follower) lag() time.Duration { return age(f.asOf) }
 
-// proven tells whether all that happened before it began to follow has been applied.
+// proven reports whether all that happened before it began to follow has been applied.
 func (f *follower) proven() bool { return !f.asOf.IsZero() }
 
 // batch is what a watch gave in a moment.

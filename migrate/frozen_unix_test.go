@@ -86,7 +86,7 @@ func frozen(t *testing.T, from, to string, phase Phase) {
 	seen.wantOnly(t, end)
 }
 
-// usable tells whether a store takes writes. The file of SQLite does not while a process that is frozen is in a transaction.
+// usable reports whether a store takes writes. The file of SQLite does not while a process that is frozen is in a transaction.
 func usable(t *testing.T, b storage.Backend) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)

@@ -196,7 +196,7 @@ func identity(ctx context.Context, store driver.Mover, try retrier, create bool)
 	return id, err
 }
 
-// alive waits a moment and tells whether another process changes the note meanwhile.
+// alive waits a moment and reports whether another process changes the note meanwhile.
 func alive(ctx context.Context, store driver.Mover, revision string, wait time.Duration) (bool, error) {
 	if wait <= 0 {
 		return false, nil

@@ -45,7 +45,7 @@ func (j *journal) own(ctx context.Context) (context.Context, error) {
 	return ctx, j.confirm(ctx)
 }
 
-// fresh tells whether the last sign of life allows to write.
+// fresh reports whether the last sign of life allows to write.
 func (j *journal) fresh() bool { return j.quiet() < j.lease }
 
 // quiet is how long ago the last sign of life was given.

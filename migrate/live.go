@@ -34,7 +34,7 @@ func (m *mover) copyOnce(ctx context.Context, r *Result) error {
 	return m.journal.end(ctx)
 }
 
-// settled tells whether the target holds what it should.
+// settled reports whether the target holds what it should.
 func (m *mover) settled(r *Report) bool {
 	if m.o.Into.prunes() {
 		return r.Equal()
@@ -154,7 +154,7 @@ func (m *mover) historyLost(err error) error {
 	return fmt.Errorf("%w; what was deleted from the source meanwhile can not be told from what else is in the target: %w", err, errStuck)
 }
 
-// cutoverWanted tells whether it is time to end the following.
+// cutoverWanted reports whether it is time to end the following.
 func (m *mover) cutoverWanted(f *follower) bool {
 	select {
 	case <-m.o.Cutover:

@@ -44,7 +44,7 @@ const (
 	Mirror
 )
 
-// prunes tells whether all that the source does not have may be deleted from the target.
+// prunes reports whether all that the source does not have may be deleted from the target.
 func (i Into) prunes() bool { return i == Empty || i == Mirror }
 
 // Options of a migration. Nil and zero values are the defaults.

@@ -165,7 +165,7 @@ func TestInterferenceAtEveryStep(t *testing.T) {
 	}
 }
 
-// strong tells whether the stores hold back a process that was frozen, and prove their ends.
+// strong reports whether the stores hold back a process that was frozen, and prove their ends.
 func strong(t *testing.T, pair [2]storeKind) bool {
 	from, to := storetest.Open(t, pair[0].url(t)), storetest.Open(t, pair[1].url(t))
 	_, epochs := storage.As[driver.GuardedMover](from)
@@ -179,7 +179,7 @@ func strong(t *testing.T, pair [2]storeKind) bool {
 	return epochs && guards && marks
 }
 
-// interfere carries out a migration and interferes with it. It tells whether the migration has so many steps.
+// interfere carries out a migration and interferes with it. It reports whether the migration has so many steps.
 func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interference, at int) (struck bool) {
 	t.Helper()
 	c := &cross{from: storetest.Open(t, pair[0].url(t)), to: storetest.Open(t, pair[1].url(t)), tap: newTap(), over: make(chan error, 1)}

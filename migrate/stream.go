@@ -257,7 +257,7 @@ func join(ctx context.Context, a, b stream, visit func(a, b *entry) error) error
 	return nil
 }
 
-// equal tells whether two resources are the same in everything but the version.
+// equal reports whether two resources are the same in everything but the version.
 func equal(a, b *resourcepb.Resource) (bool, error) {
 	left, err := codec.Encode(a)
 	if err != nil {
@@ -270,7 +270,7 @@ func equal(a, b *resourcepb.Resource) (bool, error) {
 	return bytes.Equal(left, right), nil
 }
 
-// isEmpty tells whether a store holds nothing.
+// isEmpty reports whether a store holds nothing.
 func isEmpty(ctx context.Context, b storage.Backend, try retrier) (bool, error) {
 	l, err := list(ctx, b, 1, try)
 	if err != nil {

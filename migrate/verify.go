@@ -56,7 +56,7 @@ type Report struct {
 	SourceDigest, TargetDigest string
 }
 
-// Equal tells whether both sides hold the same.
+// Equal reports whether both sides hold the same.
 func (r *Report) Equal() bool { return r.Missing == 0 && r.Extra == 0 && r.Different == 0 }
 
 // String is a sentence.

@@ -57,7 +57,7 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	return f
 }
 
-// take checks an event and tells whether it is the last. What is not of the churn's keys is passed over.
+// take checks an event and reports whether it is the last. What is not of the churn's keys is passed over.
 func (f *follower) take(event *resourcepb.WatchEvent) bool {
 	name := cmp.Or(event.GetDelete().GetResource(), event.GetUpsert().GetResource()).GetId().GetName()
 	if !strings.HasPrefix(name, "key-") {

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
-func TestHandover(t *testing.T) {
+func TestMover(t *testing.T) {
 	t.Parallel()
 	mover.Run(t, mover.Harness{
 		Open: func(t *testing.T) (one, other storage.Backend) {

@@ -14,7 +14,7 @@ import (
 // The journal is made when it is first needed: most stores never are moved.
 const createJournal = `CREATE TABLE IF NOT EXISTS journal (name TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) STRICT`
 
-// noJournal tells whether a statement failed because nothing was ever noted.
+// noJournal reports whether a statement failed because nothing was ever noted.
 func noJournal(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: journal")
 }

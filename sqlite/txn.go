@@ -140,7 +140,7 @@ func (t *txn) write(c *change) (refused, err error) {
 	return nil, err
 }
 
-// put runs insert, update or replace and tells whether it has found its row.
+// put runs insert, update or replace and reports whether it has found its row.
 func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 	s, err := t.conn.stmt(q)
 	if err != nil {
@@ -207,7 +207,7 @@ func (t *txn) stored(key []byte) (driver.Stored, error) {
 	return found, finish(s)
 }
 
-// find tells whether the log has a row.
+// find reports whether the log has a row.
 func (c *conn) find(m mark) (bool, error) {
 	s, err := c.stmt(find)
 	if err != nil {

@@ -90,7 +90,7 @@ func (w *way) link(ctx context.Context, address string) (*proxy.Proxy, error) {
 	return p, nil
 }
 
-// watched is a connection that tells whether it is encrypted.
+// watched is a connection that reports whether it is encrypted.
 type watched struct {
 	net.Conn
 	way *way

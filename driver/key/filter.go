@@ -11,7 +11,7 @@ type Filter struct {
 	Group, Kind, Partition, Namespace, NamePrefix string
 }
 
-// Match tells whether k is one of them.
+// Match reports whether k is one of them.
 func (f *Filter) Match(k *Key) bool {
 	return (f.Kind == k.Kind || f.Kind == storage.Wildcard) &&
 		(f.Group == k.Group || f.Group == storage.Wildcard) &&

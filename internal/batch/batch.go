@@ -62,7 +62,7 @@ func (c *Call[Q, R]) Done(result R, err error) {
 	})
 }
 
-// Finished tells whether Done was called.
+// Finished reports whether Done was called.
 func (c *Call[Q, R]) Finished() bool {
 	select {
 	case <-c.done:
@@ -207,7 +207,7 @@ func (b *Batcher[Q, R]) endLead() {
 	b.running.Go(b.work)
 }
 
-// leave takes a caller that has given up out of the queue, or out of its batch. It tells whether the call may have been sent.
+// leave takes a caller that has given up out of the queue, or out of its batch. It reports whether the call may have been sent.
 func (b *Batcher[Q, R]) leave(c *Call[Q, R]) (sent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -49,7 +49,7 @@ func text(field, s string, mayBeEmpty bool) error {
 	return nil
 }
 
-// plain tells whether s is short ASCII without NUL, as nearly everything is.
+// plain reports whether s is short ASCII without NUL, as nearly everything is.
 func plain(s string) bool {
 	if len(s) > MaxPart {
 		return false
@@ -88,7 +88,7 @@ func ID(field string, id *resourcepb.ID) (key.Key, error) {
 	return k, nil
 }
 
-// ordinary tells whether s is a good part by the quickest of looks. Others may be good as well.
+// ordinary reports whether s is a good part by the quickest of looks. Others may be good as well.
 func ordinary(s string) bool { return s != "" && s != storage.Wildcard && plain(s) }
 
 // parts checks what is not ordinary, field by field.

@@ -84,7 +84,7 @@ func (d *decoder) all() field { return field{d: d, end: len(d.data)} }
 // inside goes through the message in a field.
 func (f field) inside() field { return field{d: f.d, to: f.from, end: f.to} }
 
-// next moves on to the next field and tells whether there is one.
+// next moves on to the next field and reports whether there is one.
 func (f *field) next() bool {
 	d, at := f.d, f.to
 	if at >= f.end || d.failed {

@@ -165,7 +165,7 @@ func (s *Shelf) place(l *listing) (gone []*listing, err error) {
 	return gone, nil
 }
 
-// full tells whether there is more on the shelf than may be. A single listing may be of any size.
+// full reports whether there is more on the shelf than may be. A single listing may be of any size.
 func (s *Shelf) full() bool {
 	return len(s.listings) > s.options.Listings || len(s.listings) > 1 && s.bytes > s.options.Bytes
 }
