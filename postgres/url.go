@@ -162,7 +162,10 @@ func poolConfig(u *url.URL) (*pgxpool.Config, error) {
 	}
 	plain.RawQuery = encodeQuery(query)
 	config, err := pgxpool.ParseConfig(plain.String())
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(u.Path, "@"): // the rest of a password whose slash is not escaped is there, too
+		return nil, fmt.Errorf("%w: malformed Postgres URL: a / in a password is written %%2F", storage.ErrInvalid)
+	case err != nil:
 		return nil, fmt.Errorf("%w: %s", storage.ErrInvalid, withoutSecrets(err, secrets))
 	}
 	Prepare(config)
