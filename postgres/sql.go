@@ -112,12 +112,14 @@ from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $
 		server: sql(`select last_value, clock_timestamp(), pg_backend_pid() from $changes_seq`),
 
 		// Revokes an attempt, unless it holds its lock: then it runs, and may still take effect. An attempt looks at what was revoked
-		// after it has its lock, which this statement holds until it is committed.
+		// after it has its lock, which this statement holds until it is committed. It writes also where the attempt is revoked
+		// already, so that its commit waits for the standbys: the one before may not have.
 		revoke: sql(`
 with free as materialized (
     select pg_try_advisory_xact_lock($1) as held
 ), noted as (
-    insert into $revoked (attempt) select $1 from free where held on conflict (attempt) do nothing
+    insert into $revoked (attempt) select $1 from free where held
+    on conflict (attempt) do update set taken = clock_timestamp()
 )
 select held from free`),
 

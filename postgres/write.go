@@ -184,10 +184,13 @@ func (w *writer) settled(ctx context.Context, ms []*mutation, try func(ctx conte
 		return err
 	}
 	settleErr := w.retry(ctx, func(ctx context.Context) error { return w.settle(ctx, withLost(ms), true) })
-	if settleErr != nil {
-		return errors.Join(settleErr, err)
+	switch {
+	case settleErr == nil:
+		return err
+	case !errors.Is(settleErr, storage.ErrInconsistent): // Close came first, or the database does not tell
+		settleErr = fmt.Errorf("%w: %w", storage.ErrInconsistent, settleErr)
 	}
-	return err
+	return errors.Join(settleErr, err)
 }
 
 // sendParts sends mutations in one statement, or each in its own.
