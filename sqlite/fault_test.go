@@ -23,6 +23,9 @@ type faultyFS struct {
 	syncs  atomic.Int32           // so many syncs fail
 	writes atomic.Int32           // so many writes find the disk full
 	full   atomic.Pointer[func()] // called before a write finds it so; nil: nothing is
+	reads  atomic.Int32           // so many reads fail, of any file
+	broken atomic.Pointer[func()] // called when a sync fails; nil: nothing is
+	ends   atomic.Int32           // so many commits fail when they have taken effect
 }
 
 func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -46,6 +49,9 @@ func (f *faultyFile) SharedMemory() vfs.SharedMemory {
 func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 	if f.wal && f.faults.syncs.Load() > 0 {
 		f.faults.syncs.Add(-1)
+		if broken := f.faults.broken.Load(); broken != nil {
+			(*broken)()
+		}
 		return sqlite3.IOERR_FSYNC
 	}
 	return f.File.Sync(flags)
