@@ -80,7 +80,7 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 		t.Run(fmt.Sprint(n, " requests"), func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newPath(t), nil)
-			c, err := connect(s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
+			c, err := connect(t.Context(), s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
 			if err != nil {
 				t.Fatal(err)
 			}
