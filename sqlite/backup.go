@@ -31,11 +31,10 @@ func (b *Backend) Backup(ctx context.Context, to string) error {
 		return fmt.Errorf("back up to %s: the file exists already", to)
 	}
 	// A connection of its own: those for reading are forbidden to write, to any file.
-	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 2 << 10, busy: s.options.Timeout})
+	c, err := connect(ctx, s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 2 << 10, busy: s.options.Timeout})
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "open another connection", err))
 	}
-	c.db.SetInterrupt(ctx)
 	if err := errors.Join(c.vacuumInto(to), c.close(), syncFolder(to)); err != nil {
 		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "copy", err))
 	}

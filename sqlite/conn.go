@@ -89,8 +89,9 @@ type role struct {
 	busy  time.Duration
 }
 
-// connect opens a connection that has read the database once, so that nobody deletes the -wal file under it.
-func connect(path, vfs string, r role) (_ *conn, err error) {
+// connect opens a connection that has read the database once, so that nobody deletes the -wal file under it. ctx interrupts it, until
+// it is given another interrupt: also here, where it may wait for a lock.
+func connect(ctx context.Context, path, vfs string, r role) (_ *conn, err error) {
 	name, flags := path, r.flags
 	if vfs != "" {
 		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?vfs=" + url.QueryEscape(vfs)
@@ -106,6 +107,7 @@ func connect(path, vfs string, r role) (_ *conn, err error) {
 			err = errors.Join(err, c.close())
 		}
 	}()
+	db.SetInterrupt(ctx)
 	if err := db.BusyTimeout(r.busy); err != nil {
 		return nil, err
 	}

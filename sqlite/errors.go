@@ -18,7 +18,7 @@ func tooLate(ctx context.Context) error {
 // failed is the error of a statement that only reads. ctx is what the connection was interrupted by.
 func failed(ctx context.Context, what string, err error) error {
 	switch {
-	case ctx.Err() != nil && errors.Is(err, sqlite3.INTERRUPT):
+	case ctx.Err() != nil && (errors.Is(err, sqlite3.INTERRUPT) || errors.Is(err, sqlite3.BUSY)): // the end of ctx ends a wait for a lock too
 		return fmt.Errorf("%s: %w", what, tooLate(ctx))
 	case errors.Is(err, sqlite3.NOTADB):
 		return fmt.Errorf("%s: %w: %w", what, errNoDatabase, err)

@@ -23,6 +23,10 @@ type faultyFS struct {
 	syncs  atomic.Int32           // so many syncs fail
 	writes atomic.Int32           // so many writes find the disk full
 	full   atomic.Pointer[func()] // called before a write finds it so; nil: nothing is
+	reads  atomic.Int32           // so many reads fail, of any file
+	broken atomic.Pointer[func()] // called when a sync fails; nil: nothing is
+	ends   atomic.Int32           // so many commits fail when they have taken effect
+	locked atomic.Bool            // nobody gets a lock on a file
 }
 
 func (f *faultyFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -46,6 +50,9 @@ func (f *faultyFile) SharedMemory() vfs.SharedMemory {
 func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 	if f.wal && f.faults.syncs.Load() > 0 {
 		f.faults.syncs.Add(-1)
+		if broken := f.faults.broken.Load(); broken != nil {
+			(*broken)()
+		}
 		return sqlite3.IOERR_FSYNC
 	}
 	return f.File.Sync(flags)
@@ -130,7 +137,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 func TestOutcomeFromTheLog(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	c, err := connect(s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
+	c, err := connect(t.Context(), s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +172,7 @@ func TestOutcomeFromTheLog(t *testing.T) {
 func TestRetentionForgetsFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	c, err := connect(s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
+	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,13 @@ type inbox struct {
 	look  bool
 }
 
-// inboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads.
-const inboxBytes = 8 << 20
+// inboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads. An addition and a row count for
+// something also where they have few bytes of a resource, or none.
+const (
+	inboxBytes    = 8 << 20
+	additionBytes = 64
+	rowBytes      = 256
+)
 
 // addition is what one transaction has added to the log: everything between two rows.
 type addition struct {
@@ -83,8 +88,9 @@ func (in *inbox) add(own []addition) {
 	defer in.mu.Unlock()
 	in.look = in.look || len(own) == 0
 	for i := range own {
+		in.bytes += additionBytes
 		for j := range own[i].rows {
-			in.bytes += len(own[i].rows[j].data)
+			in.bytes += rowBytes + len(own[i].rows[j].data)
 		}
 	}
 	if in.own = append(in.own, own...); in.bytes > inboxBytes {

@@ -18,7 +18,7 @@ import (
 // follow returns a run of the feed that looks only where a test does, and what it has published.
 func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	t.Helper()
-	c, err := s.handle.connectReader(4 << 10)
+	c, err := s.handle.connectReader(t.Context(), 4<<10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,11 +134,10 @@ func (s *handle) look(ctx context.Context, what string, do func(*conn) error) er
 
 // writeAlone runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
 func (s *handle) writeAlone(ctx context.Context, what string, do func(*conn) error) error {
-	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 256, busy: s.options.Timeout})
+	c, err := connect(ctx, s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 256, busy: s.options.Timeout})
 	if err != nil {
 		return failed(ctx, what, err)
 	}
-	c.db.SetInterrupt(ctx)
 	err = c.assertDurable()
 	if err == nil {
 		err = c.exec(beginImmediate)

@@ -10,14 +10,14 @@ import (
 
 // pool holds the reading connections, opened when they are first needed.
 type pool struct {
-	open    func() (*conn, error)
+	open    func(context.Context) (*conn, error)
 	timeout time.Duration
 	free    chan *conn
 	room    chan struct{} // a token for each connection that may still be opened
 	closed  chan struct{}
 }
 
-func newPool(size int, timeout time.Duration, open func() (*conn, error)) *pool {
+func newPool(size int, timeout time.Duration, open func(context.Context) (*conn, error)) *pool {
 	p := &pool{open: open, timeout: timeout, free: make(chan *conn, size), room: make(chan struct{}, size), closed: make(chan struct{})}
 	for range size {
 		p.room <- struct{}{}
@@ -45,10 +45,10 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 		c.db.SetInterrupt(ctx)
 		return c, nil
 	case <-p.room:
-		c, err := p.open()
+		c, err := p.open(waiting)
 		if err != nil {
 			p.room <- struct{}{}
-			return nil, failed(ctx, "open another connection", err)
+			return nil, failed(waiting, "open another connection", err)
 		}
 		c.db.SetInterrupt(ctx)
 		return c, nil

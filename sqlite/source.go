@@ -44,12 +44,11 @@ const (
 
 // Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*event, mark)) (err error) {
-	c, err := s.handle.connectReader(4 << 10)
+	c, err := s.handle.connectReader(ctx, 4<<10)
 	if err != nil {
 		return failed(ctx, "open a connection for watches", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	c.db.SetInterrupt(ctx)
 	bell := listen(s.handle.side.path)
 	defer bell.close()
 	r := &follower{source: s, conn: c, in: s.attend(), publish: publish}

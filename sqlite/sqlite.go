@@ -164,7 +164,7 @@ func (s *handle) open(ctx context.Context, path string) (err error) {
 	if !s.options.NoCreate {
 		flags |= sqlite3.OPEN_CREATE
 	}
-	c, err := connect(s.path, s.options.vfs, role{flags: flags, cache: 16 << 10, busy: s.options.Timeout})
+	c, err := connect(ctx, s.path, s.options.vfs, role{flags: flags, cache: 16 << 10, busy: s.options.Timeout})
 	if err != nil {
 		return failed(ctx, "connect", err)
 	}
@@ -176,7 +176,7 @@ func (s *handle) open(ctx context.Context, path string) (err error) {
 	if err := s.setUp(ctx, c); err != nil {
 		return failed(ctx, "set up", err)
 	}
-	s.readers = newPool(s.options.Readers, s.options.Timeout, func() (*conn, error) { return s.connectReader(2 << 10) })
+	s.readers = newPool(s.options.Readers, s.options.Timeout, func(ctx context.Context) (*conn, error) { return s.connectReader(ctx, 2<<10) })
 	s.source = &source{handle: s}
 	s.writer = newWriter(s, c)
 	return nil
@@ -184,7 +184,6 @@ func (s *handle) open(ctx context.Context, path string) (err error) {
 
 // setUp makes the first connection, which becomes the writer's, ready.
 func (s *handle) setUp(ctx context.Context, c *conn) error {
-	c.db.SetInterrupt(ctx)
 	defer c.db.SetInterrupt(context.Background())
 	if err := checkLibrary(c); err != nil {
 		return err
@@ -204,9 +203,9 @@ func (s *handle) setUp(ctx context.Context, c *conn) error {
 	return syncFolder(s.path)
 }
 
-// connectReader opens a connection that only reads.
-func (s *handle) connectReader(cache int) (*conn, error) {
-	c, err := connect(s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: cache, busy: s.options.Timeout})
+// connectReader opens a connection that only reads, and that ctx interrupts.
+func (s *handle) connectReader(ctx context.Context, cache int) (*conn, error) {
+	c, err := connect(ctx, s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: cache, busy: s.options.Timeout})
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (w *writer) turn() {
 		err = w.finish(&t, w.batch)
 	}
 	if err != nil {
-		w.alone(w.batch, err)
+		w.alone(w.batch, &t, err)
 	}
 	for _, r := range w.batch {
 		close(r.done)
@@ -196,27 +196,55 @@ func (w *writer) outcome(t *txn, failed error) error {
 	return nil
 }
 
-// alone carries out each request by itself after a batch has failed as a whole, so that one which cannot be done fails no
-// other. What a failed commit left on the disk is overwritten by the next one that succeeds.
-func (w *writer) alone(batch []*request, err error) {
+// alone carries out each request by itself after a batch has failed as a whole in t, so that one which cannot be done fails no
+// other. What a failed commit left on the disk is overwritten by the next one that succeeds; until then, nobody is told that
+// nothing was written.
+func (w *writer) alone(batch []*request, t *txn, err error) {
+	if !errors.Is(err, errUnsure) {
+		t = nil
+	}
 	for _, r := range batch {
-		if len(batch) > 1 || errors.Is(err, errUnsure) {
-			err = w.single(r)
+		told := len(w.made)
+		if len(batch) > 1 || t != nil {
+			err = w.single(r, t)
 		}
 		switch {
+		case errors.Is(err, errFound):
+			return // all of them, each with its own error, as the batch has decided
 		case err == nil:
-		case errors.Is(err, errUnsure), errors.Is(err, sqlite3.BUSY):
+		case t != nil, errors.Is(err, errUnsure), errors.Is(err, sqlite3.BUSY):
 			r.err = fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
 		default:
 			r.err = fmt.Errorf("nothing was written: %w", err)
 		}
+		if len(w.made) > told {
+			t = nil
+		}
 	}
 }
 
-func (w *writer) single(r *request) error {
+// errFound says that a commit which failed has taken effect after all.
+var errFound = errors.New("the commit has taken effect")
+
+// single carries out a request by itself. unsure is the transaction of an earlier attempt if its commit failed on its way to the
+// disk, else nil: the look after it may have failed too, or somebody has recovered the -wal file since.
+func (w *writer) single(r *request, unsure *txn) error {
 	t, err := w.begin()
 	if err != nil {
 		return err
+	}
+	if unsure != nil {
+		found, err := w.conn.find(unsure.last)
+		if found || err != nil {
+			_ = w.conn.abandon() // nothing was done in it
+		}
+		if err != nil {
+			return err
+		}
+		if found {
+			w.made = append(w.made, addition{after: unsure.before, end: unsure.last})
+			return errFound
+		}
 	}
 	return w.finish(&t, []*request{r})
 }

@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/storetest"
+)
+
+var _ vfs.FileCommitPhaseTwo = (*faultyFile)(nil)
+
+func (f *faultyFile) ReadAt(b []byte, at int64) (int, error) {
+	if f.faults.reads.Load() > 0 {
+		f.faults.reads.Add(-1)
+		return 0, sqlite3.IOERR_READ
+	}
+	return f.File.ReadAt(b, at)
+}
+
+// CommitPhaseTwo implements vfs.FileCommitPhaseTwo: SQLite calls it when everybody sees the commit.
+func (f *faultyFile) CommitPhaseTwo() error {
+	if f.faults.ends.Load() > 0 {
+		f.faults.ends.Add(-1)
+		return sqlite3.IOERR
+	}
+	return nil
+}
+
+// afterACrash returns the names in a copy of the store's files as a crash leaves them: without the index of the -wal file.
+func afterACrash(t *testing.T, s *Backend) string {
+	t.Helper()
+	to := newPath(t)
+	for _, suffix := range []string{"", "-wal"} {
+		data, err := os.ReadFile(s.Path() + suffix)
+		if err == nil {
+			err = os.WriteFile(to+suffix, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names(t, open(t, to, nil))
+}
+
+// A commit fails on its way to the disk, and the next attempt cannot even begin. A crash may bring the write back, so its caller
+// is not told that it has not happened.
+func TestCommitThatFailsAndCannotBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	breakDown := func() { f.reads.Store(math.MaxInt32) }
+	f.broken.Store(&breakDown)
+	f.syncs.Store(1)
+	_, err := s.WriteCAS(t.Context(), resource("a", 1))
+	f.reads.Store(0)
+	if err == nil {
+		t.Fatal("the write was acknowledged")
+	}
+	if got := afterACrash(t, s); got != "a " {
+		t.Fatalf("after a crash there are %q, so this test shows nothing", got)
+	}
+	if !errors.Is(err, storage.ErrInconsistent) {
+		t.Errorf("%v, expected ErrInconsistent: after a crash the write is there", err)
+	}
+}
+
+// A commit takes effect and is reported as failed, and the look at what became of it fails as well. The next attempt does not take
+// what it finds for somebody else's.
+func TestCommitThatIsFoundLater(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n, " requests"), func(t *testing.T) {
+			t.Parallel()
+			s := open(t, newPath(t), nil)
+			c, err := connect(t.Context(), s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &writer{handle: s.handle, conn: c}
+			defer func() {
+				if err := c.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			tx, err := w.begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var batch []*request
+			for i := range n {
+				m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
+				batch = append(batch, &request{changes: []change{{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: []byte{1}}}})
+			}
+			if err := w.finish(&tx, batch); err != nil {
+				t.Fatal(err)
+			}
+			want := batch[n-1].changes[0].written
+			w.made = nil
+			w.alone(batch, &tx, fmt.Errorf("%w: %w", errUnsure, io.ErrUnexpectedEOF))
+			for i, r := range batch {
+				if r.err != nil {
+					t.Errorf("request %d, which was carried out: %v", i, r.err)
+				}
+			}
+			if got := batch[n-1].changes[0].written; got != want || len(w.made) != 1 || w.made[0].end != want {
+				t.Errorf("written at %v, told of %v; expected %v", got, w.made, want)
+			}
+		})
+	}
+}
+
+// The same from a caller's side: of a commit that fails when it has taken effect, each watch sees one event.
+func TestCommitThatTookEffect(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	w := storetest.WatchChanges(t, s)
+	f.ends.Store(1)
+	for _, name := range []string{"a", "b"} {
+		wantUpsert(t, w, storetest.Write(t, s, resource(name, 1)))
+	}
+	if n := f.ends.Load(); n != 0 {
+		t.Errorf("%d commits are still to fail", n)
+	}
+}

@@ -1,0 +1,62 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+)
+
+// Lock implements vfs.File.
+func (f *faultyFile) Lock(lock vfs.LockLevel) error {
+	if f.faults.locked.Load() {
+		return sqlite3.BUSY
+	}
+	return f.File.Lock(lock)
+}
+
+// wantLate checks that a call which waits for a lock ends with its context, and says so.
+func wantLate(t *testing.T, call func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- call(ctx) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, expected ErrInconsistent and the context's error", err)
+		}
+	case <-time.After(storetest.Patience):
+		t.Error("the call has not ended with its context")
+	}
+}
+
+// A call that needs another connection, of which the file is locked, waits no longer than its caller.
+func TestDeadlineWhileConnecting(t *testing.T) {
+	t.Parallel()
+	s, f := openFaulty(t)
+	s.handle.options.Timeout = 2 * storetest.Patience // how long a connection waits for a lock
+	f.locked.Store(true)
+	defer f.locked.Store(false)
+	wantLate(t, func(ctx context.Context) error {
+		_, err := s.Read(ctx, storage.StrongConsistency, idOf("a"))
+		return err
+	})
+}
+
+// The time of a call that waits for another program's write ends.
+func TestDeadlineOfAFence(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	db := foreign(t, s.Path())
+	run(t, db, "BEGIN IMMEDIATE")
+	wantLate(t, func(ctx context.Context) error { return s.handle.SetFence(ctx, nil) })
+	run(t, db, "ROLLBACK")
+}
