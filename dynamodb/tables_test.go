@@ -185,15 +185,15 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 	if err := gateOf(b).SetFence(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	_ = b.Close() // the stream's reader writes no more
-	total := 0
-	for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
-		total += s.Calls(op)
-		if op == "UpdateItem" && s.Calls(op) == 0 {
-			t.Error("no parts were retired on their own")
+	if s.Calls("UpdateItem") == 0 {
+		t.Error("no parts were retired on their own")
+	}
+	// The stream's reader goes on: one that was sent may not be answered yet.
+	storetest.Eventually(t, "each request of one unit to be accounted for", func() bool {
+		total := 0
+		for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
+			total += s.Calls(op)
 		}
-	}
-	if got := int(spent.Load()); got != total {
-		t.Errorf("%d units for %d requests of one unit each", got, total)
-	}
+		return int(spent.Load()) == total
+	})
 }
