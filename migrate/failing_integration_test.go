@@ -26,14 +26,14 @@ func TestTargetIsFull(t *testing.T) {
 	t.Parallel()
 	disk := testenv.StartPostgresSmallDisk(t, 64)
 	from := storetest.Open(t, "mem://"+rand.Text())
-	to := storetest.Open(t, disk.StoreURL(t, "timeout=2s"))
+	to := storetest.Open(t, disk.StoreURL(t, "timeout=5s"))
 	all := make([]*resourcepb.Resource, 4000)
 	for i := range all {
 		all[i] = small(fmt.Sprintf("thing-%04d", i), strings.Repeat("x", 1000))
 	}
 	fill(t, from, all)
 	disk.Fill(t, 4)
-	o := quick(Options{Live: true, CutoverLag: time.Hour, Batch: 200, Patience: 3 * time.Second})
+	o := quick(Options{Live: true, CutoverLag: time.Hour, Batch: 200, Patience: 10 * time.Second})
 	r, err := Run(limited(t), from, to, o)
 	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "No space left on device") {
 		t.Fatalf("got %v, expected that no space is left", err)

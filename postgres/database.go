@@ -123,6 +123,7 @@ func (d *database) retry(ctx context.Context, f func(ctx context.Context) error)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.aborted, cancel)()
+	var cause error // why the attempt before failed
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		switch {
@@ -130,11 +131,14 @@ func (d *database) retry(ctx context.Context, f func(ctx context.Context) error)
 			return nil
 		case d.life.Err() != nil:
 			return storage.ErrClosed
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()) && cause != nil:
+			return inconsistent(ctx, cause) // that the time ended in the middle of an attempt tells less
 		case ctx.Err() != nil:
 			return inconsistent(ctx, err)
 		case fateOf(err) == refused:
 			return refusal(err)
 		}
+		cause = err
 		resetStandby(d.main, err)
 		if err := d.pause(ctx, pause, err); err != nil {
 			return err
