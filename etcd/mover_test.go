@@ -5,11 +5,10 @@ package etcd_test
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/mover"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 

@@ -16,9 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // TestFrozenProcess stops the process of a live migration, completes the migration with another, and lets the first go on.

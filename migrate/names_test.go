@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // TestTwoTargetsOfOneName moves a store to two others at once, whose movers call them by one name. One of them gets it; the other

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

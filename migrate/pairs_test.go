@@ -9,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
-
 	_ "github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 

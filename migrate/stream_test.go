@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -12,9 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/resourcepb"
 )

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 

@@ -6,12 +6,11 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 

@@ -11,15 +11,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/postgres"

@@ -3,11 +3,10 @@ package sqlite
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // BenchmarkRead is a lookup by key beside the statement that it stands on.

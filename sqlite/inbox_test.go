@@ -8,11 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // follow returns a run of the feed that looks only where a test does, and what it has published.

@@ -4,10 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // ending is a context that ends when it has been asked so many times whether it has.

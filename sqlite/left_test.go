@@ -5,9 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // A caller that has left may do with its message as it likes, although the writer still has the request: a commit that fails is

@@ -11,11 +11,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // foreign opens a SQLite file without going through a store.

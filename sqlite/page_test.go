@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/paging"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // page reads a page of a listing of everything.

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
 // children are what a process started by a test does, by name. Each gets the path of the store.
