@@ -35,16 +35,16 @@ func TestRunnerHasEveryMethod(t *testing.T) {
 func TestRunnerOutcomes(t *testing.T) {
 	h := &Harness{}
 	for name, tc := range map[string]struct {
-		do   func(t testing.TB)
+		do   func(r testing.TB)
 		want Result
 	}{
-		"passes":              {func(t testing.TB) { t.Log("well"); t.Cleanup(func() { t.Log("done") }) }, Result{Log: "well\ndone\n"}},
-		"fails and goes on":   {func(t testing.TB) { t.Errorf("a %d", 1); t.Error("b") }, Result{Failure: "a 1\nb"}},
-		"fails and ends":      {func(t testing.TB) { defer t.Log("deferred"); t.Fatal("a"); t.Error("b") }, Result{Failure: "a", Log: "deferred\n"}},
-		"fails silently":      {func(t testing.TB) { t.FailNow() }, Result{Failure: "it failed and did not say why"}},
-		"fails when it ends":  {func(t testing.TB) { t.Cleanup(func() { t.Fatalf("late") }) }, Result{Failure: "late"}},
-		"skips":               {func(t testing.TB) { t.Skip("no"); t.Error("b") }, Result{NotRun: "no", Log: "no\n"}}, //nolint:forbidigo // it is what is tested
-		"its context is over": {func(t testing.TB) { t.Cleanup(func() { t.Log(t.Context().Err()) }) }, Result{Log: "context canceled\n"}},
+		"passes":              {func(r testing.TB) { r.Log("well"); r.Cleanup(func() { r.Log("done") }) }, Result{Log: "well\ndone\n"}},
+		"fails and goes on":   {func(r testing.TB) { r.Errorf("a %d", 1); r.Error("b") }, Result{Failure: "a 1\nb"}},
+		"fails and ends":      {func(r testing.TB) { defer r.Log("deferred"); r.Fatal("a"); r.Error("b") }, Result{Failure: "a", Log: "deferred\n"}},
+		"fails silently":      {func(r testing.TB) { r.FailNow() }, Result{Failure: "it failed and did not say why"}},
+		"fails when it ends":  {func(r testing.TB) { r.Cleanup(func() { r.Fatalf("late") }) }, Result{Failure: "late"}},
+		"skips":               {func(r testing.TB) { r.Skip("no"); r.Error("b") }, Result{NotRun: "no", Log: "no\n"}},
+		"its context is over": {func(r testing.TB) { r.Cleanup(func() { r.Log(r.Context().Err()) }) }, Result{Log: "context canceled\n"}},
 	} {
 		got := h.attempt(t.Context(), name, tc.do, time.Minute)
 		tc.want.Case, tc.want.Took = name, got.Took

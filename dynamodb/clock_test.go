@@ -128,12 +128,7 @@ func TestStoppedWriter(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	freezer := fake.NewFreezer("PutItem")
-	db, streams := s.Clients(t, freezer.Option)
-	writer, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: storetest.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer writer.Close()
+	writer := handleThrough(t, s, freezer.Option)
 	first := storetest.Write(t, writer, box("a", nil))
 	freezer.Freeze()
 	written := make(chan *resourcepb.Resource, 1)

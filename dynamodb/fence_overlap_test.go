@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
 	"github.com/ashlar-dev/storage/internal/storetest"
 )
@@ -17,12 +16,7 @@ func TestTwoTargets(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	freezer := fake.NewFreezer("GetItem")
-	db, streams := s.Clients(t, freezer.Option)
-	first, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
+	first := handleThrough(t, s, freezer.Option)
 	second := handle(t, s)
 	res := storetest.Write(t, second, box("a", nil))
 	closings := map[string]<-chan error{"mem://here": fencing(t, first, "mem://here")}
@@ -59,12 +53,7 @@ func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
 	freezer := fake.NewFreezer("GetItem")
-	db, streams := s.Clients(t, freezer.Option)
-	gone, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gone.Close()
+	gone := handleThrough(t, s, freezer.Option)
 	stopped := fencing(t, gone, "mem://here")
 	announced(s)
 	freezer.Freeze()

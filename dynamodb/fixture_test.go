@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
@@ -22,16 +23,27 @@ import (
 // handle opens a handle on the fake's one store.
 func handle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) *dynamodb.Backend {
 	t.Helper()
-	b, err := newHandle(t, s, change...)
+	return handleThrough(t, s, func(*awsdynamodb.Options) {}, change...)
+}
+
+func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
+	t.Helper()
+	return newHandleThrough(t, s, func(*awsdynamodb.Options) {}, change...)
+}
+
+// handleThrough opens a handle whose client has an option of the test's own.
+func handleThrough(t testing.TB, s *fake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) *dynamodb.Backend {
+	t.Helper()
+	b, err := newHandleThrough(t, s, option, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
+func newHandleThrough(t testing.TB, s *fake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
 	t.Helper()
-	db, streams := s.Clients(t)
+	db, streams := s.Clients(t, option)
 	opts := &dynamodb.Options{Table: fake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience}
 	for _, c := range change {
 		c(opts)

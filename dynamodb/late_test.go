@@ -23,12 +23,7 @@ func TestCommitRefusedThenLate(t *testing.T) {
 	other := handle(t, s)
 	transport := &http.Transport{ResponseHeaderTimeout: time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
-	db, streams := s.Clients(t, func(o *awsdynamodb.Options) { o.HTTPClient = &http.Client{Transport: transport} })
-	b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test", Timeout: storetest.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := handleThrough(t, s, func(o *awsdynamodb.Options) { o.HTTPClient = &http.Client{Transport: transport} })
 	res := storetest.Write(t, b, box("b", nil))
 	blocker := box("a", nil)
 	var attempts atomic.Int64
@@ -45,7 +40,7 @@ func TestCommitRefusedThenLate(t *testing.T) {
 			blocker = storetest.Write(t, other, blocker)
 		}
 	})
-	_, err = b.Commit(t.Context(), []storage.Op{{Check: box("a", nil).GetId()}, {Write: res}})
+	_, err := b.Commit(t.Context(), []storage.Op{{Check: box("a", nil).GetId()}, {Write: res}})
 	storetest.Remove(t, other, blocker)
 	close(late)
 	<-applied

@@ -7,34 +7,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// sluggish is a store of which every look at the fence takes longer than the time from one sign of life to the next.
-type sluggish struct {
-	*tapped
-	meanwhile func()
-}
-
-func (s *sluggish) As(target any) bool {
-	ok := s.tapped.As(target)
-	if p, is := target.(*driver.Mover); is {
-		*p = sluggishStore{*p, s}
-	}
-	return ok
-}
-
-type sluggishStore struct {
-	driver.Mover
-	s *sluggish
-}
-
-func (s sluggishStore) Fence(ctx context.Context) (driver.FenceState, error) {
-	s.s.meanwhile()
-	return s.Mover.Fence(ctx)
-}
 
 // A process that finds another one at work says so, also where it is slower than the other one's signs of life.
 func TestBusyWhileBeginning(t *testing.T) {
@@ -51,8 +26,8 @@ func TestBusyWhileBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 	looks := 0
-	slow := &sluggish{tapped: &tapped{Backend: from, tap: newTap(), role: "from"}}
-	slow.meanwhile = func() {
+	slow := &disturbed{tapped: &tapped{Backend: from, tap: newTap(), role: "from"}}
+	slow.look = func() {
 		if looks++; looks > 1000 {
 			panic("it looks for ever")
 		}

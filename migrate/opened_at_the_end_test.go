@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,36 +9,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// finishing is a target of which something happens just before a migration into it is noted to be complete.
-type finishing struct {
-	*tapped
-	meanwhile func()
-}
-
-func (f *finishing) As(target any) bool {
-	ok := f.tapped.As(target)
-	if p, is := target.(*driver.Mover); is {
-		*p = finishingStore{*p, f}
-	}
-	return ok
-}
-
-type finishingStore struct {
-	driver.Mover
-	f *finishing
-}
-
-func (s finishingStore) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
-	if bytes.Contains(value, []byte(`"phase":"complete"`)) {
-		s.f.meanwhile()
-	}
-	return s.Mover.WriteNote(ctx, name, value, revision)
-}
 
 // A mover is held up before its last note, until somebody takes it for dead, and opens the source by hand: the migration is not
 // complete then.
@@ -51,8 +23,11 @@ func TestOpenedByHandAtTheEnd(t *testing.T) {
 			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
 			fill(t, from, []*resourcepb.Resource{small("a", "1")})
 			var once sync.Once
-			late := &finishing{tapped: &tapped{Backend: to, tap: newTap(), role: "to", plain: plain}}
-			late.meanwhile = func() {
+			late := &disturbed{tapped: &tapped{Backend: to, tap: newTap(), role: "to", plain: plain}}
+			late.write = func(_ string, value []byte) {
+				if !bytes.Contains(value, []byte(`"phase":"complete"`)) {
+					return
+				}
 				once.Do(func() {
 					if err := Unfence(limited(t), from); err != nil {
 						t.Error(err)

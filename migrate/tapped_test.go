@@ -243,3 +243,42 @@ func (m tappedGuarded) SetFenceAt(ctx context.Context, target *string, epoch str
 }
 
 func (tappedGuarded) Guards() {}
+
+// disturbed is a store whose fence and notes a test stands in front of.
+type disturbed struct {
+	*tapped
+	look  func()                          // is called before each look at the fence
+	saw   func()                          // is called after it
+	write func(name string, value []byte) // is called before each note is written
+}
+
+func (d *disturbed) As(target any) bool {
+	ok := d.tapped.As(target)
+	if p, is := target.(*driver.Mover); is {
+		*p = disturbedMover{*p, d}
+	}
+	return ok
+}
+
+type disturbedMover struct {
+	driver.Mover
+	d *disturbed
+}
+
+func (m disturbedMover) Fence(ctx context.Context) (driver.FenceState, error) {
+	if m.d.look != nil {
+		m.d.look()
+	}
+	state, err := m.Mover.Fence(ctx)
+	if m.d.saw != nil {
+		m.d.saw()
+	}
+	return state, err
+}
+
+func (m disturbedMover) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	if m.d.write != nil {
+		m.d.write(name, value)
+	}
+	return m.Mover.WriteNote(ctx, name, value, revision)
+}

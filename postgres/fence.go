@@ -88,6 +88,7 @@ on conflict (name) do update set value = excluded.value, revision = gen_random_u
 func (f *fence) drop(ctx context.Context, epoch string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	defer context.AfterFunc(f.mover.aborted, cancel)()
 	_ = f.mover.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			var there int
