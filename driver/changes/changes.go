@@ -28,6 +28,10 @@ type Event[P any] struct {
 	Size int
 	// At is where the event stands in the store's history: what Contains and Advance look at.
 	At P
+	// Revision is the event's number, Created that of the change by which the resource was created, and Writes the number of changes
+	// since then, that one included; of a deletion they are those of what was last stored, but for Revision. They are 0 where the driver
+	// is no driver.Historian.
+	Revision, Created, Writes int64
 	// Commit is the same, and not 0, for events that became visible to readers at once; they stand next to each other. It is 0
 	// for an event that is alone in its commit, and where the source cannot tell.
 	Commit int64
