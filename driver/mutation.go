@@ -29,6 +29,8 @@ type Mutation struct {
 	Resource *resourcepb.Resource
 	// Written is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
 	Written string
+	// Revision is the number of the change, 0 for a mutation that changed nothing. Apply of a Historian sets it.
+	Revision int64
 }
 
 // Encode returns a resource as bytes, without its version.

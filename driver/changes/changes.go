@@ -28,6 +28,10 @@ type Event[P any] struct {
 	Size int
 	// At is where the event stands in the store's history: what Contains and Advance look at.
 	At P
+	// Revision is the event's number, Created that of the change by which the resource was created, and Writes the number of changes
+	// since then, that one included; of a deletion they are those of what was last stored, but for Revision. They are 0 where the driver
+	// is no driver.Historian.
+	Revision, Created, Writes int64
 	// Commit is the same, and not 0, for events that became visible to readers at once; they stand next to each other. It is 0
 	// for an event that is alone in its commit, and where the source cannot tell.
 	Commit int64
@@ -35,6 +39,16 @@ type Event[P any] struct {
 	// to learn whether something of the commit is left for it. Where it is false for the last event, a batch or page ends with
 	// a whole commit. A page that ends inside a commit holds the event at its end even if the filter leaves that out.
 	Cut bool
+}
+
+// Version is a resource as it was stored at some time: Key with the version's text and the bytes of the encoded resource, or Resource.
+// Nobody changes what it refers to.
+type Version struct {
+	Key, Version, Data []byte
+	Resource           *resourcepb.Resource
+	// Created is the revision at which the resource was created, Modified that of its last change then, and Writes the number of changes
+	// from the one to the other, both counted.
+	Created, Modified, Writes int64
 }
 
 // Source gives the changes of a store, and knows what its positions mean.

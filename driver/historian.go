@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Historian is a Driver that can be read as it was at an earlier position, and numbers its changes. Its backend is a
+// storage.Historian, and pages of listings are read at the position of the first one, so that their tokens are good in any process.
+// storage.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
+type Historian[P any] interface {
+	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
+	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at the records: what may be gone is an error
+	// that matches storage.ErrCompacted.
+	ReadAt(ctx context.Context, q *PastQuery[P], add func(*Version) error) (Past[P], error)
+	// Before returns what was stored just before each of these events, which are of one page or batch of the Source, nil for
+	// nothing. What may be gone is an error that matches storage.ErrCompacted.
+	Before(ctx context.Context, events []*Event[P]) ([]*Version, error)
+	// Revisions returns the oldest position at which the store can be read and the newest one, as storage.Historian does: with a
+	// strong read.
+	Revisions(ctx context.Context) (oldest, newest int64, err error)
+	// PositionAt returns the position that has everything up to a revision and nothing else, once no change up to it can appear
+	// later: an error that matches storage.ErrCompacted or storage.ErrFutureRevision where there is none.
+	PositionAt(ctx context.Context, revision int64) (P, error)
+	// RevisionOf returns the revision up to which a position has everything: that of a change that is durable, or of the empty
+	// store.
+	RevisionOf(at P) int64
+	// Compact makes a revision the oldest one, unless a newer one is. A revision that is not there yet is an error that matches
+	// storage.ErrFutureRevision.
+	Compact(ctx context.Context, revision int64) error
+}
+
+// PastQuery says what Historian.ReadAt reads.
+type PastQuery[P any] struct {
+	// At is the position; nil for the present one, with Consistency. Then Final says that the answer has to be a position of which
+	// RevisionOf says all there is, for which the driver may have to wait.
+	At          *P
+	Consistency storage.ReadConsistency
+	Final       bool
+	// From and To bound the bytes of keys: From <= key < To. nil: no bound.
+	From, To []byte
+	// Filter, where it is not nil, leaves out other keys. A filter that leaves out many costs a probe for each run of keys that it
+	// skips, not a look at each of them.
+	Filter *Filter
+	// Limit is the largest number of records to add; 0: no bound. Beside that a driver stops after about PageBytes of data, if there
+	// was at least one record.
+	Limit int
+	// KeysOnly says that Version.Data is not wanted.
+	KeysOnly bool
+	// Count has all matching keys counted, those beyond the limit too.
+	Count bool
+}
+
+// Past is what Historian.ReadAt has read.
+type Past[P any] struct {
+	At    P
+	More  bool  // there may be more within the bounds
+	Count int64 // if it was asked for
+}
