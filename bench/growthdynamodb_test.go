@@ -59,12 +59,14 @@ func openGrowingDynamoDB(where string) (*growingDynamoDB, error) {
 	ctx := context.Background()
 	endpoint, table, _ := strings.Cut(where, " ")
 	connections := http.DefaultTransport.(*http.Transport).Clone()
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion("us-east-1"), config.WithHTTPClient(&http.Client{Transport: connections}))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion("us-east-1"))
 	if err != nil {
 		return nil, err
 	}
 	s := &growingDynamoDB{connections: connections, table: aws.String(table), data: payload(600),
-		client: awsdynamodb.NewFromConfig(cfg, func(o *awsdynamodb.Options) { o.BaseEndpoint = aws.String(endpoint) })}
+		client: awsdynamodb.NewFromConfig(cfg, func(o *awsdynamodb.Options) {
+			o.BaseEndpoint, o.HTTPClient = aws.String(endpoint), &http.Client{Transport: connections}
+		})}
 	_, err = s.client.CreateTable(ctx, &awsdynamodb.CreateTableInput{TableName: s.table, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: aws.String("p"), AttributeType: types.ScalarAttributeTypeS},
