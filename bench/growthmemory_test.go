@@ -57,7 +57,7 @@ func TestGrowingProcess(t *testing.T) {
 		if o.what == "write" {
 			continue // this process has not been told the versions
 		}
-		for i := range 20 {
+		for i := range 5 {
 			if err := o.do(s, i); err != nil {
 				t.Fatalf("%s: %v", o.what, err)
 			}
