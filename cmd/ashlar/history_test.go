@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -133,3 +135,43 @@ func forgetting(t *testing.T, c *cli, first, second string) {
 
 // numbered says whether the store numbers its changes.
 func numbered(c *cli) bool { return strings.HasPrefix(c.env["ASHLAR_STORE"], "mem:") }
+
+// What the document shows of the past is what the commands say, but for the times.
+func TestPastIsAsDocumented(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(document), "\n## The past\n")
+	_, shown, _ := strings.Cut(section, "\n```\n")
+	shown, _, _ = strings.Cut(shown, "```\n")
+
+	dir := t.TempDir()
+	const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop}\ndata: {log-level: %s}\n"
+	files := map[string]string{
+		"before.yaml": write(t, dir, "before.yaml", fmt.Sprintf(settings, "info")),
+		"after.yaml":  write(t, dir, "after.yaml", fmt.Sprintf(settings, `debug, sampling: "0.1"`)),
+	}
+	c := newCLI(t, memoryURL())
+	var said strings.Builder
+	commands := 0
+	for _, line := range lines(shown) {
+		command, is := strings.CutPrefix(line, "$ ")
+		if !is {
+			continue
+		}
+		commands++
+		args := invocations(command)[0]
+		for i, arg := range args {
+			if file := files[arg]; file != "" {
+				args[i] = file
+			}
+		}
+		fmt.Fprintln(&said, line)
+		for _, line := range lines(c.ok("", args...)) {
+			fmt.Fprintln(&said, strings.TrimRight(line, " "))
+		}
+	}
+	require.Greater(t, commands, 8)
+	times := regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	require.Equal(t, times.ReplaceAllString(shown, "TIME"), times.ReplaceAllString(said.String(), "TIME"))
+}
