@@ -63,13 +63,7 @@ func (c *conn) upgrade() (err error) {
 	if m, err := c.meta(); err != nil || m.version != 1 {
 		return errors.Join(err, c.abandon())
 	}
-	// The new tables have the names of the old ones, so each is made when its place is free.
-	for _, step := range []func() error{
-		func() error { return c.db.Exec(setAside) },
-		func() error { return c.db.Exec(tablesOf(schema, "resources", "log", "gone")) },
-		c.link,
-		func() error { return c.db.Exec(moveOver) },
-	} {
+	for _, step := range c.upgrades() {
 		if err := step(); err != nil {
 			return err
 		}
@@ -77,13 +71,22 @@ func (c *conn) upgrade() (err error) {
 	return c.exec(commit)
 }
 
+// upgrades returns the steps of an upgrade. The new tables have the names of the old ones, so they are made when those were set aside.
+func (c *conn) upgrades() []func() error {
+	return []func() error{
+		func() error { return c.db.Exec(setAside) },
+		func() error { return c.db.Exec(tablesOf(schema, "resources", "log", "gone")) },
+		c.link,
+		func() error { return c.db.Exec(moveOver) },
+	}
+}
+
 // tablesOf returns those statements of the schema that make these tables and their indices.
 func tablesOf(schema string, names ...string) string {
 	var out strings.Builder
-	for _, statement := range strings.SplitAfter(schema, ";\n") {
+	for statement := range strings.SplitAfterSeq(strings.TrimSpace(schema), ";\n") {
 		for _, name := range names {
-			if strings.HasPrefix(statement, "CREATE TABLE "+name+" ") || strings.HasPrefix(statement, "\nCREATE TABLE "+name+" ") ||
-				strings.HasPrefix(statement, "CREATE INDEX "+name+"_") {
+			if strings.HasPrefix(statement, "CREATE TABLE "+name+" ") || strings.HasPrefix(statement, "CREATE INDEX "+name+"_") {
 				out.WriteString(statement)
 			}
 		}
