@@ -34,7 +34,7 @@ func TestRetention(t *testing.T) {
 		if err := conn.QueryRow(ctx, "select count(*) from "+pgx.Identifier{schema, "changes"}.Sanitize()).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		return n == 1
+		return n == 2
 	})
 
 	gone := resume(t, other, oldest)
@@ -68,16 +68,17 @@ func TestRetentionAfterABurst(t *testing.T) {
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	const steps = 30
 	if _, err := conn.Exec(ctx, `
-insert into `+quoted("changes")+` (revision, place, more, op, key, version, token, data)
-select nextval('`+quoted("changes_seq")+`'), 0, false, 1, 'k', 'v', 'a token of a change', '' from generate_series(1, $1)`, steps*5000); err != nil {
+insert into `+quoted("changes")+` (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+select next, 0, false, 1, 'k', 'v', 'a token of a change', '', 3, next - 2, nullif(next - 1, 2), 0
+from (select nextval('`+quoted("changes_seq")+`') as next from generate_series(1, $1)) as numbered`, steps*5000); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "all but the last change to be deleted", func() bool {
+	storetest.Eventually(t, "all to be deleted but the last change, and what is stored", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+quoted("changes")).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		return n == 1
+		return n == 2
 	})
 
 }
