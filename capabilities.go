@@ -59,6 +59,9 @@ type ListOptions struct {
 	Limit int
 	// Continue is the token of the page before, or "" for the first one.
 	Continue string
+	// Revision has the first page, and so the listing, show the store as it was then; 0 is the present. It is [ErrInvalid] where the
+	// backend is no [Historian]; see there for its errors.
+	Revision int64
 }
 
 // Page is a part of a listing.

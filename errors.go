@@ -38,6 +38,9 @@ var (
 	// ErrCompacted says that the history, or the listing, which a cursor or a continue token points into is gone. List again.
 	ErrCompacted = errors.New("history has been compacted")
 
+	// ErrFutureRevision says that the store has not come to the revision yet that a Historian was asked for.
+	ErrFutureRevision = errors.New("the revision is not there yet")
+
 	// ErrClosed says that the backend was closed.
 	ErrClosed = errors.New("backend closed")
 

@@ -21,7 +21,7 @@ type Backend[P any] struct {
 	opts   Options[P]
 	source Source[P]
 	feed   *feed.Feed[P]
-	shelf  *paging.Shelf // nil where the driver is a Pager
+	shelf  *paging.Shelf // nil where the driver is a Pager or a Historian
 	bound  sharedDeadline
 
 	closed  atomic.Bool
@@ -32,14 +32,19 @@ type Backend[P any] struct {
 // New makes a backend of a driver, which it owns from now on.
 func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
 	b := &Backend[P]{driver: d, opts: opts.withDefaults(), source: d.Source()}
+	var before func(context.Context, []*Event[P]) ([]*Version, error)
+	if h, ok := d.(Historian[P]); ok {
+		before = h.Before
+	}
 	b.feed = feed.New(feedSource(b), feed.Options[P]{
 		MaxEvents:  b.opts.LogEvents,
 		Outage:     b.opts.Outage,
 		Linger:     b.opts.Linger,
 		InSnapshot: cursor.Encode(cursor.Snapshot, d.StoreID(), nil),
 		Delivered:  b.opts.Delivered,
+		Before:     before,
 	})
-	if _, ok := d.(Pager[P]); !ok {
+	if _, ok := d.(Pager[P]); !ok && before == nil {
 		b.shelf = paging.New(d.StoreID(), paging.Options{})
 	}
 	return b

@@ -82,6 +82,8 @@ type (
 	History[P any] = changes.History[P]
 	// Snapshot is the beginning of a watch: resources in list order.
 	Snapshot = changes.Snapshot
+	// Version is a resource as it was stored at some time.
+	Version = changes.Version
 )
 
 // Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Historian is a Driver that can be read as it was at an earlier position, and numbers its changes. Its backend is a
@@ -12,7 +11,7 @@ import (
 // storage.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
 type Historian[P any] interface {
 	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
-	// returned as it is. It looks at what is forgotten in the same snapshot as at the records: what may be gone is an error
+	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at the records: what may be gone is an error
 	// that matches storage.ErrCompacted.
 	ReadAt(ctx context.Context, q *PastQuery[P], add func(*Version) error) (Past[P], error)
 	// Before returns what was stored just before each of these events, which are of one page or batch of the Source, nil for
@@ -47,7 +46,7 @@ type PastQuery[P any] struct {
 	// Limit is the largest number of records to add; 0: no bound. Beside that a driver stops after about PageBytes of data, if there
 	// was at least one record.
 	Limit int
-	// KeysOnly says that Version.Data and Version.Resource are not wanted.
+	// KeysOnly says that Version.Data is not wanted.
 	KeysOnly bool
 	// Count has all matching keys counted, those beyond the limit too.
 	Count bool
@@ -58,12 +57,4 @@ type Past[P any] struct {
 	At    P
 	More  bool  // there may be more within the bounds
 	Count int64 // if it was asked for
-}
-
-// Version is a resource as it was stored at some time: Key with the version's text and the bytes of Encode, or Resource. add may not
-// keep the bytes; nobody changes the Resource.
-type Version struct {
-	Key, Version, Data        []byte
-	Resource                  *resourcepb.Resource
-	Created, Modified, Writes int64
 }

@@ -3,9 +3,11 @@ package driver
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/paging"
@@ -16,44 +18,72 @@ import (
 func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	f, badFilter := check.Filter(typ, tenancy, namePrefix)
 	limit, badOptions := check.Page(opts, paging.PageLimit)
-	from, badToken := b.checkToken(&f, opts.Continue)
+	read, badToken := b.pages(&f, opts)
 	ctx, done, err := b.begin(ctx, badFilter, badOptions, badToken)
 	if err != nil {
 		return storage.Page{}, err
 	}
 	defer done()
-	var page storage.Page
-	if pager, ok := b.driver.(Pager[P]); ok {
-		page, err = b.readPage(ctx, pager, opts.Consistency, &f, from, limit)
-	} else {
-		page, err = b.copyPage(ctx, opts.Consistency, &f, opts.Continue, limit)
-	}
+	page, err := read(ctx, &f, opts, limit)
 	if err != nil {
 		return storage.Page{}, failed("list a page", nil, err)
 	}
 	return page, nil
 }
 
-// checkToken looks at what a continue token says, before anything is done, and returns what a Pager goes on from.
-func (b *Backend[P]) checkToken(f *Filter, token string) (from []byte, err error) {
+// reading reads a page.
+type reading func(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error)
+
+// pages looks at what a continue token says, before anything is done, and returns how its page is read. A driver's own pages come
+// first; then history, which a copy of the listing stands in for where there is none.
+func (b *Backend[P]) pages(f *Filter, opts storage.ListOptions) (reading, error) {
+	pager, _ := b.driver.(Pager[P])
+	historian, _ := b.driver.(Historian[P])
 	switch {
-	case token == "":
-		return nil, nil
-	case b.shelf != nil:
-		return nil, b.shelf.Check(*f, token)
+	case opts.Revision != 0 && historian == nil:
+		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history that could be listed", storage.ErrInvalid, opts.Revision)
+	case historian != nil && (pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
+		next, err := b.parsePlace(f, opts)
+		return func(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
+			return b.pastPage(ctx, historian, f, opts, next, limit)
+		}, err
+	case pager != nil:
+		from, err := b.parseToken(cursor.Page, f, opts.Continue)
+		return func(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
+			return b.readPage(ctx, pager, opts.Consistency, f, from, limit)
+		}, err
 	}
-	payload, err := cursor.Decode(cursor.Page, b.driver.StoreID(), token)
+	if opts.Continue == "" {
+		return b.copyPage, nil
+	}
+	return b.copyPage, b.shelf.Check(*f, opts.Continue)
+}
+
+// parseToken returns what was put into a continue token beside its filter; nil for the first page.
+func (b *Backend[P]) parseToken(kind cursor.Kind, f *Filter, token string) ([]byte, error) {
+	if token == "" {
+		return nil, nil
+	}
+	payload, err := cursor.Decode(kind, b.driver.StoreID(), token)
 	if err != nil {
 		return nil, err
 	}
 	sum := filterSum(f)
 	if len(payload) <= len(sum) {
-		return nil, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+		return nil, noToken()
 	}
 	if [8]byte(payload) != sum {
 		return nil, fmt.Errorf("%w: the continue token belongs to a list with another filter", storage.ErrInvalid)
 	}
 	return payload[len(sum):], nil
+}
+
+func noToken() error { return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid) }
+
+// token is what parseToken takes apart.
+func (b *Backend[P]) token(kind cursor.Kind, f *Filter, payload []byte) string {
+	sum := filterSum(f)
+	return cursor.Encode(kind, b.driver.StoreID(), append(sum[:], payload...))
 }
 
 // filterSum tells the tokens of different filters apart.
@@ -62,7 +92,90 @@ func filterSum(f *Filter) [8]byte {
 	return [8]byte(sum[:8])
 }
 
-// readPage has the driver read a page.
+// place is where a page begins that is read from history: the position of the listing, nil for one that begins now, and the key after
+// which the page begins.
+type place[P any] struct {
+	at       *P
+	revision int64 // that the token's listing is of by request, or 0
+	after    []byte
+}
+
+// parsePlace undoes placeToken. A token goes with the revision that its listing was asked for, or with none.
+func (b *Backend[P]) parsePlace(f *Filter, opts storage.ListOptions) (place[P], error) {
+	none := place[P]{}
+	payload, err := b.parseToken(cursor.Past, f, opts.Continue)
+	if payload == nil || err != nil {
+		return none, err
+	}
+	revision, n := binary.Uvarint(payload)
+	if n <= 0 || revision > 1<<62 {
+		return none, noToken()
+	}
+	payload = payload[n:]
+	size, n := binary.Uvarint(payload)
+	if n <= 0 || size > uint64(len(payload)-n) {
+		return none, noToken()
+	}
+	position, after := payload[n:n+int(size)], payload[n+int(size):]
+	at, err := b.source.Decode(position)
+	if err != nil {
+		return none, fmt.Errorf("the continue token: %w", err)
+	}
+	if _, err := key.Parse(after); err != nil {
+		return none, noToken()
+	}
+	if opts.Revision != 0 && opts.Revision != int64(revision) {
+		return none, fmt.Errorf("%w: the continue token belongs to a list at another revision", storage.ErrInvalid)
+	}
+	return place[P]{&at, int64(revision), after}, nil
+}
+
+func (b *Backend[P]) placeToken(f *Filter, p place[P]) string {
+	position := b.source.Encode(*p.at)
+	payload := binary.AppendUvarint(nil, uint64(p.revision))
+	payload = binary.AppendUvarint(payload, uint64(len(position)))
+	payload = append(payload, position...)
+	return b.token(cursor.Past, f, append(payload, p.after...))
+}
+
+// pastPage reads a page of a listing at one position.
+func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, opts storage.ListOptions, from place[P], limit int) (storage.Page, error) {
+	q := PastQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
+	if from.at == nil && opts.Revision != 0 {
+		at, err := h.PositionAt(ctx, opts.Revision)
+		if err != nil {
+			return storage.Page{}, err
+		}
+		q.At, from.revision = &at, opts.Revision
+	}
+	prefix, _ := f.Prefix()
+	q.From, q.To = prefix, key.PrefixEnd(prefix)
+	if from.after != nil {
+		// The key that follows it; names are compared as bytes.
+		if q.From = append(from.after, 0); string(q.From) < string(prefix) {
+			q.From = prefix
+		}
+	}
+	var resources decoded
+	var last []byte
+	past, err := h.ReadAt(ctx, &q, func(v *Version) error {
+		last = append(last[:0], v.Key...)
+		return resources.addVersion(v)
+	})
+	if err != nil {
+		return storage.Page{}, err
+	}
+	page := storage.Page{Resources: resources.resources, Cursor: b.cursor(past.At)}
+	if past.More {
+		if last == nil {
+			return storage.Page{}, fmt.Errorf("the driver ended a page without a resource before the end of the listing")
+		}
+		page.Continue = b.placeToken(f, place[P]{&past.At, from.revision, last})
+	}
+	return page, nil
+}
+
+// readPage has the driver read a page of its own kind.
 func (b *Backend[P]) readPage(ctx context.Context, pager Pager[P], consistency storage.ReadConsistency, f *Filter, from []byte, limit int) (storage.Page, error) {
 	listed, err := pager.Page(ctx, consistency, f, from, limit)
 	if err != nil {
@@ -70,20 +183,19 @@ func (b *Backend[P]) readPage(ctx context.Context, pager Pager[P], consistency s
 	}
 	page := storage.Page{Resources: listed.Resources, Cursor: b.cursor(listed.At)}
 	if listed.Next != nil {
-		sum := filterSum(f)
-		page.Continue = cursor.Encode(cursor.Page, b.driver.StoreID(), append(sum[:], listed.Next...))
+		page.Continue = b.token(cursor.Page, f, listed.Next)
 	}
 	return page, nil
 }
 
 // copyPage serves a page from a copy of the listing, which the first page makes.
-func (b *Backend[P]) copyPage(ctx context.Context, consistency storage.ReadConsistency, f *Filter, token string, limit int) (storage.Page, error) {
+func (b *Backend[P]) copyPage(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
 	var page paging.Page
 	var err error
-	if token != "" {
-		page, err = b.shelf.Next(*f, token, limit)
+	if opts.Continue != "" {
+		page, err = b.shelf.Next(*f, opts.Continue, limit)
 	} else {
-		page, err = b.firstPage(ctx, consistency, f, limit)
+		page, err = b.firstPage(ctx, opts.Consistency, f, limit)
 	}
 	if err != nil {
 		return storage.Page{}, err

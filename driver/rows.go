@@ -33,6 +33,14 @@ func (d *decoded) AddResource(res *resourcepb.Resource) error {
 	return nil
 }
 
+// addVersion adds what Historian.ReadAt has read.
+func (d *decoded) addVersion(v *Version) error {
+	if v.Resource != nil {
+		return d.AddResource(codec.Clone(v.Resource))
+	}
+	return d.Add(v.Key, v.Version, v.Data)
+}
+
 // copied is Rows as they are, in memory up to a bound and beyond it in a temporary file.
 type copied struct {
 	memory int

@@ -8,11 +8,16 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Seam finds a [Mover], [GuardedMover], [BulkReader] or [Loader], where the driver is one, with what the tier adds to each call: the
+// Seam finds a storage.Historian, [Mover], [GuardedMover], [BulkReader] or [Loader], where the driver is one, with what the tier adds to each call: the
 // error of a backend that is closed, a deadline, and words around an error. storage.As asks it last: a layer that embeds a backend,
 // and so has this method too, is found first for its own methods.
 func (b *Backend[P]) Seam(target any) (ok bool) {
 	switch t := target.(type) {
+	case *storage.Historian:
+		var h Historian[P]
+		if h, ok = b.driver.(Historian[P]); ok {
+			*t = historian[P]{b, h}
+		}
 	case *Mover:
 		var m Mover
 		if m, ok = b.driver.(Mover); ok {

@@ -26,8 +26,11 @@ func weight(ev *driver.Event[position]) int { return ev.Size + eventOverhead }
 // Instead writers wait for the reader, so that the bound holds.
 type history struct {
 	events []*driver.Event[position] // those after from
+	items  []*item                   // what they have put into the tree
 	from   position
-	bytes  int
+	bytes  int // of the events, and of what was stored at from and is not any more
+
+	forget func(deletion *item)
 
 	maxEvents, maxBytes int
 	readers             map[*reader]struct{}
@@ -38,7 +41,7 @@ type history struct {
 type reader struct{ at position }
 
 // begin empties the history, which goes on after a position.
-func (h *history) begin(at position) { h.events, h.bytes, h.from = nil, 0, at }
+func (h *history) begin(at position) { h.events, h.items, h.bytes, h.from = nil, nil, 0, at }
 
 // bound sets the bounds; 0 leaves one as it is.
 func (h *history) bound(events, bytes int) {
@@ -51,11 +54,21 @@ func (h *history) bound(events, bytes int) {
 	h.trim()
 }
 
-func (h *history) record(ev *driver.Event[position]) {
-	h.events = append(h.events, ev)
+// record adds a change, and the item that it has put into the tree.
+func (h *history) record(it *item, ev *driver.Event[position]) {
+	h.events, h.items = append(h.events, ev), append(h.items, it)
 	h.bytes += weight(ev)
+	if before := it.before.Load(); before != nil {
+		before.superseded = true
+		if before.at <= h.from {
+			h.bytes += before.weight()
+		}
+	}
 	h.trim()
 }
+
+// weight is what an item takes that history alone holds.
+func (i *item) weight() int { return i.size + eventOverhead }
 
 func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
 
@@ -72,15 +85,48 @@ func (h *history) trim() {
 	if !h.full() {
 		return
 	}
+	taken := h.taken()
+	for h.full() && h.from < taken {
+		h.drop()
+	}
+}
+
+// taken returns how far all readers have come.
+func (h *history) taken() position {
 	taken := h.from + position(len(h.events))
 	for r := range h.readers {
 		taken = min(taken, r.at)
 	}
-	for h.full() && h.from < taken {
-		h.bytes -= weight(h.events[0])
-		h.events[0] = nil
-		h.events = h.events[1:]
-		h.from++
+	return taken
+}
+
+// drop forgets the oldest change, and what was stored before it. What it has stored itself stays for as long as it is the newest thing
+// that was stored at from.
+func (h *history) drop() {
+	ev, it := h.events[0], h.items[0]
+	h.events[0], h.items[0] = nil, nil
+	h.events, h.items = h.events[1:], h.items[1:]
+	h.from = ev.At
+	h.bytes -= weight(ev)
+	if before := it.before.Load(); before != nil {
+		h.bytes -= before.weight()
+		it.before.Store(nil)
+	}
+	switch {
+	case it.superseded:
+		h.bytes += it.weight()
+	case it.gone():
+		h.forget(it)
+	}
+}
+
+// compact forgets what lies before a position, once all readers have come so far.
+func (h *history) compact(until position) {
+	for h.taken() < until {
+		h.room.Wait()
+	}
+	for h.from < until {
+		h.drop()
 	}
 }
 

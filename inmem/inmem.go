@@ -2,6 +2,7 @@ package inmem
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -42,7 +43,7 @@ func open(s *store, opts *Options) *Backend {
 		opts = &Options{}
 	}
 	s.keepHistory(opts.History, opts.HistoryBytes)
-	h := &handle{store: s, pages: newListings()}
+	h := &handle{store: s}
 	return &Backend{
 		Backend: driver.New(h, driver.Options[position]{
 			MaxSize: opts.MaxSize,
@@ -58,13 +59,14 @@ func open(s *store, opts *Options) *Backend {
 // handle is an opened store as a driver.
 type handle struct {
 	*store
-	pages *listings
+	closed atomic.Bool
 }
 
 var (
 	_ driver.Driver[position]      = (*handle)(nil)
 	_ driver.Pager[position]       = (*handle)(nil)
 	_ driver.Snapshotter[position] = (*handle)(nil)
+	_ driver.Historian[position]   = (*handle)(nil)
 	_ driver.GuardedMover          = (*handle)(nil)
 )
 
@@ -80,13 +82,16 @@ func (h *handle) Source() driver.Source[position] { return source{store: h.store
 
 // Close implements driver.Driver. A named store stays; other handles of it go on.
 func (h *handle) Close() error {
-	h.pages.close()
+	h.closed.Store(true)
+	if !h.named {
+		h.pages.close()
+	}
 	return nil
 }
 
 // begin is the first line of the calls that only this backend has.
 func (b *Backend) begin(ctx context.Context) error {
-	if b.handle.pages.closed() {
+	if b.handle.closed.Load() {
 		return storage.ErrClosed
 	}
 	return ctx.Err()

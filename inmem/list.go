@@ -36,7 +36,7 @@ func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit
 		case after != nil && it.key == *after:
 			return true
 		case filter.Match(&it.key):
-			return visit(it)
+			return it.gone() || visit(it)
 		default:
 			return !beyond(&it.key, &first, fixed)
 		}

@@ -29,7 +29,7 @@ type listing struct {
 	expire *time.Timer
 }
 
-// listings are those under way on one handle, by a random name that their tokens carry.
+// listings are those under way, by a random name that their tokens carry.
 type listings struct {
 	mu       sync.Mutex
 	byID     map[[16]byte]*listing
@@ -116,7 +116,7 @@ func (ls *listings) keep(id [16]byte, l *listing) error {
 	case ls.byID[id] != nil:
 		return nil
 	case len(ls.byID)-len(ls.finished) >= maxListings:
-		return fmt.Errorf("%w: %d listings are under way in this handle, the most: try again when the last page of one was read, or %v "+
+		return fmt.Errorf("%w: %d listings are under way in this store, the most: try again when the last page of one was read, or %v "+
 			"after the last use of one", storage.ErrInconsistent, maxListings, pageLife)
 	}
 	l.expire = time.AfterFunc(pageLife, func() { ls.drop(id) })
@@ -152,12 +152,7 @@ func (ls *listings) drop(id [16]byte) {
 	delete(ls.byID, id)
 }
 
-func (ls *listings) closed() bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ls.byID == nil
-}
-
+// close ends the listings of a store that nobody can open again.
 func (ls *listings) close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -27,18 +28,18 @@ func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	tree, _ := b.handle.snapshot()
+	tree, count := b.handle.counted()
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriter(io.MultiWriter(w, sum))
 	_, err := out.WriteString(snapshotMagic)
 	if err == nil {
-		err = binary.Write(out, binary.BigEndian, uint64(tree.Len()))
+		err = binary.Write(out, binary.BigEndian, uint64(count))
 	}
 	tree.Scan(func(it *item) bool {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err == nil {
+		if err == nil && !it.gone() {
 			_, err = protodelim.MarshalTo(out, it.resource)
 		}
 		return err == nil
@@ -73,6 +74,7 @@ func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	s.at++ // no position from before is the present one
 	s.reset()
 	for _, it := range items {
+		it.at, it.created, it.writes = s.at, s.at, 1
 		s.place(it)
 	}
 	return nil
@@ -118,7 +120,7 @@ func readSnapshot(ctx context.Context, r io.Reader) ([]*item, error) {
 		if err := protodelim.UnmarshalFrom(in, res); err != nil {
 			return nil, damaged("is cut off or damaged")
 		}
-		items = append(items, &item{key.Of(res.Id), res})
+		items = append(items, &item{key: key.Of(res.Id), resource: res, size: codec.Size(res)})
 	}
 	want := in.sum.Sum32()
 	var sum uint32

@@ -5,21 +5,31 @@ import (
 	"encoding/hex"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidwall/btree"
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// item is what is stored under a key. It is immutable.
+// item is what was stored under a key by one change. All but before and superseded is immutable.
 type item struct {
 	key      key.Key
-	resource *resourcepb.Resource
+	resource *resourcepb.Resource // nil: the change was a deletion
+	size     int
+
+	at, created position // of this change, and of the one by which the resource was created
+	writes      int64
+
+	// before is what was stored until then, a deletion included; nil where nothing was, or where history does not reach back so far.
+	before     atomic.Pointer[item]
+	superseded bool // by a later change; the store's lock guards it
 }
+
+func (i *item) gone() bool { return i.resource == nil }
 
 func (i *item) stored() driver.Stored {
 	if i == nil {
@@ -41,19 +51,22 @@ type position = uint64
 
 // store holds the data that handles share.
 type store struct {
+	named bool // it can be opened again
+
 	mu sync.RWMutex
 
 	id    cursor.StoreID
 	epoch string // a random part of every version, renewed by a restore
 
 	items map[key.Key]*item    // for reads
-	tree  *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot
+	tree  *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot; with the deletions that history holds
 	owned map[owner]map[key.Key]struct{}
 
 	at      position
 	joint   int64 // what the changes of the transaction under way have in common; 0 for a single change
 	history history
 
+	pages   *listings
 	changed chan struct{} // closed by the next change; nil while nobody waits
 	restore chan struct{} // closed by a restore
 
@@ -63,8 +76,8 @@ type store struct {
 }
 
 func newStore() *store {
-	s := &store{}
-	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, room: sync.Cond{L: &s.mu}}
+	s := &store{at: 1, pages: newListings()} // an empty store has revision 1
+	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, room: sync.Cond{L: &s.mu}, forget: s.forget}
 	s.reset()
 	return s
 }
@@ -107,21 +120,34 @@ func (s *store) snapshot() (*btree.BTreeG[*item], position) {
 	return s.tree.Copy(), s.at
 }
 
+// counted returns the items as they are now, and how many resources there are among them.
+func (s *store) counted() (*btree.BTreeG[*item], int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tree.Copy(), len(s.items)
+}
+
 // put stores a resource that nobody else holds, under a new version. The caller holds the lock.
 func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	s.at++
 	res.Version = strconv.FormatUint(s.at, 36) + s.epoch
-	it := &item{k, res}
-	s.unlink(s.items[k])
+	it := &item{key: k, resource: res, size: size, at: s.at, created: s.at, writes: 1}
+	if old := s.items[k]; old != nil {
+		it.created, it.writes = old.created, old.writes+1
+		s.unlink(old)
+	}
 	s.place(it)
-	s.history.record(&driver.Event[position]{Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint})
+	s.history.record(it, &driver.Event[position]{
+		Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint,
+		Revision: int64(it.at), Created: int64(it.created), Writes: it.writes,
+	})
 	return it
 }
 
 // place makes it part of the data, without a change in history.
 func (s *store) place(it *item) {
 	s.items[it.key] = it
-	s.tree.Set(it)
+	s.succeed(it)
 	if o := it.resource.Owner; o != nil {
 		ref := owner{key.Of(o), o.Uid}
 		children := s.owned[ref]
@@ -133,20 +159,32 @@ func (s *store) place(it *item) {
 	}
 }
 
+// succeed puts an item in the place of what is there.
+func (s *store) succeed(it *item) {
+	if before, replaced := s.tree.Set(it); replaced {
+		it.before.Store(before)
+	}
+}
+
 // remove deletes what is stored under a key. The caller holds the lock.
 func (s *store) remove(it *item) {
 	s.at++
 	s.unlink(it)
 	delete(s.items, it.key)
-	s.tree.Delete(it)
-	s.history.record(&driver.Event[position]{
-		Key: it.key, Delete: true, Resource: it.resource, Size: codec.Size(it.resource), At: s.at, Commit: s.joint,
+	deletion := &item{key: it.key, at: s.at}
+	s.succeed(deletion)
+	s.history.record(deletion, &driver.Event[position]{
+		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: s.joint,
+		Revision: int64(s.at), Created: int64(it.created), Writes: it.writes,
 	})
 }
 
+// forget removes a deletion that history does not hold any more.
+func (s *store) forget(deletion *item) { s.tree.Delete(deletion) }
+
 // unlink removes the reference of a child to its owner.
 func (s *store) unlink(it *item) {
-	if it == nil || it.resource.Owner == nil {
+	if it.resource.Owner == nil {
 		return
 	}
 	ref := owner{key.Of(it.resource.Owner), it.resource.Owner.Uid}

@@ -62,6 +62,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 			return nil, fmt.Errorf("%w: there is no store of this name in this process's memory, and create=off", storage.ErrInvalid)
 		}
 		s = newStore()
+		s.named = true
 		if named.stores == nil {
 			named.stores = make(map[string]*store)
 		}

@@ -657,7 +657,10 @@ type WatchEvent struct {
 	// A commit is what became visible at once. All changes of a transaction do. So do, on some backends, writes of several
 	// callers that arrived at the same time and were sent to the database together; never a write and one that was begun after
 	// it was acknowledged. In a snapshot, and where a backend cannot tell (its documentation says so), more is always false.
-	More          bool `protobuf:"varint,101,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,101,opt,name=more,proto3" json:"more,omitempty"`
+	// Before is the resource as it was stored just before the change, nothing if nothing was stored. It is there only for those who
+	// ask for it, where the backend keeps history.
+	Before        *Resource `protobuf:"bytes,102,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -740,6 +743,13 @@ func (x *WatchEvent) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *WatchEvent) GetBefore() *Resource {
+	if x != nil {
+		return x.Before
+	}
+	return nil
 }
 
 type isWatchEvent_Event interface {
@@ -1756,14 +1766,15 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\asection\x18\x04 \x01(\tR\asection\"9\n" +
 	"\tTombstone\x12,\n" +
-	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\x8d\x04\n" +
+	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\xbd\x04\n" +
 	"\n" +
 	"WatchEvent\x12?\n" +
 	"\x06upsert\x18\x01 \x01(\v2%.ashlar.resource.v1.WatchEvent.UpsertH\x00R\x06upsert\x12?\n" +
 	"\x06delete\x18\x02 \x01(\v2%.ashlar.resource.v1.WatchEvent.DeleteH\x00R\x06delete\x12V\n" +
 	"\x0fend_of_snapshot\x18\x03 \x01(\v2,.ashlar.resource.v1.WatchEvent.EndOfSnapshotH\x00R\rendOfSnapshot\x12E\n" +
 	"\bbookmark\x18d \x01(\v2'.ashlar.resource.v1.WatchEvent.BookmarkH\x00R\bbookmark\x12\x12\n" +
-	"\x04more\x18e \x01(\bR\x04more\x1aB\n" +
+	"\x04more\x18e \x01(\bR\x04more\x124\n" +
+	"\x06before\x18f \x01(\v2\x1c.ashlar.resource.v1.ResourceR\x06before\x1aB\n" +
 	"\x06Upsert\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x1aB\n" +
 	"\x06Delete\x128\n" +
@@ -1771,7 +1782,7 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\rEndOfSnapshot\x1a\"\n" +
 	"\bBookmark\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursorB\a\n" +
-	"\x05eventJ\x04\bf\x10g\"5\n" +
+	"\x05event\"5\n" +
 	"\vReadRequest\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\"H\n" +
 	"\fReadResponse\x128\n" +
@@ -1880,31 +1891,32 @@ var file_resourcepb_resource_proto_depIdxs = []int32{
 	28, // 15: ashlar.resource.v1.WatchEvent.delete:type_name -> ashlar.resource.v1.WatchEvent.Delete
 	29, // 16: ashlar.resource.v1.WatchEvent.end_of_snapshot:type_name -> ashlar.resource.v1.WatchEvent.EndOfSnapshot
 	30, // 17: ashlar.resource.v1.WatchEvent.bookmark:type_name -> ashlar.resource.v1.WatchEvent.Bookmark
-	3,  // 18: ashlar.resource.v1.ReadRequest.id:type_name -> ashlar.resource.v1.ID
-	4,  // 19: ashlar.resource.v1.ReadResponse.resource:type_name -> ashlar.resource.v1.Resource
-	1,  // 20: ashlar.resource.v1.ListRequest.type:type_name -> ashlar.resource.v1.Type
-	2,  // 21: ashlar.resource.v1.ListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	4,  // 22: ashlar.resource.v1.ListResponse.resources:type_name -> ashlar.resource.v1.Resource
-	3,  // 23: ashlar.resource.v1.ListByOwnerRequest.owner:type_name -> ashlar.resource.v1.ID
-	4,  // 24: ashlar.resource.v1.ListByOwnerResponse.resources:type_name -> ashlar.resource.v1.Resource
-	4,  // 25: ashlar.resource.v1.WriteRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 26: ashlar.resource.v1.WriteResponse.resource:type_name -> ashlar.resource.v1.Resource
-	3,  // 27: ashlar.resource.v1.WriteStatusRequest.id:type_name -> ashlar.resource.v1.ID
-	5,  // 28: ashlar.resource.v1.WriteStatusRequest.status:type_name -> ashlar.resource.v1.Status
-	4,  // 29: ashlar.resource.v1.WriteStatusResponse.resource:type_name -> ashlar.resource.v1.Resource
-	3,  // 30: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
-	1,  // 31: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
-	2,  // 32: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	4,  // 33: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 34: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
-	5,  // 35: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
-	4,  // 36: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 37: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	4,  // 18: ashlar.resource.v1.WatchEvent.before:type_name -> ashlar.resource.v1.Resource
+	3,  // 19: ashlar.resource.v1.ReadRequest.id:type_name -> ashlar.resource.v1.ID
+	4,  // 20: ashlar.resource.v1.ReadResponse.resource:type_name -> ashlar.resource.v1.Resource
+	1,  // 21: ashlar.resource.v1.ListRequest.type:type_name -> ashlar.resource.v1.Type
+	2,  // 22: ashlar.resource.v1.ListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	4,  // 23: ashlar.resource.v1.ListResponse.resources:type_name -> ashlar.resource.v1.Resource
+	3,  // 24: ashlar.resource.v1.ListByOwnerRequest.owner:type_name -> ashlar.resource.v1.ID
+	4,  // 25: ashlar.resource.v1.ListByOwnerResponse.resources:type_name -> ashlar.resource.v1.Resource
+	4,  // 26: ashlar.resource.v1.WriteRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 27: ashlar.resource.v1.WriteResponse.resource:type_name -> ashlar.resource.v1.Resource
+	3,  // 28: ashlar.resource.v1.WriteStatusRequest.id:type_name -> ashlar.resource.v1.ID
+	5,  // 29: ashlar.resource.v1.WriteStatusRequest.status:type_name -> ashlar.resource.v1.Status
+	4,  // 30: ashlar.resource.v1.WriteStatusResponse.resource:type_name -> ashlar.resource.v1.Resource
+	3,  // 31: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
+	1,  // 32: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
+	2,  // 33: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
+	4,  // 34: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 35: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
+	5,  // 36: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
+	4,  // 37: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 38: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_resourcepb_resource_proto_init() }

@@ -41,6 +41,16 @@ type Event[P any] struct {
 	Cut bool
 }
 
+// Version is a resource as it was stored at some time: Key with the version's text and the bytes of the encoded resource, or Resource.
+// Nobody changes what it refers to.
+type Version struct {
+	Key, Version, Data []byte
+	Resource           *resourcepb.Resource
+	// Created is the revision at which the resource was created, Modified that of its last change then, and Writes the number of changes
+	// from the one to the other, both counted.
+	Created, Modified, Writes int64
+}
+
 // Source gives the changes of a store, and knows what its positions mean.
 type Source[P any] interface {
 	// Run delivers changes until ctx ends. It calls ready once, as soon as every change after that position is going to be

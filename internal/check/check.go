@@ -221,6 +221,9 @@ func Page(opts storage.ListOptions, defaultLimit int) (int, error) {
 	if opts.Limit < 0 {
 		return 0, invalid("limit is %d, expected 0 or more", opts.Limit)
 	}
+	if opts.Revision < 0 {
+		return 0, invalid("revision is %d, expected 0 or more", opts.Revision)
+	}
 	if opts.Limit == 0 {
 		return defaultLimit, nil
 	}

@@ -22,10 +22,11 @@ const (
 	Watch    Kind = 'w' // a position in the store's history
 	Snapshot Kind = 's' // a place inside a snapshot, where no watch can start
 	Page     Kind = 'p' // the rest of a listing
+	Past     Kind = 'r' // the rest of a listing that is read from history
 )
 
 func (k Kind) String() string {
-	if k == Page {
+	if k == Page || k == Past {
 		return "continue token"
 	}
 	return "cursor"
@@ -41,6 +42,12 @@ func Encode(kind Kind, store StoreID, payload []byte) string {
 	b = append(b, payload...)
 	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Is reports whether text looks like a token of this kind.
+func Is(kind Kind, token string) bool {
+	b, err := base64.RawURLEncoding.DecodeString(token[:min(len(token), 4)])
+	return err == nil && len(b) > 0 && Kind(b[0]) == kind
 }
 
 // Decode returns the payload of a token of this kind. Text that is no such token gives storage.ErrInvalid, a token of another

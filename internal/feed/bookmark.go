@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // bookmarker is a watch whose source is a Prover.
@@ -16,10 +15,13 @@ var _ storage.Bookmarker = bookmarker[int]{}
 
 // offer returns the watch with the capabilities that its source has.
 func (f *Feed[P]) offer(w *watch[P]) storage.Watch {
-	if f.prover == nil {
+	switch {
+	case f.prover == nil:
 		return w
+	case f.opts.Before == nil:
+		return bookmarker[P]{w}
 	}
-	return bookmarker[P]{w}
+	return recaller[P]{bookmarker[P]{w}}
 }
 
 // Bookmark implements storage.Bookmarker.
@@ -87,9 +89,10 @@ func (w *watch[P]) reached(p *proof[P]) bool {
 	}
 }
 
-// bookmark returns a bookmark event, for all requests that it answers.
-func (w *watch[P]) bookmark() *resourcepb.WatchEvent {
+// bookmark returns a bookmark, for all requests that it answers.
+func (w *watch[P]) bookmark() delivery[P] {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	for len(w.proofs) > 0 && w.reached(w.proofs[0]) {
 		w.proofs = w.proofs[1:]
 	}
@@ -98,9 +101,7 @@ func (w *watch[P]) bookmark() *resourcepb.WatchEvent {
 		w.eager.Store(false)
 	}
 	w.given = ""
-	cursor := w.feed.source.Cursor(w.at)
-	w.mu.Unlock()
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: cursor}}}
+	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at)}
 }
 
 // answered is closed when the proof that the watch waits for is there; nil where there is none to wait for.

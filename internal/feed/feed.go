@@ -27,6 +27,9 @@ type Options[P any] struct {
 	InSnapshot string
 	// Delivered, if set, is called with each event just before a watch returns it.
 	Delivered func(*changes.Event[P])
+	// Before, if set, returns what was stored just before each of some events of one batch or page, nil for nothing. Its watches are
+	// storage.Recallers.
+	Before func(ctx context.Context, events []*changes.Event[P]) ([]*changes.Version, error)
 }
 
 // Feed serves the watches of one opened backend.

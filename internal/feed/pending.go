@@ -5,42 +5,45 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
-	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func (w *watch[P]) use(events []*changes.Event[P], end P) {
-	w.pending, w.pendEnd, w.using = events, end, true
+	w.pending, w.pendEnd, w.using, w.recalled = events, end, true, false
 }
 
 // fromPending looks for the next event among those at hand.
-func (w *watch[P]) fromPending() (*resourcepb.WatchEvent, error) {
+func (w *watch[P]) fromPending() (d delivery[P], err error) {
 	ev, held := w.held, w.held != nil
 	if !held {
 		ev = w.take()
 	}
 	if ev != nil && ev.Damage != nil {
 		// No waiting mends it. Whoever lists again goes on behind it.
-		return nil, w.end(fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, ev.Damage))
+		return d, w.end(damaged(ev.Damage))
 	}
 	return w.pass(ev, held), nil
 }
 
+// damaged is the error of a watch that cannot go on because of something damaged.
+func damaged(err error) error {
+	return fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, err)
+}
+
 // pass moves on to an event, or to the position after those at hand where it is nil.
-func (w *watch[P]) pass(ev *changes.Event[P], held bool) *resourcepb.WatchEvent {
+func (w *watch[P]) pass(ev *changes.Event[P], held bool) (d delivery[P]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ev == nil {
 		w.at = w.feed.source.Merge(w.at, w.pendEnd)
 		w.given = ""
 		w.pending, w.using = nil, false
-		return nil
+		return d
 	}
 	more, known := w.goesOn(ev, held)
 	if !known {
 		w.held = ev
 		w.pending, w.using = nil, false
-		return nil
+		return d
 	}
 	w.held, w.open = nil, more
 	w.at = w.feed.source.Advance(w.at, ev)
@@ -48,13 +51,12 @@ func (w *watch[P]) pass(ev *changes.Event[P], held bool) *resourcepb.WatchEvent 
 	if w.feed.opts.Delivered != nil {
 		w.feed.opts.Delivered(ev)
 	}
-	res := codec.Clone(ev.Resource)
-	out := upsert(res)
-	if ev.Delete {
-		out = deletion(res)
+	d = delivery[P]{kind: change, event: ev, more: more, at: w.at}
+	if w.before != nil {
+		d.past = w.before[ev]
+		delete(w.before, ev)
 	}
-	out.More = more
-	return out
+	return d
 }
 
 // take removes the next event for this watch from pending, with what stands before it.

@@ -42,7 +42,7 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 	}
 	w.left = time.Now()
 	w.closeHistory()
-	w.pending, w.held, w.passed, w.joinAt, w.using = nil, nil, nil, nil, false
+	w.pending, w.held, w.passed, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
 	w.catching, w.follows, w.sound = true, false, false
 	return nil
 }

@@ -44,6 +44,10 @@ type watch[P any] struct {
 	left     time.Time           // when it last moved to another run
 	wake     chan struct{}       // holds something when the log or a proof is worth a look
 
+	recalls  atomic.Bool                            // what was stored before each change is wanted
+	recalled bool                                   // it is known for pending
+	before   map[*changes.Event[P]]*changes.Version // for pending, and for held
+
 	eager atomic.Bool // proofs is not empty: wants to hear of every batch
 
 	mu     sync.Mutex
@@ -83,53 +87,64 @@ func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
 
 // Next implements storage.Watch.
 func (w *watch[P]) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	d, err := w.deliver(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.watchEvent(), nil
+}
+
+// deliver returns what comes next, waiting for it if need be.
+func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 	w.next.Lock()
 	defer w.sweep()
 	defer w.next.Unlock()
 	for {
 		if w.err != nil {
-			return nil, w.err
+			return delivery[P]{}, w.err
 		}
 		if w.life.Err() != nil {
-			return nil, w.end(storage.ErrWatchClosed)
+			return delivery[P]{}, w.end(storage.ErrWatchClosed)
 		}
 		if w.feed.closed.Load() {
-			return nil, w.end(closedWith(storage.ErrClosed))
+			return delivery[P]{}, w.end(closedWith(storage.ErrClosed))
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return delivery[P]{}, err
 		}
-		event, err := w.step(ctx)
-		if event != nil || err != nil {
+		d, err := w.step(ctx)
+		if d.kind != nothing || err != nil {
 			// A watch that was closed meanwhile drops what it holds.
 			if w.life.Err() != nil {
-				return nil, w.end(storage.ErrWatchClosed)
+				return delivery[P]{}, w.end(storage.ErrWatchClosed)
 			}
-			return event, err
+			return d, err
 		}
 	}
 }
 
-// step makes some progress: an event, an error, or neither.
-func (w *watch[P]) step(ctx context.Context) (*resourcepb.WatchEvent, error) {
+// step makes some progress: something to deliver, an error, or neither.
+func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 	switch {
 	case w.snapshot != nil:
 		return w.fromSnapshot(ctx)
 	case w.proven():
 		return w.bookmark(), nil
+	case w.using && w.recalls.Load() && !w.recalled:
+		return d, w.recall(ctx)
 	case w.using:
 		return w.fromPending()
 	case w.catching && w.joinAt != nil:
 		w.catching, w.passed, w.joinAt = false, w.joinAt, nil
-		return nil, nil
+		return d, nil
 	case w.catching:
-		return nil, w.readHistory(ctx)
+		return d, w.readHistory(ctx)
 	default:
-		return nil, w.follow(ctx)
+		return d, w.follow(ctx)
 	}
 }
 
-func (w *watch[P]) fromSnapshot(ctx context.Context) (*resourcepb.WatchEvent, error) {
+func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) {
 	ctx, done := w.during(ctx)
 	defer done()
 	res, err := w.snapshot.Next(ctx)
@@ -140,13 +155,13 @@ func (w *watch[P]) fromSnapshot(ctx context.Context) (*resourcepb.WatchEvent, er
 		w.mu.Lock()
 		w.start = false
 		w.mu.Unlock()
-		return endOfSnapshot(), nil
+		return delivery[P]{kind: snapshotEnd}, nil
 	case err != nil && ctx.Err() != nil:
-		return nil, ctx.Err()
+		return d, ctx.Err()
 	case err != nil:
-		return nil, w.end(closedWith(fmt.Errorf("read the snapshot: %w", err)))
+		return d, w.end(closedWith(fmt.Errorf("read the snapshot: %w", err)))
 	}
-	return upsert(res), nil
+	return delivery[P]{kind: inSnapshot, resource: res}, nil
 }
 
 // follow takes the log's next node, waiting for it if need be.
@@ -223,7 +238,7 @@ func (w *watch[P]) finish(err error) {
 	w.mu.Lock()
 	w.ended, w.proofs = err, nil
 	w.mu.Unlock()
-	w.pending, w.held, w.passed, w.joinAt, w.using = nil, nil, nil, nil, false
+	w.pending, w.held, w.passed, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
 	w.closeHistory()
 	if w.snapshot != nil {
 		w.snapshot.Close()
@@ -268,16 +283,4 @@ func closedWith(cause error) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", storage.ErrWatchClosed, cause)
-}
-
-func upsert(res *resourcepb.Resource) *resourcepb.WatchEvent {
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
-}
-
-func deletion(res *resourcepb.Resource) *resourcepb.WatchEvent {
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}}
-}
-
-func endOfSnapshot() *resourcepb.WatchEvent {
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}
 }

@@ -1,0 +1,102 @@
+package driver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/feed"
+)
+
+// Follow implements storage.Historian.
+func (h historian[P]) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+	from, to, badSpan := check.Span(span)
+	ctx, done, err := h.b.begin(ctx, badSpan, check.Revision(after))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	at, err := h.h.PositionAt(ctx, after)
+	if err != nil {
+		return nil, failed("follow", nil, err)
+	}
+	followed, err := h.b.feed.Follow(ctx, surrounding(from, to), at)
+	switch {
+	case errors.Is(err, storage.ErrClosed):
+		return nil, storage.ErrClosed
+	case err != nil:
+		return nil, failed("follow", nil, err)
+	}
+	return &follower[P]{Follower: followed, h: h.h, from: from, to: to}, nil
+}
+
+// surrounding returns a filter that matches everything between two keys, and little else where they have parts in common.
+func surrounding(from, to *Key) Filter {
+	f := Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	if from == nil || to == nil || from.Group != to.Group || from.Group == "" {
+		return f
+	}
+	// A kind alone may be a wildcard, a group only with it.
+	f.Group = from.Group
+	if from.Kind != to.Kind || from.Kind == "" {
+		return f
+	}
+	f.Kind = from.Kind
+	if from.Partition != to.Partition {
+		return f
+	}
+	f.Partition = from.Partition
+	if from.Namespace == to.Namespace {
+		f.Namespace = from.Namespace
+	}
+	return f
+}
+
+// follower is a feed's Follower within a span.
+type follower[P any] struct {
+	*feed.Follower[P]
+	h        Historian[P]
+	from, to *Key
+	begun    []storage.Change // of a commit whose end has not come yet
+}
+
+// Next implements storage.Follower.
+func (f *follower[P]) Next(ctx context.Context) ([]storage.Change, int64, error) {
+	for {
+		d, err := f.Follower.Next(ctx)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case d.Event == nil:
+			return nil, f.h.RevisionOf(d.At), nil
+		}
+		if f.within(&d.Event.Key) {
+			f.begun = append(f.begun, changeOf(d))
+		}
+		if d.More || len(f.begun) == 0 {
+			continue
+		}
+		changes := f.begun
+		f.begun = nil
+		changes[len(changes)-1].More = false
+		return changes, f.h.RevisionOf(d.At), nil
+	}
+}
+
+func (f *follower[P]) within(k *Key) bool {
+	return (f.from == nil || k.Compare(*f.from) >= 0) && (f.to == nil || k.Compare(*f.to) < 0)
+}
+
+// changeOf returns what a feed's follower has delivered, which others hold too, as a change that is the caller's.
+func changeOf[P any](d feed.Followed[P]) storage.Change {
+	c := storage.Change{Revision: d.Event.Revision, More: true}
+	if v := d.Before; v != nil {
+		c.Before = &storage.Record{Resource: v.Resource, Created: v.Created, Modified: v.Modified, Writes: v.Writes}
+	}
+	if ev := d.Event; !ev.Delete {
+		c.Now = &storage.Record{Resource: codec.Clone(ev.Resource), Created: ev.Created, Modified: ev.Revision, Writes: ev.Writes}
+	}
+	return c
+}

@@ -1,0 +1,116 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// historian is a backend as a storage.Historian.
+type historian[P any] struct {
+	b *Backend[P]
+	h Historian[P]
+}
+
+var _ storage.Historian = historian[int]{}
+
+// Revisions implements storage.Historian.
+func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err error) {
+	ctx, done, err := h.b.begin(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer done()
+	oldest, newest, err = h.h.Revisions(ctx)
+	if err != nil {
+		return 0, 0, failed("ask for the revisions", nil, err)
+	}
+	return oldest, newest, nil
+}
+
+// Scan implements storage.Historian.
+func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+	from, to, badSpan := check.Span(span)
+	ctx, done, err := h.b.begin(ctx, badSpan, check.Scan(opts))
+	if err != nil {
+		return storage.Scan{}, err
+	}
+	defer done()
+	q := PastQuery[P]{
+		Consistency: storage.StrongConsistency, Final: true,
+		From: boundary(from), To: boundary(to), Limit: opts.Limit, KeysOnly: opts.KeysOnly, Count: opts.Count,
+	}
+	scan, err := h.scan(ctx, q, opts.Revision)
+	if err != nil {
+		return storage.Scan{}, failed("scan", nil, err)
+	}
+	return scan, nil
+}
+
+func boundary(k *Key) []byte {
+	if k == nil {
+		return nil
+	}
+	return k.Bytes()
+}
+
+func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) (scan storage.Scan, err error) {
+	if revision != 0 {
+		at, err := h.h.PositionAt(ctx, revision)
+		if err != nil {
+			return scan, err
+		}
+		q.At = &at
+	}
+	past, err := h.h.ReadAt(ctx, &q, func(v *Version) error {
+		r, err := recordOf(v, q.KeysOnly)
+		if err == nil {
+			scan.Records = append(scan.Records, r)
+		}
+		return err
+	})
+	scan.Revision, scan.Count, scan.More = revision, past.Count, past.More
+	if revision == 0 {
+		scan.Revision = h.h.RevisionOf(past.At)
+	}
+	return scan, err
+}
+
+// recordOf returns a version as a record, which is the caller's.
+func recordOf(v *Version, keysOnly bool) (storage.Record, error) {
+	r := storage.Record{Created: v.Created, Modified: v.Modified, Writes: v.Writes}
+	switch {
+	case keysOnly:
+		k, err := key.Parse(v.Key)
+		if err != nil {
+			return r, err
+		}
+		r.Resource = &resourcepb.Resource{Id: k.ID("", ""), Version: string(v.Version)}
+	case v.Resource != nil:
+		r.Resource = codec.Clone(v.Resource)
+	default:
+		var err error
+		if r.Resource, err = codec.DecodeAt(v.Key, v.Data, string(v.Version)); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// Compact implements storage.Historian.
+func (h historian[P]) Compact(ctx context.Context, revision int64) error {
+	ctx, done, err := h.b.begin(ctx, check.Revision(revision))
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := h.h.Compact(ctx, revision); err != nil {
+		return failed(fmt.Sprintf("compact up to revision %d", revision), nil, err)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/check"
+)
+
+// Swap implements storage.Historian. It looks at what is stored, and makes the change depend on its version, which no other change of
+// the key ever has.
+func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+	k, problem := check.Swap(swap, h.b.opts.MaxSize)
+	ctx, done, err := h.b.begin(ctx, problem)
+	if err != nil {
+		return storage.Swapped{}, err
+	}
+	defer done()
+	for {
+		swapped, err := h.swapOnce(ctx, k, swap)
+		switch {
+		case err == nil:
+			return swapped, nil
+		case errors.Is(err, storage.ErrCASFailure) && ctx.Err() == nil:
+			continue // somebody else was first: what is stored now decides
+		}
+		return storage.Swapped{}, failed("swap", k, err)
+	}
+}
+
+func (h historian[P]) swapOnce(ctx context.Context, k Key, swap storage.Swap) (storage.Swapped, error) {
+	stored, _, err := h.stored(ctx, k, false)
+	if err != nil {
+		return storage.Swapped{}, err
+	}
+	if modified(stored) == swap.Expect && (stored != nil || swap.Write != nil) {
+		return h.carryOut(ctx, k, swap, stored)
+	}
+	// The revision that is told has to be one that everybody can read at.
+	stored, revision, err := h.stored(ctx, k, true)
+	switch {
+	case err != nil:
+		return storage.Swapped{}, err
+	case modified(stored) != swap.Expect:
+		return storage.Swapped{Revision: revision, Stored: stored}, nil
+	case stored == nil && swap.Delete != nil:
+		return storage.Swapped{Done: true, Revision: revision}, nil
+	}
+	return storage.Swapped{}, storage.ErrCASFailure // by now it is what it should be
+}
+
+// stored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
+func (h historian[P]) stored(ctx context.Context, k Key, final bool) (*storage.Record, int64, error) {
+	from := k.Bytes()
+	scan, err := h.scan(ctx, PastQuery[P]{
+		Consistency: storage.StrongConsistency, Final: final, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+	}, 0)
+	if err != nil || len(scan.Records) == 0 {
+		return nil, scan.Revision, err
+	}
+	return &scan.Records[0], scan.Revision, nil
+}
+
+func modified(r *storage.Record) int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Modified
+}
+
+// carryOut makes the change if what is stored is still what was seen.
+func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, stored *storage.Record) (storage.Swapped, error) {
+	m := Mutation{Verb: Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
+	if swap.Delete != nil {
+		m = Mutation{Verb: Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
+	}
+	if stored != nil {
+		m.Version = stored.Resource.GetVersion()
+	}
+	one := []Mutation{m}
+	if err := h.b.driver.Apply(ctx, one); err != nil {
+		return storage.Swapped{}, alone(err)
+	}
+	m = one[0]
+	if m.Revision == 0 {
+		return storage.Swapped{}, storage.ErrCASFailure // somebody else has deleted it
+	}
+	if err := h.settled(ctx, m.Revision); err != nil {
+		return storage.Swapped{}, err
+	}
+	swapped := storage.Swapped{Done: true, Revision: m.Revision, Stored: stored}
+	if m.Verb == Write {
+		record := storage.Record{Resource: m.result(), Created: m.Revision, Modified: m.Revision, Writes: 1}
+		if stored != nil {
+			record.Created, record.Writes = stored.Created, stored.Writes+1
+		}
+		swapped.Stored = &record
+	}
+	return swapped, nil
+}
+
+// settled waits until nothing up to the revision of a change can appear any more. That is asked again after a failure: the change was
+// made, and its caller should not have to find out.
+func (h historian[P]) settled(ctx context.Context, revision int64) error {
+	_, err := h.h.PositionAt(ctx, revision)
+	if err == nil || errors.Is(err, storage.ErrCompacted) {
+		return nil
+	}
+	return fmt.Errorf("%w: it was carried out, as revision %d, but what comes before it may still be under way: %w",
+		storage.ErrInconsistent, revision, err)
+}

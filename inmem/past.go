@@ -1,0 +1,147 @@
+package inmem
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/tidwall/btree"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// stateAt returns what was stored at a position, nil for nothing. History reaches back to there.
+func (i *item) stateAt(at position) *item {
+	for ; i != nil && i.at > at; i = i.before.Load() {
+		continue
+	}
+	if i == nil || i.gone() {
+		return nil
+	}
+	return i
+}
+
+func (i *item) version() *driver.Version {
+	return &driver.Version{
+		Key: i.key.Bytes(), Version: []byte(i.resource.Version), Resource: i.resource,
+		Created: int64(i.created), Modified: int64(i.at), Writes: i.writes,
+	}
+}
+
+// bound returns the lowest key whose bytes are not before these.
+func bound(b []byte) (k key.Key) {
+	parts := bytes.SplitN(b, []byte{0}, 5)
+	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
+		*to = string(parts[i])
+	}
+	return k
+}
+
+// kept returns storage.ErrCompacted, unless history reaches back to a position. The caller holds the lock.
+func (s *store) kept(at position) error {
+	if at < s.history.from || at > s.at {
+		return fmt.Errorf("%w: history is kept from revision %d to %d, not at %d", storage.ErrCompacted, s.history.from, s.at, at)
+	}
+	return nil
+}
+
+// ReadAt implements driver.Historian. It visits a copy of the tree without the lock.
+func (s *store) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
+	tree, at := s.snapshot()
+	if q.At != nil {
+		at = *q.At
+	}
+	past, err := readAt(ctx, tree, at, q, add)
+	if err != nil {
+		return past, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return past, s.kept(at) // until now nothing was forgotten that would have been read
+}
+
+func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
+	past := driver.Past[position]{At: at}
+	var err error
+	var to *key.Key
+	if q.To != nil {
+		to = new(bound(q.To))
+	}
+	added, size := 0, 0
+	tree.Ascend(&item{key: bound(q.From)}, func(it *item) bool {
+		if to != nil && it.key.Compare(*to) >= 0 {
+			return false
+		}
+		if q.Filter != nil && !q.Filter.Match(&it.key) {
+			return true
+		}
+		if err = ctx.Err(); err != nil {
+			return false
+		}
+		if it = it.stateAt(at); it == nil {
+			return true
+		}
+		past.Count++
+		if past.More || q.Limit > 0 && added == q.Limit || size >= driver.PageBytes {
+			past.More = true
+			return q.Count
+		}
+		added++
+		if !q.KeysOnly {
+			size += it.size
+		}
+		err = add(it.version())
+		return err == nil
+	})
+	return past, err
+}
+
+// Before implements driver.Historian.
+func (s *store) Before(_ context.Context, events []*driver.Event[position]) ([]*driver.Version, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	versions := make([]*driver.Version, len(events))
+	for i, ev := range events {
+		if err := s.kept(ev.At - 1); err != nil {
+			return nil, err
+		}
+		newest, _ := s.tree.Get(&item{key: ev.Key})
+		if before := newest.stateAt(ev.At - 1); before != nil {
+			versions[i] = before.version()
+		}
+	}
+	return versions, nil
+}
+
+// Revisions implements driver.Historian.
+func (s *store) Revisions(context.Context) (oldest, newest int64, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return int64(s.history.from), int64(s.at), nil
+}
+
+// PositionAt implements driver.Historian.
+func (s *store) PositionAt(_ context.Context, revision int64) (position, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if revision > int64(s.at) {
+		return 0, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, s.at, revision)
+	}
+	return position(revision), s.kept(position(revision))
+}
+
+// RevisionOf implements driver.Historian.
+func (*store) RevisionOf(at position) int64 { return int64(at) }
+
+// Compact implements driver.Historian.
+func (s *store) Compact(_ context.Context, revision int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision > int64(s.at) {
+		return fmt.Errorf("%w: the newest is %d", storage.ErrFutureRevision, s.at)
+	}
+	s.history.compact(position(revision))
+	return nil
+}

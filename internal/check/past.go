@@ -1,0 +1,70 @@
+package check
+
+import (
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Revision refuses a number that is no revision.
+func Revision(revision int64) error {
+	if revision <= 0 {
+		return invalid("revision is %d, expected 1 or more", revision)
+	}
+	return nil
+}
+
+// Scan checks the options of a scan.
+func Scan(opts storage.ScanOptions) error {
+	switch {
+	case opts.Revision < 0:
+		return invalid("revision is %d, expected 0 or more", opts.Revision)
+	case opts.Limit < 0:
+		return invalid("limit is %d, expected 0 or more", opts.Limit)
+	}
+	return nil
+}
+
+// Span checks a span and returns the keys that bound it, nil for no bound.
+func Span(span storage.Span) (from, to *key.Key, err error) {
+	if from, err = bound("span.from", span.From); err != nil {
+		return nil, nil, err
+	}
+	if to, err = bound("span.to", span.To); err != nil {
+		return nil, nil, err
+	}
+	return from, to, nil
+}
+
+// bound checks the bound of a span. Any part may be empty, or what no key has, such as the wildcard.
+func bound(field string, id *resourcepb.ID) (*key.Key, error) {
+	if id == nil {
+		return nil, nil
+	}
+	k := key.Of(id)
+	for _, p := range []struct{ field, value string }{
+		{".type.group", k.Group},
+		{".type.kind", k.Kind},
+		{".tenancy.partition", k.Partition},
+		{".tenancy.namespace", k.Namespace},
+		{".name", k.Name},
+	} {
+		if err := text(field+p.field, p.value, true); err != nil {
+			return nil, err
+		}
+	}
+	return &k, nil
+}
+
+// Swap checks a swap and returns its key. maxSize is as for Resource.
+func Swap(swap storage.Swap, maxSize int) (key.Key, error) {
+	switch {
+	case (swap.Write == nil) == (swap.Delete == nil):
+		return key.Key{}, invalid("a swap has a resource to write or an id to delete, and not both")
+	case swap.Expect < 0:
+		return key.Key{}, invalid("expect is %d, expected a revision, or 0 for nothing stored", swap.Expect)
+	case swap.Delete != nil:
+		return ID("id", swap.Delete)
+	}
+	return Resource(swap.Write, maxSize)
+}

@@ -1,0 +1,51 @@
+package feed
+
+import (
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// delivery is what a watch returns.
+type delivery[P any] struct {
+	kind     kind
+	resource *resourcepb.Resource // of the snapshot
+	event    *changes.Event[P]    // a change
+	past     *changes.Version     // what was stored before it, if that is wanted
+	more     bool
+	at       P      // after it
+	cursor   string // of a bookmark
+}
+
+type kind int8
+
+const (
+	nothing kind = iota
+	inSnapshot
+	snapshotEnd
+	change
+	bookmark
+)
+
+// watchEvent is the delivery as the caller of a storage.Watch gets it, with resources that are the caller's.
+func (d *delivery[P]) watchEvent() *resourcepb.WatchEvent {
+	switch d.kind {
+	case inSnapshot:
+		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: d.resource}}}
+	case snapshotEnd:
+		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_EndOfSnapshot_{EndOfSnapshot: &resourcepb.WatchEvent_EndOfSnapshot{}}}
+	case bookmark:
+		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: d.cursor}}}
+	}
+	out := &resourcepb.WatchEvent{More: d.more}
+	if d.past != nil {
+		out.Before = d.past.Resource
+	}
+	res := codec.Clone(d.event.Resource)
+	if d.event.Delete {
+		out.Event = &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}
+	} else {
+		out.Event = &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}
+	}
+	return out
+}
