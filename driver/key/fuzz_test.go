@@ -72,3 +72,19 @@ func FuzzPrefix(f *testing.F) {
 		}
 	})
 }
+
+// Where a filter says to go on, from any bytes, lies no match before, and a match may lie at it.
+func FuzzSeek(f *testing.F) {
+	f.Add("g", "k", "p", "n", "a", "g", "k", "p", "n", "ab", byte(4), []byte("g\x00k\x00p\x00n\x00ab\x00"))
+	f.Add("g", "k", "p", "n", "a", "g", "l", "q", "m", "ab", byte(12), []byte("g\x00\x00\x00\x00\x00"))
+	f.Add("g", "k", "p", "n", "\U0010ffff", "g", "k", "p", "n\x01", "", byte(15), []byte("g\x00k\xff\xff"))
+	f.Fuzz(func(t *testing.T, g1, k1, p1, n1, prefix, g2, k2, p2, n2, name string, wild byte, at []byte) {
+		filter := Filter{clean(g1), clean(k1), clean(p1), clean(n1), clean(prefix)}
+		for i, unit := range []*string{&filter.Group, &filter.Kind, &filter.Partition, &filter.Namespace} {
+			if wild>>i&1 == 1 {
+				*unit = storage.Wildcard
+			}
+		}
+		checkSeek(t, &filter, at, cleanKey(g2, k2, p2, n2, name))
+	})
+}
