@@ -10,6 +10,7 @@ import (
 // keep.
 type statements struct {
 	names *strings.Replacer
+	pastStatements
 
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
 	server, revoke, overdue, writers, tokens, lastNumber          string
@@ -53,7 +54,7 @@ func newStatements(schema string) *statements {
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := strings.NewReplacer(
 		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
-		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"),
+		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"), "$past", quoted("past"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
 	parts := strings.NewReplacer("$note", note, "$head", head, "$counted", counted, "$milestones", milestones)
@@ -61,7 +62,8 @@ func newStatements(schema string) *statements {
 		return names.Replace(parts.Replace(strings.TrimSpace(text)))
 	}
 	return &statements{
-		names: names,
+		names:          names,
+		pastStatements: newPastStatements(sql),
 
 		id: sql(`select id, pg_is_in_recovery() from $store`),
 
