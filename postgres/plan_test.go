@@ -53,11 +53,18 @@ func TestPlans(t *testing.T) {
 	keys := array("convert_to('key-' || n * 7, 'UTF8')")
 	same := array
 	statements := map[string]struct{ sql, types, arguments string }{
-		"changes":   {sql.changes, "bigint, int, bigint, bigint", "1999990, 0, 500, 1000000"},
-		"last":      {sql.last, "bigint", "1999990"},
-		"tokensIn":  {sql.tokensIn, "bigint, bigint, bigint", "1999990, " + never + ", 1000"},
-		"tokens":    {sql.tokens, "bytea[], bytea[], bigint", fmt.Sprintf("%s, %s, 1999990", keys, same(`'\x01'::bytea`))},
-		"prune":     {sql.prune, "bigint", "5000"},
+		"changes":  {sql.changes, "bigint, int, bigint, bigint", "1999990, 0, 500, 1000000"},
+		"last":     {sql.last, "bigint", "1999990"},
+		"tokensIn": {sql.tokensIn, "bigint, bigint, bigint", "1999990, " + never + ", 1000"},
+		"tokens":   {sql.tokens, "bytea[], bytea[], bigint", fmt.Sprintf("%s, %s, 1999990", keys, same(`'\x01'::bytea`))},
+		"step":     {sql.step, "bigint", "5000"},
+		"prune":    {sql.prune, "bigint, bigint, bigint", "1000, 6000, 1000000"},
+		"numbered": {sql.numbered, "bigint", "1999990"},
+		"before":   {sql.before, "bigint[], int[]", "'{1999990, 1999991}', '{0, 0}'"},
+		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
+			`'key-5', '\xff', 101, null, 0, 0, '{}', 101, false, 1000000`},
+		"pastPage": {sql.pastPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
+			`'key-5', '\xff', 101, null, 1999000, 0, '{}', 101, false, 1000000`},
 		"readOne":   {sql.readOne, "bytea", `'\x00'`},
 		"readMany":  {sql.readMany, "bytea[]", keys},
 		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
@@ -70,12 +71,24 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 		return false, err
 	}
 	err = r.locked(ctx, func(tx pgx.Tx) error {
-		var pruned int
-		err := tx.QueryRow(ctx, r.sql.prune, pruneRows).Scan(&pruned)
-		more = pruned >= pruneRows
+		more, err = r.prune(ctx, tx)
 		return err
 	})
 	return more, err
+}
+
+// prune deletes what some changes made superfluous, from the one on up to which that has been done.
+func (r *retention) prune(ctx context.Context, tx pgx.Tx) (more bool, err error) {
+	var from, oldest int64
+	var until pgtype.Int8
+	if err := tx.QueryRow(ctx, r.sql.step, pruneRows).Scan(&from, &oldest, &until); err != nil || !until.Valid {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, r.sql.prune, from, until.Int64, oldest); err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, r.sql.pruned, until.Int64)
+	return until.Int64 < oldest, err
 }
 
 // locked runs a transaction unless another process does such work at the moment.

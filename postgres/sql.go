@@ -16,7 +16,7 @@ type statements struct {
 	server, revoke, overdue, writers, tokens, lastNumber          string
 	list, owned, readAfter                                        string
 	final, last, piece, tokensIn, changes                         string
-	retentionLock, mark, moveOldest, forget, prune                string
+	retentionLock, mark, moveOldest, forget, step, prune, pruned  string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
@@ -269,30 +269,23 @@ with due as materialized (
 select revision from due`),
 		// An attempt that is this late is held back by its time, unless the clock has stepped back by as much.
 		forget: sql(`delete from $revoked where taken < clock_timestamp() - interval '1 day'`),
-		// One step. Each change makes the one before it superfluous, and a deletion itself too; the last change of what is still
-		// stored is left.
-		prune: sql(`
-with store as materialized (
-    select oldest, pruned from $store for update
-), step as materialized (
-    select change.revision, change.place, change.op, change.previous, change.previous_place
-    from store, lateral (
-        select max(revision) as last
-        from (select revision from $changes where revision between store.pruned and store.oldest order by revision limit $1) as few
-    ) as until, $changes as change
-    where change.revision between store.pruned and until.last
-), dropped as (
-    delete from $changes change using (
-        select previous as revision, previous_place as place from step where previous is not null
-        union all
-        select revision, place from step, store where op = 2 and revision < oldest
-    ) as superfluous
-    where change.revision = superfluous.revision and change.place = superfluous.place
-), noted as (
-    update $store as kept set pruned = next.pruned
-    from (select least(max(step.revision) + 1, max(store.oldest)) as pruned from step, store) as next
-    where kept.pruned < next.pruned
+		// One step goes through some changes: each makes the one before it superfluous, and a deletion itself too; the last change
+		// of what is still stored is left.
+		step: sql(`
+select pruned, oldest, (
+    select max(revision) from (select revision from $changes where revision between pruned and oldest order by revision limit $1) as few
 )
-select count(*) from step`),
+from $store for update`),
+		prune: sql(`
+delete from $changes where ctid = any (array(
+    select earlier.ctid
+    from $changes change cross join lateral (
+        select ctid from $changes where revision = change.previous and place = change.previous_place offset 0
+    ) as earlier
+    where change.revision between $1 and $2
+    union all
+    select ctid from $changes where revision between $1 and $2 and revision < $3 and op = 2
+))`),
+		pruned: sql(`update $store set pruned = least($1::bigint + 1, oldest) where pruned <= $1`),
 	}
 }

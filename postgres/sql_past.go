@@ -102,8 +102,12 @@ from $store left join lateral (
 select input.n, store.id, store.oldest, substr(change.token, 1, 8), change.previous, earlier.version, earlier.data,
     earlier.created, earlier.revision, earlier.writes
 from $store as store, unnest($1::bigint[], $2::int[]) with ordinality as input (revision, place, n)
-left join $changes change on change.revision = input.revision and change.place = input.place
-left join $changes earlier on earlier.revision = change.previous and earlier.place = change.previous_place`
+left join lateral (
+    select * from $changes change where change.revision = input.revision and change.place = input.place offset 0
+) as change on true
+left join lateral (
+    select * from $changes earlier where earlier.revision = change.previous and earlier.place = change.previous_place offset 0
+) as earlier on true`
 
 	// The change is looked for once more, because the database may have become another one.
 	compact = `

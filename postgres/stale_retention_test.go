@@ -51,7 +51,8 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 		t.Fatalf("after the work of retention: %v", err)
 	}
 	w.Close()
-	if _, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.prune, pruneRows); err != nil {
+	r := &retention{b.handle.database, nil}
+	if err := r.locked(ctx, func(tx pgx.Tx) error { _, err := r.prune(ctx, tx); return err }); err != nil {
 		t.Fatal(err)
 	}
 	var left int
