@@ -35,6 +35,7 @@ func ExampleRun_layer() {
 			NoPager:      "the layer would have to hold the listing",
 			NoResumer:    "the layer has no history of its own",
 			NoTransactor: "the layer sees one resource at a time",
+			NoHistorian:  "the layer keeps no versions",
 		})
 	}
 }

@@ -49,6 +49,21 @@ func Guarantees() []Guarantee {
 			"Strong reads and lists show every acknowledged write, and nothing that nobody wrote",
 			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show what was written"},
 		}, {
+			"Where a store keeps history: revisions rise in the order of commits and never come again, and the newest is not older than anything acknowledged",
+			[]string{"Historian/Empty", "Historian/Swap", "Historian/SwapsAtTheSameTime", "Historian/Restart"}, nil,
+		}, {
+			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
+			[]string{
+				"Historian/ScanAtEveryRevision", "Historian/ScanOptions", "Historian/Spans", "Historian/PagesAtARevision", "Historian/PagesInAnyHandle",
+				"Historian/BadInput",
+			}, nil,
+		}, {
+			"What follows a revision makes up the state at a later one: every change once, with what was stored before, whole commits together",
+			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/UnderLoad", "Historian/Recall"}, nil,
+		}, {
+			"A compaction never goes back; what it forgot is said to be compacted, never skipped",
+			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, nil,
+		}, {
 			"A list, and all pages of one, are a single cut through the store",
 			[]string{"List/IsOneCut", "Paging/OneCut"}, nil,
 		}, {

@@ -51,6 +51,10 @@ type Harness struct {
 	NoTransactor string
 	// NoBookmarker says why a watch is no storage.Bookmarker.
 	NoBookmarker string
+	// NoHistorian says why the backend is no storage.Historian.
+	NoHistorian string
+	// NoCompact says why the history of a store cannot be compacted beside the other cases.
+	NoCompact string
 	// NoCommitBounds says why events do not tell whether their commit goes on.
 	NoCommitBounds string
 	// ListIsNoSnapshot says why a list, or the pages of one, are no single cut through the store. A cursor taken from such
@@ -129,6 +133,7 @@ var topics = []topic{
 	concurrencyCases,
 	linearizableCases,
 	historyCases,
+	historianCases,
 	deadlineCases,
 	urlCases,
 	commitCases,
@@ -146,6 +151,8 @@ const (
 	needTransactor
 	needBookmarker
 	needBounds
+	needHistorian
+	needCompact
 	needSnapshot
 	needOrder
 )
@@ -164,6 +171,8 @@ func (h *Harness) exempt(n need) string {
 		{needTransactor, h.NoTransactor},
 		{needBookmarker, h.NoBookmarker},
 		{needBounds, h.NoCommitBounds},
+		{needHistorian, h.NoHistorian},
+		{needCompact, h.NoCompact},
 		{needSnapshot, h.ListIsNoSnapshot},
 		{needOrder, h.NoOrderAcrossKeys},
 	} {
@@ -205,6 +214,7 @@ func (h *Harness) probe(t testing.TB) {
 	_, pager := storage.As[storage.Pager](s.b)
 	_, resumer := storage.As[storage.Resumer](s.b)
 	_, transactor := storage.As[storage.Transactor](s.b)
+	_, historian := storage.As[storage.Historian](s.b)
 	for _, c := range []struct {
 		name, field string
 		offered     bool
@@ -213,6 +223,7 @@ func (h *Harness) probe(t testing.TB) {
 		{"Pager", "NoPager", pager, h.NoPager},
 		{"Resumer", "NoResumer", resumer, h.NoResumer},
 		{"Transactor", "NoTransactor", transactor, h.NoTransactor},
+		{"Historian", "NoHistorian", historian, h.NoHistorian},
 	} {
 		switch {
 		case !c.offered && c.reason == "":

@@ -43,8 +43,8 @@ func (h *handle) matching(f filter) []*resourcepb.Resource {
 func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, opts storage.ListOptions) (storage.Page, error) {
 	var given pageToken
 	problem := checkFilter(typ, tenancy, prefix)
-	if opts.Limit < 0 {
-		problem = errors.Join(problem, invalid("limit %d", opts.Limit))
+	if opts.Limit < 0 || opts.Revision < 0 {
+		problem = errors.Join(problem, invalid("limit %d, revision %d", opts.Limit, opts.Revision))
 	}
 	if opts.Continue != "" && json.Unmarshal([]byte(opts.Continue), &given) != nil {
 		problem = errors.Join(problem, invalid("continue token %q", opts.Continue))
@@ -56,9 +56,21 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := filter{typ, tenancy, prefix}
-	token := pageToken{Filter: f.String(), Cursor: h.cursor(len(h.log))}
+	token := pageToken{Filter: f.String(), Cursor: h.cursor(len(h.log)), Revision: opts.Revision}
 	rest := h.matching(f)
+	if opts.Revision != 0 {
+		if err := h.reach(opts.Revision); err != nil {
+			return storage.Page{}, err
+		}
+		rest = h.listAt(f, opts.Revision)
+	}
 	if opts.Continue != "" {
+		if opts.Revision != 0 && opts.Revision != given.Revision {
+			return storage.Page{}, invalid("revision %d", opts.Revision)
+		}
+		if h.lister != h.closed && h.has("a token goes with its handle") {
+			return storage.Page{}, storage.ErrCompacted
+		}
 		if token = given; token.Filter != f.String() && !h.has("a token goes with any filter") || h.lists[opts.Continue] == nil {
 			return storage.Page{}, invalid("continue token %q", opts.Continue)
 		}
@@ -73,6 +85,7 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	}
 	if len(rest) > limit {
 		token.List = rand.Text()
+		h.lister = h.closed
 		text, err := json.Marshal(token)
 		if err != nil {
 			return storage.Page{}, err
@@ -83,7 +96,10 @@ func (h *handle) ListPage(ctx context.Context, typ storage.UnversionedType, tena
 	return page, nil
 }
 
-type pageToken struct{ Filter, Cursor, List string }
+type pageToken struct {
+	Filter, Cursor, List string
+	Revision             int64
+}
 
 func (h *handle) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	if err := h.enter(ctx, checkID("id", id, true)); err != nil {

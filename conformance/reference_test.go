@@ -19,16 +19,18 @@ import (
 // is worked out from it. It is slow and forgets nothing, so that it is easy to see that it is right, unless it is told to have
 // one of the bugs of broken_test.go. Those that a wrapper around a handle cannot have are here: each a test of has.
 type store struct {
-	name    string
-	bug     string
-	leak    chan struct{} // ends the goroutines that a bug leaks
-	mu      sync.Mutex
-	rows    map[string]*resourcepb.Resource
-	log     []change
-	wake    chan struct{} // closed and replaced at each change
-	version int
-	lists   map[string][]*resourcepb.Resource // by continue token: what is left
-	trip    *int                              // where a round trip began that a bug shares
+	name      string
+	bug       string
+	leak      chan struct{} // ends the goroutines that a bug leaks
+	mu        sync.Mutex
+	rows      map[string]*resourcepb.Resource
+	log       []change
+	wake      chan struct{} // closed and replaced at each change
+	version   int
+	lists     map[string][]*resourcepb.Resource // by continue token: what is left
+	compacted int64                             // the revision up to which history is gone
+	lister    chan struct{}                     // of the handle that listed last
+	trip      *int                              // where a round trip began that a bug shares
 }
 
 type change struct {

@@ -96,6 +96,7 @@ type watch struct {
 	closed   chan struct{}
 	once     sync.Once
 	err      error
+	recalls  bool
 	bound    context.Context // what a bug lets the watch end with
 }
 
@@ -212,6 +213,7 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		w.open = w.goesOn(c)
 		w.resumed, w.moved = false, true
 		ev.More = w.open
+		w.recall(ev, c.res)
 		return ev, nil
 	}
 	return w.bookmark(), w.h.wake // what was passed last may have been what it waited for

@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",
 		NoOrderAcrossKeys: "each shard of a stream has an order of its own",
 		NoBookmarker:      "shards of a stream do not say how far behind the table they are",
+		NoHistorian:       "DynamoDB numbers nothing across keys, and keeps no versions",
 		NoCommitBounds:    "the records of one transaction come by several shards",
 	})
 }

@@ -236,8 +236,12 @@ func harnessFor(storeURL string) (h conformance.Harness) {
 		return h // whoever opens it will say so
 	}
 	h.MaxSize, _ = strconv.Atoi(u.Query().Get("max-size")) // one that is malformed is found when it is opened
-	if u.Scheme == "dynamodb" {
+	switch u.Scheme {
+	case "etcd":
+		h.NoCompact = "a compaction concerns all of the cluster, which others may use"
+	case "dynamodb":
 		h.Slow = true
+		h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
 		h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
 		h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
 		h.NoBookmarker = "shards of a stream do not say how far behind the table they are"

@@ -1,0 +1,281 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// follow returns what a follower gives next.
+func (s *suite) follow(f storage.Follower) ([]storage.Change, int64) {
+	s.Helper()
+	ctx, cancel := s.patience()
+	defer cancel()
+	changes, revision, err := f.Next(ctx)
+	s.succeeds("Next of a follower", err)
+	for i, c := range changes {
+		if c.More != (i < len(changes)-1) && c.More {
+			s.Fatalf("the last change that Next returned, of revision %d, says that its commit goes on", c.Revision)
+		}
+		if c.Revision > revision {
+			s.Fatalf("a change of revision %d came with those up to %d", c.Revision, revision)
+		}
+	}
+	return changes, revision
+}
+
+// progress asks a follower for a bookmark and demands that it comes with no change.
+func (s *suite) progress(f storage.Follower) int64 {
+	s.Helper()
+	s.succeeds("Bookmark", f.Bookmark(s.ctx))
+	changes, revision := s.follow(f)
+	if len(changes) > 0 {
+		s.Fatalf("a change of revision %d came where there was none", changes[0].Revision)
+	}
+	return revision
+}
+
+// upTo returns all that a follower has up to what was acknowledged before, as commits.
+func (s *suite) upTo(f storage.Follower) (commits [][]storage.Change, revision int64) {
+	s.Helper()
+	s.succeeds("Bookmark", f.Bookmark(s.ctx))
+	last := int64(0)
+	for {
+		changes, revision := s.follow(f)
+		if revision < last {
+			s.Fatalf("a follower went back from revision %d to %d", last, revision)
+		}
+		last = revision
+		if len(changes) == 0 {
+			return commits, revision
+		}
+		for begin, i := 0, 0; i < len(changes); i++ {
+			if !changes[i].More {
+				commits = append(commits, changes[begin:i+1])
+				begin = i + 1
+			}
+		}
+	}
+}
+
+func historianFollow(s *suite) {
+	h := s.historian()
+	early, err := h.Follow(s.ctx, storage.Span{}, s.newest(h))
+	s.succeeds("Follow", err)
+	defer early.Close()
+	past := s.live(h, s.scale(40))
+	for i, m := range past {
+		late, err := h.Follow(s.ctx, storage.Span{}, m.revision)
+		s.succeeds("Follow", err)
+		defer late.Close()
+		s.replays(late, past[i:])
+	}
+	s.replays(early, past)
+}
+
+// replays demands that a follower tells of all that has happened since the first of these moments.
+func (s *suite) replays(f storage.Follower, past []moment) {
+	s.Helper()
+	commits, revision := s.upTo(f)
+	if len(commits) != len(past)-1 {
+		s.Fatalf("%d commits after revision %d, expected %d", len(commits), past[0].revision, len(past)-1)
+	}
+	if newest := past[len(past)-1].revision; revision < newest {
+		s.Fatalf("progress up to revision %d, acknowledged was %d", revision, newest)
+	}
+	now := maps.Clone(past[0].state)
+	for i, commit := range commits {
+		for _, c := range commit {
+			s.succeeds("a follower", now.apply(c))
+			if c.Revision <= past[i].revision || c.Revision > past[i+1].revision {
+				s.Fatalf("a change between the revisions %d and %d has %d", past[i].revision, past[i+1].revision, c.Revision)
+			}
+		}
+		s.sameRecords(fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.sorted(), past[i+1].state.sorted())
+	}
+}
+
+// historianFollowSpan: a follower of a part is told of that part, and of its commits' ends.
+func historianFollowSpan(s *suite) {
+	h := s.historian()
+	transactor, _ := storage.As[storage.Transactor](s.b)
+	from, to := thingID("m"), thingID("n")
+	f, err := h.Follow(s.ctx, storage.Span{From: from, To: to}, s.newest(h))
+	s.succeeds("Follow", err)
+	defer f.Close()
+	s.create("a")
+	_, err = transactor.Commit(s.ctx, []storage.Op{{Write: newThing("b")}, {Write: newThing("m")}, {Write: newThing("m1")}, {Write: newThing("n")}, {Write: newThing("z")}})
+	s.succeeds("Commit", err)
+	s.create("n2")
+	commits, revision := s.upTo(f)
+	if len(commits) != 1 || len(commits[0]) != 2 {
+		s.Fatalf("%d commits from m to n, expected one of 2 changes: %+v", len(commits), commits)
+	}
+	for _, c := range commits[0] {
+		if name := c.Now.Resource.Id.Name; name != "m" && name != "m1" {
+			s.Fatalf("a change of %q from m to n", name)
+		}
+	}
+	if newest := s.newest(h); revision < newest {
+		s.Fatalf("progress up to %d, acknowledged was %d", revision, newest)
+	}
+}
+
+// historianUnderLoad: a scan and what follows it make up the scans at later revisions, while others write.
+func historianUnderLoad(s *suite) {
+	h := s.historian()
+	writers := []storage.Backend{s.b, s.another(), s.b}
+	starting, each := s.scale(12), s.scale(100)
+	var written atomic.Int64
+	done := make(chan error, len(writers))
+	for i, b := range writers {
+		go func() { done <- s.churnOn(b, i, each, &written) }()
+	}
+	type start struct {
+		state    state
+		revision int64
+		f        storage.Follower
+	}
+	var starts []start
+	for i := range starting {
+		s.eventually("writers write", func() error {
+			if written.Load() < int64(i*each*len(writers)/starting) {
+				return errors.New("they do not")
+			}
+			return nil
+		})
+		records, revision := s.scanAll(h, storage.Span{}, storage.ScanOptions{Limit: 3})
+		f, err := h.Follow(s.ctx, storage.Span{}, revision)
+		s.succeeds("Follow", err)
+		defer f.Close()
+		starts = append(starts, start{stateOf(records), revision, f})
+	}
+	for range writers {
+		s.succeeds("a writer", <-done)
+	}
+	for _, begun := range starts {
+		s.succeeds("Bookmark", begun.f.Bookmark(s.ctx))
+		for n := 0; ; n++ {
+			changes, revision := s.follow(begun.f)
+			for _, c := range changes {
+				s.succeeds("a follower", begun.state.apply(c))
+				if c.Revision <= begun.revision {
+					s.Fatalf("a change of revision %d after one at %d", c.Revision, begun.revision)
+				}
+			}
+			if n%20 == 0 || len(changes) == 0 {
+				records, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: revision})
+				s.sameRecords(fmt.Sprintf("the scan at revision %d", revision), records, begun.state.sorted())
+			}
+			if len(changes) == 0 {
+				break
+			}
+		}
+	}
+}
+
+// churnOn writes, deletes and creates n times, in transactions too.
+func (s *suite) churnOn(b storage.Backend, writer, n int, written *atomic.Int64) error {
+	transactor, ok := storage.As[storage.Transactor](b)
+	if !ok {
+		return errors.New("the backend is no storage.Transactor")
+	}
+	mine := make(map[string]*resourcepb.Resource)
+	for i := range n {
+		name := fmt.Sprintf("w%d-%d", writer, i%4)
+		var err error
+		switch stored := mine[name]; {
+		case stored == nil && i%3 == 0:
+			var both []*resourcepb.Resource
+			if both, err = transactor.Commit(s.ctx, []storage.Op{{Write: newThing(name)}, {Write: newThing(fmt.Sprintf("w%d-once-%d", writer, i))}}); err == nil {
+				mine[name] = both[0]
+			}
+		case stored == nil:
+			mine[name], err = b.WriteCAS(s.ctx, newThing(name))
+		case i%5 == 0:
+			err = b.DeleteCAS(s.ctx, stored.Id, stored.Version)
+			delete(mine, name)
+		default:
+			mine[name], err = b.WriteCAS(s.ctx, changed(stored))
+		}
+		if err != nil {
+			return err
+		}
+		written.Add(1)
+	}
+	return nil
+}
+
+// historianRestart: history is there, and goes on, when a store is opened again.
+func historianRestart(s *suite) {
+	past := s.live(s.historian(), s.scale(20))
+	s.succeeds("Close", s.b.Close())
+	s.b = s.another()
+	h := s.historian()
+	last := past[len(past)-1]
+	if newest := s.newest(h); newest < last.revision {
+		s.Fatalf("the newest revision is %d after a restart, it was %d before", newest, last.revision)
+	}
+	past[len(past)-1].revision = last.revision
+	past = append(past, s.live(h, s.scale(10))[1:]...)
+	for _, m := range past {
+		got, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: m.revision})
+		s.sameRecords(fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
+	}
+	f, err := h.Follow(s.ctx, storage.Span{}, past[0].revision)
+	s.succeeds("Follow", err)
+	defer f.Close()
+	s.replays(f, past)
+}
+
+// historianRecall: events of a watch say what was stored before.
+func historianRecall(s *suite) {
+	h := s.historian()
+	w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
+	s.succeeds("WatchList", err)
+	defer w.Close()
+	recaller, ok := w.(storage.Recaller)
+	if !ok {
+		s.Fatal("the watch is no storage.Recaller")
+	}
+	recaller.Recall()
+	past := s.live(h, s.scale(30))
+	marker, ok := w.(storage.Bookmarker)
+	if !ok {
+		s.Fatal("the watch is no storage.Bookmarker")
+	}
+	s.succeeds("Bookmark", marker.Bookmark(s.ctx))
+	now := make(map[string]*resourcepb.Resource)
+	for {
+		ctx, cancel := s.patience()
+		ev, err := w.Next(ctx)
+		cancel()
+		s.succeeds("Next", err)
+		res := ev.GetUpsert().GetResource()
+		if ev.GetDelete() != nil {
+			res = ev.GetDelete().GetResource()
+		}
+		if ev.GetBookmark() != nil {
+			break
+		}
+		if res == nil {
+			continue
+		}
+		if k := keyOf(res.Id); !proto.Equal(ev.Before, now[k]) {
+			s.Fatalf("what was stored before an event:\n got %s\nwant %s", text(ev.Before), text(now[k]))
+		}
+		now[keyOf(res.Id)] = res
+		if ev.GetDelete() != nil {
+			delete(now, keyOf(res.Id))
+		}
+	}
+	if last := past[len(past)-1].state; len(now) != len(last) {
+		s.Fatalf("the events make up %d resources, stored are %d", len(now), len(last))
+	}
+}

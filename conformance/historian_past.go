@@ -1,0 +1,194 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func resourcesOf(records []storage.Record) []*resourcepb.Resource {
+	var all []*resourcepb.Resource
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all
+}
+
+// historianPages: a listing at a revision is the scan at it.
+func historianPages(s *suite) {
+	h, pager := s.historian(), s.pager()
+	past := s.live(h, s.scale(24))
+	everything := filter{anything, anywhere, ""}
+	for i, m := range past {
+		opts := storage.ListOptions{Consistency: strong, Limit: 1 + i%4, Revision: m.revision}
+		first := s.page(pager, everything, opts)
+		got, _ := s.pagesFrom(pager, everything, first, 2)
+		s.sameList(fmt.Sprintf("the listing at revision %d", m.revision), got, resourcesOf(m.state.sorted()))
+		if first.Continue != "" && i > 0 {
+			opts.Continue, opts.Revision = first.Continue, past[i-1].revision
+			_, err := pager.ListPage(s.ctx, everything.typ, everything.tenancy, everything.prefix, opts)
+			s.fails("the token of another revision", err, storage.ErrInvalid)
+		}
+	}
+	newest := s.newest(h)
+	for _, revision := range []int64{-1, newest + 1000} {
+		want := storage.ErrInvalid
+		if revision > 0 {
+			want = storage.ErrFutureRevision
+		}
+		_, err := pager.ListPage(s.ctx, anything, anywhere, "", storage.ListOptions{Revision: revision})
+		s.fails(fmt.Sprintf("ListPage at revision %d", revision), err, want)
+	}
+}
+
+// historianAnyHandle: a listing goes on in another handle, whatever has happened since, and when the first one is closed.
+func historianAnyHandle(s *suite) {
+	all := s.crowd(12)
+	page := s.page(s.pager(), atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	s.churn(all)
+	other := s.another()
+	pager, _ := storage.As[storage.Pager](other)
+	first := s.b
+	s.b = other
+	for i, res := range all { // delete and create again what the listing has not come to
+		if i%4 == 3 && i > 3 {
+			s.delete(res)
+			s.create(res.Id.Name)
+		}
+	}
+	got, _ := s.pagesFrom(pager, atHome, page, 4)
+	s.sameList("pages in another handle", got, all)
+	s.succeeds("Close", first.Close())
+	got, _ = s.pagesFrom(pager, atHome, page, 2)
+	s.sameList("pages in another handle, after the first one was closed", got, all)
+}
+
+func historianCompact(s *suite) {
+	h := s.historian()
+	stored := s.create("kept")
+	lost := s.create("lost")
+	early := s.newest(h)
+	s.delete(lost)
+	s.update(stored)
+	records, middle := s.scanAll(h, storage.Span{}, storage.ScanOptions{})
+	s.create("later")
+	newest := s.newest(h)
+
+	s.succeeds("Compact", h.Compact(s.ctx, middle))
+	oldest, stays, err := h.Revisions(s.ctx)
+	s.succeeds("Revisions", err)
+	if oldest != middle || stays < newest {
+		s.Fatalf("compacted up to revision %d of %d, the revisions are %d to %d", middle, newest, oldest, stays)
+	}
+	for _, revision := range []int64{early, middle - 1} {
+		_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision})
+		s.fails(fmt.Sprintf("Scan at revision %d, compacted to %d", revision, middle), err, storage.ErrCompacted)
+		s.fails(fmt.Sprintf("Follow from revision %d, compacted to %d", revision, middle), s.followError(h, revision), storage.ErrCompacted)
+	}
+	got, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: middle})
+	s.sameRecords("the scan at the compacted revision", got, records)
+	f, err := h.Follow(s.ctx, storage.Span{}, middle)
+	s.succeeds("Follow from the compacted revision", err)
+	defer f.Close()
+	commits, _ := s.upTo(f)
+	if len(commits) != 1 || commits[0][0].Now.Resource.Id.Name != "later" {
+		s.Fatalf("after the compacted revision: %+v", commits)
+	}
+	// It does not go back.
+	s.succeeds("Compact once more", h.Compact(s.ctx, middle))
+	s.succeeds("Compact of less", h.Compact(s.ctx, early))
+	if oldest, _, err = h.Revisions(s.ctx); err != nil || oldest != middle {
+		s.Fatalf("the oldest revision is %d after a compaction of less than %d, %v", oldest, middle, err)
+	}
+	s.succeeds("Compact of all", h.Compact(s.ctx, newest))
+	if n := len(s.list(anything, anywhere, "")); n != 2 {
+		s.Fatalf("%d resources are left", n)
+	}
+	again := s.create("lost")
+	scan, err := h.Scan(s.ctx, storage.Span{From: again.Id, To: after(again.Id)}, storage.ScanOptions{})
+	s.succeeds("Scan", err)
+	if r := scan.Records[0]; r.Writes != 1 || r.Created != r.Modified || r.Modified <= newest {
+		s.Fatalf("created after a compaction to %d: %s", newest, recordText(r))
+	}
+}
+
+// followError returns the error by which a follower from a revision fails.
+func (s *suite) followError(h storage.Historian, revision int64) error {
+	s.Helper()
+	f, err := h.Follow(s.ctx, storage.Span{}, revision)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Bookmark(s.ctx); err != nil {
+		return err
+	}
+	ctx, cancel := s.patience()
+	defer cancel()
+	changes, upTo, err := f.Next(ctx)
+	if err == nil {
+		s.Fatalf("a follower from revision %d, which is compacted, returned %d changes up to %d", revision, len(changes), upTo)
+	}
+	return err
+}
+
+// historianCompactBeside compacts beside a watch, a follower and a listing that have not read to the end: what they return is right, or
+// storage.ErrCompacted.
+func historianCompactBeside(s *suite) {
+	h, pager := s.historian(), s.pager()
+	all := s.crowd(9)
+	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2})
+	at := s.newest(h)
+	f, err := h.Follow(s.ctx, storage.Span{}, at)
+	s.succeeds("Follow", err)
+	defer f.Close()
+	idle, err := h.Follow(s.ctx, storage.Span{From: thingID("x"), To: thingID("y")}, at)
+	s.succeeds("Follow", err)
+	defer idle.Close()
+	s.churn(all)
+	s.succeeds("Compact", h.Compact(s.ctx, s.newest(h)))
+
+	rest, err := pager.ListPage(s.ctx, atHome.typ, atHome.tenancy, "", storage.ListOptions{Consistency: strong, Continue: page.Continue})
+	if err == nil {
+		s.sameList("a page after a compaction", append(page.Resources, rest.Resources...), all[:2+len(rest.Resources)])
+	} else if !errors.Is(err, storage.ErrCompacted) {
+		s.Fatalf("a page after a compaction: %v", err)
+	}
+	for _, f := range []storage.Follower{f, idle} {
+		last := at
+		s.succeedsOrCompacted("Bookmark", f.Bookmark(s.ctx))
+		for {
+			ctx, cancel := s.patience()
+			changes, revision, err := f.Next(ctx)
+			cancel()
+			if err != nil {
+				s.succeedsOrCompacted("a follower beside a compaction", err)
+				break
+			}
+			for _, c := range changes {
+				if c.Revision <= last {
+					s.Fatalf("a change of revision %d after %d", c.Revision, last)
+				}
+			}
+			if last = revision; len(changes) == 0 {
+				break
+			}
+		}
+	}
+	f, err = h.Follow(s.ctx, storage.Span{}, s.newest(h))
+	s.succeeds("Follow", err)
+	defer f.Close()
+	s.create("after all")
+	if commits, _ := s.upTo(f); len(commits) != 1 {
+		s.Fatalf("%d commits after a compaction, expected one", len(commits))
+	}
+}
+
+func (s *suite) succeedsOrCompacted(what string, err error) {
+	s.Helper()
+	if err != nil && !errors.Is(err, storage.ErrCompacted) {
+		s.Fatalf("%s: %v", what, err)
+	}
+}

@@ -1,0 +1,115 @@
+package conformance
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func historianSwap(s *suite) {
+	h := s.historian()
+	swap := func(what string, sw storage.Swap, done bool) storage.Swapped {
+		s.Helper()
+		swapped, err := h.Swap(s.ctx, sw)
+		s.succeeds(what, err)
+		if swapped.Done != done {
+			s.Fatalf("%s: done is %v", what, swapped.Done)
+		}
+		return swapped
+	}
+	refused := func(what string, sw storage.Swap, stored *storage.Record) {
+		s.Helper()
+		swapped := swap(what, sw, false)
+		switch {
+		case (stored == nil) != (swapped.Stored == nil):
+			s.Fatalf("%s: what is in the way is %v, expected %v", what, swapped.Stored, stored)
+		case stored != nil:
+			s.succeeds(what+": what is in the way", sameRecord(*swapped.Stored, *stored))
+		}
+		if swapped.Revision < 1 || stored != nil && swapped.Revision < stored.Modified {
+			s.Fatalf("%s: the answer is of revision %d", what, swapped.Revision)
+		}
+	}
+	res := newThing("a")
+	refused("a write over what is not there", storage.Swap{Write: res, Expect: s.newest(h)}, nil)
+	refused("a deletion of what is not there", storage.Swap{Delete: res.Id, Expect: s.newest(h)}, nil)
+	swap("a deletion of nothing, as expected", storage.Swap{Delete: res.Id}, true)
+	s.absent(res.Id)
+
+	first := swap("a creation", storage.Swap{Write: res}, true)
+	s.stored(first.Stored.Resource)
+	if r := first.Stored; r.Modified != first.Revision || r.Created != first.Revision || r.Writes != 1 {
+		s.Fatalf("a creation at revision %d: %s", first.Revision, recordText(*r))
+	}
+	refused("a second creation", storage.Swap{Write: res}, first.Stored)
+	refused("a deletion that expects nothing", storage.Swap{Delete: res.Id}, first.Stored)
+
+	next := changed(first.Stored.Resource)
+	next.Version = "does not matter"
+	second := swap("an update", storage.Swap{Write: next, Expect: first.Revision}, true)
+	s.stored(second.Stored.Resource)
+	if r := second.Stored; second.Revision <= first.Revision || r.Created != first.Revision || r.Modified != second.Revision || r.Writes != 2 {
+		s.Fatalf("an update at revision %d after the creation at %d: %s", second.Revision, first.Revision, recordText(*r))
+	}
+	refused("an update at the revision before", storage.Swap{Write: next, Expect: first.Revision}, second.Stored)
+	refused("a deletion at the revision before", storage.Swap{Delete: res.Id, Expect: first.Revision}, second.Stored)
+	_, err := h.Swap(s.ctx, storage.Swap{Write: newThing("a"), Expect: second.Revision})
+	s.fails("a write with another uid", err, storage.ErrWrongUid)
+	s.stored(second.Stored.Resource)
+
+	gone := swap("a deletion", storage.Swap{Delete: withUid(res.Id, ""), Expect: second.Revision}, true)
+	s.absent(res.Id)
+	s.succeeds("what was deleted", sameRecord(*gone.Stored, *second.Stored))
+	if gone.Revision <= second.Revision {
+		s.Fatalf("the deletion of what was written at revision %d has %d", second.Revision, gone.Revision)
+	}
+	refused("an update of what was deleted", storage.Swap{Write: next, Expect: second.Revision}, nil)
+	again := swap("a creation of what was deleted", storage.Swap{Write: newThing("a")}, true)
+	if r := again.Stored; r.Created != again.Revision || r.Writes != 1 {
+		s.Fatalf("a creation of what was deleted, at revision %d: %s", again.Revision, recordText(*r))
+	}
+}
+
+// historianSwaps: of swaps that expect the same, one is done, and each that is done has a revision of its own.
+func historianSwaps(s *suite) {
+	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
+	counter := newThing("counter")
+	counter.Generation = "0"
+	s.write(counter)
+	n, each := 6, s.scale(8)
+	var mu sync.Mutex
+	revisions := make(map[int64]int)
+	s.parallel(n, func(i int) error {
+		h := handles[i%len(handles)]
+		for done := 0; done < each; {
+			scan, err := h.Scan(s.ctx, storage.Span{From: counter.Id, To: after(counter.Id)}, storage.ScanOptions{})
+			if err != nil {
+				return err
+			}
+			stored := scan.Records[0]
+			next := changed(stored.Resource)
+			count, _ := strconv.Atoi(next.Generation)
+			next.Generation = strconv.Itoa(count + 1)
+			swapped, err := h.Swap(s.ctx, storage.Swap{Write: next, Expect: stored.Modified})
+			if err != nil {
+				return err
+			}
+			if !swapped.Done {
+				continue
+			}
+			done++
+			mu.Lock()
+			revisions[swapped.Revision]++
+			mu.Unlock()
+			if swapped.Revision <= stored.Modified {
+				return fmt.Errorf("a swap over revision %d has %d", stored.Modified, swapped.Revision)
+			}
+		}
+		return nil
+	})
+	if got := s.read(counter.Id).Generation; got != strconv.Itoa(n*each) || len(revisions) != n*each {
+		s.Fatalf("%d swaps were done, with %d revisions, and the counter is %s", n*each, len(revisions), got)
+	}
+}

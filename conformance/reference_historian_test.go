@@ -1,0 +1,315 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The reference works out what was stored at a revision from its log: revision 1 is the empty store, each change has the next one.
+
+var _ storage.Historian = (*handle)(nil)
+
+func (h *handle) Revisions(ctx context.Context) (oldest, newest int64, err error) {
+	if err := h.enter(ctx); err != nil {
+		return 0, 0, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.floor(), h.revision(), nil
+}
+
+func (h *handle) revision() int64 { return int64(len(h.log)) + 1 }
+
+func (h *handle) floor() int64 { return max(h.compacted, 1) }
+
+// reach returns the error of an answer at a revision.
+func (h *handle) reach(revision int64) error {
+	switch {
+	case revision > h.revision() && !h.has("the future is the present"):
+		return storage.ErrFutureRevision
+	case revision < h.floor() && !h.has("compacted revisions are read"):
+		return storage.ErrCompacted
+	}
+	return nil
+}
+
+// past returns what was stored at a revision.
+func (h *handle) past(revision int64) state {
+	st := make(state)
+	for i, c := range h.log[:min(int64(len(h.log)), max(revision-1, 0))] {
+		k := keyOf(c.res.Id)
+		if c.deleted {
+			delete(st, k)
+			continue
+		}
+		number := int64(i) + 2
+		r := storage.Record{Resource: c.res, Created: number, Modified: number, Writes: 1}
+		if was, there := st[k]; there {
+			r.Created, r.Writes = was.Created, was.Writes+1
+		}
+		st[k] = r
+	}
+	return st
+}
+
+func within(span storage.Span, id *resourcepb.ID, closed bool) bool {
+	k := []byte(keyOf(id))
+	if span.From != nil && bytes.Compare(k, []byte(keyOf(span.From))) < 0 {
+		return false
+	}
+	if span.To == nil {
+		return true
+	}
+	order := bytes.Compare(k, []byte(keyOf(span.To)))
+	return order < 0 || closed && order == 0
+}
+
+func checkSpan(span storage.Span) error {
+	for _, id := range []*resourcepb.ID{span.From, span.To} {
+		if id != nil && strings.Count(keyOf(id), "\x00") != 4 {
+			return invalid("a bound with a NUL")
+		}
+	}
+	return nil
+}
+
+func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+	var problem error
+	if opts.Revision < 0 || opts.Limit < 0 {
+		problem = invalid("a negative option")
+	}
+	if err := h.enter(ctx, problem, checkSpan(span)); err != nil {
+		return storage.Scan{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if opts.Revision == 0 {
+		opts.Revision = h.revision()
+	}
+	if err := h.reach(opts.Revision); err != nil {
+		return storage.Scan{}, err
+	}
+	at := opts.Revision
+	if h.has("scans show the present") {
+		at = h.revision()
+	}
+	scan := storage.Scan{Revision: opts.Revision}
+	for _, r := range h.past(at).sorted() {
+		if !within(span, r.Resource.Id, h.has("a span's end is part of it")) {
+			continue
+		}
+		scan.Count++
+		if scan.More || opts.Limit > 0 && len(scan.Records) == opts.Limit {
+			scan.More = true
+			continue
+		}
+		r.Resource = clone(r.Resource)
+		if opts.KeysOnly {
+			r.Resource = &resourcepb.Resource{Id: r.Resource.Id, Version: r.Resource.Version}
+		}
+		scan.Records = append(scan.Records, r)
+	}
+	switch {
+	case !opts.Count:
+		scan.Count = 0
+	case h.has("counts end with the page"):
+		scan.Count = int64(len(scan.Records))
+	}
+	return scan, nil
+}
+
+func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+	id := swap.Delete
+	problem := error(nil)
+	switch {
+	case (swap.Write == nil) == (swap.Delete == nil), swap.Expect < 0:
+		problem = invalid("a swap of nothing, or of two")
+	case swap.Write != nil:
+		id = swap.Write.Id
+		problem = checkOps([]storage.Op{{Write: swap.Write}}, 1)
+	}
+	if err := h.enter(ctx, problem); err != nil {
+		return storage.Swapped{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := h.past(h.revision())
+	is, there := st[keyOf(id)]
+	if is.Modified != swap.Expect && !h.has("a swap does not compare") {
+		swapped := storage.Swapped{Revision: h.revision()}
+		if there && !h.has("a refusal tells nothing") {
+			is.Resource = clone(is.Resource)
+			swapped.Stored = &is
+		}
+		return swapped, nil
+	}
+	if h.has("a swap compares, then acts") {
+		h.pause()
+	}
+	op := storage.Op{Write: swap.Write}
+	switch {
+	case swap.Delete != nil && !there:
+		return storage.Swapped{Done: true, Revision: h.revision()}, nil
+	case swap.Delete != nil:
+		op = storage.Op{Delete: is.Resource.Id, Version: is.Resource.Version}
+	case there && is.Resource.Id.Uid != swap.Write.Id.Uid:
+		return storage.Swapped{}, storage.ErrWrongUid
+	}
+	written := h.apply([]storage.Op{op})
+	swapped := storage.Swapped{Done: true, Revision: h.revision(), Stored: &is}
+	if h.has("swaps tell the revision before") {
+		swapped.Revision--
+	}
+	if op.Write != nil {
+		now := h.past(h.revision())[keyOf(id)]
+		now.Resource = written[0]
+		swapped.Stored = &now
+	}
+	return swapped, nil
+}
+
+func (h *handle) Compact(ctx context.Context, revision int64) error {
+	var problem error
+	if revision <= 0 {
+		problem = invalid("revision %d", revision)
+	}
+	if err := h.enter(ctx, problem); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if revision > h.revision() {
+		return storage.ErrFutureRevision
+	}
+	if revision > h.compacted || h.has("a compaction goes back") {
+		h.compacted = revision
+	}
+	return nil
+}
+
+func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+	var problem error
+	if after <= 0 {
+		problem = invalid("revision %d", after)
+	}
+	if err := h.enter(ctx, problem, checkSpan(span)); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case after < h.floor() && h.has("followers skip what is compacted"):
+		after = h.floor()
+	case after == h.compacted && h.has("nobody follows from the compacted revision"):
+		return nil, storage.ErrCompacted
+	}
+	if err := h.reach(after); err != nil {
+		return nil, err
+	}
+	position := int(after) - 1
+	switch {
+	case h.has("followers begin one too late") && position < len(h.log):
+		position++
+	case h.has("followers begin one too early") && position > 0:
+		position--
+	}
+	return &follower{watch: h.newWatch(filter{anything, anywhere, ""}, position), span: span}, nil
+}
+
+// follower is a watch whose events are worked out anew.
+type follower struct {
+	*watch
+	span  storage.Span
+	begun []storage.Change
+}
+
+func (f *follower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+	for {
+		f.h.mu.Lock()
+		compacted := int64(f.position)+1 < f.h.floor()
+		f.h.mu.Unlock()
+		if compacted {
+			return nil, 0, fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
+		}
+		ev, err := f.watch.Next(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		f.h.mu.Lock()
+		at := f.position
+		now, before := f.h.past(int64(at)+1), f.h.past(int64(at))
+		if f.h.has("before is one too early") {
+			before = f.h.past(int64(max(at-1, 1)))
+		}
+		f.h.mu.Unlock()
+		if ev.GetBookmark() != nil {
+			revision := int64(at) + 1
+			if f.h.has("progress is ahead") {
+				revision++
+			}
+			return nil, revision, nil
+		}
+		f.add(ev, int64(at)+1, now, before)
+		if (ev.More && !f.h.has("commits come in parts")) || len(f.begun) == 0 {
+			continue
+		}
+		changes := f.begun
+		f.begun = nil
+		if !f.h.has("commits come in parts") {
+			changes[len(changes)-1].More = false
+		}
+		return changes, int64(at) + 1, nil
+	}
+}
+
+func (f *follower) add(ev *resourcepb.WatchEvent, revision int64, now, before state) {
+	res := ev.GetUpsert().GetResource()
+	if ev.GetDelete() != nil {
+		res = ev.GetDelete().GetResource()
+	}
+	if !within(f.span, res.Id, false) && !f.h.has("followers know no span") {
+		return
+	}
+	c := storage.Change{Revision: revision, More: true}
+	if f.h.has("commits come in parts") {
+		c.More = ev.More
+	}
+	if r, there := now[keyOf(res.Id)]; there && ev.GetDelete() == nil {
+		r.Resource = clone(r.Resource)
+		c.Now = &r
+	}
+	if r, there := before[keyOf(res.Id)]; there && !(ev.GetDelete() != nil && f.h.has("deletions have no state before")) {
+		r.Resource = clone(r.Resource)
+		c.Before = &r
+	}
+	f.begun = append(f.begun, c)
+}
+
+// Recall implements storage.Recaller.
+func (w *watch) Recall() { w.recalls = true }
+
+// recall adds what was stored before the change that the watch has just passed.
+func (w *watch) recall(ev *resourcepb.WatchEvent, res *resourcepb.Resource) {
+	at := w.position
+	if w.h.has("recalled events show the present") {
+		at++
+	}
+	if before, there := w.h.past(int64(at))[keyOf(res.Id)]; w.recalls && there {
+		ev.Before = clone(before.Resource)
+	}
+}
+
+// listAt is the listing at a revision, from the name of a token on.
+func (h *handle) listAt(f filter, revision int64) []*resourcepb.Resource {
+	if h.has("listings at a revision show the present") {
+		revision = h.revision()
+	}
+	all := resourcesOf(h.past(revision).sorted())
+	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return !f.selects(res.Id) })
+}
