@@ -148,13 +148,13 @@ func (r *reader) Before(ctx context.Context, events []*event) (versions []*drive
 	err = r.lookUp(ctx, begin, r.sql.before, []any{revisions, places}, into, func() error {
 		ev := events[n-1]
 		if ev.At.revision <= oldest {
-			return errPruned
+			return permanent{errPruned}
 		}
 		if err := r.history.check(id.Bytes, oldest, &ev.At, piece); err != nil || !previous.Valid {
-			return err
+			return settled(err)
 		}
 		if !modified.Valid {
-			return errPruned
+			return permanent{errPruned}
 		}
 		versions[n-1] = &driver.Version{
 			Key: ev.Key.Bytes(), Version: []byte(versionText(version)), Data: data,

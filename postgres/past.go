@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -107,10 +108,18 @@ func (l *pastLook) prove(ctx context.Context) error {
 	if err == nil && (more.Bool || !there && l.at.place != 0) {
 		err = fmt.Errorf("%w: the position is inside a commit", storage.ErrInvalid)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.checkAhead(ctx, l.tx, &l.at)
 	}
-	return l.checkAhead(ctx, l.tx, &l.at)
+	return settled(err)
+}
+
+// settled marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
+func settled(err error) error {
+	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
+		return permanent{err}
+	}
+	return err
 }
 
 // read reads stretch after stretch until the page is full, or there is nothing more.
