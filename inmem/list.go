@@ -1,6 +1,7 @@
 package inmem
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/tidwall/btree"
@@ -26,44 +27,55 @@ func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 
 // ascend calls visit with every match after the key, or from the first one, in order, until visit returns false.
 func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit func(*item) bool) {
-	first, fixed := lowest(filter)
-	from := &item{key: first}
-	if after != nil && after.Compare(first) > 0 {
-		from.key = *after
+	from, ok := filter.Seek(nil)
+	if !ok {
+		return
 	}
-	tree.Ascend(from, func(it *item) bool {
-		switch {
-		case after != nil && it.key == *after:
-			return true
-		case filter.Match(&it.key):
-			return it.gone() || visit(it)
-		default:
-			return !beyond(&it.key, &first, fixed)
-		}
+	first := bound(from)
+	if after != nil && after.Compare(first) > 0 {
+		first = *after
+	}
+	walk(tree, filter, first, nil, func(it *item) bool {
+		return it.gone() || after != nil && it.key == *after || visit(it)
 	})
 }
 
-// lowest returns a key that no match lies below, and how many of its parts every match shares. The name is not among them.
-func lowest(f *key.Filter) (k key.Key, fixed int) {
-	to := []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace}
-	for i, part := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
-		if part == storage.Wildcard {
-			return k, i
-		}
-		*to[i] = part
+// stride is how many items a walk looks at before it seeks: a seek costs about as much.
+const stride = 8
+
+// walk calls visit with every item from a key on, deletions too, until visit returns false or a key is not below to. A filter that is
+// not nil leaves out items; of a run of those only the first few are looked at. It returns how many items it has looked at.
+func walk(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (looked int) {
+	for again := true; again; {
+		again = false
+		passed := 0
+		tree.Ascend(&item{key: from}, func(it *item) bool {
+			looked++
+			switch {
+			case to != nil && it.key.Compare(*to) >= 0:
+				return false
+			case filter == nil || filter.Match(&it.key):
+				passed = 0
+				return visit(it)
+			}
+			if passed++; passed < stride {
+				return true
+			}
+			var next []byte
+			if next, again = filter.Seek(it.key.Bytes()); again {
+				from = bound(next)
+			}
+			return false
+		})
 	}
-	k.Name = f.NamePrefix
-	return k, len(to)
+	return looked
 }
 
-// beyond reports whether k, which is no match, lies after all matches. Without a wildcard what follows the matches is the first
-// key whose name does not begin with the prefix; otherwise it is the first that differs in one of the fixed parts.
-func beyond(k, first *key.Key, fixed int) bool {
-	parts := [][2]string{{k.Group, first.Group}, {k.Kind, first.Kind}, {k.Partition, first.Partition}, {k.Namespace, first.Namespace}}
-	for _, p := range parts[:fixed] {
-		if p[0] != p[1] {
-			return true
-		}
+// bound returns the lowest key whose bytes are not before these.
+func bound(b []byte) (k key.Key) {
+	parts := bytes.SplitN(b, []byte{0}, 5)
+	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
+		*to = string(parts[i])
 	}
-	return fixed == len(parts)
+	return k
 }

@@ -1,7 +1,6 @@
 package inmem
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -28,15 +27,6 @@ func (i *item) version() *driver.Version {
 		Key: i.key.Bytes(), Version: []byte(i.resource.Version), Resource: i.resource,
 		Created: int64(i.created), Modified: int64(i.at), Writes: i.writes,
 	}
-}
-
-// bound returns the lowest key whose bytes are not before these.
-func bound(b []byte) (k key.Key) {
-	parts := bytes.SplitN(b, []byte{0}, 5)
-	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
-		*to = string(parts[i])
-	}
-	return k
 }
 
 // kept returns storage.ErrCompacted, unless history reaches back to a position. The caller holds the lock.
@@ -70,13 +60,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 		to = new(bound(q.To))
 	}
 	added, size := 0, 0
-	tree.Ascend(&item{key: bound(q.From)}, func(it *item) bool {
-		if to != nil && it.key.Compare(*to) >= 0 {
-			return false
-		}
-		if q.Filter != nil && !q.Filter.Match(&it.key) {
-			return true
-		}
+	walk(tree, q.Filter, bound(q.From), to, func(it *item) bool {
 		if err = ctx.Err(); err != nil {
 			return false
 		}

@@ -1,0 +1,40 @@
+package inmem
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A sparse filter costs what it matches and a probe or two for each group that it leaves out, not a look at everything.
+func TestSparseFilterSkips(t *testing.T) {
+	t.Parallel()
+	b := New(nil)
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	const partitions, each = 20, 500
+	for p := range partitions {
+		for i := range each {
+			namespace := "other"
+			if i == each/2 {
+				namespace = "shop"
+			}
+			k := key.Key{Group: "g", Kind: "k", Partition: fmt.Sprintf("p%02d", p), Namespace: namespace, Name: fmt.Sprint(i)}
+			if _, err := b.WriteCAS(context.Background(), &resourcepb.Resource{Id: k.ID("u", "v1")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tree, _ := b.handle.snapshot()
+	found := 0
+	sparse := &key.Filter{Group: "g", Kind: "k", Partition: "*", Namespace: "shop"}
+	looked := walk(tree, sparse, key.Key{}, nil, func(*item) bool { found++; return true })
+	if found != partitions {
+		t.Errorf("found %d, expected %d", found, partitions)
+	}
+	if most := partitions * (2*stride + 2); looked > most {
+		t.Errorf("looked at %d for %d matches among %d resources, expected %d at most", looked, found, partitions*each, most)
+	}
+}
