@@ -27,7 +27,7 @@ func TestBookmarkWithoutTheBell(t *testing.T) {
 	wantUpsert(t, w, a)
 	stranger := foreign(t, s.Path())
 	for seq := 2; seq < 10; seq++ {
-		run(t, stranger, fmt.Sprintf("INSERT INTO log (seq, tag, at, key, data) SELECT %d, 1000 + %d, at, key, data FROM log WHERE seq = 1", seq, seq))
+		run(t, stranger, fmt.Sprintf("INSERT INTO log (seq, tag, written, key, data) SELECT %d, 1000 + %d, written, key, data FROM log WHERE seq = 1", seq, seq))
 		ask(t, w)
 		if ev := storetest.Next(t, w); ev.GetUpsert() == nil {
 			t.Fatalf("%v, expected what was written before the bookmark was asked for", ev)

@@ -40,11 +40,26 @@ const (
 	logWrite
 	logDelete
 	remove
+	linkOf
+	deleted
+	reach
+	moveFollowed
+	outdated
 	prune
+	pruneGone
+	movePruned
 	oldest
 	find
 	weigh
 	inUse
+	chain
+	logRow
+	tagOf
+	readable
+	pastRows
+	pastKeys
+	goneFrom
+	goneAfter
 	queries
 )
 
@@ -57,29 +72,51 @@ var texts = [queries]string{
 	get:            `SELECT seq, tag, data FROM resources WHERE key = ?1`,
 	scan:           `SELECT key, seq, tag, data FROM resources WHERE key >= ?1 AND key < ?2 ORDER BY key`,
 	owned:          `SELECT key, uid, group_version FROM resources WHERE owner = ?1 ORDER BY key`,
-	history:        `SELECT seq, tag, gone_seq, gone_tag, key, data FROM log WHERE seq >= ?1 ORDER BY seq`,
-	dataVersion:    `PRAGMA data_version`,
+	history: `SELECT seq, tag, gone_tag, prev, created, writes, key, data, (SELECT followed FROM meta) FROM log
+		WHERE seq >= ?1 ORDER BY seq`,
+	dataVersion: `PRAGMA data_version`,
 	// What a writer has to know when its transaction has begun.
-	state:  `SELECT fence, seq, tag, at FROM meta LEFT JOIN (SELECT seq, tag, at FROM log ORDER BY seq DESC LIMIT 1)`,
+	state: `SELECT fence, followed, horizon, pruned, seq, tag, written
+		FROM meta LEFT JOIN (SELECT seq, tag, written FROM log ORDER BY seq DESC LIMIT 1)`,
 	stored: `SELECT uid, seq, tag FROM resources WHERE key = ?1`,
 	// The common case in one statement. A new owner goes through replace, because setting an indexed column costs its index
 	// even where the value stays.
-	update: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4
+	update: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4, writes = ?10, step = ?11, leap = ?12
 		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8 AND owner IS ?9`,
-	replace: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4, owner = ?9
+	replace: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4, owner = ?9, writes = ?10, step = ?11, leap = ?12
 		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8`,
-	insert: `INSERT INTO resources (seq, tag, group_version, data, key, uid, owner)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?9) ON CONFLICT (key) DO NOTHING`,
-	logWrite: `INSERT INTO log (seq, tag, at, key, data) VALUES (?1, ?2, ?3, ?4, ?5)`,
-	logDelete: `INSERT INTO log (seq, tag, at, gone_seq, gone_tag, key, data)
-		SELECT ?1, ?2, ?3, seq, tag, key, data FROM resources WHERE key = ?4 AND uid = ?5 AND seq = ?6 AND tag = ?7`,
-	remove: `DELETE FROM resources WHERE key = ?1`,
-	prune:  `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`,
-	oldest: `SELECT seq, at FROM log ORDER BY seq LIMIT 1`,
+	insert: `INSERT INTO resources (seq, tag, created, group_version, data, key, uid, owner)
+		VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?9) ON CONFLICT (key) DO NOTHING`,
+	linkOf:   `SELECT created, writes, step, leap FROM resources WHERE key = ?1 AND seq = ?2 AND tag = ?3`,
+	logWrite: `INSERT INTO log (seq, tag, written, created, writes, prev, jump, key, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
+	logDelete: `INSERT INTO log (seq, tag, written, created, writes, prev, jump, gone_tag, key, data)
+		SELECT ?1, ?2, ?3, created, writes, seq, step, tag, key, data FROM resources
+		WHERE key = ?4 AND uid = ?5 AND seq = ?6 AND tag = ?7`,
+	deleted: `INSERT INTO gone (key, seq) VALUES (?1, ?2)`,
+	remove:  `DELETE FROM resources WHERE key = ?1`,
+	// How far a step of pruning goes.
+	reach:        `SELECT max(seq) FROM log WHERE seq > ?1 AND seq < ?2 AND (seq < ?3 OR written < ?4)`,
+	moveFollowed: `UPDATE meta SET followed = max(followed, ?1), horizon = max(horizon, ?1)`,
+	outdated: `SELECT seq, prev, key, gone_tag IS NOT NULL,
+		coalesce((SELECT length(data) FROM log AS old WHERE old.seq = log.prev), 0) + iif(gone_tag IS NULL, 0, length(data))
+		FROM log WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3`,
+	prune:      `DELETE FROM log WHERE seq = ?1`,
+	pruneGone:  `DELETE FROM gone WHERE key = ?1 AND seq = ?2`,
+	movePruned: `UPDATE meta SET pruned = max(pruned, ?1)`,
+	oldest:     `SELECT seq, written FROM log WHERE seq > ?1 ORDER BY seq LIMIT 1`,
 	// The length of a blob stands at the row's beginning: its pages are not read.
 	weigh: `SELECT seq, length(data) FROM log WHERE seq > ?1 ORDER BY seq`,
 	inUse: `SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size`,
 	find:  `SELECT 1 FROM log WHERE seq = ?1 AND tag = ?2`,
+	chain: `SELECT prev, jump FROM log WHERE seq = ?1`,
+	// The data only where it is wanted: it may fill many pages.
+	logRow:    `SELECT tag, created, writes, prev, gone_tag, iif(?2, data, x'') FROM log WHERE seq = ?1`,
+	tagOf:     `SELECT tag FROM log WHERE seq = ?1`,
+	readable:  `SELECT horizon, seq, tag FROM meta LEFT JOIN (SELECT seq, tag FROM log ORDER BY seq DESC LIMIT 1)`,
+	pastRows:  `SELECT key, seq, tag, created, writes, data FROM resources WHERE key >= ?1 AND key < ?2 ORDER BY key`,
+	pastKeys:  `SELECT key, seq, tag, created, writes FROM resources WHERE key >= ?1 AND key < ?2 ORDER BY key`,
+	goneFrom:  `SELECT key, seq FROM gone WHERE key >= ?1 AND key < ?2 ORDER BY key, seq LIMIT 1`,
+	goneAfter: `SELECT seq FROM gone WHERE key = ?1 AND seq > ?2 ORDER BY seq LIMIT 1`,
 }
 
 // role says what a connection is for.
@@ -171,6 +208,20 @@ func (c *conn) exec(q query) error {
 	s, err := c.stmt(q)
 	if err != nil {
 		return err
+	}
+	return s.Exec()
+}
+
+// execWith runs a statement that gives no rows, with numbers as its parameters.
+func (c *conn) execWith(q query, params ...int64) error {
+	s, err := c.stmt(q)
+	if err != nil {
+		return err
+	}
+	for i, param := range params {
+		if err := s.BindInt64(i+1, param); err != nil {
+			return err
+		}
 	}
 	return s.Exec()
 }

@@ -29,7 +29,7 @@ func TestDamage(t *testing.T) {
 			k, d := sqlite3.Quote(key.Of(id).Bytes()), sqlite3.Quote(data)
 			if err := db.Exec(`
 				BEGIN IMMEDIATE;
-				INSERT INTO log (seq, tag, at, key, data) SELECT max(seq) + 1, 4711, max(at), ` + k + `, ` + d + ` FROM log;
+				INSERT INTO log (seq, tag, written, key, data) SELECT max(seq) + 1, 4711, max(written), ` + k + `, ` + d + ` FROM log;
 				UPDATE resources SET (seq, tag) = (SELECT max(seq), 4711 FROM log), data = ` + d + ` WHERE key = ` + k + `;
 				COMMIT`); err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestUnreadableKeyInTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Exec("INSERT INTO log (seq, tag, at, key, data) SELECT max(seq) + 1, 4711, max(at), x'6100', x'00' FROM log"); err != nil {
+	if err := db.Exec("INSERT INTO log (seq, tag, written, key, data) SELECT max(seq) + 1, 4711, max(written), x'6100', x'00' FROM log"); err != nil {
 		t.Fatal(err)
 	}
 	resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)

@@ -36,9 +36,10 @@ type addition struct {
 
 // row is a row of the log that tells of a write.
 type row struct {
-	at   mark
-	key  driver.Key
-	data []byte
+	at              mark
+	created, writes int64
+	key             driver.Key
+	data            []byte
 }
 
 // attend makes a new inbox the source's. What was committed before, the first look of its run sees.
@@ -73,7 +74,7 @@ func (s *source) addition(t *txn, batch []*request) addition {
 		}
 		for i := range r.changes {
 			if c := &r.changes[i]; c.Verb == driver.Write {
-				rows = append(rows, row{c.written, c.Key, c.data})
+				rows = append(rows, row{c.at, c.created, c.writes, c.Key, c.data})
 			}
 		}
 	}
@@ -132,7 +133,10 @@ func following(own []addition, at mark) (events []*event, end mark, look bool) {
 
 // event is what eventOf makes of the row.
 func (r *row) event() *event {
-	ev := &event{Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data)}
+	ev := &event{
+		Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data),
+		Revision: r.at.revision(), Created: revision(r.created), Writes: r.writes,
+	}
 	ev.Resource, ev.Damage = codec.AdoptOf(r.key, r.data, r.at.version())
 	return ev
 }

@@ -123,10 +123,10 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 		"a newer schema": {
 			path: func(t *testing.T) string {
 				path := made(t)
-				run(t, foreign(t, path), "UPDATE meta SET version = 2")
+				run(t, foreign(t, path), "UPDATE meta SET version = 3")
 				return path
 			},
-			is: storage.ErrNewerSchema, says: "version 2",
+			is: storage.ErrNewerSchema, says: "version 3",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/paging"
 	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // page reads a page of a listing of everything.
@@ -39,21 +39,39 @@ func TestListingsOfOthersLeaveATokenAlone(t *testing.T) {
 	}
 }
 
-// Of too many listings at once the last is refused, in words that say so, and the others go on.
-func TestTooManyListings(t *testing.T) {
+// A token is a position and a key: it is good in other handles, and in a later process.
+func TestTokensGoWithTheFile(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), nil)
-	storetest.Write(t, s, resource("a", 0))
-	storetest.Write(t, s, resource("b", 0))
-	first := page(t, s, 1, "").Continue
-	for range paging.DefaultListings - 1 {
-		page(t, s, 1, "")
+	path := newPath(t)
+	s, err := New(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Limit: 1}); !errors.Is(err, storage.ErrInconsistent) {
-		t.Errorf("one listing too many: %v, expected ErrInconsistent", err)
+	res := storetest.Write(t, s, resource("a-0", 0))
+	for i := range 3 {
+		storetest.Write(t, s, resource(fmt.Sprint("b-", i), 0))
 	}
-	if rest := page(t, s, 1, first); len(rest.Resources) != 1 || rest.Continue != "" {
-		t.Errorf("the first listing goes on with %d resources, continues with %q", len(rest.Resources), rest.Continue)
+	token := page(t, s, 1, "").Continue
+	storetest.Write(t, s, res)
+	if err := s.DeleteCAS(t.Context(), res.Id, "no version"); !errors.Is(err, storage.ErrCASFailure) {
+		t.Fatal(err)
 	}
-	page(t, s, 1, "") // in the place of the one that has ended
+	other := open(t, path, nil)
+	storetest.Write(t, other, resource("b-15", 0))
+	if rest := page(t, other, 10, token); fmt.Sprint(namesOf(rest.Resources)) != "[b-0 b-1 b-2]" {
+		t.Errorf("in another handle the rest of the listing is %v", namesOf(rest.Resources))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest := page(t, open(t, path, nil), 10, token); fmt.Sprint(namesOf(rest.Resources)) != "[b-0 b-1 b-2]" {
+		t.Errorf("after a restart the rest of the listing is %v", namesOf(rest.Resources))
+	}
+}
+
+func namesOf(list []*resourcepb.Resource) (names []string) {
+	for _, res := range list {
+		names = append(names, res.Id.Name)
+	}
+	return names
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// retention bounds the log. The writer prunes as it writes, in its own transactions, so one process at a time does it and
-// an idle store is left alone.
+// retention bounds how far history goes back. The writer prunes as it writes, in its own transactions, so one process at a time does
+// it and an idle store is left alone.
 type retention struct {
 	age    time.Duration
 	rows   int64
@@ -32,39 +32,63 @@ const (
 	pruneNeverBytes = 4 * batchBytes
 )
 
-// prune deletes old rows from the log.
+// prune moves the horizon, and deletes rows that nobody can ask for any more.
 func (l *retention) prune(t *txn) error {
 	l.fresh += t.bytes
 	if t.last.seq-l.looked < pruneEvery && l.fresh < min(pruneEveryBytes, l.bytes/4) {
 		return nil
 	}
 	l.fresh = 0
-	first, at, err := t.conn.oldest()
+	left, err := l.advance(t)
 	if err != nil {
 		return err
+	}
+	// Twice as many as may come in, so that this catches up with changes, and with horizons that were moved far.
+	swept, err := t.sweep(max(pruneStep, 2*(t.last.seq-t.before.seq)))
+	if err != nil {
+		return err
+	}
+	if !left && swept {
+		l.looked = t.last.seq
+	}
+	return nil
+}
+
+// advance moves the horizon by a step, if retention asks for it, and reports whether there may be more to do.
+func (l *retention) advance(t *txn) (left bool, err error) {
+	first, at, err := t.conn.oldest(t.kept.followed)
+	if err != nil {
+		return false, err
 	}
 	kept := t.last.seq - pruneNever + 1
 	low, since := min(kept, t.last.seq-l.rows+1), t.at-l.age.Milliseconds()
 	heavy, end, err := l.heavy(t, first)
 	if err != nil {
-		return err
+		return false, err
 	}
 	low = max(low, heavy)
 	if first >= low && (first >= kept || at >= since) {
-		l.looked = t.last.seq
-		return nil
+		return false, nil
 	}
-	s, err := t.conn.stmt(prune)
+	s, err := t.conn.stmt(reach)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// A batch may bring more rows than a step.
 	step := max(pruneStep, 2*(t.last.seq-t.before.seq))
 	until := min(first+step, end, max(kept, low))
-	if err := errors.Join(s.BindInt64(1, until), s.BindInt64(2, low), s.BindInt64(3, since)); err != nil {
-		return err
+	if err := errors.Join(s.BindInt64(1, t.kept.followed), s.BindInt64(2, until), s.BindInt64(3, low), s.BindInt64(4, since)); err != nil {
+		return false, err
 	}
-	return s.Exec()
+	var reached int64
+	if s.Step() {
+		reached = s.ColumnInt64(0)
+	}
+	if err := finish(s); err != nil || reached <= t.kept.followed {
+		return false, err
+	}
+	t.kept.followed, t.kept.horizon = reached, max(t.kept.horizon, reached)
+	return true, t.conn.execWith(moveFollowed, reached)
 }
 
 // forget has the log looked at anew, after a transaction that was perhaps undone: rows of it were counted, and others may get
@@ -80,6 +104,7 @@ func (l *retention) heavy(t *txn, first int64) (low, end int64, err error) {
 			return 0, math.MaxInt64, err
 		}
 	}
+	l.sizes.newest = max(l.sizes.newest, first-1)
 	if err := l.sizes.follow(t.conn, first); err != nil {
 		return 0, 0, err
 	}
@@ -159,10 +184,13 @@ func (c *conn) size() (int64, error) {
 	return bytes, finish(s)
 }
 
-// oldest returns the number and the time of the log's first row.
-func (c *conn) oldest() (seq, at int64, err error) {
+// oldest returns the number and the time of the log's first row after another.
+func (c *conn) oldest(after int64) (seq, at int64, err error) {
 	s, err := c.stmt(oldest)
 	if err != nil {
+		return 0, 0, err
+	}
+	if err := s.BindInt64(1, after); err != nil {
 		return 0, 0, err
 	}
 	if s.Step() {

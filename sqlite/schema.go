@@ -16,24 +16,34 @@ import (
 )
 
 // schemaVersion is the version of the tables that this program writes.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // applicationID marks the file as a store, for file(1) and for us.
 const applicationID = 0x4153484c // ASHL
 
+// The tables are also history: the store can be read as it was at each row of the log from the horizon on. chain.go says
+// how.
+//
 // Rows of the log are never given a number again: the newest row is never pruned. The fence is empty, or says where the store
-// has moved to; writers then refuse.
+// has moved to; writers then refuse. Everything of a row but its data stands before the data, which may fill many pages.
 const schema = `
 CREATE TABLE meta (
-	id      INTEGER PRIMARY KEY CHECK (id = 1),
-	store   BLOB NOT NULL,
-	version INTEGER NOT NULL,
-	fence   TEXT NOT NULL
+	id       INTEGER PRIMARY KEY CHECK (id = 1),
+	store    BLOB NOT NULL,
+	version  INTEGER NOT NULL,
+	fence    TEXT NOT NULL,
+	horizon  INTEGER NOT NULL DEFAULT 0, -- the oldest row at which the store can be read
+	followed INTEGER NOT NULL DEFAULT 0, -- the oldest row after which all are there
+	pruned   INTEGER NOT NULL DEFAULT 0  -- the row before which nothing is left to prune
 ) STRICT;
 CREATE TABLE resources (
 	key           BLOB PRIMARY KEY,
 	seq           INTEGER NOT NULL,
 	tag           INTEGER NOT NULL,
+	created       INTEGER NOT NULL DEFAULT 0, -- the row of the log by which the resource was created
+	writes        INTEGER NOT NULL DEFAULT 1, -- the rows from that one to the newest
+	step          INTEGER NOT NULL DEFAULT 0, -- the newest of them whose count is divisible by 32
+	leap          INTEGER NOT NULL DEFAULT 0, -- the newest of them whose count is divisible by 1024
 	uid           TEXT NOT NULL,
 	group_version TEXT NOT NULL,
 	owner         BLOB,
@@ -43,13 +53,21 @@ CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL;
 CREATE TABLE log (
 	seq      INTEGER PRIMARY KEY,
 	tag      INTEGER NOT NULL,
-	at       INTEGER NOT NULL,
-	gone_seq INTEGER,
-	gone_tag INTEGER,
+	written  INTEGER NOT NULL,           -- the time in ms
+	created  INTEGER NOT NULL DEFAULT 0,
+	writes   INTEGER NOT NULL DEFAULT 1,
+	prev     INTEGER NOT NULL DEFAULT 0, -- the row before of the same resource; 0: this one has created it
+	jump     INTEGER NOT NULL DEFAULT 0, -- an older row of the same resource, or 0
+	gone_tag INTEGER,                    -- of a deletion: the tag of the row before
 	key      BLOB NOT NULL,
 	data     BLOB NOT NULL
 ) STRICT;
-PRAGMA application_id = `
+CREATE TABLE gone (
+	key BLOB NOT NULL,
+	seq INTEGER NOT NULL, -- the row of a deletion
+	PRIMARY KEY (key, seq)
+) STRICT, WITHOUT ROWID;
+`
 
 // oldestLibrary is the first SQLite without the bug by which several writing processes could corrupt a database when one of
 // them reset the WAL.
@@ -158,6 +176,17 @@ func (c *conn) prepare(ctx context.Context, side *sideFile, create bool) (cursor
 			return m.store, err
 		}
 	}
+	if m.version == 1 {
+		if err := side.lockPolling(ctx); err != nil {
+			return m.store, err
+		}
+		if err := errors.Join(c.upgrade(), side.unlock()); err != nil {
+			return m.store, fmt.Errorf("upgrade the tables: %w", err)
+		}
+		if m, err = c.meta(); err != nil {
+			return m.store, err
+		}
+	}
 	switch {
 	case m.version > schemaVersion:
 		return m.store, fmt.Errorf("%w: version %d, this program knows %d", storage.ErrNewerSchema, m.version, schemaVersion)
@@ -185,7 +214,7 @@ func (c *conn) create(ctx context.Context) error {
 	}
 	var store cursor.StoreID
 	_, _ = rand.Read(store[:]) // never fails
-	err = c.db.Exec(schema + strconv.Itoa(applicationID) + `;
+	err = c.db.Exec(schema + "PRAGMA application_id = " + strconv.Itoa(applicationID) + `;
 		INSERT INTO meta (id, store, version, fence) VALUES (1, ` + sqlite3.Quote(store[:]) + `, ` + strconv.Itoa(schemaVersion) + `, '')`)
 	if err == nil {
 		err = c.exec(commit)

@@ -193,10 +193,9 @@ func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event,
 			err = reset
 		}
 	}()
-	// The row of the position itself comes first, and proves that nothing is missing before the next one. Before the first
-	// row of a log that was never pruned there is none.
+	// The row of the position itself comes first, and proves that it is one of this log. Before the first row there is none.
 	end = from
-	if from != (mark{}) && !(s.Step() && (mark{s.ColumnInt64(0), s.ColumnInt64(1)}) == from) {
+	if from != (mark{}) && !(s.Step() && (mark{s.ColumnInt64(0), s.ColumnInt64(1)}) == from && s.ColumnInt64(8) <= from.seq) {
 		if err := s.Err(); err != nil {
 			return nil, from, false, err
 		}
@@ -205,7 +204,7 @@ func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event,
 	var last *event // of the row before, wanted or not
 	for rows, bytes := 0, 0; s.Step(); {
 		at := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
-		if at.seq != end.seq+1 {
+		if at.seq != end.seq+1 || s.ColumnInt64(8) > from.seq {
 			return nil, from, false, errRestored
 		}
 		if rows >= limit || bytes >= pageBytes {
@@ -239,19 +238,22 @@ func cutAfter(last *event, events []*event, next mark) []*event {
 // eventOf decodes a row of the log. Of one that the filter leaves out it decodes no resource. Only a key that cannot be read is an
 // error.
 func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err error) {
-	k, err := key.Parse(s.ColumnRawBlob(4))
+	k, err := key.Parse(s.ColumnRawBlob(6))
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	version := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
-	ev = &event{Key: k, At: version, Commit: version.tag}
+	ev = &event{
+		Key: k, At: version, Commit: version.tag,
+		Revision: version.revision(), Created: revision(s.ColumnInt64(4)), Writes: s.ColumnInt64(5),
+	}
 	if f != nil && !f.Match(&k) {
 		return ev, false, nil
 	}
 	if ev.Delete = s.ColumnType(2) != sqlite3.NULL; ev.Delete {
-		version = mark{s.ColumnInt64(2), s.ColumnInt64(3)}
+		version = mark{s.ColumnInt64(3), s.ColumnInt64(2)}
 	}
-	data := s.ColumnRawBlob(5)
+	data := s.ColumnRawBlob(7)
 	ev.Resource, ev.Damage = codec.DecodeOf(k, data, version.version())
 	ev.Size = len(data)
 	return ev, true, nil

@@ -107,14 +107,14 @@ func TestClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	res := storetest.Write(t, s, resource("a", 0))
-	run(t, foreign(t, s.Path()), "UPDATE log SET at = 1000000000000000")
+	run(t, foreign(t, s.Path()), "UPDATE log SET written = 1000000000000000")
 	storetest.Write(t, s, res)
 	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.handle.readers.give(c)
-	tx, err := newTxn(c)
+	tx, err := newTxn(c, nil)
 	if err != nil || tx.at != 1000000000000000 || tx.last.seq != 2 {
 		t.Errorf("the next row would be from %d after number %d, %v", tx.at, tx.last.seq, err)
 	}
@@ -142,7 +142,7 @@ func quietly(t testing.TB, s *Backend, name string, m mark) {
 	bytes := sqlite3.Quote(key.Of(res.Id).Bytes())
 	run(t, foreign(t, s.Path()), fmt.Sprintf(`BEGIN IMMEDIATE;
 		INSERT INTO resources (key, seq, tag, uid, group_version, data) VALUES (%s, %d, %d, 'uid', 'v1', %s);
-		INSERT INTO log (seq, tag, at, key, data) VALUES (%[2]d, %[3]d, 0, %[1]s, %[4]s);
+		INSERT INTO log (seq, tag, written, key, data) VALUES (%[2]d, %[3]d, 0, %[1]s, %[4]s);
 		COMMIT`, bytes, m.seq, m.tag, sqlite3.Quote(data)))
 }
 
@@ -181,7 +181,7 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 		"shorter":   "DELETE FROM log WHERE seq > 1",
 		"empty":     "DELETE FROM log",
 		"other":     "UPDATE log SET tag = tag + 1",
-		"with gaps": "DELETE FROM log WHERE seq = 2; INSERT INTO log (seq, tag, at, key, data) SELECT 5, 1, at, key, data FROM log WHERE seq = 1",
+		"with gaps": "DELETE FROM log WHERE seq = 2; INSERT INTO log (seq, tag, written, key, data) SELECT 5, 1, written, key, data FROM log WHERE seq = 1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +242,7 @@ func TestRowThatIsDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := storetest.WatchChanges(t, s)
-	run(t, foreign(t, s.Path()), "INSERT INTO log (seq, tag, at, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
+	run(t, foreign(t, s.Path()), "INSERT INTO log (seq, tag, written, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
 	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("%v, expected ErrWatchClosed", err)
 	}

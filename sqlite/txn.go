@@ -14,7 +14,9 @@ import (
 // txn is a transaction of the writer's that is under way.
 type txn struct {
 	conn   *conn
+	links  *links
 	fence  string
+	kept   floors
 	before mark          // the newest row of the log when the transaction began
 	last   mark          // the newest row now
 	tag    int64         // of all its rows, by which readers know them for one commit
@@ -23,16 +25,17 @@ type txn struct {
 	bytes  int64         // that were added to the log, but for those of deleted resources
 }
 
-func newTxn(c *conn) (txn, error) {
+func newTxn(c *conn, known *links) (txn, error) {
 	s, err := c.stmt(state)
 	if err != nil {
 		return txn{}, err
 	}
-	t := txn{conn: c, at: time.Now().UnixMilli()}
+	t := txn{conn: c, links: known, at: time.Now().UnixMilli()}
 	if s.Step() {
 		t.fence = s.ColumnText(0)
-		t.last = mark{s.ColumnInt64(1), s.ColumnInt64(2)}
-		t.at = max(t.at, s.ColumnInt64(3))
+		t.kept = floors{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
+		t.last = mark{s.ColumnInt64(4), s.ColumnInt64(5)}
+		t.at = max(t.at, s.ColumnInt64(6))
 	}
 	t.before = t.last
 	for t.tag == 0 || t.tag == t.last.tag {
@@ -91,6 +94,7 @@ func (t *txn) decide(c *change) (refused, err error) {
 }
 
 func (t *txn) change(c *change) (refused, err error) {
+	c.at = mark{} // an earlier attempt may have failed
 	switch c.Verb {
 	case driver.Write:
 		return t.write(c)
@@ -105,12 +109,15 @@ func (t *txn) change(c *change) (refused, err error) {
 func (t *txn) write(c *change) (refused, err error) {
 	next := mark{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.Version)
+	var old link
 	done := false
 	switch {
 	case c.Version == "":
-		done, err = t.put(insert, next, given, c)
+		done, err = t.put(insert, next, given, link{}, c)
 	case could:
-		done, err = t.put(update, next, given, c)
+		if old, err = t.link(c.key, given); err == nil && old.seq != 0 {
+			done, err = t.put(update, next, given, old, c)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -120,28 +127,31 @@ func (t *txn) write(c *change) (refused, err error) {
 			return refused, err
 		}
 		// Only the owner was another.
-		if done, err = t.put(replace, next, given, c); err != nil {
+		if done, err = t.put(replace, next, given, old, c); err != nil {
 			return nil, err
 		}
 		if !done {
 			return nil, errors.New("a row that may be replaced cannot be")
 		}
 	}
+	l, jump := old.next(next.seq)
 	s, err := t.conn.stmt(logWrite)
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindBlob(4, c.key), s.BindBlob(5, c.data))
+	err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindInt64(4, l.created),
+		s.BindInt64(5, l.writes), s.BindInt64(6, old.seq), s.BindInt64(7, jump), s.BindBlob(8, c.key), s.BindBlob(9, c.data))
 	if err == nil {
 		err = s.Exec()
 	}
-	t.last, c.written = next, next
+	t.links.replace(given, next, l)
+	t.last, c.at, c.created, c.writes = next, next, l.created, l.writes
 	t.bytes += int64(len(c.data))
 	return nil, err
 }
 
-// put runs insert, update or replace and reports whether it has found its row.
-func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
+// put runs insert, update or replace and reports whether it has found its row. old is the link of what is replaced.
+func (t *txn) put(q query, next, given mark, old link, c *change) (done bool, err error) {
 	s, err := t.conn.stmt(q)
 	if err != nil {
 		return false, err
@@ -151,7 +161,9 @@ func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 		s.BindBlob(5, c.key), s.BindText(6, c.Uid), bindOwner(s, 9, c.owner),
 	)
 	if err == nil && q != insert {
-		err = errors.Join(s.BindInt64(7, given.seq), s.BindInt64(8, given.tag))
+		l, _ := old.next(next.seq)
+		err = errors.Join(s.BindInt64(7, given.seq), s.BindInt64(8, given.tag),
+			s.BindInt64(10, l.writes), s.BindInt64(11, l.step), s.BindInt64(12, l.leap))
 	}
 	if err == nil {
 		err = s.Exec()
@@ -159,7 +171,26 @@ func (t *txn) put(q query, next, given mark, c *change) (done bool, err error) {
 	return err == nil && t.conn.db.Changes() == 1, err
 }
 
-// remove copies the row into the log and deletes it.
+// link returns the link of a resource, none unless it is stored at that version.
+func (t *txn) link(key []byte, at mark) (link, error) {
+	if l, ok := t.links.get(at); ok {
+		return l, nil // where the key is another one's, no statement will find it
+	}
+	s, err := t.conn.stmt(linkOf)
+	if err != nil {
+		return link{}, err
+	}
+	if err := errors.Join(s.BindBlob(1, key), s.BindInt64(2, at.seq), s.BindInt64(3, at.tag)); err != nil {
+		return link{}, err
+	}
+	var l link
+	if s.Step() {
+		l = link{at.seq, s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
+	}
+	return l, finish(s)
+}
+
+// remove copies the row into the log, notes where its chain ends, and deletes it.
 func (t *txn) remove(c *change) (refused, err error) {
 	next := mark{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.Version)
@@ -180,8 +211,18 @@ func (t *txn) remove(c *change) (refused, err error) {
 	if !could || t.conn.db.Changes() == 0 {
 		return t.decide(c)
 	}
-	t.last = next
-	s, err := t.conn.stmt(remove)
+	t.last, c.at = next, next
+	s, err := t.conn.stmt(deleted)
+	if err == nil {
+		err = errors.Join(s.BindBlob(1, c.key), s.BindInt64(2, next.seq))
+	}
+	if err == nil {
+		err = s.Exec()
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err = t.conn.stmt(remove)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 			if err := w.finish(&tx, batch); err != nil {
 				t.Fatal(err)
 			}
-			want := batch[n-1].changes[0].written
+			want := batch[n-1].changes[0].at
 			w.made = nil
 			w.alone(batch, &tx, fmt.Errorf("%w: %w", errUnsure, io.ErrUnexpectedEOF))
 			for i, r := range batch {
@@ -110,7 +110,7 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 					t.Errorf("request %d, which was carried out: %v", i, r.err)
 				}
 			}
-			if got := batch[n-1].changes[0].written; got != want || len(w.made) != 1 || w.made[0].end != want {
+			if got := batch[n-1].changes[0].at; got != want || len(w.made) != 1 || w.made[0].end != want {
 				t.Errorf("written at %v, told of %v; expected %v", got, w.made, want)
 			}
 		})

@@ -13,6 +13,12 @@ type mark struct{ seq, tag int64 }
 
 const tagBytes = 6
 
+// revision is the number of the change that a row tells of, and that of the empty store is 1. seqOf undoes it.
+func (m mark) revision() int64 { return revision(m.seq) }
+
+func revision(seq int64) int64 { return seq + 1 }
+func seqOf(rev int64) int64    { return rev - 1 }
+
 func newTag() int64 { return int64(rand.Uint64() >> (64 - 8*tagBytes)) }
 
 // append appends the tag, then the number without leading zeros.

@@ -15,7 +15,9 @@ type change struct {
 	// The rest belongs to a write.
 	groupVersion string
 	owner, data  []byte
-	written      mark // set by the writer
+	created      int64 // set by the writer, as the rest
+	writes       int64
+	at           mark // of the row that tells of the change; none: nothing was changed
 }
 
 func newChange(m *driver.Mutation) (c change, err error) {
@@ -40,8 +42,12 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		return err
 	}
 	for i := range mutations {
-		if m := &mutations[i]; m.Verb == driver.Write {
-			m.Written = r.changes[i].written.version()
+		m, c := &mutations[i], &r.changes[i]
+		if m.Verb == driver.Write {
+			m.Written = c.at.version()
+		}
+		if c.at.seq != 0 {
+			m.Revision = c.at.revision()
 		}
 	}
 	return nil

@@ -31,6 +31,7 @@ type writer struct {
 	batch  []*request
 	made   []addition // of this turn: one, or where the batch failed as a whole, one for each request
 	log    retention
+	links  links
 	ended  error // of closing the connection, to be read after done
 }
 
@@ -142,7 +143,7 @@ func (w *writer) begin() (txn, error) {
 	if err := w.conn.exec(beginImmediate); err != nil {
 		return txn{}, err
 	}
-	t, err := newTxn(w.conn)
+	t, err := newTxn(w.conn, &w.links)
 	if err != nil {
 		_ = w.conn.abandon() // the first error tells more
 	}

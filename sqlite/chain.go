@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// History is in the log. Every row names the row before it of the same resource (prev), so that the rows of one life of a resource,
+// from its creation to its deletion, form a chain that begins at its row in resources, or at one in gone if it was deleted. Nothing
+// else is written for history: an index of the log by key would touch another page for each change, which cost a third of the
+// writes per second where resources are small.
+//
+//	resources ──► log 90 ─prev─► log 71 ─prev─► log 12 (created)
+//	gone      ──► log 55 (deletion) ─prev─► log 31 ─prev─► log 30 (created)
+//
+// The log holds all rows above the horizon, and of each resource that was stored at the horizon the newest row before. So the state
+// of a resource at a row N >= horizon is found by going along a chain to its first row that is not above N, and that row is there.
+//
+// A resource that is written all the time has a long chain. Rows therefore also name an older one (jump): the newest whose count is
+// divisible by 32 or, where the row's own count is, by 1024.
+const (
+	stepEvery = 32
+	leapEvery = 1024
+)
+
+// link is where the chain of a resource goes on: its newest row with what stands in resources about it.
+type link struct {
+	seq, created, writes int64
+	step, leap           int64
+}
+
+// next returns the link of the row that comes next, and that row's jump.
+func (l link) next(seq int64) (n link, jump int64) {
+	if l.seq == 0 {
+		return link{seq: seq, created: seq, writes: 1}, 0
+	}
+	n = link{seq, l.created, l.writes + 1, l.step, l.leap}
+	jump = l.step
+	if n.writes%stepEvery == 0 {
+		jump, n.step = l.leap, seq
+	}
+	if n.writes%leapEvery == 0 {
+		n.leap = seq
+	}
+	return n, jump
+}
+
+// errBroken is the error of a row that has to be there and is not.
+var errBroken = fmt.Errorf("%w: a row of the log is missing", storage.ErrCompacted)
+
+// along goes along a chain from a row above another one to the first that is not, which may be 0: before the resource was created.
+func (c *conn) along(from, above int64) (int64, error) {
+	s, err := c.stmt(chain)
+	if err != nil {
+		return 0, err
+	}
+	for from > above {
+		if err := s.BindInt64(1, from); err != nil {
+			return 0, err
+		}
+		there := s.Step()
+		prev, jump := s.ColumnInt64(0), s.ColumnInt64(1)
+		if err := finish(s); err != nil {
+			return 0, err
+		}
+		if !there {
+			return 0, errBroken
+		}
+		if from = prev; jump > above {
+			from = jump
+		}
+	}
+	return from, nil
+}
+
+// links remembers the links of what was written last, by its version, so that most writes need not look them up. What is remembered of
+// a transaction that failed is never asked for: nobody has its versions.
+type links struct{ young, old map[mark]link }
+
+// linksKept is the number of links in a generation, of which there are two.
+const linksKept = 8192
+
+func (k *links) get(at mark) (link, bool) {
+	l, ok := k.young[at]
+	if !ok {
+		l, ok = k.old[at]
+	}
+	return l, ok
+}
+
+// replace remembers a link in the place of that of an older version.
+func (k *links) replace(old, at mark, l link) {
+	delete(k.young, old)
+	if k.young == nil || len(k.young) >= linksKept {
+		k.young, k.old = make(map[mark]link), k.young
+	}
+	k.young[at] = l
+}

@@ -1,0 +1,234 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+var _ driver.Historian[mark] = (*handle)(nil)
+
+// span is the rows of the log at which the store can be read: from the horizon up to the newest.
+type span struct {
+	horizon int64
+	newest  mark
+}
+
+// holds returns nil if a row may be asked for.
+func (s span) holds(seq int64) error {
+	switch {
+	case seq < s.horizon:
+		return fmt.Errorf("%w: the store can be read from revision %d on, not at %d", storage.ErrCompacted, revision(s.horizon), revision(seq))
+	case seq > s.newest.seq:
+		return fmt.Errorf("%w: the newest is %d, not %d", storage.ErrFutureRevision, s.newest.revision(), revision(seq))
+	}
+	return nil
+}
+
+func (c *conn) span() (sp span, err error) {
+	s, err := c.stmt(readable)
+	if err != nil {
+		return sp, err
+	}
+	if s.Step() {
+		sp = span{s.ColumnInt64(0), mark{s.ColumnInt64(1), s.ColumnInt64(2)}}
+	}
+	return sp, finish(s)
+}
+
+// at returns the mark of a row that may be asked for.
+func (c *conn) at(seq int64) (mark, error) {
+	if seq == 0 {
+		return mark{}, nil
+	}
+	s, err := c.stmt(tagOf)
+	if err != nil {
+		return mark{}, err
+	}
+	if err := s.BindInt64(1, seq); err != nil {
+		return mark{}, err
+	}
+	m := mark{seq: seq}
+	there := s.Step()
+	if there {
+		m.tag = s.ColumnInt64(0)
+	}
+	if err := finish(s); err != nil {
+		return mark{}, err
+	}
+	if !there {
+		return mark{}, errBroken
+	}
+	return m, nil
+}
+
+// known returns nil if a position is one of this log, and one at which the store can be read.
+func (c *conn) known(at mark, sp span) error {
+	if at.seq > sp.newest.seq {
+		return errRestored
+	}
+	if err := sp.holds(at.seq); err != nil {
+		return err
+	}
+	if here, err := c.at(at.seq); err != nil || here != at {
+		return errors.Join(err, errRestored)
+	}
+	return nil
+}
+
+// Revisions implements driver.Historian.
+func (s *handle) Revisions(ctx context.Context) (oldest, newest int64, err error) {
+	var sp span
+	err = s.look(ctx, "read the log", func(c *conn) error {
+		sp, err = c.span()
+		return err
+	})
+	return revision(sp.horizon), sp.newest.revision(), err
+}
+
+// PositionAt implements driver.Historian. Rows are numbered in the order of commits, so what is not there yet comes later.
+func (s *handle) PositionAt(ctx context.Context, rev int64) (at mark, err error) {
+	err = s.inSnapshot(ctx, "read the log", func(c *conn) error {
+		sp, err := c.span()
+		if err == nil {
+			err = sp.holds(seqOf(rev))
+		}
+		if err == nil {
+			at, err = c.at(seqOf(rev))
+		}
+		return err
+	})
+	return at, err
+}
+
+// RevisionOf implements driver.Historian.
+func (*handle) RevisionOf(at mark) int64 { return at.revision() }
+
+// Compact implements driver.Historian. It deletes what it can within its time; those who write delete the rest.
+func (s *handle) Compact(ctx context.Context, rev int64) error {
+	err := s.writeAlone(ctx, "move the horizon", func(c *conn) error {
+		sp, err := c.span()
+		switch {
+		case err != nil:
+			return err
+		case seqOf(rev) <= sp.horizon:
+			return nil
+		case seqOf(rev) > sp.newest.seq:
+			return sp.holds(seqOf(rev))
+		}
+		return c.execWith(moveFollowed, seqOf(rev))
+	})
+	for done := false; !done && err == nil; {
+		swept := s.writeAlone(ctx, "prune the log", func(c *conn) error {
+			t, err := newTxn(c, nil)
+			if err == nil {
+				done, err = t.sweep(pruneStep)
+			}
+			return err
+		})
+		if swept != nil {
+			break // the revision is the oldest one all the same
+		}
+	}
+	return err
+}
+
+// Before implements driver.Historian.
+func (s *handle) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
+	err = s.inSnapshot(ctx, "read the log", func(c *conn) error {
+		sp, err := c.span()
+		if err != nil {
+			return err
+		}
+		versions = make([]*driver.Version, len(events))
+		for i, ev := range events {
+			if ev.At.seq > sp.newest.seq || ev.At.seq <= sp.horizon {
+				return errRestored
+			}
+			row, err := c.logged(ev.At.seq, false)
+			switch {
+			case errors.Is(err, errBroken) || err == nil && row.mark != ev.At:
+				return errRestored
+			case err != nil:
+				return err
+			case row.prev == 0:
+				continue
+			}
+			if row, err = c.logged(row.prev, true); err != nil {
+				return err
+			}
+			versions[i] = row.version(ev.Key.Bytes())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return versions, nil
+}
+
+// logged is a row of the log.
+type logged struct {
+	mark
+	created, writes, prev int64
+	deletion              bool
+	data                  []byte
+}
+
+// version returns what a row that is a write has written.
+func (l *logged) version(key []byte) *driver.Version {
+	return &driver.Version{
+		Key: key, Version: l.appendVersion(nil), Data: l.data,
+		Created: revision(l.created), Modified: l.revision(), Writes: l.writes,
+	}
+}
+
+// logged reads a row of the log, with its data only where that is wanted.
+func (c *conn) logged(seq int64, data bool) (*logged, error) {
+	s, err := c.stmt(logRow)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.BindInt64(1, seq), s.BindBool(2, data)); err != nil {
+		return nil, err
+	}
+	there := s.Step()
+	l := &logged{mark: mark{seq, s.ColumnInt64(0)}, created: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
+	if there {
+		l.deletion = s.ColumnType(4) != sqlite3.NULL
+		if data {
+			l.data = s.ColumnBlob(5, nil)
+		}
+	}
+	if err := finish(s); err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, errBroken
+	}
+	return l, nil
+}
+
+// inSnapshot runs something that reads, in one transaction.
+func (s *handle) inSnapshot(ctx context.Context, what string, do func(*conn) error) error {
+	return s.look(ctx, what, func(c *conn) error { return c.inSnapshot(func() error { return do(c) }) })
+}
+
+func (c *conn) inSnapshot(do func() error) error {
+	err := c.exec(begin)
+	if err == nil {
+		err = do()
+	}
+	if err == nil {
+		err = c.exec(commit)
+	}
+	if err != nil {
+		_ = c.abandon() // the first error tells more
+	}
+	return err
+}

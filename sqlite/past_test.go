@@ -1,0 +1,385 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/storetest"
+)
+
+// contents is what a store held at a row of the log: of each name the version with its numbers.
+type contents map[string]string
+
+func describe(v *driver.Version) string {
+	return fmt.Sprintf("%s created %d modified %d writes %d", v.Version, v.Created, v.Modified, v.Writes)
+}
+
+// readAt reads what was stored at a position, in pages of so many.
+func readAt(t testing.TB, s *Backend, at *mark, limit int, filter *driver.Filter) (contents, error) {
+	t.Helper()
+	got := contents{}
+	q := driver.PastQuery[mark]{At: at, Limit: limit, Filter: filter}
+	for last := ""; ; {
+		past, err := s.handle.ReadAt(t.Context(), &q, func(v *driver.Version) error {
+			if string(v.Key) <= last {
+				t.Errorf("%q comes after %q", v.Key, last)
+			}
+			last = string(v.Key)
+			k, err := key.Parse(v.Key)
+			if err != nil {
+				return err
+			}
+			res, err := driver.Decode(k, v.Data, string(v.Version))
+			if err != nil {
+				return err
+			}
+			got[k.Name] = fmt.Sprint(describe(v), " is ", number(t, res))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !past.More {
+			return got, nil
+		}
+		q.At, q.From = &past.At, append([]byte(last), 0)
+	}
+}
+
+// changing makes changes of a few keys, and keeps what was stored after each.
+type changing struct {
+	store  *Backend
+	live   map[string]*storage.Op // what to delete or to write next
+	now    contents
+	marks  []mark
+	states []contents
+	random *rand.Rand
+}
+
+func newChanging(t testing.TB, s *Backend) *changing {
+	return &changing{
+		store: s, live: map[string]*storage.Op{}, now: contents{}, marks: []mark{{}}, states: []contents{{}},
+		random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)),
+	}
+}
+
+func (c *changing) change(t testing.TB, name string, remove bool) {
+	t.Helper()
+	n := int64(len(c.marks))
+	old := c.live[name]
+	if remove {
+		if old == nil {
+			return
+		}
+		m := []driver.Mutation{{Verb: driver.Delete, Key: key.Of(old.Write.Id), Uid: "uid", Version: old.Write.Version}}
+		if err := c.store.handle.Apply(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if m[0].Revision != n+1 {
+			t.Fatalf("the deletion is revision %d, expected %d", m[0].Revision, n+1)
+		}
+		delete(c.live, name)
+		delete(c.now, name)
+		at, err := c.store.handle.PositionAt(t.Context(), n+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.marks = append(c.marks, at)
+	} else {
+		res := resource(name, n)
+		created, writes := n+1, int64(1)
+		if old != nil {
+			res.Version = old.Write.Version
+			if _, err := fmt.Sscanf(strings.SplitN(c.now[name], " ", 2)[1], "created %d modified", &created); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fmt.Sscanf(c.now[name][strings.Index(c.now[name], "writes"):], "writes %d", &writes); err != nil {
+				t.Fatal(err)
+			}
+			writes++
+		}
+		stored := storetest.Write(t, c.store, res)
+		c.live[name] = &storage.Op{Write: stored}
+		v := driver.Version{Version: []byte(stored.Version), Created: created, Modified: n + 1, Writes: writes}
+		c.now[name] = fmt.Sprint(describe(&v), " is ", n)
+		at, _ := parseVersion(stored.Version)
+		c.marks = append(c.marks, at)
+	}
+	c.states = append(c.states, maps.Clone(c.now))
+}
+
+// The store can be read as it was after every change from the horizon on, in pages of any size, in any handle, also when the horizon was
+// moved and what lies before it was pruned; before it is ErrCompacted, and what comes later ErrFutureRevision.
+func TestReadAtEveryRow(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	c := newChanging(t, open(t, path, nil))
+	other := open(t, path, nil)
+	check := func(from int) {
+		t.Helper()
+		oldest, newest, err := other.handle.Revisions(t.Context())
+		if err != nil || oldest != int64(from)+1 || newest != int64(len(c.marks)) {
+			t.Fatalf("revisions %d to %d, %v; expected %d to %d", oldest, newest, err, from+1, len(c.marks))
+		}
+		for n, at := range c.marks {
+			_, err := other.handle.PositionAt(t.Context(), int64(n)+1)
+			got, err2 := readAt(t, other, &at, 1+n%5, nil)
+			if n < from {
+				if !errors.Is(err, storage.ErrCompacted) || !errors.Is(err2, storage.ErrCompacted) {
+					t.Fatalf("at %d, which is forgotten: %v, %v", n, err, err2)
+				}
+				continue
+			}
+			if err != nil || err2 != nil {
+				t.Fatalf("at %d: %v, %v", n, err, err2)
+			}
+			if !maps.Equal(got, c.states[n]) {
+				t.Fatalf("at %d there was %v, expected %v", n, got, c.states[n])
+			}
+		}
+		if _, err := other.handle.PositionAt(t.Context(), int64(len(c.marks))+1); !errors.Is(err, storage.ErrFutureRevision) {
+			t.Errorf("a row that is not there: %v", err)
+		}
+	}
+	check(0)
+	horizon := 0
+	for range 3 {
+		for range 120 {
+			c.change(t, fmt.Sprint("name-", c.random.IntN(12)), c.random.IntN(3) == 0)
+		}
+		check(horizon)
+		horizon = len(c.marks) - 60
+		if err := c.store.handle.Compact(t.Context(), int64(horizon)+1); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.handle.Compact(t.Context(), int64(horizon)); err != nil { // is older
+			t.Fatal(err)
+		}
+		check(horizon)
+		wantPruned(t, c.store, len(c.states[horizon])+len(c.marks)-1-horizon)
+	}
+}
+
+// wantPruned checks that the log holds little more than it has to.
+func wantPruned(t testing.TB, s *Backend, rows int) {
+	t.Helper()
+	if length, _ := logLength(t, s); length < int64(rows)-1 || length > int64(rows)+2 {
+		t.Errorf("the log has %d rows, expected about %d", length, rows)
+	}
+}
+
+// A resource that was written a hundred thousand times since is found at once, for the chain of its rows has short cuts.
+func TestChainsHaveShortCuts(t *testing.T) {
+	t.Parallel()
+	rows := map[int64][2]int64{}
+	var l link
+	const length = 100_000
+	for seq := int64(1); seq <= length; seq++ {
+		next, jump := l.next(seq)
+		rows[seq] = [2]int64{l.seq, jump}
+		l = next
+	}
+	if l.writes != length || l.created != 1 {
+		t.Fatalf("the chain ends in %+v", l)
+	}
+	for _, above := range []int64{0, 1, 31, 32, 33, 1023, 1024, 1025, 2048, 50_000, 98_303, 99_998, 99_999} {
+		steps := 0
+		at := int64(length)
+		for at > above {
+			steps++
+			if row := rows[at]; row[1] > above {
+				at = row[1]
+			} else {
+				at = row[0]
+			}
+		}
+		if at != above || steps > 300 {
+			t.Errorf("above %d: at %d after %d steps", above, at, steps)
+		}
+	}
+}
+
+// In a real store, a chain is long enough for both kinds of short cuts.
+func TestHotKey(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	res := resource("hot", 0)
+	const writes = 2*leapEvery + 3*stepEvery + 5
+	versions := []string{""}
+	for n := range int64(writes) {
+		res.Data = resource("hot", n+1).Data
+		res.Version = storetest.Write(t, s, res).Version
+		versions = append(versions, res.Version)
+	}
+	for n := 1; n <= writes; n += 7 {
+		at, err := s.handle.PositionAt(t.Context(), int64(n)+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readAt(t, s, &at, 0, nil)
+		want := fmt.Sprintf("%s created 2 modified %d writes %d is %d", versions[n], n+1, n, n)
+		if err != nil || got["hot"] != want {
+			t.Fatalf("at %d there was %q, %v; expected %q", n, got["hot"], err, want)
+		}
+	}
+}
+
+// What was stored before each change is told, as far as history goes back.
+func TestBefore(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t, open(t, newPath(t), nil))
+	for range 100 {
+		c.change(t, fmt.Sprint("name-", c.random.IntN(4)), c.random.IntN(3) == 0)
+	}
+	const horizon = 40
+	if err := c.store.handle.Compact(t.Context(), horizon+1); err != nil {
+		t.Fatal(err)
+	}
+	events, end, _, err := c.store.handle.source.page(t.Context(), c.marks[horizon], nil, 1000)
+	if err != nil || end != c.marks[len(c.marks)-1] {
+		t.Fatal(end, err)
+	}
+	versions, err := c.store.handle.Before(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ev := range events {
+		before, got := c.states[ev.At.seq-1][ev.Key.Name], ""
+		if versions[i] != nil {
+			got = describe(versions[i])
+		}
+		if !strings.HasPrefix(before, got) || (got == "") != (before == "") {
+			t.Errorf("before row %d there was %q, expected %q", ev.At.seq, got, before)
+		}
+		now := fmt.Sprintf("created %d modified %d writes %d", ev.Created, ev.Revision, ev.Writes)
+		if after := c.states[ev.At.seq][ev.Key.Name]; !ev.Delete && !strings.Contains(after, now) {
+			t.Errorf("row %d tells %q, expected %q", ev.At.seq, now, after)
+		}
+	}
+	for name, ev := range map[string]*event{
+		"what is forgotten":        {Key: events[0].Key, At: c.marks[horizon]},
+		"what is not of this log":  {Key: events[0].Key, At: mark{horizon + 10, 1}},
+		"what is not there at all": {Key: events[0].Key, At: mark{100_000, 1}},
+	} {
+		if _, err := c.store.handle.Before(t.Context(), []*event{ev}); !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("before %s: %v, expected ErrCompacted", name, err)
+		}
+	}
+}
+
+// A position that this log never had is refused, whatever number it has.
+func TestPositionsOfOtherLogs(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t, open(t, newPath(t), nil))
+	for range 20 {
+		c.change(t, "a", false)
+	}
+	if err := c.store.handle.Compact(t.Context(), 11); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []mark{{}, {5, c.marks[5].tag}, {10, 1}, {15, c.marks[14].tag}, {20, 0}, {21, 1}, {1 << 62, 1}} {
+		if got, err := readAt(t, c.store, &at, 1, nil); !errors.Is(err, storage.ErrCompacted) {
+			t.Errorf("at %v: %v, %v, expected ErrCompacted", at, got, err)
+		}
+	}
+}
+
+// A filter that leaves out many keys is answered with few steps, and whatever it leaves out, with the same as a look at each key.
+func TestFiltersThatSkip(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	var ops []storage.Op
+	const partitions, others = 20, 10
+	for p := range partitions {
+		for n := range others {
+			for _, name := range []string{"a", "b"} {
+				res := resource(fmt.Sprint(name, "-", p, "-", n), 1)
+				res.Id.Tenancy.Partition, res.Id.Tenancy.Namespace = fmt.Sprint("p", p), fmt.Sprint("n", n)
+				ops = append(ops, storage.Op{Write: res})
+			}
+		}
+	}
+	for chunk := range slices.Chunk(ops, maxOps) {
+		results, err := s.Commit(t.Context(), chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range results {
+			chunk[i].Write = results[i]
+		}
+	}
+	before, err := s.handle.PositionAt(t.Context(), int64(len(ops))+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := ops[:len(ops)/2]
+	for chunk := range slices.Chunk(gone, maxOps) {
+		removals := make([]storage.Op, len(chunk))
+		for i := range chunk {
+			removals[i] = storage.Op{Delete: chunk[i].Write.Id, Version: chunk[i].Write.Version}
+		}
+		if _, err := s.Commit(t.Context(), removals); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const all = storage.Wildcard
+	for _, f := range []driver.Filter{
+		{Group: "group", Kind: "Kind", Partition: all, Namespace: "n7"},
+		{Group: all, Kind: all, Partition: all, Namespace: "n0", NamePrefix: "b"},
+		{Group: "group", Kind: all, Partition: "p3", Namespace: all, NamePrefix: "a"},
+		{Group: "group", Kind: "Kind", Partition: all, Namespace: all, NamePrefix: "none"},
+		{Group: "group", Kind: "Kind", Partition: all, Namespace: all},
+	} {
+		want := contents{}
+		for i := range ops {
+			if k := key.Of(ops[i].Write.Id); f.Match(&k) {
+				want[k.Name] = ""
+			}
+		}
+		for _, limit := range []int{0, 3} {
+			got, err := readAt(t, s, &before, limit, &f)
+			if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
+				t.Errorf("%+v in pages of %d: %v, %v; expected %v", f, limit, got, err, want)
+			}
+		}
+		for i := range gone {
+			delete(want, gone[i].Write.Id.Name)
+		}
+		got, err := readAt(t, s, nil, 0, &f)
+		if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
+			t.Errorf("%+v now: %v, %v; expected %v", f, got, err, want)
+		}
+		past, err := s.handle.ReadAt(t.Context(), &driver.PastQuery[mark]{Filter: &f, Limit: 1, Count: true, KeysOnly: true}, func(*driver.Version) error { return nil })
+		if err != nil || past.Count != int64(len(want)) || past.More != (len(want) > 1) {
+			t.Errorf("%+v is counted as %+v, %v; expected %d", f, past, err, len(want))
+		}
+	}
+	// Of 20 partitions with 10 namespaces of a few keys, one namespace each is wanted.
+	c, err := s.handle.readers.take(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.handle.readers.give(c)
+	w, err := c.walk(scan, nil, nil, &driver.Filter{Group: "group", Kind: "Kind", Partition: all, Namespace: "n7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for there := true; there && err == nil; {
+		there, err = w.next()
+	}
+	if err := errors.Join(err, w.close()); err != nil {
+		t.Fatal(err)
+	}
+	if most := partitions * (walkOver + 4); w.steps > most {
+		t.Errorf("%d steps for %d partitions, expected at most %d", w.steps, partitions, most)
+	}
+}

@@ -1,0 +1,265 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/cursor"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The tables of version 1, and the statements by which its programs wrote and pruned.
+const (
+	schemaOne = `
+CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), store BLOB NOT NULL, version INTEGER NOT NULL, fence TEXT NOT NULL) STRICT;
+CREATE TABLE resources (key BLOB PRIMARY KEY, seq INTEGER NOT NULL, tag INTEGER NOT NULL, uid TEXT NOT NULL, group_version TEXT NOT NULL,
+	owner BLOB, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL;
+CREATE TABLE log (seq INTEGER PRIMARY KEY, tag INTEGER NOT NULL, at INTEGER NOT NULL, gone_seq INTEGER, gone_tag INTEGER,
+	key BLOB NOT NULL, data BLOB NOT NULL) STRICT;
+PRAGMA application_id = `
+	stateOne = `SELECT fence, seq, tag, at FROM meta LEFT JOIN (SELECT seq, tag, at FROM log ORDER BY seq DESC LIMIT 1)`
+	logOne   = `INSERT INTO log (seq, tag, at, key, data) VALUES (?1, ?2, ?3, ?4, ?5)`
+	pruneOne = `DELETE FROM log WHERE seq < ?1 AND (seq < ?2 OR at < ?3)`
+)
+
+// storeOne is a store as a program of version 1 leaves it.
+type storeOne struct {
+	t    *testing.T
+	path string
+	db   *sqlite3.Conn
+	seq  int64
+	live map[string]*resourcepb.Resource
+}
+
+func newStoreOne(t *testing.T) *storeOne {
+	o := &storeOne{t: t, path: newPath(t), live: map[string]*resourcepb.Resource{}}
+	o.db = foreign(t, o.path)
+	run(t, o.db, "PRAGMA journal_mode = WAL")
+	run(t, o.db, schemaOne+strconv.Itoa(applicationID)+"; INSERT INTO meta VALUES (1, x'000102030405060708090a0b0c0d0e0f', 1, '')")
+	return o
+}
+
+// tag of a row. Every second pair of rows has one in common, as those of a transaction.
+func (o *storeOne) tag(seq int64) int64 { return 1000 + seq/2 }
+
+func (o *storeOne) write(name string, owner *resourcepb.ID) *resourcepb.Resource {
+	o.t.Helper()
+	o.seq++
+	res := resource(name, o.seq)
+	res.Owner = owner
+	data, err := codec.Encode(res)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	res.Version = mark{o.seq, o.tag(o.seq)}.version()
+	by := "NULL"
+	if owner != nil {
+		by = sqlite3.Quote(ownerBytes(owner))
+	}
+	run(o.t, o.db, fmt.Sprintf(`INSERT OR REPLACE INTO resources VALUES (%[1]s, %[2]d, %[3]d, 'uid', 'v1', %[5]s, %[4]s);
+		INSERT INTO log VALUES (%[2]d, %[3]d, %[2]d, NULL, NULL, %[1]s, %[4]s)`,
+		sqlite3.Quote(key.Of(res.Id).Bytes()), o.seq, o.tag(o.seq), sqlite3.Quote(data), by))
+	o.live[name] = res
+	return res
+}
+
+func (o *storeOne) remove(name string) {
+	o.t.Helper()
+	o.seq++
+	k := sqlite3.Quote(key.Of(o.live[name].Id).Bytes())
+	run(o.t, o.db, fmt.Sprintf(`INSERT INTO log SELECT %d, %d, %d, seq, tag, key, data FROM resources WHERE key = %s;
+		DELETE FROM resources WHERE key = %[4]s`, o.seq, o.tag(o.seq), o.seq, k))
+	delete(o.live, name)
+}
+
+// fill makes changes of every kind, and forgets the first rows: of some that are stored, of a deletion, and of an update.
+func (o *storeOne) fill() {
+	o.write("still", nil)
+	o.write("owner", nil)
+	o.write("changed", o.live["owner"].Id)
+	o.write("deleted", nil)
+	o.write("hot", nil)
+	run(o.t, o.db, "DELETE FROM log WHERE seq < 6")
+	for range 70 {
+		o.write("hot", nil)
+	}
+	o.remove("deleted")
+	o.write("changed", o.live["owner"].Id)
+	o.write("brief", nil)
+	o.remove("brief")
+	o.write("brief", nil)
+	o.remove("brief")
+	o.write("brief", nil)
+	o.write("last", nil)
+}
+
+func (o *storeOne) check(s *Backend) {
+	o.t.Helper()
+	list, err := s.List(o.t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	if err != nil || len(list) != len(o.live) {
+		o.t.Fatalf("%v, %v; expected %v", namesOf(list), err, slices.Sorted(maps.Keys(o.live)))
+	}
+	for _, res := range list {
+		if want := o.live[res.Id.Name]; res.Version != want.Version || number(o.t, res) != number(o.t, want) {
+			o.t.Errorf("%v, expected %v", res, want)
+		}
+	}
+	if children, err := s.OwnerReferences(o.t.Context(), o.live["owner"].Id); err != nil || len(children) != 1 {
+		o.t.Errorf("the owner has %v, %v; expected one", children, err)
+	}
+}
+
+// A store of version 1 is upgraded when it is opened. Its versions and cursors stay good, and it can be read from then on as it was.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	o := newStoreOne(t)
+	o.fill()
+	s := open(t, o.path, nil)
+	o.check(s)
+	if s.handle.id != (cursor.StoreID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
+		t.Error("the store has another id")
+	}
+	oldest, newest, err := s.handle.Revisions(t.Context())
+	if err != nil || oldest != o.seq+1 || newest != o.seq+1 {
+		t.Errorf("revisions %d to %d, %v; expected %d", oldest, newest, err, o.seq+1)
+	}
+	for seq, wanted := range map[int64]int{0: -1, 5: -1, 6: int(o.seq) - 6, o.seq - 3: 3, o.seq: 0} {
+		from := mark{seq, o.tag(seq)}
+		if seq == 0 {
+			from = mark{}
+		}
+		events, end, _, err := s.handle.source.page(t.Context(), from, nil, 1000)
+		if wanted < 0 {
+			if !errors.Is(err, storage.ErrCompacted) {
+				t.Errorf("from %d: %v, expected ErrCompacted", seq, err)
+			}
+		} else if err != nil || len(events) != wanted || end.seq != o.seq {
+			t.Errorf("from %d: %d events up to %d, %v; expected %d", seq, len(events), end.seq, err, wanted)
+		}
+	}
+	at, err := s.handle.PositionAt(t.Context(), newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	then, err := readAt(t, s, &at, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, res := range o.live {
+		for range 3 {
+			res = storetest.Write(t, s, res)
+		}
+		if name != "still" {
+			storetest.Remove(t, s, res)
+		}
+	}
+	if again, err := readAt(t, open(t, o.path, nil), &at, 2, nil); err != nil || !maps.Equal(then, again) || len(then) != len(o.live) {
+		t.Errorf("it was %v, and is %v later, %v", then, again, err)
+	}
+	if err := s.handle.Compact(t.Context(), o.seq+1+int64(len(o.live))*4-1); err != nil {
+		t.Fatal(err)
+	}
+	// The row at the horizon, the newest of what was stored there, and one that began version 2 and was a deletion.
+	if length, _ := logLength(t, s); length > 4 {
+		t.Errorf("%d rows are left in the log", length)
+	}
+}
+
+// The chains of an upgraded store are those that its log can tell.
+func TestUpgradedChains(t *testing.T) {
+	t.Parallel()
+	o := newStoreOne(t)
+	o.fill()
+	s := open(t, o.path, nil)
+	c, err := s.handle.readers.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.handle.readers.give(c)
+	for above, want := range map[int64]int64{6: 6, 7: 7, 36: 36, 37: 37, 38: 38, 74: 74} {
+		if got, err := c.along(75, above); got != want || err != nil {
+			t.Errorf("the hot key at %d was written by row %d, %v; expected %d", above, got, err, want)
+		}
+	}
+}
+
+// Whoever dies during an upgrade leaves the store as it was.
+func TestUpgradeThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for steps := range 5 {
+		o := newStoreOne(t)
+		o.fill()
+		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: storetest.Patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.exec(beginImmediate); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range c.upgrades()[:steps] {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.close(); err != nil {
+			t.Fatal(err)
+		}
+		run(t, o.db, stateOne)
+		var openers sync.WaitGroup
+		for range 4 {
+			openers.Go(func() {
+				s, err := New(t.Context(), o.path, nil)
+				if err == nil {
+					err = s.Close()
+				}
+				if err != nil {
+					t.Errorf("after %d steps: %v", steps, err)
+				}
+			})
+		}
+		openers.Wait()
+		o.check(open(t, o.path, nil))
+	}
+}
+
+// A program of version 1 that has the store open neither writes nor prunes after the upgrade, and does not open it again.
+func TestUpgradeStopsOlderPrograms(t *testing.T) {
+	t.Parallel()
+	o := newStoreOne(t)
+	o.fill()
+	statements := map[string]*sqlite3.Stmt{}
+	for _, text := range []string{stateOne, logOne, pruneOne} {
+		s, _, err := o.db.Prepare(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		statements[text] = s
+	}
+	o.check(open(t, o.path, nil))
+	for text, s := range statements {
+		if s.Step(); s.Err() == nil {
+			t.Errorf("%s: succeeds", text)
+		}
+	}
+	s, _, err := o.db.Prepare("SELECT version FROM meta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if !s.Step() || s.ColumnInt(0) != 2 {
+		t.Errorf("version %d, %v", s.ColumnInt(0), s.Err())
+	}
+}

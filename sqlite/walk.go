@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"errors"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// walk goes over rows of resources in key order, within bounds and as a filter says. It walks over a few rows that the filter leaves
+// out, and then seeks to where a match may be: a look-up by key costs as much as a few steps.
+type walk struct {
+	stmt   *sqlite3.Stmt
+	filter *driver.Filter // nil: all match
+	to     []byte
+	key    []byte // of the row it stands at, valid until the next step
+	missed int    // rows in a row that do not match
+	steps  int    // that it has taken
+	over   bool
+
+	version driver.Version // for who makes one of the row
+}
+
+// walkOver is the number of rows that a walk looks at before it seeks.
+const walkOver = 3
+
+// walk begins a walk with a statement that reads key >= ?1 AND key < ?2. nil is no bound.
+func (c *conn) walk(q query, from, to []byte, filter *driver.Filter) (*walk, error) {
+	stmt, err := c.stmt(q)
+	if err != nil {
+		return nil, err
+	}
+	if to == nil {
+		to = afterAll
+	}
+	w := &walk{stmt: stmt, filter: filter, to: to}
+	if filter != nil {
+		if _, exact := filter.Prefix(); exact {
+			w.filter = nil // if the bounds are within the filter's
+		}
+		if first, ok := filter.Seek(from); ok {
+			from = first
+		} else {
+			w.over = true
+		}
+		prefix, _ := filter.Prefix()
+		if end := key.PrefixEnd(prefix); end != nil && string(end) < string(to) {
+			w.to = end
+		}
+	}
+	return w, w.seek(from)
+}
+
+func (w *walk) seek(from []byte) error {
+	w.missed = 0
+	return errors.Join(w.stmt.Reset(), bindBytes(w.stmt, 1, from), w.stmt.BindBlob(2, w.to))
+}
+
+// next goes to the next row. At the end, and after an error, it returns false, and close says which it was.
+func (w *walk) next() (bool, error) {
+	for !w.over && w.stmt.Step() {
+		w.steps++
+		w.key = w.stmt.ColumnBlob(0, w.key[:0])
+		if w.filter == nil {
+			return true, nil
+		}
+		k, err := key.Parse(w.key)
+		if err != nil {
+			return false, err
+		}
+		if w.filter.Match(&k) {
+			w.missed = 0
+			return true, nil
+		}
+		if w.missed++; w.missed <= walkOver {
+			continue
+		}
+		from, ok := w.filter.Seek(w.key)
+		if !ok {
+			break
+		}
+		if err := w.seek(from); err != nil {
+			return false, err
+		}
+	}
+	w.over = true
+	return false, w.stmt.Err()
+}
+
+// close frees the statement.
+func (w *walk) close() error { return finish(w.stmt) }
