@@ -43,6 +43,7 @@ func Run(t *testing.T, h Harness) {
 		run  func(t *testing.T, one, other store)
 	}{
 		{"notes", notes},
+		{"limits of notes", noteLimits},
 		{"notes and fence are hidden", hidden},
 		{"fence refuses all writes", refuses},
 		{"fence is opened", opens},

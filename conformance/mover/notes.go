@@ -3,6 +3,7 @@ package mover
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -43,6 +44,33 @@ func notes(t *testing.T, one, other store) {
 	r3 := must[string](t)(one.WriteNote(ctx, "note", nil, ""))
 	if _, revision, err := other.ReadNote(ctx, "note"); err != nil || revision != r3 || r3 == "" {
 		t.Errorf("an empty note: got %q, %v, expected %q", revision, err, r3)
+	}
+}
+
+// noteLimits writes the longest name and value that there are, and ones beyond.
+func noteLimits(t *testing.T, one, other store) {
+	ctx := limited(t)
+	longest := strings.Repeat("a-z-", driver.MaxNoteName/4)
+	largest := bytes.Repeat([]byte{0, 0xff}, driver.MaxNote/2)
+	revision := must[string](t)(one.WriteNote(ctx, longest, largest, ""))
+	if value, now, err := other.ReadNote(ctx, longest); err != nil || now != revision || !bytes.Equal(value, largest) {
+		t.Errorf("the largest note: got %d bytes, %q, %v, expected %d bytes, %q", len(value), now, err, len(largest), revision)
+	}
+	if _, err := one.WriteNote(ctx, longest, append(largest, 0), revision); !errors.Is(err, storage.ErrTooLarge) {
+		t.Errorf("a note with one byte too many: got %v, expected ErrTooLarge", err)
+	}
+	if _, now, err := other.ReadNote(ctx, longest); err != nil || now != revision {
+		t.Errorf("after a write that was refused: got %q, %v, expected %q", now, err, revision)
+	}
+	ok(t, other.DeleteNote(ctx, longest, revision))
+	for _, name := range []string{"", longest + "z", "Note", "a b", "a/b", "a1", "\u00e9", driver.FenceNote} {
+		_, _, read := one.ReadNote(ctx, name)
+		_, write := one.WriteNote(ctx, name, nil, "")
+		for what, err := range map[string]error{"reading": read, "writing": write, "deleting": one.DeleteNote(ctx, name, "")} {
+			if !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%s a note named %q: got %v, expected ErrInvalid", what, name, err)
+			}
+		}
 	}
 }
 
