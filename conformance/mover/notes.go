@@ -12,7 +12,7 @@ import (
 )
 
 // notes writes, reads and deletes notes through two handles, at their revisions and at others.
-func notes(t *testing.T, one, other store) {
+func notes(t testing.TB, one, other store) {
 	ctx := limited(t)
 	if value, revision, err := one.ReadNote(ctx, "note"); err != nil || revision != "" || len(value) > 0 {
 		t.Fatalf("no note: got %q, %q, %v", value, revision, err)
@@ -48,7 +48,7 @@ func notes(t *testing.T, one, other store) {
 }
 
 // noteLimits writes the longest name and value that there are, and ones beyond.
-func noteLimits(t *testing.T, one, other store) {
+func noteLimits(t testing.TB, one, other store) {
 	ctx := limited(t)
 	longest := strings.Repeat("a-z-", driver.MaxNoteName/4)
 	largest := bytes.Repeat([]byte{0, 0xff}, driver.MaxNote/2)
@@ -75,7 +75,7 @@ func noteLimits(t *testing.T, one, other store) {
 }
 
 // hidden demands that lists and watches show neither notes nor the fence.
-func hidden(t *testing.T, one, _ store) {
+func hidden(t testing.TB, one, _ store) {
 	ctx := limited(t)
 	watch := must[storage.Watch](t)(one.WatchList(ctx, everything, everywhere(), ""))
 	defer watch.Close()
