@@ -3,11 +3,11 @@ package mover
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -161,12 +161,7 @@ func record(t *testing.T, rule string, spoil func(h *handle, s *shared)) []strin
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		name := strings.Map(func(c rune) rune {
-			if c == '/' || c == ' ' || c == ',' {
-				return '-'
-			}
-			return c
-		}, t.Name())
+		name := rand.Text()
 		s := &shared{}
 		handles := make([]*handle, 2)
 		for i := range handles {

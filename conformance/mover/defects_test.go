@@ -3,6 +3,7 @@ package mover
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,7 +36,7 @@ func (m *late) SetFence(_ context.Context, target *string) error {
 	there := *target
 	go func() {
 		for m.s.writes.Load() < wanted {
-			continue
+			runtime.Gosched() // the writers write until they are refused
 		}
 		_ = m.GuardedMover.SetFence(context.Background(), &there) // the test shows whether it did
 	}()
