@@ -5,6 +5,7 @@ import "sync/atomic"
 // shared is what the handles of one store share beside it.
 type shared struct {
 	writes atomic.Int64
+	lists  atomic.Int64
 	stale  atomic.Bool
 }
 

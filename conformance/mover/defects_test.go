@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// counting counts the writes of all handles.
+// counting counts the writes and the lists of all handles.
 type counting struct {
 	storage.Backend
 	s *shared
@@ -25,17 +25,24 @@ func (b counting) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 	return b.Backend.WriteCAS(ctx, res)
 }
 
-// late closes the store when some more has been written.
+func (b counting) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
+	defer b.s.lists.Add(1)
+	return b.Backend.List(ctx, c, typ, tenancy, prefix)
+}
+
+// late closes the store when it has been listed, and some more has been written.
 type late struct {
 	driver.GuardedMover
 	s *shared
 }
 
 func (m *late) SetFence(_ context.Context, target *string) error {
-	wanted := m.s.writes.Load() + 200
-	there := *target
+	before, there := m.s.lists.Load(), *target
 	go func() {
-		for m.s.writes.Load() < wanted {
+		for m.s.lists.Load() == before {
+			runtime.Gosched()
+		}
+		for wanted := m.s.writes.Load() + 20; m.s.writes.Load() < wanted; {
 			runtime.Gosched() // the writers write until they are refused
 		}
 		_ = m.GuardedMover.SetFence(context.Background(), &there) // the test shows whether it did
