@@ -229,7 +229,7 @@ func (l inParts) Load(ctx context.Context, rows []driver.Row) error {
 	return err
 }
 
-// twice loads, and writes the first row once more.
+// twice loads, and writes the first row once more unless somebody else has.
 type twice struct {
 	driver.Loader
 	storage.Backend
@@ -246,6 +246,9 @@ func (l twice) Load(ctx context.Context, rows []driver.Row) error {
 	got, err := l.Read(ctx, storage.StrongConsistency, all[0].Id)
 	if err == nil {
 		_, err = l.WriteCAS(ctx, got)
+	}
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrNotFound) {
+		return nil
 	}
 	return err
 }
