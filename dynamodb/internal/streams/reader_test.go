@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
@@ -34,12 +36,12 @@ func (largeEvents) Tick(*types.Record) (uint16, []byte, bool) { return 0, nil, f
 func TestEventsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const records, size = 20, 1000 << 10
-	s := &shards{Config: &Config{Table: largeEvents(size), Timeout: time.Minute}}
+	s := &shards{Config: &Config{Table: largeEvents(size), Timeout: time.Minute, Clock: request.NewClock()}}
 	var left []types.Record
 	for i := range records {
 		left = append(left, types.Record{Dynamodb: &types.StreamRecord{SequenceNumber: aws.String(fmt.Sprint(100 + i))}})
 	}
-	pos, taken := &Position{shards: []place{{"s", ""}}}, 0
+	pos, taken := &Position{shards: []place{{"s", ""}}, asOf: s.Clock.Now()}, 0
 	for len(left) > 0 {
 		p := &page{records: left, ended: true}
 		next, events, err := s.events(t.Context(), pos, "s", p)
@@ -62,6 +64,32 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 	}
 	if taken != records {
 		t.Errorf("%d events of %d records", taken, records)
+	}
+}
+
+// A process that stood still for a day begins a shard, of which it has read nothing, with what the stream still remembers: its beginning
+// may have been trimmed. Where it has read something, DynamoDB says so by itself.
+func TestShardBegunTooLate(t *testing.T) {
+	t.Parallel()
+	s := &shards{Config: &Config{Table: largeEvents(1), Timeout: time.Minute, Clock: request.NewClock()}}
+	page := func() *page {
+		return &page{records: []types.Record{{Dynamodb: &types.StreamRecord{SequenceNumber: aws.String("100")}}}}
+	}
+	for _, c := range []struct {
+		seq  string
+		age  time.Duration
+		lost bool
+	}{
+		{"", remembered - time.Minute, false},
+		{"", remembered + time.Minute, true},
+		{since(time.Now()), remembered + time.Minute, true},
+		{"99", remembered + time.Minute, false},
+	} {
+		pos := &Position{shards: []place{{"s", c.seq}}, asOf: s.Clock.Now().Add(-c.age)}
+		_, _, err := s.events(t.Context(), pos, "s", page())
+		if c.lost != errors.Is(err, storage.ErrCompacted) || !c.lost && err != nil {
+			t.Errorf("a shard at %q, %v later: %v", c.seq, c.age, err)
+		}
 	}
 }
 
