@@ -109,3 +109,24 @@ func TestNoProofBetweenShards(t *testing.T) {
 		t.Errorf("the proof is complete, with nothing read of %v's child", r.position())
 	}
 }
+
+// An attempt to open the stream fails half way, and the table is created anew before the next: nothing of its old stream is left over.
+func TestOpenForgetsAnAttempt(t *testing.T) {
+	t.Parallel()
+	r := newReader(&Config{Table: noStream{}, Clock: request.NewClock(), Timeout: time.Minute})
+	r.tree.update(map[string]string{"old": ""}, &Position{})
+	r.iterators["old"] = "iterator"
+	if err := r.tryOpen(t.Context()); !errors.Is(err, errNoStream) {
+		t.Fatal(err)
+	}
+	if r.tree.knows("old") || len(r.iterators) > 0 {
+		t.Error("the reader knows a shard of the attempt before")
+	}
+}
+
+var errNoStream = errors.New("no stream")
+
+// noStream is a table that tells no stream.
+type noStream struct{ largeEvents }
+
+func (noStream) Stream(context.Context) (string, error) { return "", errNoStream }
