@@ -62,9 +62,9 @@ func pruneAll(path string) {
 	must(err)
 	go func() {
 		for n := 0; ; n++ {
-			ops := make([]storage.Op, 200)
+			ops := make([]storage.Op, 50)
 			for i := range ops {
-				id := idOf(fmt.Sprint(os.Getpid(), "-", rand.IntN(10), "-", i))
+				id := idOf(fmt.Sprint(os.Getpid(), "-", rand.IntN(4), "-", i))
 				old, err := s.Read(ctx, storage.StrongConsistency, id)
 				switch {
 				case err == nil && rand.IntN(3) == 0:
@@ -100,7 +100,7 @@ func TestPruningProcessesThatAreKilled(t *testing.T) {
 			outs, cmds = append(outs, out), append(cmds, cmd)
 		}
 		for i, out := range outs {
-			for rounds := 0; rounds < 15 && out.Scan(); rounds++ {
+			for rounds := 0; rounds < 12 && out.Scan(); rounds++ {
 				continue
 			}
 			if err := cmds[i].Process.Kill(); err != nil {
