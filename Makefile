@@ -79,7 +79,7 @@ fuzz-smoke: ## Run each fuzz test on 3,000 inputs, without instrumentation
 	@SMOKE=1 FUZZTIME=$${FUZZTIME:-3000x} scripts/fuzz.sh
 
 .PHONY: bench
-bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, ASHLAR_POSTGRES_VERSION=15.19 a release
+bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one; GROW=1 plots how costs grow with the store
 	@scripts/bench.sh
 
 .PHONY: bench-smoke

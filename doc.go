@@ -37,4 +37,9 @@
 //
 // [Pager], [Resumer] and [Transactor] are optional: find them with [As]. All adapters of this module have the three. A [Watch]
 // may be a [Bookmarker], which can prove that it has shown everything written so far.
+//
+// # History
+//
+// All adapters but dynamodb number their changes and keep the versions of a while. A [Historian] reads the store as it was at a
+// revision, writes at a revision, and follows changes from one on, with what was stored before each.
 package storage

@@ -145,3 +145,53 @@ func ExampleAs() {
 	// checkout
 	// currency
 }
+
+// Read a store as it was, and see what has changed since then.
+func ExampleHistorian() {
+	ctx := context.Background()
+	backend, err := storage.Open(ctx, "mem://")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+	cart, err := backend.WriteCAS(ctx, service("cart", 1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	historian, ok := storage.As[storage.Historian](backend)
+	if !ok {
+		log.Fatal("this backend keeps no history")
+	}
+	_, before, err := historian.Revisions(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := backend.DeleteCAS(ctx, cart.Id, cart.Version); err != nil {
+		log.Fatal(err)
+	}
+
+	then, err := historian.Scan(ctx, storage.Span{}, storage.ScanOptions{Revision: before})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, record := range then.Records {
+		fmt.Printf("at revision %d there was %s\n", then.Revision, record.Resource.Id.Name)
+	}
+
+	follower, err := historian.Follow(ctx, storage.Span{}, before)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer follower.Close()
+	changes, upTo, err := follower.Next(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, change := range changes {
+		fmt.Printf("at revision %d %s was deleted\n", upTo, change.Before.Resource.Id.Name)
+	}
+	// Output:
+	// at revision 2 there was cart
+	// at revision 3 cart was deleted
+}

@@ -55,13 +55,13 @@ func migration(b *testing.B) {
 		to := open(b, server.StoreURL(b))
 		debug.FreeOSMemory()
 		forgetPeak(b)
-		before := memory(b, "VmRSS:")
+		before := memory("VmRSS:")
 		result, err := migrate.Run(ctx, from, to, &migrate.Options{From: "sqlite", To: "postgres"})
 		if err != nil {
 			b.Fatal(err)
 		}
 		fmt.Printf("migrate: copied in %v, compared in %v; peak memory of the process %s (before: %s); a COPY by hand of the same rows %v, into a bare table %v\n",
-			result.Copied.Round(time.Millisecond), (result.Elapsed - result.Copied).Round(time.Millisecond), memory(b, "VmHWM:"), before,
+			result.Copied.Round(time.Millisecond), (result.Elapsed - result.Copied).Round(time.Millisecond), memory("VmHWM:"), before,
 			rows.Round(time.Millisecond), table.Round(time.Millisecond))
 		same = append(same, rows.Seconds())
 		bare = append(bare, table.Seconds())
@@ -145,15 +145,4 @@ func forgetPeak(b *testing.B) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		b.Log(err)
 	}
-}
-
-// memory is what the process has (VmRSS), or had at most (VmHWM).
-func memory(b *testing.B, what string) string {
-	b.Helper()
-	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/status")))) {
-		if text, is := strings.CutPrefix(line, what); is {
-			return strings.TrimSpace(text)
-		}
-	}
-	return "unknown"
 }

@@ -59,7 +59,7 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
 	b, _ := crowded(t, ctx, commits, together, size)
-	l := b.handle.list(everything, storage.StrongConsistency)
+	l := b.handle.list(&everything, storage.StrongConsistency)
 	l.chunk = maxChunk // as after many small resources
 	var names []string
 	for l.more {
@@ -74,11 +74,11 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 			t.Errorf("%d bytes came at once, expected %d at most", got, mostBytes)
 		}
 		for len(l.kvs) > 0 {
-			res, _, err := l.first()
+			k, _, err := l.first()
 			if err != nil {
 				t.Fatal(err)
 			}
-			names = append(names, res.Id.Name)
+			names = append(names, k.Name)
 		}
 	}
 	if len(names) != commits*together || !slices.IsSorted(names) {

@@ -37,7 +37,7 @@ func (h *history) addAhead(ctx context.Context, tx pgx.Tx, at *position, final i
 }
 
 // checkAhead reports whether all that a position includes ahead is still there.
-func (h *history) checkAhead(ctx context.Context, conn *pgx.Conn, at *position) error {
+func (h *history) checkAhead(ctx context.Context, conn querier, at *position) error {
 	if len(at.ahead) == 0 {
 		return nil
 	}

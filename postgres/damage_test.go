@@ -25,9 +25,15 @@ func TestDamage(t *testing.T) {
 		return damagetest.Harness{Backend: b, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
 			_, err := conn.Exec(storetest.Context(t), `
 with version as (select decode(md5(random()::text), 'hex') as v),
-     changed as (update `+in("resources")+` set version = v, data = $2 from version where key = $1)
-insert into `+in("changes")+` (revision, place, more, op, key, version, token, data)
-select nextval('`+in("changes_seq")+`'), 0, false, 1, $1, v, v, $2 from version`, key.Of(id).Bytes(), data)
+     numbered as materialized (select nextval('`+in("changes_seq")+`') as next),
+     last as (select revision, place from `+in("changes")+` where key = $1 order by revision desc limit 1),
+     changed as (
+         update `+in("resources")+` as resource set version = v, data = $2, created = coalesce(resource.created, last.revision), writes = coalesce(writes, 1) + 1,
+             modified = next, modified_place = 0
+         from version, numbered, last where key = $1
+     )
+insert into `+in("changes")+` (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+select next, 0, false, 1, $1, v, v, $2, last.revision, 2, last.revision, last.place from version, numbered, last`, key.Of(id).Bytes(), data)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,17 +53,17 @@ func (h *history) newest(ctx context.Context, q querier) (position, error) {
 // last returns the position of the last change up to a number, which has to be final.
 func (h *history) last(ctx context.Context, q querier, final int64) (position, error) {
 	var id driver.StoreID
-	var horizon int64
+	var oldest int64
 	var revision pgtype.Int8
 	var place pgtype.Int4
 	var piece []byte
-	err := q.QueryRow(ctx, h.sql.last, final).Scan((*[16]byte)(&id), &horizon, &revision, &place, &piece)
+	err := q.QueryRow(ctx, h.sql.last, final).Scan((*[16]byte)(&id), &oldest, &revision, &place, &piece)
 	if err != nil {
 		return position{}, err
 	}
 	at := position{revision: revision.Int64, place: place.Int32}
 	copy(at.piece[:], piece)
-	return at, h.check(id, horizon, &at, piece)
+	return at, h.check(id, oldest, &at, piece)
 }
 
 var (
@@ -73,14 +73,14 @@ var (
 		storage.ErrCompacted)
 )
 
-// check reports whether the store, which has this id and horizon, still has every change after a position. piece is of the change
+// check reports whether the store, which has this id and oldest, still has every change after a position. piece is of the change
 // there, nil if there is none.
-func (h *history) check(id driver.StoreID, horizon int64, at *position, piece []byte) error {
+func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []byte) error {
 	switch {
 	case id != *h.id.Load():
 		h.id.Store(&id)
 		return errOther
-	case at.revision < horizon:
+	case at.revision < oldest:
 		return errPruned
 	case at.revision > 0 && string(piece) != string(at.piece[:]):
 		return errForked

@@ -29,6 +29,8 @@ type change struct {
 	key     []byte
 	version []byte
 	data    []byte
+	created int64
+	writes  int64
 	session uint64 // of an own change: the session that made it
 }
 
@@ -108,22 +110,27 @@ func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit 
 // scan reads the rows of the statement changes. full says that a bound was reached.
 func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
 	var id pgtype.UUID
-	var horizon, revision pgtype.Int8
+	var oldest, revision pgtype.Int8
 	var proof, key, version, piece, data []byte
 	var place pgtype.Int4
 	var more pgtype.Bool
 	var kind pgtype.Int2
+	var created, writes pgtype.Int8
 	checked := false
 	bytes := 0
-	_, err = pgx.ForEachRow(rows, []any{&id, &horizon, &proof, &revision, &place, &more, &kind, &key, &version, &piece, &data}, func() error {
+	into := []any{&id, &oldest, &proof, &revision, &place, &more, &kind, &key, &version, &piece, &data, &created, &writes}
+	_, err = pgx.ForEachRow(rows, into, func() error {
 		if !revision.Valid {
 			if more.Bool {
 				return errStandby
 			}
 			checked = true
-			return h.check(id.Bytes, horizon.Int64, at, proof)
+			return h.check(id.Bytes, oldest.Int64, at, proof)
 		}
-		c := change{at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, kind: kind.Int16, key: key, version: version, data: data}
+		c := change{
+			at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, kind: kind.Int16,
+			key: key, version: version, data: data, created: created.Int64, writes: writes.Int64,
+		}
 		copy(c.at.piece[:], piece)
 		bytes += len(data)
 		found = append(found, c)
@@ -148,7 +155,10 @@ func eventsOf(changes []change) ([]*event, error) {
 			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
 		}
 		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
-		events[i] = &event{Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at}
+		events[i] = &event{
+			Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at,
+			Revision: c.at.revision, Created: c.created, Writes: c.writes,
+		}
 		if c.more || c.at.place > 0 {
 			events[i].Commit = c.at.revision
 		}

@@ -116,12 +116,12 @@ func ownChanges(ms []*mutation) (own []change, look bool) {
 	for _, m := range ms {
 		switch {
 		case !m.changed():
-		case m.revision == 0 || m.kind == kindDelete || m.pooled:
+		case m.created == 0 || m.kind == kindDelete || m.pooled:
 			return nil, true
 		default:
 			c := change{
 				at: position{revision: m.revision, place: m.place}, session: m.session,
-				kind: m.kind, key: m.keyBytes, version: m.token, data: m.data,
+				kind: m.kind, key: m.keyBytes, version: m.token, data: m.data, created: m.created, writes: m.writes,
 			}
 			copy(c.at.piece[:], m.token)
 			own = append(own, c)

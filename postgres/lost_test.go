@@ -350,11 +350,11 @@ func TestLostRequestAfterRetention(t *testing.T) {
 	}
 	storetest.Eventually(t, "the changes of that time to be deleted", func() bool {
 		other = storetest.Write(t, busy, other)
-		var horizon int64
-		if err := conn.QueryRow(ctx, "select horizon from "+named("store")).Scan(&horizon); err != nil {
+		var oldest int64
+		if err := conn.QueryRow(ctx, "select oldest from "+named("store")).Scan(&oldest); err != nil {
 			t.Fatal(err)
 		}
-		return horizon > last
+		return oldest > last
 	})
 
 	payload := "payload" + unique()

@@ -34,8 +34,10 @@ type mutation struct {
 	failure  error         // of the database, where the mutation alone met it
 	busy     bool          // another transaction holds the key
 	stored   driver.Stored // what stands under the key, if it was not applied
-	revision int64         // of the change; 0 where the answer did not say
+	revision int64         // of the change
 	place    int32
+	created  int64         // of the change that created the resource; 0 where the answer did not say
+	writes   int64         // changes since, this one included
 	session  uint64        // the one that carried it out
 	pooled   bool          // it is one with a pooler
 	lost     []*attempt    // attempts whose answer did not come
@@ -98,7 +100,8 @@ func (m *mutation) isRefused() bool {
 
 // reset takes back what an attempt said that was not committed.
 func (m *mutation) reset() {
-	m.applied, m.failure, m.busy, m.stored, m.revision, m.place = false, nil, false, driver.Stored{}, 0, 0
+	m.applied, m.failure, m.busy, m.stored = false, nil, false, driver.Stored{}
+	m.revision, m.place, m.created, m.writes = 0, 0, 0, 0
 }
 
 // setStored takes note of what a statement found under the key instead of applying the mutation: a nil version for nothing.
@@ -111,9 +114,15 @@ func (m *mutation) setStored(uid, version []byte, busy bool) {
 }
 
 // setApplied takes note that the mutation was applied, as the change with this number.
-func (m *mutation) setApplied(revision int64, place int32) {
+func (m *mutation) setApplied(revision int64, place int32, created, writes int64) {
 	m.reset()
-	m.applied, m.revision, m.place = true, revision, place
+	m.applied, m.revision, m.place, m.created, m.writes = true, revision, place, created, writes
+}
+
+// setFound takes note that the mutation was found to be applied. The feed has to read the change.
+func (m *mutation) setFound(revision int64) {
+	m.reset()
+	m.applied, m.revision = true, revision
 }
 
 // withLost returns the mutations that had an attempt whose answer was lost, and of which it is not known that they were applied.

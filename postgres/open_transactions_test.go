@@ -45,7 +45,7 @@ func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource
 	}
 	noteBySQL(t, tx, schema)
 	if _, err := tx.Exec(ctx, "insert into "+pgx.Identifier{schema, "changes"}.Sanitize()+
-		" (revision, place, more, op, key, version, token, data) select nextval('"+pgx.Identifier{schema, "changes_seq"}.Sanitize()+"'), 0, false, 1, $1, $2, $2, $3",
+		" (revision, place, more, op, key, version, token, data, created, writes) select next, 0, false, 1, $1, $2, $2, $3, next, 1 from nextval('"+pgx.Identifier{schema, "changes_seq"}.Sanitize()+"') as next",
 		k, token, data); err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,9 @@ func TestPlans(t *testing.T) {
 	for _, table := range []string{changes, resources} {
 		exec("alter table " + table + " set (autovacuum_enabled = off)")
 	}
-	exec("insert into " + changes + ` (revision, place, more, op, key, version, token, data)
-		select n, 0, false, 1, convert_to('key-' || n % 1000, 'UTF8'), '\x00', '\x00', '\x00' from generate_series(1, 2000000) n`)
+	exec("insert into " + changes + ` (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+		select n, 0, false, 1, convert_to('key-' || n % 1000, 'UTF8'), '\x00', '\x00', '\x00',
+			n % 1000, n / 1000 + 1, case when n > 1000 then n - 1000 end, 0 from generate_series(1, 2000000) n`)
 	exec("insert into " + resources + ` (key, uid, version, group_version, data)
 		select convert_to('key-' || n, 'UTF8'), '\x00', '\x00', '\x00', '\x00' from generate_series(1, 100000) n`)
 	sql := newStatements(schema)
@@ -52,11 +53,18 @@ func TestPlans(t *testing.T) {
 	keys := array("convert_to('key-' || n * 7, 'UTF8')")
 	same := array
 	statements := map[string]struct{ sql, types, arguments string }{
-		"changes":   {sql.changes, "bigint, int, bigint, bigint", "1999990, 0, 500, 1000000"},
-		"last":      {sql.last, "bigint", "1999990"},
-		"tokensIn":  {sql.tokensIn, "bigint, bigint, bigint", "1999990, " + never + ", 1000"},
-		"tokens":    {sql.tokens, "bytea[], bytea[], bigint", fmt.Sprintf("%s, %s, 1999990", keys, same(`'\x01'::bytea`))},
-		"prune":     {sql.prune, "bigint, bigint", "1000, 5000"},
+		"changes":  {sql.changes, "bigint, int, bigint, bigint", "1999990, 0, 500, 1000000"},
+		"last":     {sql.last, "bigint", "1999990"},
+		"tokensIn": {sql.tokensIn, "bigint, bigint, bigint", "1999990, " + never + ", 1000"},
+		"tokens":   {sql.tokens, "bytea[], bytea[], bigint", fmt.Sprintf("%s, %s, 1999990", keys, same(`'\x01'::bytea`))},
+		"step":     {sql.step, "bigint", "5000"},
+		"prune":    {sql.prune, "bigint, bigint, bigint", "1000, 6000, 1000000"},
+		"numbered": {sql.numbered, "bigint", "1999990"},
+		"before":   {sql.before, "bigint[], int[]", "'{1999990, 1999991}', '{0, 0}'"},
+		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
+			`'key-5', '\xff', 101, null, 0, 0, '{}', 101, false, 1000000`},
+		"pastPage": {sql.pastPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
+			`'key-5', '\xff', 101, null, 1999000, 0, '{}', 101, false, 1000000`},
 		"readOne":   {sql.readOne, "bytea", `'\x00'`},
 		"readMany":  {sql.readMany, "bytea[]", keys},
 		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},

@@ -113,6 +113,8 @@ var (
 	_ driver.GuardedMover     = (*handle)(nil)
 	_ driver.BulkReader       = (*handle)(nil)
 	_ driver.Loader           = (*handle)(nil)
+
+	_ driver.Historian[position] = (*handle)(nil)
 )
 
 // New returns a backend over a pool, which stays the caller's: close it after the backend. Beside the pool's connections the

@@ -2,15 +2,15 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
-	// pruneRows is what one step deletes.
+	// pruneRows is how many changes one step looks at, and about what it deletes.
 	pruneRows = 5000
 	// retentionMarks is how many times the last change is marked within the time of retention.
 	retentionMarks = 20
@@ -48,10 +48,10 @@ func (r *retention) run() {
 	}
 }
 
-// pruneOnce marks the present if it is time, moves the horizon, and deletes one step of what is beyond it. more says that
-// there may be more to delete.
+// pruneOnce marks the present if it is time, moves the oldest change at which the store can be read, and deletes one step of what is
+// superfluous before it. more says that there may be more to delete.
 //
-// The horizon is committed before anything is deleted on its account, so whoever misses a change sees why.
+// The move is committed before anything is deleted on its account, so whoever misses a change sees why.
 func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more bool, err error) {
 	var last position
 	err = r.poll(ctx, r.main, func(ctx context.Context, conn *pgx.Conn) error {
@@ -61,23 +61,34 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 	if err != nil {
 		return false, err
 	}
-	var horizon int64
 	err = r.locked(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, r.sql.forget); err != nil {
 			return err
 		}
-		horizon, err = r.moveHorizon(ctx, tx, last.revision, interval)
-		return err
+		return r.move(ctx, tx, last.revision, interval)
 	})
-	if err != nil || horizon == 0 {
+	if err != nil {
 		return false, err
 	}
 	err = r.locked(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, r.sql.prune, horizon, pruneRows)
-		more = tag.RowsAffected() >= pruneRows
+		more, err = r.prune(ctx, tx)
 		return err
 	})
 	return more, err
+}
+
+// prune deletes what some changes made superfluous, from the one on up to which that has been done.
+func (r *retention) prune(ctx context.Context, tx pgx.Tx) (more bool, err error) {
+	var from, oldest int64
+	var until pgtype.Int8
+	if err := tx.QueryRow(ctx, r.sql.step, pruneRows).Scan(&from, &oldest, &until); err != nil || !until.Valid {
+		return false, err
+	}
+	if _, err := tx.Exec(ctx, r.sql.prune, from, until.Int64, oldest); err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, r.sql.pruned, until.Int64)
+	return until.Int64 < oldest, err
 }
 
 // locked runs a transaction unless another process does such work at the moment.
@@ -91,14 +102,11 @@ func (r *retention) locked(ctx context.Context, do func(tx pgx.Tx) error) error 
 	})
 }
 
-// moveHorizon marks the last change if it is time, and returns the horizon; 0 if there is none yet.
-func (r *retention) moveHorizon(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) (horizon int64, err error) {
+// move marks the last change if it is time, and moves the oldest change at which the store can be read.
+func (r *retention) move(ctx context.Context, tx pgx.Tx, last int64, interval time.Duration) error {
 	if _, err := tx.Exec(ctx, r.sql.mark, last, interval.Seconds()); err != nil {
-		return 0, err
+		return err
 	}
-	err = tx.QueryRow(ctx, r.sql.moveHorizon, r.opts.Retention.Seconds()).Scan(&horizon)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil
-	}
-	return horizon, err
+	_, err := tx.Exec(ctx, r.sql.moveOldest, r.opts.Retention.Seconds())
+	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
-// TestRetention lets changes grow old: all but the last one are deleted, a cursor from before them says so, and one from after them
+// TestRetention lets the changes of one resource grow old: all but the last one are deleted, a cursor from before them says so, and one from after them
 // goes on.
 func TestRetention(t *testing.T) {
 	t.Parallel()
@@ -25,8 +25,10 @@ func TestRetention(t *testing.T) {
 	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	oldest := w.Cursor()
+	kept := storetest.Resource("key"+unique(), "v")
 	for range 50 {
-		expect(t, "watch", w, storetest.Write(t, other, storetest.Resource("key"+unique(), "v")))
+		kept = storetest.Write(t, other, kept)
+		expect(t, "watch", w, kept)
 	}
 	conn := server.Connect(t)
 	storetest.Eventually(t, "old changes to be deleted", func() bool {
@@ -68,16 +70,17 @@ func TestRetentionAfterABurst(t *testing.T) {
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	const steps = 30
 	if _, err := conn.Exec(ctx, `
-insert into `+quoted("changes")+` (revision, place, more, op, key, version, token, data)
-select nextval('`+quoted("changes_seq")+`'), 0, false, 1, 'k', 'v', 'a token of a change', '' from generate_series(1, $1)`, steps*5000); err != nil {
+insert into `+quoted("changes")+` (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+select next, 0, false, 1, 'k', 'v', 'a token of a change', '', 3, next - 2, nullif(next - 1, 2), 0
+from (select nextval('`+quoted("changes_seq")+`') as next from generate_series(1, $1)) as numbered`, steps*5000); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "all but the last change to be deleted", func() bool {
+	storetest.Eventually(t, "all to be deleted but the last change, and what is stored", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+quoted("changes")).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		return n == 1
+		return n == 2
 	})
 
 }

@@ -108,12 +108,12 @@ func travel(ms []*mutation) time.Duration {
 }
 
 func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
-	var revision pgtype.Int8
+	var revision, created, writes pgtype.Int8
 	var uid, version []byte
 	var late pgtype.Bool
 	err := conn.QueryRow(ctx, s.sql.updateOne,
 		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires).
-		Scan(&revision, &uid, &version, &late)
+		Scan(&revision, &uid, &version, &late, &created, &writes)
 	switch {
 	case isLockTimeout(err):
 		m.setStored(nil, nil, true)
@@ -121,7 +121,7 @@ func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 	case err != nil:
 		return err
 	case revision.Valid:
-		m.setApplied(revision.Int64, 0)
+		m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
 	case late.Bool:
 		return errLate
 	default:
@@ -134,15 +134,15 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	in := columnsOf(ms)
 	var place int
 	var uid, version []byte
-	var revision pgtype.Int8
+	var revision, created, writes pgtype.Int8
 	var busy bool
 	answered := false
 	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
 		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
-	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
-			m.setApplied(revision.Int64, 0)
+			m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
 		} else {
 			m.setStored(uid, version, busy)
 		}
@@ -163,13 +163,13 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	var place int
 	var outcome int16
 	var uid, version []byte
-	var revision pgtype.Int8
+	var revision, created, writes pgtype.Int8
 	var rank pgtype.Int4
 	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
 		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
-	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank, &created, &writes}, func() error {
 		if m := ms[place-1]; revision.Valid {
-			m.setApplied(revision.Int64, rank.Int32)
+			m.setApplied(revision.Int64, rank.Int32, created.Int64, writes.Int64)
 		} else {
 			m.setStored(uid, version, outcome == outcomeBusy)
 		}

@@ -58,14 +58,15 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	}
 	on := s.sessions.of(conn)
 	on.warned = false
-	var horizon int64
+	var oldest int64
 	var token []byte
 	var proof pgtype.Text
-	var found []*mutation
+	var revision pgtype.Int8
+	found := make(map[*mutation]int64)
 	rows, _ := conn.Query(ctx, s.sql.tokens, keys, tokens, floor) // an error shows in the rows
-	_, err := pgx.ForEachRow(rows, []any{&horizon, &token, &proof}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&oldest, &token, &revision, &proof}, func() error {
 		if m := byToken[string(token)]; m != nil {
-			found = append(found, m)
+			found[m] = revision.Int64
 		}
 		return nil
 	})
@@ -75,10 +76,10 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	if on.warned {
 		return fmt.Errorf("the look for its outcome was cut off: %w", errUnsure)
 	}
-	for _, m := range found {
-		m.setApplied(0, 0)
+	for m, revision := range found {
+		m.setFound(revision)
 	}
-	if horizon > floor && len(found) < len(ms) {
+	if oldest > floor && len(found) < len(ms) {
 		return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errUnknown)}
 	}
 	return nil

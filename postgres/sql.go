@@ -10,18 +10,33 @@ import (
 // keep.
 type statements struct {
 	names *strings.Replacer
+	pastStatements
 
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
 	server, revoke, overdue, writers, tokens, lastNumber          string
 	list, owned, readAfter                                        string
 	final, last, piece, tokensIn, changes                         string
-	retentionLock, mark, moveHorizon, forget, prune               string
+	retentionLock, mark, moveOldest, forget, step, prune, pruned  string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
 // the last when it began. The numbers are drawn after it, which is why the text that draws them selects from it.
 const note = `select pg_advisory_xact_lock_shared(($changes_name::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int)::text as held
     from $changes_seq`
+
+// milestones are the changes that the index by key holds.
+const milestones = `(op = 2 or writes % 16 = 1)`
+
+// head is the one change there was of a resource that was locked and was never changed since it was created: the log has the numbers
+// that its row lacks.
+const head = `left join lateral (
+        select revision, place from $changes where key = locked.key and ` + milestones + ` order by revision desc limit 1
+    ) as head on locked.modified is null`
+
+// counted are the columns of the next change of a resource that was locked: of which life and the how manieth it is, and which one it
+// follows.
+const counted = `locked.key, locked.tid, coalesce(locked.created, head.revision) as created, coalesce(locked.writes, 1) + 1 as writes,
+        coalesce(locked.modified, head.revision) as previous, coalesce(locked.modified_place, head.place) as previous_place`
 
 // readCommitted begins a transaction in which each statement has a snapshot of its own, whatever the isolation is that a session
 // otherwise begins with.
@@ -39,14 +54,16 @@ func newStatements(schema string) *statements {
 	literal := func(name string) string { return "'" + strings.ReplaceAll(quoted(name), "'", "''") + "'" }
 	names := strings.NewReplacer(
 		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
-		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"),
+		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"), "$past", quoted("past"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
+	parts := strings.NewReplacer("$note", note, "$head", head, "$counted", counted, "$milestones", milestones)
 	sql := func(text string) string {
-		return names.Replace(strings.ReplaceAll(strings.TrimSpace(text), "$note", note))
+		return names.Replace(parts.Replace(strings.TrimSpace(text)))
 	}
 	return &statements{
-		names: names,
+		names:          names,
+		pastStatements: newPastStatements(sql),
 
 		id: sql(`select id, pg_is_in_recovery() from $store`),
 
@@ -54,20 +71,33 @@ func newStatements(schema string) *statements {
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
 		identify: sql(`select uid from $resources where key = $1 and version = $2`),
 
-		// One write of what exists. It waits for the row, then notes, then draws: what it returns is evaluated after the row is
-		// locked. stored is what the statement's snapshot shows: what is replaced, or is in the way.
+		// One write of what exists. It waits for the row, then notes, then draws: the subquery with the note is carried out when the
+		// locked row is at hand. stored is what the statement's snapshot shows: what is replaced, or is in the way.
 		updateOne: sql(`
-with written as (
-    update $resources set version = $4, group_version = $5, owner = $6, data = $7
+with locked as materialized (
+    select key, ctid as tid, created, writes, modified, modified_place
+    from $resources
     where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
       and (select set_config('lock_timeout', '100ms', true)) is not null
-    returning (select nextval($seq_name) from ($note offset 0) as note where note.held is not null) as revision
+    for update
+), numbered as materialized (
+    select $counted,
+        (select nextval($seq_name) from ($note offset 0) as note where note.held is not null) as revision
+    from locked $head
+), written as (
+    update $resources resource
+    set version = $4, group_version = $5, owner = $6, data = $7,
+        created = numbered.created, writes = numbered.writes, modified = numbered.revision, modified_place = 0
+    from numbered
+    where resource.ctid = numbered.tid
+    returning numbered.*
 ), logged as (
-    insert into $changes (revision, place, more, op, key, version, token, data)
-    select revision, 0, false, 1, $1, $4, $4, $7 from written
-    returning revision
+    insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+    select revision, 0, false, 1, $1, $4, $4, $7, created, writes, previous, previous_place from written
+    returning revision, created, writes
 )
-select logged.revision, stored.uid, stored.version, stored.uid = $2 and stored.version = $3 and clock_timestamp() >= $8
+select logged.revision, stored.uid, stored.version, stored.uid = $2 and stored.version = $3 and clock_timestamp() >= $8,
+    logged.created, logged.writes
 from (select 1) as one left join logged on true left join $resources stored on stored.key = $1`),
 
 		// Many writes of what exists, each by itself. Rows that others hold are passed over, not waited for, and so are those that
@@ -83,29 +113,34 @@ with input as materialized (
 ), stored as materialized (
     select input.*, locked.*
     from input cross join lateral (
-        select uid as stored_uid, version as stored_version, ctid as tid
+        select uid as stored_uid, version as stored_version, ctid as tid, created, writes, modified, modified_place
         from $resources resource where resource.key = input.key for update skip locked
     ) as locked
 ), note as materialized (
     $note, (select count(*) as many from stored where stored_uid = uid and stored_version = expected) as matching
     where many > 0
+), numbered as materialized (
+    select locked.place, locked.token, locked.group_version, locked.owner, locked.data, $counted, nextval($seq_name) as revision
+    from note cross join stored as locked $head
+    where locked.stored_uid = locked.uid and locked.stored_version = locked.expected and note.held is not null
 ), updated as (
     update $resources resource
-    set version = stored.token, group_version = stored.group_version, owner = stored.owner, data = stored.data
-    from stored, note
-    where resource.ctid = stored.tid and stored.stored_uid = stored.uid and stored.stored_version = stored.expected
-      and note.held is not null
-    returning stored.place, nextval($seq_name) as revision, stored.key, stored.token, stored.data
+    set version = numbered.token, group_version = numbered.group_version, owner = numbered.owner, data = numbered.data,
+        created = numbered.created, writes = numbered.writes, modified = numbered.revision, modified_place = 0
+    from numbered
+    where resource.ctid = numbered.tid
+    returning numbered.*
 ), logged as (
-    insert into $changes (revision, place, more, op, key, version, token, data)
-    select revision, 0, false, 1, key, token, token, data from updated
+    insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+    select revision, 0, false, 1, key, token, token, data, created, writes, previous, previous_place from updated
 )
 select input.place, stored.stored_uid, stored.stored_version, updated.revision,
-    stored.place is null and exists (select from $resources resource where resource.key = input.key)
+    stored.place is null and exists (select from $resources resource where resource.key = input.key),
+    updated.created, updated.writes
 from input left join stored using (place) left join updated using (place)`),
 
 		apply: sql(`
-select place, outcome, stored_uid, stored_version, revision, rank
+select place, outcome, stored_uid, stored_version, revision, rank, created, writes
 from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12, $13)`),
 
 		// What a new connection learns about its server.
@@ -138,11 +173,14 @@ where locktype = 'relation' and relation = $resources_name::regclass and mode = 
 		// own commit waits for the same standbys.
 		tokens: sql(`
 with found as materialized (
-    select version as token from $resources where key = any($1) and version = any($2)
+    select version as token, coalesce(modified, (
+        select revision from $changes as change where change.key = stored.key and $milestones order by revision desc limit 1
+    )) as revision
+    from $resources as stored where key = any($1) and version = any($2)
     union
-    select token from $changes where revision > $3 and revision < $never and token = any($2)
+    select token, revision from $changes where revision > $3 and revision < $never and token = any($2)
 )
-select horizon, token, case when token is not null then pg_logical_emit_message(true, 'ashlar', '')::text end
+select oldest, token, revision, case when token is not null then pg_logical_emit_message(true, 'ashlar', '')::text end
 from $store left join found on true`),
 
 		list: sql(`
@@ -178,9 +216,9 @@ from $changes_seq`),
 
 		// The last change up to a number.
 		last: sql(`
-select id, horizon, revision, place, substr(token, 1, 8)
+select id, oldest, revision, place, substr(token, 1, 8)
 from $store as store left join lateral (
-    select revision, place, token from $changes where revision > 0 and revision <= greatest($1, store.horizon)
+    select revision, place, token from $changes where revision > 0 and revision <= greatest($1, store.oldest)
     order by revision desc, place desc limit 1
 ) as last on true`),
 
@@ -192,11 +230,11 @@ from $store as store left join lateral (
 		// What comes after a change, in order, until it is many rows or many bytes; before it a row about the store, about whether
 		// that very change is there, and whether the server is a standby, which may not have it yet.
 		changes: sql(`
-select id, horizon, (select substr(token, 1, 8) from $changes where revision = $1 and place = $2),
-    null::bigint, null::int, pg_is_in_recovery(), null::smallint, null::bytea, null::bytea, null::bytea, null::bytea
+select id, oldest, (select substr(token, 1, 8) from $changes where revision = $1 and place = $2),
+    null::bigint, null::int, pg_is_in_recovery(), null::smallint, null::bytea, null::bytea, null::bytea, null::bytea, null::bigint, null::bigint
 from $store
 union all
-select null, null, null, revision, place, more, op, key, version, substr(token, 1, 8), data
+select null, null, null, revision, place, more, op, key, version, substr(token, 1, 8), data, created, writes
 from (
     select *, sum(octet_length(data)) over (order by revision, place rows unbounded preceding) - octet_length(data) as before
     from (
@@ -206,12 +244,12 @@ from (
 ) as page
 where before < $4`),
 
-		// Retention. The last change is marked now and then; the newest mark that is old enough becomes the horizon, and what is
-		// below it is deleted in steps, by the one who holds the lock. The change at the horizon stays: positions at it prove
-		// themselves by it.
+		// Retention. The last change is marked now and then; the newest mark that is old enough becomes the oldest change at which the
+		// store can be read, and what the changes before it made superfluous is deleted in steps, by the one who holds the lock. The
+		// change itself stays: positions at it prove themselves by it.
 		//
 		// Between two of these statements the database may become another one, by a fail-over or a restore. So a change is marked
-		// only where it is, and what is deleted is below the horizon that the database has.
+		// only where it is, and what is deleted is before the oldest change that the database has.
 		retentionLock: sql(`select pg_try_advisory_xact_lock(hashtextextended('ashlar retention ' || $1, 0))`),
 		mark: sql(`
 insert into $marks (revision)
@@ -220,21 +258,34 @@ where not exists (select from $marks where taken > clock_timestamp() - make_inte
   and exists (select from $changes where revision = $1)
 on conflict do nothing`),
 		// The newest due mark stays until a newer one is due. Others may bear the same number, where nothing changes any more.
-		moveHorizon: sql(`
+		moveOldest: sql(`
 with due as materialized (
     select revision, taken from $marks where taken < clock_timestamp() - make_interval(secs => $1) order by taken desc limit 1
 ), moved as (
-    update $store set horizon = due.revision from due where horizon < due.revision
+    update $store set oldest = due.revision from due where oldest < due.revision
 ), dropped as (
     delete from $marks as mark using due where mark.taken < due.taken
 )
 select revision from due`),
 		// An attempt that is this late is held back by its time, unless the clock has stepped back by as much.
 		forget: sql(`delete from $revoked where taken < clock_timestamp() - interval '1 day'`),
+		// One step goes through some changes: each makes the one before it superfluous, and a deletion itself too; the last change
+		// of what is still stored is left.
+		step: sql(`
+select pruned, oldest, (
+    select max(revision) from (select revision from $changes where revision between pruned and oldest order by revision limit $1) as few
+)
+from $store for update`),
 		prune: sql(`
-delete from $changes where (revision, place) in (
-    select revision, place from $changes
-    where revision > 0 and revision < least($1, (select horizon from $store)) order by revision, place limit $2
-)`),
+delete from $changes where ctid = any (array(
+    select earlier.ctid
+    from $changes change cross join lateral (
+        select ctid from $changes where revision = change.previous and place = change.previous_place offset 0
+    ) as earlier
+    where change.revision between $1 and $2
+    union all
+    select ctid from $changes where revision between $1 and $2 and revision < $3 and op = 2
+))`),
+		pruned: sql(`update $store set pruned = least($1::bigint + 1, oldest) where pruned <= $1`),
 	}
 }

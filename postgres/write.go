@@ -55,9 +55,12 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			return err
 		})
 	}
-	for i := range mutations {
-		if err == nil && mutations[i].Verb == driver.Write {
-			mutations[i].Written = versionText(ms[i].token)
+	for _, m := range ms {
+		if err == nil && m.kind == kindWrite {
+			m.Written = versionText(m.token)
+		}
+		if err == nil && m.changed() {
+			m.Revision = m.revision
 		}
 	}
 	return err

@@ -6,10 +6,15 @@
 #   ROUNDS     how many turns each side gets (5)
 #   ASHLAR_POSTGRES_VERSION, ASHLAR_ETCD_VERSION, …  another release than the pinned one (internal/images/versions.env)
 #   ONLY       a regular expression: only what it matches, such as write-500/16
-#   SMOKE      1: small stores and short turns, less than a minute for all, to see that every comparison runs
+#   GROW       1: instead, fill a store with 1,000 to 1,000,000 resources, measure each size, and plot it in docs/growth (without ONLY)
+#   LARGEST    the largest store of GROW (1000000; less on a backend that does not take so many)
+#   SMOKE      1: small stores and short turns, about a minute for all, to see that every comparison and plot is made
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+grow=''
+[ "${GROW:-0}" = 0 ] || grow=Growth
+[ "${SMOKE:-0}" = 0 ] || grow="${grow:-(Growth)?}"
 tags=integration
 case "${BACKEND:-all}" in
 memory | mem) pattern=Mem tags=none ;;
@@ -32,6 +37,19 @@ fi
 mkdir -p .cache
 ASHLAR_BENCH_DIR=$PWD/.cache
 export ASHLAR_BENCH_DIR
+plots=''
+if [ "${SMOKE:-0}" != 0 ]; then
+	plots=$ASHLAR_BENCH_DIR/growth # nobody looks at them
+	rm -rf "$plots"
+elif [ -n "$grow" ] && [ -z "${ONLY:-}" ]; then
+	plots=$PWD/docs/growth
+fi
+[ -z "$plots" ] || mkdir -p "$plots"
 cd bench
-exec go test -tags "$tags" -run '^$' -bench "^Benchmark$pattern\$" -benchtime 1x -timeout 2h . \
-	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -only "${ONLY:-}" -smoke="${SMOKE:-0}"
+[ "${SMOKE:-0}" = 0 ] || go test ./growth/...
+go test -tags "$tags" -run '^$' -bench "^Benchmark$grow$pattern\$" -benchtime 1x -timeout 6h . \
+	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -only "${ONLY:-}" -smoke="${SMOKE:-0}" -plots "$plots" -largest "${LARGEST:-1000000}"
+if [ -n "$plots" ]; then
+	shopt -s nullglob # BACKEND=migrate has no growth
+	go run ./growth/plot "$plots"/*.json
+fi

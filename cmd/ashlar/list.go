@@ -14,16 +14,20 @@ import (
 func (a *app) listCommand() *cobra.Command {
 	var f filter
 	var out output
+	var at int64
 	cmd := &cobra.Command{
 		Use:   "list TYPE",
 		Short: "Show the resources of a type, or of all",
 		Long: `Show the resources of a type, or of all, in all namespaces unless -n names one. TYPE is group/Kind, group/* or *.
 
+With --at it shows the resources as they were at a revision: ashlar revisions shows which there are.
+
 With -o json there is one resource on a line, as protojson. A payload that cannot be shown so is given by its bytes, as
 {"@type":…,"@value":…} with base64 in it, and apply reads it back.`,
 		Example: `  ashlar list apps/Deployment -n shop
   ashlar list '*' -o json
-  ashlar list core/Pod --prefix storefront- --limit 10 -o name`,
+  ashlar list core/Pod --prefix storefront- --limit 10 -o name
+  ashlar list '*' --at 1200`,
 		Args:              args("TYPE"),
 		ValidArgsFunction: a.completeTypes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,23 +35,34 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 			if err = errors.Join(err, out.check(), f.check()); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("at") && at < 1 {
+				return usagef("a revision is a number from 1 on, found %d", at)
+			}
 			ctx, cancel, err := a.context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.with(ctx, func(backend storage.Backend) error {
+			show := func(each func(do func(*resourcepb.Resource) error) error) error {
 				p := newPrinter(out.format, a.out)
-				err := each(ctx, backend, typ, f, func(res *resourcepb.Resource) error { return p.resource(res, 0) })
-				if err != nil {
+				if err := each(func(res *resourcepb.Resource) error { return p.resource(res, 0) }); err != nil {
 					return fmt.Errorf("list %s: %w", args[0], err)
 				}
 				return p.flush()
+			}
+			if cmd.Flags().Changed("at") {
+				return a.onHistory(ctx, func(h storage.Historian) error {
+					return show(func(do func(*resourcepb.Resource) error) error { return newPast(h, typ, f, at).each(ctx, f.limit, do) })
+				})
+			}
+			return a.with(ctx, func(backend storage.Backend) error {
+				return show(func(do func(*resourcepb.Resource) error) error { return each(ctx, backend, typ, f, do) })
 			})
 		},
 	}
 	f.flags(cmd, "resources")
 	out.flags(cmd)
+	cmd.Flags().Int64Var(&at, "at", 0, "show what there was at this revision (default: what there is)")
 	return cmd
 }
 

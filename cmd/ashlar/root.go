@@ -75,7 +75,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	flags.DurationVar(&a.timeout, "timeout", 0, "give up after this time; watch ends well after it (default: none)")
 	root.AddCommand(
 		a.applyCommand(), a.getCommand(), a.listCommand(), a.watchCommand(), a.deleteCommand(), a.ownedCommand(),
-		a.typesCommand(), a.schemaCommand(), a.migrateCommand(), a.exportCommand(),
+		a.typesCommand(), a.historyCommand(), a.diffCommand(), a.revisionsCommand(), a.compactCommand(), a.schemaCommand(), a.migrateCommand(), a.exportCommand(),
 		a.importCommand(), a.conformanceCommand(), a.versionCommand(),
 	)
 	return root

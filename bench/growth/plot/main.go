@@ -1,0 +1,42 @@
+// Command plot draws what BenchmarkGrowth has measured: an SVG file beside each JSON file that it is given.
+//
+//	go run ./growth/plot ../docs/growth/*.json
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/ashlar-dev/storage/bench/growth"
+)
+
+func main() {
+	for _, name := range os.Args[1:] {
+		if err := plot(name); err != nil {
+			fmt.Fprintf(os.Stderr, "plot %s: %v\n", name, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func plot(name string) error {
+	base, is := strings.CutSuffix(name, ".json")
+	if !is {
+		return fmt.Errorf("expected a name that ends in .json")
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	g, err := growth.Read(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	var picture bytes.Buffer
+	if err := g.SVG(&picture); err != nil {
+		return err
+	}
+	return os.WriteFile(base+".svg", picture.Bytes(), 0o644)
+}

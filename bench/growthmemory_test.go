@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// openers open the raw side of a backend again: what is measured of memory is a process of its own, with one side in it.
+var openers = map[string]func(where string) (growing, error){}
+
+// inProcess returns how much memory a process takes at its peak in which a store is read, watched and listed to its end. where says
+// for either side where its store is.
+func inProcess(backend string, where [2]string) func(side, resources int) (float64, error) {
+	return func(side, resources int) (float64, error) {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestGrowingProcess$")
+		cmd.Env = append(os.Environ(), "ASHLAR_BENCH_GROWING="+[2]string{backend, "ashlar"}[side]+" "+where[side],
+			fmt.Sprint("ASHLAR_BENCH_RESOURCES=", resources))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return 0, fmt.Errorf("the process that reads the store: %w: %s", err, out)
+		}
+		var kilobytes float64
+		line, _, _ := bytes.Cut(out, []byte("\n"))
+		if _, err := fmt.Sscanf(string(line), "peak %f", &kilobytes); err != nil {
+			return 0, fmt.Errorf("the process that reads the store printed %q: %w", out, err)
+		}
+		return kilobytes * 1024, nil
+	}
+}
+
+// TestGrowingProcess is that process.
+func TestGrowingProcess(t *testing.T) {
+	backend, where, is := strings.Cut(os.Getenv("ASHLAR_BENCH_GROWING"), " ")
+	if !is {
+		return
+	}
+	var n int
+	must(fmt.Sscan(os.Getenv("ASHLAR_BENCH_RESOURCES"), &n))
+	var s growing
+	var err error
+	if backend == "ashlar" {
+		s, err = openGrowing(where, nil)
+	} else {
+		s, err = openers[backend](where)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range operationsOf(n) {
+		if o.what == "write" {
+			continue // this process has not been told the versions
+		}
+		for i := range 5 {
+			if err := o.do(s, i); err != nil {
+				t.Fatalf("%s: %v", o.what, err)
+			}
+		}
+	}
+	if found, err := s.walk(1000); err != nil || found != n {
+		t.Fatalf("walked over %d resources, expected %d: %v", found, n, err)
+	}
+	var kilobytes int
+	must(fmt.Sscan(memory("VmHWM:"), &kilobytes))
+	fmt.Printf("peak %d\n", kilobytes)
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memory is what the process has (VmRSS), or had at most (VmHWM).
+func memory(what string) string {
+	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/status")))) {
+		if text, is := strings.CutPrefix(line, what); is {
+			return strings.TrimSpace(text)
+		}
+	}
+	return "unknown"
+}
+
+// onHeap is a side that keeps its things in the memory of this process: it notes what each filling has added.
+type onHeap struct {
+	growing
+	bytes int64
+}
+
+func (h *onHeap) add(from, to int, done func(n int)) error {
+	before := heap()
+	err := h.growing.add(from, to, done)
+	h.bytes += heap() - before
+	return err
+}
+
+// perResource returns the memory that each thing takes.
+func perResource(sides [2]*onHeap) func(side, resources int) (float64, error) {
+	return func(side, resources int) (float64, error) {
+		if sides[side].bytes <= 0 {
+			return 0, errors.New("filling has not taken any memory")
+		}
+		return float64(sides[side].bytes) / float64(resources), nil
+	}
+}
+
+// heap is what is in use and no garbage.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what finalizers and pools held over the first one
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

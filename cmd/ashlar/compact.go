@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+)
+
+func (a *app) revisionsCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "revisions",
+		Short: "Show the oldest and the newest revision of the store",
+		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a change. What was before
+the oldest one is forgotten.`,
+		Example: `  ashlar revisions
+  ashlar revisions -o json`,
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.onHistory(ctx, func(h storage.Historian) error {
+				oldest, newest, err := h.Revisions(ctx)
+				if err != nil {
+					return err
+				}
+				p := newPrinter(out.format, a.out)
+				return errors.Join(p.revisions(oldest, newest), p.flush())
+			})
+		},
+	}
+	out.flags(cmd)
+	return cmd
+}
+
+func (p *printer) revisions(oldest, newest int64) error {
+	switch p.format {
+	case "json", "yaml":
+		return p.object(member{"oldest", oldest}, member{"newest", newest})
+	case "name":
+		return p.line(fmt.Appendf(nil, "%d %d", oldest, newest))
+	}
+	return errors.Join(p.row("OLDEST", "NEWEST"), p.row(strconv.FormatInt(oldest, 10), strconv.FormatInt(newest, 10)))
+}
+
+func (a *app) compactCommand() *cobra.Command {
+	var keep int64
+	cmd := &cobra.Command{
+		Use:   "compact REVISION | --keep NUMBER",
+		Short: "Have the store forget what lies before a revision",
+		Long: `Have the store forget what lies before a revision, which becomes the oldest one. With --keep that is so many revisions before the
+newest. What is stored stays as it is: only the past goes, and cannot be brought back. Watches and listings of others that need what
+is forgotten begin anew. A store that has forgotten as much already stays as it is.`,
+		Example: `  ashlar compact 1200
+  ashlar compact --keep 10000`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given)+btoi(cmd.Flags().Changed("keep")) == 1 {
+				return nil
+			}
+			return usagef("compact takes either a revision or --keep NUMBER: ashlar revisions shows which revisions there are")
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var revision int64
+			if len(args) > 0 {
+				var err error
+				if revision, err = strconv.ParseInt(args[0], 10, 64); err != nil || revision < 1 {
+					return usagef("a revision is a number from 1 on, found %q", args[0])
+				}
+			} else if keep < 0 {
+				return usagef("--keep is to be 0 or more, found %d", keep)
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.onHistory(ctx, func(h storage.Historian) error { return a.compact(ctx, h, revision, keep) })
+		},
+	}
+	cmd.Flags().Int64Var(&keep, "keep", 0, "forget all but so many revisions before the newest")
+	return cmd
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// compact forgets what lies before a revision or, if that is 0, all but so many, and says what it did.
+func (a *app) compact(ctx context.Context, h storage.Historian, revision, keep int64) error {
+	before, newest, err := h.Revisions(ctx)
+	if err != nil {
+		return err
+	}
+	if revision == 0 {
+		revision = max(newest-keep, 1)
+	}
+	if err := h.Compact(ctx, revision); err != nil {
+		return err
+	}
+	oldest, newest, err := h.Revisions(ctx)
+	if err != nil {
+		return err
+	}
+	if oldest == before {
+		_, err = fmt.Fprintf(a.out, "nothing to forget: the oldest revision is %d, the newest %d\n", oldest, newest)
+	} else {
+		_, err = fmt.Fprintf(a.out, "compacted: the oldest revision is %d, was %d; the newest is %d\n", oldest, before, newest)
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (a *app) diffCommand() *cobra.Command {
+	var f filter
+	var out output
+	var from, to int64
+	cmd := &cobra.Command{
+		Use:   "diff --from REVISION [--to REVISION] TYPE",
+		Short: "Show what changed between two revisions",
+		Long: `Show which resources were created, changed and deleted between two revisions, and what of them is different. Without --to it is
+the newest revision. A resource that was changed and changed back is shown as changed, without differences; one that was
+created and deleted in between is not shown: see history. "replaced" was deleted and created again.
+
+TYPE is group/Kind, group/* or *. ashlar revisions shows which revisions there are. Version and generation, which every write
+changes, are not compared. With -o json there is one resource on a line: {"change":…,"before":…,"now":…}, where before and now
+have the resource and its revision.`,
+		Example: `  ashlar diff --from 120 --to 180 '*'
+  ashlar diff --from 120 apps/Deployment -n shop
+  ashlar diff --from 120 '*' -o name`,
+		Args:              args("TYPE"),
+		ValidArgsFunction: a.completeTypes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			typ, err := parseType(args[0], true)
+			if err = errors.Join(err, out.check(), f.check()); err != nil {
+				return err
+			}
+			switch {
+			case !cmd.Flags().Changed("from"):
+				return usagef("diff needs --from REVISION: ashlar revisions shows which there are")
+			case from < 1 || cmd.Flags().Changed("to") && to < 1:
+				return usagef("a revision is a number from 1 on")
+			case to != 0 && to < from:
+				return usagef("--to is to be --from or more, found %d and %d", to, from)
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.onHistory(ctx, func(h storage.Historian) error {
+				d := differ{before: newPast(h, typ, f, from), now: newPast(h, typ, f, to), limit: f.limit}
+				p := newPrinter(out.format, a.out)
+				if err := d.each(ctx, p.delta); err != nil {
+					return fmt.Errorf("diff %s: %w", args[0], err)
+				}
+				return p.flush()
+			})
+		},
+	}
+	f.flags(cmd, "resources")
+	out.flags(cmd)
+	cmd.Flags().Int64Var(&from, "from", 0, "the earlier revision")
+	cmd.Flags().Int64Var(&to, "to", 0, "the later revision (default: the newest)")
+	return cmd
+}
+
+// delta is a resource that is not the same at two revisions. A nil record says that there was none.
+type delta struct {
+	what        string
+	before, now *storage.Record
+}
+
+func (d *delta) id() *resourcepb.ID {
+	if d.now != nil {
+		return d.now.Resource.GetId()
+	}
+	return d.before.Resource.GetId()
+}
+
+// differ walks over two states of a store side by side.
+type differ struct {
+	before, now *past
+	limit       int
+}
+
+// each calls do for each difference, in the order of keys.
+func (d *differ) each(ctx context.Context, do func(*delta) error) error {
+	was, err := d.before.next(ctx)
+	if err != nil {
+		return err
+	}
+	is, err := d.now.next(ctx)
+	for left := d.limit; err == nil && (was != nil || is != nil); {
+		diff := pair(was, is)
+		if diff.what != "" {
+			if err := do(&diff); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				return nil
+			}
+		}
+		if diff.before != nil {
+			if was, err = d.before.next(ctx); err != nil {
+				return err
+			}
+		}
+		if diff.now != nil {
+			is, err = d.now.next(ctx)
+		}
+	}
+	return err
+}
+
+// pair compares what comes first of two records. Without a difference what is "".
+func pair(was, is *storage.Record) delta {
+	order := 0
+	switch {
+	case was == nil:
+		order = 1
+	case is == nil:
+		order = -1
+	default:
+		order = key.Of(was.Resource.GetId()).Compare(key.Of(is.Resource.GetId()))
+	}
+	switch {
+	case order < 0:
+		return delta{what: "deleted", before: was}
+	case order > 0:
+		return delta{what: "created", now: is}
+	case was.Created != is.Created:
+		return delta{what: "replaced", before: was, now: is}
+	case was.Modified != is.Modified:
+		return delta{what: "changed", before: was, now: is}
+	}
+	return delta{before: was, now: is}
+}
+
+// delta writes one, with the fields that are different below it.
+func (p *printer) delta(d *delta) error {
+	switch p.format {
+	case "json", "yaml":
+		return p.object(member{"change", d.what}, member{"before", d.before}, member{"now", d.now})
+	case "name":
+		return p.line([]byte(d.what + " " + fullName(d.id())))
+	}
+	head := fmt.Sprintf("%-8s %s", d.what, described(d.id()))
+	switch {
+	case d.before == nil:
+		head += fmt.Sprintf(" (revision %d)", d.now.Modified)
+	case d.now == nil:
+		head += fmt.Sprintf(" (was revision %d)", d.before.Modified)
+	default:
+		head += fmt.Sprintf(" (revision %d, was %d)", d.now.Modified, d.before.Modified)
+	}
+	if err := p.line([]byte(head)); err != nil {
+		return err
+	}
+	return p.fields(d.before, d.now)
+}

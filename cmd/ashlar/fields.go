@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/jsonpb"
+)
+
+// fields writes a line for each field that is different in two versions of a resource: + where it was not there, - where it is
+// not there any more, ~ where it is another. Of what was created or deleted as a whole it writes nothing.
+func (p *printer) fields(before, now *storage.Record) error {
+	if before == nil || now == nil {
+		return nil
+	}
+	was, err := flat(before)
+	if err != nil {
+		return err
+	}
+	is, err := flat(now)
+	if err != nil {
+		return err
+	}
+	wrote := false
+	all := maps.Clone(was)
+	maps.Copy(all, is)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		old, had := was[path]
+		value, has := is[path]
+		line := ""
+		switch {
+		case !had:
+			line = "  + " + path + ": " + value
+		case !has:
+			line = "  - " + path + ": " + old
+		case old != value:
+			line = "  ~ " + path + ": " + old + " -> " + value
+		default:
+			continue
+		}
+		wrote = true
+		if err := p.line([]byte(line)); err != nil {
+			return err
+		}
+	}
+	if !wrote {
+		return p.line([]byte("  written with the same content"))
+	}
+	return nil
+}
+
+// flat returns the fields of a resource by their paths, such as data.spec.replicas or data.spec.ports[0].name, as JSON shows their
+// values. What each write changes is left out.
+func flat(r *storage.Record) (map[string]string, error) {
+	text, err := jsonpb.Marshal(r.Resource)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("render a resource: %w", err)
+	}
+	out := map[string]string{}
+	if top, ok := v.(map[string]any); ok {
+		delete(top, "version")
+		delete(top, "generation")
+	}
+	flatten(out, "", v)
+	return out, nil
+}
+
+func flatten(out map[string]string, path string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) == 0 {
+			out[path] = "{}"
+		}
+		for name, field := range v {
+			flatten(out, joined(path, name), field)
+		}
+	case []any:
+		if len(v) == 0 {
+			out[path] = "[]"
+		}
+		for i, element := range v {
+			flatten(out, path+"["+strconv.Itoa(i)+"]", element)
+		}
+	case string:
+		out[path] = strconv.Quote(v)
+	default:
+		out[path] = fmt.Sprint(v)
+	}
+}
+
+// joined adds a name to a path, in quotes if it could be taken for something else.
+func joined(path, name string) string {
+	for _, r := range name {
+		if !(r == '_' || r == '-' || r == '@' || r == '/' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
+			name = strconv.Quote(name)
+			break
+		}
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// member is a field of an object that a printer writes.
+type member struct {
+	name  string
+	value any // a text, a number or a *storage.Record; nil and "" are left out
+}
+
+// object writes an object as a line of JSON, or as YAML.
+func (p *printer) object(members ...member) error {
+	var text bytes.Buffer
+	if err := writeObject(&text, members); err != nil {
+		return err
+	}
+	if p.format == "yaml" {
+		return p.yaml(text.Bytes())
+	}
+	return p.line(text.Bytes())
+}
+
+func writeObject(out *bytes.Buffer, members []member) error {
+	between := "{"
+	for _, m := range members {
+		var value []byte
+		switch v := m.value.(type) {
+		case *storage.Record:
+			if v == nil {
+				continue
+			}
+			resource, err := jsonpb.Marshal(v.Resource)
+			if err != nil {
+				return err
+			}
+			var record bytes.Buffer
+			if err := writeObject(&record, []member{
+				{"revision", v.Modified}, {"created", v.Created}, {"writes", v.Writes}, {"resource", json.RawMessage(resource)},
+			}); err != nil {
+				return err
+			}
+			value = record.Bytes()
+		case json.RawMessage:
+			value = v
+		case string:
+			if v == "" {
+				continue
+			}
+			value = strconv.AppendQuote(nil, v)
+		default:
+			value = fmt.Append(nil, v)
+		}
+		if _, err := fmt.Fprintf(out, "%s%q:%s", between, m.name, value); err != nil {
+			return err
+		}
+		between = ","
+	}
+	_, err := io.WriteString(out, "}")
+	return err
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func (a *app) historyCommand() *cobra.Command {
+	var where tenancy
+	var out output
+	cmd := &cobra.Command{
+		Use:   "history TYPE NAME",
+		Short: "Show the versions of a resource that the store has kept",
+		Long: `Show each version of a resource that the store has kept, oldest first: its revision, what was done, and which fields are different
+from the version before. A resource that was deleted is shown too, and each of its lives if there were several.
+
+The first line may be "kept": the version that was stored at the oldest revision of the store, with the revision of its own. What
+was before it is forgotten. A store forgets by itself, as its retention says, and by ashlar compact.
+
+The time beside a version is that in its generation, where that is a ULID, as those are that apply writes: it comes from the
+clock of whoever wrote. Stores keep no other time.
+
+With -o json there is one version on a line: {"change":…,"revision":…,"time":…,"now":…}.`,
+		Example: `  ashlar history apps/Deployment storefront -n shop
+  ashlar history core/ConfigMap settings -o json`,
+		Args:              args("TYPE", "NAME"),
+		ValidArgsFunction: a.completeNames(&where),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := where.id(args[0], args[1])
+			if err = errors.Join(err, out.check()); err != nil {
+				return err
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.onHistory(ctx, func(h storage.Historian) error {
+				versions, err := historyOf(ctx, h, id)
+				if err == nil && len(versions) == 0 {
+					err = fmt.Errorf("%w, and was not in what the store has kept", storage.ErrNotFound)
+				}
+				if err != nil {
+					return fmt.Errorf("history of %s: %w", fullName(id), err)
+				}
+				p := newPrinter(out.format, a.out)
+				for i := range versions {
+					if err := p.version(&versions[i]); err != nil {
+						return err
+					}
+				}
+				return p.flush()
+			})
+		},
+	}
+	where.flags(cmd, defaultTenancy)
+	out.flags(cmd)
+	return cmd
+}
+
+// version is one of a resource's versions, or a deletion.
+type version struct {
+	what        string
+	revision    int64
+	before, now *storage.Record // now is nil for a deletion
+}
+
+// historyOf returns what the store has kept of a resource, oldest first. What the store forgets meanwhile is left out.
+func historyOf(ctx context.Context, h storage.Historian, id *resourcepb.ID) ([]version, error) {
+	for {
+		oldest, newest, err := h.Revisions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := between(ctx, h, id, oldest, newest)
+		if !errors.Is(err, storage.ErrCompacted) {
+			return versions, err
+		}
+		if later, _, unknown := h.Revisions(ctx); unknown != nil || later <= oldest {
+			return nil, err // another attempt would fail likewise
+		}
+	}
+}
+
+// between returns what was stored at the oldest revision, and all changes from there to the newest one.
+func between(ctx context.Context, h storage.Historian, id *resourcepb.ID, oldest, newest int64) (versions []version, err error) {
+	k := key.Of(id)
+	span := storage.Span{From: id, To: after(k.Group, k.Kind, k.Partition, k.Namespace, k.Name)}
+	scan, err := h.Scan(ctx, span, storage.ScanOptions{Revision: oldest, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	for i := range scan.Records {
+		r := &scan.Records[i]
+		versions = append(versions, version{what: "kept", revision: r.Modified, now: r})
+	}
+	if oldest == newest {
+		return versions, nil
+	}
+	follower, err := h.Follow(ctx, span, oldest)
+	if err != nil {
+		return nil, err
+	}
+	defer follower.Close()
+	if err := follower.Bookmark(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		changes, upTo, err := follower.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range changes {
+			versions = append(versions, version{what: deed(&c), revision: c.Revision, before: c.Before, now: c.Now})
+		}
+		if upTo >= newest {
+			return versions, nil
+		}
+	}
+}
+
+// deed is what a change did.
+func deed(c *storage.Change) string {
+	switch {
+	case c.Now == nil:
+		return "deleted"
+	case c.Before == nil:
+		return "created"
+	}
+	return "changed"
+}
+
+// version writes one, with the fields that are different from the version before below it.
+func (p *printer) version(v *version) error {
+	when := ""
+	if v.now != nil {
+		when = timeOf(v.now.Resource)
+	}
+	switch p.format {
+	case "json", "yaml":
+		return p.object(member{"change", v.what}, member{"revision", v.revision}, member{"time", when}, member{"now", v.now})
+	case "name":
+		return p.line(fmt.Appendf(nil, "%d %s", v.revision, v.what))
+	}
+	head := fmt.Sprintf("%8d  %s", v.revision, v.what)
+	if when != "" {
+		head += "  " + when
+	}
+	if v.what == "kept" && v.now.Writes > 1 {
+		head += fmt.Sprintf("  (write %d since it was created at revision %d)", v.now.Writes, v.now.Created)
+	}
+	if err := p.line([]byte(head)); err != nil {
+		return err
+	}
+	return p.fields(v.before, v.now)
+}
+
+// timeOf returns the time in a generation, "" if there is none in it.
+func timeOf(res *resourcepb.Resource) string {
+	generation, err := ulid.ParseStrict(res.GetGeneration())
+	if err != nil {
+		return ""
+	}
+	return ulid.Time(generation.Time()).UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/internal/jsonpb"
+)
+
+// revisions returns what ashlar revisions shows.
+func (c *cli) revisions() (oldest, newest int64) {
+	c.t.Helper()
+	text := c.ok("", "revisions", "-o", "name")
+	_, err := fmt.Sscanf(text, "%d %d\n", &oldest, &newest)
+	require.NoError(c.t, err, text)
+	return oldest, newest
+}
+
+// newest returns the newest revision as an argument.
+func (c *cli) newest() string {
+	_, newest := c.revisions()
+	return fmt.Sprint(newest)
+}
+
+// pastIsShown goes through what an operator does with the past of a store.
+func pastIsShown(t *testing.T, c *cli) {
+	for _, args := range [][]string{
+		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"}, {"compact", "1"},
+	} {
+		r := c.run("", args...)
+		if numbered(c) {
+			require.NotContains(t, r.err, "does not number its changes", "%v", args)
+			continue
+		}
+		require.Equal(t, exitUsage, r.code, "%v", args)
+		require.Contains(t, r.err, "this store does not number its changes", "%v", args)
+	}
+	if !numbered(c) {
+		return
+	}
+
+	oldest, empty := c.revisions()
+	require.Equal(t, oldest, empty, "nothing was ever changed")
+	require.Equal(t, fmt.Sprintf("{\"oldest\":%d,\"newest\":%d}\n", oldest, empty), c.ok("", "revisions", "-o", "json"))
+	require.Regexp(t, `^OLDEST +NEWEST\n\d+ +\d+ *\n$`, c.ok("", "revisions"))
+
+	c.ok(configMap("a", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
+	first := c.newest()
+	shown := c.ok("", "list", "*", "-o", "json")
+	c.ok(configMap("a", "2"), "apply", "-f", "-")
+	c.ok(configMap("c", "1"), "apply", "-f", "-", "-n", "shop")
+	c.ok("", "delete", "core/ConfigMap", "b")
+	second := c.newest()
+	c.ok(configMap("b", "3"), "apply", "-f", "-")
+
+	// The store as it was.
+	require.Equal(t, shown, c.ok("", "list", "*", "-o", "json", "--at", first))
+	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "core/ConfigMap", "-o", "name", "--at", second)))
+	require.Equal(t, []string{"core/ConfigMap/c"}, lines(c.ok("", "list", "core/*", "-n", "shop", "-o", "name", "--at", second)))
+	require.Equal(t, []string{"core/ConfigMap/b"}, lines(c.ok("", "list", "*", "--prefix", "b", "-o", "name", "--at", first)))
+	require.Equal(t, []string{"core/ConfigMap/a"}, lines(c.ok("", "list", "*", "--limit", "1", "-o", "name", "--at", second)))
+	require.Empty(t, c.ok("", "list", "*", "--at", fmt.Sprint(empty)))
+
+	// What changed.
+	require.Equal(t, []string{"changed core/ConfigMap/a", "deleted core/ConfigMap/b", "created core/ConfigMap/c"},
+		lines(c.ok("", "diff", "--from", first, "--to", second, "*", "-o", "name")))
+	text := c.ok("", "diff", "--from", first, "--to", second, "*")
+	require.Regexp(t, `^changed  core/ConfigMap default/a \(revision \d+, was \d+\)\n`+
+		`  ~ data.value.data.text: "1" -> "2"\n`+
+		`deleted  core/ConfigMap default/b \(was revision \d+\)\n`+
+		`created  core/ConfigMap shop/c \(revision \d+\)\n$`, text)
+	require.Equal(t, []string{"replaced core/ConfigMap/b"}, lines(c.ok("", "diff", "--from", first, "core/ConfigMap", "--prefix", "b", "-o", "name")))
+	require.Contains(t, c.ok("", "diff", "--from", first, "core/ConfigMap", "--prefix", "b"), "\n  ~ id.uid: ")
+	require.Equal(t, []string{"created core/ConfigMap/c"}, lines(c.ok("", "diff", "--from", first, "*", "-n", "shop", "-o", "name")))
+	require.Len(t, lines(c.ok("", "diff", "--from", first, "*", "--limit", "2", "-o", "name")), 2)
+	require.Empty(t, c.ok("", "diff", "--from", second, "--to", second, "*"))
+	var change struct {
+		Change      string
+		Before, Now *struct {
+			Revision, Created, Writes int64
+			Resource                  json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(lines(c.ok("", "diff", "--from", first, "--to", second, "*", "-o", "json"))[0]), &change))
+	require.Equal(t, "changed", change.Change)
+	require.Equal(t, change.Before.Revision, change.Now.Created)
+	require.Equal(t, int64(2), change.Now.Writes)
+	_, err := jsonpb.Unmarshal(change.Now.Resource)
+	require.NoError(t, err)
+
+	// The versions of one resource, all of its lives.
+	require.Regexp(t, `^ +\d+  created  20\d\d-\S+Z\n`+
+		` +\d+  deleted\n`+
+		` +\d+  created  20\d\d-\S+Z\n$`, c.ok("", "history", "core/ConfigMap", "b"))
+	require.Regexp(t, `^ +\d+  created  \S+\n`+
+		` +\d+  changed  \S+\n`+
+		`  ~ data.value.data.text: "1" -> "2"\n$`, c.ok("", "history", "core/ConfigMap", "a"))
+	require.Len(t, lines(c.ok("", "history", "core/ConfigMap", "a", "-o", "json")), 2)
+	require.Contains(t, c.ok("", "history", "core/ConfigMap", "a", "-o", "yaml"), "---\nchange: changed\n")
+	r := c.run("", "history", "core/ConfigMap", "nobody")
+	require.Equal(t, exitNotFound, r.code)
+	require.Contains(t, r.err, "was not in what the store has kept")
+
+	forgetting(t, c, first, second)
+}
+
+// forgetting looks at what is left after a part of the past is forgotten.
+func forgetting(t *testing.T, c *cli, first, second string) {
+	oldest, _ := c.revisions()
+	require.Equal(t, fmt.Sprintf("compacted: the oldest revision is %s, was %d; the newest is %s\n", second, oldest, c.newest()),
+		c.ok("", "compact", second))
+	require.Equal(t, fmt.Sprintf("nothing to forget: the oldest revision is %s, the newest %s\n", second, c.newest()), c.ok("", "compact", first))
+	for _, args := range [][]string{{"list", "*", "--at", first}, {"diff", "--from", first, "*"}} {
+		r := c.run("", args...)
+		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Contains(t, r.err, fmt.Sprintf("(the store has the revisions %s to %s)", second, c.newest()), "%v", args)
+	}
+	r := c.run("", "list", "*", "--at", "999999999999")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "the store has the revisions")
+	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "*", "-o", "name", "--at", second)))
+	require.Regexp(t, `^ +\d+  kept  \S+  \(write 2 since it was created at revision \d+\)\n$`, c.ok("", "history", "core/ConfigMap", "a"))
+	require.Regexp(t, `^ +\d+  created  \S+\n$`, c.ok("", "history", "core/ConfigMap", "b"), "its first life is forgotten")
+	c.ok("", "compact", "--keep", "0")
+	oldest, newest := c.revisions()
+	require.Equal(t, newest, oldest)
+	require.Len(t, lines(c.ok("", "list", "*", "-o", "name")), 3, "what is stored stays")
+}
+
+// numbered says whether the store numbers its changes.
+func numbered(c *cli) bool { return strings.HasPrefix(c.env["ASHLAR_STORE"], "mem:") }
+
+// What the document shows of the past is what the commands say, but for the times.
+func TestPastIsAsDocumented(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(document), "\n## The past\n")
+	_, shown, _ := strings.Cut(section, "\n```\n")
+	shown, _, _ = strings.Cut(shown, "```\n")
+
+	dir := t.TempDir()
+	const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop}\ndata: {log-level: %s}\n"
+	files := map[string]string{
+		"before.yaml": write(t, dir, "before.yaml", fmt.Sprintf(settings, "info")),
+		"after.yaml":  write(t, dir, "after.yaml", fmt.Sprintf(settings, `debug, sampling: "0.1"`)),
+	}
+	c := newCLI(t, memoryURL())
+	var said strings.Builder
+	commands := 0
+	for _, line := range lines(shown) {
+		command, is := strings.CutPrefix(line, "$ ")
+		if !is {
+			continue
+		}
+		commands++
+		args := invocations(command)[0]
+		for i, arg := range args {
+			if file := files[arg]; file != "" {
+				args[i] = file
+			}
+		}
+		fmt.Fprintln(&said, line)
+		for _, line := range lines(c.ok("", args...)) {
+			fmt.Fprintln(&said, strings.TrimRight(line, " "))
+		}
+	}
+	require.Greater(t, commands, 8)
+	times := regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	require.Equal(t, times.ReplaceAllString(shown, "TIME"), times.ReplaceAllString(said.String(), "TIME"))
+}

@@ -1,0 +1,261 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns.
+const (
+	stretchKeys = 1000
+	stretchRows = 5000
+)
+
+// ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
+func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
+	at := q.At
+	if at == nil && q.Final {
+		newest, err := r.history.newestFinal(ctx)
+		if err != nil {
+			return driver.Past[position]{}, err
+		}
+		at = &newest.at
+	}
+	var look *pastLook
+	err := r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		look, err = r.lookAt(ctx, conn, at, q)
+		return err
+	})
+	if err != nil {
+		return driver.Past[position]{}, err
+	}
+	for i := range look.found {
+		if err := add(&look.found[i]); err != nil {
+			return driver.Past[position]{}, err
+		}
+	}
+	return look.past, nil
+}
+
+// pastLook is one attempt at a page of the past, in one snapshot.
+type pastLook struct {
+	*history
+	tx    pgx.Tx
+	q     *driver.PastQuery[position]
+	at    position
+	now   bool // the position is that of the snapshot
+	found []driver.Version
+	bytes int
+	past  driver.Past[position]
+}
+
+// lookAt reads a page at a position; nil is the present one.
+func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.PastQuery[position]) (*pastLook, error) {
+	l := &pastLook{history: r.history, q: q, now: at == nil}
+	var final int64
+	if l.now {
+		var err error
+		if _, final, err = scanFinal(conn.QueryRow(ctx, r.sql.final)); err != nil {
+			return nil, err
+		}
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return nil, err
+	}
+	defer rollback(tx) // it only reads
+	l.tx = tx
+	if l.now {
+		if l.at, err = r.history.last(ctx, tx, final); err == nil {
+			err = r.history.addAhead(ctx, tx, &l.at, final)
+		}
+	} else {
+		l.at = *at
+		err = l.prove(ctx)
+	}
+	if err == nil {
+		err = l.read(ctx)
+	}
+	if err == nil && q.Count {
+		err = l.count(ctx)
+	}
+	l.past.At = l.at
+	return l, err
+}
+
+// prove reports whether the store can be read at the position: what it includes is there, and nothing of it was forgotten.
+func (l *pastLook) prove(ctx context.Context) error {
+	var id driver.StoreID
+	var oldest int64
+	var there bool
+	var more pgtype.Bool
+	var piece []byte
+	err := l.tx.QueryRow(ctx, l.sql.placeAt, l.at.revision, l.at.place).Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
+	if err == nil {
+		err = l.check(id, oldest, &l.at, piece)
+	}
+	if err == nil && (more.Bool || !there && l.at.place != 0) {
+		err = fmt.Errorf("%w: the position is inside a commit", storage.ErrInvalid)
+	}
+	if err == nil {
+		err = l.checkAhead(ctx, l.tx, &l.at)
+	}
+	return settled(err)
+}
+
+// settled marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
+func settled(err error) error {
+	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
+		return permanent{err}
+	}
+	return err
+}
+
+// read reads stretch after stretch until the page is full, or there is nothing more.
+func (l *pastLook) read(ctx context.Context) error {
+	bounds := l.bounds()
+	for bounds != nil {
+		limit := stretchRows
+		if l.q.Limit > 0 {
+			limit = min(limit, l.q.Limit-len(l.found))
+		}
+		// One more tells whether there is more.
+		last, full, err := l.readStretch(ctx, bounds, limit+1)
+		if err != nil {
+			return err
+		}
+		if n := len(l.found); l.q.Limit > 0 && n > l.q.Limit {
+			l.found, l.past.More = l.found[:l.q.Limit], true
+			return nil
+		}
+		if full && (l.bytes >= driver.PageBytes || l.q.KeysOnly && len(l.found) > stretchRows) {
+			l.past.More = true
+			return nil
+		}
+		if last == nil {
+			return nil
+		}
+		bounds = l.bounds().from(l.q.Filter, append(last, 0))
+	}
+	return nil
+}
+
+// keyRange is a range of keys, of which a pattern, if it is not nil, leaves some.
+type keyRange struct{ first, end, pattern []byte }
+
+// afterAll is after all keys, which are UTF-8.
+var afterAll = []byte{0xff}
+
+// bounds are those of the query; nil if nothing can be between them.
+func (l *pastLook) bounds() *keyRange {
+	b := &keyRange{first: []byte{}, end: afterAll}
+	if l.q.Filter != nil {
+		arguments := listArguments(l.q.Filter)
+		b.first, b.pattern = arguments[0].([]byte), arguments[2].([]byte)
+		if end := arguments[1].([]byte); end != nil {
+			b.end = end
+		}
+	}
+	if l.q.To != nil && bytes.Compare(l.q.To, b.end) < 0 {
+		b.end = l.q.To
+	}
+	if bytes.Compare(l.q.From, b.first) > 0 {
+		return b.from(l.q.Filter, l.q.From)
+	}
+	return b.from(l.q.Filter, b.first)
+}
+
+// from is what is left of a range from a key on, which a filter may leave out, with others after it.
+func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
+	if b == nil {
+		return nil
+	}
+	if f != nil {
+		var more bool
+		if first, more = f.Seek(first); !more {
+			return nil
+		}
+	}
+	if bytes.Compare(first, b.end) >= 0 {
+		return nil
+	}
+	return &keyRange{first, b.end, b.pattern}
+}
+
+// readStretch reads what there is of one stretch, and returns its last key, after which there may be more; nil if there are no more keys.
+// full says that a bound of the page was reached.
+func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit int) (last []byte, full bool, err error) {
+	keys := limit
+	if b.pattern != nil {
+		keys = max(keys, stretchKeys)
+	}
+	sql := l.sql.pastPage
+	if l.now {
+		sql = l.sql.presentPage
+	}
+	var k, version, data pgtype.DriverBytes
+	var created, modified, writes pgtype.Int8
+	var inStretch int64
+	before := len(l.found)
+	rows, _ := l.tx.Query(ctx, sql, b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, // an error shows in the rows
+		l.q.KeysOnly, driver.PageBytes-l.bytes)
+	_, err = pgx.ForEachRow(rows, []any{&k, &version, &data, &created, &modified, &writes}, func() error {
+		if !modified.Valid {
+			inStretch, last = created.Int64, bytes.Clone(k)
+			return nil
+		}
+		l.bytes += len(data)
+		l.found = append(l.found, driver.Version{
+			Key: bytes.Clone(k), Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: bytes.Clone(data),
+			Created: created.Int64, Modified: modified.Int64, Writes: writes.Int64,
+		})
+		return nil
+	})
+	switch n := len(l.found); {
+	case err != nil:
+		return nil, false, err
+	case n-before == limit || l.bytes >= driver.PageBytes:
+		return bytes.Clone(l.found[n-1].Key), true, nil
+	case inStretch < int64(keys):
+		return nil, false, nil
+	}
+	return last, false, nil
+}
+
+// multirange are ranges of numbers as Postgres writes them.
+func multirange(spans []span) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range spans {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "[%d,%d]", s.from, s.to)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// count counts what the query asks for, whatever its limit.
+func (l *pastLook) count(ctx context.Context) error {
+	b := l.bounds()
+	if b == nil {
+		return nil
+	}
+	sql := l.sql.pastCount
+	if l.now {
+		sql = l.sql.presentCount
+	}
+	return l.tx.QueryRow(ctx, sql, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead)).Scan(&l.past.Count)
+}

@@ -1,0 +1,125 @@
+package postgres
+
+// The statements that read the store as it was. A position is a change, up to which it includes all, and the ranges of the numbers that
+// it includes ahead of others ($5, $6 and $7 here).
+//
+// A stretch is some keys after another one, of those that are stored and those that were deleted: so many that a page is among them, and
+// so few that a filter which leaves out most of them can be asked where to go on. The keys that were deleted are found one by one in the
+// index of deletions, however often each of them was deleted.
+
+// stored are the keys of what is stored.
+const stored = `select key from $resources where key >= $1 and key < $2 order by key limit $3`
+
+// deleted are the keys of what was deleted, as far as the log remembers.
+const deleted = `
+    select key from (
+        with recursive gone as (
+            (select key from $changes where key >= $1 and key < $2 and op = 2 order by key limit 1)
+            union all
+            select (select change.key from $changes change where change.key > gone.key and change.key < $2 and change.op = 2 order by change.key limit 1)
+            from gone where gone.key is not null
+        ) select key from gone where key is not null limit $3
+    ) as gone`
+
+// current is what is stored under picked keys now. The log has the numbers of what was never changed since it was created.
+const current = `
+    select resource.key, resource.version, resource.data,
+        coalesce(resource.created, head.revision) as created, coalesce(resource.writes, 1) as writes,
+        coalesce(resource.modified, head.revision) as modified, coalesce(resource.modified_place, head.place) as place
+    from picked join $resources resource using (key)
+    left join lateral (
+        select revision, place from $changes where key = resource.key and $milestones order by revision desc limit 1
+    ) as head on resource.modified is null`
+
+const included = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
+
+// asOf is what a position includes of picked keys.
+const asOf = `
+    select picked.key,
+        case when current.key is null then change.version else current.version end as version,
+        case when current.key is null then change.data else current.data end as data,
+        coalesce(current.created, change.created) as created, coalesce(current.writes, change.writes) as writes,
+        coalesce(current.modified, change.revision) as modified
+    from picked
+    left join current on current.key = picked.key and ` + included + `
+    left join lateral $past(picked.key, $5, $6, $7::text::int8multirange) as found on current.key is null
+    left join $changes change on change.revision = found.revision and change.place = found.place
+    where current.key is not null or change.revision is not null`
+
+// page is what comes of versions: as many as are asked for, until they are large together, in the order of keys; and before them
+// the end of the stretch and how many keys it has.
+const pageOf = `
+select (select key from stretch order by key desc limit 1), null, null, (select count(*) from stretch), null, null
+union all
+select * from (
+    select key, version, case when not $9 then data end, created, modified, writes
+    from (
+        select *, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
+        from (select * from versions order by key limit $8) as few
+    ) as page
+    where before < $10 or $9
+    order by key
+) as page`
+
+const (
+	picked = `picked as materialized (
+    select key from stretch where $4::bytea is null or key like $4
+)`
+	presentPage = `
+with stretch as materialized (` + stored + `), ` + picked + `, current as (` + current + `), versions as (
+    select key, version, data, created, writes, modified from current
+    where $5::bigint is not null and $6::int is not null and $7::text is not null
+)` + pageOf
+	pastPage = `
+with stretch as materialized (
+    select key from ((` + stored + `) union ` + deleted + `) as keys order by key limit $3
+), ` + picked + `, current as (` + current + `), versions as (` + asOf + `)` + pageOf
+
+	// All keys are one stretch.
+	presentCount = `
+select count(*) from $resources
+where key >= $1 and key < $2 and ($4::bytea is null or key like $4)
+  and $3::bigint is not null and $5::bigint is not null and $6::int is not null and $7::text is not null`
+	pastCount = `
+with stretch as materialized ((` + stored + `) union ` + deleted + `), ` + picked + `, current as (` + current + `)
+select count(*) from (` + asOf + `) as versions`
+
+	// What the log has at a position, and whether its commit goes on there.
+	placeAt = `
+select id, oldest, change.revision is not null, change.more, substr(change.token, 1, 8)
+from $store left join $changes change on change.revision = $1 and change.place = $2`
+
+	// The last change up to a number, and whether there is one at or after it.
+	numbered = `
+select id, oldest, last.revision, last.place, substr(last.token, 1, 8),
+    exists (select from $changes where revision >= $1 and revision < $never)
+from $store left join lateral (
+    select revision, place, token from $changes where revision > 0 and revision <= $1 order by revision desc, place desc limit 1
+) as last on true`
+
+	// What changes followed.
+	before = `
+select input.n, store.id, store.oldest, substr(change.token, 1, 8), change.previous, earlier.version, earlier.data,
+    earlier.created, earlier.revision, earlier.writes
+from $store as store, unnest($1::bigint[], $2::int[]) with ordinality as input (revision, place, n)
+left join lateral (
+    select * from $changes change where change.revision = input.revision and change.place = input.place offset 0
+) as change on true
+left join lateral (
+    select * from $changes earlier where earlier.revision = change.previous and earlier.place = change.previous_place offset 0
+) as earlier on true`
+
+	// The change is looked for once more, because the database may have become another one.
+	compact = `
+update $store set oldest = $1
+where oldest < $1 and exists (select from $changes where revision = $1 and place = $2 and substr(token, 1, 8) = $3)`
+)
+
+type pastStatements struct{ presentPage, pastPage, presentCount, pastCount, placeAt, numbered, before, compact string }
+
+func newPastStatements(sql func(string) string) pastStatements {
+	return pastStatements{
+		presentPage: sql(presentPage), pastPage: sql(pastPage), presentCount: sql(presentCount), pastCount: sql(pastCount),
+		placeAt: sql(placeAt), numbered: sql(numbered), before: sql(before), compact: sql(compact),
+	}
+}
