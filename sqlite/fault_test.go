@@ -203,7 +203,7 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 	if err := finish(11, 260<<10); err != nil { // enough to have the bound looked at
 		t.Fatal(err)
 	}
-	if first, _, err := w.conn.oldest(0); first != 1 || err != nil {
-		t.Errorf("the log begins at %d, %v, with fewer bytes than its bound", first, err)
+	if sp, err := w.conn.span(); sp.horizon != 0 || err != nil {
+		t.Errorf("history begins at %d, %v, with fewer bytes than its bound", sp.horizon, err)
 	}
 }
