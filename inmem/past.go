@@ -44,7 +44,7 @@ func (s *store) ReadAt(ctx context.Context, q *driver.PastQuery[position], add f
 		at = *q.At
 	}
 	past, err := readAt(ctx, tree, at, q, add)
-	if err != nil {
+	if err != nil || q.At == nil { // the present is in the copy, whatever is forgotten meanwhile
 		return past, err
 	}
 	s.mu.RLock()
