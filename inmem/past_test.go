@@ -3,6 +3,7 @@ package inmem
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -34,5 +35,45 @@ func TestCompactionOvertakesReadingOfPresent(t *testing.T) {
 	})
 	if err != nil || past.At != 2 {
 		t.Errorf("read at %d: %v", past.At, err)
+	}
+}
+
+// What was before an old change of a key costs no more than what was before a new one, however often the key was written since: the
+// lock is held meanwhile.
+func TestBeforeOldChangesOfOneKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := New(nil)
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	const writes, page = 50_000, 500
+	res := thing("a")
+	for range writes {
+		stored, err := b.WriteCAS(ctx, res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Version = stored.Version
+	}
+	events := b.handle.history.events
+	fastest := func(events []*driver.Event[position]) time.Duration {
+		least := time.Hour
+		for range 5 {
+			begun := time.Now()
+			versions, err := b.handle.Before(ctx, events)
+			least = min(least, time.Since(begun))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range versions {
+				if want := events[i].Revision - 1; v == nil && want > 1 || v != nil && v.Modified != want {
+					t.Fatalf("before revision %d there was %v", events[i].Revision, v)
+				}
+			}
+		}
+		return least
+	}
+	old, recent := fastest(events[:page]), fastest(events[len(events)-page:])
+	if old > 20*recent {
+		t.Errorf("%d old changes took %v, as many new ones %v", page, old, recent)
 	}
 }
