@@ -73,7 +73,9 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 			return q.Count
 		}
 		added++
-		if !q.KeysOnly {
+		if q.KeysOnly {
+			size += eventOverhead // a record takes about as much, whatever is in it
+		} else {
 			size += it.size
 		}
 		err = add(it.version())

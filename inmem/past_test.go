@@ -2,9 +2,11 @@ package inmem
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -75,5 +77,24 @@ func TestBeforeOldChangesOfOneKey(t *testing.T) {
 	old, recent := fastest(events[:page]), fastest(events[len(events)-page:])
 	if old > 20*recent {
 		t.Errorf("%d old changes took %v, as many new ones %v", page, old, recent)
+	}
+}
+
+// A scan of many keys ends at a number of bytes, as one of resources does.
+func TestKeysAreReadInParts(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := New(nil)
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	const keys = 10_000
+	for i := range keys {
+		if _, err := b.WriteCAS(ctx, thing(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, _ := storage.As[storage.Historian](storage.Backend(b))
+	scan, err := h.Scan(ctx, storage.Span{}, storage.ScanOptions{KeysOnly: true, Count: true})
+	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
+		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
 	}
 }
