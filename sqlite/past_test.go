@@ -384,3 +384,21 @@ func TestFiltersThatSkip(t *testing.T) {
 		t.Errorf("%d steps for %d partitions, expected at most %d", w.steps, partitions, most)
 	}
 }
+
+// What lies before the horizon cannot be followed, also where all its rows happen to be there, as the newest of what is stored.
+func TestFollowingFromBeforeTheHorizon(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t, open(t, newPath(t), nil))
+	for i := range 6 {
+		c.change(t, fmt.Sprint(i), false)
+	}
+	if err := c.store.handle.Compact(t.Context(), 4); err != nil {
+		t.Fatal(err)
+	}
+	for seq, at := range c.marks {
+		events, _, _, err := c.store.handle.source.page(t.Context(), at, nil, 100)
+		if seq < 3 && !errors.Is(err, storage.ErrCompacted) || seq >= 3 && (err != nil || len(events) != 6-seq) {
+			t.Errorf("from row %d: %d events, %v", seq, len(events), err)
+		}
+	}
+}
