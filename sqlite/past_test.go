@@ -299,7 +299,7 @@ func TestFiltersThatSkip(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	var ops []storage.Op
-	const partitions, others = 20, 10
+	const partitions, others = 10, 60
 	for p := range partitions {
 		for n := range others {
 			for _, name := range []string{"a", "b"} {
@@ -364,7 +364,7 @@ func TestFiltersThatSkip(t *testing.T) {
 			t.Errorf("%+v is counted as %+v, %v; expected %d", f, past, err, len(want))
 		}
 	}
-	// Of 20 partitions with 10 namespaces of a few keys, one namespace each is wanted.
+	// One of many namespaces in each partition is wanted.
 	c, err := s.handle.readers.take(context.Background())
 	if err != nil {
 		t.Fatal(err)
