@@ -26,6 +26,7 @@ import (
 // fewer are asked for.
 const (
 	firstChunk = 64
+	firstPage  = 128 // where the number of wanted resources is known
 	maxChunk   = 1024
 	probeChunk = 16 // behind a skip
 	chunkBytes = 4 << 20
@@ -186,7 +187,7 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 func (l *listing) expect(wanted, matched int) {
 	switch {
 	case l.came == 0:
-		l.chunk = min(l.chunk, wanted)
+		l.chunk = min(firstPage, wanted)
 	case matched > 0:
 		l.chunk = min(l.chunk, (wanted*l.came+matched-1)/matched)
 	}

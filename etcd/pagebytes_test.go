@@ -5,6 +5,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -83,6 +84,41 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 	}
 	if len(names) != commits*together || !slices.IsSorted(names) {
 		t.Errorf("listed %q", names)
+	}
+}
+
+// What a reading of the past counts is what its filter matches within its bounds, at that revision, and no position inside of a revision
+// is read at.
+func TestReadAtWithFilter(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b, _ := crowded(t, ctx, 12, 4, 100)
+	rev, err := b.handle.revision(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		prefix, from string
+		want         int64
+	}{{"", "", 48}, {"0", "", 40}, {"03-", "", 4}, {"0", "05", 20}, {"none", "", 0}} {
+		f := everything
+		f.NamePrefix = c.prefix
+		at := endOf(rev)
+		q := &driver.PastQuery[position]{At: &at, Filter: &f, Limit: 3, Count: true}
+		if c.from != "" {
+			q.From = key.Key{Group: "g", Kind: "K", Partition: "p", Namespace: "n", Name: c.from}.Bytes()
+		}
+		var n int64
+		past, err := b.handle.ReadAt(ctx, q, func(*driver.Version) error { n++; return nil })
+		if err != nil || past.Count != c.want || n != min(3, c.want) || past.More != (c.want > 3) || past.At != at {
+			t.Errorf("%+v: %d taken, %+v, %v", c, n, past, err)
+		}
+	}
+	inside := position{rev, "g"}
+	_, err = b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &inside}, func(*driver.Version) error { return nil })
+	if !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("reading inside of a revision: %v, expected ErrInvalid", err)
 	}
 }
 
