@@ -38,8 +38,8 @@ func growDynamoDB(b *testing.B) {
 		name: "dynamodb", shown: "DynamoDB Local", raw: "the SDK", most: 100_000,
 		notes: []string{
 			"Memory is the peak of a process that reads, watches and lists everything in pages.",
-			"The emulator keeps all in its own memory, and does not take a million resources in a reasonable time: the largest store has 100,000.",
-			"What an emulator costs is not what AWS costs: only the shape of the lines counts.",
+			"It ends at 100,000: the emulator is slow to fill.",
+			"AWS is no emulator: only the shape of the lines counts.",
 		},
 		sides:  [2]growing{raw, ours},
 		memory: inProcess("dynamodb", where),

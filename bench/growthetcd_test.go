@@ -21,7 +21,7 @@ func init() {
 }
 
 func growEtcd(b *testing.B) {
-	// A million resources on either side do not go into the quota that a server has by itself.
+	// For a million resources on either side, in one server.
 	server := testenv.StartEtcd(b, "--quota-backend-bytes=8589934592")
 	where := [2]string{server.Endpoint, server.StoreURL(b)}
 	raw := must(openGrowingEtcd(where[0]))
@@ -32,7 +32,7 @@ func growEtcd(b *testing.B) {
 		name: "etcd", shown: "etcd", raw: "clientv3", most: 1_000_000,
 		notes: []string{
 			"Memory is the peak of a process that reads, watches and lists everything in pages; that of the server is not in it.",
-			"The server's quota is 8 GiB: a million resources on both sides do not go into the 2 GiB that it has by itself.",
+			"The server's quota is 8 GiB, for both sides together; by itself it has 2 GiB.",
 		},
 		sides:  [2]growing{raw, ours},
 		memory: inProcess("etcd", where),

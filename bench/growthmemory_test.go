@@ -87,7 +87,17 @@ func memory(what string) string {
 // onHeap is a side that keeps its things in the memory of this process: it notes what each filling has added.
 type onHeap struct {
 	growing
-	bytes int64
+	bytes    int64
+	listings int
+}
+
+// first ends a turn after a few pages: a store of ours in memory keeps a listing that is not read to its end for some minutes, and
+// refuses more than 1,000 of them.
+func (h *onHeap) first(limit int) (int, error) {
+	if h.listings++; h.listings%(900/(4*turns())) == 0 { // four sizes
+		return 0, errTurnOver
+	}
+	return h.growing.first(limit)
 }
 
 func (h *onHeap) add(from, to int, done func(n int)) error {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -97,6 +98,9 @@ func compare(b *testing.B, backend, what string, callers []int, raw, ours side) 
 
 var operations atomic.Int64
 
+// errTurnOver is returned by an operation that was done as often as it may be, and not once more.
+var errTurnOver = errors.New("the turn is over")
+
 func takeTurn(b *testing.B, s side, callers int) outcome {
 	b.Helper()
 	latencies := make([][]time.Duration, callers)
@@ -107,7 +111,11 @@ func takeTurn(b *testing.B, s side, callers int) outcome {
 	for c := range callers {
 		running.Go(func() {
 			for began := time.Now(); began.Before(end); {
-				if err := s.op(c, int(operations.Add(1))); err != nil {
+				err := s.op(c, int(operations.Add(1)))
+				if errors.Is(err, errTurnOver) {
+					return
+				}
+				if err != nil {
 					failed.CompareAndSwap(nil, fmt.Errorf("%s: %w", s.name, err))
 					return
 				}

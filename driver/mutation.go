@@ -27,6 +27,9 @@ type Mutation struct {
 	Uid, Version string
 	// Resource is what a Write stores, without looking at its Version. It belongs to the caller of the backend.
 	Resource *resourcepb.Resource
+	// Alone says that no other change may have the same Revision: a driver that carries out the changes of several callers together
+	// leaves this one out. Only a mutation that is the only one of an Apply has it.
+	Alone bool
 	// Written is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
 	Written string
 	// Revision is the number of the change, 0 for a mutation that changed nothing. Apply of a Historian sets it.

@@ -72,9 +72,9 @@ func modified(r *storage.Record) int64 {
 
 // carryOut makes the change if what is stored is still what was seen.
 func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, stored *storage.Record) (storage.Swapped, error) {
-	m := Mutation{Verb: Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
+	m := Mutation{Alone: true, Verb: Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
 	if swap.Delete != nil {
-		m = Mutation{Verb: Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
+		m = Mutation{Alone: true, Verb: Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
 	}
 	if stored != nil {
 		m.Version = stored.Resource.GetVersion()

@@ -157,7 +157,7 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *han
 	})
 	return &handle{
 		reader: r,
-		lister: &lister{reader: r, registry: registry, source: source},
+		lister: &lister{reader: r, registry: registry, source: source, pageItems: defaultPageItems},
 		writer: &writer{table: t, reader: r, registry: registry, permit: permit, changed: source.Wake},
 		closer: &closer{table: t, permit: permit},
 		notes:  &notes{t},

@@ -82,6 +82,11 @@ func (l layout) resource(k key.Key) item {
 	return keys(l.typePK(k.Group, k.Kind), []byte(k.Partition+"\x00"+k.Namespace+"\x00"+k.Name))
 }
 
+// resourceAt is where a resource would be whose key, of this type, has these bytes.
+func (l layout) resourceAt(group, kind string, keyBytes []byte) item {
+	return keys(l.typePK(group, kind), keyBytes[len(group)+len(kind)+2:])
+}
+
 func (l layout) part(token [16]byte, n int) item {
 	return keys(l.pk(classPart, token[:]...), []byte{byte(n)})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,8 +48,91 @@ func TestSparsePage(t *testing.T) {
 	if !slices.Equal(found, []string{"box-150"}) {
 		t.Errorf("found %v", found)
 	}
-	if n := s.Calls("Query") - before; n > 12 {
+	if n := s.Calls("Query") - before; n > 8 {
 		t.Errorf("%d queries for one resource among 200", n)
+	}
+}
+
+// crowds is a store of some partitions with many resources in one namespace and two in another, "wanted".
+func crowds(t *testing.T, s *fake.Server, partitions, crowd int) *dynamodb.Backend {
+	t.Helper()
+	b := handle(t, s)
+	var writers sync.WaitGroup
+	for p := range partitions {
+		writers.Go(func() {
+			for i := range crowd + 2 {
+				res := box(fmt.Sprintf("box-%d-%03d", p, i), nil)
+				res.Id.Tenancy = &resourcepb.Tenancy{Partition: fmt.Sprint("p", p), Namespace: "crowd"}
+				if i < 2 {
+					res.Id.Tenancy.Namespace = "wanted"
+				}
+				if _, err := b.WriteCAS(t.Context(), res); err != nil {
+					t.Errorf("write: %v", err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	return b
+}
+
+// A list reads what it returns and steps over what it does not, however much that is.
+func TestListSkips(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	s.SetQueryPage(20)
+	b := crowds(t, s, 4, 200)
+	for _, consistency := range []storage.ReadConsistency{storage.EventualConsistency, storage.StrongConsistency} {
+		before := s.Calls("Query")
+		list, err := b.List(t.Context(), consistency, boxType, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: "wanted"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, res := range list {
+			names = append(names, res.GetId().GetName())
+		}
+		if want := []string{"box-0-000", "box-0-001", "box-1-000", "box-1-001", "box-2-000", "box-2-001", "box-3-000", "box-3-001"}; !slices.Equal(names, want) {
+			t.Errorf("listed %v, expected %v", names, want)
+		}
+		if n := s.Calls("Query") - before; n > 4*2+2 {
+			t.Errorf("%d queries over 4 partitions, each of which has 200 resources to step over, expected 2 for each", n)
+		}
+	}
+}
+
+// A page ends after so many items, whether they match or not, and the next one goes on behind them.
+func TestPagesOfWhatDoesNotMatch(t *testing.T) {
+	t.Parallel()
+	s := fake.New(t)
+	s.SetQueryPage(10)
+	b := crowds(t, s, 2, 100)
+	dynamodb.SetPageItems(b, 40)
+	for _, f := range []struct {
+		namespace, prefix string
+		want              int
+	}{{storage.Wildcard, "box-1-09", 10}, {storage.Wildcard, "box-", 204}, {storage.Wildcard, "none", 0}, {"wanted", "", 4}} {
+		found := 0
+		for token, pages := "", 0; ; pages++ {
+			before := s.Calls("Query")
+			tenancy := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: f.namespace}
+			page, err := b.ListPage(t.Context(), boxType, tenancy, f.prefix, storage.ListOptions{Limit: 3, Continue: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found += len(page.Resources); len(page.Resources) > 3 {
+				t.Errorf("a page has %d resources", len(page.Resources))
+			}
+			if n := s.Calls("Query") - before; n > 8 {
+				t.Errorf("page %d of %+v took %d queries", pages, f, n)
+			}
+			if token = page.Continue; token == "" {
+				break
+			}
+		}
+		if found != f.want {
+			t.Errorf("found %d of %+v", found, f)
+		}
 	}
 }
 

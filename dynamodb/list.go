@@ -16,6 +16,8 @@ type lister struct {
 	reader   *reader
 	registry *registry
 	source   *streams.Source
+
+	pageItems int // after which a page ends
 }
 
 // Scan implements driver.Driver.
@@ -48,10 +50,16 @@ type scanRange struct {
 	consistency storage.ReadConsistency
 	after       *key.Key
 	limit       int // of the items in the first answer, 0: as many as DynamoDB gives; those after it are larger and larger
+	// passed, where it is not nil, is told of each key that does not match, and reports whether to go on.
+	passed func(key.Key) bool
 }
 
-// maxLimit bounds the items in an answer. Where few of them match, an answer of the size of the page would bring next to none.
-const maxLimit = 1000
+// Where few items match, an answer of the size of the page would bring next to none: each one that did not fill the page is followed
+// by a larger one, up to maxLimit items.
+const (
+	growth   = 4
+	maxLimit = 1000
+)
 
 // scan visits the heads, tombstones among them, that match the filter, in order, until visit returns false.
 func (l *lister) scan(ctx context.Context, r scanRange, visit func(*head) (bool, error)) error {
@@ -68,7 +76,7 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*head) (bool,
 		if r.after != nil && (r.after.Group != t.Group || r.after.Kind != t.Kind) {
 			one.after = nil
 		}
-		more, err := l.scanType(ctx, one, visit)
+		more, err := l.scanType(ctx, &one, visit)
 		if err != nil || !more {
 			return err
 		}
@@ -77,7 +85,7 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*head) (bool,
 }
 
 // scanType scans one type. It reports whether to go on.
-func (l *lister) scanType(ctx context.Context, r scanRange, visit func(*head) (bool, error)) (bool, error) {
+func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*head) (bool, error)) (bool, error) {
 	f, marks := r.filter, l.reader.marks
 	prefix, exact := f.Prefix()
 	begins := prefix[len(f.Group)+len(f.Kind)+2:]
@@ -87,6 +95,16 @@ func (l *lister) scanType(ctx context.Context, r scanRange, visit func(*head) (b
 		start, from = l.reader.table.resource(*r.after), string(r.after.Bytes())
 	}
 	for {
+		if start != nil && !exact {
+			target, ok := f.Seek(append([]byte(from), 0))
+			if !ok {
+				return true, nil
+			}
+			// DynamoDB begins after a key, which need not exist. What lies between this one and the target does not match.
+			if before := target[:len(target)-1]; string(before) > from {
+				start, from = l.reader.table.resourceAt(f.Group, f.Kind, before), string(before)
+			}
+		}
 		strong := r.consistency == storage.StrongConsistency || marks.distrust()
 		heads, next, upTo, err := l.answer(ctx, strong, f, begins, start, r.limit)
 		if err != nil {
@@ -100,13 +118,16 @@ func (l *lister) scanType(ctx context.Context, r scanRange, visit func(*head) (b
 		for _, h := range heads {
 			marks.note(h.key, h)
 			if !exact && !f.Match(&h.key) {
+				if r.passed != nil && !r.passed(h.key) {
+					return false, nil
+				}
 				continue
 			}
 			if more, err := visit(h); err != nil || !more {
 				return false, err
 			}
 		}
-		r.limit = min(2*r.limit, maxLimit)
+		r.limit = min(growth*r.limit, maxLimit)
 		if start, from = next, upTo; start == nil {
 			return true, nil
 		}

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// pageItems ends a page early by the items that were looked at, tombstones and such as do not match among them.
-const pageItems = 20_000
+// defaultPageItems ends a page early by the items that were looked at, tombstones and such as do not match among them.
+const defaultPageItems = 20_000
 
 // Page implements driver.Pager. DynamoDB holds no snapshot: a page shows each resource as it is when the page is read. The pages
 // follow the order of the keys, so what exists unchanged throughout is in exactly one of them.
@@ -32,8 +33,16 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 	page := driver.ListedPage[*streams.Position]{At: listing.at}
 	size, looked := 0, 0
 	r := scanRange{filter: *f, consistency: listing.consistency, after: listing.after, limit: min(limit+1, maxLimit)}
+	r.passed = func(k key.Key) bool {
+		listing.after = &k
+		if looked++; looked < l.pageItems && len(page.Resources) < limit {
+			return true
+		}
+		page.Next = listing.encode()
+		return false
+	}
 	err = l.scan(ctx, r, func(h *head) (bool, error) {
-		full := len(page.Resources) == limit && h.live || size >= driver.PageBytes || looked >= pageItems
+		full := len(page.Resources) == limit && h.live || size >= driver.PageBytes || looked >= l.pageItems
 		if full {
 			page.Next = listing.encode()
 			return false, nil
@@ -80,7 +89,8 @@ func (l *listing) decode(from []byte) error {
 	}
 	after, badKey := key.Parse(fields[1])
 	at, badPosition := streams.DecodePosition(fields[2])
-	if badKey != nil || badPosition != nil || !l.filter.Match(&after) || len(fields[0]) != 1 ||
+	prefix, _ := l.filter.Prefix() // a page may end behind a key that does not match
+	if badKey != nil || badPosition != nil || !bytes.HasPrefix(fields[1], prefix) || len(fields[0]) != 1 ||
 		storage.ReadConsistency(fields[0][0]) > storage.StrongConsistency {
 		return invalid
 	}

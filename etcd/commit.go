@@ -23,8 +23,12 @@ func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error 
 		return unavailableUnlessKnown(ctx, err)
 	}
 	for i := range mutations {
-		if m := &mutations[i]; m.Verb == driver.Write {
+		m := &mutations[i]
+		if m.Verb == driver.Write {
 			m.Written = b.layout.version(m.Key, m.Uid, base{rev: rev, edge: edgeOf(m.Resource)})
+		}
+		if m.Verb == driver.Write || m.Verb == driver.Delete && (t.idle == nil || !t.idle[i]) {
+			m.Revision = rev
 		}
 	}
 	return nil
@@ -45,6 +49,7 @@ type transaction struct {
 	ops   []driver.Mutation
 	token token
 	guard *guard
+	idle  []bool // operations that have nothing to do; nil: none
 }
 
 // plan is what to send: a comparison for each operation, and the changes.
@@ -142,7 +147,7 @@ func (t *transaction) first(ctx context.Context) (*plan, error) {
 			return t.look(ctx)
 		}
 	}
-	return t.plan(bases, nil)
+	return t.plan(bases)
 }
 
 // look reads what is stored, in one cut, and makes a plan from it.
@@ -165,7 +170,7 @@ func (t *transaction) look(ctx context.Context) (*plan, error) {
 // against decides every operation by what is stored. The lowest that fails is the error.
 func (t *transaction) against(seen []*mvccpb.KeyValue) (*plan, error) {
 	bases := make([]base, len(t.ops))
-	idle := make([]bool, len(t.ops))
+	t.idle = make([]bool, len(t.ops))
 	for i, kv := range seen {
 		m := &t.ops[i]
 		var s driver.Stored
@@ -181,14 +186,14 @@ func (t *transaction) against(seen []*mvccpb.KeyValue) (*plan, error) {
 		if err != nil {
 			return nil, &storage.OpError{Index: i, Err: err}
 		}
-		idle[i] = !changes
+		t.idle[i] = !changes
 	}
-	return t.plan(bases, idle)
+	return t.plan(bases)
 }
 
 // plan puts the transaction together: idle operations compare but change nothing. A transaction that writes nothing but
 // deletes leaves a receipt, since a deleted key carries no token.
-func (t *transaction) plan(bases []base, idle []bool) (*plan, error) {
+func (t *transaction) plan(bases []base) (*plan, error) {
 	p := &plan{}
 	for i := range t.ops {
 		m := &t.ops[i]
@@ -201,7 +206,7 @@ func (t *transaction) plan(bases []base, idle []bool) (*plan, error) {
 			}
 			p.changes = append(p.changes, sent.ops...)
 			p.receipt = sent
-		case m.Verb == driver.Delete && (idle == nil || !idle[i]):
+		case m.Verb == driver.Delete && (t.idle == nil || !t.idle[i]):
 			p.changes = append(p.changes, t.b.remove(m.Key, bases[i]).ops...)
 		}
 	}

@@ -19,6 +19,11 @@
 //	<prefix>/ 0 m store                                                     the store's id and schema version
 //	<prefix>/ 0 m fence <slot>                                              see below
 //
+// # History
+//
+// Revisions are etcd's own, and so is what is kept of them: the history of the cluster since its last compaction. Compact of the
+// storage.Historian is that compaction. It concerns the whole cluster, and takes the history of all other stores and programs in it.
+//
 // # Lost answers
 //
 // Each write carries a random token in its value, so that the key, or its history, reports whether a write whose answer was

@@ -89,8 +89,9 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], and its
-// watches are [storage.Bookmarker]s.
+// Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], its watches are
+// [storage.Bookmarker]s, and [storage.As] finds its [storage.Historian]. That one's revisions are etcd's, and its Compact compacts the
+// whole cluster, with all other stores and programs in it.
 type Backend struct {
 	*driver.Backend[position]
 	handle *handle
@@ -121,6 +122,7 @@ type handle struct {
 
 	seen    atomic.Int64 // the newest revision that any answer or delivered event has shown
 	seenAt  atomic.Int64 // when an answer last came, in Unix nanoseconds
+	oldest  atomic.Int64 // a revision before which all is known to be compacted
 	fence   fence
 	handle  [8]byte // random; the first half of every token
 	counter atomic.Uint64
@@ -133,7 +135,7 @@ type handle struct {
 
 var (
 	_ driver.Driver[position]      = (*handle)(nil)
-	_ driver.Pager[position]       = (*handle)(nil)
+	_ driver.Historian[position]   = (*handle)(nil)
 	_ driver.Snapshotter[position] = (*handle)(nil)
 	_ driver.GuardedMover          = (*handle)(nil)
 )

@@ -3,9 +3,7 @@ package etcd
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -28,44 +26,75 @@ import (
 // fewer are asked for.
 const (
 	firstChunk = 64
+	firstPage  = 128 // where the number of wanted resources is known
 	maxChunk   = 1024
+	probeChunk = 16 // behind a skip
 	chunkBytes = 4 << 20
 	mostBytes  = 2 * chunkBytes // of one answer
 )
 
-// listing walks over the resources that match a filter, at one revision.
+// listing walks over the resources of a range that match a filter, at one revision. From a key that does not match it goes on where the
+// next one can: what is at hand before that is dropped, and the next chunk begins there.
 type listing struct {
 	b          *handle
-	filter     key.Filter
+	filter     *key.Filter // nil: all match
 	next, end  []byte
-	rev        int64 // 0 before the first answer
+	rev        int64 // 0 before the first answer, unless it was given
+	fixed      bool  // rev was given, or is a promise: the cluster may not have gone back
 	consistent storage.ReadConsistency
-	chunk      int
-	kvs        []*mvccpb.KeyValue // came, not yet looked at
-	more       bool
+	keysOnly   bool
+
+	kvs    []*mvccpb.KeyValue // came, not yet looked at
+	more   bool
+	total  int64 // keys in the range, whether they match or not; -1 before the first answer
+	behind int64 // of those, how many lie behind what is at hand
+	chunk  int
+	passed int64 // keys since the last match
+	came   int   // keys in all answers
 }
 
-func (b *handle) list(f key.Filter, consistency storage.ReadConsistency) *listing {
-	from, to := b.layout.span(&f)
-	return &listing{b: b, filter: f, next: from, end: to, consistent: consistency, chunk: firstChunk, more: true}
+func (b *handle) list(f *key.Filter, consistency storage.ReadConsistency) *listing {
+	return b.listWithin(f, nil, nil, consistency)
 }
 
-// span is the range of etcd keys in which all matches of a filter lie.
+// listWithin is list between two keys' bytes, of which nil is no bound.
+func (b *handle) listWithin(f *key.Filter, from, to []byte, consistency storage.ReadConsistency) *listing {
+	l := &listing{b: b, filter: f, consistent: consistency, chunk: firstChunk, more: true, total: -1}
+	l.next, l.end = b.layout.span(f)
+	if first := b.layout.within(from); bytes.Compare(first, l.next) > 0 {
+		l.next = first
+	}
+	if last := b.layout.within(to); to != nil && bytes.Compare(last, l.end) < 0 {
+		l.end = last
+	}
+	l.seek(l.next)
+	return l
+}
+
+// within returns where a resource lies whose key has these bytes.
+func (l *layout) within(keyBytes []byte) []byte {
+	return append(append(make([]byte, 0, len(l.resources)+len(keyBytes)+1), l.resources...), keyBytes...)
+}
+
+// span is the range of etcd keys in which all matches of a filter lie; nil matches all.
 func (l *layout) span(f *key.Filter) (from, to []byte) {
+	if f == nil {
+		f = &key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	}
 	prefix, _ := f.Prefix()
-	from = append(append([]byte(nil), l.resources...), prefix...)
+	from = l.within(prefix)
 	return from, key.PrefixEnd(from)
 }
 
-// take returns the next match, with its size, or io.EOF.
-func (l *listing) take(ctx context.Context) (*resourcepb.Resource, int, error) {
+// take returns the next match, or io.EOF.
+func (l *listing) take(ctx context.Context) (key.Key, *mvccpb.KeyValue, error) {
 	for {
-		res, size, err := l.first()
+		k, kv, err := l.first()
 		if !errors.Is(err, errUsedUp) {
-			return res, size, err
+			return k, kv, err
 		}
 		if err := l.fetch(ctx); err != nil {
-			return nil, 0, err
+			return key.Key{}, nil, err
 		}
 	}
 }
@@ -74,26 +103,49 @@ func (l *listing) take(ctx context.Context) (*resourcepb.Resource, int, error) {
 var errUsedUp = errors.New("nothing is at hand")
 
 // first returns the next match at hand.
-func (l *listing) first() (*resourcepb.Resource, int, error) {
+func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 	for len(l.kvs) > 0 {
 		kv := l.kvs[0]
-		l.kvs[0] = nil
-		l.kvs = l.kvs[1:]
-		l.next = append(kv.Key, 0)
 		k, err := l.b.layout.parse(kv.Key)
 		if err != nil {
-			return nil, 0, err
+			return key.Key{}, nil, err
 		}
-		if !l.filter.Match(&k) {
+		if l.filter != nil && !l.filter.Match(&k) {
+			l.seek(kv.Key)
 			continue
 		}
-		_, res, err := l.b.layout.decode(kv)
-		return res, len(kv.Value), err
+		l.kvs[0] = nil
+		l.kvs = l.kvs[1:]
+		l.next = append(kv.Key[:len(kv.Key):len(kv.Key)], 0)
+		l.passed = 0
+		return k, kv, nil
 	}
 	if l.more {
-		return nil, 0, errUsedUp
+		return key.Key{}, nil, errUsedUp
 	}
-	return nil, 0, io.EOF
+	return key.Key{}, nil, io.EOF
+}
+
+// seek goes on at the first key from another one on that can match.
+func (l *listing) seek(etcdKey []byte) {
+	l.next = etcdKey
+	if l.filter != nil {
+		from, ok := l.filter.Seek(etcdKey[len(l.b.layout.resources):])
+		if !ok {
+			from = l.end[len(l.b.layout.resources):]
+		}
+		l.next = l.b.layout.within(from)
+	}
+	passed := 0
+	for passed < len(l.kvs) && bytes.Compare(l.kvs[passed].Key, l.next) < 0 {
+		l.kvs[passed] = nil
+		passed++
+	}
+	l.kvs = l.kvs[passed:]
+	l.passed += int64(passed)
+	if bytes.Compare(l.next, l.end) >= 0 {
+		l.kvs, l.more = nil, l.total < 0 // the first answer tells the revision, whatever is in it
+	}
 }
 
 // fetch asks for the next chunk.
@@ -109,41 +161,87 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 	if l.rev == 0 {
 		l.rev = resp.Header.Revision
 	}
+	if l.total < 0 {
+		l.total = resp.Count
+	} else {
+		l.passed += l.behind - resp.Count
+	}
 	l.kvs, l.more = resp.Kvs, resp.More
+	l.behind = resp.Count - int64(len(resp.Kvs))
 	size := 0
 	for _, kv := range resp.Kvs {
 		size += len(kv.Value)
 	}
-	if n := len(resp.Kvs); n > 0 {
-		l.chunk = max(1, min(chunkBytes/(size/n+1), 4*l.chunk, maxChunk))
+	n := len(resp.Kvs)
+	l.came += n
+	if n == 0 {
+		return
+	}
+	l.chunk = max(1, min(chunkBytes/(size/n+1), 4*l.chunk, maxChunk))
+	if l.passed*int64(max(size/n, usualSize)) >= usualSize*l.worthSkipping() {
+		l.chunk = min(l.chunk, probeChunk)
 	}
 }
 
+// expect bounds the next chunk by the number of matches that are still wanted, where of what came so many have matched.
+func (l *listing) expect(wanted, matched int) {
+	switch {
+	case l.came == 0:
+		l.chunk = min(firstPage, wanted)
+	case matched > 0:
+		l.chunk = min(l.chunk, (wanted*l.came+matched-1)/matched)
+	}
+}
+
+// usualSize is the size of a resource that the number of keys worth skipping is about.
+const usualSize = 1 << 10
+
+// worthSkipping returns from how many keys in a row that do not match a probe is cheaper than to read them. A server answers no range
+// before it has counted the keys in all of it, and a chunk of a walk and a probe cost that alike: behind many keys, only what is longer
+// than the largest chunks pays.
+func (l *listing) worthSkipping() int64 { return min(256+l.behind/64, 2*maxChunk) }
+
 func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
-	get := func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-		opts = append(opts, clientv3.WithRange(string(l.end)), clientv3.WithRev(l.rev))
+	opts := []clientv3.OpOption{clientv3.WithRange(string(l.end)), clientv3.WithRev(l.rev)}
+	if l.keysOnly {
+		opts = append(opts, clientv3.WithKeysOnly())
+	}
+	get := func(ctx context.Context, more ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		more = append(append(more, opts...), clientv3.WithLimit(0))
 		for {
-			resp, err := l.b.ranges.Get(ctx, string(l.next), append(opts, clientv3.WithLimit(int64(l.chunk)))...)
+			more[len(more)-1] = clientv3.WithLimit(int64(l.chunk))
+			resp, err := l.b.ranges.Get(ctx, string(l.next), more...)
 			if !isTooMuch(err) || l.chunk == 1 {
 				return resp, err
 			}
 			l.chunk = max(1, l.chunk/4)
 		}
 	}
-	if l.consistent == storage.StrongConsistency {
-		return linearizably(ctx, l.b, get)
-	}
-	if l.rev == 0 {
-		return eventually(ctx, l.b, get)
+	seen := l.b.seen.Load()
+	switch {
+	case l.consistent == storage.StrongConsistency:
+		return l.notGoneBack(seen)(linearizably(ctx, l.b, get))
+	case l.total < 0:
+		return l.notGoneBack(seen)(eventually(ctx, l.b, get))
 	}
 	// Any member that has the revision will do; one that has not got it yet says so.
 	one, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := get(one, clientv3.WithSerializable())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return linearizably(ctx, l.b, get)
+		return l.notGoneBack(seen)(linearizably(ctx, l.b, get))
 	}
 	return resp, translate(err)
+}
+
+// notGoneBack makes an answer an error if revisions mean something and the cluster has fewer of them than before.
+func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*clientv3.GetResponse, error) {
+	return func(resp *clientv3.GetResponse, err error) (*clientv3.GetResponse, error) {
+		if err == nil && l.fixed && resp.Header.Revision < seen {
+			return nil, errWentBack
+		}
+		return resp, err
+	}
 }
 
 // boundedKV refuses answers of more than mostBytes when their first bytes have come.
@@ -169,11 +267,15 @@ func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, 
 	defer done()
 	return again(ctx, func() (position, error) {
 		rows.Restart()
-		l := b.list(*f, consistency)
+		l := b.list(f, consistency)
 		for {
-			res, _, err := l.take(ctx)
+			k, kv, err := l.take(ctx)
 			if errors.Is(err, io.EOF) {
 				return endOf(l.rev), nil
+			}
+			var res *resourcepb.Resource
+			if err == nil {
+				res, err = b.layout.decodeValue(k, kv)
 			}
 			if err == nil {
 				err = rows.AddResource(res)
@@ -196,53 +298,4 @@ func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
 			return answer, unavailable(ctx, err)
 		}
 	}
-}
-
-// Page implements driver.Pager. All pages of a listing show the revision of the first one, for as long as the cluster keeps it. What
-// a page goes on from is that revision and a key.
-func (b *handle) Page(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (page driver.ListedPage[position], err error) {
-	l := b.list(*f, consistency)
-	if from != nil {
-		if err := l.resume(from); err != nil {
-			return page, err
-		}
-	}
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return page, err
-	}
-	defer done()
-	size := 0
-	for {
-		l.chunk = min(l.chunk, limit-len(page.Resources)+1) // one more reports whether there is more
-		res, n, err := l.take(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return driver.ListedPage[position]{}, err
-		}
-		page.Resources = append(page.Resources, res)
-		if size += n; len(page.Resources) == limit || size >= driver.PageBytes {
-			if l.more || len(l.kvs) > 0 {
-				page.Next = append(binary.BigEndian.AppendUint64(nil, uint64(l.rev)), l.next[len(b.layout.resources):]...)
-			}
-			break
-		}
-	}
-	page.At = endOf(l.rev)
-	return page, nil
-}
-
-func (l *listing) resume(from []byte) error {
-	if len(from) < 8 {
-		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-	}
-	next := append(append([]byte(nil), l.b.layout.resources...), from[8:]...)
-	l.rev = int64(binary.BigEndian.Uint64(from))
-	if l.rev <= 0 || bytes.Compare(next, l.next) < 0 || bytes.Compare(next, l.end) > 0 {
-		return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-	}
-	l.next = next
-	return nil
 }

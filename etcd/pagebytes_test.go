@@ -5,6 +5,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -59,7 +60,7 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 	defer cancel()
 	const commits, together, size = 12, 4, 240 << 10
 	b, _ := crowded(t, ctx, commits, together, size)
-	l := b.handle.list(everything, storage.StrongConsistency)
+	l := b.handle.list(&everything, storage.StrongConsistency)
 	l.chunk = maxChunk // as after many small resources
 	var names []string
 	for l.more {
@@ -74,15 +75,50 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 			t.Errorf("%d bytes came at once, expected %d at most", got, mostBytes)
 		}
 		for len(l.kvs) > 0 {
-			res, _, err := l.first()
+			k, _, err := l.first()
 			if err != nil {
 				t.Fatal(err)
 			}
-			names = append(names, res.Id.Name)
+			names = append(names, k.Name)
 		}
 	}
 	if len(names) != commits*together || !slices.IsSorted(names) {
 		t.Errorf("listed %q", names)
+	}
+}
+
+// What a reading of the past counts is what its filter matches within its bounds, at that revision, and no position inside of a revision
+// is read at.
+func TestReadAtWithFilter(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	b, _ := crowded(t, ctx, 12, 4, 100)
+	rev, err := b.handle.revision(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		prefix, from string
+		want         int64
+	}{{"", "", 48}, {"0", "", 40}, {"03-", "", 4}, {"0", "05", 20}, {"none", "", 0}} {
+		f := everything
+		f.NamePrefix = c.prefix
+		at := endOf(rev)
+		q := &driver.PastQuery[position]{At: &at, Filter: &f, Limit: 3, Count: true}
+		if c.from != "" {
+			q.From = key.Key{Group: "g", Kind: "K", Partition: "p", Namespace: "n", Name: c.from}.Bytes()
+		}
+		var n int64
+		past, err := b.handle.ReadAt(ctx, q, func(*driver.Version) error { n++; return nil })
+		if err != nil || past.Count != c.want || n != min(3, c.want) || past.More != (c.want > 3) || past.At != at {
+			t.Errorf("%+v: %d taken, %+v, %v", c, n, past, err)
+		}
+	}
+	inside := position{rev, "g"}
+	_, err = b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &inside}, func(*driver.Version) error { return nil })
+	if !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("reading inside of a revision: %v, expected ErrInvalid", err)
 	}
 }
 

@@ -22,7 +22,7 @@ func (b *handle) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (d
 		return nil, position{}, err
 	}
 	defer done()
-	l := b.list(*f, storage.StrongConsistency)
+	l := b.list(f, storage.StrongConsistency)
 	if err := l.fetch(ctx); err != nil {
 		return nil, position{}, snapshotError(ctx, err)
 	}
@@ -57,9 +57,12 @@ func newSnapshot(l *listing) *snapshot {
 func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	l := s.l
 	for {
-		res, _, err := l.first()
+		k, kv, err := l.first()
+		if err == nil {
+			return l.b.layout.decodeValue(k, kv)
+		}
 		if !errors.Is(err, errUsedUp) {
-			return res, err
+			return nil, err
 		}
 		resp, err := s.chunk.Do(ctx, func() (*clientv3.GetResponse, error) { return s.read(l) })
 		if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Apply implements driver.Driver. What is one operation joins a batch.
+// Apply implements driver.Driver. What is one operation joins a batch, unless it has to be alone.
 func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if len(mutations) > 1 || mutations[0].Verb == driver.Check {
+	if len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Alone {
 		return b.commit(ctx, mutations)
 	}
 	m := &mutations[0]
@@ -48,6 +48,7 @@ func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	case m.Verb == driver.Write:
 		m.Written = b.layout.version(m.Key, m.Uid, base{rev: o.rev, edge: edgeOf(m.Resource)})
 	}
+	m.Revision = o.rev
 	return nil
 }
 

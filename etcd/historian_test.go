@@ -1,0 +1,360 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func historian(t testing.TB, b storage.Backend) storage.Historian {
+	t.Helper()
+	h, ok := storage.As[storage.Historian](b)
+	if !ok {
+		t.Fatal("etcd is no Historian")
+	}
+	return h
+}
+
+func newest(t testing.TB, h storage.Historian) int64 {
+	t.Helper()
+	_, newest, err := h.Revisions(storetest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newest
+}
+
+// scanned reads all that is stored at a revision, 0 for now, a few at a time, as "name version created/modified/writes".
+func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.ScanOptions) (lines []string, at int64) {
+	t.Helper()
+	opts.Revision = revision
+	var span storage.Span
+	for count := int64(-1); ; {
+		scan, err := h.Scan(storetest.Context(t), span, opts)
+		if err != nil {
+			t.Fatalf("scan at %d: %v", revision, err)
+		}
+		if opts.Count && count >= 0 && scan.Count != count {
+			t.Errorf("%d of revision %d are still to come, expected %d", scan.Count, revision, count)
+		}
+		for _, r := range scan.Records {
+			lines = append(lines, line(&r))
+		}
+		count = scan.Count - int64(len(scan.Records))
+		opts.Revision = scan.Revision
+		if !scan.More {
+			if opts.Count && count != 0 {
+				t.Errorf("the end of revision %d has been read, but %d more were counted", revision, count)
+			}
+			return lines, scan.Revision
+		}
+		span.From = proto.Clone(scan.Records[len(scan.Records)-1].Resource.GetId()).(*resourcepb.ID)
+		span.From.Name += "\x01"
+	}
+}
+
+func line(r *storage.Record) string {
+	return fmt.Sprintf("%s %s %d/%d/%d", r.Resource.GetId().GetName(), r.Resource.GetVersion(), r.Created, r.Modified, r.Writes)
+}
+
+// A scan at a revision shows what was stored then, with the numbers of its changes, and nothing else of what lies in etcd: no edges
+// from owners, no notes, no fences, no other store.
+func TestScanShowsTheStoreAsItWas(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcd(t) // nobody else raises its revision
+	url := server.StoreURL(t)
+	b, other := open(t, url), open(t, server.StoreURLIn(t, server.Prefix(t)+"/inner"))
+	h := historian(t, b)
+
+	type state struct {
+		rev   int64
+		lines []string
+	}
+	now := map[string]*storage.Record{}
+	var states []state
+	keep := func() {
+		s := state{rev: newest(t, h)}
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			s.lines = append(s.lines, line(now[name]))
+		}
+		states = append(states, s)
+	}
+	keep()
+	owner := service("owner")
+	for i := range 40 {
+		name := fmt.Sprint("s", i%7)
+		storetest.Write(t, other, service(fmt.Sprint("other", i)))
+		was := now[name]
+		if was != nil && i%5 == 0 {
+			storetest.Remove(t, b, was.Resource)
+			delete(now, name)
+			keep()
+			continue
+		}
+		res := service(name)
+		res.Owner = owner.Id
+		r := &storage.Record{Writes: 1}
+		if was != nil {
+			res.Version, r.Created, r.Writes = was.Resource.Version, was.Created, was.Writes+1
+		}
+		r.Resource = storetest.Write(t, b, res)
+		if r.Modified = newest(t, h); was == nil {
+			r.Created = r.Modified
+		}
+		now[name] = r
+		keep()
+	}
+	for _, reader := range []storage.Historian{h, historian(t, open(t, url))} {
+		for _, s := range states {
+			for _, opts := range []storage.ScanOptions{{Limit: 2, Count: true}, {KeysOnly: true, Limit: 3}, {}} {
+				if lines, at := scanned(t, reader, s.rev, opts); !slices.Equal(lines, s.lines) || at != s.rev {
+					t.Fatalf("at revision %d with %+v:\n%q of revision %d, expected\n%q", s.rev, opts, lines, at, s.lines)
+				}
+			}
+		}
+	}
+}
+
+// The oldest revision is found out wherever the compaction came from, and what lies before it is ErrCompacted.
+func TestRevisionsTellOfCompaction(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcd(t)
+	url := server.StoreURL(t)
+	b := open(t, url)
+	h := historian(t, b)
+	oldest, _, err := h.Revisions(storetest.Context(t))
+	if oldest != 1 || err != nil {
+		t.Errorf("the oldest revision is %d, %v; expected 1", oldest, err)
+	}
+	res := storetest.Write(t, b, service("a"))
+	client := server.Client(t)
+	for range 3 {
+		for range 5 {
+			res = storetest.Write(t, b, at(res, res.Version))
+		}
+		compact(t, client)
+		want := newest(t, h)
+		res = storetest.Write(t, b, at(res, res.Version))
+		for i, reader := range []storage.Historian{h, h, historian(t, open(t, url))} {
+			if oldest, end, err := reader.Revisions(storetest.Context(t)); oldest != want || end != want+1 || err != nil {
+				t.Errorf("reader %d: revisions %d to %d, %v; expected %d to %d", i, oldest, end, err, want, want+1)
+			}
+			if lines, _ := scanned(t, reader, want, storage.ScanOptions{}); len(lines) != 1 {
+				t.Errorf("reader %d finds %q at the oldest revision", i, lines)
+			}
+			_, err = reader.Scan(storetest.Context(t), storage.Span{}, storage.ScanOptions{Revision: want - 1})
+			if !errors.Is(err, storage.ErrCompacted) {
+				t.Errorf("reader %d before the oldest revision: %v, expected ErrCompacted", i, err)
+			}
+		}
+	}
+}
+
+// Compact makes a revision the oldest one, which never goes back.
+func TestCompact(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartEtcd(t)
+	b := open(t, server.StoreURL(t))
+	h, other := historian(t, b), historian(t, open(t, server.StoreURL(t)))
+	var revisions []int64
+	for i := range 6 {
+		storetest.Write(t, b, service(fmt.Sprint("s", i)))
+		revisions = append(revisions, newest(t, h))
+	}
+	wantOldest := func(want int64) {
+		t.Helper()
+		for _, reader := range []storage.Historian{h, other} {
+			if oldest, _, err := reader.Revisions(storetest.Context(t)); oldest != want || err != nil {
+				t.Errorf("the oldest revision is %d, %v; expected %d", oldest, err, want)
+			}
+		}
+	}
+	for _, c := range []struct{ at, want int }{{3, 3}, {1, 3}, {3, 3}, {5, 5}} {
+		for _, one := range []storage.Historian{h, other} {
+			if err := one.Compact(storetest.Context(t), revisions[c.at]); err != nil {
+				t.Errorf("compact at change %d: %v", c.at, err)
+			}
+		}
+		wantOldest(revisions[c.want])
+	}
+	if err := h.Compact(storetest.Context(t), newest(t, h)+1); !errors.Is(err, storage.ErrFutureRevision) {
+		t.Errorf("compacting what is not there yet: %v, expected ErrFutureRevision", err)
+	}
+	if _, err := h.Scan(storetest.Context(t), storage.Span{}, storage.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("reading what is not there yet: %v, expected ErrFutureRevision", err)
+	}
+	wantOldest(revisions[5])
+}
+
+// requests counts what is sent to the server, by method, and the keys that come back.
+type requests struct {
+	mu   sync.Mutex
+	sent map[string]int
+	keys int
+}
+
+func (r *requests) count(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	r.mu.Lock()
+	if r.sent == nil {
+		r.sent = map[string]int{}
+	}
+	r.sent[method]++
+	r.mu.Unlock()
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if resp, ok := reply.(*pb.RangeResponse); ok {
+		r.mu.Lock()
+		r.keys += len(resp.Kvs)
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// take returns the number of requests to a method, and that of keys, since it was last asked.
+func (r *requests) take(method string) (sent, keys int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sent, keys = r.sent[method], r.keys
+	r.sent, r.keys = nil, 0
+	return sent, keys
+}
+
+// A follower knows what was stored before each change. What it reads for that, it reads together.
+func TestFollowerReadsTheStateBeforeTogether(t *testing.T) {
+	t.Parallel()
+	var sent requests
+	server := testenv.StartEtcd(t)
+	b := openThrough(t, server, grpc.WithUnaryInterceptor(sent.count))
+	h := historian(t, b)
+	const services = 300
+	before := make([]*storage.Record, services)
+	for i := range before {
+		before[i] = &storage.Record{Resource: storetest.Write(t, b, service(fmt.Sprintf("s%03d", i))), Writes: 1}
+		before[i].Created = newest(t, h)
+		before[i].Modified = before[i].Created
+	}
+	start := newest(t, h)
+	var want []string
+	for i, r := range before {
+		second := &storage.Record{Resource: storetest.Write(t, b, at(r.Resource, r.Resource.Version)), Created: r.Created, Writes: 2}
+		second.Modified = newest(t, h)
+		want = append(want, line(r)+" > "+line(second))
+		if i%10 == 0 {
+			storetest.Remove(t, b, second.Resource)
+			want = append(want, line(second)+" > nothing")
+			third := &storage.Record{Resource: storetest.Write(t, b, service(r.Resource.Id.Name)), Writes: 1}
+			third.Modified = newest(t, h)
+			third.Created = third.Modified
+			want = append(want, "nothing > "+line(third))
+		}
+	}
+	sent.take("")
+	f, err := h.Follow(storetest.Context(t), storage.Span{}, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	text := func(r *storage.Record) string {
+		if r == nil {
+			return "nothing"
+		}
+		return line(r)
+	}
+	var got []string
+	for len(got) < len(want) {
+		changes, _, err := f.Next(storetest.Context(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			got = append(got, text(c.Before)+" > "+text(c.Now))
+		}
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("change %d is %s, expected %s", i, got[i], want[i])
+		}
+	}
+	if n, _ := sent.take("/etcdserverpb.KV/Txn"); n > 20 {
+		t.Errorf("%d transactions were sent for %d changes, expected a few", n, len(want))
+	}
+}
+
+// Each swap has a revision of its own, however many are under way together, and each outcome is told as it was.
+func TestSwapsDoNotShareRevisions(t *testing.T) {
+	t.Parallel()
+	b := open(t, testenv.Etcd(t).StoreURL(t))
+	h := historian(t, b)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	revisions := map[int64]string{}
+	var done atomic.Int64
+	for i := range 8 {
+		all.Go(func() {
+			name := fmt.Sprint("s", i)
+			var expect int64
+			for j := range 12 {
+				swap := storage.Swap{Write: service(name), Expect: expect}
+				if j%4 == 3 {
+					swap = storage.Swap{Delete: service(name).Id, Expect: expect}
+				}
+				s, err := h.Swap(storetest.Context(t), swap)
+				if err != nil || !s.Done {
+					t.Errorf("swap %d of %s: %+v, %v", j, name, s, err)
+					return
+				}
+				if expect = s.Revision; swap.Delete != nil {
+					expect = 0
+				}
+				mu.Lock()
+				if other := revisions[s.Revision]; other != "" {
+					t.Errorf("%s and %s have revision %d", other, name, s.Revision)
+				}
+				revisions[s.Revision] = name
+				mu.Unlock()
+				done.Add(1)
+			}
+		})
+		all.Go(func() {
+			res := service(fmt.Sprint("w", i))
+			for range 12 {
+				out, err := b.WriteCAS(storetest.Context(t), res)
+				if err != nil {
+					t.Errorf("write: %v", err)
+					return
+				}
+				res = at(res, out.Version)
+			}
+		})
+	}
+	all.Wait()
+	if len(revisions) != int(done.Load()) || done.Load() != 8*12 {
+		t.Errorf("%d swaps have %d revisions", done.Load(), len(revisions))
+	}
+	lines, _ := scanned(t, h, 0, storage.ScanOptions{})
+	for _, l := range lines {
+		var name, version string
+		var created, modified, writes int64
+		if _, err := fmt.Sscanf(l, "%s %s %d/%d/%d", &name, &version, &created, &modified, &writes); err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := revisions[modified]; ok && other != name {
+			t.Errorf("revision %d was a swap of %s, and %s has it", modified, other, name)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// crowds writes, into each of some partitions, many services in one namespace and two in another, "wanted".
+func crowds(t *testing.T, b *etcd.Backend, partitions, crowd int) (wanted []string) {
+	t.Helper()
+	var writers sync.WaitGroup
+	for p := range partitions {
+		for i := range crowd + 2 {
+			name := fmt.Sprintf("s-%03d-%04d", p, i)
+			res := service(name)
+			res.Id.Tenancy = &resourcepb.Tenancy{Partition: fmt.Sprintf("p%03d", p), Namespace: "crowd"}
+			if i < 2 {
+				res.Id.Tenancy.Namespace = "wanted"
+				wanted = append(wanted, name)
+			}
+			writers.Go(func() {
+				if _, err := b.WriteCAS(storetest.Context(t), res); err != nil {
+					t.Errorf("write: %v", err)
+				}
+			})
+		}
+		writers.Wait()
+	}
+	return wanted
+}
+
+const rangeMethod = "/etcdserverpb.KV/Range"
+
+// A list, a page and the snapshot of a watch step over what they do not return, however much that is; where it is little, they read it,
+// many at a time.
+func TestFiltersSkip(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ partitions, crowd, requests, keys int }{
+		{4, 1500, 4*2 + 4, 700},
+		{150, 3, 6, 2000},
+	} {
+		t.Run(fmt.Sprint(c.crowd), func(t *testing.T) {
+			t.Parallel()
+			var sent requests
+			b := openThrough(t, testenv.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
+			want := crowds(t, b, c.partitions, c.crowd)
+			filter := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: "wanted"}
+			check := func(what string, got []string) {
+				t.Helper()
+				if !slices.Equal(got, want) {
+					t.Errorf("%s shows %v, expected %v", what, got, want)
+				}
+				if n, keys := sent.take(rangeMethod); n > c.requests || keys > c.keys {
+					t.Errorf("%s took %d requests and %d keys, expected %d and %d at most", what, n, keys, c.requests, c.keys)
+				}
+			}
+			sent.take("")
+			list, err := b.List(storetest.Context(t), storage.StrongConsistency, serviceType, filter, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("the list", names(list))
+			page, err := b.ListPage(storetest.Context(t), serviceType, filter, "", storage.ListOptions{Limit: len(want)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("the page", names(page.Resources))
+			w, err := b.WatchList(storetest.Context(t), serviceType, filter, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			sent.take("")
+			var got []string
+			for ev := storetest.Next(t, w); ev.GetEndOfSnapshot() == nil; ev = storetest.Next(t, w) {
+				got = append(got, ev.GetUpsert().GetResource().GetId().GetName())
+			}
+			check("the snapshot", got)
+		})
+	}
+}
+
+// A page of one resource of a filter that hardly anything matches takes no request for every few keys.
+func TestSparsePages(t *testing.T) {
+	t.Parallel()
+	var sent requests
+	b := openThrough(t, testenv.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
+	want := crowds(t, b, 100, 3)
+	want = want[len(want)/2 : len(want)/2+1]
+	filter := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	sent.take("")
+	page, err := b.ListPage(storetest.Context(t), serviceType, filter, want[0], storage.ListOptions{Limit: 1})
+	if err != nil || !slices.Equal(names(page.Resources), want) {
+		t.Fatalf("the page shows %v, %v; expected %v", names(page.Resources), err, want)
+	}
+	if n, _ := sent.take(rangeMethod); n > 6 {
+		t.Errorf("a page of one among %d took %d requests", 500, n)
+	}
+}
+
+func names(list []*resourcepb.Resource) (names []string) {
+	for _, res := range list {
+		names = append(names, res.GetId().GetName())
+	}
+	return names
+}
