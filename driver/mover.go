@@ -57,7 +57,8 @@ type FenceState struct {
 // note has a name like it.
 const FenceNote = "~fence-epoch"
 
-// The largest note that a Mover has to take.
+// The largest note that a Mover has to take. The tier refuses a name that is empty, longer or has other characters by
+// storage.ErrInvalid, and a larger value by storage.ErrTooLarge, before the driver is asked.
 const (
 	MaxNoteName = 64       // bytes of its name: lower-case letters and dashes
 	MaxNote     = 64 << 10 // bytes of its value

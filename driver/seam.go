@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -48,7 +49,7 @@ type mover[P any] struct {
 }
 
 func (m mover[P]) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
-	ctx, done, err := m.b.begin(ctx)
+	ctx, done, err := m.b.begin(ctx, checkNote(name, nil))
 	if err != nil {
 		return nil, "", err
 	}
@@ -61,7 +62,7 @@ func (m mover[P]) ReadNote(ctx context.Context, name string) (value []byte, revi
 }
 
 func (m mover[P]) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
-	ctx, done, err := m.b.begin(ctx)
+	ctx, done, err := m.b.begin(ctx, checkNote(name, value))
 	if err != nil {
 		return "", err
 	}
@@ -74,13 +75,28 @@ func (m mover[P]) WriteNote(ctx context.Context, name string, value []byte, revi
 }
 
 func (m mover[P]) DeleteNote(ctx context.Context, name, revision string) error {
-	ctx, done, err := m.b.begin(ctx)
+	ctx, done, err := m.b.begin(ctx, checkNote(name, nil))
 	if err != nil {
 		return err
 	}
 	defer done()
 	if err := m.m.DeleteNote(ctx, name, revision); err != nil {
 		return noteFailed(name, err)
+	}
+	return nil
+}
+
+// checkNote holds the name and the value of a note against what every Mover has to take.
+func checkNote(name string, value []byte) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the name of a journal note is empty", storage.ErrInvalid)
+	case len(name) > MaxNoteName:
+		return fmt.Errorf("%w: the name of a journal note has %d bytes, expected at most %d", storage.ErrInvalid, len(name), MaxNoteName)
+	case strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') }):
+		return fmt.Errorf("%w: the name of journal note %q has other characters than lower-case letters and dashes", storage.ErrInvalid, name)
+	case len(value) > MaxNote:
+		return fmt.Errorf("journal note %q: %w: its value has %d bytes, expected at most %d", name, storage.ErrTooLarge, len(value), MaxNote)
 	}
 	return nil
 }

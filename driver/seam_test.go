@@ -2,6 +2,8 @@ package driver_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -49,6 +51,60 @@ func TestSeam(t *testing.T) {
 	}
 	if _, ok := storage.As[driver.GuardedMover](layer{moving, own}); !ok {
 		t.Error("what a layer leaves to the backend is not found")
+	}
+}
+
+// asked is a Mover that counts what reaches it.
+type asked struct {
+	*stub
+	calls int
+}
+
+func (a *asked) ReadNote(context.Context, string) ([]byte, string, error) {
+	a.calls++
+	return nil, "", nil
+}
+
+func (a *asked) WriteNote(context.Context, string, []byte, string) (string, error) {
+	a.calls++
+	return "", nil
+}
+
+func (a *asked) DeleteNote(context.Context, string, string) error { a.calls++; return nil }
+
+// What no Mover has to take is refused before the driver is asked, and before the context is looked at.
+func TestNoteLimits(t *testing.T) {
+	t.Parallel()
+	d := &asked{stub: &stub{}}
+	b := driver.New(d, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	m, _ := storage.As[driver.Mover](b)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	longest := strings.Repeat("n", driver.MaxNoteName)
+	for name, says := range map[string]string{
+		"":               "is empty",
+		longest + "n":    "has 65 bytes, expected at most 64",
+		"Note":           `"Note" has other characters than lower-case letters and dashes`,
+		"\xff":           "other characters",
+		driver.FenceNote: "other characters",
+	} {
+		_, _, read := m.ReadNote(over, name)
+		_, write := m.WriteNote(over, name, make([]byte, driver.MaxNote+1), "")
+		for what, err := range map[string]error{"read": read, "write": write, "delete": m.DeleteNote(over, name, "")} {
+			if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s of note %q: got %v, expected ErrInvalid with %q", what, name, err, says)
+			}
+		}
+	}
+	if _, err := m.WriteNote(over, "note", make([]byte, driver.MaxNote+1), ""); !errors.Is(err, storage.ErrTooLarge) || !strings.Contains(err.Error(), "65537 bytes, expected at most 65536") {
+		t.Errorf("a value that is too large: got %v, expected ErrTooLarge with both sizes", err)
+	}
+	if d.calls != 0 {
+		t.Errorf("the driver was asked %d times for what is refused", d.calls)
+	}
+	if _, err := m.WriteNote(t.Context(), longest, make([]byte, driver.MaxNote), ""); err != nil || d.calls != 1 {
+		t.Errorf("the largest note: got %v after %d calls", err, d.calls)
 	}
 }
 

@@ -23,7 +23,7 @@ type fate int
 
 const (
 	refused fate = iota // not carried out, and it will not be if it is sent again
-	unsent              // not carried out; may be sent again
+	undone              // not carried out; may be sent again
 	unknown             // carried out, or not, or not yet
 	over                // carried out, or not, but not later
 )
@@ -39,7 +39,7 @@ func fateOf(err error) fate {
 		// The request that reaches the quota is carried out, and then answered as those that are refused for it.
 		return over
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
-		return unsent
+		return undone
 	}
 	code := codes.Unknown
 	var known rpctypes.EtcdError
@@ -56,7 +56,7 @@ func fateOf(err error) fate {
 		// No connection was made, so nothing went out. Should the text ever change, the fate is looked into as that of any
 		// lost answer.
 		if isDialing(err) {
-			return unsent
+			return undone
 		}
 	}
 	return unknown

@@ -59,7 +59,7 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 		return fmt.Errorf("source: %w", err)
 	}
 	// A call that takes too long fails, and so does this one: whoever calls it decides whether to call it again.
-	m := &mover{from: from, to: to, source: source, target: target}
+	m := &migration{from: from, to: to, source: source, target: target}
 	// The journal first: whoever is at work on it must not close the source again.
 	for m.journal == nil {
 		s, revision, err := readState(ctx, target)

@@ -12,7 +12,7 @@ import (
 )
 
 // begin finds out where the migration stands, and begins it where there is none.
-func (m *mover) begin(ctx context.Context, r *Result) error {
+func (m *migration) begin(ctx context.Context, r *Result) error {
 	source := m.o.From
 	both := m.source != nil && m.target != nil
 	if both {
@@ -85,7 +85,7 @@ func (m *mover) begin(ctx context.Context, r *Result) error {
 }
 
 // acquaint makes sure that the two stores are different ones, and returns the source's identity.
-func (m *mover) acquaint(ctx context.Context) (source string, err error) {
+func (m *migration) acquaint(ctx context.Context) (source string, err error) {
 	if source, err = identity(ctx, m.source, m.try, true); err != nil {
 		return "", fmt.Errorf("source: %w", err)
 	}
@@ -104,7 +104,7 @@ func (m *mover) acquaint(ctx context.Context) (source string, err error) {
 // standing returns the note of the target's last migration with its revision and, of stores that both have one, the source's
 // fence as it was while the note had that revision: no process closes or opens the source without writing the note first, and
 // a process that was frozen between two looks must not take a migration that was completed meanwhile for one of another time.
-func (m *mover) standing(ctx context.Context, both bool) (old *state, fence driver.FenceState, revision string, err error) {
+func (m *migration) standing(ctx context.Context, both bool) (old *state, fence driver.FenceState, revision string, err error) {
 	look := func(ctx context.Context) (err error) {
 		old, revision, err = readState(ctx, m.target)
 		return err
@@ -137,7 +137,7 @@ const maxLooks = 10
 var errAtWork = fmt.Errorf("%w: another process is at work on this one", ErrBusy)
 
 // fences returns the source's fence, after making sure that the target has none.
-func (m *mover) fences(ctx context.Context) (fence driver.FenceState, err error) {
+func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err error) {
 	if fence, err = m.source.Fence(ctx); err != nil {
 		return fence, fmt.Errorf("source: %w", err)
 	}
@@ -168,7 +168,7 @@ func closedForOthers(fence driver.FenceState, old *state) error {
 }
 
 // newGate returns the gate of the source, nil where it has none.
-func (m *mover) newGate() *gate {
+func (m *migration) newGate() *gate {
 	if m.source == nil || m.journal == nil {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (m *mover) newGate() *gate {
 }
 
 // resume goes on with what another process has begun.
-func (m *mover) resume(ctx context.Context, r *Result, old *state, revision string) error {
+func (m *migration) resume(ctx context.Context, r *Result, old *state, revision string) error {
 	busy, err := alive(ctx, m.target, revision, m.o.takeover)
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
@@ -202,7 +202,7 @@ func (m *mover) resume(ctx context.Context, r *Result, old *state, revision stri
 }
 
 // start begins a migration, after making sure that it may.
-func (m *mover) start(ctx context.Context, source string) error {
+func (m *migration) start(ctx context.Context, source string) error {
 	cursor := ""
 	switch m.o.Into {
 	case Empty:
@@ -235,7 +235,7 @@ func (m *mover) start(ctx context.Context, source string) error {
 
 // keepAlive gives a sign of life while nothing else changes the journal, and stops everything when another process has taken
 // over.
-func (m *mover) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+func (m *migration) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	if m.journal == nil {
 		return func() {}
 	}
@@ -267,10 +267,10 @@ func (m *mover) keepAlive(ctx context.Context, cancel context.CancelCauseFunc) (
 	}
 }
 
-func (m *mover) noteCursor(ctx context.Context, cursor string) error {
+func (m *migration) noteCursor(ctx context.Context, cursor string) error {
 	return m.journal.change(ctx, func(s *state) { s.Cursor = cursor })
 }
 
-func (m *mover) enter(ctx context.Context, phase Phase, cursor string) error {
+func (m *migration) enter(ctx context.Context, phase Phase, cursor string) error {
 	return m.journal.change(ctx, func(s *state) { s.Phase, s.Cursor = phase, cursor })
 }

@@ -27,7 +27,7 @@ const (
 
 // pass walks through the source and the target side by side and makes the target hold what the source holds. It returns the
 // comparison of both as they were found: a pass that found no difference has changed nothing.
-func (m *mover) pass(ctx context.Context, source stream, other rival) (*Report, error) {
+func (m *migration) pass(ctx context.Context, source stream, other rival) (*Report, error) {
 	target, err := m.listTarget(ctx)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (m *mover) pass(ctx context.Context, source stream, other rival) (*Report, 
 
 // writers change the target in parallel. Creations go together where the target can.
 type writers struct {
-	m     *mover
+	m     *migration
 	group *errgroup.Group
 	ctx   context.Context
 	other rival
@@ -155,7 +155,7 @@ func (w *writers) drop(have *entry) error {
 }
 
 // createAll writes resources that the target does not have: together if it can be, else in smaller groups and one by one.
-func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) error {
+func (m *migration) createAll(ctx context.Context, batch []*entry, other rival) error {
 	if len(batch) > 1 {
 		var tried bool
 		err := m.try.do(ctx, "create resources", func(ctx context.Context) (err error) {
@@ -197,7 +197,7 @@ func (m *mover) createAll(ctx context.Context, batch []*entry, other rival) erro
 }
 
 // createTogether creates all or none, if the target can.
-func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool, err error) {
+func (m *migration) createTogether(ctx context.Context, batch []*entry) (tried bool, err error) {
 	if m.loader != nil {
 		rows := make([]driver.Row, len(batch))
 		for i, e := range batch {
@@ -227,7 +227,7 @@ func (m *mover) createTogether(ctx context.Context, batch []*entry) (tried bool,
 }
 
 // pace waits as the rate limit says.
-func (m *mover) pace(ctx context.Context, n int) error {
+func (m *migration) pace(ctx context.Context, n int) error {
 	for m.limiter != nil && n > 0 {
 		some := min(n, m.limiter.Burst())
 		if err := m.limiter.WaitN(ctx, some); err != nil {
@@ -239,7 +239,7 @@ func (m *mover) pace(ctx context.Context, n int) error {
 }
 
 // preflight finds the first resources that both sides have and that differ.
-func (m *mover) preflight(ctx context.Context, source stream) error {
+func (m *migration) preflight(ctx context.Context, source stream) error {
 	var found []error
 	const enough = 10
 	_, err := m.compare(ctx, source, func(d Difference) error {

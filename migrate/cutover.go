@@ -10,10 +10,10 @@ import (
 )
 
 // cutOver closes the source, brings over the rest, and opens the target. The last pass is the proof: it compares all of both
-// sides, after the last write to the source and after the last write of any mover to the target, and has found nothing to do.
+// sides, after the last write to the source and after the last write of any tool to the target, and has found nothing to do.
 //
 // If it cannot be completed, the source is opened again, unless the caller has ended it: then it waits, closed, to be completed.
-func (m *mover) cutOver(ctx context.Context, r *Result) error {
+func (m *migration) cutOver(ctx context.Context, r *Result) error {
 	began := time.Now()
 	m.closed.Store(true) // or not: who knows what becomes of a request
 	epoch, err := m.bringRest(ctx, r)
@@ -44,7 +44,7 @@ func (m *mover) cutOver(ctx context.Context, r *Result) error {
 
 // openedByHand reports whether somebody has opened the source before the migration was noted to be complete, who writes no journal
 // and took this process for dead. Whoever does so later finds it complete. Where there is no answer, the look before counts.
-func (m *mover) openedByHand(ctx context.Context, epoch string) bool {
+func (m *migration) openedByHand(ctx context.Context, epoch string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	stands, err := m.gate.stands(ctx, epoch)
@@ -55,7 +55,7 @@ func (m *mover) openedByHand(ctx context.Context, epoch string) bool {
 var errOpened = errors.New("another program opened the source for writing during the cutover")
 
 // bringRest closes the source and makes the target hold what it should. It returns the epoch of the fence.
-func (m *mover) bringRest(ctx context.Context, r *Result) (epoch string, err error) {
+func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err error) {
 	if epoch, err = m.gate.close(ctx); err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (m *mover) bringRest(ctx context.Context, r *Result) (epoch string, err err
 
 // reopen lets writers back to the source after a cutover that cannot be completed as things are. The journal follows: until it
 // does, the same call closes the source again, which is as good.
-func (m *mover) reopen(ctx context.Context, cause error) error {
+func (m *migration) reopen(ctx context.Context, cause error) error {
 	if err := m.gate.open(ctx); err != nil {
 		if errors.Is(err, errElsewhere) {
 			m.closed.Store(false) // by this migration
@@ -104,7 +104,7 @@ func (m *mover) reopen(ctx context.Context, cause error) error {
 }
 
 // drain applies the changes that were made before the source was closed: all of them, which a bookmark proves.
-func (m *mover) drain(ctx context.Context) error {
+func (m *migration) drain(ctx context.Context) error {
 	cursor, err := m.follow(ctx, m.journal.current().Cursor, time.Time{}, (*follower).proven)
 	if errors.Is(err, storage.ErrCompacted) && !m.o.Into.prunes() {
 		return m.historyLost(err)
@@ -115,7 +115,7 @@ func (m *mover) drain(ctx context.Context) error {
 	return m.noteCursor(ctx, cursor)
 }
 
-func (m *mover) lastPass(ctx context.Context) (*Report, error) {
+func (m *migration) lastPass(ctx context.Context) (*Report, error) {
 	source, err := m.listSource(ctx)
 	if err != nil {
 		return nil, err

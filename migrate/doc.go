@@ -70,7 +70,7 @@
 //	                     write's own transaction                 takes over or aborts, makes another epoch
 //	others               happen only while the last sign of      are followed by another look at the journal, and undone
 //	                     life is less than two seconds old, by   if the migration is somebody else's by then
-//	                     the mover's own clocks; others take
+//	                     the tool's own clocks; others take
 //	                     over after three seconds without one
 //
 // The first needs no clock, and holds for requests that arrive at any time. The second does not hold back a request that left in

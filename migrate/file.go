@@ -43,14 +43,14 @@ type Summary struct {
 func Export(ctx context.Context, from storage.Backend, w io.Writer) (*Summary, error) {
 	ctx, cancel := undated(ctx)
 	defer cancel(nil)
-	s, err := newMover(from, nil, nil).export(ctx, w)
+	s, err := newMigration(from, nil, nil).export(ctx, w)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	return s, nil
 }
 
-func (m *mover) export(ctx context.Context, w io.Writer) (*Summary, error) {
+func (m *migration) export(ctx context.Context, w io.Writer) (*Summary, error) {
 	source, err := listSnapshot(ctx, m.from, m.o.PageSize, m.try)
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
@@ -208,7 +208,7 @@ func Check(ctx context.Context, r io.Reader) (*Summary, error) {
 // one changes nothing. Options are those of Run that concern the target; an import that was interrupted goes on with Overwrite or
 // Mirror, and what is there already costs little.
 func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Options) (*Result, error) {
-	m := newMover(nil, to, opts)
+	m := newMigration(nil, to, opts)
 	began := time.Now()
 	ctx, cancel := undated(ctx)
 	defer cancel(nil)
@@ -222,7 +222,7 @@ func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Opti
 	return result, nil
 }
 
-func (m *mover) load(ctx context.Context, r io.ReadSeeker) (*Result, error) {
+func (m *migration) load(ctx context.Context, r io.ReadSeeker) (*Result, error) {
 	result := &Result{Phase: Copying}
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {

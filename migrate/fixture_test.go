@@ -175,7 +175,7 @@ type herd struct {
 	pace  *rate.Limiter
 }
 
-// rest has the programs write now and then only, so that a mover catches up however busy the machine is.
+// rest has the programs write now and then only, so that a tool catches up however busy the machine is.
 func (h *herd) rest() { h.pace.SetLimit(8) }
 
 // graze lets n programs create, change, delete and create anew, each resources of its own.
@@ -187,7 +187,7 @@ func graze(t testing.TB, n int, open func() storage.Backend) *herd {
 		stop()
 		h.group.Wait()
 	})
-	// Sources take more writes than a mover can follow that is killed again and again, on a machine with two cores and under
+	// Sources take more writes than a tool can follow that is killed again and again, on a machine with two cores and under
 	// the race detector; and it ends only once it has proven that it has caught up.
 	h.pace = rate.NewLimiter(40, 10)
 	for i := range n {

@@ -23,7 +23,7 @@ const (
 	gather = 2 * time.Millisecond
 	// tick is how often a quiet watch is left to look around.
 	tick = 250 * time.Millisecond
-	// journalEvery is how often progress is noted, and the sign of life given by which two movers notice each other.
+	// journalEvery is how often progress is noted, and the sign of life given by which two tools notice each other.
 	journalEvery = time.Second
 )
 
@@ -38,7 +38,7 @@ func (c *change) knows(uid string) bool { return slices.Contains(c.uids, uid) }
 
 // follower applies the changes of the source.
 type follower struct {
-	m      *mover
+	m      *migration
 	watch  storage.Watch
 	marks  storage.Bookmarker // the watch, where it is one
 	cursor string             // everything before it has been applied
@@ -51,7 +51,7 @@ type follower struct {
 // follow applies the source's changes after cursor until done says so, which is asked after each batch. asOf is what is known
 // already about the time that the target's state corresponds to. It returns the position that it came to; the error matches
 // storage.ErrCompacted where history is gone.
-func (m *mover) follow(ctx context.Context, cursor string, asOf time.Time, done func(*follower) bool) (string, error) {
+func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, done func(*follower) bool) (string, error) {
 	f := &follower{m: m, cursor: cursor, asOf: asOf, noted: time.Now(), worked: time.Now()}
 	defer f.close()
 	for {
@@ -234,7 +234,7 @@ func (f *follower) collect(ctx context.Context) (batch, error) {
 }
 
 // applyAll brings the changes to the target, those of different keys in parallel. Applying them again is harmless.
-func (m *mover) applyAll(ctx context.Context, changes map[key.Key]*change) error {
+func (m *migration) applyAll(ctx context.Context, changes map[key.Key]*change) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (m *mover) applyAll(ctx context.Context, changes map[key.Key]*change) error
 	return group.Wait()
 }
 
-func (m *mover) apply(ctx context.Context, c *change) error {
+func (m *migration) apply(ctx context.Context, c *change) error {
 	if c.want == nil {
 		did, err := m.drop(ctx, c.id, nil, c.knows)
 		if did {
@@ -272,7 +272,7 @@ func (m *mover) apply(ctx context.Context, c *change) error {
 }
 
 // known returns what the target holds.
-func (m *mover) known(ctx context.Context, id *resourcepb.ID) (have *resourcepb.Resource, err error) {
+func (m *migration) known(ctx context.Context, id *resourcepb.ID) (have *resourcepb.Resource, err error) {
 	err = m.try.do(ctx, "read from the target", func(ctx context.Context) error {
 		have, err = m.readTarget(ctx, id)
 		return err
@@ -286,7 +286,7 @@ func (m *mover) known(ctx context.Context, id *resourcepb.ID) (have *resourcepb.
 // A target of its own holds nothing that the migration did not make, so a resource of another uid there is an earlier or a later
 // state of the source's. Among others it may be somebody else's, and only the end shows: until then it is left to the changes
 // that follow, which say what became of it if it is ours.
-func (m *mover) rivalBeforeTheEnd(*resourcepb.Resource) (verdict, error) {
+func (m *migration) rivalBeforeTheEnd(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, nil
 	}
@@ -294,7 +294,7 @@ func (m *mover) rivalBeforeTheEnd(*resourcepb.Resource) (verdict, error) {
 }
 
 // rivalAtTheEnd decides about one after the last change of the source has been applied.
-func (m *mover) rivalAtTheEnd(*resourcepb.Resource) (verdict, error) {
+func (m *migration) rivalAtTheEnd(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, ErrConflict
 	}

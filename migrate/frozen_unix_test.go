@@ -90,7 +90,7 @@ func usable(t *testing.T, b storage.Backend) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
 	defer cancel()
-	_, err := moverOf(t, b).WriteNote(ctx, "probe-"+strings.ToLower(rand.Text()), nil, "")
+	_, err := moverOf(t, b).WriteNote(ctx, "probe-"+strings.Map(func(r rune) rune { return 'a' + r%26 }, rand.Text()), nil, "")
 	if err != nil && !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatal(fmt.Errorf("probing: %w", err))
 	}

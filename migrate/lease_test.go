@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestLeaseRunsOut freezes a mover between its look at the target and its write there, where the target keeps no guard. It is
+// TestLeaseRunsOut freezes a tool between its look at the target and its write there, where the target keeps no guard. It is
 // taken over, and when it wakes its sign of life is too old to write.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestLeaseRunsOut(t *testing.T) {
 		t.Errorf("got %v, expected ErrTakenOver", err)
 	}
 	if after := versions(t, to); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the mover that was frozen has changed the target: %v, %v", before, after)
+		t.Errorf("the tool that was frozen has changed the target: %v, %v", before, after)
 	}
 	wantEqual(t, from, to)
 }
@@ -62,7 +62,7 @@ func TestLeaseRunsOut(t *testing.T) {
 func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
 	t.Parallel()
 	if leaseTime >= takeoverTime {
-		t.Errorf("a mover may write for %v, and others wait %v", leaseTime, takeoverTime)
+		t.Errorf("a tool may write for %v, and others wait %v", leaseTime, takeoverTime)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	}
 	<-beats.beats
 	j.state.Updated = time.Now().Add(time.Hour)
-	m := &mover{journal: j}
+	m := &migration{journal: j}
 	stop := m.keepAlive(limited(t), func(error) {})
 	defer stop()
 	select {

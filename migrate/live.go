@@ -14,7 +14,7 @@ import (
 const maxPasses = 6
 
 // copyOnce brings over what the source holds, and compares.
-func (m *mover) copyOnce(ctx context.Context, r *Result) error {
+func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 	began := time.Now()
 	if _, err := m.copyAll(ctx); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (m *mover) copyOnce(ctx context.Context, r *Result) error {
 }
 
 // settled reports whether the target holds what it should.
-func (m *mover) settled(r *Report) bool {
+func (m *migration) settled(r *Report) bool {
 	if m.o.Into.prunes() {
 		return r.Equal()
 	}
@@ -44,7 +44,7 @@ func (m *mover) settled(r *Report) bool {
 
 // copyAll makes the target hold what the source holds at some moment during the call, and returns the position from which the
 // changes since are to be followed.
-func (m *mover) copyAll(ctx context.Context) (cursor string, err error) {
+func (m *migration) copyAll(ctx context.Context) (cursor string, err error) {
 	for pass := 1; ; pass++ {
 		m.stats.enter(Copying)
 		cursor, err = m.copyPass(ctx)
@@ -56,7 +56,7 @@ func (m *mover) copyAll(ctx context.Context) (cursor string, err error) {
 	}
 }
 
-func (m *mover) copyPass(ctx context.Context) (cursor string, err error) {
+func (m *migration) copyPass(ctx context.Context) (cursor string, err error) {
 	began := time.Now()
 	source, err := m.listSource(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *mover) copyPass(ctx context.Context) (cursor string, err error) {
 }
 
 // live copies, follows and cuts over, from the phase that the journal says.
-func (m *mover) live(ctx context.Context, r *Result) error {
+func (m *migration) live(ctx context.Context, r *Result) error {
 	lost := 0
 	for {
 		s := m.journal.current()
@@ -113,7 +113,7 @@ func (m *mover) live(ctx context.Context, r *Result) error {
 }
 
 // followOn follows the source's changes until it is time for another phase.
-func (m *mover) followOn(ctx context.Context, cursor string, lost *int) (next Phase, at string, err error) {
+func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (next Phase, at string, err error) {
 	if took := age(m.stats.asOfNow()); m.o.CutoverLag > 0 {
 		switch {
 		case took < m.o.CutoverLag:
@@ -150,12 +150,12 @@ func (m *mover) followOn(ctx context.Context, cursor string, lost *int) (next Ph
 var errStuck = errors.New("this migration has to be aborted, and another begun, preferably into an empty store")
 
 // historyLost is the error of a migration into a target with other contents when the source's history is gone.
-func (m *mover) historyLost(err error) error {
+func (m *migration) historyLost(err error) error {
 	return fmt.Errorf("%w; what was deleted from the source meanwhile can not be told from what else is in the target: %w", err, errStuck)
 }
 
 // cutoverWanted reports whether it is time to end the following.
-func (m *mover) cutoverWanted(f *follower) bool {
+func (m *migration) cutoverWanted(f *follower) bool {
 	select {
 	case <-m.o.Cutover:
 		return true
@@ -168,7 +168,7 @@ func (m *mover) cutoverWanted(f *follower) bool {
 // source is a storage.Bookmarker, the watch proves that the last change has come. Where it is none, a comparison of both sides
 // proves that they are equal; but where the target holds other things as well, equal is not what they are to be, and nothing
 // tells those from what the source has deleted.
-func (m *mover) canProve(ctx context.Context, into Into) error {
+func (m *migration) canProve(ctx context.Context, into Into) error {
 	var watch storage.Watch
 	err := m.try.do(ctx, "watch", func(ctx context.Context) (err error) {
 		watch, err = m.from.WatchList(ctx, nothingAtAll, &resourcepb.Tenancy{}, "")

@@ -129,8 +129,8 @@ type Result struct {
 // theTarget is the name of a target that has none.
 const theTarget = "the target"
 
-// mover carries out one run of a migration.
-type mover struct {
+// migration is what one process knows and does of a migration.
+type migration struct {
 	from, to   storage.Backend
 	source     driver.Mover // nil where the store is none
 	target     driver.Mover
@@ -153,8 +153,8 @@ type mover struct {
 	closed   atomic.Bool // this run has closed the source, or may have
 }
 
-func newMover(from, to storage.Backend, opts *Options) *mover {
-	m := &mover{from: from, to: to}
+func newMigration(from, to storage.Backend, opts *Options) *migration {
+	m := &migration{from: from, to: to}
 	if opts != nil {
 		m.o = *opts
 	}
@@ -211,7 +211,7 @@ func newMover(from, to storage.Backend, opts *Options) *mover {
 	return m
 }
 
-func (m *mover) listSource(ctx context.Context) (*listing, error) {
+func (m *migration) listSource(ctx context.Context) (*listing, error) {
 	l, err := list(ctx, m.from, m.o.PageSize, m.try)
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
@@ -219,7 +219,7 @@ func (m *mover) listSource(ctx context.Context) (*listing, error) {
 	return l, nil
 }
 
-func (m *mover) listTarget(ctx context.Context) (*listing, error) {
+func (m *migration) listTarget(ctx context.Context) (*listing, error) {
 	l, err := list(ctx, m.to, m.o.PageSize, m.try)
 	if err != nil {
 		return nil, fmt.Errorf("target: %w", err)
@@ -233,7 +233,7 @@ func (m *mover) listTarget(ctx context.Context) (*listing, error) {
 // writing, brings over the rest and compares; then Result.Phase is Complete. When ctx ends it stops, at any point; the same call
 // goes on later.
 func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result, error) {
-	m := newMover(from, to, opts)
+	m := newMigration(from, to, opts)
 	began := time.Now()
 	ctx, cancel := undated(ctx)
 	defer cancel(nil)
@@ -275,7 +275,7 @@ func next(r *Result, err error) Next {
 	return Nothing
 }
 
-func (m *mover) run(ctx context.Context, cancel context.CancelCauseFunc) (*Result, error) {
+func (m *migration) run(ctx context.Context, cancel context.CancelCauseFunc) (*Result, error) {
 	r := &Result{Phase: Copying}
 	if m.o.Live {
 		for _, need := range []struct {
@@ -308,7 +308,7 @@ func (m *mover) run(ctx context.Context, cancel context.CancelCauseFunc) (*Resul
 }
 
 // count lists the source for the total.
-func (m *mover) count(ctx context.Context) error {
+func (m *migration) count(ctx context.Context) error {
 	l, err := m.listSource(ctx)
 	if err != nil {
 		return err

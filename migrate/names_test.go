@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
-// TestTwoTargetsOfOneName moves a store to two others at once, whose movers call them by one name. One of them gets it; the other
+// TestTwoTargetsOfOneName moves a store to two others at once, whose tools call them by one name. One of them gets it; the other
 // is told so, and can neither complete nor open the source again.
 func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Parallel()

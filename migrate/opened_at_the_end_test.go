@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A mover is held up before its last note, until somebody takes it for dead, and opens the source by hand: the migration is not
+// A tool is held up before its last note, until somebody takes it for dead, and opens the source by hand: the migration is not
 // complete then.
 func TestOpenedByHandAtTheEnd(t *testing.T) {
 	t.Parallel()

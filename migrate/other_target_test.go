@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The fence of a source without epochs is closed for one target while the mover to another one is about to change it.
+// The fence of a source without epochs is closed for one target while the tool to another one is about to change it.
 
 // A request to close the source fails, and by the time it is made again the source is closed for another target: it stays so.
 func TestClosingAgainForAnother(t *testing.T) {

@@ -16,12 +16,12 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// interference is what happens to a mover at one of its steps.
+// interference is what happens to a tool at one of its steps.
 type interference struct {
 	name string
-	// strike is called at the step, by the mover's own goroutine.
+	// strike is called at the step, by the tool's own goroutine.
 	strike func(c *cross)
-	// after is called when the mover has been struck. It ends with the mover's end.
+	// after is called when the tool has been struck. It ends with the tool's end.
 	after func(t *testing.T, c *cross)
 	plain bool // also with stores whose fences have no epoch and which keep no guard
 }
@@ -31,7 +31,7 @@ type cross struct {
 	from, to storage.Backend // of somebody else
 	tap      *tap
 	kill     context.CancelFunc
-	over     chan error // what the mover ended with
+	over     chan error // what the tool ended with
 	options  Options
 }
 
@@ -43,7 +43,7 @@ func (c *cross) again(t *testing.T) {
 	}
 }
 
-// undo makes the source what it was in the beginning, if it is open: a mover that was frozen may have in its hands what was true
+// undo makes the source what it was in the beginning, if it is open: a tool that was frozen may have in its hands what was true
 // in between.
 func (c *cross) undo(t *testing.T) {
 	t.Helper()
@@ -117,17 +117,17 @@ var interferences = []interference{
 	},
 }
 
-// atRest wakes the mover and demands that it changes nothing any more.
+// atRest wakes the tool and demands that it changes nothing any more.
 func atRest(t *testing.T, c *cross) {
 	t.Helper()
 	before, closed := versions(t, c.to), fenceOf(t, c.from)
 	c.tap.thaw()
 	<-c.over
 	if after := versions(t, c.to); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the mover that was frozen has changed the target:\n%v\n%v", before, after)
+		t.Errorf("the tool that was frozen has changed the target:\n%v\n%v", before, after)
 	}
 	if now := fenceOf(t, c.from); now != closed {
-		t.Errorf("the mover that was frozen has changed the source's fence from %q to %q", closed, now)
+		t.Errorf("the tool that was frozen has changed the source's fence from %q to %q", closed, now)
 	}
 }
 

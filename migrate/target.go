@@ -36,7 +36,7 @@ const maxRaces = 20
 
 // put makes the target hold want, whose version is of no interest. have is what the target is thought to hold, nil for nothing;
 // if that is wrong, or an answer is lost, it looks again.
-func (m *mover) put(ctx context.Context, want, have *resourcepb.Resource, other rival) (did outcome, err error) {
+func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, other rival) (did outcome, err error) {
 	k := key.Of(want.GetId())
 	races := 0
 	look := false
@@ -87,7 +87,7 @@ func (m *mover) put(ctx context.Context, want, have *resourcepb.Resource, other 
 }
 
 // drop removes what the target holds under a key if gone says so.
-func (m *mover) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Resource, gone func(uid string) bool) (did bool, err error) {
+func (m *migration) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Resource, gone func(uid string) bool) (did bool, err error) {
 	races := 0
 	look := have == nil
 	err = m.try.do(ctx, "delete from the target", func(ctx context.Context) error {
@@ -122,7 +122,7 @@ func (m *mover) drop(ctx context.Context, id *resourcepb.ID, have *resourcepb.Re
 
 // writeAt writes to the target, if it is still this process's to write to: after a look at the target, or a pause before another
 // attempt, it may be so no more.
-func (m *mover) writeAt(ctx context.Context, want *resourcepb.Resource, version string) error {
+func (m *migration) writeAt(ctx context.Context, want *resourcepb.Resource, version string) error {
 	ctx, err := m.journal.own(ctx)
 	if err == nil {
 		_, err = m.to.WriteCAS(ctx, codec.WithVersion(want, version))
@@ -131,7 +131,7 @@ func (m *mover) writeAt(ctx context.Context, want *resourcepb.Resource, version 
 }
 
 // deleteAt deletes from the target, if it is still this process's to delete from.
-func (m *mover) deleteAt(ctx context.Context, have *resourcepb.Resource) error {
+func (m *migration) deleteAt(ctx context.Context, have *resourcepb.Resource) error {
 	ctx, err := m.journal.own(ctx)
 	if err == nil {
 		err = m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion())
@@ -140,7 +140,7 @@ func (m *mover) deleteAt(ctx context.Context, have *resourcepb.Resource) error {
 }
 
 // readTarget returns what the target holds under a key, nil for nothing.
-func (m *mover) readTarget(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
+func (m *migration) readTarget(ctx context.Context, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	return readAny(ctx, m.to, id)
 }
 

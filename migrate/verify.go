@@ -83,7 +83,7 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 	if opts != nil {
 		o = *opts
 	}
-	m := newMover(from, to, &Options{PageSize: o.PageSize})
+	m := newMigration(from, to, &Options{PageSize: o.PageSize})
 	ctx, cancel := undated(ctx)
 	defer cancel(nil)
 	source, err := m.listSource(ctx)
@@ -95,7 +95,7 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 }
 
 // compare compares a stream with the target.
-func (m *mover) compare(ctx context.Context, source stream, found func(Difference) error) (*Report, error) {
+func (m *migration) compare(ctx context.Context, source stream, found func(Difference) error) (*Report, error) {
 	target, err := m.listTarget(ctx)
 	if err != nil {
 		return nil, err

@@ -71,11 +71,11 @@ func fateOf(err error) fate {
 		return committed
 	}
 	var p permanent
-	var unsent notSent
+	var early notSent
 	switch {
-	case errors.As(err, &p), errors.As(err, &unsent) && fateOf(unsent.error) == refused:
+	case errors.As(err, &p), errors.As(err, &early) && fateOf(early.error) == refused:
 		return refused
-	case unsent.error != nil:
+	case early.error != nil:
 		return undone
 	}
 	var connect *pgconn.ConnectError

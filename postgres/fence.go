@@ -15,7 +15,7 @@ import (
 // fence closes the store by a trigger on the table. To create it, or to create it anew, takes a lock that waits for the writers under
 // way, and whoever comes later meets the trigger. Readers, and a backup that takes hours, do not come into it: to drop it would wait
 // for them.
-type fence struct{ mover *mover }
+type fence struct{ notes *notes }
 
 // fenceNote is the name of the note that says where the data went. No other note has a name like it.
 const fenceNote = "~fence"
@@ -60,15 +60,15 @@ func (*fence) Guards() {}
 
 // SetFenceAt implements driver.GuardedMover.
 func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
-	err = f.mover.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		// Whoever else does so waits for the end of the transaction.
-		if next, err = f.mover.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
+		if next, err = f.notes.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
 			return err
 		}
 		statements := opening
 		if target != nil {
 			statements = closing
-			_, err := tx.Exec(ctx, f.mover.sql.named(`
+			_, err := tx.Exec(ctx, f.notes.sql.named(`
 insert into $journal (name, value) values ($1, $2)
 on conflict (name) do update set value = excluded.value, revision = gen_random_uuid()`), fenceNote, []byte(*target))
 			if err != nil {
@@ -88,11 +88,11 @@ on conflict (name) do update set value = excluded.value, revision = gen_random_u
 func (f *fence) drop(ctx context.Context, epoch string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	defer context.AfterFunc(f.mover.aborted, cancel)()
-	_ = f.mover.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
+	defer context.AfterFunc(f.notes.aborted, cancel)()
+	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			var there int
-			err := tx.QueryRow(ctx, f.mover.sql.named(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
+			err := tx.QueryRow(ctx, f.notes.sql.named(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (f *fence) drop(ctx context.Context, epoch string) {
 
 func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
 	for _, sql := range statements {
-		if _, err := tx.Exec(ctx, f.mover.sql.named(sql)); err != nil {
+		if _, err := tx.Exec(ctx, f.notes.sql.named(sql)); err != nil {
 			return err
 		}
 	}
@@ -112,9 +112,9 @@ func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) er
 
 // Fence implements driver.Mover.
 func (f *fence) Fence(ctx context.Context) (state driver.FenceState, err error) {
-	err = f.mover.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var target []byte
-		err := tx.QueryRow(ctx, f.mover.sql.named(`
+		err := tx.QueryRow(ctx, f.notes.sql.named(`
 select (select value from $journal where name = $1), coalesce((select revision::text from $journal where name = $2), '')`),
 			fenceNote, driver.FenceNote).Scan(&target, &state.Epoch)
 		state.Target, state.Closed = string(target), target != nil

@@ -40,10 +40,10 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	f := &follower{t: t, name: name, last: map[string]string{}, seen: map[string]bool{}, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
-		ctx, cancel := context.WithTimeout(context.Background(), 3*storetest.Patience)
-		defer cancel()
 		for {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*storetest.Patience)
 			event, err := w.Next(ctx)
+			cancel()
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				return

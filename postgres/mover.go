@@ -11,14 +11,14 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// mover keeps the notes of a migration.
-type mover struct{ *database }
+// notes keeps the notes of a migration.
+type notes struct{ *database }
 
 // ReadNote implements driver.Mover.
-func (m *mover) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
-	err = m.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
+	err = n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		value, revision = nil, ""
-		err := tx.QueryRow(ctx, m.sql.named(`select value, revision::text from $journal where name = $1`), name).Scan(&value, &revision)
+		err := tx.QueryRow(ctx, n.sql.named(`select value, revision::text from $journal where name = $1`), name).Scan(&value, &revision)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -28,16 +28,16 @@ func (m *mover) ReadNote(ctx context.Context, name string) (value []byte, revisi
 }
 
 // WriteNote implements driver.Mover.
-func (m *mover) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = m.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		next, err = m.write(ctx, tx, name, value, revision)
+func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+	err = n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		next, err = n.write(ctx, tx, name, value, revision)
 		return err
 	})
 	return next, err
 }
 
 // write writes a note if it has a certain revision, "" where there is none, and returns the next one.
-func (m *mover) write(ctx context.Context, tx pgx.Tx, name string, value []byte, revision string) (next string, err error) {
+func (n *notes) write(ctx context.Context, tx pgx.Tx, name string, value []byte, revision string) (next string, err error) {
 	sql := `insert into $journal (name, value) values ($1, $2) on conflict (name) do nothing returning revision::text`
 	if value == nil {
 		value = []byte{}
@@ -47,7 +47,7 @@ func (m *mover) write(ctx context.Context, tx pgx.Tx, name string, value []byte,
 		sql = `update $journal set value = $2, revision = gen_random_uuid() where name = $1 and revision::text = $3 returning revision::text`
 		args = append(args, revision)
 	}
-	err = tx.QueryRow(ctx, m.sql.named(sql), args...).Scan(&next)
+	err = tx.QueryRow(ctx, n.sql.named(sql), args...).Scan(&next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", permanent{driver.Conflict(name)}
 	}
@@ -55,14 +55,14 @@ func (m *mover) write(ctx context.Context, tx pgx.Tx, name string, value []byte,
 }
 
 // DeleteNote implements driver.Mover.
-func (m *mover) DeleteNote(ctx context.Context, name, revision string) error {
-	return m.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, m.sql.named(`delete from $journal where name = $1 and revision::text = $2`), name, revision)
+func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
+	return n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, n.sql.named(`delete from $journal where name = $1 and revision::text = $2`), name, revision)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
 		var there bool
-		err = tx.QueryRow(ctx, m.sql.named(`select exists (select from $journal where name = $1)`), name).Scan(&there)
+		err = tx.QueryRow(ctx, n.sql.named(`select exists (select from $journal where name = $1)`), name).Scan(&there)
 		if err == nil && there {
 			return permanent{driver.Conflict(name)}
 		}
@@ -72,11 +72,11 @@ func (m *mover) DeleteNote(ctx context.Context, name, revision string) error {
 
 // transact runs a transaction that may be repeated, or whose outcome the caller looks into. An answer that was lost is repeated
 // too: what had already happened then shows as a conflict, and the caller reads; by then it is durable.
-func (m *mover) transact(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
+func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
 	doubt := false // an attempt may have happened, and not be durable
-	return m.retry(ctx, func(ctx context.Context) error {
-		return m.use(ctx, func(conn *pgxpool.Conn) error {
-			on := m.sessions.of(conn.Conn())
+	return n.retry(ctx, func(ctx context.Context) error {
+		return n.use(ctx, func(conn *pgxpool.Conn) error {
+			on := n.sessions.of(conn.Conn())
 			on.warned = false
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return do(ctx, tx) })
 			if doubt && fateOf(err) == refused {

@@ -99,7 +99,7 @@ const maxOps = 512
 type handle struct {
 	*reader
 	*writer
-	*mover
+	*notes
 	*fence
 	database *database
 	source   *source
@@ -160,9 +160,9 @@ func newHandle(d *database) *handle {
 	if d.opts.Replica != nil {
 		r = &replica{pool: d.opts.Replica, primary: d.main}
 	}
-	log, in, n, m := &history{database: d}, new(currentInbox), newNotifier(d), &mover{d}
+	log, in, n, journal := &history{database: d}, new(currentInbox), newNotifier(d), &notes{d}
 	h := &handle{
-		reader: newReader(d, r, log, in), writer: newWriter(d, r, in, n), mover: m, fence: &fence{m},
+		reader: newReader(d, r, log, in), writer: newWriter(d, r, in, n), notes: journal, fence: &fence{journal},
 		database: d, source: &source{database: d, history: log, inbox: in, notifier: n, replica: r}, notifier: n,
 	}
 	h.running.Go(n.notify)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/storetest"
@@ -26,7 +27,6 @@ func TestStrangersLockUnderLoad(t *testing.T) {
 }
 
 func strangersLock(t *testing.T, commits int) {
-	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
@@ -37,11 +37,14 @@ func strangersLock(t *testing.T, commits int) {
 	t.Cleanup(group.Wait)
 	lock := lockRow(t, server, schema, held.Id)
 
+	// They wait as long as the row is held, and that is until everything else has gone on.
+	waiting, cancel := context.WithTimeout(context.Background(), time.Hour)
+	t.Cleanup(cancel)
 	transactor, _ := storage.As[storage.Transactor](b)
 	answers := make(chan error, commits)
 	for i := range commits {
 		group.Go(func() {
-			_, err := transactor.Commit(ctx, []storage.Op{{Write: storetest.Resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
+			_, err := transactor.Commit(waiting, []storage.Op{{Write: storetest.Resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
 			answers <- err
 		})
 	}
@@ -52,14 +55,12 @@ func strangersLock(t *testing.T, commits int) {
 	for i := range 32 {
 		c.writer(b, uint64(i), 20)
 	}
-	short, cancel := context.WithTimeout(ctx, storetest.Patience)
-	defer cancel()
 	for range 20 {
 		for name, call := range calls(b, held) {
 			if name == "delete" {
 				continue // it is of the row that is held
 			}
-			if err := call(short); err != nil {
+			if err := call(storetest.Context(t)); err != nil {
 				t.Errorf("beside %d transactions that wait for a row: %s: %v", commits, name, err)
 			}
 		}
@@ -69,7 +70,7 @@ func strangersLock(t *testing.T, commits int) {
 	}
 	c.group.Wait()
 	if t.Failed() {
-		_ = lock.Rollback(ctx) // nothing more is to be learned from it
+		_ = lock.Rollback(storetest.Context(t)) // nothing more is to be learned from it
 		c.finish(b, followers...)
 		return
 	}
@@ -80,7 +81,7 @@ func strangersLock(t *testing.T, commits int) {
 		t.Errorf("a transaction was answered while a stranger held its row: %v", err)
 	default:
 	}
-	if err := lock.Rollback(ctx); err != nil {
+	if err := lock.Rollback(storetest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	done := 0

@@ -78,8 +78,8 @@ func (c *conn) along(from, above int64) (int64, error) {
 // a transaction that failed is never asked for: nobody has its versions.
 type links struct{ young, old map[mark]link }
 
-// linksKept is the number of links in a generation, of which there are two.
-const linksKept = 8192
+// linksKept is the number of links in a generation, of which there are two: about 5 MB of memory in a process that writes as many keys.
+const linksKept = 32 << 10
 
 func (k *links) get(at mark) (link, bool) {
 	l, ok := k.young[at]

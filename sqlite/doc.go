@@ -13,7 +13,9 @@
 //	WatchList, WatchFrom        ─► feed ◄── log table ◄── rung by writers, in this process and in others
 //
 // Every change is a row in the log table, numbered in the order of commits, in the same transaction as the change itself. The
-// number, with a random tag, is the resource's version and the position of the change in history.
+// number, with a random tag, is the resource's version and the position of the change in history. From the horizon on, the store can be
+// read as it was at each row: the rows of a resource form a chain (chain.go), and pruning leaves the newest one before the horizon of
+// all that is stored (sweep.go).
 //
 // The database is in WAL mode with synchronous=FULL: a write that was acknowledged survives kill -9 and, as far as the disk
 // keeps its promises, power loss. No read transaction stays open while a caller consumes rows: they are copied out.

@@ -132,20 +132,25 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 	}
 }
 
-// When a commit that was reported as failed has taken effect after all, the log says so.
-func TestOutcomeFromTheLog(t *testing.T) {
-	t.Parallel()
-	s := open(t, newPath(t), nil)
-	c, err := connect(t.Context(), s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
+// newWriterOf returns a writer beside the one of a store, on a connection of its own.
+func newWriterOf(t *testing.T, s *Backend) *writer {
+	t.Helper()
+	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{handle: s.handle, conn: c}
-	defer func() {
+	t.Cleanup(func() {
 		if err := c.close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return &writer{handle: s.handle, conn: c}
+}
+
+// When a commit that was reported as failed has taken effect after all, the log says so.
+func TestOutcomeFromTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWriterOf(t, open(t, newPath(t), nil))
 	tx, err := w.begin()
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +161,7 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	}
 	lost := tx
 	lost.last.tag++
-	if err := c.exec(commit); err != nil {
+	if err := w.conn.exec(commit); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.outcome(&tx, sqlite3.IOERR); err != nil || len(w.made) != 1 || w.made[0].end != tx.last {
@@ -171,16 +176,8 @@ func TestOutcomeFromTheLog(t *testing.T) {
 func TestRetentionForgetsFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &writer{handle: s.handle, conn: c, log: retention{age: storetest.Patience, rows: 1 << 40, bytes: 1 << 20}}
-	defer func() {
-		if err := c.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	w := newWriterOf(t, s)
+	w.log = retention{age: storetest.Patience, rows: 1 << 40, bytes: 1 << 20}
 	finish := func(i, size int) error {
 		t.Helper()
 		tx, err := w.begin()
@@ -206,7 +203,7 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 	if err := finish(11, 260<<10); err != nil { // enough to have the bound looked at
 		t.Fatal(err)
 	}
-	if first, _, err := c.oldest(0); first != 1 || err != nil {
-		t.Errorf("the log begins at %d, %v, with fewer bytes than its bound", first, err)
+	if sp, err := w.conn.span(); sp.horizon != 0 || err != nil {
+		t.Errorf("history begins at %d, %v, with fewer bytes than its bound", sp.horizon, err)
 	}
 }

@@ -166,6 +166,7 @@ func TestReadAtEveryRow(t *testing.T) {
 		}
 		check(horizon)
 		wantPruned(t, c.store, len(c.states[horizon])+len(c.marks)-1-horizon)
+		wantWhole(t, path)
 	}
 }
 

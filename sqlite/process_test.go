@@ -19,6 +19,7 @@ import (
 var children = map[string]func(path string){
 	"storm":    storm,
 	"obedient": obey,
+	"pruning":  pruneAll,
 }
 
 // child starts this test binary as another process.

@@ -37,12 +37,12 @@ type Options struct {
 	Outage time.Duration
 	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
 	MaxSize int
-	// Retention is how long a change is kept, so that a watch can resume from before it, unless RetentionRows or RetentionBytes
-	// is reached earlier. The newest 2,048 changes are kept longer.
+	// Retention is how far history goes back: for how long a watch or a page can go on from a change, and the store be read as it
+	// was then, unless RetentionRows or RetentionBytes is reached earlier. The newest 2,048 changes are kept longer.
 	Retention time.Duration
-	// RetentionRows is the number of changes kept at most, give or take a few hundred.
+	// RetentionRows is the number of changes in history at most, give or take a few hundred.
 	RetentionRows int
-	// RetentionBytes is the number of bytes of resources in the changes kept at most, give or take 32 MiB, whatever their age and
+	// RetentionBytes is the number of bytes of resources in the changes of history at most, give or take 32 MiB, whatever their age and
 	// number: also of the newest 2,048. At least 32 MiB are. The log of a database that is smaller than this as a whole is not bounded by it.
 	RetentionBytes int
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.

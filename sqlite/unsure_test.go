@@ -79,17 +79,7 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n, " requests"), func(t *testing.T) {
 			t.Parallel()
-			s := open(t, newPath(t), nil)
-			c, err := connect(t.Context(), s.handle.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := &writer{handle: s.handle, conn: c}
-			defer func() {
-				if err := c.close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			w := newWriterOf(t, open(t, newPath(t), nil))
 			tx, err := w.begin()
 			if err != nil {
 				t.Fatal(err)

@@ -135,7 +135,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil || oldest != o.seq+1 || newest != o.seq+1 {
 		t.Errorf("revisions %d to %d, %v; expected %d", oldest, newest, err, o.seq+1)
 	}
-	for seq, wanted := range map[int64]int{0: -1, 5: -1, 6: int(o.seq) - 6, o.seq - 3: 3, o.seq: 0} {
+	for seq, wanted := range map[int64]int{0: -1, 1: -1, 5: -1, 6: int(o.seq) - 6, o.seq - 3: 3, o.seq: 0} {
 		from := mark{seq, o.tag(seq)}
 		if seq == 0 {
 			from = mark{}

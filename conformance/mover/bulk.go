@@ -18,7 +18,7 @@ import (
 )
 
 // readsInSteps reads in steps what somebody else wrote, of which some is large.
-func readsInSteps(t *testing.T, r driver.BulkReader, _, other store) {
+func readsInSteps(t testing.TB, r driver.BulkReader, _, other store) {
 	ctx := limited(t)
 	if rows := must[[]driver.Row](t)(r.ReadAfter(ctx, nil, 10)); len(rows) != 0 {
 		t.Fatalf("an empty store: got %d rows", len(rows))
@@ -69,7 +69,7 @@ func readsInSteps(t *testing.T, r driver.BulkReader, _, other store) {
 const maxSize = 1 << 20
 
 // rowsOf makes rows that a loader takes, in order.
-func rowsOf(t *testing.T, all ...*resourcepb.Resource) []driver.Row {
+func rowsOf(t testing.TB, all ...*resourcepb.Resource) []driver.Row {
 	t.Helper()
 	rows := make([]driver.Row, len(all))
 	for i, res := range all {
@@ -94,7 +94,7 @@ func herd(n int) []*resourcepb.Resource {
 }
 
 // loads looks at what was loaded in every way there is.
-func loads(t *testing.T, l driver.Loader, _, other store) {
+func loads(t testing.TB, l driver.Loader, _, other store) {
 	ctx := limited(t)
 	all := herd(1000)
 	// Something else stands between them.
@@ -128,7 +128,7 @@ func loads(t *testing.T, l driver.Loader, _, other store) {
 }
 
 // loadsAllOrNothing loads where some cannot be.
-func loadsAllOrNothing(t *testing.T, l driver.Loader, _, other store) {
+func loadsAllOrNothing(t testing.TB, l driver.Loader, _, other store) {
 	ctx := limited(t)
 	all := herd(50)
 	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, all[40]))
@@ -157,7 +157,7 @@ func loadsAllOrNothing(t *testing.T, l driver.Loader, _, other store) {
 }
 
 // loadsSeen loads here while watches are open, and while others write what is loaded.
-func loadsSeen(t *testing.T, l driver.Loader, here, other store) {
+func loadsSeen(t testing.TB, l driver.Loader, here, other store) {
 	ctx := limited(t)
 	all := herd(600)
 	var watches []storage.Watch

@@ -29,7 +29,7 @@ func refusals(ctx context.Context, b storage.Backend, there *resourcepb.Resource
 }
 
 // refuses closes a store and tries to change it, through both handles.
-func refuses(t *testing.T, one, other store) {
+func refuses(t testing.TB, one, other store) {
 	ctx := limited(t)
 	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, resource("there")))
 	if state, err := one.Fence(ctx); err != nil || state.Closed {
@@ -58,7 +58,7 @@ func refuses(t *testing.T, one, other store) {
 }
 
 // opens closes and opens a store, and writes to it.
-func opens(t *testing.T, one, other store) {
+func opens(t testing.TB, one, other store) {
 	ctx := limited(t)
 	ok(t, one.SetFence(ctx, nil))
 	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, resource("there")))
@@ -79,7 +79,7 @@ func opens(t *testing.T, one, other store) {
 
 // race fences a store under load from two handles. What was acknowledged must all be there when the fence has returned, and
 // nothing afterwards.
-func race(t *testing.T, one, other store) {
+func race(t testing.TB, one, other store) {
 	ctx := limited(t)
 	const writers = 6
 	warm := make(chan struct{}, writers)

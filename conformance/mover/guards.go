@@ -12,7 +12,7 @@ import (
 )
 
 // epochs changes the fence with epochs that are current and with such as are not, through two handles.
-func epochs(t *testing.T, one driver.GuardedMover, _, b store) {
+func epochs(t testing.TB, one driver.GuardedMover, _, b store) {
 	ctx := limited(t)
 	other, has := storage.As[driver.GuardedMover](b.Backend)
 	if !has {
@@ -38,10 +38,11 @@ func epochs(t *testing.T, one driver.GuardedMover, _, b store) {
 		seen[s.Epoch] = true
 		return s.Epoch
 	}
-	refused := func(what string, err error) {
+	// refused demands that a change of the fence at that epoch is refused, and changes nothing.
+	refused := func(what string, m driver.GuardedMover, target *string, epoch string) {
 		t.Helper()
 		before := state()
-		if !errors.Is(err, storage.ErrCASFailure) {
+		if _, err := m.SetFenceAt(ctx, target, epoch); !errors.Is(err, storage.ErrCASFailure) {
 			t.Errorf("%s: got %v, expected ErrCASFailure", what, err)
 		}
 		if state() != before {
@@ -52,17 +53,14 @@ func epochs(t *testing.T, one driver.GuardedMover, _, b store) {
 	if first.Closed {
 		t.Fatal("a new store is closed")
 	}
-	_, err := one.SetFenceAt(ctx, &x, "4711")
-	refused("an epoch that never was", err)
+	refused("an epoch that never was", one, &x, "4711")
 	next := must[string](t)(one.SetFenceAt(ctx, &x, first.Epoch))
 	x = "changed by the caller" // who may, since what is given is not kept
 	if e := fresh(true); e != next || state().Target != "mem://x" {
 		t.Errorf("closing returned epoch %q, the fence is %+v", next, state())
 	}
-	_, err = other.SetFenceAt(ctx, &y, first.Epoch)
-	refused("closing at the epoch before", err)
-	_, err = other.SetFenceAt(ctx, nil, first.Epoch)
-	refused("opening at the epoch before", err)
+	refused("closing at the epoch before", other, &y, first.Epoch)
+	refused("opening at the epoch before", other, nil, first.Epoch)
 	if _, err := b.WriteCAS(ctx, resource("new")); !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://x") {
 		t.Errorf("got %v, expected ErrFenced with the target", err)
 	}
@@ -88,10 +86,8 @@ func epochs(t *testing.T, one driver.GuardedMover, _, b store) {
 		before := state().Epoch
 		ok(t, change.do())
 		fresh(change.closed)
-		_, err := one.SetFenceAt(ctx, &x, before)
-		refused("closing at an epoch from before", err)
-		_, err = one.SetFenceAt(ctx, nil, before)
-		refused("opening at an epoch from before", err)
+		refused("closing at an epoch from before", one, &x, before)
+		refused("opening at an epoch from before", one, nil, before)
 	}
 }
 
@@ -100,7 +96,7 @@ func guarded(ctx context.Context, note, revision string) context.Context {
 }
 
 // guards writes under guards that hold and under such as do not.
-func guards(t *testing.T, _ driver.GuardedMover, one, other store) {
+func guards(t testing.TB, _ driver.GuardedMover, one, other store) {
 	ctx := limited(t)
 	there := must[*resourcepb.Resource](t)(other.WriteCAS(ctx, resource("there")))
 	revision := must[string](t)(other.WriteNote(ctx, "mover", []byte("a"), ""))
@@ -145,7 +141,7 @@ func guards(t *testing.T, _ driver.GuardedMover, one, other store) {
 
 // mixed writes under guards that hold, under such as do not, and without one, all at the same time: stores put such writes
 // together.
-func mixed(stale, holds context.Context, t *testing.T, b store) {
+func mixed(stale, holds context.Context, t testing.TB, b store) {
 	t.Helper()
 	type result struct {
 		kind int
@@ -174,7 +170,7 @@ func mixed(stale, holds context.Context, t *testing.T, b store) {
 }
 
 // guardedLoads loads under a guard that holds and under one that does not, where the backend has a loader.
-func guardedLoads(t *testing.T, _ driver.GuardedMover, one, other store) {
+func guardedLoads(t testing.TB, _ driver.GuardedMover, one, other store) {
 	l, has := storage.As[driver.Loader](one.Backend)
 	if !has {
 		return

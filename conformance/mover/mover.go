@@ -35,36 +35,38 @@ type Harness struct {
 	NoLoader string
 }
 
+// rules are what the tests look at: those of every Mover, and those of the parts that a backend may lack.
+var (
+	moverRules = map[string]func(t testing.TB, one, other store){
+		"notes": notes, "limits of notes": noteLimits, "notes and fence are hidden": hidden,
+		"fence refuses all writes": refuses, "fence is opened": opens, "nothing is acknowledged after the fence": race,
+	}
+	guardRules = map[string]func(t testing.TB, m driver.GuardedMover, one, other store){
+		"epochs": epochs, "guards": guards, "guarded loads": guardedLoads,
+	}
+	readerRules = map[string]func(t testing.TB, r driver.BulkReader, one, other store){"steps": readsInSteps}
+	loaderRules = map[string]func(t testing.TB, l driver.Loader, one, other store){
+		"content": loads, "all or nothing": loadsAllOrNothing, "watches": loadsSeen,
+	}
+)
+
 // Run runs the tests. Each is a subtest with a store of its own, beside the others.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	for _, c := range []struct {
-		name string
-		run  func(t *testing.T, one, other store)
-	}{
-		{"notes", notes},
-		{"notes and fence are hidden", hidden},
-		{"fence refuses all writes", refuses},
-		{"fence is opened", opens},
-		{"nothing is acknowledged after the fence", race},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for name, run := range moverRules {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one, other := h.open(t)
-			c.run(t, one, other)
+			run(t, one, other)
 		})
 	}
-	optional(t, h, "guarded mover", h.NoGuards, map[string]func(t *testing.T, m driver.GuardedMover, one, other store){
-		"epochs": epochs, "guards": guards, "guarded loads": guardedLoads,
-	})
-	optional(t, h, "bulk reader", h.NoBulkReader, map[string]func(t *testing.T, r driver.BulkReader, one, other store){"steps": readsInSteps})
-	optional(t, h, "loader", h.NoLoader, map[string]func(t *testing.T, l driver.Loader, one, other store){
-		"content": loads, "all or nothing": loadsAllOrNothing, "watches": loadsSeen,
-	})
+	optional(t, h, "guarded mover", h.NoGuards, guardRules)
+	optional(t, h, "bulk reader", h.NoBulkReader, readerRules)
+	optional(t, h, "loader", h.NoLoader, loaderRules)
 }
 
 // optional runs tests of a part that a backend may lack, if the harness says why.
-func optional[T any](t *testing.T, h Harness, name, exempt string, tests map[string]func(t *testing.T, part T, one, other store)) {
+func optional[T any](t *testing.T, h Harness, name, exempt string, tests map[string]func(t testing.TB, part T, one, other store)) {
 	if exempt != "" {
 		t.Run("no "+name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +103,7 @@ func (h *Harness) open(t *testing.T) (one, other store) {
 	return as(t, a), as(t, b)
 }
 
-func as(t *testing.T, b storage.Backend) store {
+func as(t testing.TB, b storage.Backend) store {
 	t.Helper()
 	m, ok := storage.As[driver.Mover](b)
 	if !ok {
@@ -111,20 +113,20 @@ func as(t *testing.T, b storage.Backend) store {
 }
 
 // close closes the store for writing.
-func (s store) close(t *testing.T, target string) {
+func (s store) close(t testing.TB, target string) {
 	t.Helper()
 	ok(t, s.SetFence(limited(t), &target))
 	target = "changed by the caller" // who may, since what is given is not kept
 }
 
-func limited(t *testing.T) context.Context {
+func limited(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func must[T any](t *testing.T) func(v T, err error) T {
+func must[T any](t testing.TB) func(v T, err error) T {
 	t.Helper()
 	return func(v T, err error) T {
 		t.Helper()
@@ -135,7 +137,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-func ok(t *testing.T, err error) {
+func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func resource(name string) *resourcepb.Resource {
 }
 
 // contents lists the whole store.
-func contents(t *testing.T, b storage.Backend) []*resourcepb.Resource {
+func contents(t testing.TB, b storage.Backend) []*resourcepb.Resource {
 	t.Helper()
 	return must[[]*resourcepb.Resource](t)(b.List(limited(t), storage.StrongConsistency, everything, everywhere(), ""))
 }

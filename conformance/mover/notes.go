@@ -3,6 +3,7 @@ package mover
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -11,7 +12,7 @@ import (
 )
 
 // notes writes, reads and deletes notes through two handles, at their revisions and at others.
-func notes(t *testing.T, one, other store) {
+func notes(t testing.TB, one, other store) {
 	ctx := limited(t)
 	if value, revision, err := one.ReadNote(ctx, "note"); err != nil || revision != "" || len(value) > 0 {
 		t.Fatalf("no note: got %q, %q, %v", value, revision, err)
@@ -46,8 +47,35 @@ func notes(t *testing.T, one, other store) {
 	}
 }
 
+// noteLimits writes the longest name and value that there are, and ones beyond.
+func noteLimits(t testing.TB, one, other store) {
+	ctx := limited(t)
+	longest := strings.Repeat("a-z-", driver.MaxNoteName/4)
+	largest := bytes.Repeat([]byte{0, 0xff}, driver.MaxNote/2)
+	revision := must[string](t)(one.WriteNote(ctx, longest, largest, ""))
+	if value, now, err := other.ReadNote(ctx, longest); err != nil || now != revision || !bytes.Equal(value, largest) {
+		t.Errorf("the largest note: got %d bytes, %q, %v, expected %d bytes, %q", len(value), now, err, len(largest), revision)
+	}
+	if _, err := one.WriteNote(ctx, longest, append(largest, 0), revision); !errors.Is(err, storage.ErrTooLarge) {
+		t.Errorf("a note with one byte too many: got %v, expected ErrTooLarge", err)
+	}
+	if _, now, err := other.ReadNote(ctx, longest); err != nil || now != revision {
+		t.Errorf("after a write that was refused: got %q, %v, expected %q", now, err, revision)
+	}
+	ok(t, other.DeleteNote(ctx, longest, revision))
+	for _, name := range []string{"", longest + "z", "Note", "a b", "a/b", "a1", "\u00e9", driver.FenceNote} {
+		_, _, read := one.ReadNote(ctx, name)
+		_, write := one.WriteNote(ctx, name, nil, "")
+		for what, err := range map[string]error{"reading": read, "writing": write, "deleting": one.DeleteNote(ctx, name, "")} {
+			if !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%s a note named %q: got %v, expected ErrInvalid", what, name, err)
+			}
+		}
+	}
+}
+
 // hidden demands that lists and watches show neither notes nor the fence.
-func hidden(t *testing.T, one, _ store) {
+func hidden(t testing.TB, one, _ store) {
 	ctx := limited(t)
 	watch := must[storage.Watch](t)(one.WatchList(ctx, everything, everywhere(), ""))
 	defer watch.Close()

@@ -97,6 +97,7 @@ func (r *reader) open(ctx context.Context) error {
 }
 
 func (r *reader) tryOpen(ctx context.Context) (err error) {
+	r.tree, r.iterators = newTree(), map[string]string{} // the table may have got another stream since the last attempt
 	if r.stream, err = ask(ctx, r.Timeout, r.Table.Stream); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
@@ -34,12 +36,12 @@ func (largeEvents) Tick(*types.Record) (uint16, []byte, bool) { return 0, nil, f
 func TestEventsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const records, size = 20, 1000 << 10
-	s := &shards{Config: &Config{Table: largeEvents(size), Timeout: time.Minute}}
+	s := &shards{Config: &Config{Table: largeEvents(size), Timeout: time.Minute, Clock: request.NewClock()}}
 	var left []types.Record
 	for i := range records {
 		left = append(left, types.Record{Dynamodb: &types.StreamRecord{SequenceNumber: aws.String(fmt.Sprint(100 + i))}})
 	}
-	pos, taken := &Position{shards: []place{{"s", ""}}}, 0
+	pos, taken := &Position{shards: []place{{"s", ""}}, asOf: s.Clock.Now()}, 0
 	for len(left) > 0 {
 		p := &page{records: left, ended: true}
 		next, events, err := s.events(t.Context(), pos, "s", p)
@@ -65,6 +67,32 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
+// A process that stood still for a day begins a shard, of which it has read nothing, with what the stream still remembers: its beginning
+// may have been trimmed. Where it has read something, DynamoDB says so by itself.
+func TestShardBegunTooLate(t *testing.T) {
+	t.Parallel()
+	s := &shards{Config: &Config{Table: largeEvents(1), Timeout: time.Minute, Clock: request.NewClock()}}
+	page := func() *page {
+		return &page{records: []types.Record{{Dynamodb: &types.StreamRecord{SequenceNumber: aws.String("100")}}}}
+	}
+	for _, c := range []struct {
+		seq  string
+		age  time.Duration
+		lost bool
+	}{
+		{"", remembered - time.Minute, false},
+		{"", remembered + time.Minute, true},
+		{since(time.Now()), remembered + time.Minute, true},
+		{"99", remembered + time.Minute, false},
+	} {
+		pos := &Position{shards: []place{{"s", c.seq}}, asOf: s.Clock.Now().Add(-c.age)}
+		_, _, err := s.events(t.Context(), pos, "s", page())
+		if c.lost != errors.Is(err, storage.ErrCompacted) || !c.lost && err != nil {
+			t.Errorf("a shard at %q, %v later: %v", c.seq, c.age, err)
+		}
+	}
+}
+
 // A shard that is read to its end has its child listed already, which is not being read yet. What was written lately is in the child: a
 // proof that asks no shard for anything would say that it has been passed.
 func TestNoProofBetweenShards(t *testing.T) {
@@ -81,3 +109,24 @@ func TestNoProofBetweenShards(t *testing.T) {
 		t.Errorf("the proof is complete, with nothing read of %v's child", r.position())
 	}
 }
+
+// An attempt to open the stream fails half way, and the table is created anew before the next: nothing of its old stream is left over.
+func TestOpenForgetsAnAttempt(t *testing.T) {
+	t.Parallel()
+	r := newReader(&Config{Table: noStream{}, Clock: request.NewClock(), Timeout: time.Minute})
+	r.tree.update(map[string]string{"old": ""}, &Position{})
+	r.iterators["old"] = "iterator"
+	if err := r.tryOpen(t.Context()); !errors.Is(err, errNoStream) {
+		t.Fatal(err)
+	}
+	if r.tree.knows("old") || len(r.iterators) > 0 {
+		t.Error("the reader knows a shard of the attempt before")
+	}
+}
+
+var errNoStream = errors.New("no stream")
+
+// noStream is a table that tells no stream.
+type noStream struct{ largeEvents }
+
+func (noStream) Stream(context.Context) (string, error) { return "", errNoStream }

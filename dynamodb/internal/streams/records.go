@@ -2,11 +2,13 @@ package streams
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
 
@@ -20,7 +22,13 @@ func created(r *types.Record) time.Time {
 // events makes events of a page, and the position after it. It cuts the page short where the resources are too many bytes, most of
 // which may not be in the records but compressed or in parts, and before a record that cannot be read now: the rest of the page is
 // fetched again.
+//
+// A shard of which nothing was read is read from the oldest record that there is. It is the first only as long as the stream remembers
+// the time of the position: a process may have stood still since, or the catching up have taken long.
 func (s *shards) events(ctx context.Context, pos *Position, shard string, p *page) (*Position, []*Event, error) {
+	if at, _ := pos.get(shard); !numbered(at) && s.Clock.Now().Sub(pos.asOf) > remembered {
+		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
+	}
 	var events []*Event
 	last, size, cut := "", 0, false
 	for i := range p.records {

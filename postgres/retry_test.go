@@ -1,0 +1,41 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// newIdle makes the part of a database that retries stand on, without a server.
+func newIdle(t *testing.T) *database {
+	d := &database{}
+	d.life, d.end = context.WithCancel(t.Context())
+	d.aborted, d.abort = context.WithCancel(t.Context())
+	t.Cleanup(d.end)
+	t.Cleanup(d.abort)
+	return d
+}
+
+// A call whose time ends in the middle of an attempt says why the attempt before failed, which tells more.
+func TestRetryNamesTheCause(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	attempts := 0
+	err := newIdle(t).retry(ctx, func(ctx context.Context) error {
+		if attempts++; attempts == 1 {
+			return &pgconn.PgError{Severity: "ERROR", Code: "53100", Message: "no space left on device"}
+		}
+		cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if attempts != 2 || !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("after %d attempts: %v; expected 2, ErrInconsistent, the context's error, and why the first attempt failed", attempts, err)
+	}
+}

@@ -1,0 +1,131 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+)
+
+// broken says what no state of a store may hold: each statement counts what breaks a rule.
+var broken = map[string]string{
+	"resources without their row in the log": `SELECT count(*) FROM resources AS r WHERE NOT EXISTS
+		(SELECT 1 FROM log WHERE seq = r.seq AND tag = r.tag AND key = r.key AND data = r.data AND created = r.created AND writes = r.writes)`,
+	"rows missing above the horizon": `SELECT max(seq) - followed - count(*) FILTER (WHERE seq > followed) FROM log, meta HAVING max(seq) > 0`,
+	"rows above the horizon whose row before is missing": `SELECT count(*) FROM log AS l, meta WHERE seq > followed AND prev <> 0 AND NOT EXISTS
+		(SELECT 1 FROM log WHERE seq = l.prev AND key = l.key AND gone_tag IS NULL)`,
+	"short cuts to rows of others": `SELECT count(*) FROM log AS l, meta WHERE seq > followed AND jump > followed AND NOT EXISTS
+		(SELECT 1 FROM log WHERE seq = l.jump AND key = l.key AND gone_tag IS NULL)`,
+	"deletions that are not listed": `SELECT count(*) FROM log AS l WHERE gone_tag IS NOT NULL AND NOT EXISTS
+		(SELECT 1 FROM gone WHERE seq = l.seq AND key = l.key)`,
+	"deletions that are listed and are none": `SELECT count(*) FROM gone AS g WHERE NOT EXISTS
+		(SELECT 1 FROM log WHERE seq = g.seq AND key = g.key AND gone_tag IS NOT NULL)`,
+	"rows that nobody needs": `SELECT count(*) FROM log AS l, meta WHERE seq < pruned AND NOT EXISTS
+		(SELECT 1 FROM resources WHERE key = l.key AND seq = l.seq) AND NOT EXISTS (SELECT 1 FROM log WHERE prev = l.seq AND seq >= pruned)`,
+	"floors out of order": `SELECT count(*) FROM meta WHERE pruned > followed OR followed > horizon OR horizon > (SELECT max(seq) FROM log)`,
+}
+
+// wantWhole checks that the tables of a store fit together.
+func wantWhole(t testing.TB, path string) {
+	t.Helper()
+	db := foreign(t, path)
+	if err := db.BusyTimeout(storetest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range broken {
+		s, _, err := db.Prepare(text)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if s.Step() && s.ColumnInt64(0) != 0 {
+			t.Errorf("%d %s", s.ColumnInt64(0), what)
+		}
+		if err := errors.Join(s.Err(), s.Close()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// pruneAll writes, deletes and creates anew, keeps as little history as it may, and moves the horizon, until it is killed.
+func pruneAll(path string) {
+	ctx := context.Background()
+	s, err := New(ctx, path, &Options{RetentionRows: 1})
+	must(err)
+	go func() {
+		for n := 0; ; n++ {
+			ops := make([]storage.Op, 50)
+			for i := range ops {
+				id := idOf(fmt.Sprint(os.Getpid(), "-", rand.IntN(4), "-", i))
+				old, err := s.Read(ctx, storage.StrongConsistency, id)
+				switch {
+				case err == nil && rand.IntN(3) == 0:
+					ops[i] = storage.Op{Delete: old.Id, Version: old.Version}
+				default:
+					ops[i].Write = resource(id.Name, int64(n))
+					ops[i].Write.Version = old.GetVersion()
+				}
+			}
+			_, err := s.Commit(ctx, ops)
+			must(err)
+			if n%5 == 0 {
+				oldest, newest, err := s.handle.Revisions(ctx)
+				must(err)
+				err = s.handle.Compact(ctx, oldest+(newest-oldest)/2)
+				must(err)
+			}
+			fmt.Println(n)
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin) // dies with its parent
+}
+
+// Processes that prune at the same time, and are killed while they do, leave a history that is whole, and nothing that nobody needs.
+func TestPruningProcessesThatAreKilled(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	for range 3 {
+		var outs []*bufio.Scanner
+		var cmds []*exec.Cmd
+		for range 2 {
+			_, out, cmd := child(t, "pruning", path)
+			outs, cmds = append(outs, out), append(cmds, cmd)
+		}
+		for i, out := range outs {
+			for rounds := 0; rounds < 12 && out.Scan(); rounds++ {
+				continue
+			}
+			if err := cmds[i].Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmds[i].Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+				t.Fatalf("the child ended with %v, it was to be killed", err)
+			}
+		}
+		wantWhole(t, path)
+	}
+	s := open(t, path, nil)
+	_, newest, err := s.handle.Revisions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.handle.Compact(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, path)
+	if length, _ := logLength(t, s); length > int64(len(list))+2 {
+		t.Errorf("the log has %d rows for %d resources", length, len(list))
+	}
+}
