@@ -36,8 +36,9 @@ type Historian interface {
 	Compact(ctx context.Context, revision int64) error
 }
 
-// Span is the keys from From on, in list order, up to To, which is not part of it. Only those parts of an ID that belong to the key
-// count. Names in a bound may be empty; a nil From means from the first key on, a nil To up to the last.
+// Span is the keys from From on, in list order, up to To, which is not part of it; nil is no bound. Only those parts of an ID that
+// belong to the key count. They may be empty, and longer by a byte than those of a key: a name with the character 1 behind it is what
+// comes first after that name.
 type Span struct{ From, To *resourcepb.ID }
 
 // ScanOptions are the options of a scan.
@@ -64,12 +65,13 @@ type Record struct {
 // Scan is a part of a store as it was at a revision.
 type Scan struct {
 	Records []Record
-	// Revision of what was read: give it, with a Span that begins after the last record, to read on.
+	// Revision of what was read: give it, with Rest, to read on.
 	Revision int64
 	// Count is the number of resources in the span, if that was asked for.
 	Count int64
-	// More says that the span holds more than Records.
+	// More says that the span holds more than Records; Rest is then what is left of it.
 	More bool
+	Rest Span
 }
 
 // Swap is a write or a deletion: exactly one of the first two fields is set.

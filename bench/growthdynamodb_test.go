@@ -28,7 +28,7 @@ func init() {
 }
 
 func growDynamoDB(b *testing.B) {
-	server := testenv.StartDynamoDB(b)
+	server := testenv.DynamoDB(b)
 	where := [2]string{server.Endpoint + " raw-" + server.Prefix(b), server.StoreURL(b)}
 	raw := must(openGrowingDynamoDB(where[0]))
 	b.Cleanup(func() { raw.close() })

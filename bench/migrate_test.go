@@ -112,8 +112,9 @@ func copyRows(b *testing.B, server *testenv.PostgresServer, file string, want in
 		_, _ = rand.Read(version)
 		return []any{rows.ColumnBlob(0, nil), rows.ColumnBlob(1, nil), version, []byte("v1"), rows.ColumnBlob(2, nil)}
 	})
-	tag := must(conn.Exec(ctx, strings.ReplaceAll(`insert into $.changes (revision, place, more, op, key, version, token, data)
-		select nextval('$.changes_seq'), 0, false, 1, key, version, version, data from $.resources`, "$", schema)))
+	tag := must(conn.Exec(ctx, strings.ReplaceAll(`insert into $.changes (revision, created, writes, place, more, op, key, version, token, data)
+		select number, number, 1, 0, false, 1, key, version, version, data
+		from (select nextval('$.changes_seq') as number, * from $.resources) as numbered`, "$", schema)))
 	if err := tx.Commit(ctx); err != nil {
 		b.Fatal(err)
 	}

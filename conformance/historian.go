@@ -7,6 +7,7 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -75,7 +76,7 @@ func (s *suite) scanAll(h storage.Historian, span storage.Span, opts storage.Sca
 		if len(scan.Records) == 0 {
 			s.Fatal("a scan returned no record and says that there are more")
 		}
-		span.From = after(scan.Records[len(scan.Records)-1].Resource.Id)
+		span = scan.Rest
 	}
 }
 
@@ -347,7 +348,7 @@ func historianScanOptions(s *suite) {
 func historianSpans(s *suite) {
 	h := s.historian()
 	var all []*resourcepb.Resource
-	for _, name := range []string{"a", "a!", "a-b", "a/b", "aa", "ab", "á", "b", "\U0010ffff", "A", rand.Text()} {
+	for _, name := range []string{"a", "a!", "a-b", "a/b", "aa", "ab", "á", "b", "\U0010ffff", "A", rand.Text(), strings.Repeat("l", 255)} {
 		for _, namespace := range []string{"", "n", "n!", "n/"} {
 			res := newThing(name)
 			res.Id.Tenancy.Namespace = namespace
@@ -355,6 +356,8 @@ func historianSpans(s *suite) {
 		}
 	}
 	slices.SortFunc(all, func(x, y *resourcepb.Resource) int { return cmp.Compare(keyOf(x.Id), keyOf(y.Id)) })
+	_, err := h.Scan(s.ctx, storage.Span{From: thingID(strings.Repeat("l", 257))}, storage.ScanOptions{})
+	s.fails("a bound that is too long", err, storage.ErrInvalid)
 	for i := range all {
 		for _, j := range []int{i, min(i+1, len(all)-1), len(all) - 1, mathrand.IntN(len(all))} {
 			records, _ := s.scanAll(h, storage.Span{From: all[i].Id, To: all[j].Id}, storage.ScanOptions{Limit: 1 + i%5})

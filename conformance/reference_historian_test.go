@@ -72,8 +72,8 @@ func within(span storage.Span, id *resourcepb.ID, closed bool) bool {
 
 func checkSpan(span storage.Span) error {
 	for _, id := range []*resourcepb.ID{span.From, span.To} {
-		if id != nil && strings.Count(keyOf(id), "\x00") != 4 {
-			return invalid("a bound with a NUL")
+		if id != nil && (strings.Count(keyOf(id), "\x00") != 4 || len(id.Name) > 256) {
+			return invalid("a bound with a NUL, or one that is too long")
 		}
 	}
 	return nil
@@ -114,6 +114,9 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 			r.Resource = &resourcepb.Resource{Id: r.Resource.Id, Version: r.Resource.Version}
 		}
 		scan.Records = append(scan.Records, r)
+	}
+	if scan.More {
+		scan.Rest = storage.Span{From: after(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
 	}
 	switch {
 	case !opts.Count:

@@ -49,6 +49,11 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	if err != nil {
 		return storage.Scan{}, failed("scan", nil, err)
 	}
+	if n := len(scan.Records); scan.More && n > 0 {
+		after := key.Of(scan.Records[n-1].Resource.GetId())
+		after.Name += "\x01" // names hold no NUL, so none lies between
+		scan.Rest = storage.Span{From: after.ID("", ""), To: codec.CloneID(span.To)}
+	}
 	return scan, nil
 }
 

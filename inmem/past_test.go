@@ -16,27 +16,35 @@ func thing(name string) *resourcepb.Resource {
 	return &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: name}.ID("u", "v1")}
 }
 
-// A reading of the present needs no history: a compaction that overtakes it does not end it.
-func TestCompactionOvertakesReadingOfPresent(t *testing.T) {
+// A scan of the present shows it although history is compacted beyond it while it is read.
+func TestScanOfThePresentBesideCompaction(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	b := New(nil)
-	t.Cleanup(func() { _ = b.Close() }) // never fails
-	if _, err := b.WriteCAS(ctx, thing("a")); err != nil {
-		t.Fatal(err)
-	}
-	past, err := b.handle.ReadAt(ctx, &driver.PastQuery[position]{}, func(*driver.Version) error {
-		if _, err := b.WriteCAS(ctx, thing("b")); err != nil {
-			return err
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
 		}
-		_, newest, err := b.handle.Revisions(ctx)
-		if err != nil {
-			return err
-		}
-		return b.handle.Compact(ctx, newest)
 	})
-	if err != nil || past.At != 2 {
-		t.Errorf("read at %d: %v", past.At, err)
+	res := &resourcepb.Resource{Id: &resourcepb.ID{Uid: "u", Name: "n", Type: &resourcepb.Type{Group: "g", Kind: "k"}, Tenancy: &resourcepb.Tenancy{}}}
+	rewrite := func() {
+		var err error
+		if res, err = b.WriteCAS(t.Context(), res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite()
+	was, s := res.Version, b.handle.store
+	var shown []string
+	past, err := s.ReadAt(t.Context(), &driver.PastQuery[position]{}, func(v *driver.Version) error {
+		shown = append(shown, string(v.Version))
+		rewrite()
+		return s.Compact(t.Context(), int64(s.at))
+	})
+	if err != nil || len(shown) != 1 || shown[0] != was {
+		t.Errorf("the scan shows %q, %v, expected version %q", shown, err, was)
+	}
+	if oldest, _, _ := s.Revisions(t.Context()); oldest <= int64(past.At) {
+		t.Errorf("the oldest revision is %d and the scan was at %d: nothing was compacted beyond it", oldest, past.At)
 	}
 }
 

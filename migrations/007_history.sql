@@ -89,6 +89,12 @@ begin
     end loop;
 end $body$;
 
+-- created returns the number and the place of the change by which a resource was created that was never changed since.
+create function {{.schema}}.created(sought bytea) returns bigint[] language sql stable as $body$
+    select array[change.revision, change.place] from {{.schema}}.changes change
+    where change.key = sought and (change.op = 2 or change.writes % 16 = 1) order by change.revision desc limit 1
+$body$;
+
 drop function {{.schema}}.apply;
 
 -- apply carries out operations on different keys: each by itself, or all or none of them.
@@ -214,7 +220,7 @@ begin
                 as input (key, op, expected, token, group_version, owner, content, outcome, place)
             where input.outcome = 1 and input.op in (1, 2)
         ), known as materialized (
-            select input.*, resource.version as old_version, resource.data as old_data,
+            select input.*,
                 coalesce(resource.created, head.revision) as old_created,
                 case when input.expected is not null then coalesce(resource.writes, 1) end as old_writes,
                 coalesce(resource.modified, head.revision) as previous, coalesce(resource.modified_place, head.place) as previous_place
@@ -222,15 +228,19 @@ begin
             left join {{.schema}}.resources resource on resource.key = input.key and input.expected is not null
             left join lateral (
                 select change.revision, change.place from {{.schema}}.changes change
-                where change.key = resource.key and (change.op = 2 or change.writes % 16 = 1)
+                where resource.modified is null and change.key = resource.key and (change.op = 2 or change.writes % 16 = 1)
                 order by change.revision desc limit 1
-            ) as head on resource.modified is null
+            ) as head on true
+        ), deleted as (
+            delete from {{.schema}}.resources resource using known
+            where resource.key = known.key and known.op = 2
+            returning known.place, resource.version, resource.data
         ), numbered as materialized (
-            select *,
+            select known.*, coalesce(deleted.version, known.token) as version, coalesce(deleted.data, known.content) as data,
                 case when atomic then drawn else nextval('{{.sequence}}') end as revision,
-                case when atomic then (row_number() over (order by place) - 1)::int else 0 end as rank,
+                case when atomic then (row_number() over (order by known.place) - 1)::int else 0 end as rank,
                 count(*) over () as many
-            from known
+            from known left join deleted using (place)
         ), updated as (
             update {{.schema}}.resources resource
             set version = numbered.token, group_version = numbered.group_version, owner = numbered.owner, data = numbered.content,
@@ -238,14 +248,10 @@ begin
                 modified = numbered.revision, modified_place = numbered.rank
             from numbered
             where resource.key = numbered.key and numbered.op = 1 and numbered.expected is not null
-        ), deleted as (
-            delete from {{.schema}}.resources resource using input
-            where resource.key = input.key and input.op = 2
         ), logged as (
             insert into {{.schema}}.changes
                 (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
-            select revision, rank, atomic and rank < many - 1, op, key,
-                case op when 1 then token else old_version end, token, case op when 1 then content else old_data end,
+            select revision, rank, atomic and rank < many - 1, op, key, version, token, data,
                 coalesce(old_created, revision), case op when 1 then coalesce(old_writes, 0) + 1 else old_writes end,
                 previous, previous_place
             from numbered
@@ -266,6 +272,7 @@ end $body$;
 ---- create above / drop below ----
 
 drop function {{.schema}}.apply;
+drop function {{.schema}}.created;
 drop function {{.schema}}.past;
 delete from {{.schema}}.changes where revision < (select oldest from {{.schema}}.store);
 drop index {{.schema}}.changes_key;

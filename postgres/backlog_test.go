@@ -36,8 +36,8 @@ func TestBacklog(t *testing.T) {
 	// Every change is of one resource, so that all of them have one order. The log alone matters to watches.
 	const total = 12000
 	stored := storetest.Write(t, b, storetest.Resource("one", "0"))
-	fill := fmt.Sprintf(`insert into %[1]s (revision, place, more, op, key, version, token, data)
-		select nextval('%[2]s'), 0, false, 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), decode(lpad(to_hex(n), 32, '0'), 'hex'), data from %[3]s, generate_series(1, %[4]d) n`,
+	fill := fmt.Sprintf(`insert into %[1]s (revision, place, more, op, key, version, token, data, created, writes)
+		select nextval('%[2]s'), 0, false, 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), decode(lpad(to_hex(n), 32, '0'), 'hex'), data, 2, n + 1 from %[3]s, generate_series(1, %[4]d) n`,
 		pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "changes_seq"}.Sanitize(),
 		pgx.Identifier{schema, "resources"}.Sanitize(), total)
 	many, err := conn.Begin(ctx)

@@ -78,8 +78,8 @@ func (o *Options) withDefaults() Options {
 
 const defaultSchema = "ashlar"
 
-// Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, and its watches are
-// storage.Bookmarkers.
+// Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, it is a storage.Historian
+// (found by storage.As), and its watches are storage.Bookmarkers.
 type Backend struct {
 	*driver.Backend[position]
 	handle *handle

@@ -28,15 +28,16 @@ const note = `select pg_advisory_xact_lock_shared(($changes_name::regclass::oid:
 const milestones = `(op = 2 or writes % 16 = 1)`
 
 // head is the one change there was of a resource that was locked and was never changed since it was created: the log has the numbers
-// that its row lacks.
+// that its row lacks. The condition stands inside, where the index is not touched for others.
 const head = `left join lateral (
-        select revision, place from $changes where key = locked.key and ` + milestones + ` order by revision desc limit 1
-    ) as head on locked.modified is null`
+        select revision, place from $changes where locked.modified is null and key = locked.key and ` + milestones + ` order by revision desc limit 1
+    ) as head on true`
 
-// counted are the columns of the next change of a resource that was locked: of which life and the how manieth it is, and which one it
-// follows.
-const counted = `locked.key, locked.tid, coalesce(locked.created, head.revision) as created, coalesce(locked.writes, 1) + 1 as writes,
-        coalesce(locked.modified, head.revision) as previous, coalesce(locked.modified_place, head.place) as previous_place`
+// counted says of a resource that is changed of which life it is, and how often it was changed; previous which change that follows.
+const (
+	counted  = `created = coalesce(locked.created, head.revision), writes = coalesce(locked.writes, 1) + 1, modified_place = 0`
+	previous = `coalesce(locked.modified, head.revision) as previous, coalesce(locked.modified_place, head.place) as previous_place`
+)
 
 // readCommitted begins a transaction in which each statement has a snapshot of its own, whatever the isolation is that a session
 // otherwise begins with.
@@ -55,9 +56,10 @@ func newStatements(schema string) *statements {
 	names := strings.NewReplacer(
 		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"), "$past", quoted("past"),
+		"$created", quoted("created"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
-	parts := strings.NewReplacer("$note", note, "$head", head, "$counted", counted, "$milestones", milestones)
+	parts := strings.NewReplacer("$note", note, "$head", head, "$counted", counted, "$previous", previous, "$milestones", milestones)
 	sql := func(text string) string {
 		return names.Replace(parts.Replace(strings.TrimSpace(text)))
 	}
@@ -72,25 +74,23 @@ func newStatements(schema string) *statements {
 		identify: sql(`select uid from $resources where key = $1 and version = $2`),
 
 		// One write of what exists. It waits for the row, then notes, then draws: the subquery with the note is carried out when the
-		// locked row is at hand. stored is what the statement's snapshot shows: what is replaced, or is in the way.
+		// row is at hand that was locked. stored is what the statement's snapshot shows: what is replaced, or is in the way.
 		updateOne: sql(`
-with locked as materialized (
-    select key, ctid as tid, created, writes, modified, modified_place
-    from $resources
-    where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
-      and (select set_config('lock_timeout', '100ms', true)) is not null
-    for update
-), numbered as materialized (
-    select $counted,
-        (select nextval($seq_name) from ($note offset 0) as note where note.held is not null) as revision
-    from locked $head
-), written as (
+with written as (
     update $resources resource
     set version = $4, group_version = $5, owner = $6, data = $7,
-        created = numbered.created, writes = numbered.writes, modified = numbered.revision, modified_place = 0
-    from numbered
-    where resource.ctid = numbered.tid
-    returning numbered.*
+        created = coalesce(locked.created, locked.head[1]), writes = coalesce(locked.writes, 1) + 1, modified_place = 0,
+        modified = (select nextval($seq_name) from ($note offset 0) as note where note.held is not null)
+    from (
+        select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
+        from $resources
+        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
+          and (select set_config('lock_timeout', '100ms', true)) is not null
+        for update
+    ) as locked
+    where resource.ctid = locked.tid
+    returning resource.modified as revision, resource.created, resource.writes,
+        coalesce(locked.modified, locked.head[1]) as previous, coalesce(locked.modified_place, locked.head[2]) as previous_place
 ), logged as (
     insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
     select revision, 0, false, 1, $1, $4, $4, $7, created, writes, previous, previous_place from written
@@ -119,17 +119,15 @@ with input as materialized (
 ), note as materialized (
     $note, (select count(*) as many from stored where stored_uid = uid and stored_version = expected) as matching
     where many > 0
-), numbered as materialized (
-    select locked.place, locked.token, locked.group_version, locked.owner, locked.data, $counted, nextval($seq_name) as revision
-    from note cross join stored as locked $head
-    where locked.stored_uid = locked.uid and locked.stored_version = locked.expected and note.held is not null
 ), updated as (
     update $resources resource
-    set version = numbered.token, group_version = numbered.group_version, owner = numbered.owner, data = numbered.data,
-        created = numbered.created, writes = numbered.writes, modified = numbered.revision, modified_place = 0
-    from numbered
-    where resource.ctid = numbered.tid
-    returning numbered.*
+    set version = locked.token, group_version = locked.group_version, owner = locked.owner, data = locked.data, $counted,
+        modified = nextval($seq_name)
+    from note cross join stored as locked $head
+    where resource.ctid = locked.tid and locked.stored_uid = locked.uid and locked.stored_version = locked.expected
+      and note.held is not null
+    returning locked.place, resource.modified as revision, locked.key, locked.token, locked.data,
+        resource.created, resource.writes, $previous
 ), logged as (
     insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
     select revision, 0, false, 1, key, token, token, data, created, writes, previous, previous_place from updated

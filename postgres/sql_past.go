@@ -28,8 +28,9 @@ const current = `
         coalesce(resource.modified, head.revision) as modified, coalesce(resource.modified_place, head.place) as place
     from picked join $resources resource using (key)
     left join lateral (
-        select revision, place from $changes where key = resource.key and $milestones order by revision desc limit 1
-    ) as head on resource.modified is null`
+        select revision, place from $changes
+        where resource.modified is null and key = resource.key and $milestones order by revision desc limit 1
+    ) as head on true`
 
 const included = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
 
@@ -42,7 +43,9 @@ const asOf = `
         coalesce(current.modified, change.revision) as modified
     from picked
     left join current on current.key = picked.key and ` + included + `
-    left join lateral $past(picked.key, $5, $6, $7::text::int8multirange) as found on current.key is null
+    left join lateral (
+        select earlier.* from $past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null
+    ) as found on true
     left join $changes change on change.revision = found.revision and change.place = found.place
     where current.key is not null or change.revision is not null`
 

@@ -22,17 +22,15 @@ func (s *handle) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.
 	return at, nil
 }
 
-// List implements driver.Lister: one statement reads from one snapshot.
+// List implements driver.Lister. Where the filter is a range of keys, one statement reads it, from one snapshot; otherwise the statement
+// may be used several times, and a transaction sees to that.
 func (s *handle) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	c, err := s.readers.take(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.readers.give(c)
-	if err := c.scan(f, rows); err != nil {
-		return failed(ctx, "read the rows", err)
-	}
-	return nil
+	return s.look(ctx, "read the rows", func(c *conn) error {
+		if _, exact := f.Prefix(); exact {
+			return c.scan(f, rows)
+		}
+		return c.inSnapshot(func() error { return c.scan(f, rows) })
+	})
 }
 
 func (c *conn) snapshot(f *driver.Filter, rows driver.Rows) (at mark, err error) {

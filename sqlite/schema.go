@@ -180,7 +180,11 @@ func (c *conn) prepare(ctx context.Context, side *sideFile, create bool) (cursor
 		if err := side.lockPolling(ctx); err != nil {
 			return m.store, err
 		}
-		if err := errors.Join(c.upgrade(), side.unlock()); err != nil {
+		// Cut off by a deadline it would begin anew each time.
+		c.db.SetInterrupt(context.WithoutCancel(ctx))
+		err := errors.Join(c.upgrade(), side.unlock())
+		c.db.SetInterrupt(ctx)
+		if err != nil {
 			return m.store, fmt.Errorf("upgrade the tables: %w", err)
 		}
 		if m, err = c.meta(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// walk goes over rows of resources in key order, within bounds and as a filter says. It walks over a few rows that the filter leaves
+// walk goes over rows of resources in key order, within bounds and as a filter says. It walks over some rows that the filter leaves
 // out, and then seeks to where a match may be: a look-up by key costs as much as a few steps.
 type walk struct {
 	stmt   *sqlite3.Stmt
@@ -24,7 +24,7 @@ type walk struct {
 }
 
 // walkOver is the number of rows that a walk looks at before it seeks.
-const walkOver = 3
+const walkOver = 16
 
 // walk begins a walk with a statement that reads key >= ?1 AND key < ?2. nil is no bound.
 func (c *conn) walk(q query, from, to []byte, filter *driver.Filter) (*walk, error) {

@@ -62,7 +62,9 @@ func (a *app) compactCommand() *cobra.Command {
 		Short: "Have the store forget what lies before a revision",
 		Long: `Have the store forget what lies before a revision, which becomes the oldest one. With --keep that is so many revisions before the
 newest. What is stored stays as it is: only the past goes, and cannot be brought back. Watches and listings of others that need what
-is forgotten begin anew. A store that has forgotten as much already stays as it is.`,
+is forgotten begin anew. A store that has forgotten as much already stays as it is.
+
+On etcd it is the whole cluster that forgets, and with it all other stores and keys in it.`,
 		Example: `  ashlar compact 1200
   ashlar compact --keep 10000`,
 		Args: func(cmd *cobra.Command, given []string) error {

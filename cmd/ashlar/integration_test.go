@@ -34,6 +34,22 @@ func TestSessionOnDynamoDB(t *testing.T) {
 	session(t, func(t *testing.T) string { return testenv.DynamoDB(t).StoreURL(t) })
 }
 
+func TestPastOnPostgres(t *testing.T) {
+	t.Parallel()
+	pastIsShown(t, newCLI(t, testenv.Postgres(t).StoreURL(t)))
+}
+
+// The server is the test's own: a compaction is one of all stores in it.
+func TestPastOnEtcd(t *testing.T) {
+	t.Parallel()
+	pastIsShown(t, newCLI(t, testenv.StartEtcd(t).StoreURL(t)))
+}
+
+func TestNoPastOnDynamoDB(t *testing.T) {
+	t.Parallel()
+	noPast(t, newCLI(t, testenv.DynamoDB(t).StoreURL(t)))
+}
+
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t, testenv.Postgres(t).StoreURL(t))

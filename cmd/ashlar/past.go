@@ -94,12 +94,7 @@ func (p *past) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.page, p.more, p.revision = scan.Records, scan.More && len(scan.Records) > 0, scan.Revision
-	if p.more {
-		last := key.Of(scan.Records[len(scan.Records)-1].Resource.GetId())
-		p.span.From = after(last.Group, last.Kind, last.Partition, last.Namespace, last.Name)
-		p.more = p.span.From != nil
-	}
+	p.page, p.more, p.revision, p.span = scan.Records, scan.More, scan.Revision, scan.Rest
 	return nil
 }
 

@@ -42,7 +42,6 @@ func session(t *testing.T, fresh func(t *testing.T) string) {
 		"interference":               interference,
 		"odd names":                  oddNames,
 		"pages":                      pagesAreJoined,
-		"the past":                   pastIsShown,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -45,6 +45,17 @@ func TestWrongUsage(t *testing.T) {
 		"no Postgres":        {"schema", "status"},
 		"what about it":      {"schema", "down"},
 		"fragment":           {"list", "*", "--store", "mem://#x"},
+		"no revision":        {"list", "*", "--at", "0"},
+		"no --from":          {"diff", "*"},
+		"--from nothing":     {"diff", "--from", "0", "*"},
+		"--to nothing":       {"diff", "--from", "1", "--to", "0", "*"},
+		"--to before --from": {"diff", "--from", "2", "--to", "1", "*"},
+		"wildcard history":   {"history", "core/*", "a"},
+		"compact what":       {"compact"},
+		"compact twice":      {"compact", "1", "--keep", "1"},
+		"compact a word":     {"compact", "everything"},
+		"compact nothing":    {"compact", "0"},
+		"keep less":          {"compact", "--keep", "-1"},
 	} {
 		r := newCLI(t, memoryURL()).run("", args...)
 		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)

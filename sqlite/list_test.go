@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/storetest"
+)
+
+// rowsWith calls something at the first row.
+type rowsWith struct {
+	driver.Rows
+	first func()
+	names []string
+}
+
+func (r *rowsWith) Add(k, _, _ []byte) error {
+	if r.names == nil {
+		r.first()
+	}
+	at, err := key.Parse(k)
+	r.names = append(r.names, at.Name)
+	return err
+}
+
+// A list is one cut, also where it seeks past what its filter leaves out and something is written meanwhile.
+func TestListThatSkipsIsOneCut(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	put := func(partition, namespace, name string) {
+		t.Helper()
+		res := resource(name, 1)
+		res.Id.Tenancy.Partition, res.Id.Tenancy.Namespace = partition, namespace
+		storetest.Write(t, s, res)
+	}
+	for partition := range 3 {
+		for i := range 2 * walkOver {
+			put(fmt.Sprint(partition), "other", fmt.Sprint(i))
+		}
+		put(fmt.Sprint(partition), "shop", fmt.Sprint("shop-", partition))
+	}
+	f := &driver.Filter{Group: "group", Kind: "Kind", Partition: storage.Wildcard, Namespace: "shop"}
+	for name, list := range map[string]func(driver.Rows) error{
+		"list": func(r driver.Rows) error { return s.handle.List(t.Context(), storage.StrongConsistency, f, r) },
+		"scan": func(r driver.Rows) error {
+			_, err := s.handle.Scan(t.Context(), storage.StrongConsistency, f, r)
+			return err
+		},
+	} {
+		rows := &rowsWith{first: func() { put("2", "shop", "later than "+name) }}
+		if err := list(rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range rows.names {
+			if got == "later than "+name {
+				t.Errorf("the %s shows what was written after its beginning: %v", name, rows.names)
+			}
+		}
+		if len(rows.names) < 3 {
+			t.Errorf("the %s is %v", name, rows.names)
+		}
+	}
+}
