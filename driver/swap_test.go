@@ -3,6 +3,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -14,6 +15,7 @@ type contended struct {
 	stub
 	driver.Historian[uint64]
 	first func()
+	limit int // of the last reading
 }
 
 func (c *contended) Apply(context.Context, []driver.Mutation) error {
@@ -21,7 +23,8 @@ func (c *contended) Apply(context.Context, []driver.Mutation) error {
 	return &storage.OpError{Err: storage.ErrCASFailure}
 }
 
-func (*contended) ReadAt(context.Context, *driver.PastQuery[uint64], func(*driver.Version) error) (driver.Past[uint64], error) {
+func (c *contended) ReadAt(_ context.Context, q *driver.PastQuery[uint64], _ func(*driver.Version) error) (driver.Past[uint64], error) {
+	c.limit = q.Limit
 	return driver.Past[uint64]{At: 1}, nil
 }
 
@@ -48,5 +51,19 @@ func TestSwapRunsOutOfTime(t *testing.T) {
 	}
 	if attempts != 3 {
 		t.Errorf("%d attempts", attempts)
+	}
+}
+
+// No driver is given a limit with which it cannot reckon: one more, or times what came so far.
+func TestLimitsDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	d := &contended{}
+	b := driver.New(d, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	h, _ := storage.As[storage.Historian](b)
+	for limit, want := range map[int]int{0: 0, 7: 7, math.MaxInt: 1 << 24} {
+		if _, err := h.Scan(t.Context(), storage.Span{}, storage.ScanOptions{Limit: limit}); err != nil || d.limit != want {
+			t.Errorf("limit %d came to the driver as %d: %v", limit, d.limit, err)
+		}
 	}
 }
