@@ -57,7 +57,7 @@ var defects = []struct{ name, by string }{
 	{"a follower skips a change", "followers tell every change once|followers know"},
 	{"a commit is followed in two halves", "commits are followed as a whole"},
 	{"what a follower says was before is older", "followers know what was before"},
-	{"a swap does not compare", "watches are complete"},
+	{"a swap does not compare", "watches are complete|acknowledged changes stay|refused changes do not happen"},
 	{"a swap tells the revision before", "revisions rise"},
 	{"no reason", "outcomes are known"},
 	{"bytes are damaged", "content"},
