@@ -1,7 +1,8 @@
 -- The store can be read as it was at a number: the log keeps, of each resource, also the newest row at or before the horizon. Rows
 -- of the log are found by key without an index entry for each of them: a row names the one before it, and the index holds some.
 --
--- Programs of version 6 fail: the horizon has another name, and what they log lacks columns.
+-- Programs of version 6 that are still running may create and delete, by the function apply below; their updates, watches and pruning
+-- fail: the horizon has another name, and what they log lacks columns.
 --
 -- What was logged before does not say what it followed. It is dropped, what is stored is numbered anew, and the store's new id
 -- makes the cursors into it void.

@@ -102,9 +102,12 @@ func TestPast(t *testing.T) {
 	for range 60 {
 		revisions = append(revisions, apply(keys[:1], false))
 	}
-	checkAll := func(oldest int64) {
+	checkEvery := func(step int, oldest int64) {
 		t.Helper()
-		for _, revision := range append(revisions, 1) {
+		for i, revision := range append(revisions, 1, oldest) {
+			if i%step > 0 && revision != oldest {
+				continue
+			}
 			at, err := h.PositionAt(ctx, revision)
 			if revision < oldest {
 				if !errors.Is(err, storage.ErrCompacted) {
@@ -118,7 +121,7 @@ func TestPast(t *testing.T) {
 			checkPast(t, ctx, h, m, revision, &at)
 		}
 	}
-	checkAll(1)
+	checkEvery(2, 1)
 	newest := revisions[len(revisions)-1]
 	checkPast(t, ctx, h, m, newest, nil)
 	if _, err := h.PositionAt(ctx, newest+1); !errors.Is(err, storage.ErrFutureRevision) {
@@ -132,14 +135,14 @@ func TestPast(t *testing.T) {
 		if err := h.Compact(ctx, oldest); err != nil {
 			t.Fatal(err)
 		}
-		checkAll(oldest)
+		checkEvery(13, oldest)
 		r := &retention{h.database, h.source.history}
 		for more := true; more; {
 			if more, err = r.pruneOnce(ctx, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
-		checkAll(oldest)
+		checkEvery(13, oldest)
 		checkPast(t, ctx, h, m, oldest, &before)
 		if got, _, err := h.Revisions(ctx); err != nil || got != oldest {
 			t.Errorf("the oldest revision is %d, expected %d, %v", got, oldest, err)
