@@ -33,7 +33,7 @@ func (s *handle) ReadAt(ctx context.Context, q *driver.PastQuery[mark], add func
 				return false, nil
 			}
 			last = append(append(make([]byte, 0, len(v.Key)+1), v.Key...), 0)
-			size, added = size+len(v.Data), added+1
+			size, added = size+len(v.Key)+len(v.Data), added+1
 			refused = add(v)
 			return true, refused
 		})
