@@ -50,19 +50,21 @@ func Guarantees() []Guarantee {
 			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show what was written"},
 		}, {
 			"Where a store keeps history: revisions rise in the order of commits and never come again, and the newest is not older than anything acknowledged",
-			[]string{"Historian/Empty", "Historian/Swap", "Historian/SwapsAtTheSameTime", "Historian/Restart"}, nil,
+			[]string{"Historian/Empty", "Historian/Swap", "Historian/SwapsAtTheSameTime", "Historian/Restart"}, []string{"revisions rise"},
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
 			[]string{
 				"Historian/ScanAtEveryRevision", "Historian/ScanOptions", "Historian/Spans", "Historian/PagesAtARevision", "Historian/PagesInAnyHandle",
 				"Historian/BadInput",
-			}, nil,
+			},
+			[]string{"the past stays"},
 		}, {
 			"What follows a revision makes up the state at a later one: every change once, with what was stored before, whole commits together",
-			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/UnderLoad", "Historian/Recall"}, nil,
+			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/UnderLoad", "Historian/Recall"},
+			[]string{"followers tell every change once", "followers know what was before", "commits are followed as a whole"},
 		}, {
 			"A compaction never goes back; what it forgot is said to be compacted, never skipped",
-			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, nil,
+			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, []string{"compactions stay"},
 		}, {
 			"A list, and all pages of one, are a single cut through the store",
 			[]string{"List/IsOneCut", "Paging/OneCut"}, nil,
@@ -96,7 +98,7 @@ func Guarantees() []Guarantee {
 			[]string{"Deadlines/ImpatientNext", "Deadlines/ImpatientNextAfterCursor"}, nil,
 		}, {
 			"When the database is back after an outage, writes and watches go on by themselves",
-			nil, []string{"writes go on", "watches go on", "watches resume"},
+			nil, []string{"writes go on", "watches go on", "watches resume", "followers go on"},
 		}, {
 			"Calls end with their contexts, and a write that may have been sent says so",
 			[]string{"Deadlines/OverBeforeTheCall", "Deadlines/CancelledDuringWrites", "Deadlines/CancelledDuringReads"}, []string{"deadlines"},

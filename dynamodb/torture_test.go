@@ -30,6 +30,7 @@ func TestTorture(t *testing.T) {
 	torture.Exempt(&h, "a stream is kept for a day", faults.Compact)
 	h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
 	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
+	h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
 	h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
 	h.NoCommitBounds = "the records of one transaction come by several shards"
 	faults.Test(t, h, torture.Options(t))

@@ -44,8 +44,8 @@ func (s *store) ReadAt(ctx context.Context, q *driver.PastQuery[position], add f
 		at = *q.At
 	}
 	past, err := readAt(ctx, tree, at, q, add)
-	if err != nil {
-		return past, err
+	if err != nil || q.At == nil {
+		return past, err // the copy has all that is stored now, whatever is forgotten meanwhile
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()

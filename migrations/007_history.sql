@@ -89,6 +89,12 @@ begin
     end loop;
 end $body$;
 
+-- created returns the number and the place of the change by which a resource was created that was never changed since.
+create function {{.schema}}.created(sought bytea) returns bigint[] language sql stable as $body$
+    select array[change.revision, change.place] from {{.schema}}.changes change
+    where change.key = sought and (change.op = 2 or change.writes % 16 = 1) order by change.revision desc limit 1
+$body$;
+
 drop function {{.schema}}.apply;
 
 -- apply carries out operations on different keys: each by itself, or all or none of them.
@@ -266,6 +272,7 @@ end $body$;
 ---- create above / drop below ----
 
 drop function {{.schema}}.apply;
+drop function {{.schema}}.created;
 drop function {{.schema}}.past;
 delete from {{.schema}}.changes where revision < (select oldest from {{.schema}}.store);
 drop index {{.schema}}.changes_key;

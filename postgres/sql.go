@@ -56,6 +56,7 @@ func newStatements(schema string) *statements {
 	names := strings.NewReplacer(
 		"$resources_name", literal("resources"), "$changes_name", literal("changes"), "$seq_name", literal("changes_seq"), "$changes_seq", quoted("changes_seq"),
 		"$resources", quoted("resources"), "$store", quoted("store"), "$marks", quoted("marks"), "$revoked", quoted("revoked"), "$apply", quoted("apply"), "$past", quoted("past"),
+		"$created", quoted("created"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
 	parts := strings.NewReplacer("$note", note, "$head", head, "$counted", counted, "$previous", previous, "$milestones", milestones)
@@ -75,19 +76,21 @@ func newStatements(schema string) *statements {
 		// One write of what exists. It waits for the row, then notes, then draws: the subquery with the note is carried out when the
 		// row is at hand that was locked. stored is what the statement's snapshot shows: what is replaced, or is in the way.
 		updateOne: sql(`
-with locked as materialized (
-    select key, ctid as tid, created, writes, modified, modified_place
-    from $resources
-    where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
-      and (select set_config('lock_timeout', '100ms', true)) is not null
-    for update
-), written as (
+with written as (
     update $resources resource
-    set version = $4, group_version = $5, owner = $6, data = $7, $counted,
+    set version = $4, group_version = $5, owner = $6, data = $7,
+        created = coalesce(locked.created, locked.head[1]), writes = coalesce(locked.writes, 1) + 1, modified_place = 0,
         modified = (select nextval($seq_name) from ($note offset 0) as note where note.held is not null)
-    from locked $head
+    from (
+        select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
+        from $resources
+        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
+          and (select set_config('lock_timeout', '100ms', true)) is not null
+        for update
+    ) as locked
     where resource.ctid = locked.tid
-    returning resource.modified as revision, resource.created, resource.writes, $previous
+    returning resource.modified as revision, resource.created, resource.writes,
+        coalesce(locked.modified, locked.head[1]) as previous, coalesce(locked.modified_place, locked.head[2]) as previous_place
 ), logged as (
     insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
     select revision, 0, false, 1, $1, $4, $4, $7, created, writes, previous, previous_place from written

@@ -18,7 +18,7 @@ const (
 	DefaultTimeout       = 30 * time.Second
 	DefaultOutage        = 5 * time.Minute
 	DefaultRetention     = time.Hour
-	DefaultRetentionRows = 100_000
+	DefaultRetentionRows = 10_000_000
 
 	// DefaultRetentionBytes is 1 GiB.
 	DefaultRetentionBytes = 1 << 30

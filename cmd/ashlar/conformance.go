@@ -259,7 +259,7 @@ func (n *answers) disturb(ctx context.Context, q *asking, c conformance.Harness,
 		return nil, err
 	}
 	h.MaxSize, h.NoBookmarker, h.NoCommitBounds = c.MaxSize, c.NoBookmarker, c.NoCommitBounds
-	h.ListIsNoSnapshot, h.NoOrderAcrossKeys = c.ListIsNoSnapshot, c.NoOrderAcrossKeys
+	h.ListIsNoSnapshot, h.NoOrderAcrossKeys, h.NoHistorian = c.ListIsNoSnapshot, c.NoOrderAcrossKeys, c.NoHistorian
 	o := faults.Options{For: q.during, Seed: q.seed}
 	stop := show.disturb(&o)
 	defer stop()

@@ -47,6 +47,18 @@ var defects = []struct{ name, by string }{
 	{"a list after compaction is stale", "watches are complete|strictly serializable"},
 	{"a reference is missing", "owner references are true"},
 	{"a reference stays when the owner changes", "owner references are true"},
+	{"scans show the present", "the past stays"},
+	{"the parts of a scan are of different moments", "the past stays|strictly serializable"},
+	{"a compacted revision is read as the oldest one", "the past stays"},
+	{"a compaction goes back", "compactions stay"},
+	{"a revision comes again", "revisions rise|the past stays"},
+	{"a revision is told before it is final", "revisions rise|the past stays"},
+	{"the newest revision is an older one", "revisions rise"},
+	{"a follower skips a change", "followers tell every change once|followers know"},
+	{"a commit is followed in two halves", "commits are followed as a whole"},
+	{"what a follower says was before is older", "followers know what was before"},
+	{"a swap does not compare", "watches are complete|acknowledged changes stay|refused changes do not happen"},
+	{"a swap tells the revision before", "revisions rise"},
 	{"no reason", "outcomes are known"},
 	{"bytes are damaged", "content"},
 	{"a goroutine is left", "nothing is left after Close"},
@@ -138,9 +150,7 @@ func (s *server) harness(faults bool) Harness {
 				return nil, nil
 			}},
 			{Kind: Compact, Inject: func(context.Context, *rand.Rand) (func(context.Context) error, error) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.gone = len(s.log)
+				s.compact()
 				return nil, nil
 			}},
 		}
@@ -164,6 +174,23 @@ func TestExemptions(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
 		}
+	}
+}
+
+// A backend that cannot be read as it was is refused if the harness does not say why, and one that can if it says why not.
+func TestNoHistorian(t *testing.T) {
+	h := newServer("").harness(true)
+	h.NoHistorian = "none here"
+	if _, err := Run(t.Context(), h, Options{}); err == nil || !strings.Contains(err.Error(), "although Harness.NoHistorian says: none here") {
+		t.Errorf("got error %v", err)
+	}
+	around := h.Around
+	h.NoHistorian, h.Around = "", func(ctx context.Context) (storage.Backend, error) {
+		b, err := around(ctx)
+		return struct{ storage.Backend }{b}, err
+	}
+	if _, err := Run(t.Context(), h, Options{}); err == nil || !strings.Contains(err.Error(), "is no storage.Historian") {
+		t.Errorf("got error %v", err)
 	}
 }
 

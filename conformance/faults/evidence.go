@@ -154,9 +154,9 @@ func (e *evidence) longestStall() (longest time.Duration) {
 
 // violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
 func (e *evidence) violations() (found []Violation) {
-	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines}
+	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines, checkPast, checkRevisions}
 	if e.whole() {
-		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder)
+		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder, checkFollowed)
 	}
 	for _, check := range checks {
 		if more := check(e); len(more) > 3 {

@@ -34,6 +34,10 @@ type Harness struct {
 	ListIsNoSnapshot  string
 	NoOrderAcrossKeys string
 
+	// NoHistorian says why the backend is no storage.Historian, as in conformance.Harness. A handle that is none without a reason
+	// here is an error, and so is a handle that is one in spite of a reason. Handles of [Processes] are not looked at.
+	NoHistorian string
+
 	// IgnoreGoroutines are functions, by their full names, whose goroutines may be left after Close because they belong to
 	// the harness and not to the backend.
 	IgnoreGoroutines []string

@@ -61,6 +61,7 @@ type call struct {
 	patience   time.Duration // its deadline; 0: none of its own
 	fate       fate
 	err        error
+	revision   int64 // of a swap that was done
 }
 
 // changes reports whether the call would change anything.
@@ -93,6 +94,8 @@ type history struct {
 	waits     []wait // that were long at first sight
 	faults    []episode
 	gone      []forgotten
+	views     []*view
+	readings  []reading
 	oddities  []Violation // what was wrong at first sight
 }
 
@@ -116,7 +119,7 @@ type bookmark struct {
 func (h *history) copy() *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, gone: h.gone, oddities: h.oddities}
+	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, gone: h.gone, views: h.views, readings: h.readings, oddities: h.oddities}
 }
 
 func (h *history) enter(c *call) {

@@ -125,7 +125,8 @@ func (p *process) Close() error {
 	return err
 }
 
-// As has only what the handle in the other process has.
+// As has only what the handle in the other process has, and of that no storage.Historian: scans at revisions are left to the handles of
+// this process, which read the same history that the others write.
 func (p *process) As(target any) bool {
 	p.mu.Lock()
 	can := p.can.Can

@@ -27,25 +27,29 @@ type server struct {
 	leak   chan struct{} // ends goroutines that a defect leaks
 
 	mu       sync.Mutex
-	log      []change
+	log      []entry
 	rows     map[string]*resourcepb.Resource
 	version  int
 	wake     chan struct{}
 	gone     int         // the log before is forgotten
 	volatile int         // the log from here on is lost in a crash; only defects have one
+	revision int64       // the newest one
+	reserved int64       // the one before those that a transaction has taken already; only a defect has them do so
 	landing  atomic.Bool // a write that was given up arrives; only a defect has any
 }
 
-// change is an entry of the log.
-type change struct {
+// entry is a change in the log.
+type entry struct {
 	key     string
 	res     *resourcepb.Resource
 	deleted bool
 	last    int // where the log ends after its transaction
+
+	revision int64
 }
 
 func newServer(defect string) *server {
-	return &server{defect: defect, name: strconv.FormatUint(rand.Uint64(), 36), leak: make(chan struct{}), rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}), volatile: -1}
+	return &server{defect: defect, name: strconv.FormatUint(rand.Uint64(), 36), leak: make(chan struct{}), rows: map[string]*resourcepb.Resource{}, wake: make(chan struct{}), volatile: -1, revision: 1}
 }
 
 func (s *server) has(defect string) bool { return s.defect == defect }
@@ -55,12 +59,16 @@ func (s *server) sometimes(defect string, n int) bool {
 	return s.has(defect) && rand.IntN(n) == 0
 }
 
-func keyOf(id *resourcepb.ID) string { return id.Tenancy.Namespace + "/" + id.Name }
+func keyOf(id *resourcepb.ID) string { return id.Tenancy.Namespace + "\x00" + id.Name }
 
 // commit is the server's side of a transaction.
 func (s *server) commit(ops []storage.Op) (results []*resourcepb.Resource, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sometimes("a revision is told before it is final", 20) {
+		s.reserve(ops)
+		defer func() { s.reserved = 0 }()
+	}
 	for i, op := range ops {
 		if err := s.decide(op); err != nil {
 			if s.has("half a transaction") && i > 0 {
@@ -109,10 +117,10 @@ func (s *server) apply(ops []storage.Op) []*resourcepb.Resource {
 			if s.sometimes("bytes are damaged", 100) && len(res.Data.Value) > 0 {
 				res.Data.Value[0]++
 			}
-			s.log = append(s.log, change{key: keyOf(res.Id), res: res})
+			s.log = append(s.log, entry{key: keyOf(res.Id), res: res, revision: s.number()})
 		case op.Delete != nil:
 			if row := s.rows[keyOf(op.Delete)]; row != nil && row.Id.Uid == op.Delete.Uid && !s.sometimes("a delete does nothing", 20) {
-				s.log = append(s.log, change{key: keyOf(op.Delete), res: row, deleted: true})
+				s.log = append(s.log, entry{key: keyOf(op.Delete), res: row, deleted: true, revision: s.number()})
 			}
 		}
 	}
@@ -125,12 +133,15 @@ func (s *server) apply(ops []storage.Op) []*resourcepb.Resource {
 	} else if len(s.log)%4096 == 0 {
 		s.volatile = -1
 	}
+	if s.gone > 1 && s.has("a compaction goes back") {
+		s.gone--
+	}
 	close(s.wake)
 	s.wake = make(chan struct{})
 	return results
 }
 
-func (s *server) replay(c change) {
+func (s *server) replay(c entry) {
 	if c.deleted {
 		delete(s.rows, c.key)
 	} else {

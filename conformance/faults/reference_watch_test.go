@@ -254,7 +254,7 @@ func (w *watch) take(cuts int) (*resourcepb.WatchEvent, <-chan struct{}) {
 	return nil, h.wake
 }
 
-func (w *watch) show(c change) *resourcepb.WatchEvent {
+func (w *watch) show(c entry) *resourcepb.WatchEvent {
 	ev := upserted(proto.CloneOf(c.res))
 	if c.deleted {
 		ev = &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: proto.CloneOf(c.res)}}}

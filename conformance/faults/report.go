@@ -29,6 +29,9 @@ type Report struct {
 	// Relisted counts, over the rounds, the watches that had to list again because history was gone. Unwitnessed counts the rounds
 	// in which that befell all of them: what calls were told in these is held against nothing but what other calls were told.
 	Relisted, Unwitnessed int
+	// Shown counts what scans and swaps showed of the store at some revision, Replayed those of them that were held against all changes
+	// up to it. History was compacted before the changes up to the others were told.
+	Shown, Replayed int
 	// Undecided counts the windows of a key's history that the searching checker did not finish in time.
 	Undecided int
 	// LongestStall is the longest time in which no call at all succeeded.
@@ -78,6 +81,9 @@ func (r *Report) summary(s *strings.Builder) {
 	fmt.Fprintf(s, "faults: %s\n", counts(r.Faults))
 	if r.Relisted > 0 {
 		fmt.Fprintf(s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.Relisted, r.Unwitnessed)
+	}
+	if r.Shown > 0 {
+		fmt.Fprintf(s, "views of the store at a revision: %d, of which %d were held against all changes up to it\n", r.Shown, r.Replayed)
 	}
 	if r.Undecided > 0 {
 		fmt.Fprintf(s, "windows that the searching checker did not finish: %d\n", r.Undecided)

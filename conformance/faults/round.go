@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashlar-dev/storage"
@@ -19,7 +20,10 @@ type round struct {
 	number    int
 	namespace string
 	keys      []string
-	origins   []origin // guarded by the history
+	origins   []origin     // guarded by the history
+	moorings  []moored     // likewise
+	retold    []*chronicle // while the round went on
+	again     *chronicle   // and once more afterwards
 }
 
 func (r *run) newRound(number int) *round {
@@ -35,6 +39,18 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 	ctx, cancel := context.WithTimeout(run, during)
 	defer cancel()
 	r.full = cancel
+	first, since, err := r.begun(run)
+	if err != nil {
+		return 0, cmp.Or(run.Err(), err)
+	}
+	telling, enough := context.WithCancel(run)
+	var until atomic.Int64
+	var told sync.WaitGroup
+	defer told.Wait()
+	defer enough()
+	if first > 0 {
+		told.Go(func() { r.retold = r.chronicle(telling, first, since, &until) })
+	}
 	began := r.run.now()
 	var working sync.WaitGroup
 	for i := range r.run.o.Workers {
@@ -60,7 +76,25 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 		})
 	}
 	awaited.Wait()
+	if first > 0 {
+		if err := r.conclude(run, first, since, &until, &told); err != nil {
+			return worked, cmp.Or(run.Err(), err)
+		}
+	}
 	return worked, run.Err()
+}
+
+// conclude waits until the round has been told up to its end, and has it told once more.
+func (r *round) conclude(run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
+	h, _ := r.run.historian(0)
+	_, last, err := r.newest(run, h)
+	if err != nil {
+		return err
+	}
+	until.Store(last)
+	r.again, err = r.retell(run, first, last, since)
+	told.Wait()
+	return err
 }
 
 // await waits until a follower has seen the last write to every key, or has seen nothing for too long, or the run is given up.

@@ -69,6 +69,23 @@ func (r *run) open(ctx context.Context) error {
 			return fmt.Errorf("faults: opening handle %d: %w", i, err)
 		}
 		r.handles = append(r.handles, b)
+		if err := r.reasoned(i, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasoned returns an error if a handle of this process is no storage.Historian without a reason, or is one in spite of it.
+func (r *run) reasoned(handle int, b storage.Backend) error {
+	if _, apart := b.(*process); apart {
+		return nil
+	}
+	switch _, ok := storage.As[storage.Historian](b); {
+	case !ok && r.h.NoHistorian == "":
+		return fmt.Errorf("faults: handle %d is no storage.Historian and Harness.NoHistorian does not say why", handle)
+	case ok && r.h.NoHistorian != "":
+		return fmt.Errorf("faults: handle %d is a storage.Historian although Harness.NoHistorian says: %s", handle, r.h.NoHistorian)
 	}
 	return nil
 }
@@ -171,6 +188,8 @@ func (r *run) count(e *evidence) {
 	if e.broken(e.witness) {
 		report.Unwitnessed++
 	}
+	report.Shown += len(e.views)
+	report.Replayed += e.replayed()
 	for _, s := range e.sights {
 		if e.broken(s) {
 			report.Relisted++

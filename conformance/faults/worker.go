@@ -39,7 +39,7 @@ func (c *client) patience() time.Duration {
 // step makes one call, or a few that belong together. known is what the client believes is stored.
 func (c *client) step(known map[string]state, patience time.Duration) {
 	key := c.pick()
-	switch chance := c.random.IntN(100); {
+	switch chance := c.random.IntN(109); {
 	case chance < 14:
 		c.learn(known, key, true, patience)
 	case chance < 28:
@@ -70,8 +70,14 @@ func (c *client) step(known map[string]state, patience time.Duration) {
 		c.pages(c.random.IntN(2) == 0, patience)
 	case chance < 97:
 		c.look(patience)
-	default:
+	case chance < 100:
 		c.goOn(patience)
+	case chance < 105:
+		c.scan(patience)
+	case chance < 108:
+		c.swap(key, patience)
+	default:
+		c.revisions(patience)
 	}
 }
 

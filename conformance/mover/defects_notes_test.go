@@ -27,7 +27,7 @@ func (m unrevised) WriteNote(ctx context.Context, name string, value []byte, rev
 	if _, now, _ := m.ReadNote(ctx, name); revision == "" && now != "" {
 		return "", driver.Conflict(name)
 	}
-	_, err := overwriting{m.GuardedMover}.WriteNote(ctx, name, value, "")
+	_, err := overwriting(m).WriteNote(ctx, name, value, "")
 	return "1", err
 }
 

@@ -39,6 +39,9 @@ var none = func() map[faults.Kind]string {
 	return exempt
 }()
 
+// noHistorian says why the past cannot be read.
+const noHistorian = "the log has no index by key"
+
 // exempt returns none and more.
 func exempt(reason string, kinds ...faults.Kind) map[faults.Kind]string {
 	all := maps.Clone(none)
@@ -56,6 +59,8 @@ func TestFaultsKill(t *testing.T) {
 		Open:   processes.Open,
 		Faults: processes.Faults(),
 		Exempt: exempt("only the process that has the file could do it, which is another one; TestFaultsCompact does", faults.Compact),
+
+		NoHistorian: noHistorian,
 	}, faults.Options{For: 12 * time.Second, Handles: 1})
 }
 
@@ -68,6 +73,8 @@ func TestFaultsCompact(t *testing.T) {
 			return nil, fileAt(path).compact()
 		}}},
 		Exempt: exempt("it would be this one; TestFaultsKill does it to another", faults.KillClient, faults.FreezeClient),
+
+		NoHistorian: noHistorian,
 	}, faults.Options{For: 8 * time.Second})
 }
 

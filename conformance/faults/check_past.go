@@ -1,0 +1,216 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+)
+
+// checkPast holds what was shown of the store as it was: two views at one revision show the same, and what they show is what all
+// changes up to it make up, as followers told them.
+func checkPast(e *evidence) (found []Violation) {
+	found = e.checkViews()
+	for _, c := range e.round.chronicles() {
+		found = append(found, c.checkStates()...)
+		found = append(found, e.checkCommits(c)...)
+		if c != e.round.again {
+			found = append(found, checkRetold(c, e.round.again)...)
+		}
+		if c.base != nil {
+			found = append(found, e.checkReplay(c)...)
+		}
+	}
+	return found
+}
+
+// chronicles are all of the round.
+func (r *round) chronicles() []*chronicle {
+	if r.again == nil {
+		return nil // the round has not come to its end, or there are no revisions
+	}
+	return append(slices.Clone(r.retold), r.again)
+}
+
+// replayed counts the views that a chronicle covers.
+func (e *evidence) replayed() (n int) {
+	for _, v := range e.views {
+		if slices.ContainsFunc(e.round.chronicles(), func(c *chronicle) bool { return c.covers(v.revision) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// covers reports whether what was stored at a revision is known.
+func (c *chronicle) covers(revision int64) bool {
+	return c.base != nil && c.from <= revision && revision <= c.at
+}
+
+// checkViews compares views at one revision.
+func (e *evidence) checkViews() (found []Violation) {
+	type spot struct {
+		revision int64
+		key      string
+	}
+	first := map[spot]*view{}
+	for _, v := range e.views {
+		for _, key := range v.keys {
+			at := spot{v.revision, key}
+			other := first[at]
+			if other == nil {
+				first[at] = v
+			} else if other.shown[key] != v.shown[key] {
+				found = append(found, Violation{"the past stays", fmt.Sprintf("at revision %d, %s was %v and then %v:\n    %s\n    %s",
+					v.revision, short(key), other.shown[key], v.shown[key], other.call, v.call)})
+			}
+		}
+	}
+	return found
+}
+
+// checkReplay holds views against the changes up to their revisions.
+func (e *evidence) checkReplay(c *chronicle) (found []Violation) {
+	views := slices.Clone(e.views)
+	sort.SliceStable(views, func(i, j int) bool { return views[i].revision < views[j].revision })
+	stored, by, next := maps.Clone(c.base), map[string]change{}, 0
+	for _, v := range views {
+		if !c.covers(v.revision) {
+			continue
+		}
+		for ; next < len(c.told) && c.told[next].revision <= v.revision; next++ {
+			stored[c.told[next].key], by[c.told[next].key] = c.told[next].now, c.told[next]
+		}
+		for _, key := range v.keys {
+			if v.shown[key] != stored[key] {
+				found = append(found, Violation{"the past stays", fmt.Sprintf("at revision %d, %s was shown to be %v, but the changes up to it make up %v, of which the last one is %v: %s",
+					v.revision, short(key), v.shown[key], stored[key], by[key], v.call)})
+				break
+			}
+		}
+	}
+	return found
+}
+
+// checkStates holds each change against the one before it of its key: what it says was there before, and its numbers.
+func (c *chronicle) checkStates() (found []Violation) {
+	stored, known := map[string]record{}, map[string]bool{}
+	maps.Copy(stored, c.base)
+	for _, ch := range c.told {
+		wrong := ""
+		want := record{ch.now.state, ch.revision, ch.revision, 1}
+		if ch.before != (record{}) {
+			want.created, want.writes = ch.before.created, ch.before.writes+1
+		}
+		switch {
+		case (c.base != nil || known[ch.key]) && ch.before != stored[ch.key]:
+			wrong = fmt.Sprintf("what was there before is said to be %v, which was %v", ch.before, stored[ch.key])
+		case ch.now != (record{}) && ch.now != want:
+			wrong = fmt.Sprintf("its numbers should be those of %v", want)
+		case ch.now != (record{}) && ch.before != (record{}) && ch.now.uid != ch.before.uid:
+			wrong = "the uid has changed"
+		}
+		if wrong != "" {
+			found = append(found, Violation{"followers know what was before", fmt.Sprintf("%s was told %v: %s", c.name, ch, wrong)})
+		}
+		stored[ch.key], known[ch.key] = ch.now, true
+	}
+	return found
+}
+
+// checkCommits looks for transactions that a chronicle has torn apart.
+func (e *evidence) checkCommits(c *chronicle) (found []Violation) {
+	if e.run.h.NoCommitBounds != "" {
+		return nil
+	}
+	in := map[*call]change{}
+	for _, ch := range c.told {
+		k := e.writes[ch.name]
+		if k == nil || len(k.parts) == 1 {
+			continue
+		}
+		if other, ok := in[k]; ok && other.group != ch.group {
+			found = append(found, Violation{"commits are followed as a whole", fmt.Sprintf("%s was told the changes of one transaction as those of two:\n    %s\n    %s\n    %s", c.name, k, other, ch)})
+		}
+		in[k] = ch
+	}
+	return found
+}
+
+// checkRetold compares two chronicles of one round as far as they go.
+func checkRetold(one, other *chronicle) (found []Violation) {
+	from, until := max(one.from, other.from), min(one.at, other.at)
+	a, b := one.between(from, until), other.between(from, until)
+	for i := range max(len(a), len(b)) {
+		switch {
+		case i >= len(a):
+			return []Violation{{"followers tell every change once", fmt.Sprintf("%s was not told what %s was: %v", one.name, other.name, b[i])}}
+		case i >= len(b):
+			return []Violation{{"followers tell every change once", fmt.Sprintf("%s was not told what %s was: %v", other.name, one.name, a[i])}}
+		case !a[i].same(b[i]):
+			return []Violation{{"followers tell every change once", fmt.Sprintf("change %d after revision %d differs:\n    %s was told %v\n    %s was told %v", i, from, one.name, a[i], other.name, b[i])}}
+		}
+	}
+	return nil
+}
+
+// between returns the changes after a revision up to another one, sorted: changes of one commit may come in any order.
+func (c *chronicle) between(after, until int64) (all []change) {
+	for _, ch := range c.told {
+		if ch.revision > after && ch.revision <= until {
+			all = append(all, ch)
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool {
+		return all[i].revision < all[j].revision || all[i].revision == all[j].revision && all[i].key < all[j].key
+	})
+	return all
+}
+
+func (c change) same(other change) bool {
+	return c.key == other.key && c.revision == other.revision && c.now == other.now && c.before == other.before
+}
+
+// checkFollowed holds chronicles of a whole round against what a watch has seen: the same changes of each key in the same order.
+func checkFollowed(e *evidence) (found []Violation) {
+	for _, c := range e.round.chronicles() {
+		if !c.broken && c.base != nil && c.from == e.round.retold[0].from {
+			found = append(found, e.checkSeen(c)...)
+		}
+	}
+	return found
+}
+
+func (e *evidence) checkSeen(c *chronicle) (found []Violation) {
+	told := map[string][]change{}
+	for _, ch := range c.told {
+		told[ch.key] = append(told[ch.key], ch)
+	}
+	for _, key := range e.round.keys {
+		steps := e.chains[key].steps
+		for i := range max(len(steps), len(told[key])) {
+			wrong := ""
+			switch {
+			case i >= len(told[key]):
+				wrong = fmt.Sprintf("%s saw what %s was not told: %v", e.witness.follower.name, c.name, steps[i])
+			case i >= len(steps):
+				wrong = fmt.Sprintf("%s was told what %s did not see: %v", c.name, e.witness.follower.name, told[key][i])
+			case !told[key][i].is(steps[i]):
+				wrong = fmt.Sprintf("%s saw %v, and %s was told %v", e.witness.follower.name, steps[i], c.name, told[key][i])
+			default:
+				continue
+			}
+			found = append(found, Violation{"followers tell every change once", wrong})
+			break
+		}
+	}
+	return found
+}
+
+// is reports whether a change is the one that an event tells of.
+func (c change) is(ev event) bool {
+	if ev.deleted {
+		return c.now == (record{}) && c.before.state == ev.now
+	}
+	return c.now.state == ev.now
+}

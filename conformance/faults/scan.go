@@ -1,0 +1,291 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// record is what is stored under a key, with the numbers of its changes; the zero value is nothing.
+type record struct {
+	state
+	created, modified, writes int64
+}
+
+// recordOf returns a record in the words of a history; nil is nothing.
+func recordOf(r *storage.Record) record {
+	if r == nil {
+		return record{}
+	}
+	return record{stateOf(r.Resource), r.Created, r.Modified, r.Writes}
+}
+
+func stateOf(res *resourcepb.Resource) state {
+	return state{res.GetId().GetUid(), res.GetVersion()}
+}
+
+// view is what somebody was shown of the store as it was at a revision.
+type view struct {
+	call     *call
+	revision int64
+	keys     []string // that were looked at
+	shown    map[string]record
+}
+
+// moored is a revision that a scan was at, and a moment since which it exists at the latest.
+type moored struct {
+	revision int64
+	since    time.Duration
+}
+
+// reading is that somebody was told a revision which had to be the newest one between two moments.
+type reading struct {
+	call     *call
+	revision int64
+	oldest   int64 // what was told to be the oldest one; 0: nothing
+}
+
+// historian returns what a handle reads the past with.
+func (r *run) historian(handle int) (storage.Historian, bool) {
+	if r.h.NoHistorian != "" {
+		return nil, false
+	}
+	return storage.As[storage.Historian](r.handles[handle])
+}
+
+// spanOf is all keys of a namespace, or one of them. No name of a run goes on with a character that is as low as the one here.
+func spanOf(namespace, key string) storage.Span {
+	const next = "\x01"
+	if key != "" {
+		return storage.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
+	}
+	return storage.Span{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
+}
+
+// moor notes a revision that scans can be at.
+func (r *round) moor(m moored) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const kept = 32
+	if r.moorings = append(r.moorings, m); len(r.moorings) > kept {
+		r.moorings = r.moorings[1:]
+	}
+}
+
+// mooring returns a revision that an earlier scan was at; false if there is none.
+func (r *round) mooring(random *rand.Rand) (moored, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.moorings) == 0 {
+		return moored{}, false
+	}
+	return r.moorings[random.IntN(len(r.moorings))], true
+}
+
+// show notes a view, read notes a reading.
+func (h *history) show(v *view) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.views = append(h.views, v)
+}
+
+func (h *history) read(n reading) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readings = append(h.readings, n)
+}
+
+// scan reads the round's keys as they are or, one time in three, as they were when an earlier scan read them: whole or in parts, of
+// which each has a deadline of its own.
+func (c *client) scan(patience time.Duration) {
+	h, ok := c.round.run.historian(c.handle)
+	if !ok {
+		return
+	}
+	var opts storage.ScanOptions
+	if c.random.IntN(2) == 0 {
+		opts.Limit = 1 + c.random.IntN(4)
+	}
+	at, past := c.round.mooring(c.random)
+	if past = past && c.random.IntN(3) == 0; past {
+		opts.Revision = at.revision
+		c.scanPast(h, at, opts, patience)
+		return
+	}
+	_, _ = c.scanPresent(h, opts, patience)
+}
+
+// scanPresent reads the round's keys as they are. It returns false where the store could not tell.
+func (c *client) scanPresent(h storage.Historian, opts storage.ScanOptions, patience time.Duration) (*view, bool) {
+	k := c.begin("scan", 0)
+	k.strong, k.cut = true, true
+	records, revision, first, err := c.parts(h, k, moored{since: k.begin}, spanOf(c.round.namespace, ""), opts, patience)
+	if err == nil {
+		k.parts = c.all(k.kind, resourcesOf(records))
+	}
+	c.told(k, err)
+	if err != nil {
+		return nil, false
+	}
+	k.end = first // what comes after the first part is of the same moment
+	v := c.viewOf(k, revision, c.round.keys, records)
+	c.round.read(reading{call: k, revision: revision})
+	c.round.show(v)
+	c.round.moor(moored{revision, k.begin})
+	return v, true
+}
+
+// scanPast reads the round's keys as they were. What it shows are no reads of the present, so the call is one without parts.
+func (c *client) scanPast(h storage.Historian, at moored, opts storage.ScanOptions, patience time.Duration) {
+	k := c.begin("scan of the past", 0)
+	records, _, _, err := c.parts(h, k, at, spanOf(c.round.namespace, ""), opts, patience)
+	if err == nil {
+		_ = c.all(k.kind, resourcesOf(records)) // their order and content
+	}
+	c.told(k, err)
+	if err == nil {
+		c.round.show(c.viewOf(k, at.revision, c.round.keys, records))
+	}
+}
+
+// parts scans a span in parts until its end. It returns the revision that they were at, and when the first one was there.
+func (c *client) parts(h storage.Historian, k *call, at moored, span storage.Span, opts storage.ScanOptions, patience time.Duration) (all []storage.Record, revision int64, first time.Duration, err error) {
+	for attempt, n := 0, 0; ; n++ {
+		ctx, cancel := c.limited(patience)
+		began := c.round.run.now()
+		scan, err := h.Scan(ctx, span, opts)
+		cancel()
+		c.round.run.punctual(c.round.history, k, began, patience)
+		if err != nil {
+			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
+				continue // the revision is as good as before
+			}
+			if k.paged = opts.Revision != 0 && c.round.run.h.offers(Compact); k.paged && errors.Is(err, storage.ErrCompacted) {
+				c.forgotten("Scan", newest{since: at.since}, err)
+			}
+			return nil, 0, 0, err
+		}
+		if first == 0 {
+			first = c.round.run.now()
+		}
+		if opts.Revision != 0 && scan.Revision != opts.Revision {
+			c.round.odd(Violation{"the past stays", fmt.Sprintf("asked for revision %d it answered with %d: %s", opts.Revision, scan.Revision, k)})
+		}
+		opts.Revision = scan.Revision
+		if all = append(all, scan.Records...); !scan.More {
+			return all, scan.Revision, first, nil
+		}
+		if len(scan.Records) == 0 || n > 1000 {
+			c.round.odd(Violation{"the past stays", fmt.Sprintf("no end after %d parts, the last one with %d records: %s", n+1, len(scan.Records), k)})
+			return nil, 0, 0, fmt.Errorf("%w: a scan without an end", storage.ErrInconsistent)
+		}
+		span = scan.Rest
+	}
+}
+
+func resourcesOf(records []storage.Record) (all []*resourcepb.Resource) {
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all
+}
+
+func (c *client) viewOf(k *call, revision int64, keys []string, records []storage.Record) *view {
+	v := &view{call: k, revision: revision, keys: keys, shown: make(map[string]record, len(records))}
+	for i := range records {
+		v.shown[records[i].Resource.GetId().GetName()] = recordOf(&records[i])
+	}
+	return v
+}
+
+// swap reads a key with its numbers, and writes or deletes it if it has not been changed since.
+func (c *client) swap(key string, patience time.Duration) {
+	h, ok := c.round.run.historian(c.handle)
+	if !ok {
+		return
+	}
+	seen, ok := c.scanKey(h, key, patience)
+	if !ok {
+		return
+	}
+	swap := storage.Swap{Expect: seen.modified}
+	var p part
+	if seen.uid != "" && c.random.IntN(4) == 0 {
+		swap.Delete, p = idOf(c.round.namespace, key, ""), part{verb: remove, key: key, given: seen.state}
+	} else {
+		swap.Write, p = c.resource(key, seen.state, c.size())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	k := c.begin("swap", patience, p)
+	swapped, err := h.Swap(ctx, swap)
+	if err == nil && !swapped.Done {
+		c.told(k, fmt.Errorf("%w: the key was changed at another revision than %d", storage.ErrCASFailure, swap.Expect))
+		k.parts[0].cause = nil // it goes by another table than those of WriteCAS and DeleteCAS; checkSerial goes by what is in the way
+		c.inTheWay(k, swapped)
+		return
+	}
+	if err == nil {
+		k.revision = swapped.Revision
+		if swap.Write != nil {
+			k.parts[0].got = recordOf(swapped.Stored).state
+		}
+	}
+	c.told(k, err)
+}
+
+// inTheWay notes what a swap that was not done has shown: it is a strong read of the key.
+func (c *client) inTheWay(swap *call, swapped storage.Swapped) {
+	key, is := swap.parts[0].key, recordOf(swapped.Stored)
+	k := c.begin("answer of a swap", 0, found(key, nil))
+	k.begin, k.strong = swap.begin, true
+	if swapped.Stored != nil {
+		k.parts[0] = found(key, swapped.Stored.Resource)
+		c.inspect(swapped.Stored.Resource)
+	}
+	c.told(k, nil)
+	k.end, k.returned = swap.returned, swap.returned
+	c.round.show(&view{call: k, revision: swapped.Revision, keys: []string{key}, shown: map[string]record{key: is}})
+}
+
+// scanKey reads one key with a scan. It returns false where the store could not tell.
+func (c *client) scanKey(h storage.Historian, key string, patience time.Duration) (record, bool) {
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("scan of a key", patience, part{verb: read, key: key})
+	k.strong = true
+	scan, err := h.Scan(ctx, spanOf(c.round.namespace, key), storage.ScanOptions{})
+	if err == nil && len(scan.Records) > 0 {
+		k.parts[0] = found(key, scan.Records[0].Resource)
+		c.inspect(scan.Records[0].Resource)
+	}
+	c.told(k, err)
+	if err != nil {
+		return record{}, false
+	}
+	v := c.viewOf(k, scan.Revision, []string{key}, scan.Records)
+	c.round.read(reading{call: k, revision: scan.Revision})
+	c.round.show(v)
+	return v.shown[key], true
+}
+
+// revisions asks which revisions there are.
+func (c *client) revisions(patience time.Duration) {
+	h, ok := c.round.run.historian(c.handle)
+	if !ok {
+		return
+	}
+	ctx, cancel := c.limited(patience)
+	defer cancel()
+	k := c.begin("revisions", patience)
+	oldest, latest, err := h.Revisions(ctx)
+	c.told(k, err)
+	if err == nil {
+		c.round.read(reading{call: k, revision: latest, oldest: oldest})
+	}
+}
