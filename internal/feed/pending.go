@@ -8,7 +8,7 @@ import (
 )
 
 func (w *watch[P]) use(events []*changes.Event[P], end P) {
-	w.pending, w.pendEnd, w.using, w.recalled = events, end, true, false
+	w.pending, w.pendEnd, w.using, w.unrecalled = events, end, true, len(events)
 }
 
 // fromPending looks for the next event among those at hand.

@@ -19,16 +19,22 @@ var _ storage.Recaller = recaller[int]{}
 // Recall implements storage.Recaller.
 func (r recaller[P]) Recall() { r.watch.recalls.Store(true) }
 
-// recall finds out what was stored before the changes at hand, trying again while the database is away.
+// recallFirst is of how many changes a watch asks at once what was before them, until it knows how large that is: it may be far larger than
+// the changes are.
+const recallFirst = 16
+
+// recall finds out what was stored before the next of the changes at hand, trying again while the database is away.
 func (w *watch[P]) recall(ctx context.Context) error {
 	var events []*changes.Event[P]
-	for _, ev := range w.pending {
-		if w.wants(ev) && ev.Damage == nil {
-			events = append(events, ev)
+	rest := w.pending
+	for len(rest) > 0 && len(events) < max(w.recallNext, recallFirst) {
+		if w.wants(rest[0]) && rest[0].Damage == nil {
+			events = append(events, rest[0])
 		}
+		rest = rest[1:]
 	}
 	if len(events) == 0 {
-		w.recalled = true
+		w.unrecalled = len(rest)
 		return nil
 	}
 	ctx, done := w.during(ctx)
@@ -38,7 +44,7 @@ func (w *watch[P]) recall(ctx context.Context) error {
 		past, err := w.feed.opts.Before(ctx, events)
 		switch {
 		case err == nil:
-			return w.remember(events, past)
+			return w.remember(events, past, len(rest))
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
@@ -56,16 +62,18 @@ func (w *watch[P]) recall(ctx context.Context) error {
 	}
 }
 
-// remember keeps what was stored before some events, until they are delivered.
-func (w *watch[P]) remember(events []*changes.Event[P], past []*changes.Version) error {
+// remember keeps what was stored before some events, until they are delivered; unrecalled is the number of changes behind them.
+func (w *watch[P]) remember(events []*changes.Event[P], past []*changes.Version, unrecalled int) error {
 	if w.before == nil {
 		w.before = make(map[*changes.Event[P]]*changes.Version, len(past))
 	}
+	bytes := 0
 	for i, v := range past {
 		if v == nil {
 			continue
 		}
 		own := *v
+		own.Data = nil
 		if v.Resource != nil {
 			own.Resource = codec.Clone(v.Resource)
 		} else {
@@ -74,8 +82,9 @@ func (w *watch[P]) remember(events []*changes.Event[P], past []*changes.Version)
 				return w.end(damaged(err))
 			}
 		}
+		bytes += codec.Size(own.Resource)
 		w.before[events[i]] = &own
 	}
-	w.recalled = true
+	w.unrecalled, w.recallNext = unrecalled, changes.PageBytes/(bytes/len(events)+1)
 	return nil
 }

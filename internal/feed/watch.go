@@ -44,9 +44,10 @@ type watch[P any] struct {
 	left     time.Time           // when it last moved to another run
 	wake     chan struct{}       // holds something when the log or a proof is worth a look
 
-	recalls  atomic.Bool                            // what was stored before each change is wanted
-	recalled bool                                   // it is known for pending
-	before   map[*changes.Event[P]]*changes.Version // for pending, and for held
+	recalls    atomic.Bool                            // what was stored before each change is wanted
+	before     map[*changes.Event[P]]*changes.Version // for what comes next of pending, and for held
+	unrecalled int                                    // so many at the end of pending are still to be asked about
+	recallNext int                                    // of so many at once
 
 	eager atomic.Bool // proofs is not empty: wants to hear of every batch
 
@@ -130,7 +131,7 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 		return w.fromSnapshot(ctx)
 	case w.proven():
 		return w.bookmark(), nil
-	case w.using && w.recalls.Load() && !w.recalled:
+	case w.using && w.recalls.Load() && w.unrecalled > 0 && w.unrecalled == len(w.pending):
 		return d, w.recall(ctx)
 	case w.using:
 		return w.fromPending()
