@@ -72,6 +72,40 @@ func historianSwap(s *suite) {
 	}
 }
 
+// historianCreations has several create a resource: of those who create one resource at the same time, each with a uid of its own, one is done, and the others are
+// shown what it has created.
+func historianCreations(s *suite, handles []storage.Historian) {
+	for round := range s.scale(30) {
+		var mu sync.Mutex
+		var created []storage.Record
+		var refused []storage.Swapped
+		s.parallel(4, func(i int) error {
+			res := newThing("created-" + strconv.Itoa(round))
+			swapped, err := handles[i%len(handles)].Swap(s.ctx, storage.Swap{Write: res})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if swapped.Done {
+				created = append(created, *swapped.Stored)
+			} else {
+				refused = append(refused, swapped)
+			}
+			return nil
+		})
+		if len(created) != 1 {
+			s.Fatalf("of 4 creations %d were done", len(created))
+		}
+		for _, r := range refused {
+			if r.Stored == nil {
+				s.Fatalf("a creation was refused, and nothing is in the way")
+			}
+			s.succeeds("what is in the way", sameRecord(*r.Stored, created[0]))
+		}
+	}
+}
+
 // historianSwaps: of swaps that expect the same, one is done, and each that is done has a revision of its own.
 func historianSwaps(s *suite) {
 	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
@@ -112,4 +146,5 @@ func historianSwaps(s *suite) {
 	if got := s.read(counter.Id).Generation; got != strconv.Itoa(n*each) || len(revisions) != n*each {
 		s.Fatalf("%d swaps were done, with %d revisions, and the counter is %s", n*each, len(revisions), got)
 	}
+	historianCreations(s, handles)
 }

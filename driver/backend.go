@@ -34,7 +34,7 @@ func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
 	b := &Backend[P]{driver: d, opts: opts.withDefaults(), source: d.Source()}
 	var before func(context.Context, []*Event[P]) ([]*Version, error)
 	if h, ok := d.(Historian[P]); ok {
-		before = h.Before
+		before = b.before(h)
 	}
 	b.feed = feed.New(feedSource(b), feed.Options[P]{
 		MaxEvents:  b.opts.LogEvents,
@@ -48,6 +48,18 @@ func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
 		b.shelf = paging.New(d.StoreID(), paging.Options{})
 	}
 	return b
+}
+
+// before is h.Before, each call with a deadline.
+func (b *Backend[P]) before(h Historian[P]) func(context.Context, []*Event[P]) ([]*Version, error) {
+	return func(ctx context.Context, events []*Event[P]) ([]*Version, error) {
+		if b.opts.Timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, b.opts.Timeout)
+			defer cancel()
+		}
+		return h.Before(ctx, events)
+	}
 }
 
 // feedSource is the driver's Source with cursors, and a Prover if that is one.

@@ -30,3 +30,21 @@ func TestCallsOfOneMomentShareATimer(t *testing.T) {
 		<-next.Done()
 	})
 }
+
+// forgetful is a driver that knows nothing of the past.
+type forgetful struct{ Historian[uint64] }
+
+func (forgetful) Before(ctx context.Context, _ []*Event[uint64]) ([]*Version, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A watch that looks up what was stored before its changes does not wait for ever for one answer: drivers try again for as long as
+// their context lasts, and only what comes back counts as an outage.
+func TestLookingUpThePastEnds(t *testing.T) {
+	t.Parallel()
+	b := &Backend[uint64]{opts: Options[uint64]{Timeout: time.Millisecond}}
+	if _, err := b.before(forgetful{})(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}

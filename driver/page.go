@@ -24,7 +24,7 @@ func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, 
 		return storage.Page{}, err
 	}
 	defer done()
-	page, err := read(ctx, &f, opts, limit)
+	page, err := read(ctx, &f, opts, min(limit, mostRecords))
 	if err != nil {
 		return storage.Page{}, failed("list a page", nil, err)
 	}

@@ -43,7 +43,7 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	defer done()
 	q := PastQuery[P]{
 		Consistency: storage.StrongConsistency, Final: true,
-		From: boundary(from), To: boundary(to), Limit: opts.Limit, KeysOnly: opts.KeysOnly, Count: opts.Count,
+		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
 	scan, err := h.scan(ctx, q, opts.Revision)
 	if err != nil {
@@ -56,6 +56,9 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	}
 	return scan, nil
 }
+
+// mostRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.
+const mostRecords = 1 << 24
 
 func boundary(k *Key) []byte {
 	if k == nil {

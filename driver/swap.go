@@ -25,6 +25,8 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 			return swapped, nil
 		case errors.Is(err, storage.ErrCASFailure) && ctx.Err() == nil:
 			continue // somebody else was first: what is stored now decides
+		case errors.Is(err, storage.ErrCASFailure):
+			err = fmt.Errorf("%w: others were first until the time was over: %w", storage.ErrInconsistent, ctx.Err())
 		}
 		return storage.Swapped{}, failed("swap", k, err)
 	}
@@ -80,8 +82,11 @@ func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, st
 		m.Version = stored.Resource.GetVersion()
 	}
 	one := []Mutation{m}
-	if err := h.b.driver.Apply(ctx, one); err != nil {
-		return storage.Swapped{}, alone(err)
+	switch err := alone(h.b.driver.Apply(ctx, one)); {
+	case errors.Is(err, storage.ErrWrongUid) && (stored == nil || stored.Resource.GetId().GetUid() == m.Uid):
+		return storage.Swapped{}, storage.ErrCASFailure // somebody else has created it since
+	case err != nil:
+		return storage.Swapped{}, err
 	}
 	m = one[0]
 	if m.Revision == 0 {

@@ -183,10 +183,8 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 	}
 }
 
-// expect bounds the next chunk by the number of matches that are still wanted, where of what came so many have matched. One more is
-// asked for: it reports whether there is more.
+// expect bounds the next chunk by the number of matches that are still wanted, where of what came so many have matched.
 func (l *listing) expect(wanted, matched int) {
-	wanted = min(wanted, maxChunk) + 1 // a limit may be too large to calculate with
 	switch {
 	case l.came == 0:
 		l.chunk = min(firstPage, wanted)

@@ -62,7 +62,7 @@ func (b *handle) readPast(ctx context.Context, q *driver.PastQuery[position]) (*
 	size := 0
 	for {
 		if q.Limit > 0 {
-			l.expect(q.Limit-len(r.versions), len(r.versions))
+			l.expect(q.Limit-len(r.versions)+1, len(r.versions)) // one more reports whether there is more
 		}
 		k, kv, err := l.take(ctx)
 		if errors.Is(err, io.EOF) {

@@ -73,7 +73,9 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 			return q.Count
 		}
 		added++
-		if !q.KeysOnly {
+		if q.KeysOnly {
+			size += eventOverhead // a record takes about as much, whatever is in it
+		} else {
 			size += it.size
 		}
 		err = add(it.version())
@@ -91,8 +93,11 @@ func (s *store) Before(_ context.Context, events []*driver.Event[position]) ([]*
 		if err := s.kept(ev.At - 1); err != nil {
 			return nil, err
 		}
-		newest, _ := s.tree.Get(&item{key: ev.Key})
-		if before := newest.stateAt(ev.At - 1); before != nil {
+		if ev.At > s.at {
+			return nil, fmt.Errorf("%w: revision %d is not of this store", storage.ErrCompacted, ev.At)
+		}
+		// From the change itself: of a key that is written all the time there is much that came later.
+		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.gone() {
 			versions[i] = before.version()
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -120,7 +120,11 @@ func readSnapshot(ctx context.Context, r io.Reader) ([]*item, error) {
 		if err := protodelim.UnmarshalFrom(in, res); err != nil {
 			return nil, damaged("is cut off or damaged")
 		}
-		items = append(items, &item{key: key.Of(res.Id), resource: res, size: codec.Size(res)})
+		k, err := check.Resource(res, 0)
+		if err != nil || res.Version == "" || len(items) > 0 && items[len(items)-1].key.Compare(k) >= 0 {
+			return nil, damaged("holds what no store has")
+		}
+		items = append(items, &item{key: k, resource: res, size: codec.Size(res)})
 	}
 	want := in.sum.Sum32()
 	var sum uint32

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -146,5 +149,41 @@ func TestNamedStoresAreShared(t *testing.T) {
 	}
 	if _, err := storage.Open(ctx, "mem://nowhere?create=off"); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("create=off: %v", err)
+	}
+}
+
+// What is written like a snapshot and has what no store has is refused: a resource without an id, or two of one key.
+func TestRestoreRefusesWhatNoStoreHas(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	good := write(t, b, "artist", "")
+	owned := func(owner string) *resourcepb.Resource {
+		res := proto.CloneOf(good)
+		res.Owner = proto.CloneOf(good.Id)
+		res.Owner.Name = owner
+		return res
+	}
+	for name, resources := range map[string][]*resourcepb.Resource{
+		"no id":                   {{Version: "1"}},
+		"no uid":                  {{Version: "1", Id: &resourcepb.ID{Name: "artist", Type: good.Id.Type, Tenancy: good.Id.Tenancy}}},
+		"no version":              {{Id: good.Id}},
+		"one key with two owners": {owned("a"), owned("b")},
+	} {
+		var saved bytes.Buffer
+		saved.WriteString("ashlar memory snapshot 1\n")
+		saved.Write(binary.BigEndian.AppendUint64(nil, uint64(len(resources))))
+		for _, res := range resources {
+			if _, err := protodelim.MarshalTo(&saved, res); err != nil {
+				t.Fatal(err)
+			}
+		}
+		saved.Write(binary.BigEndian.AppendUint32(nil, crc32.Checksum(saved.Bytes(), crc32.MakeTable(crc32.Castagnoli))))
+		if err := b.Restore(t.Context(), &saved); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%s: %v, expected ErrInvalid", name, err)
+		}
+	}
+	if now := list(t, b); len(now) != 1 || !proto.Equal(now[0], good) {
+		t.Errorf("the store holds %v", now)
 	}
 }

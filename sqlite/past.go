@@ -33,7 +33,10 @@ func (s *handle) ReadAt(ctx context.Context, q *driver.PastQuery[mark], add func
 				return false, nil
 			}
 			last = append(append(make([]byte, 0, len(v.Key)+1), v.Key...), 0)
-			size, added = size+len(v.Key)+len(v.Data), added+1
+			size, added = size+len(v.Data), added+1
+			if q.KeysOnly {
+				size += keyRecord
+			}
 			refused = add(v)
 			return true, refused
 		})
@@ -50,6 +53,9 @@ func (s *handle) ReadAt(ctx context.Context, q *driver.PastQuery[mark], add func
 	}
 	return p, err
 }
+
+// keyRecord is about what a record without its resource takes in memory.
+const keyRecord = 640
 
 // past is a reading of the store as it was at a row of the log.
 //

@@ -45,18 +45,13 @@ With -o json there is one version on a line: {"change":…,"revision":…,"time"
 			}
 			defer cancel()
 			return a.onHistory(ctx, func(h storage.Historian) error {
-				versions, err := historyOf(ctx, h, id)
-				if err == nil && len(versions) == 0 {
+				p := newPrinter(out.format, a.out)
+				shown, err := historyOf(ctx, h, id, p.version)
+				if err == nil && !shown {
 					err = fmt.Errorf("%w, and was not in what the store has kept", storage.ErrNotFound)
 				}
 				if err != nil {
-					return fmt.Errorf("history of %s: %w", fullName(id), err)
-				}
-				p := newPrinter(out.format, a.out)
-				for i := range versions {
-					if err := p.version(&versions[i]); err != nil {
-						return err
-					}
+					return errors.Join(p.flush(), fmt.Errorf("history of %s: %w", fullName(id), err))
 				}
 				return p.flush()
 			})
@@ -74,56 +69,69 @@ type version struct {
 	before, now *storage.Record // now is nil for a deletion
 }
 
-// historyOf returns what the store has kept of a resource, oldest first. What the store forgets meanwhile is left out.
-func historyOf(ctx context.Context, h storage.Historian, id *resourcepb.ID) ([]version, error) {
+// historyOf shows what the store has kept of a resource, oldest first, as it is read, and reports whether there was anything. What the
+// store forgets meanwhile is left out.
+func historyOf(ctx context.Context, h storage.Historian, id *resourcepb.ID, show func(*version) error) (shown bool, err error) {
+	last := int64(0) // of those shown
+	once := func(v *version) error {
+		if v.revision <= last {
+			return nil
+		}
+		last = v.revision
+		return show(v)
+	}
 	for {
 		oldest, newest, err := h.Revisions(ctx)
 		if err != nil {
-			return nil, err
+			return last > 0, err
 		}
-		versions, err := between(ctx, h, id, oldest, newest)
+		err = between(ctx, h, id, oldest, newest, once)
 		if !errors.Is(err, storage.ErrCompacted) {
-			return versions, err
+			return last > 0, err
 		}
 		if later, _, unknown := h.Revisions(ctx); unknown != nil || later <= oldest {
-			return nil, err // another attempt would fail likewise
+			return last > 0, err // another attempt would fail likewise
 		}
 	}
 }
 
-// between returns what was stored at the oldest revision, and all changes from there to the newest one.
-func between(ctx context.Context, h storage.Historian, id *resourcepb.ID, oldest, newest int64) (versions []version, err error) {
+// between shows what was stored at the oldest revision, and all changes from there to the newest one.
+func between(ctx context.Context, h storage.Historian, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
 	k := key.Of(id)
 	span := storage.Span{From: id, To: after(k.Group, k.Kind, k.Partition, k.Namespace, k.Name)}
 	scan, err := h.Scan(ctx, span, storage.ScanOptions{Revision: oldest, Limit: 1})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range scan.Records {
 		r := &scan.Records[i]
-		versions = append(versions, version{what: "kept", revision: r.Modified, now: r})
+		if err := show(&version{what: "kept", revision: r.Modified, now: r}); err != nil {
+			return err
+		}
 	}
 	if oldest == newest {
-		return versions, nil
+		return nil
 	}
 	follower, err := h.Follow(ctx, span, oldest)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer follower.Close()
 	if err := follower.Bookmark(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	for {
 		changes, upTo, err := follower.Next(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, c := range changes {
-			versions = append(versions, version{what: deed(&c), revision: c.Revision, before: c.Before, now: c.Now})
+			if err := show(&version{what: deed(&c), revision: c.Revision, before: c.Before, now: c.Now}); err != nil {
+				return err
+			}
 		}
 		if upTo >= newest {
-			return versions, nil
+			return nil
 		}
 	}
 }

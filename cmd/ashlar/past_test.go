@@ -127,3 +127,96 @@ func TestPastIsReadInPages(t *testing.T) {
 		require.Equal(t, slices.DeleteFunc(slices.Clone(want), func(name string) bool { return !strings.HasPrefix(name, f.prefix) }), names)
 	}
 }
+
+// attentive counts the answers of a store's followers.
+type attentive struct {
+	storage.Historian
+	answers int
+}
+
+type attentiveFollower struct {
+	storage.Follower
+	of *attentive
+}
+
+func (a *attentive) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+	f, err := a.Historian.Follow(ctx, span, after)
+	return attentiveFollower{f, a}, err
+}
+
+func (f attentiveFollower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+	f.of.answers++
+	return f.Follower.Next(ctx)
+}
+
+// The history of a resource is shown as it is read, since it may be much larger than memory. What the store forgets meanwhile is left
+// out, and nothing is shown twice.
+func TestHistoryIsShownAsItIsRead(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := inmem.New(nil)
+	defer b.Close()
+	inner, _ := storage.As[storage.Historian](storage.Backend(b))
+	h := &attentive{Historian: inner}
+	res := &resourcepb.Resource{Id: idOf("g", "k", "default", "default", "a")}
+	res.Id.Uid = "u"
+	const writes = 20
+	for range writes {
+		stored, err := b.WriteCAS(ctx, res)
+		require.NoError(t, err)
+		res.Version = stored.Version
+	}
+	oldest, newest, err := h.Revisions(ctx)
+	require.NoError(t, err)
+	seen := oldest
+	shown, err := historyOf(ctx, h, res.Id, func(v *version) error {
+		require.Equal(t, v.revision, v.now.Modified)
+		require.Equal(t, seen+1, v.revision)
+		require.LessOrEqual(t, h.answers, int(v.revision-oldest), "more was read than is shown")
+		seen = v.revision
+		return nil
+	})
+	require.NoError(t, err)
+	require.True(t, shown)
+	require.Equal(t, newest, seen)
+
+	seen = 0
+	shown, err = historyOf(ctx, h, res.Id, func(v *version) error {
+		require.Greater(t, v.revision, seen)
+		seen = v.revision
+		return h.Compact(ctx, min(seen+2, newest))
+	})
+	require.NoError(t, err)
+	require.True(t, shown)
+	require.Equal(t, newest, seen)
+
+	// What is stored at the oldest revision may be what was shown last.
+	write := func(res *resourcepb.Resource) {
+		stored, err := b.WriteCAS(ctx, res)
+		require.NoError(t, err)
+		res.Version = stored.Version
+	}
+	write(res)
+	other := &resourcepb.Resource{Id: idOf("g", "k", "default", "default", "b")}
+	other.Id.Uid = "u"
+	for range 1000 {
+		write(other)
+	}
+	write(res)
+	_, newest, err = h.Revisions(ctx)
+	require.NoError(t, err)
+	seen = 0
+	times := 0
+	shown, err = historyOf(ctx, h, res.Id, func(v *version) error {
+		require.Greater(t, v.revision, seen)
+		seen = v.revision
+		if times++; times == 2 { // all but the last
+			return h.Compact(ctx, newest-1)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.True(t, shown)
+	require.Equal(t, newest, seen)
+	require.Equal(t, 3, times)
+}

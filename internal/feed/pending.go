@@ -8,7 +8,7 @@ import (
 )
 
 func (w *watch[P]) use(events []*changes.Event[P], end P) {
-	w.pending, w.pendEnd, w.using, w.unrecalled = events, end, true, len(events)
+	w.pending, w.pendEnd, w.using, w.recalled = events, end, true, 0
 }
 
 // fromPending looks for the next event among those at hand.
@@ -65,6 +65,7 @@ func (w *watch[P]) take() *changes.Event[P] {
 		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
 		if w.wants(ev) {
 			w.pending = w.pending[i+1:]
+			w.recalled = max(w.recalled-i-1, 0)
 			return ev
 		}
 	}

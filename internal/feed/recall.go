@@ -19,72 +19,110 @@ var _ storage.Recaller = recaller[int]{}
 // Recall implements storage.Recaller.
 func (r recaller[P]) Recall() { r.watch.recalls.Store(true) }
 
-// recallFirst is of how many changes a watch asks at once what was before them, until it knows how large that is: it may be far larger than
-// the changes are.
-const recallFirst = 16
+// mostRecalled is how many changes are looked up at a time. What was stored before them is up to 1 MiB each, however small they are.
+const mostRecalled = 64
 
-// recall finds out what was stored before the next of the changes at hand, trying again while the database is away.
+// recollection is what was stored before some changes.
+type recollection[P any] struct {
+	events []*changes.Event[P]
+	past   []*changes.Version
+	until  int // how many of pending that takes care of
+}
+
+// recall finds out what was stored before the next changes at hand. It does so in the background, so that it goes on from one Next to
+// another.
 func (w *watch[P]) recall(ctx context.Context) error {
 	var events []*changes.Event[P]
-	rest := w.pending
-	for len(rest) > 0 && len(events) < max(w.recallNext, recallFirst) {
-		if w.wants(rest[0]) && rest[0].Damage == nil {
-			events = append(events, rest[0])
+	var ends []int // after each of them
+	for i, ev := range w.pending {
+		if len(events) == w.portion {
+			break
 		}
-		rest = rest[1:]
+		if w.wants(ev) && ev.Damage == nil {
+			events, ends = append(events, ev), append(ends, i+1)
+		}
 	}
 	if len(events) == 0 {
-		w.unrecalled = len(rest)
+		w.recalled = len(w.pending)
 		return nil
 	}
-	ctx, done := w.during(ctx)
+	if len(events) < w.portion {
+		ends[len(ends)-1] = len(w.pending)
+	}
+	r, err := w.recalling.Do(ctx, func() (recollection[P], error) { return w.lookUp(events, ends) })
+	switch {
+	case err == nil:
+		return w.remember(r)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return w.end(closedWith(err))
+	}
+}
+
+// lookUp finds out what was stored before some changes, or the first of them, trying again while the database is away. Its error ends
+// the watch.
+func (w *watch[P]) lookUp(events []*changes.Event[P], ends []int) (recollection[P], error) {
+	leave, ok := w.feed.enter()
+	if !ok {
+		return recollection[P]{}, storage.ErrClosed
+	}
+	defer leave()
+	ctx, done := w.during(w.feed.life)
 	defer done()
 	var firstFailure time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		past, err := w.feed.opts.Before(ctx, events)
 		switch {
 		case err == nil:
-			return w.remember(events, past, len(rest))
+			return recollection[P]{events, past, ends[len(events)-1]}, nil
+		case w.feed.closed.Load():
+			return recollection[P]{}, storage.ErrClosed
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return recollection[P]{}, storage.ErrWatchClosed
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
-			return w.end(closedWith(err))
+			return recollection[P]{}, err
 		case firstFailure.IsZero():
 			firstFailure = time.Now()
 		case time.Since(firstFailure) > w.feed.opts.Outage:
-			return w.end(closedWith(fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)))
+			return recollection[P]{}, fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
 		}
+		events = events[:(len(events)+1)/2] // less comes through a slow link in time
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }
 
-// remember keeps what was stored before some events, until they are delivered; unrecalled is the number of changes behind them.
-func (w *watch[P]) remember(events []*changes.Event[P], past []*changes.Version, unrecalled int) error {
+// remember keeps what was stored before some events, until they are delivered.
+func (w *watch[P]) remember(r recollection[P]) error {
 	if w.before == nil {
-		w.before = make(map[*changes.Event[P]]*changes.Version, len(past))
+		w.before = make(map[*changes.Event[P]]*changes.Version, len(r.past))
 	}
 	bytes := 0
-	for i, v := range past {
+	for i, v := range r.past {
 		if v == nil {
 			continue
 		}
 		own := *v
-		own.Data = nil
 		if v.Resource != nil {
 			own.Resource = codec.Clone(v.Resource)
+			bytes += codec.Size(v.Resource)
 		} else {
+			bytes += len(v.Data)
 			var err error
 			if own.Resource, err = codec.DecodeAt(v.Key, v.Data, string(v.Version)); err != nil {
 				return w.end(damaged(err))
 			}
 		}
-		bytes += codec.Size(own.Resource)
-		w.before[events[i]] = &own
+		w.before[r.events[i]] = &own
 	}
-	w.unrecalled, w.recallNext = unrecalled, changes.PageBytes/(bytes/len(events)+1)
+	w.recalled = r.until
+	if bytes < changes.PageBytes {
+		w.portion = min(2*len(r.events), mostRecalled)
+	} else {
+		w.portion = (len(r.events) + 1) / 2
+	}
 	return nil
 }

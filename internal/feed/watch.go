@@ -44,10 +44,11 @@ type watch[P any] struct {
 	left     time.Time           // when it last moved to another run
 	wake     chan struct{}       // holds something when the log or a proof is worth a look
 
-	recalls    atomic.Bool                            // what was stored before each change is wanted
-	before     map[*changes.Event[P]]*changes.Version // for what comes next of pending, and for held
-	unrecalled int                                    // so many at the end of pending are still to be asked about
-	recallNext int                                    // of so many at once
+	recalls   atomic.Bool // what was stored before each change is wanted
+	recalling Errand[recollection[P]]
+	portion   int                                    // how many changes to look up next
+	recalled  int                                    // of how many of pending it is known
+	before    map[*changes.Event[P]]*changes.Version // for those, and for held
 
 	eager atomic.Bool // proofs is not empty: wants to hear of every batch
 
@@ -81,7 +82,7 @@ func (f *Feed[P]) Resume(ctx context.Context, filter key.Filter, from P, cursor 
 }
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
-	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1)}
+	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1), portion: mostRecalled}
 	w.life, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -131,7 +132,7 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 		return w.fromSnapshot(ctx)
 	case w.proven():
 		return w.bookmark(), nil
-	case w.using && w.recalls.Load() && w.unrecalled > 0 && w.unrecalled == len(w.pending):
+	case w.using && w.recalls.Load() && w.recalled == 0 && len(w.pending) > 0:
 		return d, w.recall(ctx)
 	case w.using:
 		return w.fromPending()
@@ -195,6 +196,7 @@ func (w *watch[P]) follow(ctx context.Context) error {
 	}
 	if b == nil {
 		w.catching, w.held = true, nil // history gives again what is held
+		clear(w.before)
 		return nil
 	}
 	w.passed = n

@@ -1,0 +1,69 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// contended is a driver of an empty store in which somebody else is always first.
+type contended struct {
+	stub
+	driver.Historian[uint64]
+	first func()
+	limit int // of the last reading
+}
+
+func (c *contended) Apply(context.Context, []driver.Mutation) error {
+	c.first()
+	return &storage.OpError{Err: storage.ErrCASFailure}
+}
+
+func (c *contended) ReadAt(_ context.Context, q *driver.PastQuery[uint64], _ func(*driver.Version) error) (driver.Past[uint64], error) {
+	c.limit = q.Limit
+	return driver.Past[uint64]{At: 1}, nil
+}
+
+func (*contended) RevisionOf(at uint64) int64 { return int64(at) }
+
+// A swap for which others leave no time says so, and does not say that it was refused.
+func TestSwapRunsOutOfTime(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	attempts := 0
+	b := driver.New(&contended{first: func() {
+		if attempts++; attempts == 3 {
+			cancel()
+		}
+	}}, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	h, ok := storage.As[storage.Historian](b)
+	if !ok {
+		t.Fatal("the backend is no storage.Historian")
+	}
+	_, err := h.Swap(ctx, storage.Swap{Write: resource()})
+	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrCASFailure) {
+		t.Errorf("got %v", err)
+	}
+	if attempts != 3 {
+		t.Errorf("%d attempts", attempts)
+	}
+}
+
+// No driver is given a limit with which it cannot reckon: one more, or times what came so far.
+func TestLimitsDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	d := &contended{}
+	b := driver.New(d, driver.Options[uint64]{})
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	h, _ := storage.As[storage.Historian](b)
+	for limit, want := range map[int]int{0: 0, 7: 7, math.MaxInt: 1 << 24} {
+		if _, err := h.Scan(t.Context(), storage.Span{}, storage.ScanOptions{Limit: limit}); err != nil || d.limit != want {
+			t.Errorf("limit %d came to the driver as %d: %v", limit, d.limit, err)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/internal/codec"
+)
+
+// past is what was stored before a change of a line: a resource that says so, with so many bytes.
+func past(ev *changes.Event[int], size int) *changes.Version {
+	res := codec.Clone(ev.Resource)
+	res.Version = fmt.Sprint("before ", ev.At)
+	res.Data = &anypb.Any{Value: bytes.Repeat([]byte{'x'}, size)}
+	return &changes.Version{Key: ev.Key.Bytes(), Resource: res}
+}
+
+// recalled follows n changes of a line and looks at what is said to have been stored before each.
+func recalled(t *testing.T, n int, before func(context.Context, []*changes.Event[int]) ([]*changes.Version, error)) {
+	t.Helper()
+	l := newLine()
+	f := New(l, Options[int]{Before: before, Page: n})
+	defer f.Close()
+	for range n {
+		l.append("a")
+	}
+	follower, err := f.Follow(t.Context(), all, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follower.Close()
+	for i := 1; i <= n; i++ {
+		followed, err := follower.Next(t.Context())
+		if err != nil {
+			t.Fatalf("change %d: %v", i, err)
+		}
+		if got := followed.Before.Resource.GetVersion(); followed.Event.At != i || got != fmt.Sprint("before ", i) {
+			t.Fatalf("change %d is %d, and there was %q before it", i, followed.Event.At, got)
+		}
+	}
+}
+
+// Whatever small changes there are on a page, what was stored before them is not read as a whole.
+func TestRecallIsBounded(t *testing.T) {
+	t.Parallel()
+	largest := 0
+	recalled(t, 300, func(_ context.Context, events []*changes.Event[int]) (versions []*changes.Version, err error) {
+		read := 0
+		for _, ev := range events {
+			size := 10
+			if ev.At > 100 {
+				size = 1 << 20
+			}
+			versions = append(versions, past(ev, size))
+			read += size
+		}
+		if events[0].At > 100+mostRecalled+mostRecalled/2+mostRecalled/4+mostRecalled/8 {
+			largest = max(largest, read)
+		}
+		if len(events) > mostRecalled {
+			t.Errorf("asked for what was before %d changes at once", len(events))
+		}
+		return versions, nil
+	})
+	if most := 2 * changes.PageBytes; largest > most {
+		t.Errorf("%d bytes were read at once, expected %d at most", largest, most)
+	}
+}
+
+// What is too much for a slow link in the time that a call has is asked for in parts.
+func TestRecallThroughASlowLink(t *testing.T) {
+	t.Parallel()
+	recalled(t, 20, func(_ context.Context, events []*changes.Event[int]) (versions []*changes.Version, err error) {
+		if len(events) > 3 {
+			return nil, errors.New("too slow")
+		}
+		for _, ev := range events {
+			versions = append(versions, past(ev, 2<<20))
+		}
+		return versions, nil
+	})
+}
+
+// Looking up what was stored before goes on while nobody waits for it: whoever waits less than it takes gets it all the same.
+func TestRecallGoesOnBetweenCalls(t *testing.T) {
+	t.Parallel()
+	l := newLine()
+	l.append("a")
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	f := New(l, Options[int]{Before: func(ctx context.Context, events []*changes.Event[int]) ([]*changes.Version, error) {
+		asked <- struct{}{}
+		select {
+		case <-answer:
+			return []*changes.Version{past(events[0], 1)}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}})
+	defer f.Close()
+	w, err := f.Follow(t.Context(), all, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { _, err := w.Next(ctx); done <- err }()
+		if len(asked) == 0 {
+			asked <- <-asked
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	close(answer)
+	followed, err := w.Next(t.Context())
+	if err != nil || followed.Before == nil {
+		t.Fatalf("got %v and %v", followed, err)
+	}
+	if len(asked) != 1 {
+		t.Errorf("it was asked %d times", len(asked))
+	}
+}
