@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,6 +70,9 @@ func Newer(version int) error {
 // found. Everything happens in one transaction, and only one caller at a time gets to work on a schema, so any number of
 // processes may call it at once, also through PgBouncer. A store that is at that version or beyond is left as it is; one
 // that is newer than Latest is storage.ErrNewerSchema.
+//
+// The deadline of ctx bounds how long Up waits for others, and the making of a new store. An upgrade that has begun goes on beyond
+// it: one that takes longer would else begin anew each time, with the store locked meanwhile, and never end.
 func Up(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, err error) {
 	// What another caller did while this one waited for the lock has to be seen, whatever the isolation is that a session
 	// otherwise begins with.
@@ -76,6 +81,9 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, e
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after Commit it does nothing
+	if err := bound(ctx, tx); err != nil {
+		return 0, err
+	}
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended($1, 0))", "ashlar schema "+schema); err != nil {
 		return 0, err
 	}
@@ -101,6 +109,11 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int, e
 		}
 		return from, err
 	}
+	if from > 0 {
+		var stop context.CancelFunc
+		ctx, stop = withoutDeadline(ctx)
+		defer stop()
+	}
 	if err := inner.Commit(ctx); err != nil {
 		return from, err
 	}
@@ -123,6 +136,9 @@ func apply(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int
 		if from >= to {
 			return from, nil
 		}
+		var stop context.CancelFunc
+		ctx, stop = withoutDeadline(ctx)
+		defer stop()
 	}
 	migrator, err := migrate.NewMigratorEx(ctx, conn, table(schema), &migrate.MigratorOptions{DisableTx: true})
 	if err != nil {
@@ -139,6 +155,30 @@ func apply(ctx context.Context, conn *pgx.Conn, schema string, to int) (from int
 		return from, fmt.Errorf("bring the schema from version %d to %d: %w", from, to, err)
 	}
 	return from, nil
+}
+
+// bound has the server end what waits for a lock when the caller has given up: it does not notice that by itself, and everybody else
+// would wait behind it. What works is not bounded there, whatever the session otherwise demands.
+func bound(ctx context.Context, tx pgx.Tx) error {
+	if deadline, has := ctx.Deadline(); has {
+		left := max(time.Until(deadline).Milliseconds(), 1)
+		if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", fmt.Sprint(min(left, math.MaxInt32))); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, "select set_config(name, '0', true) from pg_settings where name in ('statement_timeout', 'transaction_timeout')")
+	return err
+}
+
+// withoutDeadline returns a context that ends when ctx is cancelled, but not when its time is over.
+func withoutDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel()
+		}
+	})
+	return work, func() { stop(); cancel() }
 }
 
 // literal is a qualified name as it stands between the quotes of a string literal.

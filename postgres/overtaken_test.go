@@ -28,8 +28,8 @@ func TestBatchMeetsLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	resources := pgx.Identifier{schema, "resources"}.Sanitize()
-	if _, err := conn.Exec(ctx, "insert into "+resources+" (key, uid, version, group_version, data) "+
-		"select k::bytea, 'uid', 'old', 'v1', 'data' from unnest('{a,b,c}'::text[]) k"); err != nil {
+	if _, err := conn.Exec(ctx, "insert into "+resources+" (key, uid, version, group_version, data, created, writes, modified, modified_place) "+
+		"select k::bytea, 'uid', 'old', 'v1', 'data', 1, 2, 2, 0 from unnest('{a,b,c}'::text[]) k"); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := other.Begin(ctx)
@@ -60,7 +60,7 @@ func TestBatchMeetsLock(t *testing.T) {
 		var version []byte
 		var revision pgtype.Int8
 		var busy bool
-		_, err = pgx.ForEachRow(rows, []any{&place, nil, &version, &revision, &busy}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&place, nil, &version, &revision, &busy, nil, nil}, func() error {
 			answers[place] = answer{revision.Valid, busy, string(version)}
 			return nil
 		})

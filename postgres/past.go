@@ -125,13 +125,18 @@ func settled(err error) error {
 // read reads stretch after stretch until the page is full, or there is nothing more.
 func (l *pastLook) read(ctx context.Context) error {
 	bounds := l.bounds()
-	for bounds != nil {
+	// The position may include none of the next keys, however many there are: each stretch is longer than the one before.
+	keys := 1
+	if bounds != nil && bounds.pattern != nil {
+		keys = stretchKeys
+	}
+	for ; bounds != nil; keys = min(4*keys, stretchRows) {
 		limit := stretchRows
 		if l.q.Limit > 0 {
 			limit = min(limit, l.q.Limit-len(l.found))
 		}
 		// One more tells whether there is more.
-		last, full, err := l.readStretch(ctx, bounds, limit+1)
+		last, full, err := l.readStretch(ctx, bounds, limit+1, keys)
 		if err != nil {
 			return err
 		}
@@ -193,13 +198,10 @@ func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 	return &keyRange{first, b.end, b.pattern}
 }
 
-// readStretch reads what there is of one stretch, and returns its last key, after which there may be more; nil if there are no more keys.
-// full says that a bound of the page was reached.
-func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit int) (last []byte, full bool, err error) {
-	keys := limit
-	if b.pattern != nil {
-		keys = max(keys, stretchKeys)
-	}
+// readStretch reads what there is of one stretch, of at least some keys, and returns its last one, after which there may be more; nil
+// if there are no more. full says that a bound of the page was reached.
+func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
+	keys = max(keys, limit)
 	sql := l.sql.pastPage
 	if l.now {
 		sql = l.sql.presentPage

@@ -4,8 +4,10 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +113,15 @@ func TestForgedPositions(t *testing.T) {
 	later.revision++
 	ahead.revision, ahead.place, ahead.piece = 2, 0, [8]byte{}
 	ahead.ahead = []span{{3, 4}}
-	for name, forged := range map[string]position{"inside a commit": inside, "of another history": other, "not there yet": later, "with changes ahead": ahead} {
+	soon, never := at, at // with the digest of nothing
+	soon.ahead, never.ahead = []span{{at.revision + 1, at.revision + 5000}}, []span{{at.revision + 1, math.MaxInt64}}
+	nothing := sha256.Sum256(nil)
+	copy(soon.aheadPiece[:], nothing[:])
+	never.aheadPiece = soon.aheadPiece
+	for name, forged := range map[string]position{
+		"inside a commit": inside, "of another history": other, "not there yet": later, "with changes ahead": ahead,
+		"with changes ahead that are to come": soon, "with all changes ahead": never,
+	} {
 		_, err := b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &forged}, func(v *driver.Version) error {
 			return fmt.Errorf("%s: read %s", name, v.Key)
 		})

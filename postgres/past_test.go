@@ -44,7 +44,7 @@ func (m *versions) state(revision int64) (all []driver.Version) {
 // with filters, before and after older changes are forgotten and deleted.
 func TestPast(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
 	h := b.handle

@@ -13,6 +13,9 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
+// maxAge is how old may be what is known of a session.
+const maxAge = time.Minute
+
 // attempt is one statement that writes, and whose answer may be lost.
 //
 // Every mutation carries a random token, which it leaves in the resource and in the log of changes. So a later statement can
@@ -46,8 +49,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	defer conn.Release()
 	on := s.sessions.of(conn.Conn())
-	// What is known of the session must not grow as old as the changes that are deleted.
-	if on.floor == 0 || time.Since(on.asked) > s.opts.Retention/4 {
+	// What is known of the session must not grow as old as the changes that are deleted, also where somebody compacts.
+	if on.floor == 0 || time.Since(on.asked) > min(s.opts.Retention/4, maxAge) {
 		err := s.watched(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
 		if err != nil {
 			return notSent{err}

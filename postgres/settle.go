@@ -58,13 +58,13 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	}
 	on := s.sessions.of(conn)
 	on.warned = false
-	var oldest int64
+	var pruned int64
 	var token []byte
 	var proof pgtype.Text
 	var revision pgtype.Int8
 	found := make(map[*mutation]int64)
 	rows, _ := conn.Query(ctx, s.sql.tokens, keys, tokens, floor) // an error shows in the rows
-	_, err := pgx.ForEachRow(rows, []any{&oldest, &token, &revision, &proof}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&pruned, &token, &revision, &proof}, func() error {
 		if m := byToken[string(token)]; m != nil {
 			found[m] = revision.Int64
 		}
@@ -79,7 +79,7 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	for m, revision := range found {
 		m.setFound(revision)
 	}
-	if oldest > floor && len(found) < len(ms) {
+	if pruned > floor && len(found) < len(ms) {
 		return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errUnknown)}
 	}
 	return nil

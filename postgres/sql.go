@@ -168,7 +168,8 @@ where locktype = 'relation' and relation = $resources_name::regclass and mode = 
 
 		// Which of these tokens took effect, whatever happened since. Visible is not yet durable: a commit that waited for its
 		// standby in vain is visible too. What this statement itself writes to the server's log comes after that commit, and its
-		// own commit waits for the same standbys.
+		// own commit waits for the same standbys. What is superfluous stays a while when the oldest change has moved; all that is
+		// deleted is before pruned.
 		tokens: sql(`
 with found as materialized (
     select version as token, coalesce(modified, (
@@ -178,7 +179,7 @@ with found as materialized (
     union
     select token, revision from $changes where revision > $3 and revision < $never and token = any($2)
 )
-select oldest, token, revision, case when token is not null then pg_logical_emit_message(true, 'ashlar', '')::text end
+select pruned, token, revision, case when token is not null then pg_logical_emit_message(true, 'ashlar', '')::text end
 from $store left join found on true`),
 
 		list: sql(`

@@ -1,0 +1,50 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestSessionIsAskedAnew writes on a connection that has rested for some minutes, as long as clients commonly keep history: what is known
+// of it is found out anew, or a lost answer could not be settled where somebody compacts.
+func TestSessionIsAskedAnew(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t, "pool_max_conns=1", "retention=24h"))
+	d := b.handle.database
+	onSession := func(do func(*session)) {
+		t.Helper()
+		err := d.use(ctx, func(conn *pgxpool.Conn) error {
+			do(d.sessions.of(conn.Conn()))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.WriteCAS(ctx, named("first", "")); err != nil {
+		t.Fatal(err)
+	}
+	var serial uint64
+	var rested time.Time
+	onSession(func(s *session) {
+		s.asked = s.asked.Add(-3 * time.Minute)
+		serial, rested = s.serial, s.asked
+	})
+	if _, err := b.WriteCAS(ctx, named("second", "")); err != nil {
+		t.Fatal(err)
+	}
+	onSession(func(s *session) {
+		if s.serial != serial || !s.asked.After(rested) {
+			t.Errorf("session %d was asked at %v, expected session %d after %v", s.serial, s.asked, serial, rested)
+		}
+	})
+}
