@@ -11,8 +11,9 @@ import (
 // # Revisions
 //
 // A revision is the number of a change. Revisions rise in the order of commits; none comes again, also after a restart or a
-// fail-over; only the restore of an older backup makes a store count on from where that was. A store in which nothing was ever changed has revision 1. Changes of one [Transactor.Commit] share a revision, or have
-// several that follow each other. A revision means nothing in another store.
+// fail-over; only the restore of an older backup makes a store count on from where that was. A store in which nothing was ever
+// changed has revision 1 (on etcd: that of the cluster). Changes of one [Transactor.Commit] share a revision, or have several that
+// follow each other. A revision means nothing in another store.
 //
 // An answer that carries a revision shows all changes up to it, and no change up to it can appear later.
 //
