@@ -155,7 +155,7 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ch := change{Mutation: &driver.Mutation{Verb: driver.Write, Uid: "u"}, key: []byte("g\x00k\x00\x00\x00n"), data: []byte{1}}
+	ch := mutation{Mutation: &driver.Mutation{Verb: driver.Write, Uid: "u"}, key: []byte("g\x00k\x00\x00\x00n"), data: []byte{1}}
 	if refused, err := tx.change(&ch); refused != nil || err != nil {
 		t.Fatal(refused, err)
 	}
@@ -164,10 +164,10 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	if err := w.conn.exec(commit); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.outcome(&tx, sqlite3.IOERR); err != nil || len(w.made) != 1 || w.made[0].end != tx.last {
+	if err := w.settle(&tx, sqlite3.IOERR); err != nil || len(w.made) != 1 || w.made[0].end != tx.last {
 		t.Errorf("a commit that took effect: %v, %v", w.made, err)
 	}
-	if err := w.outcome(&lost, sqlite3.IOERR); len(w.made) != 1 || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
+	if err := w.settle(&lost, sqlite3.IOERR); len(w.made) != 1 || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
 		t.Errorf("a commit that did not: %v, %v", w.made, err)
 	}
 }
@@ -185,8 +185,8 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
-		ch := change{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: make([]byte, size)}
-		return w.finish(&tx, []*request{{changes: []change{ch}}})
+		ch := mutation{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: make([]byte, size)}
+		return w.finish(&tx, []*request{{mutations: []mutation{ch}}})
 	}
 	if err := finish(0, 600<<10); err != nil { // so that the database as a whole is larger than the bound
 		t.Fatal(err)

@@ -72,8 +72,8 @@ func (s *source) addition(t *txn, batch []*request) addition {
 		if r.err != nil {
 			continue // what it has written before belongs to a transaction that failed
 		}
-		for i := range r.changes {
-			if c := &r.changes[i]; c.Verb == driver.Write {
+		for i := range r.mutations {
+			if c := &r.mutations[i]; c.Verb == driver.Write {
 				rows = append(rows, row{c.at, c.created, c.writes, c.Key, c.data})
 			}
 		}

@@ -12,17 +12,17 @@ import (
 // request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
 // caller that leaves earlier does not look at it again.
 type request struct {
-	changes []change
-	guard   *driver.Guard
-	err     error
-	done    chan struct{}
-	taken   bool // under queue.mu
+	mutations []mutation
+	guard     *driver.Guard
+	err       error
+	done      chan struct{}
+	taken     bool // under queue.mu
 }
 
 func (r *request) size() int {
 	n := 0
-	for i := range r.changes {
-		n += len(r.changes[i].data)
+	for i := range r.mutations {
+		n += len(r.mutations[i].data)
 	}
 	return n
 }
@@ -87,7 +87,7 @@ func (q *queue) drain(batch []*request) []*request {
 	defer q.mu.Unlock()
 	n, changes, bytes := 0, 0, 0
 	for n < len(q.waiting) {
-		changes += len(q.waiting[n].changes)
+		changes += len(q.waiting[n].mutations)
 		bytes += q.waiting[n].size()
 		if n > 0 && (changes > batchChanges || bytes > batchBytes) {
 			break

@@ -53,19 +53,19 @@ func (t *txn) apply(r *request) (refused, err error) {
 	if refused, err := t.guarded(r.guard); refused != nil || err != nil {
 		return refused, err
 	}
-	if len(r.changes) == 1 {
-		refused, err := t.change(&r.changes[0])
+	if len(r.mutations) == 1 {
+		refused, err := t.change(&r.mutations[0])
 		return refusedAt(0, refused), err
 	}
 	// Nothing is changed before everything is decided, so there is nothing to undo.
-	for i := range r.changes {
-		refused, err := t.decide(&r.changes[i])
+	for i := range r.mutations {
+		refused, err := t.decide(&r.mutations[i])
 		if refused != nil || err != nil {
 			return refusedAt(i, refused), err
 		}
 	}
-	for i := range r.changes {
-		refused, err := t.change(&r.changes[i])
+	for i := range r.mutations {
+		refused, err := t.change(&r.mutations[i])
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func refusedAt(i int, refused error) error {
 	return &storage.OpError{Index: i, Err: refused}
 }
 
-func (t *txn) decide(c *change) (refused, err error) {
+func (t *txn) decide(c *mutation) (refused, err error) {
 	s, err := t.stored(c.key)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (t *txn) decide(c *change) (refused, err error) {
 	return refused, nil
 }
 
-func (t *txn) change(c *change) (refused, err error) {
+func (t *txn) change(c *mutation) (refused, err error) {
 	c.at = mark{} // an earlier attempt may have failed
 	switch c.Verb {
 	case driver.Write:
@@ -106,7 +106,7 @@ func (t *txn) change(c *change) (refused, err error) {
 }
 
 // write tries the statement that is right if the caller is, and only otherwise looks at what is stored.
-func (t *txn) write(c *change) (refused, err error) {
+func (t *txn) write(c *mutation) (refused, err error) {
 	next := mark{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.Version)
 	var old link
@@ -151,7 +151,7 @@ func (t *txn) write(c *change) (refused, err error) {
 }
 
 // put runs insert, update or replace and reports whether it has found its row. old is the link of what is replaced.
-func (t *txn) put(q query, next, given mark, old link, c *change) (done bool, err error) {
+func (t *txn) put(q query, next, given mark, old link, c *mutation) (done bool, err error) {
 	s, err := t.conn.stmt(q)
 	if err != nil {
 		return false, err
@@ -191,7 +191,7 @@ func (t *txn) link(key []byte, at mark) (link, error) {
 }
 
 // remove copies the row into the log, notes where its chain ends, and deletes it.
-func (t *txn) remove(c *change) (refused, err error) {
+func (t *txn) remove(c *mutation) (refused, err error) {
 	next := mark{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.Version)
 	if could {

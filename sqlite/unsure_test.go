@@ -87,12 +87,12 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 			var batch []*request
 			for i := range n {
 				m := &driver.Mutation{Verb: driver.Write, Uid: "u"}
-				batch = append(batch, &request{changes: []change{{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: []byte{1}}}})
+				batch = append(batch, &request{mutations: []mutation{{Mutation: m, key: fmt.Appendf(nil, "g\x00k\x00\x00\x00%d", i), data: []byte{1}}}})
 			}
 			if err := w.finish(&tx, batch); err != nil {
 				t.Fatal(err)
 			}
-			want := batch[n-1].changes[0].at
+			want := batch[n-1].mutations[0].at
 			w.made = nil
 			w.alone(batch, &tx, fmt.Errorf("%w: %w", errUnsure, io.ErrUnexpectedEOF))
 			for i, r := range batch {
@@ -100,7 +100,7 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 					t.Errorf("request %d, which was carried out: %v", i, r.err)
 				}
 			}
-			if got := batch[n-1].changes[0].at; got != want || len(w.made) != 1 || w.made[0].end != want {
+			if got := batch[n-1].mutations[0].at; got != want || len(w.made) != 1 || w.made[0].end != want {
 				t.Errorf("written at %v, told of %v; expected %v", got, w.made, want)
 			}
 		})

@@ -7,9 +7,9 @@ import (
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
-// change is a mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
+// mutation is a driver's Mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
 // caller's message.
-type change struct {
+type mutation struct {
 	*driver.Mutation
 	key []byte
 	// The rest belongs to a write.
@@ -20,8 +20,8 @@ type change struct {
 	at           mark // of the row that tells of the change; none: nothing was changed
 }
 
-func newChange(m *driver.Mutation) (c change, err error) {
-	c = change{Mutation: m, key: m.Key.Bytes()}
+func newMutation(m *driver.Mutation) (c mutation, err error) {
+	c = mutation{Mutation: m, key: m.Key.Bytes()}
 	if m.Verb == driver.Write {
 		c.groupVersion = m.Resource.GetId().GetType().GetGroupVersion()
 		c.owner = ownerBytes(m.Resource.GetOwner())
@@ -32,9 +32,9 @@ func newChange(m *driver.Mutation) (c change, err error) {
 
 // Apply implements driver.Driver: the writer carries the mutations out.
 func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err error) {
-	r := &request{changes: make([]change, len(mutations)), guard: driver.GuardOf(ctx)}
+	r := &request{mutations: make([]mutation, len(mutations)), guard: driver.GuardOf(ctx)}
 	for i := range mutations {
-		if r.changes[i], err = newChange(&mutations[i]); err != nil {
+		if r.mutations[i], err = newMutation(&mutations[i]); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		return err
 	}
 	for i := range mutations {
-		m, c := &mutations[i], &r.changes[i]
+		m, c := &mutations[i], &r.mutations[i]
 		if m.Verb == driver.Write {
 			m.Written = c.at.version()
 		}

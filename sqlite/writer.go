@@ -169,7 +169,7 @@ func (w *writer) finish(t *txn, batch []*request) (err error) {
 	}
 	if err := w.conn.exec(commit); err != nil {
 		w.log.forget()
-		return w.outcome(t, onFullDisk(filepath.Dir(w.handle.path), err))
+		return w.settle(t, onFullDisk(filepath.Dir(w.handle.path), err))
 	}
 	if changed {
 		w.made = append(w.made, w.handle.source.addition(t, batch))
@@ -180,8 +180,8 @@ func (w *writer) finish(t *txn, batch []*request) (err error) {
 // errUnsure says that what a failed commit has written may be found by a recovery after a crash, although nobody sees it now.
 var errUnsure = errors.New("the commit failed on its way to the disk")
 
-// outcome finds out what became of a commit that failed: the log tells.
-func (w *writer) outcome(t *txn, failed error) error {
+// settle finds out what became of a commit that failed: the log tells.
+func (w *writer) settle(t *txn, failed error) error {
 	_ = w.conn.abandon()
 	if t.last == t.before {
 		return nil

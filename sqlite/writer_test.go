@@ -196,9 +196,9 @@ func TestQueue(t *testing.T) {
 	big := make([]byte, batchBytes/2+1)
 	var all []*request
 	for i := range batchChanges + 3 {
-		r := &request{changes: make([]change, 1)}
+		r := &request{mutations: make([]mutation, 1)}
 		if i < 3 {
-			r.changes[0].data = big
+			r.mutations[0].data = big
 		}
 		all = append(all, r)
 		if err := q.put(r); err != nil {

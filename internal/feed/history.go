@@ -42,40 +42,52 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 	}
 }
 
-// readPage reads a page of history, trying again while the database is away. Its error ends the watch.
-func (w *watch[P]) readPage(history changes.History[P]) (page[P], error) {
+// readPage reads a page of history. Its error ends the watch, unless it is errRunEnded.
+func (w *watch[P]) readPage(history changes.History[P]) (p page[P], err error) {
+	err = w.persist(w.run.done, func(ctx context.Context) error {
+		mark := w.run.end()
+		events, end, more, err := history.Page(ctx, w.feed.opts.Page)
+		p = page[P]{events, end, mark}
+		if more {
+			p.joinAt = nil
+		}
+		return err
+	})
+	return p, err
+}
+
+// persist tries something again while the database is away, for as long as an outage may last, and the watch and the feed live. When over is
+// closed it ends with errRunEnded after a failure.
+func (w *watch[P]) persist(over <-chan struct{}, try func(ctx context.Context) error) error {
 	leave, ok := w.feed.enter()
 	if !ok {
-		return page[P]{}, storage.ErrClosed
+		return storage.ErrClosed
 	}
 	defer leave()
 	ctx, done := w.during(w.feed.life)
 	defer done()
 	var firstFailure time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		mark := w.run.end()
-		events, end, more, err := history.Page(ctx, w.feed.opts.Page)
+		err := try(ctx)
 		switch {
-		case err == nil && more:
-			return page[P]{events, end, nil}, nil
 		case err == nil:
-			return page[P]{events, end, mark}, nil
+			return nil
 		case w.feed.closed.Load():
-			return page[P]{}, storage.ErrClosed
+			return storage.ErrClosed
 		case ctx.Err() != nil:
-			return page[P]{}, storage.ErrWatchClosed
+			return storage.ErrWatchClosed
 		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
-			return page[P]{}, err
+			return err
 		case firstFailure.IsZero():
 			firstFailure = time.Now()
 		case time.Since(firstFailure) > w.feed.opts.Outage:
-			return page[P]{}, fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
+			return fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-		case <-w.run.done:
-			return page[P]{}, errRunEnded
+		case <-over:
+			return errRunEnded
 		}
 	}
 }

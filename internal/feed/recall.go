@@ -2,9 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
@@ -60,39 +57,15 @@ func (w *watch[P]) recall(ctx context.Context) error {
 	}
 }
 
-// lookUp finds out what was stored before some changes, or the first of them, trying again while the database is away. Its error ends
-// the watch.
-func (w *watch[P]) lookUp(events []*changes.Event[P], ends []int) (recollection[P], error) {
-	leave, ok := w.feed.enter()
-	if !ok {
-		return recollection[P]{}, storage.ErrClosed
-	}
-	defer leave()
-	ctx, done := w.during(w.feed.life)
-	defer done()
-	var firstFailure time.Time
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+// lookUp finds out what was stored before some changes, or the first of them. Its error ends the watch.
+func (w *watch[P]) lookUp(events []*changes.Event[P], ends []int) (r recollection[P], err error) {
+	err = w.persist(nil, func(ctx context.Context) error {
 		past, err := w.feed.opts.Before(ctx, events)
-		switch {
-		case err == nil:
-			return recollection[P]{events, past, ends[len(events)-1]}, nil
-		case w.feed.closed.Load():
-			return recollection[P]{}, storage.ErrClosed
-		case ctx.Err() != nil:
-			return recollection[P]{}, storage.ErrWatchClosed
-		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
-			return recollection[P]{}, err
-		case firstFailure.IsZero():
-			firstFailure = time.Now()
-		case time.Since(firstFailure) > w.feed.opts.Outage:
-			return recollection[P]{}, fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
-		}
-		events = events[:(len(events)+1)/2] // less comes through a slow link in time
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
+		r = recollection[P]{events, past, ends[len(events)-1]}
+		events = events[:(len(events)+1)/2] // less comes through a slow link in time, should this have failed
+		return err
+	})
+	return r, err
 }
 
 // remember keeps what was stored before some events, until they are delivered.
