@@ -100,7 +100,9 @@ func FuzzTokens(f *testing.F) {
 	}
 	after := key.Key{Group: "g", Kind: "k", Partition: "p", Name: "a"}
 	filter := key.Filter{Group: "g", Kind: "k", Partition: "*"}
+	prefix, _ := filter.Prefix()
 	f.Add(at.Encode())
+	f.Add([]byte("\x01\x00\bg\x00k\x00\x00p\x00\x99\t\ashard-2\x01$"))
 	f.Add((&listing{filter: filter, after: &after, at: at}).encode())
 	f.Add([]byte{})
 	f.Add([]byte{1, 9, 4, 0, 0, 0, 0, 0})
@@ -116,7 +118,7 @@ func FuzzTokens(f *testing.F) {
 			}
 			return
 		}
-		if !filter.Match(l.after) {
+		if !bytes.HasPrefix(l.after.Bytes(), prefix) { // a page may end behind a key that does not match
 			t.Errorf("a continue token of %q goes on after %v, which is outside of the list", payload, l.after)
 		}
 		if l.consistency != storage.EventualConsistency && l.consistency != storage.StrongConsistency {
