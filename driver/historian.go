@@ -11,8 +11,8 @@ import (
 // storage.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
 type Historian[P any] interface {
 	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
-	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at the records: what may be gone is an error
-	// that matches storage.ErrCompacted.
+	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at
+	// the records: what may be gone is an error that matches storage.ErrCompacted.
 	ReadAt(ctx context.Context, q *PastQuery[P], add func(*Version) error) (Past[P], error)
 	// Before returns what was stored just before each of these events, which are of one page or batch of the Source, nil for
 	// nothing. What may be gone is an error that matches storage.ErrCompacted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
@@ -24,15 +25,15 @@ func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, 
 		return storage.Page{}, err
 	}
 	defer done()
-	page, err := read(ctx, &f, opts, min(limit, mostRecords))
+	page, err := read(ctx, min(limit, mostRecords))
 	if err != nil {
 		return storage.Page{}, failed("list a page", nil, err)
 	}
 	return page, nil
 }
 
-// reading reads a page.
-type reading func(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error)
+// reading reads a page of at most limit resources.
+type reading func(ctx context.Context, limit int) (storage.Page, error)
 
 // pages looks at what a continue token says, before anything is done, and returns how its page is read. A driver's own pages come
 // first; then history, which a copy of the listing stands in for where there is none.
@@ -44,19 +45,20 @@ func (b *Backend[P]) pages(f *Filter, opts storage.ListOptions) (reading, error)
 		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history that could be listed", storage.ErrInvalid, opts.Revision)
 	case historian != nil && (pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
 		next, err := b.parsePlace(f, opts)
-		return func(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
+		return func(ctx context.Context, limit int) (storage.Page, error) {
 			return b.pastPage(ctx, historian, f, opts, next, limit)
 		}, err
 	case pager != nil:
 		from, err := b.parseToken(cursor.Page, f, opts.Continue)
-		return func(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
+		return func(ctx context.Context, limit int) (storage.Page, error) {
 			return b.readPage(ctx, pager, opts.Consistency, f, from, limit)
 		}, err
 	}
-	if opts.Continue == "" {
-		return b.copyPage, nil
+	var err error
+	if opts.Continue != "" {
+		err = b.shelf.Check(*f, opts.Continue)
 	}
-	return b.copyPage, b.shelf.Check(*f, opts.Continue)
+	return func(ctx context.Context, limit int) (storage.Page, error) { return b.copyPage(ctx, f, opts, limit) }, err
 }
 
 // parseToken returns what was put into a continue token beside its filter; nil for the first page.
@@ -168,7 +170,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, op
 	page := storage.Page{Resources: resources.resources, Cursor: b.cursor(past.At)}
 	if past.More {
 		if last == nil {
-			return storage.Page{}, fmt.Errorf("the driver ended a page without a resource before the end of the listing")
+			return storage.Page{}, errors.New("the driver ended a page without a resource before the end of the listing")
 		}
 		page.Continue = b.placeToken(f, place[P]{&past.At, from.revision, last})
 	}

@@ -92,22 +92,14 @@ func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) 
 // recordOf returns a version as a record, which is the caller's.
 func recordOf(v *Version, keysOnly bool) (storage.Record, error) {
 	r := storage.Record{Created: v.Created, Modified: v.Modified, Writes: v.Writes}
-	switch {
-	case keysOnly:
-		k, err := key.Parse(v.Key)
-		if err != nil {
-			return r, err
-		}
-		r.Resource = &resourcepb.Resource{Id: k.ID("", ""), Version: string(v.Version)}
-	case v.Resource != nil:
-		r.Resource = codec.Clone(v.Resource)
-	default:
+	if !keysOnly {
 		var err error
-		if r.Resource, err = codec.DecodeAt(v.Key, v.Data, string(v.Version)); err != nil {
-			return r, err
-		}
+		r.Resource, err = codec.OfVersion(v)
+		return r, err
 	}
-	return r, nil
+	k, err := key.Parse(v.Key)
+	r.Resource = &resourcepb.Resource{Id: k.ID("", ""), Version: string(v.Version)}
+	return r, err
 }
 
 // Compact implements storage.Historian.

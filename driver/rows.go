@@ -35,10 +35,11 @@ func (d *decoded) AddResource(res *resourcepb.Resource) error {
 
 // addVersion adds what Historian.ReadAt has read.
 func (d *decoded) addVersion(v *Version) error {
-	if v.Resource != nil {
-		return d.AddResource(codec.Clone(v.Resource))
+	res, err := codec.OfVersion(v)
+	if err != nil {
+		return err
 	}
-	return d.Add(v.Key, v.Version, v.Data)
+	return d.AddResource(res)
 }
 
 // copied is Rows as they are, in memory up to a bound and beyond it in a temporary file.

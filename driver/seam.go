@@ -9,9 +9,9 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Seam finds a storage.Historian, [Mover], [GuardedMover], [BulkReader] or [Loader], where the driver is one, with what the tier adds to each call: the
-// error of a backend that is closed, a deadline, and words around an error. storage.As asks it last: a layer that embeds a backend,
-// and so has this method too, is found first for its own methods.
+// Seam finds a storage.Historian, [Mover], [GuardedMover], [BulkReader] or [Loader], where the driver is one, with what the tier adds to
+// each call: the error of a backend that is closed, a deadline, and words around an error. storage.As asks it last: a layer that embeds
+// a backend, and so has this method too, is found first for its own methods.
 func (b *Backend[P]) Seam(target any) (ok bool) {
 	switch t := target.(type) {
 	case *storage.Historian:

@@ -106,8 +106,7 @@ func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, st
 	return swapped, nil
 }
 
-// settled waits until nothing up to the revision of a change can appear any more. That is asked again after a failure: the change was
-// made, and its caller should not have to find out.
+// settled waits until nothing up to the revision of a change can appear any more.
 func (h historian[P]) settled(ctx context.Context, revision int64) error {
 	_, err := h.h.PositionAt(ctx, revision)
 	if err == nil || errors.Is(err, storage.ErrCompacted) {

@@ -20,7 +20,7 @@ type Options struct {
 }
 
 // Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
-// watches are storage.Bookmarkers.
+// watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
 type Backend struct {
 	*driver.Backend[position]
 	handle *handle

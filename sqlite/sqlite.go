@@ -79,7 +79,7 @@ func (o *Options) withDefaults() Options {
 }
 
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
-// watches are storage.Bookmarkers.
+// watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
 type Backend struct {
 	*driver.Backend[mark]
 	handle *handle

@@ -78,8 +78,14 @@ func TestHistoryIsBounded(t *testing.T) {
 	b := opened(t, filepath.Join(t.TempDir(), "store.db"), &Options{History: 10})
 	defer b.Close()
 	w := watch(t, b, "")
-	stored := writes(t, b, "a", 30)
-	_, cursors := upTo(t, w)
+	var stored []*resourcepb.Resource
+	var cursors []string
+	for _, name := range []string{"a", "b", "c"} {
+		// No more at a time than the log keeps: a watch that is further behind has nothing left to read.
+		stored = append(stored, writes(t, b, name, 10)...)
+		_, seen := upTo(t, w)
+		cursors = append(cursors, seen...)
+	}
 
 	events, _ := upTo(t, watch(t, b, cursors[19])) // ten changes came after it
 	if len(events) != 10 || events[9].Version != stored[29].Version {

@@ -36,11 +36,17 @@ func text(field, s string, mayBeEmpty bool) error {
 	if plain(s) && (s != "" || mayBeEmpty) {
 		return nil
 	}
-	switch {
-	case s == "" && !mayBeEmpty:
+	if s == "" && !mayBeEmpty {
 		return invalid("%s is empty", field)
-	case len(s) > MaxPart:
-		return invalid("%s has %d bytes, the most is %d", field, len(s), MaxPart)
+	}
+	return legal(field, s, MaxPart)
+}
+
+// legal checks text that has so many bytes at most.
+func legal(field, s string, most int) error {
+	switch {
+	case len(s) > most:
+		return invalid("%s has %d bytes, the most is %d", field, len(s), most)
 	case !utf8.ValidString(s):
 		return invalid("%s is not valid UTF-8", field)
 	case strings.IndexByte(s, 0) >= 0:

@@ -1,9 +1,6 @@
 package check
 
 import (
-	"strings"
-	"unicode/utf8"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -52,13 +49,8 @@ func bound(field string, id *resourcepb.ID) (*key.Key, error) {
 		{".tenancy.namespace", k.Namespace},
 		{".name", k.Name},
 	} {
-		switch {
-		case len(p.value) > MaxPart+1: // by a byte: what comes just after the longest name
-			return nil, invalid("%s has %d bytes, the most in a bound is %d", field+p.field, len(p.value), MaxPart+1)
-		case !utf8.ValidString(p.value):
-			return nil, invalid("%s is not valid UTF-8", field+p.field)
-		case strings.IndexByte(p.value, 0) >= 0:
-			return nil, invalid("%s holds a NUL byte", field+p.field)
+		if err := legal(field+p.field, p.value, MaxPart+1); err != nil { // a byte more: what comes just after the longest name
+			return nil, err
 		}
 	}
 	return &k, nil

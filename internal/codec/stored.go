@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/changes"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -20,6 +21,14 @@ func DecodeOf(k key.Key, data []byte, version string) (*resourcepb.Resource, err
 func AdoptOf(k key.Key, data []byte, version string) (*resourcepb.Resource, error) {
 	res, err := Adopt(data, version)
 	return belonging(k, version, res, err)
+}
+
+// OfVersion returns the resource of a version, which is the caller's.
+func OfVersion(v *changes.Version) (*resourcepb.Resource, error) {
+	if v.Resource != nil {
+		return Clone(v.Resource), nil
+	}
+	return DecodeAt(v.Key, v.Data, string(v.Version))
 }
 
 // DecodeAt is DecodeOf with the bytes of the key, which are taken apart only where they are needed for an error.

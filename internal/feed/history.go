@@ -56,8 +56,8 @@ func (w *watch[P]) readPage(history changes.History[P]) (p page[P], err error) {
 	return p, err
 }
 
-// persist tries something again while the database is away, for as long as an outage may last, and the watch and the feed live. When over is
-// closed it ends with errRunEnded after a failure.
+// persist tries something again while the database is away, for as long as an outage may last and the watch and the feed live. When over
+// is closed it ends with errRunEnded after a failure.
 func (w *watch[P]) persist(over <-chan struct{}, try func(ctx context.Context) error) error {
 	leave, ok := w.feed.enter()
 	if !ok {

@@ -79,16 +79,11 @@ func (w *watch[P]) remember(r recollection[P]) error {
 			continue
 		}
 		own := *v
-		if v.Resource != nil {
-			own.Resource = codec.Clone(v.Resource)
-			bytes += codec.Size(v.Resource)
-		} else {
-			bytes += len(v.Data)
-			var err error
-			if own.Resource, err = codec.DecodeAt(v.Key, v.Data, string(v.Version)); err != nil {
-				return w.end(damaged(err))
-			}
+		var err error
+		if own.Resource, err = codec.OfVersion(v); err != nil {
+			return w.end(damaged(err))
 		}
+		bytes += codec.Size(own.Resource)
 		w.before[r.events[i]] = &own
 	}
 	w.recalled = r.until

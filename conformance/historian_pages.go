@@ -1,0 +1,65 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func resourcesOf(records []storage.Record) []*resourcepb.Resource {
+	var all []*resourcepb.Resource
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all
+}
+
+// historianPages: a listing at a revision is the scan at it.
+func historianPages(s *suite) {
+	h, pager := s.historian(), s.pager()
+	past := s.live(h, s.scale(24))
+	everything := filter{anything, anywhere, ""}
+	for i, m := range past {
+		opts := storage.ListOptions{Consistency: strong, Limit: 1 + i%4, Revision: m.revision}
+		first := s.page(pager, everything, opts)
+		got, _ := s.pagesFrom(pager, everything, first, 2)
+		s.sameList(fmt.Sprintf("the listing at revision %d", m.revision), got, resourcesOf(m.state.sorted()))
+		if first.Continue != "" && i > 0 {
+			opts.Continue, opts.Revision = first.Continue, past[i-1].revision
+			_, err := pager.ListPage(s.ctx, everything.typ, everything.tenancy, everything.prefix, opts)
+			s.fails("the token of another revision", err, storage.ErrInvalid)
+		}
+	}
+	newest := s.newest(h)
+	for _, revision := range []int64{-1, newest + 1000} {
+		want := storage.ErrInvalid
+		if revision > 0 {
+			want = storage.ErrFutureRevision
+		}
+		_, err := pager.ListPage(s.ctx, anything, anywhere, "", storage.ListOptions{Revision: revision})
+		s.fails(fmt.Sprintf("ListPage at revision %d", revision), err, want)
+	}
+}
+
+// historianAnyHandle: a listing goes on in another handle, whatever has happened since, and when the first one is closed.
+func historianAnyHandle(s *suite) {
+	all := s.crowd(12)
+	page := s.page(s.pager(), atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	s.churn(all)
+	other := s.another()
+	pager, _ := storage.As[storage.Pager](other)
+	first := s.b
+	s.b = other
+	for i, res := range all { // delete and create again what the listing has not come to
+		if i%4 == 3 && i > 3 {
+			s.delete(res)
+			s.create(res.Id.Name)
+		}
+	}
+	got, _ := s.pagesFrom(pager, atHome, page, 4)
+	s.sameList("pages in another handle", got, all)
+	s.succeeds("Close", first.Close())
+	got, _ = s.pagesFrom(pager, atHome, page, 2)
+	s.sameList("pages in another handle, after the first one was closed", got, all)
+}
