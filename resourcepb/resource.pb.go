@@ -15,6 +15,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	anypb "google.golang.org/protobuf/types/known/anypb"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -660,7 +661,10 @@ type WatchEvent struct {
 	More bool `protobuf:"varint,101,opt,name=more,proto3" json:"more,omitempty"`
 	// Before is the resource as it was stored just before the change, nothing if nothing was stored. It is there only for those who
 	// ask for it, where the backend keeps history.
-	Before        *Resource `protobuf:"bytes,102,opt,name=before,proto3" json:"before,omitempty"`
+	Before *Resource `protobuf:"bytes,102,opt,name=before,proto3" json:"before,omitempty"`
+	// Cursor is the position behind this event, by which another watch can go on after it. It is there only for those who ask the
+	// resource service for it, and is empty inside a snapshot.
+	Cursor        string `protobuf:"bytes,103,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -750,6 +754,13 @@ func (x *WatchEvent) GetBefore() *Resource {
 		return x.Before
 	}
 	return nil
+}
+
+func (x *WatchEvent) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
 }
 
 type isWatchEvent_Event interface {
@@ -880,7 +891,11 @@ type ListRequest struct {
 	// Tenancy to list; a unit may be "*".
 	Tenancy *Tenancy `protobuf:"bytes,2,opt,name=tenancy,proto3" json:"tenancy,omitempty"`
 	// NamePrefix keeps those whose name begins with it, literally.
-	NamePrefix    string `protobuf:"bytes,3,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
+	NamePrefix string `protobuf:"bytes,3,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
+	// Limit is the largest number of resources in the answer; 0 is no limit.
+	Limit int32 `protobuf:"varint,100,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Continue is that of the answer before, with the same filter; empty for the first one.
+	Continue      string `protobuf:"bytes,101,opt,name=continue,proto3" json:"continue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -936,11 +951,31 @@ func (x *ListRequest) GetNamePrefix() string {
 	return ""
 }
 
+func (x *ListRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
 // ListResponse answers a ListRequest.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resources that match.
-	Resources     []*Resource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	Resources []*Resource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// Continue asks for what comes after these resources; empty if nothing does. With a limit, an answer may hold fewer resources, or
+	// none, and still have it.
+	Continue string `protobuf:"bytes,100,opt,name=continue,proto3" json:"continue,omitempty"`
+	// Cursor is a position by which a watch goes on from this listing. It is the same in each answer of one listing, and empty for a
+	// listing without a limit.
+	Cursor        string `protobuf:"bytes,101,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -982,11 +1017,29 @@ func (x *ListResponse) GetResources() []*Resource {
 	return nil
 }
 
+func (x *ListResponse) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+func (x *ListResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 // ListByOwnerRequest asks for what a resource owns.
 type ListByOwnerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Owner, with its uid.
-	Owner         *ID `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner *ID `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Limit is the largest number of resources in the answer; 0 is no limit.
+	Limit int32 `protobuf:"varint,100,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Continue is that of the answer before, for the same owner; empty for the first one.
+	Continue      string `protobuf:"bytes,101,opt,name=continue,proto3" json:"continue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1028,11 +1081,27 @@ func (x *ListByOwnerRequest) GetOwner() *ID {
 	return nil
 }
 
+func (x *ListByOwnerRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListByOwnerRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
 // ListByOwnerResponse answers a ListByOwnerRequest.
 type ListByOwnerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resources that the owner owns.
-	Resources     []*Resource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	Resources []*Resource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// Continue asks for what comes after these resources; empty if nothing does.
+	Continue      string `protobuf:"bytes,100,opt,name=continue,proto3" json:"continue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1141,13 @@ func (x *ListByOwnerResponse) GetResources() []*Resource {
 		return x.Resources
 	}
 	return nil
+}
+
+func (x *ListByOwnerResponse) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
 }
 
 // WriteRequest asks for a write.
@@ -1385,9 +1461,18 @@ type WatchListRequest struct {
 	// Tenancy to watch; a unit may be "*".
 	Tenancy *Tenancy `protobuf:"bytes,2,opt,name=tenancy,proto3" json:"tenancy,omitempty"`
 	// NamePrefix keeps those whose name begins with it, literally.
-	NamePrefix    string `protobuf:"bytes,3,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NamePrefix string `protobuf:"bytes,3,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
+	// Cursor is a position behind which the watch begins: no snapshot is sent, and no end of one. Empty: the watch begins with a snapshot.
+	Cursor string `protobuf:"bytes,100,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Cursors has each event that is not part of the snapshot carry its position.
+	Cursors bool `protobuf:"varint,101,opt,name=cursors,proto3" json:"cursors,omitempty"`
+	// Before has each change carry the resource as it was stored before, where the store keeps history.
+	Before bool `protobuf:"varint,102,opt,name=before,proto3" json:"before,omitempty"`
+	// BookmarkInterval is the time between two bookmarks, each of which proves that everything was sent that had been acknowledged
+	// when it was asked for. At least a second; unset: no bookmarks.
+	BookmarkInterval *durationpb.Duration `protobuf:"bytes,103,opt,name=bookmark_interval,json=bookmarkInterval,proto3" json:"bookmark_interval,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *WatchListRequest) Reset() {
@@ -1439,6 +1524,34 @@ func (x *WatchListRequest) GetNamePrefix() string {
 		return x.NamePrefix
 	}
 	return ""
+}
+
+func (x *WatchListRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *WatchListRequest) GetCursors() bool {
+	if x != nil {
+		return x.Cursors
+	}
+	return false
+}
+
+func (x *WatchListRequest) GetBefore() bool {
+	if x != nil {
+		return x.Before
+	}
+	return false
+}
+
+func (x *WatchListRequest) GetBookmarkInterval() *durationpb.Duration {
+	if x != nil {
+		return x.BookmarkInterval
+	}
+	return nil
 }
 
 // MutateAndValidateRequest asks for a resource to be completed and checked.
@@ -1713,7 +1826,7 @@ var File_resourcepb_resource_proto protoreflect.FileDescriptor
 
 const file_resourcepb_resource_proto_rawDesc = "" +
 	"\n" +
-	"\x19resourcepb/resource.proto\x12\x12ashlar.resource.v1\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n" +
+	"\x19resourcepb/resource.proto\x12\x12ashlar.resource.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"U\n" +
 	"\x04Type\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12#\n" +
 	"\rgroup_version\x18\x02 \x01(\tR\fgroupVersion\x12\x12\n" +
@@ -1766,7 +1879,7 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\asection\x18\x04 \x01(\tR\asection\"9\n" +
 	"\tTombstone\x12,\n" +
-	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\xbd\x04\n" +
+	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"\xd5\x04\n" +
 	"\n" +
 	"WatchEvent\x12?\n" +
 	"\x06upsert\x18\x01 \x01(\v2%.ashlar.resource.v1.WatchEvent.UpsertH\x00R\x06upsert\x12?\n" +
@@ -1774,7 +1887,8 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\x0fend_of_snapshot\x18\x03 \x01(\v2,.ashlar.resource.v1.WatchEvent.EndOfSnapshotH\x00R\rendOfSnapshot\x12E\n" +
 	"\bbookmark\x18d \x01(\v2'.ashlar.resource.v1.WatchEvent.BookmarkH\x00R\bbookmark\x12\x12\n" +
 	"\x04more\x18e \x01(\bR\x04more\x124\n" +
-	"\x06before\x18f \x01(\v2\x1c.ashlar.resource.v1.ResourceR\x06before\x1aB\n" +
+	"\x06before\x18f \x01(\v2\x1c.ashlar.resource.v1.ResourceR\x06before\x12\x16\n" +
+	"\x06cursor\x18g \x01(\tR\x06cursor\x1aB\n" +
 	"\x06Upsert\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x1aB\n" +
 	"\x06Delete\x128\n" +
@@ -1786,18 +1900,25 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\vReadRequest\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\"H\n" +
 	"\fReadResponse\x128\n" +
-	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\"\x93\x01\n" +
+	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\"\xc5\x01\n" +
 	"\vListRequest\x12,\n" +
 	"\x04type\x18\x01 \x01(\v2\x18.ashlar.resource.v1.TypeR\x04type\x125\n" +
 	"\atenancy\x18\x02 \x01(\v2\x1b.ashlar.resource.v1.TenancyR\atenancy\x12\x1f\n" +
 	"\vname_prefix\x18\x03 \x01(\tR\n" +
-	"namePrefix\"J\n" +
+	"namePrefix\x12\x14\n" +
+	"\x05limit\x18d \x01(\x05R\x05limit\x12\x1a\n" +
+	"\bcontinue\x18e \x01(\tR\bcontinue\"~\n" +
 	"\fListResponse\x12:\n" +
-	"\tresources\x18\x01 \x03(\v2\x1c.ashlar.resource.v1.ResourceR\tresources\"B\n" +
+	"\tresources\x18\x01 \x03(\v2\x1c.ashlar.resource.v1.ResourceR\tresources\x12\x1a\n" +
+	"\bcontinue\x18d \x01(\tR\bcontinue\x12\x16\n" +
+	"\x06cursor\x18e \x01(\tR\x06cursor\"t\n" +
 	"\x12ListByOwnerRequest\x12,\n" +
-	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\"Q\n" +
+	"\x05owner\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x05owner\x12\x14\n" +
+	"\x05limit\x18d \x01(\x05R\x05limit\x12\x1a\n" +
+	"\bcontinue\x18e \x01(\tR\bcontinue\"m\n" +
 	"\x13ListByOwnerResponse\x12:\n" +
-	"\tresources\x18\x01 \x03(\v2\x1c.ashlar.resource.v1.ResourceR\tresources\"H\n" +
+	"\tresources\x18\x01 \x03(\v2\x1c.ashlar.resource.v1.ResourceR\tresources\x12\x1a\n" +
+	"\bcontinue\x18d \x01(\tR\bcontinue\"H\n" +
 	"\fWriteRequest\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\"I\n" +
 	"\rWriteResponse\x128\n" +
@@ -1812,12 +1933,16 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\rDeleteRequest\x12&\n" +
 	"\x02id\x18\x01 \x01(\v2\x16.ashlar.resource.v1.IDR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\"\x10\n" +
-	"\x0eDeleteResponse\"\x98\x01\n" +
+	"\x0eDeleteResponse\"\xaa\x02\n" +
 	"\x10WatchListRequest\x12,\n" +
 	"\x04type\x18\x01 \x01(\v2\x18.ashlar.resource.v1.TypeR\x04type\x125\n" +
 	"\atenancy\x18\x02 \x01(\v2\x1b.ashlar.resource.v1.TenancyR\atenancy\x12\x1f\n" +
 	"\vname_prefix\x18\x03 \x01(\tR\n" +
-	"namePrefix\"T\n" +
+	"namePrefix\x12\x16\n" +
+	"\x06cursor\x18d \x01(\tR\x06cursor\x12\x18\n" +
+	"\acursors\x18e \x01(\bR\acursors\x12\x16\n" +
+	"\x06before\x18f \x01(\bR\x06before\x12F\n" +
+	"\x11bookmark_interval\x18g \x01(\v2\x19.google.protobuf.DurationR\x10bookmarkInterval\"T\n" +
 	"\x18MutateAndValidateRequest\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\"U\n" +
 	"\x19MutateAndValidateResponse\x128\n" +
@@ -1871,6 +1996,7 @@ var file_resourcepb_resource_proto_goTypes = []any{
 	(*WatchEvent_Bookmark)(nil),       // 30: ashlar.resource.v1.WatchEvent.Bookmark
 	(*anypb.Any)(nil),                 // 31: google.protobuf.Any
 	(*timestamppb.Timestamp)(nil),     // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 33: google.protobuf.Duration
 }
 var file_resourcepb_resource_proto_depIdxs = []int32{
 	1,  // 0: ashlar.resource.v1.ID.type:type_name -> ashlar.resource.v1.Type
@@ -1907,16 +2033,17 @@ var file_resourcepb_resource_proto_depIdxs = []int32{
 	3,  // 31: ashlar.resource.v1.DeleteRequest.id:type_name -> ashlar.resource.v1.ID
 	1,  // 32: ashlar.resource.v1.WatchListRequest.type:type_name -> ashlar.resource.v1.Type
 	2,  // 33: ashlar.resource.v1.WatchListRequest.tenancy:type_name -> ashlar.resource.v1.Tenancy
-	4,  // 34: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 35: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
-	5,  // 36: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
-	4,  // 37: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
-	4,  // 38: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	33, // 34: ashlar.resource.v1.WatchListRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	4,  // 35: ashlar.resource.v1.MutateAndValidateRequest.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 36: ashlar.resource.v1.MutateAndValidateResponse.resource:type_name -> ashlar.resource.v1.Resource
+	5,  // 37: ashlar.resource.v1.Resource.StatusEntry.value:type_name -> ashlar.resource.v1.Status
+	4,  // 38: ashlar.resource.v1.WatchEvent.Upsert.resource:type_name -> ashlar.resource.v1.Resource
+	4,  // 39: ashlar.resource.v1.WatchEvent.Delete.resource:type_name -> ashlar.resource.v1.Resource
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_resourcepb_resource_proto_init() }

@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Scope says which units of a tenancy the resources of a type live in. The numbers are those of the resource API that this one is
+// compatible with.
+type Scope int
+
+const (
+	// ScopeUndefined is what New replaces by the scope that the payload's message declares.
+	ScopeUndefined Scope = iota
+	// ScopeCluster is for resources that live in no partition and no namespace.
+	ScopeCluster
+	// ScopePartition is for resources that live in a partition, but in no namespace.
+	ScopePartition
+	// ScopeNamespace is for resources that live in a namespace of a partition.
+	ScopeNamespace
+)
+
+// String returns the scope in lower case, such as "namespace".
+func (s Scope) String() string {
+	switch s {
+	case ScopeUndefined:
+		return "undefined"
+	case ScopeCluster:
+		return "cluster"
+	case ScopePartition:
+		return "partition"
+	case ScopeNamespace:
+		return "namespace"
+	}
+	return fmt.Sprintf("Scope(%d)", int(s))
+}
+
+// specOption is the number of the message option by which schemas of resource types declare their scope, as field 1 of its message.
+// The option is read from the descriptor's bytes and never registered: a program may link the package that does register it.
+const specOption = 8500
+
+// declaredScope returns the scope that a message's schema declares, or ScopeUndefined.
+func declaredScope(m protoreflect.MessageDescriptor) Scope {
+	options, err := proto.Marshal(m.Options())
+	if err != nil {
+		return ScopeUndefined
+	}
+	spec := field(options, specOption, protowire.BytesType)
+	value, n := protowire.ConsumeBytes(spec)
+	if n < 0 {
+		return ScopeUndefined
+	}
+	scope, n := protowire.ConsumeVarint(field(value, 1, protowire.VarintType))
+	if n < 0 {
+		return ScopeUndefined
+	}
+	return Scope(scope)
+}
+
+// field returns what begins with the value of the last field of a message that has this number and wire type, nil if there is none.
+func field(message []byte, number protowire.Number, typ protowire.Type) (value []byte) {
+	for len(message) > 0 {
+		num, t, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil
+		}
+		message = message[n:]
+		if num == number && t == typ {
+			value = message
+		}
+		if n = protowire.ConsumeFieldValue(num, t, message); n < 0 {
+			return nil
+		}
+		message = message[n:]
+	}
+	return value
+}
