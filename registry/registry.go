@@ -15,8 +15,9 @@ import (
 
 // Registry is a set of types. It never changes, and all its methods may be called from any number of goroutines.
 type Registry struct {
-	types map[name]*Type
-	open  *Type // what is particular about types that were not registered; nil if there are none
+	types  map[name]*Type
+	varied map[name]bool // by names without versions
+	open   *Type         // what is particular about types that were not registered; nil if there are none
 }
 
 // name is a type's name as a key of a map.
@@ -29,7 +30,7 @@ func nameOf(t *resourcepb.Type) name {
 // New makes a registry. The error names every fault of every type: a name that is not well formed, or there twice, or equal to another
 // one but for upper and lower case; no payload message; no scope.
 func New(types ...Type) (*Registry, error) {
-	r := &Registry{types: make(map[name]*Type, len(types))}
+	r := &Registry{types: make(map[name]*Type, len(types)), varied: map[name]bool{}}
 	var faults []error
 	folded := map[string]*resourcepb.Type{} // in lower case, as paths of the HTTP mapping have them
 	for i, t := range types {
@@ -55,6 +56,9 @@ func New(types ...Type) (*Registry, error) {
 			fault("its name differs from %s in upper and lower case only", Name(other))
 		}
 		folded[lower] = t.Type
+		unversioned := name{group: t.Type.GetGroup(), kind: t.Type.GetKind()}
+		_, again := r.varied[unversioned]
+		r.varied[unversioned] = again || t.MayRead != nil
 		r.types[nameOf(t.Type)] = t.withDefaults()
 	}
 	if len(faults) > 0 {
@@ -83,6 +87,12 @@ func (r *Registry) Resolve(t *resourcepb.Type) (*Type, bool) {
 	}
 	found, ok := r.types[nameOf(t)]
 	return found, ok
+}
+
+// Varied reports whether one caller may see some resources of a type's group and kind under the type's name and not see others: there are
+// several group versions of it, or it has a MayRead hook. A resource can then come into a watcher's view, and leave it, by an update.
+func (r *Registry) Varied(t *resourcepb.Type) bool {
+	return r.open != nil || r.varied[name{group: t.GetGroup(), kind: t.GetKind()}]
 }
 
 // Types returns the types of the registry in the order of their names. They are shared: they must not be changed. An open registry has none.

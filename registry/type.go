@@ -53,14 +53,8 @@ var (
 	ErrDenied = errors.New("permission denied")
 )
 
-// withDefaults returns the type with all its functions set.
+// withDefaults returns the type with its authorization functions set.
 func (t Type) withDefaults() *Type {
-	if t.Mutate == nil {
-		t.Mutate = func(*resourcepb.Resource) error { return nil }
-	}
-	if t.Validate == nil {
-		t.Validate = func(*resourcepb.Resource) error { return nil }
-	}
 	if t.MayRead == nil {
 		t.MayRead = func(c Caller, _ *resourcepb.ID, _ *resourcepb.Resource) error { return c.OperatorRead() }
 	}

@@ -20,6 +20,9 @@ type Server struct {
 	backend storage.Backend
 	types   *registry.Registry
 	opts    Options
+
+	draining context.Context // over when streams have to end
+	drain    func()
 }
 
 // Options are the options of a Server.
@@ -53,6 +56,7 @@ const defaultRecheck = 60 * time.Second
 // New returns the service of the types in r over b. The backend stays the caller's: close it after the last call has ended.
 func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
 	s := &Server{backend: b, types: r}
+	s.draining, s.drain = context.WithCancel(context.Background())
 	if o != nil {
 		s.opts = *o
 	}

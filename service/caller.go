@@ -1,0 +1,89 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// caller returns who calls, for a tenancy.
+func (s *Server) caller(ctx context.Context, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
+	c, err := s.opts.Authenticate(ctx, token(ctx), tenancy)
+	if err != nil {
+		return nil, s.told(ctx, "authenticate", err)
+	}
+	return c, nil
+}
+
+// allowed returns the answer of an authorization hook as callers are told of it.
+func (s *Server) allowed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, registry.ErrNeedResource) {
+		return status.Error(codes.Internal, "the type's MayRead hook asks for a resource that it has")
+	}
+	return s.told(ctx, "authorize", err)
+}
+
+// checkExists refuses a tenancy that does not exist. It comes after authorization, so that nobody learns what exists who may not.
+func (s *Server) checkExists(ctx context.Context, tenancy *resourcepb.Tenancy, code codes.Code) error {
+	exists, err := s.opts.Tenancies.Exists(ctx, tenancy)
+	if err != nil {
+		return s.told(ctx, "look up the tenancy", err)
+	}
+	if !exists {
+		return status.Errorf(code, "tenancy not found: partition %q, namespace %q", tenancy.GetPartition(), tenancy.GetNamespace())
+	}
+	return nil
+}
+
+// readers decides what the caller of a list or a watch may see, with one caller for each tenancy.
+type readers struct {
+	server *Server
+	own    registry.Caller // of the tenancy of the request
+	scope  *resourcepb.Tenancy
+	known  map[tenancyKey]registry.Caller
+}
+
+// tenancyKey is a tenancy as a key of a map.
+type tenancyKey struct{ partition, namespace string }
+
+func (s *Server) readers(own registry.Caller, tenancy *resourcepb.Tenancy) *readers {
+	return &readers{server: s, own: own, scope: tenancy, known: map[tenancyKey]registry.Caller{
+		{tenancy.GetPartition(), tenancy.GetNamespace()}: own,
+	}}
+}
+
+// mayRead reports whether the caller may see a resource of type t.
+func (r *readers) mayRead(ctx context.Context, t *registry.Type, res *resourcepb.Resource) (bool, error) {
+	tenancy := res.GetId().GetTenancy()
+	key := tenancyKey{tenancy.GetPartition(), tenancy.GetNamespace()}
+	c, ok := r.known[key]
+	if !ok {
+		var err error
+		if c, err = r.server.caller(ctx, tenancy); err != nil {
+			if status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unauthenticated {
+				return false, err
+			}
+			c = nil // nobody there: nothing of this tenancy is seen
+		}
+		r.known[key] = c
+	}
+	if c == nil {
+		return false, nil
+	}
+	err := t.MayRead(c, res.GetId(), nil)
+	if errors.Is(err, registry.ErrNeedResource) {
+		err = t.MayRead(c, res.GetId(), res)
+	}
+	if errors.Is(err, registry.ErrDenied) {
+		return false, nil
+	}
+	return err == nil, r.server.allowed(ctx, err)
+}

@@ -1,0 +1,115 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// Client returns a client that calls the server in the same process, without a connection. Outgoing metadata of a call's context, such as
+// a token, is the incoming metadata of the server; call options have no effect. As with any gRPC client, a stream is to be read until it
+// ends, or its context cancelled.
+func (s *Server) Client() resourcegrpc.ResourceServiceClient { return localClient{s} }
+
+// localClient calls a server's methods.
+type localClient struct{ server *Server }
+
+// arrived returns the context of a call as the server gets it.
+func arrived(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return metadata.NewIncomingContext(ctx, md)
+}
+
+func (c localClient) Read(ctx context.Context, in *resourcepb.ReadRequest, _ ...grpc.CallOption) (*resourcepb.ReadResponse, error) {
+	return c.server.Read(arrived(ctx), in)
+}
+
+func (c localClient) Write(ctx context.Context, in *resourcepb.WriteRequest, _ ...grpc.CallOption) (*resourcepb.WriteResponse, error) {
+	return c.server.Write(arrived(ctx), in)
+}
+
+func (c localClient) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest, _ ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
+	return c.server.WriteStatus(arrived(ctx), in)
+}
+
+func (c localClient) List(ctx context.Context, in *resourcepb.ListRequest, _ ...grpc.CallOption) (*resourcepb.ListResponse, error) {
+	return c.server.List(arrived(ctx), in)
+}
+
+func (c localClient) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest, _ ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
+	return c.server.ListByOwner(arrived(ctx), in)
+}
+
+func (c localClient) Delete(ctx context.Context, in *resourcepb.DeleteRequest, _ ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
+	return c.server.Delete(arrived(ctx), in)
+}
+
+func (c localClient) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest, _ ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
+	return c.server.MutateAndValidate(arrived(ctx), in)
+}
+
+func (c localClient) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+	st, err := c.server.open(arrived(ctx), proto.CloneOf(in))
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(st.ctx, st.watch.Close)
+	return &localStream{stream: st}, nil
+}
+
+// localStream is a stream without a connection: Recv takes the next event from the store's watch.
+type localStream struct {
+	stream *stream
+	ended  error
+}
+
+// Recv returns the next event, and waits for it if need be.
+func (l *localStream) Recv() (*resourcepb.WatchEvent, error) {
+	if l.ended != nil {
+		return nil, l.ended
+	}
+	ev, err := l.stream.next()
+	if err != nil {
+		l.ended = err
+		l.stream.close()
+	}
+	return ev, err
+}
+
+// RecvMsg is Recv into a message of the caller's.
+func (l *localStream) RecvMsg(m any) error {
+	into, ok := m.(*resourcepb.WatchEvent)
+	if !ok {
+		return errors.New("RecvMsg: expected a *resourcepb.WatchEvent")
+	}
+	ev, err := l.Recv()
+	if err != nil {
+		return err
+	}
+	proto.Reset(into)
+	proto.Merge(into, ev)
+	return nil
+}
+
+// SendMsg fails: the request was sent when the stream was opened.
+func (l *localStream) SendMsg(any) error {
+	return errors.New("SendMsg: the stream is from the server to the client")
+}
+
+// CloseSend does nothing.
+func (l *localStream) CloseSend() error { return nil }
+
+// Header returns no metadata.
+func (l *localStream) Header() (metadata.MD, error) { return nil, nil }
+
+// Trailer returns no metadata.
+func (l *localStream) Trailer() metadata.MD { return nil }
+
+// Context returns the context of the stream.
+func (l *localStream) Context() context.Context { return l.stream.ctx }

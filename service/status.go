@@ -1,0 +1,129 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// WriteStatus replaces one status of a resource; the generation stays. Without a version it is written whatever the version stored, so
+// that statuses of several keys, and writes of the content, do not disturb one another. A resource that is marked for deletion takes statuses.
+func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusRequest) (*resourcepb.WriteStatusResponse, error) {
+	if err := checkStatus(req); err != nil {
+		return nil, err
+	}
+	if isTombstone(req.GetId().GetType()) {
+		return nil, invalid("a tombstone has no status")
+	}
+	t, err := s.resolve(req.GetId().GetType())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkScope(t, req.GetId().GetType(), req.GetId().GetTenancy(), false); err != nil {
+		return nil, err
+	}
+	tenancy := completed(t.Scope, req.GetId().GetTenancy())
+	caller, err := s.caller(ctx, tenancy)
+	if err != nil {
+		return nil, err
+	}
+	id := idIn(tenancy, req.GetId())
+	written := proto.CloneOf(req.GetStatus())
+	var stored *resourcepb.Resource
+	err = retried(ctx, req.GetVersion() != "", func(consistency storage.ReadConsistency) error {
+		res, err := s.backend.Read(ctx, consistency, id)
+		mismatch := storage.GroupVersionMismatchError{}
+		judged := res
+		switch {
+		case errors.As(err, &mismatch):
+			judged = mismatch.Stored
+		case errors.Is(err, storage.ErrNotFound):
+			judged = &resourcepb.Resource{Id: id}
+		case err != nil:
+			return err
+		}
+		if denied := s.allowed(ctx, t.MayWrite(caller, judged)); denied != nil {
+			return denied // who may not write it does not learn that it is gone
+		}
+		if missing := s.checkExists(ctx, tenancy, codes.NotFound); missing != nil {
+			return missing
+		}
+		if err != nil {
+			return refused{err}
+		}
+		if req.GetVersion() != "" && req.GetVersion() != res.GetVersion() {
+			return refused{storage.ErrCASFailure}
+		}
+		written.UpdatedAt = timestamppb.Now()
+		res.Status = maps.Clone(res.GetStatus())
+		if res.Status == nil {
+			res.Status = map[string]*resourcepb.Status{}
+		}
+		res.Status[req.GetKey()] = written
+		stored, err = s.backend.WriteCAS(ctx, res)
+		return err
+	})
+	if err != nil {
+		return nil, s.told(ctx, "write the status", err)
+	}
+	return &resourcepb.WriteStatusResponse{Resource: stored}, nil
+}
+
+// checkStatus checks the shape of a request to write a status.
+func checkStatus(req *resourcepb.WriteStatusRequest) error {
+	if err := checkID("id", req.GetId()); err != nil {
+		return err
+	}
+	switch {
+	case req.GetId().GetUid() == "":
+		return invalid("id.uid is required")
+	case req.GetKey() == "":
+		return invalid("key is required")
+	case req.GetStatus() == nil:
+		return invalid("status is required")
+	case req.GetStatus().GetObservedGeneration() == "":
+		return invalid("status.observed_generation is required")
+	case req.GetStatus().GetUpdatedAt() != nil:
+		return invalid("status.updated_at is automatically set and cannot be provided")
+	}
+	if _, err := ulid.ParseStrict(req.GetStatus().GetObservedGeneration()); err != nil {
+		return invalid("status.observed_generation invalid: expected a ULID, got %.80q", req.GetStatus().GetObservedGeneration())
+	}
+	for i, c := range req.GetStatus().GetConditions() {
+		field := fmt.Sprintf("status.conditions[%d]", i)
+		if c.GetType() == "" {
+			return invalid("%s.type is required", field)
+		}
+		if ref := c.GetResource(); ref != nil {
+			if err := checkReference(field+".resource", ref); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkReference checks the resource that a condition is about, which may be of any scope.
+func checkReference(field string, ref *resourcepb.Reference) error {
+	switch {
+	case ref.GetType() == nil:
+		return invalid("%s.type is required", field)
+	case ref.GetTenancy() == nil:
+		return invalid("%s.tenancy is required", field)
+	case ref.GetTenancy().GetPartition() == "" && ref.GetTenancy().GetNamespace() != "":
+		return invalid("%s.tenancy.partition is required", field)
+	}
+	if err := checkTenancy(field+".tenancy", ref.GetTenancy(), false); err != nil {
+		return err
+	}
+	return checkName(field+".name", ref.GetName())
+}

@@ -1,0 +1,252 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// stream is one WatchList call: the events of a watch of the store, as its caller may see them. It is for one goroutine.
+type stream struct {
+	server  *Server
+	req     *resourcepb.WatchListRequest
+	t       *registry.Type
+	tenancy *resourcepb.Tenancy
+	watch   storage.Watch
+
+	ctx  context.Context // of the call; over when the server drains, too
+	free func()          // ends ctx
+
+	who  *readers
+	sent *sentSet // what the caller was sent; nil where nothing but the end of a resource can take it from the caller's view
+
+	// wait is ctx until the next thing to do that no event brings about.
+	wait     context.Context
+	unwait   func()
+	recheck  time.Time // when the caller is to be authenticated again
+	bookmark time.Time // when the next bookmark is to be asked for; zero for never
+
+	live  bool // the snapshot has ended
+	held  *resourcepb.WatchEvent
+	ready *resourcepb.WatchEvent
+}
+
+// errDraining ends a stream of a server that is about to stop.
+var errDraining = status.Error(codes.Unavailable, "the server is about to stop: go on at another one, or later")
+
+// open begins a stream.
+func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st *stream, err error) {
+	if req.GetType() == nil {
+		return nil, invalid("type is required")
+	}
+	asked := req.GetTenancy()
+	if asked == nil {
+		asked = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	}
+	t, tenancy, err := s.scopeOf(req.GetType(), asked, req.GetNamePrefix())
+	if err != nil {
+		return nil, err
+	}
+	interval := req.GetBookmarkInterval()
+	if interval != nil && (interval.CheckValid() != nil || interval.AsDuration() < time.Second) {
+		return nil, invalid("bookmark_interval invalid: expected a second or more")
+	}
+	st = &stream{server: s, req: req, t: t, tenancy: tenancy, live: req.GetCursor() != "", unwait: func() {}}
+	if s.types.Varied(req.GetType()) {
+		st.sent = newSentSet()
+	}
+	var end context.CancelCauseFunc
+	st.ctx, end = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.draining, func() { end(errDraining) })
+	st.free = func() { stop(); end(nil) }
+	defer func() {
+		if err != nil {
+			st.free()
+		}
+	}()
+	if err := st.authenticate(); err != nil {
+		return nil, err
+	}
+	if interval != nil {
+		st.bookmark = time.Now() // the first one proves the snapshot
+	}
+	if st.watch, err = s.watch(st.ctx, req, tenancy); err != nil {
+		return nil, st.told(err)
+	}
+	if err := st.prepare(); err != nil {
+		st.watch.Close()
+		return nil, err
+	}
+	return st, nil
+}
+
+// watch opens the watch of the store.
+func (s *Server) watch(ctx context.Context, req *resourcepb.WatchListRequest, tenancy *resourcepb.Tenancy) (storage.Watch, error) {
+	name := storage.UnversionedTypeFrom(req.GetType())
+	if req.GetCursor() == "" {
+		return s.backend.WatchList(ctx, name, tenancy, req.GetNamePrefix())
+	}
+	resumer, ok := storage.As[storage.Resumer](s.backend)
+	if !ok {
+		return nil, status.Error(codes.Unimplemented, "the store cannot resume a watch: watch without a cursor")
+	}
+	return resumer.WatchFrom(ctx, name, tenancy, req.GetNamePrefix(), req.GetCursor())
+}
+
+// prepare asks the watch for what the request wants of it, before the first event.
+func (st *stream) prepare() error {
+	recaller, ok := st.watch.(storage.Recaller)
+	// A stream that goes on from a cursor does not know what an earlier one has sent: what was stored before a change says it.
+	if ok && (st.req.GetBefore() || st.req.GetCursor() != "" && st.sent != nil) {
+		recaller.Recall()
+	}
+	if !ok && st.req.GetBefore() {
+		return status.Error(codes.Unimplemented, "the store keeps no history: watch without the state before")
+	}
+	if _, ok := st.watch.(storage.Bookmarker); !ok && !st.bookmark.IsZero() {
+		return status.Error(codes.Unimplemented, "the store's watches have no bookmarks: watch without bookmark_interval")
+	}
+	return nil
+}
+
+// close ends the stream.
+func (st *stream) close() {
+	st.unwait()
+	st.free()
+	st.watch.Close()
+}
+
+// authenticate asks who calls, and whether the caller may watch.
+func (st *stream) authenticate() error {
+	caller, err := st.server.caller(st.ctx, st.tenancy)
+	if err != nil {
+		return err
+	}
+	if err := st.server.allowed(st.ctx, st.t.MayList(caller, st.req.GetType(), st.tenancy)); err != nil {
+		return err
+	}
+	st.who = st.server.readers(caller, st.tenancy)
+	st.recheck = time.Now().Add(st.server.opts.Recheck)
+	return nil
+}
+
+// next returns the next event, and waits for it if need be.
+func (st *stream) next() (*resourcepb.WatchEvent, error) {
+	if ready := st.ready; ready != nil {
+		st.ready = nil
+		return ready, nil
+	}
+	for {
+		raw, err := st.fetch()
+		if err != nil {
+			return nil, err
+		}
+		more := raw.GetMore()
+		seen, err := st.seen(raw)
+		if err != nil {
+			return nil, st.told(err)
+		}
+		if seen != nil {
+			seen.More = more
+		}
+		// An event that says that more of its commit follows waits for the next one that the caller may see: there may be none.
+		before := st.held
+		switch {
+		case seen == nil && more:
+			continue
+		case seen == nil:
+			seen, before = before, nil
+			if seen == nil {
+				continue
+			}
+			seen.More = false
+			st.position(seen)
+		case more:
+			st.position(seen)
+			if st.held = seen; before == nil {
+				continue
+			}
+			return before, nil
+		default:
+			st.position(seen)
+		}
+		st.held = nil
+		if before != nil {
+			st.ready = seen
+			return before, nil
+		}
+		return seen, nil
+	}
+}
+
+// position notes in an event where the stream is behind it, if the caller asked for that.
+func (st *stream) position(ev *resourcepb.WatchEvent) {
+	if st.live && st.req.GetCursors() {
+		ev.Cursor = st.watch.Cursor()
+	}
+}
+
+// fetch returns the next event of the store. Between two events it does what is due.
+func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
+	for {
+		if st.wait == nil || st.wait.Err() != nil {
+			if err := st.due(); err != nil {
+				return nil, st.told(err)
+			}
+		}
+		ev, err := st.watch.Next(st.wait)
+		if err == nil {
+			return ev, nil
+		}
+		if st.ctx.Err() == nil && st.wait.Err() != nil && !errors.Is(err, storage.ErrWatchClosed) {
+			continue
+		}
+		return nil, st.told(err)
+	}
+}
+
+// due authenticates the caller again and asks for a bookmark when the time has come.
+func (st *stream) due() error {
+	if st.ctx.Err() != nil {
+		return st.ctx.Err()
+	}
+	now := time.Now()
+	if !now.Before(st.recheck) {
+		if err := st.authenticate(); err != nil {
+			return err
+		}
+	}
+	next := st.recheck
+	if !st.bookmark.IsZero() {
+		if !now.Before(st.bookmark) {
+			if err := st.watch.(storage.Bookmarker).Bookmark(st.ctx); err != nil {
+				return err
+			}
+			st.bookmark = now.Add(st.req.GetBookmarkInterval().AsDuration())
+		}
+		if st.bookmark.Before(next) {
+			next = st.bookmark
+		}
+	}
+	st.unwait()
+	st.wait, st.unwait = context.WithDeadline(st.ctx, next)
+	return nil
+}
+
+// told returns an error as the caller is told of it.
+func (st *stream) told(err error) error {
+	if context.Cause(st.ctx) == errDraining {
+		return errDraining
+	}
+	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() {
+		return refusal(codes.Aborted, "COMPACTED", err.Error()) // to callers that know no cursors every end of a watch looks alike
+	}
+	return st.server.told(st.ctx, "watch", err)
+}

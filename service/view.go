@@ -1,0 +1,155 @@
+package service
+
+import (
+	"hash/maphash"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// seen returns an event of the store as the caller may see it, nil if not at all. A resource that leaves the caller's view, because its
+// group version is another one now or the caller may not read it any more, is deleted as far as this caller can tell.
+func (st *stream) seen(ev *resourcepb.WatchEvent) (*resourcepb.WatchEvent, error) {
+	switch e := ev.GetEvent().(type) {
+	case *resourcepb.WatchEvent_EndOfSnapshot_:
+		st.live = true
+		return ev, nil
+	case *resourcepb.WatchEvent_Bookmark_:
+		return ev, nil
+	case *resourcepb.WatchEvent_Upsert_:
+		return st.upsert(ev, e.Upsert.GetResource())
+	case *resourcepb.WatchEvent_Delete_:
+		return st.deletion(ev, e.Delete.GetResource())
+	}
+	return nil, nil // a kind of event that this version of the service does not know
+}
+
+// upsert returns the event of a resource that was written.
+func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*resourcepb.WatchEvent, error) {
+	shown, err := st.shows(res)
+	if err != nil {
+		return nil, err
+	}
+	if shown {
+		st.sent.add(res.GetId())
+		return ev, st.hideBefore(ev)
+	}
+	left, err := st.showed(ev, res)
+	if err != nil || !left {
+		return nil, err
+	}
+	st.sent.remove(res.GetId())
+	return st.gone(res.GetId()), nil
+}
+
+// deletion returns the event of a resource that was deleted.
+func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*resourcepb.WatchEvent, error) {
+	shown, err := st.shows(res)
+	if err != nil {
+		return nil, err
+	}
+	sent := st.sent.has(res.GetId())
+	st.sent.remove(res.GetId())
+	switch {
+	case shown:
+		return ev, st.hideBefore(ev)
+	case sent:
+		return st.gone(res.GetId()), nil
+	}
+	return nil, nil
+}
+
+// shows reports whether the caller may see a resource in this stream as it is.
+func (st *stream) shows(res *resourcepb.Resource) (bool, error) {
+	if res.GetId().GetType().GetGroupVersion() != st.req.GetType().GetGroupVersion() {
+		return false, nil
+	}
+	return st.who.mayRead(st.ctx, st.t, res)
+}
+
+// showed reports whether the caller may have seen, before an event, a resource that the event takes from its view.
+func (st *stream) showed(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (bool, error) {
+	switch {
+	case st.sent == nil:
+		// One caller sees all resources of the type or none, so the group version is one that this server does not serve.
+		return true, nil
+	case st.sent.has(res.GetId()):
+		return true, nil
+	case st.req.GetCursor() == "":
+		return false, nil
+	case ev.GetBefore() != nil:
+		return st.shows(ev.GetBefore())
+	}
+	if _, ok := st.watch.(storage.Recaller); ok {
+		return false, nil // there was nothing before
+	}
+	return false, refusal(codes.OutOfRange, "COMPACTED",
+		"a resource may have left the view of this stream, and the store keeps no history to tell: watch without a cursor")
+}
+
+// gone is the event of a resource that left the caller's view. It holds no more than the caller knew.
+func (st *stream) gone(id *resourcepb.ID) *resourcepb.WatchEvent {
+	id = proto.CloneOf(id)
+	id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
+		Resource: &resourcepb.Resource{Id: id},
+	}}}
+}
+
+// hideBefore takes the state before a change from its event if the caller did not ask for it, or may not see it.
+func (st *stream) hideBefore(ev *resourcepb.WatchEvent) error {
+	if ev.GetBefore() == nil {
+		return nil
+	}
+	shown, err := st.shows(ev.GetBefore())
+	if err != nil {
+		return err
+	}
+	if !shown || !st.req.GetBefore() {
+		ev.Before = nil
+	}
+	return nil
+}
+
+// sentSet is the set of the resources that a stream has sent, and that were not deleted since. It holds 128 bits of each key, hashed
+// with seeds of its own, so that nobody can choose two keys that meet. A nil set is empty and takes nothing.
+type sentSet struct {
+	seeds [2]maphash.Seed
+	keys  map[[2]uint64]struct{}
+}
+
+func newSentSet() *sentSet {
+	return &sentSet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, keys: map[[2]uint64]struct{}{}}
+}
+
+func (s *sentSet) hash(id *resourcepb.ID) [2]uint64 {
+	key := make([]byte, 0, 256)
+	// No name and no unit of a tenancy holds a NUL.
+	for _, part := range []string{id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()} {
+		key = append(append(key, part...), 0)
+	}
+	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key)}
+}
+
+func (s *sentSet) add(id *resourcepb.ID) {
+	if s != nil {
+		s.keys[s.hash(id)] = struct{}{}
+	}
+}
+
+func (s *sentSet) remove(id *resourcepb.ID) {
+	if s != nil {
+		delete(s.keys, s.hash(id))
+	}
+}
+
+func (s *sentSet) has(id *resourcepb.ID) bool {
+	if s == nil {
+		return false
+	}
+	_, ok := s.keys[s.hash(id)]
+	return ok
+}

@@ -1,0 +1,189 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Write creates or updates a resource.
+//
+// With a version in it, it is written only if that version is stored: else Aborted. Without, it is written over whatever is stored, and
+// Aborted means that others wrote the same resource all the time. With a uid, only the resource with that uid is updated, and nothing is
+// created: else FailedPrecondition.
+//
+// The write that takes the last finalizer from a resource that is marked for deletion deletes it. The answer is then what was deleted.
+func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*resourcepb.WriteResponse, error) {
+	in, err := s.prepare(ctx, req.GetResource())
+	if err != nil {
+		return nil, err
+	}
+	var stored *resourcepb.Resource
+	err = retried(ctx, in.asked.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
+		stored, err = s.write(ctx, consistency, in)
+		return err
+	})
+	if err != nil {
+		return nil, s.told(ctx, "write", err)
+	}
+	return &resourcepb.WriteResponse{Resource: stored}, nil
+}
+
+// write reads what is stored, and creates or updates it.
+func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency, in *input) (*resourcepb.Resource, error) {
+	key := idIn(in.asked.GetId().GetTenancy(), in.asked.GetId())
+	key.Uid = ""
+	current, err := s.current(ctx, consistency, key)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return s.create(ctx, in)
+	case err != nil:
+		return nil, err
+	case in.asked.GetId().GetUid() != "" && in.asked.GetId().GetUid() != current.GetId().GetUid():
+		return nil, refused{storage.ErrWrongUid}
+	case in.asked.GetVersion() != "" && in.asked.GetVersion() != current.GetVersion():
+		return nil, refused{storage.ErrCASFailure}
+	}
+	return s.update(ctx, in, current)
+}
+
+// current returns the resource that is stored under an id, of whatever group version.
+func (s *Server) current(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	res, err := s.backend.Read(ctx, consistency, id)
+	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
+		return mismatch.Stored, nil
+	}
+	return res, err
+}
+
+// create stores a resource where there is none.
+func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, error) {
+	switch {
+	case in.invalid != nil:
+		return nil, refused{in.invalid} // what is stored may be marked for deletion
+	case in.asked.GetId().GetUid() != "":
+		return nil, refused{storage.ErrWrongUid} // the resource that is meant is gone
+	case in.asked.GetVersion() != "":
+		return nil, refused{storage.ErrCASFailure}
+	case len(in.asked.GetStatus()) > 0:
+		return nil, refused{errStatusWritten}
+	case marked(in.completed):
+		return nil, refused{invalid("metadata.%s cannot be set on a resource that does not exist", deletionTimestamp)}
+	}
+	if err := s.checkUnmarked(ctx, in.asked.GetId().GetTenancy()); err != nil {
+		return nil, err
+	}
+	res := copyOf(in.completed)
+	if owner := res.GetOwner(); owner != nil && owner.GetUid() == "" {
+		uid, err := s.uidOf(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		res.Owner = idIn(owner.GetTenancy(), owner)
+		res.Owner.Uid = uid
+	}
+	res.Id = idIn(res.GetId().GetTenancy(), res.GetId())
+	res.Id.Uid = ulid.Make().String()
+	res.Generation = ulid.Make().String()
+	return s.backend.WriteCAS(ctx, res)
+}
+
+// uidOf returns the uid of the resource that is stored under the id of an owner.
+func (s *Server) uidOf(ctx context.Context, owner *resourcepb.ID) (string, error) {
+	res, err := &resourcepb.Resource{}, storage.ErrNotFound
+	if owner.GetTenancy() != nil { // it is not filled in: an owner is named in full
+		res, err = s.current(ctx, storage.StrongConsistency, owner)
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		return "", invalid("resource.owner does not exist")
+	}
+	return res.GetId().GetUid(), err
+}
+
+// errStatusWritten refuses a status that did not come by WriteStatus.
+var errStatusWritten = invalid("resource.status invalid: it can only be set by WriteStatus")
+
+// update replaces a stored resource. What the caller left out that only the service may change is carried over.
+func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {
+	proposed := in.completed
+	if marked(current) {
+		proposed = in.asked // what is to be deleted is not completed and not validated any more
+	} else if in.invalid != nil {
+		return nil, refused{in.invalid}
+	}
+	res := copyOf(proposed)
+	res.Id = idIn(proposed.GetId().GetTenancy(), proposed.GetId())
+	res.Id.Uid = current.GetId().GetUid()
+	if res.Version == "" {
+		res.Version = current.GetVersion()
+		res.Metadata = carriedOver(res.GetMetadata(), current.GetMetadata())
+	}
+	owner, err := unchangedOwner(res.GetOwner(), current.GetOwner())
+	if err != nil {
+		return nil, err
+	}
+	res.Owner = owner
+	if len(res.GetStatus()) == 0 {
+		res.Status = current.GetStatus()
+	} else if !proto.Equal(&resourcepb.Resource{Status: res.GetStatus()}, &resourcepb.Resource{Status: current.GetStatus()}) {
+		return nil, refused{errStatusWritten}
+	}
+	deleting, err := checkMarks(current, res)
+	if err != nil {
+		return nil, refused{cmp.Or(in.invalid, err)}
+	}
+	if deleting == nothing {
+		if err := s.checkUnmarked(ctx, res.GetId().GetTenancy()); err != nil {
+			return nil, err
+		}
+	}
+	res.Generation = ulid.Make().String()
+	if deleting == lastFinalizer {
+		return res, s.remove(ctx, current)
+	}
+	return s.backend.WriteCAS(ctx, res)
+}
+
+// unchangedOwner returns the stored owner if the one asked for is the same; its uid may be missing.
+func unchangedOwner(asked, stored *resourcepb.ID) (*resourcepb.ID, error) {
+	if asked != nil && stored != nil && asked.GetUid() == "" {
+		asked = idIn(asked.GetTenancy(), asked)
+		asked.Uid = stored.GetUid()
+	}
+	if !proto.Equal(asked, stored) {
+		return nil, refused{invalid("owner cannot be changed")}
+	}
+	return stored, nil
+}
+
+// carriedOver returns the metadata of a write that names no version, with the marks of the stored resource where it has none.
+func carriedOver(asked, stored map[string]string) map[string]string {
+	for _, mark := range []string{deletionTimestamp, finalizers} {
+		value, there := stored[mark]
+		if _, given := asked[mark]; there && !given {
+			asked = maps.Clone(asked)
+			if asked == nil {
+				asked = map[string]string{}
+			}
+			asked[mark] = value
+		}
+	}
+	return asked
+}
+
+// copyOf returns a resource with the same fields, which share what they point to.
+func copyOf(res *resourcepb.Resource) *resourcepb.Resource {
+	c := &resourcepb.Resource{
+		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), Data: res.GetData(),
+	}
+	c.ProtoReflect().SetUnknown(res.ProtoReflect().GetUnknown())
+	return c
+}
