@@ -60,9 +60,15 @@ func (s *Server) delete(ctx context.Context, consistency storage.ReadConsistency
 	if err := allowed(res); err != nil {
 		return err
 	}
-	switch {
-	case version != "" && version != res.GetVersion():
+	if version != "" && version != res.GetVersion() {
 		return refused{storage.ErrCASFailure}
+	}
+	return s.deleteNow(ctx, res)
+}
+
+// deleteNow deletes a resource at the version that was read, or marks it if it has finalizers.
+func (s *Server) deleteNow(ctx context.Context, res *resourcepb.Resource) error {
+	switch {
 	case len(finalizersOf(res)) == 0:
 		return s.remove(ctx, res)
 	case marked(res):
