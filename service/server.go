@@ -21,6 +21,8 @@ type Server struct {
 	types   *registry.Registry
 	opts    Options
 
+	encodings *encodings
+
 	draining context.Context // over when streams have to end
 	drain    func()
 }
@@ -55,7 +57,7 @@ const defaultRecheck = 60 * time.Second
 
 // New returns the service of the types in r over b. The backend stays the caller's: close it after the last call has ended.
 func New(b storage.Backend, r *registry.Registry, o *Options) *Server {
-	s := &Server{backend: b, types: r}
+	s := &Server{backend: b, types: r, encodings: newEncodings()}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	if o != nil {
 		s.opts = *o

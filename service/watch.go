@@ -23,6 +23,11 @@ func (s *Server) WatchList(req *resourcepb.WatchListRequest, out grpc.ServerStre
 		if err != nil {
 			return err
 		}
+		if st.live {
+			if ev, err = s.encodings.encoded(ev); err != nil {
+				return st.told(err)
+			}
+		}
 		if err := out.Send(ev); err != nil {
 			return err
 		}
