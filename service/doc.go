@@ -4,7 +4,9 @@
 //
 //	server := service.New(backend, types, nil)
 //	s := grpc.NewServer()
-//	server.Register(s) // under our name and under that of the API that this one is compatible with
+//	server.Register(s)           // under our name and under that of the API that this one is compatible with
+//	server.RegisterReflection(s) // for grpcurl and its like, with the schemas of the registry's payloads
+//	service.RegisterHealth(s)    // for load balancers
 //
 // In the same process no gRPC is needed: Server.Client is a client that calls the server's methods.
 package service

@@ -1,0 +1,109 @@
+package service
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/reflection"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// RegisterReflection registers the reflection service of gRPC, as v1 and as v1alpha. It describes all services of r: the resource service
+// under both of its names, with the schemas of the payloads of the registry's types, and others as far as their schemas are linked.
+// Like any registration it has to come before the gRPC server serves.
+func (s *Server) RegisterReflection(r reflection.GRPCServer) {
+	opts := reflection.ServerOptions{Services: r, DescriptorResolver: s.schemas()}
+	reflectionv1.RegisterServerReflectionServer(r, reflection.NewServerV1(opts))
+	reflectionv1alpha.RegisterServerReflectionServer(r, reflection.NewServer(opts))
+}
+
+// schemas returns what reflection finds descriptors in.
+func (s *Server) schemas() protodesc.Resolver {
+	own := new(protoregistry.Files)
+	include(own, consulSchema())
+	for _, t := range s.types.Types() {
+		include(own, t.Proto.ProtoReflect().Descriptor().ParentFile())
+	}
+	return schemas{own}
+}
+
+// include adds a file, and those that it imports, to files. Payloads may come from several sets of schemas: of two files with the same
+// path, or with a message of the same name, the first one stays. Clients get the imports of a file from that file, whatever is in files.
+func include(files *protoregistry.Files, file protoreflect.FileDescriptor) {
+	if file.IsPlaceholder() || files.RegisterFile(file) != nil {
+		return
+	}
+	for i := range file.Imports().Len() {
+		include(files, file.Imports().Get(i))
+	}
+}
+
+// schemas finds descriptors in files of a server's own, and then in those that the program links. So nothing has to be registered for the
+// whole program under a name that another package of it may register.
+type schemas struct{ own *protoregistry.Files }
+
+// FindFileByPath returns the file with a path.
+func (s schemas) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	if file, err := s.own.FindFileByPath(path); err == nil {
+		return file, nil
+	}
+	return protoregistry.GlobalFiles.FindFileByPath(path)
+}
+
+// FindDescriptorByName returns what has a full name.
+func (s schemas) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	if found, err := s.own.FindDescriptorByName(name); err == nil {
+		return found, nil
+	}
+	return protoregistry.GlobalFiles.FindDescriptorByName(name)
+}
+
+// consulSchema returns the schema of the API that this one is compatible with, fields of our own included. It is made of our schemas: the
+// messages and the service in one file, in the other package.
+var consulSchema = sync.OnceValue(func() protoreflect.FileDescriptor {
+	file := protodesc.ToFileDescriptorProto(resourcepb.File_resourcepb_resource_proto)
+	services := protodesc.ToFileDescriptorProto(resourcegrpc.File_resourcepb_resourcegrpc_service_proto)
+	ours := "." + file.GetPackage() + "."
+	file.Name, file.Package = proto.String(consulFile), proto.String(consulPackage)
+	file.Options = nil // the Go package is another one
+	file.Service = services.GetService()
+	rename := func(name *string) *string {
+		if rest, ok := strings.CutPrefix(*name, ours); ok {
+			return proto.String("." + consulPackage + "." + rest)
+		}
+		return name
+	}
+	renameFields(file.GetMessageType(), rename)
+	for _, service := range file.GetService() {
+		for _, m := range service.GetMethod() {
+			m.InputType, m.OutputType = rename(m.InputType), rename(m.OutputType)
+		}
+	}
+	derived, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
+	if err != nil {
+		panic(fmt.Sprintf("service: the schema of the compatible API cannot be made of ours: %v", err))
+	}
+	return derived
+})
+
+// renameFields renames the types of the fields of messages, and of those nested in them.
+func renameFields(messages []*descriptorpb.DescriptorProto, rename func(*string) *string) {
+	for _, m := range messages {
+		for _, field := range m.GetField() {
+			if field.TypeName != nil {
+				field.TypeName = rename(field.TypeName)
+			}
+		}
+		renameFields(m.GetNestedType(), rename)
+	}
+}
