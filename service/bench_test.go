@@ -86,7 +86,7 @@ func newMeasured(b *testing.B) *measured {
 	return m
 }
 
-func payload() *anypb.Any {
+func fiveHundredBytes() *anypb.Any {
 	p, err := anypb.New(&anypb.Any{Value: make([]byte, 500)})
 	if err != nil {
 		panic(err)
@@ -97,15 +97,15 @@ func payload() *anypb.Any {
 func (m *measured) write(b *testing.B, name string) *resourcepb.Resource {
 	b.Helper()
 	out, err := m.server.Write(b.Context(), &resourcepb.WriteRequest{Resource: &resourcepb.Resource{
-		Id: &resourcepb.ID{Type: albumType, Name: name}, Data: payload()}})
+		Id: &resourcepb.ID{Type: albumType, Name: name}, Data: fiveHundredBytes()}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return out.GetResource()
 }
 
-// dial serves a service over loopback, and returns a client of it.
-func dial(b *testing.B, srv resourcegrpc.ResourceServiceServer) resourcegrpc.ResourceServiceClient {
+// overLoopback serves a service over loopback, and returns a client of it.
+func overLoopback(b *testing.B, srv resourcegrpc.ResourceServiceServer) resourcegrpc.ResourceServiceClient {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -159,7 +159,7 @@ func BenchmarkRead(b *testing.B) {
 			name string
 			resourcegrpc.ResourceServiceServer
 		}{{"empty", empty{res: res}}, {"service", m.server}} {
-			c := dial(b, srv.ResourceServiceServer)
+			c := overLoopback(b, srv.ResourceServiceServer)
 			b.Run(fmt.Sprintf("grpc-%d/%s", callers, srv.name), func(b *testing.B) {
 				b.SetParallelism(callers)
 				if callers == 1 {
@@ -192,7 +192,7 @@ func BenchmarkWrite(b *testing.B) {
 			}
 		}
 	})
-	req := &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: &resourcepb.ID{Type: albumType, Name: "one"}, Data: payload()}}
+	req := &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: &resourcepb.ID{Type: albumType, Name: "one"}, Data: fiveHundredBytes()}}
 	b.Run("service", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := m.server.Write(b.Context(), req); err != nil {
@@ -241,10 +241,10 @@ func BenchmarkWatch(b *testing.B) {
 			case "service":
 				c = m.server.Client()
 			case "grpc":
-				c = dial(b, m.server)
+				c = overLoopback(b, m.server)
 			case "ready":
 				bare := &ready{}
-				c = dial(b, bare)
+				c = overLoopback(b, bare)
 				event := &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: m.write(b, "one")}}}
 				change = func() { bare.send(event) }
 			}
