@@ -29,8 +29,9 @@ type Type struct {
 	// MayRead returns an error if the caller must not see a resource. It is first called without the resource, and may answer
 	// ErrNeedResource to be called again with it. Nil: whom Caller.OperatorRead lets.
 	MayRead func(Caller, *resourcepb.ID, *resourcepb.Resource) error
-	// MayWrite returns an error if the caller must not write or delete a resource. For a write that is the resource as it would be
-	// stored, for a deletion the one that is stored. Nil: whom Caller.OperatorWrite lets.
+	// MayWrite returns an error if the caller must not write or delete a resource. For a write it is asked about the resource as it would be
+	// stored, and about the stored one if there is one; for a deletion, and for a status, about the stored one, or an id alone
+	// where nothing is stored. Nil: whom Caller.OperatorWrite lets.
 	MayWrite func(Caller, *resourcepb.Resource) error
 	// MayList returns an error if the caller must not list or watch the type in a tenancy, each unit of which may be "*". What MayRead
 	// refuses is left out of a list in any case. Nil: whom Caller.OperatorRead lets.

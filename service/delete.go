@@ -85,6 +85,6 @@ func (s *Server) mark(ctx context.Context, res *resourcepb.Resource) error {
 	}
 	res.Metadata[deletionTimestamp] = time.Now().UTC().Format(time.RFC3339)
 	res.Generation = ulid.Make().String()
-	_, err := s.backend.WriteCAS(ctx, res)
+	_, err := s.store(ctx, res)
 	return err
 }

@@ -28,7 +28,8 @@ func (s *Server) MutateAndValidate(ctx context.Context, req *resourcepb.MutateAn
 
 // input is the resource of a request after the checks that need no look at what is stored.
 type input struct {
-	t *registry.Type
+	t      *registry.Type
+	caller registry.Caller
 	// asked is a copy of the resource with its tenancy filled in, but not mutated.
 	asked *resourcepb.Resource
 	// completed is the resource after Mutate, another message than asked only where the type has that function.
@@ -70,7 +71,7 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 		return nil, err
 	}
 
-	in := &input{t: t, asked: proto.CloneOf(res)}
+	in := &input{t: t, caller: caller, asked: proto.CloneOf(res)}
 	in.asked.Id.Tenancy = tenancy
 	in.completed = in.asked
 	if t.Mutate != nil {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -102,5 +103,67 @@ func TestLifeOfAResource(t *testing.T) {
 	}
 	if want := []string{"EndOfSnapshot_", "Upsert_", "Upsert_", "Upsert_", "Upsert_", "Delete_"}; !slices.Equal(events, want) {
 		t.Errorf("the stream sent %v, not %v", events, want)
+	}
+}
+
+// interrupted is a backend in which something happens just before the next write.
+type interrupted struct {
+	storage.Backend
+	before func()
+}
+
+func (i *interrupted) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if f := i.before; f != nil {
+		i.before = nil
+		f()
+	}
+	return i.Backend.WriteCAS(ctx, res)
+}
+
+// A write that names neither a version nor a uid is made again when another writer created the resource in between, or replaced it by a
+// new one.
+func TestBlanketWritesAreOvertakenOnly(t *testing.T) {
+	t.Parallel()
+	types, err := registry.New(registry.Type{Type: albumType, Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &interrupted{Backend: inmem.New(nil)}
+	defer b.Close()
+	c := service.New(b, types, nil).Client()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	write := func(text string) *resourcepb.ID {
+		t.Helper()
+		out, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: album("a", text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetResource().GetId()
+	}
+	var other *resourcepb.ID
+	b.before = func() { other = write("created in between") }
+	if mine := write("mine"); mine.GetUid() != other.GetUid() {
+		t.Errorf("the write made a resource of its own: %v, %v", mine, other)
+	}
+	b.before = func() {
+		if _, err := c.Delete(ctx, &resourcepb.DeleteRequest{Id: other}); err != nil {
+			t.Fatal(err)
+		}
+		other = write("replaced in between")
+	}
+	if mine := write("mine"); mine.GetUid() != other.GetUid() {
+		t.Errorf("the write made a resource of its own: %v, %v", mine, other)
+	}
+	b.before = func() {
+		if _, err := c.Delete(ctx, &resourcepb.DeleteRequest{Id: other}); err != nil {
+			t.Fatal(err)
+		}
+		other = write("replaced in between")
+	}
+	stale := other
+	_, err = c.WriteStatus(ctx, &resourcepb.WriteStatusRequest{Id: stale, Key: "k", Status: &resourcepb.Status{ObservedGeneration: stale.GetUid()}})
+	if status.Code(err) != codes.NotFound {
+		t.Errorf("a status of a resource that was replaced in between: %v", err)
 	}
 }

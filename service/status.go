@@ -69,7 +69,7 @@ func (s *Server) WriteStatus(ctx context.Context, req *resourcepb.WriteStatusReq
 			res.Status = map[string]*resourcepb.Status{}
 		}
 		res.Status[req.GetKey()] = written
-		stored, err = s.backend.WriteCAS(ctx, res)
+		stored, err = s.store(ctx, res)
 		return err
 	})
 	if err != nil {

@@ -92,7 +92,17 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 	res.Id = idIn(res.GetId().GetTenancy(), res.GetId())
 	res.Id.Uid = ulid.Make().String()
 	res.Generation = ulid.Make().String()
-	return s.backend.WriteCAS(ctx, res)
+	return s.store(ctx, res)
+}
+
+// store writes a resource at the version that was read. That another incarnation of it took its place since is a failed compare-and-swap:
+// the caller's uid, if there was one, was compared with what was read.
+func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	stored, err := s.backend.WriteCAS(ctx, res)
+	if errors.Is(err, storage.ErrWrongUid) {
+		return nil, storage.ErrCASFailure
+	}
+	return stored, err
 }
 
 // uidOf returns the uid of the resource that is stored under the id of an owner.
@@ -112,6 +122,9 @@ var errStatusWritten = invalid("resource.status invalid: it can only be set by W
 
 // update replaces a stored resource. What the caller left out that only the service may change is carried over.
 func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if err := s.allowed(ctx, in.t.MayWrite(in.caller, current)); err != nil {
+		return nil, refused{err} // who may not write what is stored must not replace it by what they may write
+	}
 	proposed := in.completed
 	if marked(current) {
 		proposed = in.asked // what is to be deleted is not completed and not validated any more
@@ -148,7 +161,7 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 	if deleting == lastFinalizer {
 		return res, s.remove(ctx, current)
 	}
-	return s.backend.WriteCAS(ctx, res)
+	return s.store(ctx, res)
 }
 
 // unchangedOwner returns the stored owner if the one asked for is the same; its uid may be missing.
