@@ -1,0 +1,117 @@
+package typed
+
+import (
+	"fmt"
+	"maps"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Object is a resource with its payload decoded.
+type Object[T any] struct {
+	// ID names the resource. A new one needs no uid: Create makes it.
+	ID *resourcepb.ID
+	// Owner is the resource that this one belongs to, with its uid; nil for none.
+	Owner *resourcepb.ID
+	// Version is the store's mark of this state of the resource.
+	Version string
+	// Generation is a ULID that is new whenever anything but a status is written.
+	Generation string
+	// Metadata is arbitrary text about the resource.
+	Metadata map[string]string
+	// Status holds what each controller reports, under a key of its own.
+	Status map[string]*resourcepb.Status
+	// Data is the payload.
+	Data T
+}
+
+// PayloadError is returned, as *PayloadError, where the payload of a stored resource is not what the client takes: another message, or
+// bytes that are none.
+type PayloadError struct {
+	// ID of the resource.
+	ID *resourcepb.ID
+	// Got is the name of the message that is stored, and Want the name of the one that the client takes.
+	Got, Want string
+	// Err says why a payload of the right message does not decode; nil for another message.
+	Err error
+}
+
+// Error implements the error interface.
+func (e *PayloadError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("the payload of %s does not decode as %s: %v", named(e.ID), e.Want, e.Err)
+	}
+	if e.Got == "" {
+		return fmt.Sprintf("%s has no payload, expected %s", named(e.ID), e.Want)
+	}
+	return fmt.Sprintf("the payload of %s is %s, expected %s", named(e.ID), e.Got, e.Want)
+}
+
+// Unwrap returns why the payload does not decode.
+func (e *PayloadError) Unwrap() error { return e.Err }
+
+// codec translates payloads.
+type codec[T any] struct {
+	message string // the full name of the message
+	decode  func(payload []byte) (T, error)
+	encode  func(T) ([]byte, error)
+	clone   func(T) T
+	equal   func(a, b T) bool
+}
+
+// object decodes a resource, which becomes part of the object.
+func (c *codec[T]) object(res *resourcepb.Resource) (*Object[T], error) {
+	o := &Object[T]{
+		ID: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(),
+	}
+	if got := string(res.GetData().MessageName()); got != c.message {
+		return nil, &PayloadError{ID: res.GetId(), Got: got, Want: c.message}
+	}
+	data, err := c.decode(res.GetData().GetValue())
+	if err != nil {
+		return nil, &PayloadError{ID: res.GetId(), Got: c.message, Want: c.message, Err: err}
+	}
+	o.Data = data
+	return o, nil
+}
+
+// resource encodes an object. The resource shares all but the payload with it.
+func (c *codec[T]) resource(o *Object[T]) (*resourcepb.Resource, error) {
+	payload, err := c.encode(o.Data)
+	if err != nil {
+		return nil, fmt.Errorf("the payload of %s does not encode: %w", named(o.ID), err)
+	}
+	return &resourcepb.Resource{
+		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
+		Data: &anypb.Any{TypeUrl: "type.googleapis.com/" + c.message, Value: payload},
+	}, nil
+}
+
+// copyOf returns a deep copy of an object.
+func (c *codec[T]) copyOf(o *Object[T]) *Object[T] {
+	out := *o
+	out.ID, out.Owner = proto.CloneOf(o.ID), proto.CloneOf(o.Owner)
+	out.Metadata, out.Status = maps.Clone(o.Metadata), maps.Clone(o.Status)
+	for key, status := range out.Status {
+		out.Status[key] = proto.CloneOf(status)
+	}
+	out.Data = c.clone(o.Data)
+	return &out
+}
+
+// same reports whether two objects have the same content.
+func (c *codec[T]) same(a, b *Object[T]) bool {
+	return proto.Equal(a.Owner, b.Owner) && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
+		a.ID.GetType().GetGroupVersion() == b.ID.GetType().GetGroupVersion() &&
+		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })
+}
+
+// named returns the name of a resource as errors have it.
+func named(id *resourcepb.ID) string {
+	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
+		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())
+}
