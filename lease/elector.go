@@ -1,0 +1,179 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Elector is a candidate for a lock. Its methods may be called from any number of goroutines; each Campaign is a candidate of its own.
+type Elector struct {
+	backend storage.Backend
+	tx      storage.Transactor
+	tenancy *resourcepb.Tenancy
+	name    string
+	opts    Options
+}
+
+// Options are the options of an Elector.
+type Options struct {
+	// TTL is how long a holder is waited for that gives no sign of life. It is renewed every third of it. 0 is 15 seconds; less than a
+	// second is taken for a second.
+	TTL time.Duration
+	// Holder names the candidate in the lock's record, for people. A unique text is added. "" is fine.
+	Holder string
+}
+
+const (
+	defaultTTL = 15 * time.Second
+	minTTL     = time.Second
+	// retry is the pause after a failed call to the store.
+	retry = 250 * time.Millisecond
+)
+
+// NewElector returns a candidate for the lock of a name in a tenancy. The backend stays the caller's. Locks of one name have to have
+// options of one TTL to be of much use, but nothing breaks where they have not: the holder's counts.
+func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *Options) (*Elector, error) {
+	tx, ok := storage.As[storage.Transactor](b)
+	if !ok {
+		return nil, fmt.Errorf("%w: lock %q: the backend is no Transactor", storage.ErrInvalid, name)
+	}
+	e := &Elector{backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), name: name}
+	if o != nil {
+		e.opts = *o
+	}
+	if e.opts.TTL == 0 {
+		e.opts.TTL = defaultTTL
+	}
+	e.opts.TTL = max(e.opts.TTL, minTTL)
+	return e, nil
+}
+
+// Campaign waits until this candidate holds the lock. It goes on while the store is away. It fails when the context is over, when the
+// backend is closed, and when the store refuses what a lock is made of.
+func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
+	holder := ulid.Make().String()
+	if e.opts.Holder != "" {
+		holder = e.opts.Holder + " " + holder
+	}
+	obs := &observation{}
+	for {
+		tenure, err := e.try(ctx, holder, obs)
+		switch {
+		case tenure != nil:
+			return tenure, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("lock %q: %w", e.name, ctx.Err())
+		case err != nil && !passing(err):
+			return nil, fmt.Errorf("lock %q: %w", e.name, err)
+		case err != nil:
+			wait(ctx, retry)
+		default:
+			e.observe(ctx, obs)
+		}
+	}
+}
+
+// passing reports whether a call that failed with err may succeed later.
+func passing(err error) bool {
+	return errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
+}
+
+// observation is what a candidate has seen of the holder's signs of life.
+type observation struct {
+	lock  string    // the version of the lock's record
+	beat  string    // the version of the newest heartbeat
+	since time.Time // when the candidate saw that one first
+	ttl   time.Duration
+}
+
+// note takes in what is stored.
+func (o *observation) note(r *record) {
+	o.lock, o.ttl = r.lock.GetVersion(), r.ttl
+	o.seen(r.beat.GetVersion())
+}
+
+// seen takes in the version of a heartbeat.
+func (o *observation) seen(version string) {
+	if o.since.IsZero() || version != o.beat {
+		o.beat, o.since = version, time.Now()
+	}
+}
+
+// try takes the lock if it is free, or if the holder gave no sign of life for its time. Without a tenure and an error, another one holds it.
+func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Tenure, error) {
+	began := time.Now()
+	r, err := e.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	obs.note(r)
+	lock := r.lock
+	ops := []storage.Op{{Check: r.lock.GetId(), Version: r.lock.GetVersion()}}
+	if r.holder != holder { // else it was won by a try whose answer was lost, and lacks a sign of life that is known to be new
+		if r.holder != "" && time.Since(obs.since) < r.ttl {
+			return nil, nil
+		}
+		lock = e.next(r.lock, holder, r.epoch+1)
+		ops[0] = storage.Op{Write: lock}
+	}
+	// That the last heartbeat is still the one that was seen is part of the transaction.
+	stored, err := e.tx.Commit(ctx, append(ops, storage.Op{Write: e.nextBeat(r.beat, lock.GetId(), holder)}))
+	if err != nil {
+		return nil, err
+	}
+	if stored[0] != nil {
+		r = &record{lock: stored[0], holder: holder, epoch: r.epoch + 1, ttl: e.opts.TTL}
+	}
+	r.beat = stored[1]
+	return e.tenure(r, began), nil
+}
+
+// observe follows the holder's signs of life until there was none for its time, or the lock's record is another one. It may return early.
+func (e *Elector) observe(ctx context.Context, obs *observation) {
+	w, err := e.backend.WatchList(ctx, storage.UnversionedType{Group: lockType.Group, Kind: storage.Wildcard}, e.tenancy, e.name)
+	if err != nil {
+		wait(ctx, retry)
+		return
+	}
+	defer w.Close()
+	for {
+		until, cancel := context.WithDeadline(ctx, obs.since.Add(obs.ttl))
+		ev, err := w.Next(until)
+		over := until.Err() != nil
+		cancel()
+		if err != nil {
+			if !over {
+				wait(ctx, retry) // the watch has ended
+			}
+			return
+		}
+		res := ev.GetUpsert().GetResource()
+		if res.GetId().GetName() != e.name {
+			continue
+		}
+		switch res.GetId().GetType().GetKind() {
+		case heartbeatType.Kind:
+			obs.seen(res.GetVersion())
+		case lockType.Kind:
+			if res.GetVersion() != obs.lock {
+				return
+			}
+		}
+	}
+}
+
+// wait waits for some time, or for the end of ctx.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,105 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The types of the two resources of a lock.
+var (
+	lockType      = &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "Lock"}
+	heartbeatType = &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "Heartbeat"}
+)
+
+// record is what is stored of a lock: who holds it, and the newest sign of life. The zero record is that of a lock that nobody ever held.
+type record struct {
+	lock, beat *resourcepb.Resource // nil where nothing is stored
+	holder     string               // "" if the lock is free
+	epoch      int64
+	ttl        time.Duration // of the holder
+}
+
+// The fields of a lock's payload.
+const (
+	holderField = "holder"
+	epochField  = "epoch"
+	ttlField    = "ttl"
+)
+
+// read returns what is stored of the lock, linearizably for each of its two resources.
+func (e *Elector) read(ctx context.Context) (*record, error) {
+	r := &record{}
+	var err error
+	// The heartbeat first: one that is older than the lock's record can only make a candidate wait, or its transaction fail.
+	if r.beat, err = e.one(ctx, heartbeatType); err != nil {
+		return nil, err
+	}
+	if r.lock, err = e.one(ctx, lockType); err != nil || r.lock == nil {
+		return r, err
+	}
+	fields := &structpb.Struct{}
+	if err := r.lock.GetData().UnmarshalTo(fields); err != nil {
+		return nil, fmt.Errorf("lock %q: its record does not decode: %w", e.name, err)
+	}
+	r.holder = fields.GetFields()[holderField].GetStringValue()
+	r.epoch = int64(fields.GetFields()[epochField].GetNumberValue())
+	if r.ttl, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); err != nil || r.epoch < 1 {
+		return nil, fmt.Errorf("lock %q: its record is malformed: %v", e.name, fields)
+	}
+	return r, nil
+}
+
+// one reads one resource of the lock, nil if it is not stored.
+func (e *Elector) one(ctx context.Context, typ *resourcepb.Type) (*resourcepb.Resource, error) {
+	res, err := e.backend.Read(ctx, storage.StrongConsistency, e.id(typ))
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil
+	}
+	return res, err
+}
+
+func (e *Elector) id(typ *resourcepb.Type) *resourcepb.ID {
+	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: e.tenancy, Name: e.name}
+}
+
+// next returns the lock's resource for a holder in an epoch, to be written over the stored one.
+func (e *Elector) next(stored *resourcepb.Resource, holder string, epoch int64) *resourcepb.Resource {
+	res := &resourcepb.Resource{Id: e.id(lockType), Version: stored.GetVersion(), Generation: ulid.Make().String()}
+	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
+		res.Id.Uid = ulid.Make().String()
+	}
+	res.Data = payload(map[string]*structpb.Value{
+		holderField: structpb.NewStringValue(holder),
+		epochField:  structpb.NewNumberValue(float64(epoch)),
+		ttlField:    structpb.NewStringValue(e.opts.TTL.String()),
+	})
+	return res
+}
+
+// nextBeat returns the heartbeat of a lock in an epoch, to be written over the stored one.
+func (e *Elector) nextBeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string) *resourcepb.Resource {
+	res := &resourcepb.Resource{Id: e.id(heartbeatType), Owner: lock, Version: stored.GetVersion(), Generation: ulid.Make().String()}
+	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
+		res.Id.Uid = ulid.Make().String()
+	}
+	res.Data = payload(map[string]*structpb.Value{holderField: structpb.NewStringValue(holder)})
+	return res
+}
+
+func payload(fields map[string]*structpb.Value) *anypb.Any {
+	data, err := anypb.New(&structpb.Struct{Fields: fields})
+	if err != nil {
+		panic(err) // a struct of these fields always encodes
+	}
+	return data
+}

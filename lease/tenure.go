@@ -1,0 +1,142 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// ErrLost says that a tenure has ended without being resigned: another candidate took over, or the holder could not renew in time.
+var ErrLost = errors.New("the lock was lost")
+
+// Tenure is the time for which a candidate holds a lock.
+type Tenure struct {
+	elector *Elector
+	epoch   int64
+	lock    *resourcepb.Resource // stands still
+	ttl     time.Duration
+
+	done   chan struct{}
+	stop   context.CancelFunc
+	exited chan struct{} // when the renewing goroutine has ended
+
+	mu  sync.Mutex
+	err error
+}
+
+// tenure begins a tenure that was won by a try which began at that time, and keeps it up.
+func (e *Elector) tenure(r *record, began time.Time) *Tenure {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, done: make(chan struct{}), stop: cancel, exited: make(chan struct{})}
+	go t.renew(ctx, r.beat, r.holder, began)
+	return t
+}
+
+// Epoch is the number of the tenure. Later ones have higher numbers.
+func (t *Tenure) Epoch() int64 { return t.epoch }
+
+// Fence is an operation for [storage.Transactor]: the transaction fails with [storage.ErrCASFailure] if this is not the newest tenure.
+func (t *Tenure) Fence() storage.Op {
+	return storage.Op{Check: proto.CloneOf(t.lock.GetId()), Version: t.lock.GetVersion()}
+}
+
+// Done is closed when the tenure has ended.
+func (t *Tenure) Done() <-chan struct{} { return t.done }
+
+// Err returns nil during the tenure, and then why it ended: [ErrLost], or context.Canceled after Resign.
+func (t *Tenure) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// Resign ends the tenure and frees the lock, so that the next candidate need not wait. It is an error if that could not be done; the lock
+// is then free when its time to live has passed. Resigning again, or what was lost, is fine.
+func (t *Tenure) Resign(ctx context.Context) error {
+	t.end(context.Canceled)
+	t.stop()
+	<-t.exited
+	free := t.elector.next(t.lock, "", t.epoch)
+	_, err := t.elector.backend.WriteCAS(ctx, free)
+	if errors.Is(err, storage.ErrCASFailure) {
+		return nil // another tenure has begun, or this one was resigned already
+	}
+	if err != nil {
+		return fmt.Errorf("resign lock %q: %w", t.elector.name, err)
+	}
+	return nil
+}
+
+// end ends the tenure for a reason, if it has not ended yet.
+func (t *Tenure) end(why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.err = why
+		close(t.done)
+	}
+}
+
+// renew writes heartbeats until the tenure ends. good is when the last one that succeeded was begun.
+func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder string, good time.Time) {
+	defer close(t.exited)
+	defer t.stop()
+	// A heartbeat that hangs must not keep the tenure up: its end is a timer of its own.
+	deadline := time.AfterFunc(t.patience()-time.Since(good), func() {
+		t.end(fmt.Errorf("%w: no sign of life could be given for %v", ErrLost, t.patience()))
+		t.stop()
+	})
+	defer deadline.Stop()
+	pause := t.ttl / 3
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		began := time.Now()
+		stored, err := t.beat(ctx, beat, holder)
+		switch {
+		case err == nil:
+			if beat, pause = stored, t.ttl/3; deadline.Stop() {
+				deadline.Reset(t.patience() - time.Since(began))
+			}
+		case errors.Is(err, ErrLost), errors.Is(err, storage.ErrClosed):
+			t.end(err)
+			return
+		default:
+			pause = min(retry, t.ttl/10)
+		}
+	}
+}
+
+// patience is how long a tenure goes on without a sign of life.
+func (t *Tenure) patience() time.Duration { return t.ttl * 2 / 3 }
+
+// beat gives a sign of life, and proves that the tenure is the newest one.
+func (t *Tenure) beat(ctx context.Context, last *resourcepb.Resource, holder string) (*resourcepb.Resource, error) {
+	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.nextBeat(last, t.lock.GetId(), holder)}})
+	if err == nil {
+		return stored[1], nil
+	}
+	if failed := (*storage.OpError)(nil); !errors.As(err, &failed) {
+		return nil, err
+	} else if failed.Index == 0 {
+		return nil, fmt.Errorf("%w: another tenure of %q has begun", ErrLost, t.elector.name)
+	}
+	// The heartbeat is another one than the last that this tenure knows of, but the lock is its own: an earlier try took effect.
+	found, readErr := t.elector.one(ctx, heartbeatType)
+	if readErr != nil {
+		return nil, readErr
+	}
+	proto.Reset(last)
+	proto.Merge(last, found)
+	return nil, err
+}
