@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/lease"
 	"github.com/ashlar-dev/storage/resourcepb"
+	_ "github.com/ashlar-dev/storage/sqlite"
 )
 
 var system = &resourcepb.Tenancy{Partition: "default", Namespace: "system"}
@@ -165,18 +167,27 @@ func TestNobodyIsOvertakenEarly(t *testing.T) {
 	})
 }
 
-// Of many candidates one at a time holds the lock, and each gets its turn.
-func TestOneAtATime(t *testing.T) {
-	t.Parallel()
-	b := inmem.New(nil)
-	defer b.Close()
+// oneAtATime has many candidates, of two handles of a store, hold a lock in turns.
+func oneAtATime(t *testing.T, handles ...storage.Backend) {
+	t.Helper()
+	const candidates, turns = 6, 4
 	var mu sync.Mutex
 	holds, last := 0, int64(0)
 	var all sync.WaitGroup
-	for range 8 {
+	for i := range candidates {
+		b := handles[i%len(handles)]
 		all.Go(func() {
-			for range 5 {
-				tenure := campaign(t, elector(t, b, "job"))
+			for range turns {
+				e, err := lease.NewElector(b, system, "job", &lease.Options{TTL: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tenure, err := e.Campaign(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
 				mu.Lock()
 				if holds++; holds != 1 || tenure.Epoch() <= last {
 					t.Errorf("%d hold the lock, in epoch %d after %d", holds, tenure.Epoch(), last)
@@ -194,9 +205,36 @@ func TestOneAtATime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if last != 40 {
-		t.Errorf("40 tenures came to epoch %d", last)
+	if last != candidates*turns {
+		t.Errorf("%d tenures came to epoch %d", candidates*turns, last)
 	}
+}
+
+// opened opens a store by two handles.
+func opened(t *testing.T, url string) []storage.Backend {
+	t.Helper()
+	var handles []storage.Backend
+	for range 2 {
+		b, err := storage.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		handles = append(handles, b)
+	}
+	return handles
+}
+
+func TestOneAtATimeInMemory(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	oneAtATime(t, b)
+}
+
+func TestOneAtATimeOnSQLite(t *testing.T) {
+	t.Parallel()
+	oneAtATime(t, opened(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))...)
 }
 
 func TestLocksOfOtherNamesAreApart(t *testing.T) {
