@@ -118,9 +118,6 @@ func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires).
 		Scan(&revision, &uid, &version, &late, &created, &writes)
 	switch {
-	case isLockTimeout(err):
-		m.setStored(nil, nil, true)
-		return nil
 	case err != nil:
 		return err
 	case revision.Valid:

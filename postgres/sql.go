@@ -73,8 +73,9 @@ func newStatements(schema string) *statements {
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
 		identify: sql(`select uid from $resources where key = $1 and version = $2`),
 
-		// One write of what exists. It waits for the row, then notes, then draws: the subquery with the note is carried out when the
-		// row is at hand that was locked. stored is what the statement's snapshot shows: what is replaced, or is in the way.
+		// One write of what exists. It locks the row, then notes, then draws: the subquery with the note is carried out when the
+		// row is at hand that was locked. A row that somebody else holds is passed over, as below: a time to wait for it would have to
+		// be set by every write. stored is what is in the way, as the statement's snapshot shows it.
 		updateOne: sql(`
 with written as (
     update $resources resource
@@ -85,8 +86,7 @@ with written as (
         select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
         from $resources
         where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
-          and (select set_config('lock_timeout', '100ms', true)) is not null
-        for update
+        for update skip locked
     ) as locked
     where resource.ctid = locked.tid
     returning resource.modified as revision, resource.created, resource.writes,
@@ -98,7 +98,8 @@ with written as (
 )
 select logged.revision, stored.uid, stored.version, stored.uid = $2 and stored.version = $3 and clock_timestamp() >= $8,
     logged.created, logged.writes
-from (select 1) as one left join logged on true left join $resources stored on stored.key = $1`),
+from (select 1) as one left join logged on true
+left join lateral (select uid, version from $resources where key = $1 and logged.revision is null offset 0) as stored on true`),
 
 		// Many writes of what exists, each by itself. Rows that others hold are passed over, not waited for, and so are those that
 		// changed since the statement's snapshot: their place in the table (ctid) is one where it sees nothing. Both are answered as
