@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"strings"
 	"time"
 
@@ -17,13 +19,13 @@ import (
 
 // List implements driver.Lister.
 func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	arguments := listArguments(f)
+	sql, arguments := r.sql.listing(f)
 	if consistency == storage.EventualConsistency &&
-		r.replica.query(ctx, r.sql.list, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
+		r.replica.query(ctx, sql, arguments, func(found pgx.Rows) error { return addAll(rows, found) }) {
 		return nil
 	}
 	return r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		found, _ := conn.Query(ctx, r.sql.list, arguments...) // an error shows in the rows
+		found, _ := conn.Query(ctx, sql, arguments...) // an error shows in the rows
 		return addAll(rows, found)
 	})
 }
@@ -37,12 +39,19 @@ func (r *reader) onPrimary(ctx context.Context, f func(ctx context.Context, conn
 	return err
 }
 
+// errDisorder says that a statement of a list returned its steps in another order than it took them, which no server was seen to do.
+var errDisorder = errors.New("the server returned the rows of a list out of order")
+
 // addAll adds the rows of an attempt.
 func addAll(rows driver.Rows, found pgx.Rows) error {
 	rows.Restart()
 	var at, version, data pgtype.DriverBytes // valid until the next row
-	var text []byte
+	var text, before []byte
 	_, err := pgx.ForEachRow(found, []any{&at, &version, &data}, func() error {
+		if bytes.Compare(at, before) <= 0 && before != nil {
+			return permanent{errDisorder}
+		}
+		before = append(before[:0], at...)
 		text = base64.RawURLEncoding.AppendEncode(text[:0], version)
 		if err := rows.Add(at, text, data); err != nil {
 			return permanent{err}
@@ -106,7 +115,8 @@ func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Fil
 	if err := r.history.addAhead(ctx, tx, &at, final); err != nil {
 		return position{}, err
 	}
-	found, _ := tx.Query(ctx, r.sql.list, listArguments(f)...) // an error shows in the rows
+	sql, arguments := r.sql.listing(f)
+	found, _ := tx.Query(ctx, sql, arguments...) // an error shows in the rows
 	return at, addAll(rows, found)
 }
 

@@ -11,6 +11,7 @@ import (
 type statements struct {
 	names *strings.Replacer
 	pastStatements
+	listSteps [maxWildcards]string // by the number of wildcards that have something fixed after them, less one
 
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
 	server, revoke, overdue, writers, tokens, lastNumber          string
@@ -183,10 +184,8 @@ with found as materialized (
 select pruned, token, revision, case when token is not null then pg_logical_emit_message(true, 'ashlar', '')::text end
 from $store left join found on true`),
 
-		list: sql(`
-select key, version, data from $resources
-where key >= $1 and ($2::bytea is null or key < $2) and ($3::bytea is null or key like $3)
-order by key`),
+		list:      sql(listExact),
+		listSteps: [maxWildcards]string{newListSteps(1, sql), newListSteps(2, sql), newListSteps(3, sql), newListSteps(4, sql)},
 
 		// Rows in the order of keys until there are many, or they are large together.
 		readAfter: sql(`

@@ -1,0 +1,207 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// heard are the statements that a pool was asked, with their arguments.
+type heard struct {
+	mu    sync.Mutex
+	asked []pgx.TraceQueryStartData
+}
+
+func (h *heard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = append(h.asked, data)
+	return ctx
+}
+
+func (*heard) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// take returns the statements that have a word in them, and forgets all.
+func (h *heard) take(word string) []pgx.TraceQueryStartData {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	asked := h.asked
+	h.asked = nil
+	return slices.DeleteFunc(asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, word) })
+}
+
+// TestSparseFilter lists 200 of 200,000 resources, by all that lists, and has the server count what it reads for each statement.
+func TestSparseFilter(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	server := testenv.Postgres(t)
+	config, err := pgxpool.ParseConfig(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced := new(heard)
+	config.ConnConfig.Tracer = traced
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	schema := server.Schema(t)
+	b, err := New(ctx, pool, &Options{Schema: schema, NoListen: true, Poll: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	conn := server.Connect(t)
+	resources := pgx.Identifier{schema, "resources"}.Sanitize()
+	data, err := driver.Encode(&resourcepb.Resource{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// In each of 200 partitions: 500 in a namespace, one in the next, and 499 after it.
+	for _, sql := range []string{
+		"alter table " + resources + " set (autovacuum_enabled = off)",
+		"insert into " + resources + ` (key, uid, version, group_version, data)
+			select convert_to('g', 'UTF8') || '\x00' || convert_to('Kind', 'UTF8') || '\x00' || convert_to('part-' || to_char(p, 'FM000'), 'UTF8') || '\x00'
+				|| convert_to(case when n < 500 then 'other' when n = 500 then 'shop' else 'tail' end, 'UTF8') || '\x00'
+				|| convert_to('name-' || to_char(n, 'FM0000'), 'UTF8'), 'uid', decode(md5(p || '-' || n), 'hex'), 'v1', '\x` + fmt.Sprintf("%x", data) + `'
+			from generate_series(1, 200) p, generate_series(0, 999) n order by random()`,
+		"vacuum analyze " + resources,
+	} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filter := driver.Filter{Group: "g", Kind: "Kind", Partition: storage.Wildcard, Namespace: "shop"}
+	for name, list := range map[string]func(driver.Rows) error{
+		"List": func(rows driver.Rows) error { return b.handle.List(ctx, storage.StrongConsistency, &filter, rows) },
+		"Scan": func(rows driver.Rows) error {
+			_, err := b.handle.Scan(ctx, storage.StrongConsistency, &filter, rows)
+			return err
+		},
+	} {
+		traced.take("")
+		var found keysOnly
+		if err := list(&found); err != nil || len(found) != 200 {
+			t.Fatalf("%s: %d resources, %v", name, len(found), err)
+		}
+		rows := 0.0
+		for _, q := range traced.take("resources") {
+			rows += rowsRead(ctx, t, conn, q)
+		}
+		// A step of 16 keys for each of 600 runs, and what is found in them.
+		if rows < 200 || rows > 600*20 {
+			t.Errorf("%s: 200 of 200,000 resources cost %v rows", name, rows)
+		}
+	}
+}
+
+// TestAnyFilter lists what is stored under many keys that resemble each other, by every kind of filter, and has the filter itself say what
+// belongs there.
+func TestAnyFilter(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
+	random := rand.New(rand.NewPCG(3, 4))
+	part := func() string { return []string{"", "a", "ab", "b", "a\x01", "%", `\_`, "é"}[random.IntN(8)] }
+	all := map[key.Key]bool{}
+	for len(all) < 3000 {
+		k := key.Key{Group: part(), Kind: part(), Partition: part(), Namespace: part(), Name: "n" + part() + part()}
+		if random.IntN(3) == 0 { // long runs, beside short ones
+			k.Group, k.Kind, k.Name = "a", "b", fmt.Sprint("n", random.IntN(1000))
+		}
+		all[k] = true
+	}
+	keys := slices.SortedFunc(maps.Keys(all), key.Key.Compare)
+	for some := range slices.Chunk(keys, maxOps) {
+		mutations := make([]driver.Mutation, len(some))
+		for i, k := range some {
+			mutations[i] = driver.Mutation{Verb: driver.Write, Key: k, Uid: "uid", Resource: &resourcepb.Resource{Id: k.ID("uid", "v1")}}
+		}
+		if err := b.handle.Apply(ctx, mutations); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 400 {
+		of := keys[random.IntN(len(keys))]
+		f := driver.Filter{Group: of.Group, Kind: of.Kind, Partition: of.Partition, Namespace: of.Namespace, NamePrefix: of.Name[:random.IntN(2)+random.IntN(2)*(len(of.Name)-1)]}
+		for j, unit := range []*string{&f.Group, &f.Kind, &f.Partition, &f.Namespace} {
+			if i>>j&1 == 1 {
+				*unit = storage.Wildcard
+			}
+		}
+		var want keysOnly
+		for _, k := range keys {
+			if f.Match(&k) {
+				want = append(want, string(k.Bytes()))
+			}
+		}
+		var found keysOnly
+		if err := b.handle.List(ctx, storage.StrongConsistency, &f, &found); err != nil || !slices.Equal(found, want) {
+			t.Fatalf("%+v: %d keys, expected %d, %v\n%q\n%q", f, len(found), len(want), err, found, want)
+		}
+	}
+}
+
+// keysOnly are the keys of rows.
+type keysOnly []string
+
+func (k *keysOnly) Restart() { *k = nil }
+
+func (k *keysOnly) Add(key, _, _ []byte) error { *k = append(*k, string(key)); return nil }
+
+func (k *keysOnly) AddResource(res *resourcepb.Resource) error {
+	return k.Add(key.Of(res.GetId()).Bytes(), nil, nil)
+}
+
+// rowsRead has the server carry a statement out, and returns how many rows of indexes and tables it read.
+func rowsRead(ctx context.Context, t *testing.T, conn *pgx.Conn, q pgx.TraceQueryStartData) (rows float64) {
+	t.Helper()
+	var text []byte
+	if err := conn.QueryRow(ctx, "explain (analyze, format json) "+q.SQL, q.Args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	type node struct {
+		Plans   []*node
+		Type    string  `json:"Node Type"`
+		Rows    float64 `json:"Actual Rows"`
+		Loops   float64 `json:"Actual Loops"`
+		Removed float64 `json:"Rows Removed by Filter"`
+	}
+	var plans []struct{ Plan *node }
+	if err := json.Unmarshal(text, &plans); err != nil {
+		t.Fatal(err)
+	}
+	var count func(n *node)
+	count = func(n *node) {
+		switch n.Type {
+		case "Index Scan", "Index Only Scan", "Seq Scan", "Bitmap Heap Scan":
+			rows += (n.Rows + n.Removed) * n.Loops
+		}
+		for _, child := range n.Plans {
+			count(child)
+		}
+	}
+	count(plans[0].Plan)
+	return rows
+}
