@@ -15,69 +15,74 @@ import (
 
 var errHeldBack = errors.New("a commit under way holds back the newest changes")
 
-// await waits until everything up to a number is final, 0 for the last number that was drawn, and returns the number up to which all
-// is. Meanwhile it takes no connection. A server that crashed may have drawn fewer numbers since; nobody was told of the others.
-func (h *history) await(ctx context.Context, revision int64) (final int64, err error) {
-	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		var last int64
-		err := h.retry(ctx, func(ctx context.Context) error {
-			return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-				last, final, err = scanFinal(conn.QueryRow(ctx, h.sql.final))
-				return err
-			})
-		})
-		if revision == 0 {
-			revision = last
-		}
-		if err != nil || final >= min(revision, last) {
-			return final, err
-		}
-		if err := h.pause(ctx, pause, errHeldBack); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// known is what the log knows of a number.
+// known is what the log knows of a number, everything up to which is final.
 type known struct {
+	final    int64
 	oldest   int64
 	at       position // of the last change up to the number
 	followed bool     // there is a change of that number, or after it
 }
 
-// lookUpNumber asks the log for a number, up to which everything is final.
-func (h *history) lookUpNumber(ctx context.Context, number int64) (k known, err error) {
-	err = h.retry(ctx, func(ctx context.Context) error {
-		return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			k = known{}
-			var id driver.StoreID
-			var revision pgtype.Int8
-			var place pgtype.Int4
-			var piece []byte
-			err := conn.QueryRow(ctx, h.sql.numbered, number).Scan((*[16]byte)(&id), &k.oldest, &revision, &place, &piece, &k.followed)
-			if err != nil {
+// lookUpNumber waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of it, or
+// of the number up to which all is final where that is lower. Meanwhile it takes no connection. A server that crashed may have drawn fewer
+// numbers since; nobody was told of the others.
+func (h *history) lookUpNumber(ctx context.Context, revision int64) (k known, err error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		reached := false
+		err := h.retry(ctx, func(ctx context.Context) error {
+			return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+				reached, err = h.lookUpOnce(ctx, conn, &revision, &k)
 				return err
-			}
-			k.at = position{revision: revision.Int64, place: place.Int32}
-			copy(k.at.piece[:], piece)
-			if id != *h.id.Load() {
-				h.id.Store(&id)
-				return errOther
-			}
-			return nil
+			})
 		})
-	})
-	return k, err
+		if err != nil || reached {
+			return k, err
+		}
+		if err := h.pause(ctx, pause, errHeldBack); err != nil {
+			return known{}, err
+		}
+	}
 }
 
-// newestFinal is the last change that is visible, everything before which is too: all that was acknowledged before the call is part
-// of that.
-func (h *history) newestFinal(ctx context.Context) (known, error) {
-	final, err := h.await(ctx, 0)
-	if err != nil {
-		return known{}, err
+// lookUpOnce asks how far the history is final, and then about the number, if all is final up to it. The transaction keeps both on one
+// server: what is final on one that a fail-over has replaced may still be under way on the next one.
+func (h *history) lookUpOnce(ctx context.Context, conn *pgx.Conn, revision *int64, k *known) (reached bool, err error) {
+	var asked pgx.Batch
+	var last int64
+	asked.Queue(readCommitted)
+	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
+		last, k.final, err = scanFinal(row)
+		return err
+	})
+	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
+		return false, err
 	}
-	return h.lookUpNumber(ctx, final)
+	if *revision == 0 {
+		*revision = last
+	}
+	if reached = k.final >= min(*revision, last); !reached {
+		_, err := conn.Exec(ctx, `commit`)
+		return false, err
+	}
+	var id driver.StoreID
+	var change pgtype.Int8
+	var place pgtype.Int4
+	var piece []byte
+	var found pgx.Batch
+	found.Queue(h.sql.numbered, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &k.oldest, &change, &place, &piece, &k.followed)
+	})
+	found.Queue(`commit`)
+	if err := conn.SendBatch(ctx, &found).Close(); err != nil {
+		return false, err
+	}
+	k.at = position{revision: change.Int64, place: place.Int32}
+	copy(k.at.piece[:], piece)
+	if id != *h.id.Load() {
+		h.id.Store(&id)
+		return false, errOther
+	}
+	return true, nil
 }
 
 // An empty store has a revision too, the one before the first change.
@@ -85,7 +90,7 @@ const firstRevision = 1
 
 // Revisions implements driver.Historian.
 func (r *reader) Revisions(ctx context.Context) (oldest, newest int64, err error) {
-	k, err := r.history.newestFinal(ctx)
+	k, err := r.history.lookUpNumber(ctx, 0)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -98,17 +103,13 @@ func (*reader) RevisionOf(at position) int64 { return max(at.revision, firstRevi
 
 // PositionAt implements driver.Historian.
 func (r *reader) PositionAt(ctx context.Context, revision int64) (position, error) {
-	final, err := r.history.await(ctx, revision)
-	if err != nil {
-		return position{}, err
-	}
-	k, err := r.history.lookUpNumber(ctx, min(revision, final))
+	k, err := r.history.lookUpNumber(ctx, revision)
 	switch {
 	case err != nil:
 		return position{}, err
 	case revision < max(k.oldest, firstRevision):
 		return position{}, fmt.Errorf("%w: the oldest revision is %d, asked for was %d", storage.ErrCompacted, max(k.oldest, firstRevision), revision)
-	case revision > max(final, firstRevision) || !k.followed && revision > firstRevision:
+	case revision > max(k.final, firstRevision) || !k.followed && revision > firstRevision:
 		return position{}, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, r.RevisionOf(k.at), revision)
 	}
 	r.replica.answered()

@@ -26,7 +26,7 @@ const (
 func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
 	at := q.At
 	if at == nil && q.Final {
-		newest, err := r.history.newestFinal(ctx)
+		newest, err := r.history.lookUpNumber(ctx, 0)
 		if err != nil {
 			return driver.Past[position]{}, err
 		}

@@ -39,6 +39,16 @@ func (h *heard) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (*heard) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+func (*heard) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (h *heard) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+	h.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: data.SQL, Args: data.Args})
+}
+
+func (*heard) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 // take returns the statements that have a word in them, and forgets all.
 func (h *heard) take(word string) []pgx.TraceQueryStartData {
 	h.mu.Lock()

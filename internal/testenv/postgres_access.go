@@ -5,6 +5,7 @@ package testenv
 import (
 	"context"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,20 @@ func (s *PostgresServer) Database(t testing.TB) *PostgresServer {
 	s.run(t, "CREATE DATABASE "+name)
 	t.Cleanup(func() { s.run(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u := s.parsed(t)
+	u.Path = "/" + name
+	return &PostgresServer{Container: s.Container, URL: u.String()}
+}
+
+// Copy makes a copy of this database, to which nobody may be connected, dropped at the end of the test.
+func (s *PostgresServer) Copy(t testing.TB) *PostgresServer {
+	t.Helper()
+	u := s.parsed(t)
+	original := strings.TrimPrefix(u.Path, "/")
+	u.Path = "/postgres" // which every server has
+	other := &PostgresServer{Container: s.Container, URL: u.String()}
+	name := "d_" + unique()
+	other.run(t, "CREATE DATABASE "+name+" TEMPLATE "+original)
+	t.Cleanup(func() { other.run(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u.Path = "/" + name
 	return &PostgresServer{Container: s.Container, URL: u.String()}
 }
