@@ -1,6 +1,8 @@
 package inmem
 
 import (
+	"context"
+	"fmt"
 	"sync"
 
 	"github.com/ashlar-dev/storage/driver"
@@ -120,14 +122,26 @@ func (h *history) drop() {
 	}
 }
 
-// compact forgets what lies before a position, once all readers have come so far.
-func (h *history) compact(until position) {
+// compact forgets what lies before a position, once all readers have come so far. It forgets nothing if ctx ends before that. The
+// caller holds the lock, which others get meanwhile.
+func (h *history) compact(ctx context.Context, until position) error {
+	if h.taken() < until {
+		defer context.AfterFunc(ctx, func() {
+			h.room.L.Lock()
+			defer h.room.L.Unlock()
+			h.room.Broadcast()
+		})()
+	}
 	for h.taken() < until {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("nothing was forgotten, watches have yet to take it over: %w", err)
+		}
 		h.room.Wait()
 	}
 	for h.from < until {
 		h.drop()
 	}
+	return nil
 }
 
 // read adds a reader. The caller calls leave, with the lock, when it is done.

@@ -125,12 +125,11 @@ func (s *store) PositionAt(_ context.Context, revision int64) (position, error) 
 func (*store) RevisionOf(at position) int64 { return int64(at) }
 
 // Compact implements driver.Historian.
-func (s *store) Compact(_ context.Context, revision int64) error {
+func (s *store) Compact(ctx context.Context, revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision > int64(s.at) {
 		return fmt.Errorf("%w: the newest is %d", storage.ErrFutureRevision, s.at)
 	}
-	s.history.compact(position(revision))
-	return nil
+	return s.history.compact(ctx, position(revision))
 }

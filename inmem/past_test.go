@@ -2,6 +2,7 @@ package inmem
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -104,5 +105,35 @@ func TestKeysAreReadInParts(t *testing.T) {
 	scan, err := h.Scan(ctx, storage.Span{}, storage.ScanOptions{KeysOnly: true, Count: true})
 	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
 		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
+	}
+}
+
+// A compaction waits for readers that have yet to take over what it forgets, for as long as its caller does.
+func TestCompactionThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	s.mu.Lock()
+	reader, leave := s.history.read(s.at)
+	s.put(key.Of(thing("a").Id), thing("a"), 1)
+	newest := int64(s.at)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.Compact(ctx, newest); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, expected the deadline", err)
+	}
+	if oldest, _, _ := s.Revisions(t.Context()); oldest != int64(reader.at) {
+		t.Errorf("revision %d is the oldest although a reader is at %d", oldest, reader.at)
+	}
+	done := make(chan error)
+	go func() { done <- s.Compact(t.Context(), newest) }()
+	s.mu.Lock()
+	leave()
+	s.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if oldest, _, _ := s.Revisions(t.Context()); oldest != newest {
+		t.Errorf("revision %d is the oldest, expected %d", oldest, newest)
 	}
 }
