@@ -79,10 +79,10 @@ var texts = [queries]string{
 	state: `SELECT fence, followed, horizon, pruned, seq, tag, written
 		FROM meta LEFT JOIN (SELECT seq, tag, written FROM log ORDER BY seq DESC LIMIT 1)`,
 	stored: `SELECT uid, seq, tag FROM resources WHERE key = ?1`,
-	// The common case in one statement. A new owner goes through replace, because setting an indexed column costs its index
-	// even where the value stays.
-	update: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4, writes = ?10, step = ?11, leap = ?12
-		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8 AND owner IS ?9`,
+	// The common case in one statement. A new owner or group version goes through replace, because setting an indexed column costs
+	// its index even where the value stays.
+	update: `UPDATE resources SET seq = ?1, tag = ?2, data = ?4, writes = ?10, step = ?11, leap = ?12
+		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8 AND owner IS ?9 AND group_version = ?3`,
 	replace: `UPDATE resources SET seq = ?1, tag = ?2, group_version = ?3, data = ?4, owner = ?9, writes = ?10, step = ?11, leap = ?12
 		WHERE key = ?5 AND uid = ?6 AND seq = ?7 AND tag = ?8`,
 	insert: `INSERT INTO resources (seq, tag, created, group_version, data, key, uid, owner)

@@ -26,6 +26,9 @@ const applicationID = 0x4153484c // ASHL
 //
 // Rows of the log are never given a number again: the newest row is never pruned. The fence is empty, or says where the store
 // has moved to; writers then refuse. Everything of a row but its data stands before the data, which may fill many pages.
+//
+// The resources are ordered by key, so that a list reads neighbours, and few of them fit into a page, so that their tree is deep. The
+// index of owners holds all that is asked of it, so that nobody climbs that tree for each child.
 const schema = `
 CREATE TABLE meta (
 	id       INTEGER PRIMARY KEY CHECK (id = 1),
@@ -49,7 +52,7 @@ CREATE TABLE resources (
 	owner         BLOB,
 	data          BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL;
+CREATE INDEX resources_owned ON resources (owner, key, uid, group_version) WHERE owner IS NOT NULL;
 CREATE TABLE log (
 	seq      INTEGER PRIMARY KEY,
 	tag      INTEGER NOT NULL,
@@ -114,7 +117,11 @@ type meta struct {
 	foreign bool // the file holds tables of somebody else
 	store   cursor.StoreID
 	version int
+	covered bool // the index of owners is the one of this program's tables
 }
+
+// stale reports whether this program knows how to bring the tables up to date.
+func (m meta) stale() bool { return m.version == 1 || m.version == schemaVersion && !m.covered }
 
 func (c *conn) meta() (meta, error) {
 	// One statement, so that it sees one state while another process creates the tables.
@@ -136,7 +143,7 @@ func (c *conn) meta() (meta, error) {
 	if ours < 3 || id != applicationID {
 		return meta{foreign: true}, nil
 	}
-	s, _, err = c.db.Prepare("SELECT store, version FROM meta")
+	s, _, err = c.db.Prepare("SELECT store, version, EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'resources_owned') FROM meta")
 	if err != nil {
 		return meta{}, err
 	}
@@ -144,6 +151,7 @@ func (c *conn) meta() (meta, error) {
 	if s.Step() {
 		copy(m.store[:], s.ColumnRawBlob(0))
 		m.version = s.ColumnInt(1)
+		m.covered = s.ColumnBool(2)
 	}
 	return m, errors.Join(s.Err(), s.Close())
 }
@@ -176,7 +184,7 @@ func (c *conn) prepare(ctx context.Context, side *sideFile, create bool) (cursor
 			return m.store, err
 		}
 	}
-	if m.version == 1 {
+	if m.stale() {
 		if err := side.lockPolling(ctx); err != nil {
 			return m.store, err
 		}

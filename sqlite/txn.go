@@ -126,7 +126,7 @@ func (t *txn) write(c *mutation) (refused, err error) {
 		if refused, err := t.decide(c); refused != nil || err != nil {
 			return refused, err
 		}
-		// Only the owner was another.
+		// Only the owner or the group version was another.
 		if done, err = t.put(replace, next, given, old, c); err != nil {
 			return nil, err
 		}

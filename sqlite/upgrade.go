@@ -50,7 +50,12 @@ DROP TABLE old_log;
 DROP TABLE old_resources;`
 )
 
-// upgrade makes the tables of version 1 those of version 2, in one transaction, unless another process has.
+// coverOwners gives the index of owners of an early version 2 all that is asked of it. Programs that have the store open go on.
+const coverOwners = `
+DROP INDEX IF EXISTS resources_by_owner;
+CREATE INDEX resources_owned ON resources (owner, key, uid, group_version) WHERE owner IS NOT NULL;`
+
+// upgrade makes older tables those of this program, in one transaction, unless another process has.
 func (c *conn) upgrade() (err error) {
 	if err := c.exec(beginImmediate); err != nil {
 		return err
@@ -60,10 +65,11 @@ func (c *conn) upgrade() (err error) {
 			err = errors.Join(err, c.abandon())
 		}
 	}()
-	if m, err := c.meta(); err != nil || m.version != 1 {
+	m, err := c.meta()
+	if err != nil || !m.stale() {
 		return errors.Join(err, c.abandon())
 	}
-	for _, step := range c.upgrades() {
+	for _, step := range c.upgrades(m.version) {
 		if err := step(); err != nil {
 			return err
 		}
@@ -71,8 +77,12 @@ func (c *conn) upgrade() (err error) {
 	return c.exec(commit)
 }
 
-// upgrades returns the steps of an upgrade. The new tables have the names of the old ones, so they are made when those were set aside.
-func (c *conn) upgrades() []func() error {
+// upgrades returns the steps of an upgrade from a version. The new tables have the names of the old ones, so they are made when those
+// were set aside.
+func (c *conn) upgrades(version int) []func() error {
+	if version == schemaVersion {
+		return []func() error{func() error { return c.db.Exec(coverOwners) }}
+	}
 	return []func() error{
 		func() error { return c.db.Exec(setAside) },
 		func() error { return c.db.Exec(tablesOf(schema, "resources", "log", "gone")) },

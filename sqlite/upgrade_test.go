@@ -208,7 +208,7 @@ func TestUpgradeThatIsCutOff(t *testing.T) {
 		if err := c.exec(beginImmediate); err != nil {
 			t.Fatal(err)
 		}
-		for _, step := range c.upgrades()[:steps] {
+		for _, step := range c.upgrades(1)[:steps] {
 			if err := step(); err != nil {
 				t.Fatal(err)
 			}

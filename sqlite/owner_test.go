@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ashlar-dev/storage/internal/storetest"
+)
+
+// lookUps returns what SQLite says about how it answers a statement.
+func lookUps(t *testing.T, path string, q query) string {
+	t.Helper()
+	db := foreign(t, path)
+	s, _, err := db.Prepare("EXPLAIN QUERY PLAN " + texts[q])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var plan []string
+	for s.Step() {
+		plan = append(plan, s.ColumnText(3))
+	}
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(plan, "; ")
+}
+
+func wantOwnersCovered(t *testing.T, path string) {
+	t.Helper()
+	if plan := lookUps(t, path, owned); plan != "SEARCH resources USING COVERING INDEX resources_owned (owner=?)" {
+		t.Errorf("references are found so: %s", plan)
+	}
+}
+
+// References are read from the index of owners alone: a look-up of each child would cost more the larger the store is.
+func TestOwnersAreCovered(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	open(t, path, nil)
+	wantOwnersCovered(t, path)
+	if plan := lookUps(t, path, update); strings.Contains(plan, "owned") {
+		t.Errorf("an update goes through the index of owners: %s", plan)
+	}
+}
+
+// The index follows a child that changes its owner, its group version, both or neither.
+func TestOwnersOfChangedChildren(t *testing.T) {
+	t.Parallel()
+	s := open(t, newPath(t), nil)
+	owners := []string{"", "one", "two"}
+	child, version := resource("child", 0), ""
+	for step := range 40 {
+		child.Version, child.Owner = version, nil
+		by := owners[step/2%3]
+		if by != "" {
+			child.Owner = idOf(by)
+		}
+		child.Id.Type.GroupVersion = fmt.Sprint("v", step%5/2)
+		version = storetest.Write(t, s, child).Version
+		for _, owner := range owners[1:] {
+			ids, err := s.OwnerReferences(t.Context(), idOf(owner))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if owner != by {
+				if len(ids) != 0 {
+					t.Fatalf("step %d: %q has %v, expected nothing", step, owner, ids)
+				}
+				continue
+			}
+			if len(ids) != 1 || ids[0].GetUid() != "uid" || ids[0].GetType().GetGroupVersion() != child.Id.Type.GroupVersion {
+				t.Fatalf("step %d: %q has %v, expected the child at %s", step, owner, ids, child.Id.Type.GroupVersion)
+			}
+		}
+	}
+}
+
+// A file whose index of owners is an early one gets the other one from whoever opens it first, while others write to it.
+func TestEarlyIndexOfOwners(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s := open(t, path, nil)
+	db := foreign(t, path)
+	run(t, db, `DROP INDEX resources_owned; CREATE INDEX resources_by_owner ON resources (owner) WHERE owner IS NOT NULL`)
+	const children = 50
+	res := resource("child", 0)
+	res.Owner = idOf("owner")
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range children {
+			res.Id.Name = fmt.Sprint("child-", i)
+			if _, err := s.WriteCAS(t.Context(), res); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 4 {
+		all.Go(func() {
+			b, err := New(t.Context(), path, nil)
+			if err == nil {
+				err = b.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	wantOwnersCovered(t, path)
+	ids, err := s.OwnerReferences(t.Context(), idOf("owner"))
+	if err != nil || len(ids) != children {
+		t.Errorf("%d references, %v; expected %d", len(ids), err, children)
+	}
+}
