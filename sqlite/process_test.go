@@ -17,9 +17,10 @@ import (
 
 // children are what a process started by a test does, by name. Each gets the path of the store.
 var children = map[string]func(path string){
-	"storm":    storm,
-	"obedient": obey,
-	"pruning":  pruneAll,
+	"storm":     storm,
+	"obedient":  obey,
+	"pruning":   pruneAll,
+	"upgrading": upgradeAndHalt,
 }
 
 // child starts this test binary as another process.

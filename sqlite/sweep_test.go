@@ -21,7 +21,7 @@ var broken = map[string]string{
 	"resources without their row in the log": `SELECT count(*) FROM resources AS r WHERE NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = r.seq AND tag = r.tag AND key = r.key AND data = r.data AND created = r.created AND writes = r.writes)`,
 	"rows missing above the horizon": `SELECT max(seq) - followed - count(*) FILTER (WHERE seq > followed) FROM log, meta HAVING max(seq) > 0`,
-	"rows above the horizon whose row before is missing": `SELECT count(*) FROM log AS l, meta WHERE seq > followed AND prev <> 0 AND NOT EXISTS
+	"rows above the horizon whose row before is missing": `SELECT count(*) FROM log AS l, meta WHERE seq > horizon AND prev <> 0 AND NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = l.prev AND key = l.key AND gone_tag IS NULL)`,
 	"short cuts to rows of others": `SELECT count(*) FROM log AS l, meta WHERE seq > followed AND jump > followed AND NOT EXISTS
 		(SELECT 1 FROM log WHERE seq = l.jump AND key = l.key AND gone_tag IS NULL)`,

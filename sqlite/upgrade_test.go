@@ -56,22 +56,27 @@ func (o *storeOne) tag(seq int64) int64 { return 1000 + seq/2 }
 
 func (o *storeOne) write(name string, owner *resourcepb.ID) *resourcepb.Resource {
 	o.t.Helper()
-	o.seq++
-	res := resource(name, o.seq)
+	res := resource(name, o.seq+1)
 	res.Owner = owner
+	return o.put(res)
+}
+
+func (o *storeOne) put(res *resourcepb.Resource) *resourcepb.Resource {
+	o.t.Helper()
+	o.seq++
 	data, err := codec.Encode(res)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	res.Version = mark{o.seq, o.tag(o.seq)}.version()
 	by := "NULL"
-	if owner != nil {
-		by = sqlite3.Quote(ownerBytes(owner))
+	if res.Owner != nil {
+		by = sqlite3.Quote(ownerBytes(res.Owner))
 	}
 	run(o.t, o.db, fmt.Sprintf(`INSERT OR REPLACE INTO resources VALUES (%[1]s, %[2]d, %[3]d, 'uid', 'v1', %[5]s, %[4]s);
 		INSERT INTO log VALUES (%[2]d, %[3]d, %[2]d, NULL, NULL, %[1]s, %[4]s)`,
 		sqlite3.Quote(key.Of(res.Id).Bytes()), o.seq, o.tag(o.seq), sqlite3.Quote(data), by))
-	o.live[name] = res
+	o.live[res.Id.Name] = res
 	return res
 }
 
