@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/processtest"
 	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
@@ -242,3 +243,6 @@ func TestCreationByManyProcesses(t *testing.T) {
 		t.Fatalf("%d resources, %v; expected %d", len(list), err, len(ins))
 	}
 }
+
+// A continue token and a revision of one process are good in another one, while the first writes.
+func TestPagesInOtherProcesses(t *testing.T) { processtest.Run(t, "sqlite://"+newPath(t)) }

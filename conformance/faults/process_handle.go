@@ -175,7 +175,7 @@ func (p *process) List(ctx context.Context, c storage.ReadConsistency, typ stora
 }
 
 func (p *process) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, o storage.ListOptions) (storage.Page, error) {
-	r, err := p.call(ctx, request{Method: "page", Consistency: o.Consistency, Type: typ, Tenancy: packed(tenancy), Text: prefix, Limit: o.Limit, Continue: o.Continue})
+	r, err := p.call(ctx, request{Method: "page", Consistency: o.Consistency, Type: typ, Tenancy: packed(tenancy), Text: prefix, Limit: o.Limit, Continue: o.Continue, Revision: o.Revision})
 	return storage.Page{Resources: unpackedResources(r.Messages), Continue: r.Continue, Cursor: r.Cursor}, err
 }
 

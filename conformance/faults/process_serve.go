@@ -117,7 +117,7 @@ func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
 	case "page":
 		p, _ := storage.As[storage.Pager](s.b)
 		var page storage.Page
-		page, err = p.ListPage(ctx, q.Type, tenancy, q.Text, storage.ListOptions{Consistency: q.Consistency, Limit: q.Limit, Continue: q.Continue})
+		page, err = p.ListPage(ctx, q.Type, tenancy, q.Text, storage.ListOptions{Consistency: q.Consistency, Limit: q.Limit, Continue: q.Continue, Revision: q.Revision})
 		r.Messages, r.Cursor, r.Continue = packedAll(page.Resources), page.Cursor, page.Continue
 	case "owned":
 		var ids []*resourcepb.ID

@@ -25,6 +25,7 @@ type request struct {
 	Text        string // a URL, version, name prefix
 	Cursor      string
 	Limit       int
+	Revision    int64
 	Continue    string
 }
 
