@@ -15,14 +15,19 @@ import (
 func BenchmarkGrowthMem(b *testing.B) { once(b, func() { growMem(b) }) }
 
 func growMem(b *testing.B) {
-	raw := &onHeap{growing: &growingMemDB{db: must(memdb.NewMemDB(memDBSchema())), things: &growingStore{data: payload(500)}}}
-	ours := &onHeap{growing: &growingStore{backend: inmem.New(nil), data: payload(500)}}
+	open := [2]func() growing{
+		func() growing {
+			return &growingMemDB{db: must(memdb.NewMemDB(memDBSchema())), things: &growingStore{data: payload(500)}}
+		},
+		func() growing { return &growingStore{backend: inmem.New(nil), data: payload(500)} },
+	}
+	raw, ours := &onHeap{growing: open[0]()}, &onHeap{growing: open[1]()}
 	b.Cleanup(func() { ours.close() })
 	(&growths{
 		name: "memory", shown: "Memory", raw: "go-memdb", most: 1_000_000,
 		notes:  []string{"Memory is that of one resource."},
 		sides:  [2]growing{raw, ours},
-		memory: perResource([2]*onHeap{raw, ours}),
+		memory: perResource(open),
 	}).run(b)
 }
 

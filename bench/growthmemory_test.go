@@ -84,10 +84,9 @@ func memory(what string) string {
 	return "unknown"
 }
 
-// onHeap is a side that keeps its things in the memory of this process: it notes what each filling has added.
+// onHeap is a side that keeps its things in the memory of this process.
 type onHeap struct {
 	growing
-	bytes    int64
 	listings int
 }
 
@@ -100,20 +99,15 @@ func (h *onHeap) first(limit int) (int, error) {
 	return h.growing.first(limit)
 }
 
-func (h *onHeap) add(from, to int, done func(n int)) error {
-	before := heap()
-	err := h.growing.add(from, to, done)
-	h.bytes += heap() - before
-	return err
-}
-
-// perResource returns the memory that each thing takes.
-func perResource(sides [2]*onHeap) func(side, resources int) (float64, error) {
+// perResource returns the memory that each thing takes in a store that is filled with so many and with nothing else: in one that was
+// measured, history has grown and is pushed out by what comes next.
+func perResource(open [2]func() growing) func(side, resources int) (float64, error) {
 	return func(side, resources int) (float64, error) {
-		if sides[side].bytes <= 0 {
-			return 0, errors.New("filling has not taken any memory")
-		}
-		return float64(sides[side].bytes) / float64(resources), nil
+		s := open[side]()
+		before := heap()
+		err := s.add(0, resources, func(int) {})
+		taken := heap() - before
+		return float64(taken) / float64(resources), errors.Join(err, s.close())
 	}
 }
 
