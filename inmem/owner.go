@@ -24,8 +24,8 @@ func (s *store) children(ref owner) []*item {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var items []*item
-	for k := range s.owned[ref] {
-		items = append(items, s.items[k])
+	for it := range s.owned[ref] {
+		items = append(items, it)
 	}
 	return items
 }

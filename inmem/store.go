@@ -60,7 +60,7 @@ type store struct {
 
 	items map[key.Key]*item    // for reads
 	tree  *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot; with the deletions that history holds
-	owned map[owner]map[key.Key]struct{}
+	owned map[owner]map[*item]struct{}
 
 	at      position
 	joint   int64 // what the changes of the transaction under way have in common; 0 for a single change
@@ -90,7 +90,7 @@ func (s *store) reset() {
 	s.epoch = "-" + hex.EncodeToString(random[16:])
 	s.items = make(map[key.Key]*item)
 	s.tree = btree.NewBTreeGOptions(byKey, btree.Options{NoLocks: true})
-	s.owned = make(map[owner]map[key.Key]struct{})
+	s.owned = make(map[owner]map[*item]struct{})
 	s.history.begin(s.at)
 	s.restore = make(chan struct{})
 }
@@ -152,10 +152,10 @@ func (s *store) place(it *item) {
 		ref := owner{key.Of(o), o.Uid}
 		children := s.owned[ref]
 		if children == nil {
-			children = make(map[key.Key]struct{})
+			children = make(map[*item]struct{})
 			s.owned[ref] = children
 		}
-		children[it.key] = struct{}{}
+		children[it] = struct{}{}
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *store) unlink(it *item) {
 		return
 	}
 	ref := owner{key.Of(it.resource.Owner), it.resource.Owner.Uid}
-	delete(s.owned[ref], it.key)
+	delete(s.owned[ref], it)
 	if len(s.owned[ref]) == 0 {
 		delete(s.owned, ref)
 	}
