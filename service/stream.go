@@ -65,10 +65,11 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 	var end context.CancelCauseFunc
 	st.ctx, end = context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.draining, func() { end(errDraining) })
-	st.free = func() { stop(); end(nil) }
+	free := func() { stop(); end(nil) }
+	st.free = free
 	defer func() {
 		if err != nil {
-			st.free()
+			free() // of the context: the stream that is returned is nil by now
 		}
 	}()
 	if err := st.authenticate(); err != nil {

@@ -1,0 +1,46 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A stream that is refused before it begins is refused to the caller, and the server goes on.
+func TestRefusedStreams(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	server := newServer(t, registry.Type{
+		Type: albumType, Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace,
+		MayList: func(_ registry.Caller, _ *resourcepb.Type, tenancy *resourcepb.Tenancy) error {
+			if tenancy.GetNamespace() == "closed" {
+				return fmt.Errorf("%w: the namespace is closed", registry.ErrDenied)
+			}
+			return nil
+		},
+	})
+	for name, c := range map[string]struct {
+		req  *resourcepb.WatchListRequest
+		code codes.Code
+	}{
+		"not allowed":        {&resourcepb.WatchListRequest{Tenancy: &resourcepb.Tenancy{Namespace: "closed"}}, codes.PermissionDenied},
+		"cursor of no store": {&resourcepb.WatchListRequest{Cursor: "x"}, codes.InvalidArgument},
+		"bookmarks too soon": {&resourcepb.WatchListRequest{BookmarkInterval: durationpb.New(time.Millisecond)}, codes.InvalidArgument},
+	} {
+		c.req.Type = albumType
+		_, err := server.Client().WatchList(ctx, c.req)
+		if status.Code(err) != c.code {
+			t.Errorf("%s: the stream is answered with %v, expected %v", name, err, c.code)
+		}
+	}
+}
