@@ -89,11 +89,11 @@ func checkScope(t *registry.Type, name *resourcepb.Type, tenancy *resourcepb.Ten
 	}
 	switch {
 	case t.Scope == registry.ScopeCluster && partition != "":
-		return invalid("cluster scoped type %s cannot have a partition. got: %s", registry.Name(name), partition)
+		return invalid("cluster scoped resource %s cannot have a partition: %s", registry.Name(name), partition)
 	case t.Scope == registry.ScopeCluster && namespace != "":
-		return invalid("cluster scoped type %s cannot have a namespace. got: %s", registry.Name(name), namespace)
+		return invalid("cluster scoped resource %s cannot have a namespace: %s", registry.Name(name), namespace)
 	case t.Scope == registry.ScopePartition && namespace != "":
-		return invalid("partition scoped type %s cannot have a namespace. got: %s", registry.Name(name), namespace)
+		return invalid("partition scoped resource %s cannot have a namespace. got: %s", registry.Name(name), namespace)
 	}
 	return nil
 }
