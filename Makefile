@@ -43,6 +43,10 @@ test-integration: cc docker images ## The packages that talk to databases in con
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		$$(grep -rl --include='*_test.go' '/internal/testenv"' . | xargs -n1 dirname | sort -u) ./internal/testenv
 
+.PHONY: compat
+compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
+	cd compat && $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+
 .PHONY: migrate-matrix
 migrate-matrix: cc docker images ## Move 20,000 resources between every pair of databases, under load, and interfere at each step (a long time)
 	ASHLAR_MIGRATE_RESOURCES=$${ASHLAR_MIGRATE_RESOURCES:-20000} $(GO) test -tags integration -count=1 -timeout 6h -v $(TESTFLAGS) \
@@ -133,10 +137,11 @@ check-fmt: ## Fail when Go code is not formatted
 	if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet, with and without the integration tests, and of the benchmarks
+vet: ## go vet, with and without the integration tests, and of the other modules
 	$(GO) vet ./...
 	$(GO) vet -tags 'integration soak' ./...
 	cd bench && $(GO) vet -tags integration ./...
+	cd compat && $(GO) vet ./... && $(GO) vet -tags integration ./...
 
 .PHONY: lint
 lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files

@@ -98,9 +98,47 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
 		case adapter != "":
 			mayLink(pkg, drivers[adapter]...)
+		case name == "registry":
+			mayLink(pkg)
+		case onTop(pkg):
+			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC
 		case name == "", name == "conformance", name == "conformance/faults", name == "conformance/mover", name == "driver", name == "driver/changes", name == "driver/key", name == "migrate", name == "resourcepb":
 			mayLink(pkg)
 		}
+	}
+}
+
+// onTop reports whether a package stands on top of the contract. The store that it works on is the caller's.
+func onTop(pkg string) bool {
+	name, _ := strings.CutPrefix(pkg, module+"/")
+	first, _, _ := strings.Cut(name, "/")
+	return slices.Contains([]string{"registry", "service", "reaper"}, first)
+}
+
+// What stands on top of the contract knows no adapter, so that a server links the databases that its program imports; and nothing below
+// knows what stands on top.
+func TestTheServiceStandsOnTop(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for pkg, deps := range links(t) {
+		name, _ := strings.CutPrefix(pkg, module+"/")
+		program := strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "examples/")
+		for _, dep := range deps {
+			switch {
+			case onTop(pkg) && adapterOf(dep) != "":
+				t.Errorf("%s links the adapter %s", pkg, dep)
+			case !onTop(pkg) && !program && onTop(dep):
+				t.Errorf("%s links %s, which stands on top of it", pkg, dep)
+			case onTop(pkg) && dep == module:
+				seen++
+			}
+			if strings.HasPrefix(dep, "github.com/hashicorp/consul/") {
+				t.Errorf("%s links %s: only the tests of compat may", pkg, dep)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("nothing on top of the contract links it: the search is broken")
 	}
 }
 
