@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -147,39 +146,32 @@ func TestReflectionListsBothNames(t *testing.T) {
 		server.Register(s)
 		server.RegisterReflection(s)
 	})
-	var v1, v1alpha []string
-	stream, err := reflectionv1.NewServerReflectionClient(cc).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}
-	if err := stream.Send(list); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range answer.GetListServicesResponse().GetService() {
-		v1 = append(v1, s.GetName())
-	}
-	older, err := reflectionv1alpha.NewServerReflectionClient(cc).ServerReflectionInfo(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	olderList := &reflectionv1alpha.ServerReflectionRequest{MessageRequest: &reflectionv1alpha.ServerReflectionRequest_ListServices{}}
-	if err := older.Send(olderList); err != nil {
-		t.Fatal(err)
-	}
-	olderAnswer, err := older.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range olderAnswer.GetListServicesResponse().GetService() {
-		v1alpha = append(v1alpha, s.GetName())
-	}
+	// The messages of the older version, which is deprecated but asked for by many clients, are the same.
+	v1 := listed(ctx, t, cc, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+	v1alpha := listed(ctx, t, cc, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
 	want := []string{ourName, "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", consulName}
 	if !slices.Equal(v1, want) || !slices.Equal(v1alpha, want) {
 		t.Errorf("reflection lists %q, in its older version %q, expected %q", v1, v1alpha, want)
 	}
+}
+
+// listed returns the services that the reflection method lists.
+func listed(ctx context.Context, t *testing.T, cc *grpc.ClientConn, method string) (names []string) {
+	t.Helper()
+	stream, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}
+	if err := stream.SendMsg(req); err != nil {
+		t.Fatal(err)
+	}
+	answer := &reflectionv1.ServerReflectionResponse{}
+	if err := stream.RecvMsg(answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	return names
 }

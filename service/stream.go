@@ -243,7 +243,7 @@ func (st *stream) due() error {
 
 // told returns an error as the caller is told of it.
 func (st *stream) told(err error) error {
-	if context.Cause(st.ctx) == errDraining {
+	if errors.Is(context.Cause(st.ctx), errDraining) {
 		return errDraining
 	}
 	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() {
