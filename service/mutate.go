@@ -108,7 +108,7 @@ func checkPayload(t *registry.Type, res *resourcepb.Resource) error {
 	}
 	want := t.Proto.ProtoReflect().Descriptor().FullName()
 	if got := res.GetData().MessageName(); got != want {
-		return invalid("resource.data is of wrong type: expected=%q, got=%.300q", want, got)
+		return invalid("resource.data is of wrong type (expected=%q, got=%.300q)", want, got)
 	}
 	if err := proto.Unmarshal(res.GetData().GetValue(), t.Proto.ProtoReflect().New().Interface()); err != nil {
 		return invalid("resource.data invalid: it does not decode as %s: %v", want, err)

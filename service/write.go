@@ -118,7 +118,7 @@ func (s *Server) uidOf(ctx context.Context, owner *resourcepb.ID) (string, error
 }
 
 // errStatusWritten refuses a status that did not come by WriteStatus.
-var errStatusWritten = invalid("resource.status invalid: it can only be set by WriteStatus")
+var errStatusWritten = invalid("resource.status can only be set using the WriteStatus endpoint")
 
 // update replaces a stored resource. What the caller left out that only the service may change is carried over.
 func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {
