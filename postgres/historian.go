@@ -23,8 +23,8 @@ type known struct {
 	followed bool     // there is a change of that number, or after it
 }
 
-// lookUpNumber waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of it, or
-// of the number up to which all is final where that is lower. Meanwhile it takes no connection. A server that crashed may have drawn fewer
+// lookUpNumber waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of
+// it, or of the number up to which all is final where that is lower. Meanwhile it takes no connection. A server that crashed may have drawn fewer
 // numbers since; nobody was told of the others.
 func (h *history) lookUpNumber(ctx context.Context, revision int64) (k known, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {

@@ -91,9 +91,11 @@ func TestSparseFilter(t *testing.T) {
 	for _, sql := range []string{
 		"alter table " + resources + " set (autovacuum_enabled = off)",
 		"insert into " + resources + ` (key, uid, version, group_version, data)
-			select convert_to('g', 'UTF8') || '\x00' || convert_to('Kind', 'UTF8') || '\x00' || convert_to('part-' || to_char(p, 'FM000'), 'UTF8') || '\x00'
+			select convert_to('g', 'UTF8') || '\x00' || convert_to('Kind', 'UTF8') || '\x00'
+				|| convert_to('part-' || to_char(p, 'FM000'), 'UTF8') || '\x00'
 				|| convert_to(case when n < 500 then 'other' when n = 500 then 'shop' else 'tail' end, 'UTF8') || '\x00'
-				|| convert_to('name-' || to_char(n, 'FM0000'), 'UTF8'), 'uid', decode(md5(p || '-' || n), 'hex'), 'v1', '\x` + fmt.Sprintf("%x", data) + `'
+				|| convert_to('name-' || to_char(n, 'FM0000'), 'UTF8'), 'uid', decode(md5(p || '-' || n), 'hex'), 'v1',
+				'\x` + fmt.Sprintf("%x", data) + `'
 			from generate_series(1, 200) p, generate_series(0, 999) n order by random()`,
 		"vacuum analyze " + resources,
 	} {
@@ -154,7 +156,8 @@ func TestAnyFilter(t *testing.T) {
 	}
 	for i := range 400 {
 		of := keys[random.IntN(len(keys))]
-		f := driver.Filter{Group: of.Group, Kind: of.Kind, Partition: of.Partition, Namespace: of.Namespace, NamePrefix: of.Name[:random.IntN(2)+random.IntN(2)*(len(of.Name)-1)]}
+		f := driver.Filter{Group: of.Group, Kind: of.Kind, Partition: of.Partition, Namespace: of.Namespace}
+		f.NamePrefix = of.Name[:random.IntN(2)+random.IntN(2)*(len(of.Name)-1)]
 		for j, unit := range []*string{&f.Group, &f.Kind, &f.Partition, &f.Namespace} {
 			if i>>j&1 == 1 {
 				*unit = storage.Wildcard

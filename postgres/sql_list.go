@@ -12,7 +12,7 @@ import (
 // The statements that list what is stored now, from one snapshot, row by row as they are read.
 //
 // A filter whose wildcards have something fixed after them leaves out keys between those that it matches. Its list goes over the keys in
-// steps: each looks at some keys. If the last one matches, the rows that are read reach to the end of the run of matching keys that it is in;
+// steps: each looks at some keys. If the last one matches, the rows that are read reach to the end of its run of matching keys;
 // otherwise the next step begins where a match may be, as driver.Filter.Seek says. So a run of keys that are left out costs a step, and
 // short ones cost no more than to walk over them.
 
@@ -52,8 +52,8 @@ const stepKeys = "16"
 // maxWildcards is the number of parts of a key that may be wildcards.
 const maxWildcards = 4
 
-// newListSteps returns the statement for so many wildcards. The argument of each after $3 is the fixed text between it and the next one; the
-// last argument is what comes after all texts that begin with the last of those.
+// newListSteps returns the statement for so many wildcards. After $3 each has an argument, the fixed text between it and the next
+// one; the last argument is what comes after all texts that begin with the last of those.
 func newListSteps(wildcards int, sql func(string) string) string {
 	var levels strings.Builder
 	seek := fmt.Sprintf(`substr(last, 1, part%d.ends - 1) || '\x01'::bytea`, wildcards)
@@ -67,7 +67,8 @@ func newListSteps(wildcards int, sql func(string) string) string {
 	}
 	for i := wildcards; i >= 1; i-- {
 		seek = fmt.Sprintf(`case when substr(last, part%[1]d.ends + 1, octet_length($%[2]d::bytea)) = $%[2]d::bytea then %[3]s
-            when substr(last, part%[1]d.ends + 1, octet_length($%[2]d::bytea)) < $%[2]d::bytea then substr(last, 1, part%[1]d.ends) || $%[2]d::bytea
+            when substr(last, part%[1]d.ends + 1, octet_length($%[2]d::bytea)) < $%[2]d::bytea
+                then substr(last, 1, part%[1]d.ends) || $%[2]d::bytea
             else substr(last, 1, part%[1]d.ends - 1) || '\x01'::bytea end`, i, 3+i, seek)
 	}
 	end := fmt.Sprintf(`substr(last, 1, part%d.ends) || $%d::bytea`, wildcards, 4+wildcards)
@@ -90,8 +91,8 @@ func (s *statements) listing(f *driver.Filter) (sql string, arguments []any) {
 	return s.listSteps[len(fixed)-1], append(arguments, key.PrefixEnd(fixed[len(fixed)-1]))
 }
 
-// fixedParts are the texts that follow the wildcards of a filter in a key: after each all that is fixed before the next one. The last is not
-// empty: wildcards that end the key leave nothing out.
+// fixedParts are the texts that follow the wildcards of a filter in a key: after each all that is fixed before the next one. The last
+// is not empty: wildcards that end the key leave nothing out.
 func fixedParts(f *driver.Filter) (parts [][]byte) {
 	for _, unit := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
 		switch n := len(parts); {
