@@ -101,3 +101,40 @@ func TestPlans(t *testing.T) {
 		}
 	}
 }
+
+// TestPastOfWhatIsUnchanged reads a page of the past of resources that have not changed since: Postgres does not search the log for
+// them, nor reads all of it.
+func TestPastOfWhatIsUnchanged(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	b := openHandle(t, ctx, server.StoreURLIn(t, schema))
+	for i := range 30 {
+		if _, err := b.WriteCAS(ctx, named(fmt.Sprintf("name-%02d", i), "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, newest, err := b.handle.Revisions(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, _ := server.Connect(t).Query(ctx, "explain (analyze) "+newStatements(schema).pastPage, []byte{}, afterAll, 11, nil, newest, 0, "{}", 11, false, 1<<20)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := strings.Join(lines, "\n")
+	searches := 0
+	for _, line := range lines {
+		if strings.Contains(line, "Function Scan on past") {
+			if searches++; !strings.Contains(line, "never executed") {
+				t.Error("the log was searched")
+			}
+		}
+	}
+	if searches == 0 || strings.Contains(plan, "Seq Scan on changes") {
+		t.Errorf("expected a search that is not carried out, and no reading of the log:\n%s", plan)
+	}
+}

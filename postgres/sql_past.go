@@ -34,7 +34,8 @@ const current = `
 
 const included = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
 
-// asOf is what a position includes of picked keys.
+// asOf is what a position includes of picked keys. Only of those that have changed since the past is searched for: "offset 0" keeps
+// Postgres from searching first and asking then, and from reading all of the log to join it.
 const asOf = `
     select picked.key,
         case when current.key is null then change.version else current.version end as version,
@@ -44,9 +45,11 @@ const asOf = `
     from picked
     left join current on current.key = picked.key and ` + included + `
     left join lateral (
-        select earlier.* from $past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null
+        select earlier.* from $past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null offset 0
     ) as found on true
-    left join $changes change on change.revision = found.revision and change.place = found.place
+    left join lateral (
+        select * from $changes earlier where earlier.revision = found.revision and earlier.place = found.place offset 0
+    ) as change on true
     where current.key is not null or change.revision is not null`
 
 // page is what comes of versions: as many as are asked for, until they are large together, in the order of keys; and before them
