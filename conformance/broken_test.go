@@ -122,6 +122,8 @@ var defects = []defect{
 	{bug: "leaked goroutine", by: "Leaks/Goroutines", says: "unexpected goroutines"},
 
 	{bug: "eventual reads lag", by: "Consistency/MonotonicReads", says: "stale read", wrap: func(h *handle) storage.Backend { return &lagging{handle: h} }},
+	{bug: "the second page of a snapshot shows the present", by: "Snapshot/Large", says: "the rest of the snapshot"},
+	{bug: "the second page of a snapshot shows the present", by: "Historian/CompactBesideReaders", says: "a snapshot beside a compaction"},
 	{bug: "eventual reads lag", by: "Consistency/NeverOlderThanEvents", says: "stale read", wrap: func(h *handle) storage.Backend { return &lagging{handle: h} }},
 	{bug: "strong reads lag", by: "Histories/Model", says: "Read: got", wrap: func(h *handle) storage.Backend { return &lagging{handle: h, strong: true} }},
 	{bug: "strong reads lag", by: "Linearizable/OneHandle", says: "not linearizable", wrap: func(h *handle) storage.Backend { return &lagging{handle: h, strong: true} }},

@@ -78,8 +78,8 @@ func Guarantees() []Guarantee {
 		}, {
 			"A watch shows a snapshot taken during the call, its end, then every change, without a gap or a repeat",
 			[]string{
-				"Snapshot/TakenBeforeReturn", "Snapshot/Empty", "Snapshot/ShowsWhatWasAcknowledged", "Snapshot/ReadSlowly", "Snapshot/OutlivesContext",
-				"Join/SnapshotAndChangesUnderLoad", "Join/SecondHandleUnderLoad", "Join/ManyWatchesFromOnePoint",
+				"Snapshot/TakenBeforeReturn", "Snapshot/Empty", "Snapshot/ShowsWhatWasAcknowledged", "Snapshot/ReadSlowly", "Snapshot/Large",
+				"Snapshot/OutlivesContext", "Join/SnapshotAndChangesUnderLoad", "Join/SecondHandleUnderLoad", "Join/ManyWatchesFromOnePoint",
 			}, nil,
 		}, {
 			"For each key: every version, in order, exactly once",

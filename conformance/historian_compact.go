@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func historianCompact(s *suite) {
@@ -76,12 +77,19 @@ func (s *suite) followError(h storage.Historian, revision int64) error {
 	return err
 }
 
-// historianCompactBeside compacts beside a watch, a follower and a listing that have not read to the end: what they return is right, or
-// storage.ErrCompacted.
+// historianCompactBeside compacts beside followers, a listing and a watch in its snapshot that have not read to the end: what they return
+// is right, or storage.ErrCompacted.
 func historianCompactBeside(s *suite) {
 	h, pager := s.historian(), s.pager()
+	heavy := s.heavy()
+	w := s.watch(things, home, "heavy-")
+	s.upsert(w, heavy[0])
+	s.changeTheEnd(heavy)
+	s.succeeds("Compact", h.Compact(s.ctx, s.newest(h)))
+	s.restOrCompacted(w, heavy[1:])
 	all := s.crowd(9)
-	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2})
+	names := filter{things, home, "name-"}
+	page := s.page(pager, names, storage.ListOptions{Consistency: strong, Limit: 2})
 	at := s.newest(h)
 	f, err := h.Follow(s.ctx, storage.Span{}, at)
 	s.succeeds("Follow", err)
@@ -92,7 +100,8 @@ func historianCompactBeside(s *suite) {
 	s.churn(all)
 	s.succeeds("Compact", h.Compact(s.ctx, s.newest(h)))
 
-	rest, err := pager.ListPage(s.ctx, atHome.typ, atHome.tenancy, "", storage.ListOptions{Consistency: strong, Continue: page.Continue})
+	opts := storage.ListOptions{Consistency: strong, Continue: page.Continue}
+	rest, err := pager.ListPage(s.ctx, names.typ, names.tenancy, names.prefix, opts)
 	if err == nil {
 		s.sameList("a page after a compaction", append(page.Resources, rest.Resources...), all[:2+len(rest.Resources)])
 	} else if !errors.Is(err, storage.ErrCompacted) {
@@ -125,6 +134,29 @@ func historianCompactBeside(s *suite) {
 	s.create("after all")
 	if commits, _ := s.upTo(f); len(commits) != 1 {
 		s.Fatalf("%d commits after a compaction, expected one", len(commits))
+	}
+}
+
+// restOrCompacted reads a watch's snapshot on, of which want is left, to its end or to storage.ErrCompacted.
+func (s *suite) restOrCompacted(w storage.Watch, want []*resourcepb.Resource) {
+	s.Helper()
+	for {
+		ctx, cancel := s.patience()
+		ev, err := w.Next(ctx)
+		cancel()
+		switch {
+		case errors.Is(err, storage.ErrCompacted) && errors.Is(err, storage.ErrWatchClosed):
+			return
+		case err != nil:
+			s.Fatalf("a snapshot beside a compaction: %v", err)
+		case len(want) == 0:
+			if ev.GetEndOfSnapshot() == nil {
+				s.Fatalf("a snapshot beside a compaction goes on with %s", text(ev))
+			}
+			return
+		}
+		s.same("a snapshot beside a compaction", ev, upserted(want[0]))
+		want = want[1:]
 	}
 }
 

@@ -13,6 +13,7 @@ var snapshotCases = topic{"Snapshot", []testCase{
 	{name: "TakenBeforeReturn", run: snapshotTakenBeforeReturn},
 	{name: "ShowsWhatWasAcknowledged", run: snapshotAcknowledged},
 	{name: "ReadSlowly", run: snapshotReadSlowly},
+	{name: "Large", run: snapshotLarge},
 	{name: "OutlivesContext", run: snapshotOutlivesContext},
 }}
 
@@ -89,6 +90,38 @@ func snapshotReadSlowly(s *suite) {
 		s.Fatalf("the snapshot goes on with %s", text(rest[0]))
 	}
 	s.perKey(w, events...)
+}
+
+// snapshotLarge changes what a snapshot has yet to show, where that is more than a backend should hold at once.
+func snapshotLarge(s *suite) {
+	all := s.heavy()
+	w := s.watch(things, home, "")
+	s.upsert(w, all[0])
+	events := s.changeTheEnd(all)
+	s.sameList("the rest of the snapshot", s.snapshot(w), all[1:])
+	s.perKey(w, events...)
+}
+
+// heavy creates resources that are too large together for one page, or one answer of a database.
+func (s *suite) heavy() (all []*resourcepb.Resource) {
+	s.Helper()
+	for i := range 12 {
+		res := newThing(fmt.Sprintf("heavy-%02d", i))
+		res.Data.Value = noise(s.h.MaxSize / 2)
+		all = append(all, s.write(res))
+	}
+	return all
+}
+
+// changeTheEnd updates, deletes, and deletes and creates again the last of some resources, and creates one after them.
+func (s *suite) changeTheEnd(all []*resourcepb.Resource) []*resourcepb.WatchEvent {
+	s.Helper()
+	a, b, c := all[len(all)-3], all[len(all)-2], all[len(all)-1]
+	s.delete(a)
+	s.delete(b)
+	return []*resourcepb.WatchEvent{
+		deleted(a), deleted(b), upserted(s.create(b.Id.Name)), upserted(s.update(c)), upserted(s.create("the-last")),
+	}
 }
 
 // snapshotOutlivesContext ends the contexts of all calls that opened something.

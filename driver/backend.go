@@ -54,13 +54,18 @@ func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
 // before is h.Before, each call with a deadline.
 func (b *Backend[P]) before(h Historian[P]) func(context.Context, []*Event[P]) ([]*Version, error) {
 	return func(ctx context.Context, events []*Event[P]) ([]*Version, error) {
-		if b.opts.Timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, b.opts.Timeout)
-			defer cancel()
-		}
+		ctx, done := b.bounded(ctx)
+		defer done()
 		return h.Before(ctx, events)
 	}
+}
+
+// bounded returns ctx with the deadline of a call.
+func (b *Backend[P]) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.opts.Timeout <= 0 {
+		return ctx, unbound
+	}
+	return context.WithTimeout(ctx, b.opts.Timeout)
 }
 
 // feedSource is the driver's Source with cursors, and a Prover if that is one.

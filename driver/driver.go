@@ -100,8 +100,8 @@ type Lister interface {
 	List(ctx context.Context, consistency storage.ReadConsistency, f *Filter, rows Rows) error
 }
 
-// Snapshotter is a Driver that reads the snapshot of a watch while the watch is consumed. Without it, the tier copies the result of
-// Scan to memory, and to a temporary file where it is large.
+// Snapshotter is a Driver that reads the snapshot of a watch while the watch is consumed. Without it, the tier reads it in pages if the
+// driver is a Historian, and otherwise copies the result of Scan to memory, and to a temporary file where it is large.
 type Snapshotter[P any] interface {
 	// Snapshot returns what a filter matches at a moment during the call, and the position of that moment. It shows everything
 	// that was acknowledged before the watch was asked for, at called. An error that matches ErrRunEnded has the tier start again.
@@ -111,7 +111,8 @@ type Snapshotter[P any] interface {
 // ErrRunEnded says that the Source's Run ended while a snapshot needed it.
 var ErrRunEnded = errors.New("the stream of changes began anew")
 
-// Pager is a Driver that reads pages of a listing from the database. Without it, the tier holds what follows the first page.
+// Pager is a Driver that reads pages of a listing from the database. Without it, the tier reads them at the position of the first one if
+// the driver is a Historian, and otherwise holds what follows the first page.
 type Pager[P any] interface {
 	// Page returns at most limit resources in key order. from is nil for the first page and otherwise Next of the page before;
 	// bytes that this driver never returned are an error that matches storage.ErrInvalid, a listing that is gone

@@ -2,12 +2,14 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 )
 
 // Historian is a Driver that can be read as it was at an earlier position, and numbers its changes. Its backend is a
-// storage.Historian, and pages of listings are read at the position of the first one, so that their tokens are good in any process.
+// storage.Historian, and pages of listings, and the snapshots of watches, are read at the position of the first one, so that their tokens
+// are good in any process. So a position has to be readable for TokenLife after it was the present, unless Compact was called.
 // storage.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
 type Historian[P any] interface {
 	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
@@ -31,6 +33,9 @@ type Historian[P any] interface {
 	Compact(ctx context.Context, revision int64) error
 }
 
+// TokenLife is how long a continue token lives at least, after the first page of its listing was read.
+const TokenLife = 5 * time.Minute
+
 // PastQuery says what Historian.ReadAt reads.
 type PastQuery[P any] struct {
 	// At is the position; nil for the present one, with Consistency. Then Final says that the answer has to be a position of which
@@ -38,6 +43,8 @@ type PastQuery[P any] struct {
 	At          *P
 	Consistency storage.ReadConsistency
 	Final       bool
+	// Followed says that a watch is going to follow the changes after the position that is returned.
+	Followed bool
 	// From and To bound the bytes of keys: From <= key < To. nil: no bound.
 	From, To []byte
 	// Filter, where it is not nil, leaves out other keys. A filter that leaves out many costs a probe for each run of keys that it

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
@@ -153,8 +152,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, op
 	prefix, _ := f.Prefix()
 	q.From, q.To = prefix, key.PrefixEnd(prefix)
 	if from.after != nil {
-		// The key that follows it; names are compared as bytes.
-		if q.From = append(from.after, 0); string(q.From) < string(prefix) {
+		if q.From = keyAfter(from.after); string(q.From) < string(prefix) {
 			q.From = prefix
 		}
 	}
@@ -170,7 +168,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, op
 	page := storage.Page{Resources: resources.resources, Cursor: b.cursor(past.At)}
 	if past.More {
 		if last == nil {
-			return storage.Page{}, errors.New("the driver ended a page without a resource before the end of the listing")
+			return storage.Page{}, errEmptyPage
 		}
 		page.Continue = b.placeToken(f, place[P]{&past.At, from.revision, last})
 	}

@@ -9,12 +9,8 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// snapshotMemory is how much of a watch's snapshot is kept in memory; the rest lies in a temporary file until it is consumed.
-const snapshotMemory = 4 << 20
 
 // WatchList implements storage.Backend.
 func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
@@ -53,22 +49,6 @@ func (b *Backend[P]) watch(ctx context.Context, called time.Time, f Filter) (sto
 		return nil, err
 	}
 	return b.feed.Watch(mark, f, snapshot, at), nil
-}
-
-// snapshot reads what a watch begins with.
-func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *Filter) (snapshot Snapshot, at P, err error) {
-	if s, ok := b.driver.(Snapshotter[P]); ok {
-		return s.Snapshot(ctx, called, f)
-	}
-	rows := newCopied(snapshotMemory)
-	at, err = b.driver.Scan(ctx, storage.StrongConsistency, f, rows)
-	if err == nil {
-		err = rows.spool.Seal()
-	}
-	if err != nil {
-		return nil, at, rows.close(err)
-	}
-	return feed.Expiring(&spooled{rows.spool, rows.spool.Read(0)}), at, nil
 }
 
 // WatchFrom implements storage.Resumer.

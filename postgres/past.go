@@ -45,6 +45,9 @@ func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add 
 			return driver.Past[position]{}, err
 		}
 	}
+	if q.Followed {
+		r.inbox.listed(&look.past.At)
+	}
 	return look.past, nil
 }
 

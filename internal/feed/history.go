@@ -3,10 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/changes"
 )
 
@@ -56,40 +53,9 @@ func (w *watch[P]) readPage(history changes.History[P]) (p page[P], err error) {
 	return p, err
 }
 
-// persist tries something again while the database is away, for as long as an outage may last and the watch and the feed live. When over
-// is closed it ends with errRunEnded after a failure.
+// persist is Feed.Persist for as long as the watch lives.
 func (w *watch[P]) persist(over <-chan struct{}, try func(ctx context.Context) error) error {
-	leave, ok := w.feed.enter()
-	if !ok {
-		return storage.ErrClosed
-	}
-	defer leave()
-	ctx, done := w.during(w.feed.life)
-	defer done()
-	var firstFailure time.Time
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := try(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case w.feed.closed.Load():
-			return storage.ErrClosed
-		case ctx.Err() != nil:
-			return storage.ErrWatchClosed
-		case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed):
-			return err
-		case firstFailure.IsZero():
-			firstFailure = time.Now()
-		case time.Since(firstFailure) > w.feed.opts.Outage:
-			return fmt.Errorf("the database stayed away for %v: %w", w.feed.opts.Outage, err)
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		case <-over:
-			return errRunEnded
-		}
-	}
+	return w.feed.Persist(w.life, over, try)
 }
 
 func (w *watch[P]) closeHistory() {

@@ -1,0 +1,144 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const (
+	// snapshotPage is how many resources of a watch's snapshot are read from history at a time, and held until they are consumed.
+	snapshotPage = 1000
+	// snapshotMemory is how much of a snapshot that is copied out is kept in memory; the rest lies in a temporary file until it is
+	// consumed.
+	snapshotMemory = 4 << 20
+)
+
+// snapshot reads what a watch begins with, or the beginning of that: a driver's own snapshots come first; then history, which a copy
+// stands in for where there is none.
+func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *Filter) (snapshot Snapshot, at P, err error) {
+	if s, ok := b.driver.(Snapshotter[P]); ok {
+		return s.Snapshot(ctx, called, f)
+	}
+	if h, ok := b.driver.(Historian[P]); ok {
+		return b.pastSnapshot(ctx, h, f)
+	}
+	rows := newCopied(snapshotMemory)
+	at, err = b.driver.Scan(ctx, storage.StrongConsistency, f, rows)
+	if err == nil {
+		err = rows.spool.Seal()
+	}
+	if err != nil {
+		return nil, at, rows.close(err)
+	}
+	return feed.Expiring(&spooled{rows.spool, rows.spool.Read(0)}), at, nil
+}
+
+// pastSnapshot is the snapshot of a watch, read from history in pages, at the position of the first one, as the watch is consumed.
+type pastSnapshot[P any] struct {
+	b      *Backend[P]
+	h      Historian[P]
+	filter *Filter
+	at     P
+	page   *snapshotRows
+	next   int // of the page's versions
+	life   context.Context
+	cancel context.CancelFunc
+	turn   feed.Errand[*snapshotRows]
+}
+
+// snapshotRows are a page of a snapshot.
+type snapshotRows struct {
+	versions []Version
+	from     []byte // where the next page begins; nil: this is the last one
+}
+
+// pastSnapshot reads the first page.
+func (b *Backend[P]) pastSnapshot(ctx context.Context, h Historian[P], f *Filter) (Snapshot, P, error) {
+	s := &pastSnapshot[P]{b: b, h: h, filter: f}
+	page, at, err := s.read(ctx, nil, nil, snapshotPage)
+	if err != nil {
+		return nil, at, err
+	}
+	s.page, s.at = page, at
+	s.life, s.cancel = context.WithCancel(context.Background())
+	return feed.Expiring(s), at, nil
+}
+
+// read reads a page: the first one at the present position, where at is nil.
+func (s *pastSnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
+	q := PastQuery[P]{At: at, Consistency: storage.StrongConsistency, Followed: at == nil, Filter: s.filter, Limit: limit}
+	prefix, _ := s.filter.Prefix()
+	q.From, q.To = prefix, key.PrefixEnd(prefix)
+	if from != nil {
+		q.From = from
+	}
+	page := &snapshotRows{}
+	// Decoded one by one as they are consumed: what cannot be read ends the watch behind what comes before it.
+	past, err := s.h.ReadAt(ctx, &q, func(v *Version) error {
+		own := *v
+		own.Key, own.Version, own.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
+		page.versions = append(page.versions, own)
+		return nil
+	})
+	if err == nil && past.More {
+		if len(page.versions) == 0 {
+			return nil, past.At, errEmptyPage
+		}
+		page.from = keyAfter(page.versions[len(page.versions)-1].Key)
+	}
+	return page, past.At, err
+}
+
+var errEmptyPage = errors.New("the driver ended a page without a resource before the end of the listing")
+
+// keyAfter returns the first bytes of a key that come after a key's.
+func keyAfter(keyBytes []byte) []byte { return append(keyBytes[:len(keyBytes):len(keyBytes)], 0) }
+
+// Next implements Snapshot.
+func (s *pastSnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, error) {
+	for s.next == len(s.page.versions) {
+		if s.page.from == nil {
+			return nil, io.EOF
+		}
+		from := s.page.from
+		page, err := s.turn.Do(ctx, func() (*snapshotRows, error) { return s.readOn(from) })
+		if err != nil {
+			return nil, err
+		}
+		s.page, s.next = page, 0
+	}
+	v := &s.page.versions[s.next]
+	s.next++
+	res, err := codec.OfVersion(v)
+	*v = Version{}
+	return res, err
+}
+
+// readOn reads a later page. A database that is away for a while is not the watcher's problem.
+func (s *pastSnapshot[P]) readOn(from []byte) (page *snapshotRows, err error) {
+	limit := snapshotPage
+	err = s.b.feed.Persist(s.life, nil, func(ctx context.Context) error {
+		ctx, done := s.b.bounded(ctx)
+		defer done()
+		var failure error
+		page, _, failure = s.read(ctx, &s.at, from, limit)
+		limit = max(1, limit/2) // less comes through a slow link in time, should this have failed
+		return failure
+	})
+	return page, err
+}
+
+// Close implements Snapshot.
+func (s *pastSnapshot[P]) Close() {
+	s.cancel()
+	s.page, s.next = &snapshotRows{}, 0
+}
