@@ -45,7 +45,8 @@ type Pager interface {
 	// fewer, even none, while Page.Continue is set.
 	//
 	// A continue token goes with the filter that it came from and with any limit: another filter, or text that is no
-	// token, is [ErrInvalid]. It lives for at least 5 minutes; after that it may be [ErrCompacted]: list again from the
+	// token, is [ErrInvalid]. It lives for at least 5 minutes after the first page was read, unless the history that it needs is
+	// compacted by request ([Historian].Compact, or etcd's own); after that it may be [ErrCompacted]: list again from the
 	// start. A listing that is not finished needs no clean-up. A backend that holds listings itself refuses a new one with
 	// [ErrInconsistent] while it holds as many as it can: retry later. It gives up none for another.
 	ListPage(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts ListOptions) (Page, error)
@@ -59,8 +60,8 @@ type ListOptions struct {
 	Limit int
 	// Continue is the token of the page before, or "" for the first one.
 	Continue string
-	// Revision has the first page, and so the listing, show the store as it was then; 0 is the present. It is [ErrInvalid] where the
-	// backend is no [Historian]; see there for its errors.
+	// Revision has the first page, and so the listing, show the store as it was then; 0 is the present. Continue tokens then live for as
+	// long as the revision is kept. It is [ErrInvalid] where the backend is no [Historian]; see there for its errors.
 	Revision int64
 }
 

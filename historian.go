@@ -33,7 +33,7 @@ type Historian interface {
 	// Follow returns every change in a span after a revision, which may be the oldest one.
 	Follow(ctx context.Context, span Span, after int64) (Follower, error)
 	// Compact has the backend forget what lies before a revision, which becomes the oldest one. Nothing happens if the oldest
-	// revision is that or a newer one already. Followers and watches that have not come so far end with ErrCompacted.
+	// revision is that or a newer one already. Followers, watches and listings that have not come so far end with ErrCompacted.
 	Compact(ctx context.Context, revision int64) error
 }
 

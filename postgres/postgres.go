@@ -39,7 +39,8 @@ type Options struct {
 	Timeout time.Duration
 	// Outage is how long watches wait for a database that is away: 5 min.
 	Outage time.Duration
-	// Retention is how long changes are kept for watches to resume from: 1 h.
+	// Retention is how long changes are kept for watches to resume from: 1 h. At least it is driver.TokenLife, for which pages and the
+	// snapshots of watches need them.
 	Retention time.Duration
 	// Poll is how often watches look for changes that nobody announced: 1 s, or 100 ms with NoListen.
 	Poll time.Duration
@@ -50,6 +51,8 @@ type Options struct {
 	Listen *pgx.ConnConfig
 	// Replica, if set, answers eventual reads and lists where it is fresh enough. The caller closes it.
 	Replica *pgxpool.Pool
+
+	forgetful time.Duration // for tests: instead of Retention
 }
 
 func (o *Options) withDefaults() Options {
@@ -69,6 +72,7 @@ func (o *Options) withDefaults() Options {
 	or(&d.Timeout, 30*time.Second)
 	or(&d.Outage, 5*time.Minute)
 	or(&d.Retention, time.Hour)
+	d.Retention = cmp.Or(d.forgetful, max(d.Retention, driver.TokenLife))
 	if d.NoListen {
 		or(&d.Poll, 100*time.Millisecond)
 	}

@@ -5,13 +5,30 @@ package postgres_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/postgres"
 )
+
+// openForgetful opens a store by a handle that keeps changes for so long only.
+func openForgetful(t *testing.T, storeURL string, retention time.Duration) *postgres.Backend {
+	t.Helper()
+	b, err := postgres.OpenForgetful(storetest.Context(t), storeURL, retention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
 
 // TestRetention lets the changes of one resource grow old: all but the last one are deleted, a cursor from before them says so, and one from after them
 // goes on.
@@ -20,8 +37,8 @@ func TestRetention(t *testing.T) {
 	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	storeURL := server.StoreURLIn(t, schema, "retention=6s")
-	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
+	storeURL := server.StoreURLIn(t, schema)
+	b, other := openForgetful(t, storeURL, 6*time.Second), openForgetful(t, storeURL, 6*time.Second)
 	w := storetest.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	oldest := w.Cursor()
@@ -64,7 +81,7 @@ func TestRetentionAfterABurst(t *testing.T) {
 	ctx := storetest.Context(t)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)
-	b := storetest.Open(t, server.StoreURLIn(t, schema, "retention=4s"))
+	b := openForgetful(t, server.StoreURLIn(t, schema), 4*time.Second)
 	storetest.Write(t, b, storetest.Resource("first", "v"))
 	conn := server.Connect(t)
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }

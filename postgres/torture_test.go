@@ -15,6 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/postgres"
 )
 
 // TestTorture has everything befall a lone server that can.
@@ -60,7 +61,7 @@ func crashSession(t *testing.T, server *testenv.PostgresServer) {
 func forgetful(storeURL string) faults.Fault {
 	return faults.Fault{Kind: faults.Compact, Weight: 2, Touches: "server", Hold: 3 * time.Second, Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
 		for {
-			b, err := storage.Open(ctx, storeURL+"&retention=300ms")
+			b, err := postgres.OpenForgetful(ctx, storeURL, 300*time.Millisecond)
 			if err == nil {
 				return func(context.Context) error { return b.Close() }, nil
 			}

@@ -60,7 +60,7 @@ func parseURL(u *url.URL) (*target, error) {
 		MaxSize:   v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
 		Timeout:   v.Duration("timeout", 0),
 		Outage:    v.Duration("outage", 0),
-		Retention: v.Duration("retention", 0),
+		Retention: v.DurationFrom("retention", 0, driver.TokenLife),
 		Poll:      v.Duration("poll", 0),
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
@@ -218,6 +218,10 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	return t.open(ctx)
+}
+
+func (t *target) open(ctx context.Context) (*Backend, error) {
 	if f := dialer.From(ctx); f != nil {
 		t.dialWith(f)
 	}

@@ -25,7 +25,7 @@ func parseText(t *testing.T, text string) (*target, error) {
 
 func TestURL(t *testing.T) {
 	t.Parallel()
-	got, err := parseText(t, "postgresql://u:p@h:5433/d?sslmode=disable&schema=S%201&create=off&max-size=1000&timeout=2s&outage=3s&retention=4s"+
+	got, err := parseText(t, "postgresql://u:p@h:5433/d?sslmode=disable&schema=S%201&create=off&max-size=1000&timeout=2s&outage=3s&retention=7m"+
 		"&poll=5s&pool_max_conns=3&application_name=x&listen="+url.QueryEscape("postgres://u:q@direct:5434/d?sslmode=disable")+
 		"&replica="+url.QueryEscape("postgres://u:q@copy/d?sslmode=disable"))
 	if err != nil {
@@ -33,7 +33,7 @@ func TestURL(t *testing.T) {
 	}
 	o := got.opts
 	if o.Schema != "S 1" || !o.NoCreate || o.MaxSize != 1000 || o.Timeout != 2*time.Second || o.Outage != 3*time.Second ||
-		o.Retention != 4*time.Second || o.Poll != 5*time.Second || o.NoListen {
+		o.Retention != 7*time.Minute || o.Poll != 5*time.Second || o.NoListen {
 		t.Errorf("options: %+v", o)
 	}
 	if c := got.pool.ConnConfig; c.Host != "h" || c.Port != 5433 || c.Database != "d" || c.RuntimeParams["application_name"] != "x" || len(c.RuntimeParams) != 1 {
@@ -77,6 +77,7 @@ func TestURLRefusals(t *testing.T) {
 		"shema=x":                                {"shema", "schema", "sslmode", "pool_max_conns"},
 		"timeout=never":                          {"timeout"},
 		"timeout=-1s":                            {"timeout"},
+		"retention=4m59s":                        {"retention", "5m0s or more"},
 		"max-size=0":                             {"max-size"},
 		"max-size=1048577":                       {"max-size"},
 		"create=maybe":                           {"create"},
@@ -134,5 +135,15 @@ func TestREADME(t *testing.T) {
 	slices.Sort(known)
 	if !slices.Equal(documented, known) {
 		t.Errorf("documented: %v\n     known: %v", documented, known)
+	}
+}
+
+// TestRetentionOfTokens gives options in which changes are kept for less than continue tokens live.
+func TestRetentionOfTokens(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: 5 * time.Minute, 6 * time.Minute: 6 * time.Minute} {
+		if got := (&Options{Retention: given}).withDefaults().Retention; got != want {
+			t.Errorf("retention is %v, given was %v, expected %v", got, given, want)
+		}
 	}
 }

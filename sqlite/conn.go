@@ -95,7 +95,7 @@ var texts = [queries]string{
 	deleted: `INSERT INTO gone (key, seq) VALUES (?1, ?2)`,
 	remove:  `DELETE FROM resources WHERE key = ?1`,
 	// How far a step of pruning goes.
-	reach:        `SELECT max(seq) FROM log WHERE seq > ?1 AND seq < ?2 AND (seq < ?3 OR written < ?4)`,
+	reach:        `SELECT max(seq) FROM log WHERE seq > ?1 AND seq < ?2 AND written < ?5 AND (seq < ?3 OR written < ?4)`,
 	moveFollowed: `UPDATE meta SET followed = max(followed, ?1), horizon = max(horizon, ?1)`,
 	outdated: `SELECT seq, prev, key, gone_tag IS NOT NULL,
 		coalesce((SELECT length(data) FROM log AS old WHERE old.seq = log.prev), 0) + iif(gone_tag IS NULL, 0, length(data))

@@ -12,6 +12,7 @@ import (
 // it and an idle store is left alone.
 type retention struct {
 	age    time.Duration
+	young  time.Duration // what is younger stays, whatever the bounds
 	rows   int64
 	bytes  int64
 	looked int64 // the number of the newest row when nothing was left to prune
@@ -67,7 +68,12 @@ func (l *retention) advance(t *txn) (left bool, err error) {
 		return false, err
 	}
 	low = max(low, heavy)
-	if first >= low && (first >= kept || at >= since) {
+	young := t.at - l.young.Milliseconds()
+	if t.at-t.now > l.young.Milliseconds() {
+		// The clock was set back. Nobody knows how old the rows are, and the log must not grow until it has caught up.
+		young = math.MaxInt64
+	}
+	if at >= young || first >= low && (first >= kept || at >= since) {
 		return false, nil
 	}
 	s, err := t.conn.stmt(reach)
@@ -77,7 +83,8 @@ func (l *retention) advance(t *txn) (left bool, err error) {
 	// A batch may bring more rows than a step.
 	step := max(pruneStep, 2*(t.last.seq-t.before.seq))
 	until := min(first+step, end, max(kept, low))
-	if err := errors.Join(s.BindInt64(1, t.kept.followed), s.BindInt64(2, until), s.BindInt64(3, low), s.BindInt64(4, since)); err != nil {
+	bounds := errors.Join(s.BindInt64(2, until), s.BindInt64(3, low), s.BindInt64(4, since), s.BindInt64(5, young))
+	if err := errors.Join(s.BindInt64(1, t.kept.followed), bounds); err != nil {
 		return false, err
 	}
 	var reached int64

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -67,9 +68,9 @@ func TestRetention(t *testing.T) {
 		options Options
 		bound   int64
 	}{
-		"few rows":  {Options{RetentionRows: 1}, pruneNever},
-		"many rows": {Options{RetentionRows: 3 * pruneNever / 2}, 3 * pruneNever / 2},
-		"age":       {Options{Retention: 1}, pruneNever},
+		"few rows":  {Options{RetentionRows: 1, young: 1}, pruneNever},
+		"many rows": {Options{RetentionRows: 3 * pruneNever / 2, young: 1}, 3 * pruneNever / 2},
+		"age":       {Options{Retention: 1, young: 1}, pruneNever},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +99,41 @@ func TestRetention(t *testing.T) {
 			}
 			wantUpsert(t, resumed, storetest.Write(t, again, resource("new", 0)))
 			resumed.Close()
+		})
+	}
+}
+
+// However little history is to be kept, a continue token lives for as long as is promised: what is younger stays. When it has grown
+// older it goes, and also when the clock was set back, so that nobody can tell how old it is.
+func TestRetentionLeavesTokens(t *testing.T) {
+	t.Parallel()
+	const minute = int64(time.Minute / time.Millisecond)
+	for name, c := range map[string]struct {
+		shift int64 // of the time of what was written, in ms
+		gone  bool
+	}{
+		"young":            {-4 * minute, false},
+		"old":              {-6 * minute, true},
+		"a clock set back": {6 * minute, true},
+		"a clock put back": {minute, false}, // as far as a clock that is corrected
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, newPath(t), &Options{RetentionRows: 1})
+			storetest.Write(t, s, resource("a", 1))
+			storetest.Write(t, s, resource("b", 1))
+			token := page(t, s, 1, "").Continue
+			w := storetest.WatchChanges(t, s)
+			churn(t, s, w, 3*pruneNever/2)
+			run(t, foreign(t, s.Path()), fmt.Sprintf("UPDATE log SET written = written + %d", c.shift))
+			churn(t, s, w, pruneNever/2)
+			rest, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Continue: token})
+			switch {
+			case c.gone && !errors.Is(err, storage.ErrCompacted):
+				t.Errorf("the listing goes on with %v, %v; expected ErrCompacted", namesOf(rest.Resources), err)
+			case !c.gone && (err != nil || fmt.Sprint(namesOf(rest.Resources)) != "[b]"):
+				t.Errorf("the listing goes on with %v, %v", namesOf(rest.Resources), err)
+			}
 		})
 	}
 }
@@ -297,7 +333,7 @@ func TestRetentionInBytes(t *testing.T) {
 	if got := logBytes(t, s); got < 100*size {
 		t.Fatalf("the log has %d bytes", got)
 	}
-	one, two := open(t, path, &Options{RetentionBytes: bound}), open(t, path, &Options{RetentionBytes: bound})
+	one, two := open(t, path, &Options{RetentionBytes: bound, young: 1}), open(t, path, &Options{RetentionBytes: bound, young: 1})
 	for round := range 4 {
 		grow(one, fmt.Sprint("one-", round), 20)
 		grow(two, fmt.Sprint("two-", round), 20)
@@ -326,7 +362,7 @@ func TestRetentionInBytes(t *testing.T) {
 // However few bytes are to be kept, a watch that keeps up is not cut off: what a few batches may have brought is there.
 func TestRetentionLeavesBatches(t *testing.T) {
 	t.Parallel()
-	s := open(t, newPath(t), &Options{RetentionBytes: 1})
+	s := open(t, newPath(t), &Options{RetentionBytes: 1, young: 1})
 	cursor := storetest.WatchChanges(t, s).Cursor()
 	var want []*resourcepb.Resource
 	for i := range batchBytes >> 19 {

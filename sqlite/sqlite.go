@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ type Options struct {
 	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
 	MaxSize int
 	// Retention is how far history goes back: for how long a watch or a page can go on from a change, and the store be read as it
-	// was then, unless RetentionRows or RetentionBytes is reached earlier. The newest 2,048 changes are kept longer.
+	// was then, unless RetentionRows or RetentionBytes is reached earlier. The newest 2,048 changes are kept longer. At least it is
+	// driver.TokenLife, and so long all changes are kept, whatever the other bounds: pages and the snapshots of watches need them.
 	Retention time.Duration
 	// RetentionRows is the number of changes in history at most, give or take a few hundred.
 	RetentionRows int
@@ -48,8 +50,12 @@ type Options struct {
 	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
 	Readers int
 
-	vfs string // for tests
+	vfs   string        // for tests
+	young time.Duration // for tests: instead of driver.TokenLife
 }
+
+// kept is how long a change is kept, whatever the bounds.
+func (o *Options) kept() time.Duration { return cmp.Or(o.young, driver.TokenLife) }
 
 func (o *Options) withDefaults() Options {
 	var d Options
@@ -65,6 +71,7 @@ func (o *Options) withDefaults() Options {
 	if d.Retention <= 0 {
 		d.Retention = DefaultRetention
 	}
+	d.Retention = max(d.Retention, d.kept())
 	if d.RetentionRows <= 0 {
 		d.RetentionRows = DefaultRetentionRows
 	}

@@ -58,7 +58,7 @@ func wantWhole(t testing.TB, path string) {
 // pruneAll writes, deletes and creates anew, keeps as little history as it may, and moves the horizon, until it is killed.
 func pruneAll(path string) {
 	ctx := context.Background()
-	s, err := New(ctx, path, &Options{RetentionRows: 1})
+	s, err := New(ctx, path, &Options{RetentionRows: 1, young: 1})
 	must(err)
 	go func() {
 		for n := 0; ; n++ {

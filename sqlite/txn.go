@@ -20,6 +20,7 @@ type txn struct {
 	before mark          // the newest row of the log when the transaction began
 	last   mark          // the newest row now
 	tag    int64         // of all its rows, by which readers know them for one commit
+	now    int64         // when it began, in ms
 	at     int64         // the time of its rows in ms; never earlier than that of an older row
 	note   *driver.Guard // the note that a guard asked about last, as it is
 	bytes  int64         // that were added to the log, but for those of deleted resources
@@ -30,7 +31,8 @@ func newTxn(c *conn, known *links) (txn, error) {
 	if err != nil {
 		return txn{}, err
 	}
-	t := txn{conn: c, links: known, at: time.Now().UnixMilli()}
+	now := time.Now().UnixMilli()
+	t := txn{conn: c, links: known, now: now, at: now}
 	if s.Step() {
 		t.fence = s.ColumnText(0)
 		t.kept = floors{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}

@@ -45,6 +45,8 @@ func TestURLs(t *testing.T) {
 		"sqlite:x.db?max-size=1048577":       "",
 		"sqlite:x.db?max-size=0":             "",
 		"sqlite:x.db?retention=1":            "",
+		"sqlite:x.db?retention=4m59s":        "",
+		"sqlite:x.db?retention=5m":           "x.db",
 		"sqlite:x.db?retention-rows=many":    "",
 		"sqlite:x.db?retention-bytes=1":      "",
 		"sqlite:x.db?readers=0":              "",
@@ -73,13 +75,13 @@ func TestURLs(t *testing.T) {
 
 func TestURLOptions(t *testing.T) {
 	t.Parallel()
-	u, err := url.Parse("sqlite:x.db?create=off&timeout=1s&outage=2s&max-size=3&retention=4s&retention-rows=5&retention-bytes=67108865&readers=6")
+	u, err := url.Parse("sqlite:x.db?create=off&timeout=1s&outage=2s&max-size=3&retention=7m&retention-rows=5&retention-bytes=67108865&readers=6")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, got, err := parseURL(u)
 	want := Options{
-		NoCreate: true, Timeout: time.Second, Outage: 2 * time.Second, MaxSize: 3, Retention: 4 * time.Second, RetentionRows: 5, RetentionBytes: 67108865, Readers: 6,
+		NoCreate: true, Timeout: time.Second, Outage: 2 * time.Second, MaxSize: 3, Retention: 7 * time.Minute, RetentionRows: 5, RetentionBytes: 67108865, Readers: 6,
 	}
 	if err != nil || got != want {
 		t.Fatalf("%+v, %v; expected %+v", got, err, want)
@@ -119,7 +121,7 @@ func TestREADMEKnowsTheParameters(t *testing.T) {
 // The shortest times that a URL may say work.
 func TestShortTimes(t *testing.T) {
 	t.Parallel()
-	b, err := storage.Open(t.Context(), "sqlite:"+newPath(t)+"?outage=1ms&retention=1ms")
+	b, err := storage.Open(t.Context(), "sqlite:"+newPath(t)+"?outage=1ms&retention=5m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,4 +129,14 @@ func TestShortTimes(t *testing.T) {
 	s := b.(*Backend)
 	w := storetest.WatchChanges(t, s)
 	wantUpsert(t, w, storetest.Write(t, s, resource("a", 1)))
+}
+
+// Options in which changes are kept for less than continue tokens live are raised to that.
+func TestRetentionOfTokens(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: 5 * time.Minute, 6 * time.Minute: 6 * time.Minute} {
+		if got := (&Options{Retention: given}).withDefaults().Retention; got != want {
+			t.Errorf("retention is %v, given was %v, expected %v", got, given, want)
+		}
+	}
 }

@@ -42,7 +42,9 @@ func newWriter(s *handle, c *conn) *writer {
 		queue:  queue{wake: make(chan struct{}, 1)},
 		stop:   make(chan struct{}),
 		done:   make(chan struct{}),
-		log:    retention{age: s.options.Retention, rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes)},
+		log: retention{
+			age: s.options.Retention, young: s.options.kept(), rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes),
+		},
 	}
 	w.waitInSteps()
 	go w.run()

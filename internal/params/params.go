@@ -110,13 +110,18 @@ const shortest = time.Millisecond
 
 // Duration returns a time such as 30s or 5m, of a millisecond at least.
 func (v *Values) Duration(name string, otherwise time.Duration) time.Duration {
+	return v.DurationFrom(name, otherwise, shortest)
+}
+
+// DurationFrom is Duration for a parameter that is not less than a bound.
+func (v *Values) DurationFrom(name string, otherwise, least time.Duration) time.Duration {
 	s, there := v.get(name)
 	if !there {
 		return otherwise
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil || d < shortest {
-		v.fail(name, fmt.Sprintf("a time such as 30s or 5m, %v or more", shortest))
+	if err != nil || d < least {
+		v.fail(name, fmt.Sprintf("a time such as 30s or 5m, %v or more", least))
 		return otherwise
 	}
 	return d
