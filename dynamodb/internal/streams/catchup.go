@@ -110,7 +110,7 @@ func (c *catchUp) step(ctx context.Context, pl place) error {
 			c.size += ev.Size
 		}
 	}
-	if len(p.records) > 0 || p.ended {
+	if len(p.records) > 0 || p.full || p.ended {
 		c.empty = 0
 		return nil
 	}

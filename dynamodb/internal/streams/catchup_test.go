@@ -1,0 +1,50 @@
+package streams
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
+)
+
+// A reading of history that begins at a time passes all records from before it, without a pause after each page of them: pauses are for
+// answers in which there is nothing at all.
+func TestPagesFromBeforeATimeAreSkippedAtOnce(t *testing.T) {
+	t.Parallel()
+	old := `{"Records":[{"dynamodb":{"SequenceNumber":"100","ApproximateCreationDateTime":1000}}],"NextShardIterator":"next"}`
+	for answer, pauses := range map[string]bool{old: false, `{"Records":[],"NextShardIterator":"next"}`: true} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, strings.NewReader(answer)) // a reader that left hears nothing
+		}))
+		t.Cleanup(server.Close)
+		client := dynamodbstreams.New(dynamodbstreams.Options{
+			Region: "r", BaseEndpoint: aws.String(server.URL), HTTPClient: server.Client(),
+			Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+		})
+		s := &shards{Config: &Config{Client: client, Table: largeEvents(1), Timeout: time.Minute, Clock: request.NewClock(), Poll: time.Hour}}
+		pl := place{"s", since(time.Unix(2000, 0))}
+		c := &catchUp{
+			shards: s, at: &Position{shards: []place{pl}, asOf: s.Clock.Now()}, filter: &key.Filter{},
+			iterators: map[string]string{"s": "first"}, empty: 1 << 20,
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if pauses { // which it does for an hour
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		}
+		err := c.step(ctx, pl)
+		cancel()
+		if (err != nil) != pauses {
+			t.Errorf("after %s: %v", answer, err)
+		}
+	}
+}
