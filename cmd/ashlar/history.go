@@ -27,7 +27,7 @@ The first line may be "kept": the version that was stored at the oldest revision
 was before it is forgotten. A store forgets by itself, as its retention says, and by ashlar compact.
 
 The time beside a version is that in its generation, where that is a ULID, as those are that apply writes: it comes from the
-clock of whoever wrote. Stores keep no other time.
+clock of whoever wrote. A write that leaves the generation as it was, of a status for one, shows none. Stores keep no other time.
 
 With -o json there is one version on a line: {"change":…,"revision":…,"time":…,"now":…}.`,
 		Example: `  ashlar history apps/Deployment storefront -n shop
@@ -149,10 +149,7 @@ func deed(c *storage.Change) string {
 
 // version writes one, with the fields that are different from the version before below it.
 func (p *printer) version(v *version) error {
-	when := ""
-	if v.now != nil {
-		when = timeOf(v.now.Resource)
-	}
+	when := v.time()
 	switch p.format {
 	case "json", "yaml":
 		return p.object(member{"change", v.what}, member{"revision", v.revision}, member{"time", when}, member{"now", v.now})
@@ -172,9 +169,12 @@ func (p *printer) version(v *version) error {
 	return p.fields(v.before, v.now)
 }
 
-// timeOf returns the time in a generation, "" if there is none in it.
-func timeOf(res *resourcepb.Resource) string {
-	generation, err := ulid.ParseStrict(res.GetGeneration())
+// time returns the time in the generation that came with this version, "" if none came, or if there is none in it.
+func (v *version) time() string {
+	if v.now == nil || v.before != nil && v.before.Resource.GetGeneration() == v.now.Resource.GetGeneration() {
+		return ""
+	}
+	generation, err := ulid.ParseStrict(v.now.Resource.GetGeneration())
 	if err != nil {
 		return ""
 	}

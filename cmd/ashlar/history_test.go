@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // revisions returns what ashlar revisions shows.
@@ -177,4 +179,26 @@ func TestPastIsAsDocumented(t *testing.T) {
 	require.Greater(t, commands, 8)
 	times := regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	require.Equal(t, times.ReplaceAllString(shown, "TIME"), times.ReplaceAllString(said.String(), "TIME"))
+}
+
+// A time is shown beside the version that brought it, and beside no other.
+func TestTimesOfVersions(t *testing.T) {
+	t.Parallel()
+	const early, late = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"
+	record := func(generation string) *storage.Record {
+		return &storage.Record{Resource: &resourcepb.Resource{Generation: generation}}
+	}
+	for _, c := range []struct {
+		before, now *storage.Record
+		want        string
+	}{
+		{nil, record(early), "2016-07-30T23:54:10Z"},
+		{record(early), record(late), "2017-10-24T01:29:36Z"},
+		{record(early), record(early), ""},
+		{record(early), record("7"), ""},
+		{record("7"), record(""), ""},
+		{record(early), nil, ""},
+	} {
+		require.Equal(t, c.want, (&version{before: c.before, now: c.now}).time())
+	}
 }
