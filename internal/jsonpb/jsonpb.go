@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -30,21 +31,30 @@ type opaque struct {
 
 // Marshal returns res as protojson, compact and the same for the same resource. A nil resource is {}.
 func Marshal(res *resourcepb.Resource) ([]byte, error) {
-	if res.GetData() == nil || shown(res.GetData()) {
+	return MarshalWith(res, func(data *anypb.Any) ([]byte, error) { return MarshalPayload(data, nil) })
+}
+
+// Resolver finds the messages that payloads, and what is packed inside them, may be.
+type Resolver interface {
+	protoregistry.MessageTypeResolver
+	protoregistry.ExtensionTypeResolver
+}
+
+// MarshalWith is Marshal with payloads in a form of the caller's: payload returns the JSON of one.
+func MarshalWith(res *resourcepb.Resource, payload func(*anypb.Any) ([]byte, error)) ([]byte, error) {
+	if res.GetData() == nil {
 		return compact(res)
 	}
-	shell := &resourcepb.Resource{
+	text, err := compact(&resourcepb.Resource{
 		Id: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
 		Metadata: res.GetMetadata(), Status: res.GetStatus(),
-	}
-	text, err := compact(shell)
+	})
 	if err != nil {
 		return nil, err
 	}
-	value := base64.StdEncoding.EncodeToString(res.GetData().GetValue())
-	data, err := json.Marshal(opaque{Type: res.GetData().GetTypeUrl(), Value: &value})
+	data, err := payload(res.GetData())
 	if err != nil {
-		return nil, fmt.Errorf("render a payload: %w", err)
+		return nil, err
 	}
 	// The payload is the last field of a resource.
 	text = bytes.TrimSuffix(text, []byte("}"))
@@ -54,6 +64,43 @@ func Marshal(res *resourcepb.Resource) ([]byte, error) {
 	text = append(text, `"data":`...)
 	text = append(text, data...)
 	return append(text, '}'), nil
+}
+
+// MarshalPayload returns a payload with its @type, by its fields if protojson shows all of it, else by its bytes. A nil resolver knows what
+// the program links.
+func MarshalPayload(data *anypb.Any, known Resolver) ([]byte, error) {
+	if known == nil {
+		known = protoregistry.GlobalTypes
+	}
+	if text := shown(data, known); text != nil {
+		return text, nil
+	}
+	return Opaque(data)
+}
+
+// Opaque returns a payload by its bytes.
+func Opaque(data *anypb.Any) ([]byte, error) {
+	value := base64.StdEncoding.EncodeToString(data.GetValue())
+	text, err := json.Marshal(opaque{Type: data.GetTypeUrl(), Value: &value})
+	if err != nil {
+		return nil, fmt.Errorf("render a payload: %w", err)
+	}
+	return text, nil
+}
+
+// ParseOpaque undoes Opaque. It returns nil if the text is not a payload by its bytes.
+func ParseOpaque(text []byte) (*anypb.Any, error) {
+	var bytesForm opaque
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&bytesForm) != nil || bytesForm.Value == nil {
+		return nil, nil
+	}
+	value, err := base64.StdEncoding.DecodeString(*bytesForm.Value)
+	if err != nil {
+		return nil, errors.New("data.@value is not base64")
+	}
+	return &anypb.Any{TypeUrl: bytesForm.Type, Value: value}, nil
 }
 
 // MarshalEvent returns ev as protojson, compact and the same for the same event.
@@ -98,13 +145,11 @@ func Unmarshal(text []byte) (*resourcepb.Resource, error) {
 	}
 	var data *anypb.Any
 	if raw, there := fields["data"]; there {
-		var bytesForm opaque
-		if json.Unmarshal(raw, &bytesForm) == nil && bytesForm.Value != nil {
-			value, err := base64.StdEncoding.DecodeString(*bytesForm.Value)
-			if err != nil {
-				return nil, errors.New("data.@value is not base64")
-			}
-			data = &anypb.Any{TypeUrl: bytesForm.Type, Value: value}
+		var err error
+		if data, err = ParseOpaque(raw); err != nil {
+			return nil, err
+		}
+		if data != nil {
 			delete(fields, "data")
 			if text, err = json.Marshal(fields); err != nil {
 				return nil, fmt.Errorf("read a resource: %w", err)
@@ -127,12 +172,16 @@ var protoPrefix = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{
 
 func cleanse(text string) string { return protoPrefix.ReplaceAllString(text, "") }
 
-// compact removes the blanks that protojson puts in at random.
+// compact returns protojson without the blanks that it puts in at random.
 func compact(m proto.Message) ([]byte, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, errors.New("render a resource: " + cleanse(err.Error()))
 	}
+	return compacted(text)
+}
+
+func compacted(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, text); err != nil {
 		return nil, fmt.Errorf("render a resource: %w", err)
@@ -140,18 +189,27 @@ func compact(m proto.Message) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// shown says whether protojson shows all of a payload.
-func shown(data *anypb.Any) bool {
+// shown returns a payload by its fields, nil if protojson does not show all of it.
+func shown(data *anypb.Any, known Resolver) []byte {
 	if data.GetTypeUrl() == "" {
-		return len(data.GetValue()) == 0
+		if len(data.GetValue()) == 0 {
+			return []byte("{}")
+		}
+		return nil
 	}
-	m, err := data.UnmarshalNew()
+	m, err := anypb.UnmarshalNew(data, proto.UnmarshalOptions{Resolver: known})
 	if err != nil || hasUnknown(m.ProtoReflect()) {
-		return false
+		return nil
 	}
 	// An Any inside the payload may be of an unknown type; a Struct may hold a number that JSON has no word for.
-	_, err = protojson.Marshal(data)
-	return err == nil
+	text, err := protojson.MarshalOptions{Resolver: known}.Marshal(data)
+	if err != nil {
+		return nil
+	}
+	if text, err = compacted(text); err != nil {
+		return nil
+	}
+	return text
 }
 
 // hasUnknown says whether m, or a message in it, has fields that this program does not know.
