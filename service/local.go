@@ -105,8 +105,8 @@ func (l *localStream) SendMsg(any) error {
 // CloseSend does nothing.
 func (l *localStream) CloseSend() error { return nil }
 
-// Header returns no metadata.
-func (l *localStream) Header() (metadata.MD, error) { return nil, nil }
+// Header returns the header of a stream that stands, which is empty, not nil: of a call that was refused there is no stream.
+func (l *localStream) Header() (metadata.MD, error) { return metadata.MD{}, nil }
 
 // Trailer returns no metadata.
 func (l *localStream) Trailer() metadata.MD { return nil }

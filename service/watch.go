@@ -18,6 +18,10 @@ func (s *Server) WatchList(req *resourcepb.WatchListRequest, out grpc.ServerStre
 		return err
 	}
 	defer st.close()
+	// A stream that goes on from a cursor may be silent for long: the header says that it stands.
+	if err := out.SendHeader(nil); err != nil {
+		return err
+	}
 	for {
 		ev, err := st.next()
 		if err != nil {
