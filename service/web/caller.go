@@ -1,0 +1,49 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+)
+
+// called returns the context of the call that a request becomes: with its token, and what the query says about consistency.
+func called(ctx context.Context, header http.Header, q query) (context.Context, error) {
+	token, err := tokenOf(header)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-token", token)
+	}
+	if q.consistent() {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
+	}
+	return ctx, nil
+}
+
+// tokenOf returns the token of a request, "" for none.
+func tokenOf(header http.Header) (string, error) {
+	tokens := header.Values("X-Consul-Token")
+	for _, value := range header.Values("Authorization") {
+		scheme, token, _ := strings.Cut(value, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return "", refuse(http.StatusUnauthorized, "the Authorization header is not understood: expected Bearer and a token")
+		}
+		tokens = append(tokens, strings.TrimSpace(token))
+	}
+	var found string
+	for _, token := range tokens {
+		if strings.ContainsFunc(token, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return "", refuse(http.StatusUnauthorized, "the token holds characters other than printable ASCII")
+		}
+		if found != "" && token != "" && token != found {
+			return "", refuse(http.StatusBadRequest, "the request has two different tokens")
+		}
+		if token != "" {
+			found = token
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,105 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// What stands behind a resource's name in a path.
+const (
+	owned  = "owned"
+	status = "status"
+)
+
+// target is what a path names.
+type target struct {
+	typ  *resourcepb.Type
+	form form
+	name string // of the resource; "" for all of the type
+	sub  string // owned, status, or "" for the resource itself
+	key  string // of the status
+}
+
+// id returns the id that the target and the query name.
+func (t target) id(q query) *resourcepb.ID {
+	return &resourcepb.ID{Type: t.typ, Tenancy: q.tenancy(), Name: t.name, Uid: q.get("uid")}
+}
+
+// routes finds the types of paths.
+type routes struct {
+	forms forms
+	types map[string]*resourcepb.Type // by group/version/kind, in lower case
+	open  bool
+}
+
+func newRoutes(types *registry.Registry) routes {
+	r := routes{forms: newForms(types), types: map[string]*resourcepb.Type{}, open: types.Open()}
+	for _, t := range types.Types() {
+		r.types[pathOf(t.Type)] = t.Type
+	}
+	return r
+}
+
+// pathOf returns the path of a type, without a slash at its ends.
+func pathOf(t *resourcepb.Type) string {
+	return strings.ToLower(t.GetGroup() + "/" + t.GetGroupVersion() + "/" + t.GetKind())
+}
+
+// find returns what a path names that may hold escapes: a slash in a name is one that is escaped.
+func (r routes) find(path string) (target, error) {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, s := range segments {
+		var err error
+		if segments[i], err = url.PathUnescape(s); err != nil {
+			return target{}, refuse(http.StatusBadRequest, "the path holds a malformed escape: %v", err)
+		}
+	}
+	if len(segments) == 4 && segments[3] == "" {
+		segments = segments[:3] // a slash behind the type
+	}
+	var t target
+	switch n := len(segments); {
+	case n == 3:
+	case n >= 4 && segments[3] == "":
+		return t, noPath(path)
+	case n == 4:
+		t.name = segments[3]
+	case n == 5 && segments[4] == owned:
+		t.name, t.sub = segments[3], owned
+	case n >= 6 && segments[4] == status:
+		// Keys of statuses often hold a slash, which need not be escaped.
+		t.name, t.sub, t.key = segments[3], status, strings.Join(segments[5:], "/")
+	default:
+		return t, noPath(path)
+	}
+	err := r.resolve(&t, segments[0], segments[1], segments[2])
+	return t, err
+}
+
+// resolve sets the type of a target.
+func (r routes) resolve(t *target, group, version, kind string) error {
+	if r.open {
+		t.typ = &resourcepb.Type{Group: group, GroupVersion: version, Kind: kind}
+		t.form = r.forms.open()
+		return nil // the service checks the name
+	}
+	path := group + "/" + version + "/" + kind
+	if typ, ok := r.types[path]; ok {
+		t.typ, t.form = proto.CloneOf(typ), r.forms.of(typ)
+		return nil
+	}
+	if _, ok := r.types[strings.ToLower(path)]; ok {
+		return refuse(http.StatusNotFound, "no type is at /%.300s: kinds are in lower case in paths", path)
+	}
+	return refuse(http.StatusNotFound, "no type is at /%.300s; openapi.json lists them", path)
+}
+
+func noPath(path string) error {
+	return refuse(http.StatusNotFound, "nothing is at %.300s: paths are /group/version/kind and /group/version/kind/name", path)
+}

@@ -1,0 +1,168 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage/internal/jsonpb"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// forms are the forms of the payloads of a registry's types.
+type forms struct {
+	messages map[string]protoreflect.MessageType // by the name of the type
+	known    known
+}
+
+func newForms(types *registry.Registry) forms {
+	f := forms{messages: map[string]protoreflect.MessageType{}, known: known{}}
+	for _, t := range types.Types() {
+		m := t.Proto.ProtoReflect().Type()
+		f.messages[registry.Name(t.Type)] = m
+		f.known[m.Descriptor().FullName()] = m
+	}
+	return f
+}
+
+func (f forms) of(t *resourcepb.Type) form { return form{f.messages[registry.Name(t)], f.known} }
+func (f forms) open() form                 { return form{nil, f.known} }
+
+// form is how the payload of a type looks in JSON.
+type form struct {
+	message protoreflect.MessageType // nil in an open registry
+	known   known
+}
+
+// encode returns a payload as compact JSON. If it is the type's message, it has no @type.
+func (f form) encode(data *anypb.Any) ([]byte, error) {
+	text, err := jsonpb.MarshalPayload(data, f.known)
+	if err != nil || f.message == nil || data.MessageName() != f.message.Descriptor().FullName() {
+		return text, err
+	}
+	fields, err := membersOf(text)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(fields) == 0 || fields[0].name != "@type":
+		return text, nil
+	case len(fields) == 1:
+		return []byte("{}"), nil
+	case fields[1].name == "@value":
+		return text, nil // its bytes, which are of no use without the type
+	}
+	return append([]byte("{"), text[fields[1].key:]...), nil
+}
+
+// decode returns the payload that stands at a place in a body.
+func (f form) decode(body []byte, at span) (*anypb.Any, error) {
+	text := body[at.start:at.end]
+	fields, err := membersOf(text)
+	if err != nil {
+		return nil, badBody(body, at.start, "data is not an object")
+	}
+	if data, err := jsonpb.ParseOpaque(text); err != nil || data != nil {
+		return data, err
+	}
+	for _, field := range fields {
+		if field.name == "@type" {
+			data := new(anypb.Any)
+			return data, f.read(body, at, data)
+		}
+	}
+	if f.message == nil {
+		return nil, badBody(body, at.start, `data has no "@type", which says what message it is`)
+	}
+	if wrapped(f.message.Descriptor()) {
+		if len(fields) != 1 || fields[0].name != "value" {
+			return nil, badBody(body, at.start, `data has other fields than "value", where all of a %s is`, f.message.Descriptor().FullName())
+		}
+		at = span{at.start + fields[0].value.start, at.start + fields[0].value.end}
+	}
+	m := f.message.New().Interface()
+	if err := f.read(body, at, m); err != nil {
+		return nil, err
+	}
+	data := new(anypb.Any)
+	if err := anypb.MarshalFrom(data, m, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, fmt.Errorf("encode the payload: %w", err)
+	}
+	return data, nil
+}
+
+// read reads a message that stands at a place in a body. What stands elsewhere becomes blanks, so that errors say where they are in the body.
+func (f form) read(body []byte, at span, m proto.Message) error {
+	text := append(blank(body[:at.start]), body[at.start:at.end]...)
+	if err := (protojson.UnmarshalOptions{Resolver: f.known}).Unmarshal(text, m); err != nil {
+		return refuse(http.StatusBadRequest, "body invalid: %s", told(err))
+	}
+	return nil
+}
+
+// wrapped reports whether a message has a JSON form of its own, which inside an Any stands in a field "value".
+func wrapped(m protoreflect.MessageDescriptor) bool { return wellKnown[m.FullName()] != nil }
+
+// known are the payload messages of a registry, as a resolver; it finds what the program links, too.
+type known map[protoreflect.FullName]protoreflect.MessageType
+
+func (k known) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
+	if m, ok := k[name]; ok {
+		return m, nil
+	}
+	return protoregistry.GlobalTypes.FindMessageByName(name)
+}
+
+func (k known) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	return k.FindMessageByName((&anypb.Any{TypeUrl: url}).MessageName())
+}
+
+func (k known) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
+	return protoregistry.GlobalTypes.FindExtensionByName(name)
+}
+
+func (k known) FindExtensionByNumber(message protoreflect.FullName, n protoreflect.FieldNumber) (protoreflect.ExtensionType, error) {
+	return protoregistry.GlobalTypes.FindExtensionByNumber(message, n)
+}
+
+// span is a part of a text.
+type span struct{ start, end int }
+
+// member is a member of a JSON object.
+type member struct {
+	name  string
+	key   int // where its name begins
+	value span
+}
+
+// membersOf returns the members of a JSON object, in order.
+func membersOf(text []byte) ([]member, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, fmt.Errorf("%.20q is no object", text)
+	}
+	var members []member
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := token.(string)
+		m := member{name: name, key: bytes.LastIndexAny(text[:dec.InputOffset()-1], `"`)}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		m.value = span{int(dec.InputOffset()) - len(value), int(dec.InputOffset())}
+		members = append(members, m)
+	}
+	return members, nil
+}

@@ -1,0 +1,110 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The query parameters of each operation.
+var (
+	tenancyParameters    = []string{"partition", "namespace", "ns"}
+	consistentParameters = []string{"consistent", "RequireConsistent"}
+	pageParameters       = []string{"limit", "continue"}
+	filterParameters     = slices.Concat(tenancyParameters, []string{"name_prefix"})
+	watchParameters      = slices.Concat([]string{"watch"}, filterParameters, []string{"cursor", "before", "bookmark"})
+
+	readParameters   = slices.Concat(tenancyParameters, []string{"uid"}, consistentParameters)
+	writeParameters  = slices.Concat(tenancyParameters, []string{"uid", "version"})
+	deleteParameters = writeParameters
+	statusParameters = writeParameters
+	ownedParameters  = slices.Concat(readParameters, pageParameters)
+	plainParameters  = slices.Concat(filterParameters, consistentParameters, pageParameters)
+	listParameters   = slices.Concat(plainParameters, []string{"watch", "cursor", "before", "bookmark"})
+)
+
+// flags are the parameters that say something by being there.
+var flags = []string{"consistent", "RequireConsistent", "watch", "before"}
+
+// query is the query of a request. Every parameter is known, and there once.
+type query struct{ values url.Values }
+
+// parseQuery reads a query that may have the parameters in known.
+func parseQuery(raw string, known []string) (query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return query{}, refuse(http.StatusBadRequest, "malformed query: %v", err)
+	}
+	q := query{values}
+	if err := q.only(known, "here"); err != nil {
+		return query{}, err
+	}
+	for name, given := range values {
+		if len(given) > 1 {
+			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is there %d times", name, len(given))
+		}
+		if slices.Contains(flags, name) && given[0] != "" && given[0] != "true" && given[0] != "1" {
+			return query{}, refuse(http.StatusBadRequest, "the query parameter %s takes no value: leave it out if it does not apply", name)
+		}
+	}
+	if q.has("ns") && q.has("namespace") {
+		return query{}, refuse(http.StatusBadRequest, "the query has both ns and namespace, which are the same")
+	}
+	return q, nil
+}
+
+// only refuses parameters that are not in known, for where they are not.
+func (q query) only(known []string, where string) error {
+	for name := range q.values {
+		if !slices.Contains(known, name) {
+			return refuse(http.StatusBadRequest, "unknown query parameter %.80q: %s it is one of %s", name, where, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+func (q query) get(name string) string { return q.values.Get(name) }
+func (q query) has(name string) bool   { return q.values.Has(name) }
+
+// consistent reports whether the query asks for a linearizable answer.
+func (q query) consistent() bool { return q.has("consistent") || q.has("RequireConsistent") }
+
+// tenancy returns the tenancy that the query names; the service fills in units that it leaves out.
+func (q query) tenancy() *resourcepb.Tenancy {
+	return &resourcepb.Tenancy{Partition: q.get("partition"), Namespace: q.get("namespace") + q.get("ns")}
+}
+
+// limit returns the limit of a page, 0 for none.
+func (q query) limit() (int32, error) {
+	if !q.has("limit") {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(q.get("limit"), 10, 32)
+	if err != nil || n < 1 {
+		return 0, refuse(http.StatusBadRequest, "limit invalid: expected a whole number from 1 on, got %.80q", q.get("limit"))
+	}
+	return int32(n), nil
+}
+
+// maxInterval is the largest time between bookmarks in seconds.
+const maxInterval = 24 * 60 * 60
+
+// interval returns the time between bookmarks, nil for none.
+func (q query) interval() (*durationpb.Duration, error) {
+	if !q.has("bookmark") {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(q.get("bookmark"), 10, 32)
+	if err != nil || n < 1 || n > maxInterval {
+		return nil, refuse(http.StatusBadRequest, "bookmark invalid: expected a whole number of seconds from 1 to %d, got %.80q",
+			maxInterval, q.get("bookmark"))
+	}
+	return durationpb.New(time.Duration(n) * time.Second), nil
+}

@@ -1,0 +1,126 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/ashlar-dev/storage/internal/jsonpb"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const (
+	jsonType  = "application/json"
+	linesType = "application/x-ndjson"
+	indent    = "  "
+)
+
+// encodeResource returns a resource as compact JSON.
+func (f form) encodeResource(res *resourcepb.Resource) ([]byte, error) {
+	return jsonpb.MarshalWith(res, f.encode)
+}
+
+// answer answers with one resource.
+func answer(w http.ResponseWriter, f form, res *resourcepb.Resource) error {
+	text, err := f.encodeResource(res)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", indent); err != nil {
+		return fmt.Errorf("render a resource: %w", err)
+	}
+	out.WriteByte('\n')
+	w.Header().Set("Content-Type", jsonType)
+	_, _ = w.Write(out.Bytes()) // whoever asked may be gone
+	return nil
+}
+
+// answerList answers with resources, each in the form that formOf returns for it, and with what a listing has beside them as far as it is not
+// empty. No more than one resource is in memory as text.
+func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, resources []*resourcepb.Resource, beside ...[2]string) error {
+	w.Header().Set("Content-Type", jsonType)
+	out := bufio.NewWriter(w)
+	out.WriteString("{\n" + indent + `"resources": [`)
+	var line bytes.Buffer
+	for i, res := range resources {
+		text, err := formOf(res).encodeResource(res)
+		if err != nil {
+			panic(http.ErrAbortHandler) // the answer has begun: its reader has to see that it is not whole
+		}
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString("\n" + indent + indent)
+		line.Reset()
+		if err := json.Indent(&line, text, indent+indent, indent); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		out.Write(line.Bytes())
+	}
+	if len(resources) > 0 {
+		out.WriteString("\n" + indent)
+	}
+	out.WriteByte(']')
+	for _, b := range beside {
+		if b[1] != "" {
+			fmt.Fprintf(out, ",\n%s%s: %s", indent, quoted(b[0]), quoted(b[1]))
+		}
+	}
+	out.WriteString("\n}\n")
+	_ = out.Flush() // whoever asked may be gone
+	return nil
+}
+
+// encodeEvent returns an event as compact JSON.
+func (f form) encodeEvent(ev *resourcepb.WatchEvent) ([]byte, error) {
+	var out bytes.Buffer
+	var err error
+	resource := func(name string, res *resourcepb.Resource) {
+		var text []byte
+		if text, err = f.encodeResource(res); err == nil {
+			fmt.Fprintf(&out, `{"%s":{"resource":%s}`, name, text)
+		}
+	}
+	switch e := ev.GetEvent().(type) {
+	case *resourcepb.WatchEvent_Upsert_:
+		resource("upsert", e.Upsert.GetResource())
+	case *resourcepb.WatchEvent_Delete_:
+		resource("delete", e.Delete.GetResource())
+	case *resourcepb.WatchEvent_EndOfSnapshot_:
+		out.WriteString(`{"endOfSnapshot":{}`)
+	case *resourcepb.WatchEvent_Bookmark_:
+		fmt.Fprintf(&out, `{"bookmark":{"cursor":%s}`, quoted(e.Bookmark.GetCursor()))
+	default:
+		return nil, nil // a kind of event that this version does not know
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ev.GetMore() {
+		out.WriteString(`,"more":true`)
+	}
+	if before := ev.GetBefore(); before != nil {
+		text, err := f.encodeResource(before)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&out, `,"before":%s`, text)
+	}
+	if cursor := ev.GetCursor(); cursor != "" {
+		fmt.Fprintf(&out, `,"cursor":%s`, quoted(cursor))
+	}
+	out.WriteString("}\n")
+	return out.Bytes(), nil
+}
+
+// quoted returns a text as JSON.
+func quoted(s string) []byte {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic("encoding a string cannot fail: " + err.Error())
+	}
+	return text
+}

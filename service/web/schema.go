@@ -1,0 +1,185 @@
+package web
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// schemas are the schemas of a document by name. Those of messages have the message's full name.
+type schemas map[string]any
+
+// message returns a reference to the schema of a message as protojson writes it, and adds it, and those of the messages in it.
+func (s schemas) message(m protoreflect.MessageDescriptor) object {
+	if known := wellKnown[m.FullName()]; known != nil {
+		return known
+	}
+	name := string(m.FullName())
+	if _, there := s[name]; there {
+		return ref(name)
+	}
+	schema := described(m, object{"type": "object", "additionalProperties": false})
+	s[name] = schema // before its fields, which may be of the same message
+	properties := object{}
+	var required []string
+	fields := m.Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		properties[f.JSONName()] = s.field(f)
+		if f.Cardinality() == protoreflect.Required {
+			required = append(required, f.JSONName())
+		}
+	}
+	if len(properties) > 0 {
+		schema["properties"] = properties
+	}
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	if m.ExtensionRanges().Len() > 0 {
+		schema["patternProperties"] = object{`^\[.+\]$`: object{}}
+	}
+	if exclusive := oneofs(m); len(exclusive) > 0 {
+		schema["allOf"] = exclusive
+	}
+	return ref(name)
+}
+
+// oneofs returns a schema for each oneof of a message, which lets no two of its fields in.
+func oneofs(m protoreflect.MessageDescriptor) (exclusive []object) {
+	for i := range m.Oneofs().Len() {
+		o := m.Oneofs().Get(i)
+		if o.IsSynthetic() || o.Fields().Len() < 2 {
+			continue
+		}
+		var one []object
+		for i := range o.Fields().Len() {
+			one = append(one, object{"required": []string{o.Fields().Get(i).JSONName()}})
+		}
+		none := object{"not": object{"anyOf": one}}
+		exclusive = append(exclusive, object{"oneOf": append([]object{none}, one...)})
+	}
+	return exclusive
+}
+
+// field returns the schema of a field.
+func (s schemas) field(f protoreflect.FieldDescriptor) object {
+	var schema object
+	switch {
+	case f.IsMap():
+		schema = object{"type": "object", "additionalProperties": s.value(f.MapValue())}
+		if keys := keySchema(f.MapKey().Kind()); keys != nil {
+			schema["propertyNames"] = keys
+		}
+	case f.IsList():
+		schema = object{"type": "array", "items": s.value(f)}
+	default:
+		schema = s.value(f)
+	}
+	if options, ok := f.Options().(*descriptorpb.FieldOptions); ok && options.GetDeprecated() {
+		schema = object{"allOf": []object{schema}, "deprecated": true}
+	}
+	return described(f, schema)
+}
+
+const (
+	signed   = `^-?[0-9]+$`
+	unsigned = `^[0-9]+$`
+)
+
+var base64Schema = object{"type": "string", "contentEncoding": "base64"}
+
+// value returns the schema of one value of a field.
+func (s schemas) value(f protoreflect.FieldDescriptor) object {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return object{"type": "boolean"}
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return object{"type": "integer", "format": "int32"}
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return object{"type": "integer", "format": "uint32", "minimum": 0}
+	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
+		return object{"type": "string", "format": "int64", "pattern": signed}
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return object{"type": "string", "format": "uint64", "pattern": unsigned}
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return floating
+	case protoreflect.StringKind:
+		return object{"type": "string"}
+	case protoreflect.BytesKind:
+		return base64Schema
+	case protoreflect.EnumKind:
+		return s.enum(f.Enum())
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		return s.message(f.Message())
+	}
+	return object{}
+}
+
+// floating is the schema of a number, for some of which JSON has no literal.
+var floating = object{"anyOf": []object{{"type": "number"}, {"type": "string", "enum": []string{"NaN", "Infinity", "-Infinity"}}}}
+
+// enum returns a reference to the schema of an enumeration. A value that has no name is its number.
+func (s schemas) enum(e protoreflect.EnumDescriptor) object {
+	if e.FullName() == "google.protobuf.NullValue" {
+		return object{"type": "null"}
+	}
+	var names []string
+	for i := range e.Values().Len() {
+		names = append(names, string(e.Values().Get(i).Name()))
+	}
+	s[string(e.FullName())] = described(e, object{"anyOf": []object{{"type": "string", "enum": names}, {"type": "integer", "format": "int32"}}})
+	return ref(string(e.FullName()))
+}
+
+// keySchema returns what the keys of a map are like as names of properties, nil for texts.
+func keySchema(kind protoreflect.Kind) object {
+	switch kind {
+	case protoreflect.StringKind:
+		return nil
+	case protoreflect.BoolKind:
+		return object{"enum": []string{"true", "false"}}
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
+		return object{"pattern": unsigned}
+	default:
+		return object{"pattern": signed}
+	}
+}
+
+// described returns a schema with the comment of what it is of, where the descriptor has comments.
+func described(d protoreflect.Descriptor, schema object) object {
+	comment := strings.TrimSpace(d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments)
+	if comment == "" {
+		return schema
+	}
+	copied := object{"description": comment}
+	for k, v := range schema {
+		copied[k] = v
+	}
+	return copied
+}
+
+// wellKnown are the messages that protojson writes otherwise than by their fields.
+var wellKnown = map[protoreflect.FullName]object{
+	"google.protobuf.Any": {
+		"type": "object", "description": `A message of any type, which "@type" says.`,
+		"properties": object{"@type": object{"type": "string"}}, "additionalProperties": true,
+	},
+	"google.protobuf.Timestamp":   {"type": "string", "format": "date-time"},
+	"google.protobuf.Duration":    {"type": "string", "pattern": `^-?[0-9]+(\.[0-9]{1,9})?s$`},
+	"google.protobuf.FieldMask":   {"type": "string"},
+	"google.protobuf.Empty":       {"type": "object", "additionalProperties": false},
+	"google.protobuf.Struct":      {"type": "object"},
+	"google.protobuf.Value":       {"description": "Any JSON value."},
+	"google.protobuf.ListValue":   {"type": "array"},
+	"google.protobuf.BoolValue":   {"type": "boolean"},
+	"google.protobuf.StringValue": {"type": "string"},
+	"google.protobuf.BytesValue":  base64Schema,
+	"google.protobuf.Int32Value":  {"type": "integer", "format": "int32"},
+	"google.protobuf.UInt32Value": {"type": "integer", "format": "uint32", "minimum": 0},
+	"google.protobuf.Int64Value":  {"type": "string", "format": "int64", "pattern": signed},
+	"google.protobuf.UInt64Value": {"type": "string", "format": "uint64", "pattern": unsigned},
+	"google.protobuf.FloatValue":  floating,
+	"google.protobuf.DoubleValue": floating,
+}

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// watch answers with a stream of events, until the client leaves or the service ends it.
+func (h *handler) watch(w http.ResponseWriter, r *request) error {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		return refuse(http.StatusMethodNotAllowed, "a watch has no end: its method is GET")
+	}
+	interval, err := r.query.interval()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stream, err := h.client.WatchList(ctx, &resourcepb.WatchListRequest{
+		Type: r.target.typ, Tenancy: r.query.tenancy(), NamePrefix: r.query.get("name_prefix"),
+		Cursor: r.query.get("cursor"), Cursors: true, Before: r.query.has("before"), BookmarkInterval: interval,
+	})
+	if err != nil {
+		return err
+	}
+	// The first event of a stream that stands may be long in coming. One without a header has ended with the error that Recv returns.
+	header, err := stream.Header()
+	if err == nil && header == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		return err
+	}
+	out := newLines(w, h.stall)
+	events := receive(ctx, stream)
+	defer func() {
+		cancel()
+		for range events { // until the receiver is gone
+		}
+	}()
+	for {
+		got, err := out.next(events)
+		if err != nil {
+			return nil // the client has left, or does not read
+		}
+		if got.err != nil {
+			out.end(r.Context(), got.err)
+			return nil
+		}
+		if err := out.event(r.target.form, got.event); err != nil {
+			return nil
+		}
+	}
+}
+
+// received is what a stream has returned.
+type received struct {
+	event *resourcepb.WatchEvent
+	err   error
+}
+
+// receive returns what a stream returns, up to its first error, one at a time: what the client has not read yet stays with the service. The
+// channel is closed at the end, or soon after the context's.
+func receive(ctx context.Context, stream grpc.ServerStreamingClient[resourcepb.WatchEvent]) <-chan received {
+	events := make(chan received)
+	go func() {
+		defer close(events)
+		for {
+			ev, err := stream.Recv()
+			select {
+			case events <- received{ev, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return events
+}
+
+// lines is an answer of lines that has no end yet.
+type lines struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+}
+
+// newLines begins an answer of lines.
+func newLines(w http.ResponseWriter, stall time.Duration) *lines {
+	l := &lines{w, http.NewResponseController(w), stall}
+	// The time in which the server has to have the request is over at some time, and would end the stream then.
+	_ = l.control.SetReadDeadline(time.Time{})
+	w.Header().Set("Content-Type", linesType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	return l
+}
+
+// next returns what comes next. All lines go out before it waits.
+func (l *lines) next(events <-chan received) (received, error) {
+	got, ok := received{}, true
+	select {
+	case got, ok = <-events:
+	default:
+		if err := l.flush(); err != nil {
+			return got, err
+		}
+		got, ok = <-events
+	}
+	if !ok {
+		got.err = context.Canceled
+	}
+	return got, nil
+}
+
+func (l *lines) flush() error {
+	_ = l.control.SetWriteDeadline(time.Now().Add(l.stall))
+	return l.control.Flush()
+}
+
+// event writes an event.
+func (l *lines) event(f form, ev *resourcepb.WatchEvent) error {
+	text, err := f.encodeEvent(ev)
+	if err != nil {
+		l.error(failureOf(err))
+		return err
+	}
+	_ = l.control.SetWriteDeadline(time.Now().Add(l.stall))
+	_, err = l.w.Write(text)
+	return err
+}
+
+// end writes why the stream has ended.
+func (l *lines) end(request context.Context, err error) {
+	switch {
+	case request.Err() != nil:
+		err = grpcstatus.Error(codes.Unavailable, "the server is about to stop: go on at another one, or later")
+	case errors.Is(err, io.EOF):
+		err = grpcstatus.Error(codes.Unavailable, "the service has ended the stream")
+	}
+	l.error(failureOf(err))
+}
+
+func (l *lines) error(f *failure) {
+	if text, err := json.Marshal(map[string]*failure{"error": f}); err == nil {
+		_, _ = l.w.Write(append(text, '\n'))
+		_ = l.flush()
+	}
+}
