@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -20,46 +21,53 @@ func (s *Server) Client() resourcegrpc.ResourceServiceClient { return localClien
 // localClient calls a server's methods.
 type localClient struct{ server *Server }
 
-// arrived returns the context of a call as the server gets it.
-func arrived(ctx context.Context) context.Context {
+// local calls a method of the server with the context that it gets of a caller. A call whose time is over is not begun, as over a connection.
+func local[Q, A any](ctx context.Context, in Q, call func(context.Context, Q) (A, error)) (A, error) {
+	if err := ctx.Err(); err != nil {
+		var none A
+		return none, status.FromContextError(err).Err()
+	}
 	md, _ := metadata.FromOutgoingContext(ctx)
-	return metadata.NewIncomingContext(ctx, md)
+	return call(metadata.NewIncomingContext(ctx, md), in)
 }
 
 func (c localClient) Read(ctx context.Context, in *resourcepb.ReadRequest, _ ...grpc.CallOption) (*resourcepb.ReadResponse, error) {
-	return c.server.Read(arrived(ctx), in)
+	return local(ctx, in, c.server.Read)
 }
 
 func (c localClient) Write(ctx context.Context, in *resourcepb.WriteRequest, _ ...grpc.CallOption) (*resourcepb.WriteResponse, error) {
-	return c.server.Write(arrived(ctx), in)
+	return local(ctx, in, c.server.Write)
 }
 
 func (c localClient) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest, _ ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
-	return c.server.WriteStatus(arrived(ctx), in)
+	return local(ctx, in, c.server.WriteStatus)
 }
 
 func (c localClient) List(ctx context.Context, in *resourcepb.ListRequest, _ ...grpc.CallOption) (*resourcepb.ListResponse, error) {
-	return c.server.List(arrived(ctx), in)
+	return local(ctx, in, c.server.List)
 }
 
 func (c localClient) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest, _ ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
-	return c.server.ListByOwner(arrived(ctx), in)
+	return local(ctx, in, c.server.ListByOwner)
 }
 
 func (c localClient) Delete(ctx context.Context, in *resourcepb.DeleteRequest, _ ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
-	return c.server.Delete(arrived(ctx), in)
+	return local(ctx, in, c.server.Delete)
 }
 
 func (c localClient) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest, _ ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
-	return c.server.MutateAndValidate(arrived(ctx), in)
+	return local(ctx, in, c.server.MutateAndValidate)
 }
 
 func (c localClient) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
-	st, err := c.server.open(arrived(ctx), proto.CloneOf(in))
+	st, err := local(ctx, proto.CloneOf(in), c.server.open)
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(st.ctx, st.watch.Close)
+	context.AfterFunc(st.ctx, func() { // whether or not somebody ever reads the stream to its end
+		st.free()
+		st.watch.Close()
+	})
 	return &localStream{stream: st}, nil
 }
 
