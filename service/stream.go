@@ -25,7 +25,9 @@ type stream struct {
 	free func()          // ends ctx
 
 	who  *readers
-	sent *sentSet // what the caller was sent; nil where nothing but the end of a resource can take it from the caller's view
+	sent *sentSet // what the caller was sent; nil where only a group version that is not served takes a resource from the caller's view
+	// foreign is, where sent is nil, what is stored in such a group version, and so is not in the caller's view.
+	foreign *sentSet
 
 	// wait is ctx until the next thing to do that no event brings about.
 	wait     context.Context

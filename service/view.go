@@ -35,6 +35,7 @@ func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*
 	}
 	if shown {
 		st.sent.add(res.GetId())
+		st.foreign.remove(res.GetId())
 		return ev, st.hideBefore(ev)
 	}
 	left, err := st.showed(ev, res)
@@ -53,6 +54,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	}
 	sent := st.sent.has(res.GetId())
 	st.sent.remove(res.GetId())
+	st.foreign.remove(res.GetId())
 	switch {
 	case shown:
 		return ev, st.hideBefore(ev)
@@ -74,8 +76,7 @@ func (st *stream) shows(res *resourcepb.Resource) (bool, error) {
 func (st *stream) showed(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (bool, error) {
 	switch {
 	case st.sent == nil:
-		// One caller sees all resources of the type or none, so the group version is one that this server does not serve.
-		return true, nil
+		return st.leaves(res)
 	case st.sent.has(res.GetId()):
 		return true, nil
 	case st.req.GetCursor() == "":
@@ -88,6 +89,21 @@ func (st *stream) showed(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (b
 	}
 	return false, refusal(codes.OutOfRange, "COMPACTED",
 		"a resource may have left the view of this stream, and the store keeps no history to tell: watch without a cursor")
+}
+
+// leaves reports whether a resource leaves a view in which only group versions that this server does not serve are not shown: whether the
+// stream may have sent it, and has not told its end yet. What the caller may not read was never sent: authorization does not depend on the
+// resource here, but on its tenancy.
+func (st *stream) leaves(res *resourcepb.Resource) (bool, error) {
+	may, err := st.who.mayRead(st.ctx, st.t, res)
+	if err != nil || !may || st.foreign.has(res.GetId()) {
+		return false, err
+	}
+	if st.foreign == nil {
+		st.foreign = newSentSet()
+	}
+	st.foreign.add(res.GetId())
+	return st.live, nil // in a snapshot it is there for the first time
 }
 
 // gone is the event of a resource that left the caller's view. It holds no more than the caller knew.

@@ -1,0 +1,137 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service"
+)
+
+// albums is a registry of one type, as particular says.
+func albums(t *testing.T, particular registry.Type) *registry.Registry {
+	t.Helper()
+	particular.Type, particular.Proto, particular.Scope = albumType, &wrapperspb.StringValue{}, registry.ScopeNamespace
+	types, err := registry.New(particular)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return types
+}
+
+// guest is a caller who may not read one namespace, but every other one, and "*".
+type guest struct{ denied bool }
+
+func (g guest) OperatorRead() error {
+	if g.denied {
+		return registry.ErrDenied
+	}
+	return nil
+}
+func (guest) OperatorWrite() error { return registry.ErrDenied }
+
+// guests authenticates everybody as a guest who may not read a namespace.
+func guests(secret string) func(context.Context, string, *resourcepb.Tenancy) (registry.Caller, error) {
+	return func(_ context.Context, _ string, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
+		return guest{denied: tenancy.GetNamespace() == secret}, nil
+	}
+}
+
+// stored writes a resource past the service.
+func stored(ctx context.Context, t *testing.T, b storage.Backend, res *resourcepb.Resource, namespace, version string) *resourcepb.Resource {
+	t.Helper()
+	res.Id.Type = proto.CloneOf(res.GetId().GetType())
+	res.Id.Type.GroupVersion = version
+	res.Id.Tenancy = &resourcepb.Tenancy{Partition: "default", Namespace: namespace}
+	if res.GetId().GetUid() == "" {
+		res.Id.Uid = "uid-" + res.GetId().GetName()
+	}
+	out, err := b.WriteCAS(ctx, res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// steps reads events up to one about a resource with that name, and says what they were.
+func steps(t *testing.T, w resourcegrpc.ResourceService_WatchListClient, last string) (seen []string) {
+	t.Helper()
+	for {
+		ev, err := w.Recv()
+		if err != nil {
+			t.Fatal(seen, err)
+		}
+		name := ""
+		switch {
+		case ev.GetUpsert() != nil:
+			name = ev.GetUpsert().GetResource().GetId().GetName()
+			seen = append(seen, "+"+name)
+		case ev.GetDelete() != nil:
+			name = ev.GetDelete().GetResource().GetId().GetName()
+			seen = append(seen, "-"+name)
+		case ev.GetEndOfSnapshot() != nil:
+			seen = append(seen, "end")
+		}
+		if name == last {
+			return seen
+		}
+	}
+}
+
+// A watch of all namespaces says nothing of those that its caller may not read.
+func TestWatchesKeepNamespacesApart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	b := inmem.New(nil)
+	defer b.Close()
+	c := service.New(b, albums(t, registry.Type{}), &service.Options{Authenticate: guests("secret")}).Client()
+	first := stored(ctx, t, b, album("hidden", "1"), "secret", "v1")
+	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored(ctx, t, b, first, "secret", "v1")
+	stored(ctx, t, b, album("new", "1"), "secret", "v1")
+	stored(ctx, t, b, album("shown", "1"), "open", "v1")
+	if got, want := fmt.Sprint(steps(t, w, "shown")), "[end +shown]"; got != want {
+		t.Errorf("the watch shows %s, expected %s", got, want)
+	}
+}
+
+// A resource of a group version that this server does not know is no part of a snapshot, and leaves the view of a watch once.
+func TestForeignGroupVersionsLeaveTheViewOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	b := inmem.New(nil)
+	defer b.Close()
+	c := service.New(b, albums(t, registry.Type{}), nil).Client()
+	foreign := stored(ctx, t, b, album("foreign", "1"), "open", "v2")
+	known := stored(ctx, t, b, album("known", "1"), "open", "v1")
+	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored(ctx, t, b, foreign, "open", "v2")
+	known = stored(ctx, t, b, known, "open", "v2")
+	known = stored(ctx, t, b, known, "open", "v2")
+	known = stored(ctx, t, b, known, "open", "v1")
+	known = stored(ctx, t, b, known, "open", "v2")
+	if err := b.DeleteCAS(ctx, known.GetId(), known.GetVersion()); err != nil {
+		t.Fatal(err)
+	}
+	stored(ctx, t, b, album("last", "1"), "open", "v1")
+	if got, want := fmt.Sprint(steps(t, w, "last")), "[+known end -known +known -known +last]"; got != want {
+		t.Errorf("the watch shows %s, expected %s", got, want)
+	}
+}
