@@ -54,11 +54,13 @@ func New(server *service.Server, o *Options) *Reaper {
 	return r
 }
 
-// Run deletes what deleted resources owned until the context is over, and returns its error. It is to be called once. While the store is
-// away it tries again.
+// Run deletes what deleted resources owned until the context is over, and returns its error, or until the store is closed, with
+// storage.ErrClosed. It is to be called once. While the store is away it tries again.
 func (r *Reaper) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	for range r.opts.Workers {
 		wg.Go(func() {
 			for {
