@@ -51,6 +51,9 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 		if err := checkID("resource.owner", res.GetOwner()); err != nil {
 			return nil, err
 		}
+		if isTombstone(res.GetOwner().GetType()) {
+			return nil, invalid("resource.owner invalid: a tombstone owns nothing")
+		}
 	}
 	if isTombstone(res.GetId().GetType()) {
 		return nil, invalid("resource type %s is written by the service only", registry.Name(res.GetId().GetType()))

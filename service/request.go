@@ -68,10 +68,10 @@ func checkPrefix(prefix string) error {
 
 // resolve returns what is particular about a type, after the shape of the request was checked.
 func (s *Server) resolve(t *resourcepb.Type) (*registry.Type, error) {
-	if isTombstone(t) {
-		return tombstones, nil
-	}
 	found, ok := s.types.Resolve(t)
+	if isTombstone(t) {
+		found, ok = tombstones, t.GetGroupVersion() == TombstoneType.GetGroupVersion()
+	}
 	if !ok {
 		return nil, invalid("resource type %.300s not registered", registry.Name(t))
 	}

@@ -31,8 +31,9 @@ var tombstones = func() *registry.Type {
 	return &t
 }()
 
+// isTombstone reports whether a resource of a type is stored where tombstones are, whatever the group version, which is no part of a key.
 func isTombstone(t *resourcepb.Type) bool {
-	return t.GetGroup() == TombstoneType.Group && t.GetKind() == TombstoneType.Kind && t.GetGroupVersion() == TombstoneType.GroupVersion
+	return storage.UnversionedTypeFrom(t) == storage.UnversionedTypeFrom(TombstoneType)
 }
 
 // newTombstone returns the tombstone of a deleted resource. Its name is made of the uid alone: with the name of the resource it could be
