@@ -54,7 +54,7 @@ func newTombstone(deleted *resourcepb.ID) (*resourcepb.Resource, error) {
 
 // tombstoneName returns the name of the tombstone of a resource with this uid. A uid that this service did not make may hold anything.
 func tombstoneName(uid string) string {
-	if _, err := ulid.ParseStrict(uid); err != nil {
+	if parsed, err := ulid.ParseStrict(uid); err != nil || parsed.String() != uid {
 		sum := sha256.Sum256([]byte(uid))
 		return "tombstone-" + hex.EncodeToString(sum[:16])
 	}

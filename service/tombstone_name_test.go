@@ -1,0 +1,22 @@
+package service
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Each uid has a tombstone of its own: the second of two with one name would not be written.
+func TestTombstoneNames(t *testing.T) {
+	t.Parallel()
+	upper := ulid.Make().String()
+	known := map[string]string{}
+	for _, uid := range []string{upper, strings.ToLower(upper), upper[:25] + "é", upper + " ", "x", "X", ""} {
+		name := tombstoneName(uid)
+		if other, ok := known[name]; ok || !wellFormed(name) {
+			t.Errorf("the tombstone of %q has the name %q, which is that of %q's or no name", uid, name, other)
+		}
+		known[name] = uid
+	}
+}
