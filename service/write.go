@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -82,7 +83,7 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 	}
 	res := copyOf(in.completed)
 	if owner := res.GetOwner(); owner != nil && owner.GetUid() == "" {
-		uid, err := s.uidOf(ctx, owner)
+		uid, err := s.uidOf(ctx, in, owner)
 		if err != nil {
 			return nil, err
 		}
@@ -105,14 +106,30 @@ func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resource
 	return stored, err
 }
 
-// uidOf returns the uid of the resource that is stored under the id of an owner.
-func (s *Server) uidOf(ctx context.Context, owner *resourcepb.ID) (string, error) {
-	res, err := &resourcepb.Resource{}, storage.ErrNotFound
-	if owner.GetTenancy() != nil { // it is not filled in: an owner is named in full
-		res, err = s.current(ctx, storage.StrongConsistency, owner)
+// uidOf returns the uid of the resource that is stored under the id of an owner. It is for those only who may read that resource: else
+// anybody would learn what exists, and its uid.
+func (s *Server) uidOf(ctx context.Context, in *input, owner *resourcepb.ID) (string, error) {
+	none := invalid("resource.owner does not exist")
+	t, err := s.resolve(owner.GetType())
+	if err != nil || owner.GetTenancy() == nil { // it is not filled in: an owner is named in full
+		return "", none
 	}
-	if errors.Is(err, storage.ErrNotFound) {
-		return "", invalid("resource.owner does not exist")
+	caller := in.caller
+	if !proto.Equal(owner.GetTenancy(), in.asked.GetId().GetTenancy()) {
+		if caller, err = s.caller(ctx, owner.GetTenancy()); err != nil {
+			return "", err
+		}
+	}
+	needed := t.MayRead(caller, owner, nil)
+	if needed != nil && !errors.Is(needed, registry.ErrNeedResource) {
+		return "", s.allowed(ctx, needed)
+	}
+	res, err := s.current(ctx, storage.StrongConsistency, owner)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return "", none
+	case err == nil && needed != nil:
+		err = s.allowed(ctx, t.MayRead(caller, owner, res))
 	}
 	return res.GetId().GetUid(), err
 }
