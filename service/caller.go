@@ -60,25 +60,30 @@ func (s *Server) readers(own registry.Caller, tenancy *resourcepb.Tenancy) *read
 	}}
 }
 
+// of returns the caller of a tenancy, nil if there is none: then nothing of it is seen.
+func (r *readers) of(ctx context.Context, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
+	key := tenancyKey{tenancy.GetPartition(), tenancy.GetNamespace()}
+	if c, ok := r.known[key]; ok {
+		return c, nil
+	}
+	c, err := r.server.caller(ctx, tenancy)
+	if err != nil {
+		if status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unauthenticated {
+			return nil, err
+		}
+		c = nil
+	}
+	r.known[key] = c
+	return c, nil
+}
+
 // mayRead reports whether the caller may see a resource of type t.
 func (r *readers) mayRead(ctx context.Context, t *registry.Type, res *resourcepb.Resource) (bool, error) {
-	tenancy := res.GetId().GetTenancy()
-	key := tenancyKey{tenancy.GetPartition(), tenancy.GetNamespace()}
-	c, ok := r.known[key]
-	if !ok {
-		var err error
-		if c, err = r.server.caller(ctx, tenancy); err != nil {
-			if status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unauthenticated {
-				return false, err
-			}
-			c = nil // nobody there: nothing of this tenancy is seen
-		}
-		r.known[key] = c
-	}
+	c, err := r.of(ctx, res.GetId().GetTenancy())
 	if c == nil {
-		return false, nil
+		return false, err
 	}
-	err := t.MayRead(c, res.GetId(), nil)
+	err = t.MayRead(c, res.GetId(), nil)
 	if errors.Is(err, registry.ErrNeedResource) {
 		err = t.MayRead(c, res.GetId(), res)
 	}
@@ -86,4 +91,10 @@ func (r *readers) mayRead(ctx context.Context, t *registry.Type, res *resourcepb
 		return false, nil
 	}
 	return err == nil, r.server.allowed(ctx, err)
+}
+
+// mayName reports whether the caller may know of a resource of the group and kind of t, whatever it holds.
+func (r *readers) mayName(ctx context.Context, t *registry.Type, id *resourcepb.ID) (bool, error) {
+	c, err := r.of(ctx, id.GetTenancy())
+	return c != nil && t.MayRead(c, id, nil) == nil, err
 }

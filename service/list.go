@@ -37,12 +37,15 @@ func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resour
 	if err := s.allowed(ctx, t.MayList(caller, req.GetType(), tenancy)); err != nil {
 		return nil, err
 	}
-	listed, err := s.listed(ctx, req, tenancy)
+	list := s.listAll
+	if req.GetLimit() > 0 {
+		list = s.listPage
+	}
+	listed, err := list(ctx, req, t, tenancy, s.readers(caller, tenancy))
 	if err != nil {
 		return nil, s.told(ctx, "list", err)
 	}
-	listed.Resources, err = s.visible(ctx, s.readers(caller, tenancy), t, req.GetType(), listed.Resources)
-	return listed, err
+	return listed, nil
 }
 
 // scopeOf checks the type and the tenancy of a list or a watch, and fills the tenancy in.
@@ -63,38 +66,75 @@ func (s *Server) scopeOf(name *resourcepb.Type, asked *resourcepb.Tenancy, prefi
 	return t, completed(t.Scope, asked), nil
 }
 
-// listed is what the store lists: everything, or a page if the request has a limit.
-func (s *Server) listed(ctx context.Context, req *resourcepb.ListRequest, tenancy *resourcepb.Tenancy) (*resourcepb.ListResponse, error) {
-	name := storage.UnversionedTypeFrom(req.GetType())
-	if req.GetLimit() == 0 {
-		all, err := s.backend.List(ctx, consistency(ctx), name, tenancy, req.GetNamePrefix())
-		return &resourcepb.ListResponse{Resources: all}, err
+// listAll lists everything.
+func (s *Server) listAll(ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers) (*resourcepb.ListResponse, error) {
+	all, err := s.backend.List(ctx, consistency(ctx), storage.UnversionedTypeFrom(req.GetType()), tenancy, req.GetNamePrefix())
+	if err != nil {
+		return nil, err
 	}
+	kept, _, err := visible(ctx, who, t, req, all)
+	return &resourcepb.ListResponse{Resources: kept}, err
+}
+
+// listPage lists a page. The store's continue token may name the last resource of its page. So a page ends with one that the caller may
+// see: what comes behind that in the store's page is left to the next one.
+func (s *Server) listPage(ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers) (*resourcepb.ListResponse, error) {
 	pager, ok := storage.As[storage.Pager](s.backend)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "the store cannot list in pages: ask without a limit")
 	}
-	page, err := pager.ListPage(ctx, name, tenancy, req.GetNamePrefix(), storage.ListOptions{
-		Consistency: consistency(ctx), Limit: int(req.GetLimit()), Continue: req.GetContinue(),
-	})
-	return &resourcepb.ListResponse{Resources: page.Resources, Continue: page.Continue, Cursor: page.Cursor}, err
-}
-
-// visible returns those of some resources that the caller may see and that are of the group version of name. The slice is reused.
-func (s *Server) visible(ctx context.Context, who *readers, t *registry.Type, name *resourcepb.Type, all []*resourcepb.Resource) ([]*resourcepb.Resource, error) {
-	kept := all[:0]
-	for _, res := range all {
-		if res.GetId().GetType().GetGroupVersion() != name.GetGroupVersion() {
-			continue
-		}
-		may, err := who.mayRead(ctx, t, res)
+	opts := storage.ListOptions{Consistency: consistency(ctx), Limit: int(req.GetLimit()), Continue: req.GetContinue()}
+	for {
+		page, err := pager.ListPage(ctx, storage.UnversionedTypeFrom(req.GetType()), tenancy, req.GetNamePrefix(), opts)
 		if err != nil {
 			return nil, err
 		}
+		read := len(page.Resources)
+		kept, end, err := visible(ctx, who, t, req, page.Resources)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case end == read || page.Continue == "" && len(kept) < int(req.GetLimit()):
+			return &resourcepb.ListResponse{Resources: kept, Continue: page.Continue, Cursor: page.Cursor}, nil
+		case end > 0:
+			opts.Limit = end // the same page again, but for what is behind its last resource that is seen
+		default:
+			opts.Limit, opts.Continue = max(opts.Limit, hiddenAtOnce), page.Continue
+		}
+	}
+}
+
+// hiddenAtOnce is the smallest number of resources that are asked for once a page had none that the caller may see.
+const hiddenAtOnce = 100
+
+// visible returns those of some resources that the caller may see and that are of the group version of the request, but not more than its
+// limit, and the place behind the last resource that the caller may know of. The slice is reused.
+func visible(
+	ctx context.Context, who *readers, t *registry.Type, req *resourcepb.ListRequest, all []*resourcepb.Resource,
+) (kept []*resourcepb.Resource, end int, err error) {
+	kept = all[:0]
+	for i, res := range all {
+		foreign := res.GetId().GetType().GetGroupVersion() != req.GetType().GetGroupVersion()
+		var may bool
+		if foreign {
+			may, err = who.mayName(ctx, t, res.GetId())
+		} else {
+			may, err = who.mayRead(ctx, t, res)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
 		if may {
+			end = i + 1
+		}
+		if may && !foreign {
 			kept = append(kept, res)
+			if len(kept) == int(req.GetLimit()) {
+				break
+			}
 		}
 	}
 	clear(all[len(kept):])
-	return kept, nil
+	return kept, end, nil
 }

@@ -45,29 +45,49 @@ func (s *Server) ListByOwner(ctx context.Context, req *resourcepb.ListByOwnerReq
 	if err != nil {
 		return nil, s.told(ctx, "list by owner", err)
 	}
-	ids, next, err := pageOf(ids, req.GetContinue(), int(req.GetLimit()))
-	if err != nil {
+	if ids, err = after(req.GetContinue(), ids); err != nil {
 		return nil, err
 	}
-	owned, err := s.readAll(ctx, ids)
+	owned, err := s.owned(ctx, s.readers(caller, tenancy), ids, int(req.GetLimit()))
 	if err != nil {
 		return nil, s.told(ctx, "list by owner", err)
 	}
-	who, kept := s.readers(caller, tenancy), owned[:0]
-	for _, res := range owned {
-		child, err := s.resolve(res.GetId().GetType())
-		if err != nil {
-			continue
+	if limit := int(req.GetLimit()); limit > 0 && len(owned) > limit {
+		owned = owned[:limit]
+		next, err := tokenOf(owned[limit-1].GetId())
+		return &resourcepb.ListByOwnerResponse{Resources: owned, Continue: next}, err
+	}
+	return &resourcepb.ListByOwnerResponse{Resources: owned}, nil
+}
+
+// owned returns the resources with these ids that the caller may see; if there is a limit, the first ones, and at least one more than the
+// limit if there are so many. So the last one of a page is one that may be named in a token, and there is a token only if more is seen.
+func (s *Server) owned(ctx context.Context, who *readers, ids []*resourcepb.ID, limit int) (kept []*resourcepb.Resource, err error) {
+	for len(ids) > 0 && (limit == 0 || len(kept) <= limit) {
+		portion := ids
+		if limit > 0 {
+			portion = ids[:min(len(ids), max(limit+1-len(kept), readsAtOnce))]
 		}
-		may, err := who.mayRead(ctx, child, res)
+		ids = ids[len(portion):]
+		read, err := s.readAll(ctx, portion)
 		if err != nil {
 			return nil, err
 		}
-		if may {
-			kept = append(kept, res)
+		for _, res := range read {
+			child, err := s.resolve(res.GetId().GetType())
+			if err != nil {
+				continue
+			}
+			may, err := who.mayRead(ctx, child, res)
+			if err != nil {
+				return nil, err
+			}
+			if may {
+				kept = append(kept, res)
+			}
 		}
 	}
-	return &resourcepb.ListByOwnerResponse{Resources: kept, Continue: next}, nil
+	return kept, nil
 }
 
 // readAll returns the resources with these ids, as far as they are still there, in the order of the ids.
@@ -93,27 +113,28 @@ func (s *Server) readAll(ctx context.Context, ids []*resourcepb.ID) ([]*resource
 	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return res == nil }), nil
 }
 
-// pageOf returns the ids behind a continue token, at most limit if that is not 0, and the token of the next page. A token is the last id of
-// a page.
-func pageOf(ids []*resourcepb.ID, token string, limit int) (page []*resourcepb.ID, next string, err error) {
-	if token != "" {
-		last := &resourcepb.ID{}
-		raw, err := base64.RawURLEncoding.DecodeString(token)
-		if err == nil {
-			err = proto.Unmarshal(raw, last)
-		}
-		if err != nil || last.GetName() == "" {
-			return nil, "", invalid("continue invalid: it is no token of this listing")
-		}
-		ids = slices.DeleteFunc(ids, func(id *resourcepb.ID) bool { return compareKeys(id, last) <= 0 })
+// after returns those of some ids, which it may change, that come behind a page with that continue token: the last id of the page.
+func after(token string, ids []*resourcepb.ID) ([]*resourcepb.ID, error) {
+	if token == "" {
+		return ids, nil
 	}
-	if limit == 0 || len(ids) <= limit {
-		return ids, "", nil
+	last := &resourcepb.ID{}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = proto.Unmarshal(raw, last)
 	}
-	last := proto.CloneOf(ids[limit-1])
+	if err != nil || last.GetName() == "" {
+		return nil, invalid("continue invalid: it is no token of this listing")
+	}
+	return slices.DeleteFunc(ids, func(id *resourcepb.ID) bool { return compareKeys(id, last) <= 0 }), nil
+}
+
+// tokenOf returns the continue token of a page that ends with an id.
+func tokenOf(last *resourcepb.ID) (string, error) {
+	last = proto.CloneOf(last)
 	last.Uid = ""
 	raw, err := proto.Marshal(last)
-	return ids[:limit], base64.RawURLEncoding.EncodeToString(raw), err
+	return base64.RawURLEncoding.EncodeToString(raw), err
 }
 
 // compareKeys compares the keys of two ids, in the order in which stores list them.
