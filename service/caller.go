@@ -15,27 +15,24 @@ import (
 func (s *Server) caller(ctx context.Context, tenancy *resourcepb.Tenancy) (registry.Caller, error) {
 	c, err := s.opts.Authenticate(ctx, token(ctx), tenancy)
 	if err != nil {
-		return nil, s.told(ctx, "authenticate", err)
+		return nil, s.answered(ctx, "authenticate", err)
 	}
 	return c, nil
 }
 
 // allowed returns the answer of an authorization hook as callers are told of it.
 func (s *Server) allowed(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
 	if errors.Is(err, registry.ErrNeedResource) {
 		return status.Error(codes.Internal, "the type's MayRead hook asks for a resource that it has")
 	}
-	return s.told(ctx, "authorize", err)
+	return s.answered(ctx, "authorize", err)
 }
 
 // checkExists refuses a tenancy that does not exist. It comes after authorization, so that nobody learns what exists who may not.
 func (s *Server) checkExists(ctx context.Context, tenancy *resourcepb.Tenancy, code codes.Code) error {
 	exists, err := s.opts.Tenancies.Exists(ctx, tenancy)
 	if err != nil {
-		return s.told(ctx, "look up the tenancy", err)
+		return s.answered(ctx, "look up the tenancy", err)
 	}
 	if !exists {
 		return status.Errorf(code, "tenancy not found: partition %q, namespace %q", tenancy.GetPartition(), tenancy.GetNamespace())
@@ -87,7 +84,7 @@ func (r *readers) mayRead(ctx context.Context, t *registry.Type, res *resourcepb
 	if errors.Is(err, registry.ErrNeedResource) {
 		err = t.MayRead(c, res.GetId(), res)
 	}
-	if errors.Is(err, registry.ErrDenied) {
+	if errors.Is(err, registry.ErrDenied) || isStatus(err) && status.Code(err) == codes.PermissionDenied {
 		return false, nil
 	}
 	return err == nil, r.server.allowed(ctx, err)

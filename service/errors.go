@@ -23,28 +23,27 @@ var verdicts = []struct {
 	code   codes.Code
 	reason string
 	text   string // of the error itself if it is empty
+	logged bool   // the error says of the database what callers are not told
 }{
-	{storage.ErrNotFound, codes.NotFound, "NOT_FOUND", "resource not found"},
-	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", "CAS operation failed because the given version doesn't match what is stored"},
-	{storage.ErrWrongUid, codes.FailedPrecondition, "WRONG_UID", "write failed because the given uid doesn't match what is stored"},
-	{storage.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", ""},
-	{storage.ErrInvalid, codes.InvalidArgument, "INVALID", ""},
-	{storage.ErrFenced, codes.Unavailable, "FENCED", ""},
-	{storage.ErrClosed, codes.Unavailable, "CLOSED", ""},
-	{storage.ErrCompacted, codes.OutOfRange, "COMPACTED", ""},
-	{storage.ErrWatchClosed, codes.Aborted, "WATCH_CLOSED", ""},
-	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", ""},
-	{ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED", ""},
-	{registry.ErrDenied, codes.PermissionDenied, "DENIED", ""},
+	{storage.ErrNotFound, codes.NotFound, "NOT_FOUND", "resource not found", false},
+	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", "CAS operation failed because the given version doesn't match what is stored", false},
+	{storage.ErrWrongUid, codes.FailedPrecondition, "WRONG_UID", "write failed because the given uid doesn't match what is stored", false},
+	{storage.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "", false},
+	{storage.ErrInvalid, codes.InvalidArgument, "INVALID", "", false},
+	{storage.ErrFenced, codes.Unavailable, "FENCED", storage.ErrFenced.Error(), true},
+	{storage.ErrClosed, codes.Unavailable, "CLOSED", storage.ErrClosed.Error(), true},
+	{storage.ErrCompacted, codes.OutOfRange, "COMPACTED", storage.ErrCompacted.Error(), false},
+	{storage.ErrWatchClosed, codes.Aborted, "WATCH_CLOSED", storage.ErrWatchClosed.Error(), true},
+	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", storage.ErrInconsistent.Error(), true},
 }
 
-// told returns an error of the store, or of a hook, as callers are told of it. What has no verdict is an internal error, and logged. doing
-// says what the service was about to do.
+// told returns an error of the store as callers are told of it. What has no verdict is an internal error, and logged. doing says what the
+// service was about to do.
 func (s *Server) told(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := status.FromError(err); ok {
+	if isStatus(err) {
 		return err
 	}
 	if over := ctx.Err(); over != nil {
@@ -57,7 +56,7 @@ func (s *Server) told(ctx context.Context, doing string, err error) error {
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
 		s.opts.Logger.ErrorContext(ctx, "the store holds damaged data", "doing", doing, "error", err)
-		return refusal(codes.DataLoss, "DAMAGED", err.Error())
+		return refusal(codes.DataLoss, "DAMAGED", damaged.Error())
 	}
 	for _, v := range verdicts {
 		if errors.Is(err, v.err) {
@@ -65,11 +64,44 @@ func (s *Server) told(ctx context.Context, doing string, err error) error {
 			if text == "" {
 				text = err.Error()
 			}
+			if v.logged {
+				s.opts.Logger.WarnContext(ctx, "the store did not answer as it should", "doing", doing, "error", err)
+			}
 			return refusal(v.code, v.reason, text)
 		}
 	}
+	return s.failed(ctx, doing, err)
+}
+
+// isStatus reports whether an error is an answer to a caller itself. Errors of databases that are called by gRPC may wrap one.
+func isStatus(err error) bool {
+	_, is := err.(interface{ GRPCStatus() *status.Status })
+	return is
+}
+
+// answered returns an error of a hook as callers are told of it: that it refuses the caller, or else an internal error, whatever the hook
+// itself has called to decide.
+func (s *Server) answered(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch code := status.Code(err); {
+	case isStatus(err) && (code == codes.PermissionDenied || code == codes.Unauthenticated):
+		return err
+	case errors.Is(err, registry.ErrDenied):
+		return refusal(codes.PermissionDenied, "DENIED", err.Error())
+	case errors.Is(err, ErrUnauthenticated):
+		return refusal(codes.Unauthenticated, "UNAUTHENTICATED", err.Error())
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return s.failed(ctx, doing, err)
+}
+
+// failed logs an error, and returns what callers are told instead.
+func (s *Server) failed(ctx context.Context, doing string, err error) error {
 	s.opts.Logger.ErrorContext(ctx, "the resource service failed", "doing", doing, "error", err)
-	return status.Errorf(codes.Internal, "%s: %v", doing, err)
+	return status.Errorf(codes.Internal, "%s: an internal error, which the server's log has", doing)
 }
 
 // refusal is an error with a reason for programs in its details.

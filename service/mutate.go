@@ -123,7 +123,7 @@ func checkPayload(t *registry.Type, res *resourcepb.Resource) error {
 func (s *Server) checkUnmarked(ctx context.Context, tenancy *resourcepb.Tenancy) error {
 	marked, err := s.opts.Tenancies.Marked(ctx, tenancy)
 	if err != nil {
-		return s.told(ctx, "look up the tenancy", err)
+		return s.answered(ctx, "look up the tenancy", err)
 	}
 	if marked {
 		return invalid("tenancy marked for deletion: partition %q, namespace %q", tenancy.GetPartition(), tenancy.GetNamespace())

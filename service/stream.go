@@ -249,7 +249,7 @@ func (st *stream) told(err error) error {
 		return errDraining
 	}
 	if errors.Is(err, storage.ErrCompacted) && st.req.GetCursor() == "" && !st.req.GetCursors() {
-		return refusal(codes.Aborted, "COMPACTED", err.Error()) // to callers that know no cursors every end of a watch looks alike
+		return refusal(codes.Aborted, "COMPACTED", storage.ErrCompacted.Error()) // to callers that know no cursors every end of a watch looks alike
 	}
 	return st.server.told(st.ctx, "watch", err)
 }
