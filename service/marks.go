@@ -88,12 +88,13 @@ func subset(some, all []string) bool {
 	return true
 }
 
-// same reports whether two resources have the same data and the same metadata, but for one key of it.
+// same reports whether two resources have the same group version, data and metadata, but for one key of the metadata.
 func same(a, b *resourcepb.Resource, but string) bool {
 	without := func(m map[string]string) map[string]string {
 		m = maps.Clone(m)
 		delete(m, but)
 		return m
 	}
-	return maps.Equal(without(a.GetMetadata()), without(b.GetMetadata())) && proto.Equal(a.GetData(), b.GetData())
+	return a.GetId().GetType().GetGroupVersion() == b.GetId().GetType().GetGroupVersion() &&
+		maps.Equal(without(a.GetMetadata()), without(b.GetMetadata())) && proto.Equal(a.GetData(), b.GetData())
 }
