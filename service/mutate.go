@@ -82,8 +82,8 @@ func (s *Server) prepare(ctx context.Context, res *resourcepb.Resource) (*input,
 		if err := t.Mutate(in.completed); err != nil {
 			in.invalid = status.Errorf(codes.Internal, "mutate: %v", err)
 		} else if !proto.Equal(in.completed.GetId(), in.asked.GetId()) || !proto.Equal(in.completed.GetOwner(), in.asked.GetOwner()) ||
-			in.completed.GetVersion() != in.asked.GetVersion() {
-			in.invalid = status.Error(codes.Internal, "mutate: the type's Mutate hook changed the id, the owner or the version")
+			in.completed.GetVersion() != in.asked.GetVersion() || !equalStatus(in.completed, in.asked) {
+			in.invalid = status.Error(codes.Internal, "mutate: the type's Mutate hook changed the id, the owner, the version or the status")
 		}
 	}
 	if t.Validate != nil && in.invalid == nil {

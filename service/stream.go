@@ -69,13 +69,14 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 	stop := context.AfterFunc(s.draining, func() { end(errDraining) })
 	free := func() { stop(); end(nil) }
 	st.free = free
+	opened := false
 	defer func() {
-		if err != nil {
-			free() // of the context: the stream that is returned is nil by now
+		if !opened { // by an error, or by a hook that panicked; the stream that is returned is nil by now
+			free()
 		}
 	}()
 	if err := st.authenticate(); err != nil {
-		return nil, err
+		return nil, st.told(err)
 	}
 	if interval != nil {
 		st.bookmark = time.Now() // the first one proves the snapshot
@@ -87,6 +88,7 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 		st.watch.Close()
 		return nil, err
 	}
+	opened = true
 	return st, nil
 }
 

@@ -47,6 +47,11 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 		return s.create(ctx, in)
 	case err != nil:
 		return nil, err
+	}
+	if err := s.allowed(ctx, in.t.MayWrite(in.caller, current)); err != nil {
+		return nil, refused{err} // who may not write what is stored must not replace it by what they may write
+	}
+	switch {
 	case in.asked.GetId().GetUid() != "" && in.asked.GetId().GetUid() != current.GetId().GetUid():
 		return nil, refused{storage.ErrWrongUid}
 	case in.asked.GetVersion() != "" && in.asked.GetVersion() != current.GetVersion():
@@ -139,9 +144,6 @@ var errStatusWritten = invalid("resource.status can only be set using the WriteS
 
 // update replaces a stored resource. What the caller left out that only the service may change is carried over.
 func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Resource) (*resourcepb.Resource, error) {
-	if err := s.allowed(ctx, in.t.MayWrite(in.caller, current)); err != nil {
-		return nil, refused{err} // who may not write what is stored must not replace it by what they may write
-	}
 	proposed := in.completed
 	if marked(current) {
 		proposed = in.asked // what is to be deleted is not completed and not validated any more
@@ -162,7 +164,7 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 	res.Owner = owner
 	if len(res.GetStatus()) == 0 {
 		res.Status = current.GetStatus()
-	} else if !proto.Equal(&resourcepb.Resource{Status: res.GetStatus()}, &resourcepb.Resource{Status: current.GetStatus()}) {
+	} else if !equalStatus(res, current) {
 		return nil, refused{errStatusWritten}
 	}
 	deleting, err := checkMarks(current, res)
@@ -179,6 +181,11 @@ func (s *Server) update(ctx context.Context, in *input, current *resourcepb.Reso
 		return res, s.remove(ctx, current)
 	}
 	return s.store(ctx, res)
+}
+
+// equalStatus reports whether two resources have the same statuses.
+func equalStatus(a, b *resourcepb.Resource) bool {
+	return maps.EqualFunc(a.GetStatus(), b.GetStatus(), func(a, b *resourcepb.Status) bool { return proto.Equal(a, b) })
 }
 
 // unchangedOwner returns the stored owner if the one asked for is the same; its uid may be missing.
