@@ -1,0 +1,155 @@
+package servicetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var cascadeCases = topic{"Cascade", []testCase{
+	{name: "LongestNames", rules: []int{13}, run: cascadeNames},
+	{name: "ThreeLevels", rules: []int{14}, run: cascadeLevels},
+	{name: "FailedDelete", rules: []int{12}, run: cascadeFailed},
+	{name: "Finalizers", rules: []int{14, 15}, run: cascadeFinalizers},
+	{name: "EveryScope", rules: []int{14}, run: cascadeScopes},
+}}
+
+// settled waits until the reaper has nothing more to do, with what is left beside tombstones.
+func (s *suite) settled(want ...string) {
+	s.Helper()
+	s.eventually("what was owned is deleted, with all tombstones", func() error {
+		if stones := s.list(tombstones); len(stones) > 0 {
+			return fmt.Errorf("%d tombstones are left, of which one is %s", len(stones), text(stones[0]))
+		}
+		return nil
+	})
+	s.shows("the store", s.list(everything), want...)
+}
+
+func cascadeNames(s *suite) {
+	name := func(letter string) string { return strings.Repeat(letter, 63) }
+	owner := s.write(newThing(name("a"), "content"))
+	child := s.write(owned(newThing(name("b"), "content"), owner))
+	s.write(owned(newThing(name("c"), "content"), child))
+	s.reap(s.store)
+	s.delete(owner.GetId())
+	s.settled()
+}
+
+// cascadeLevels deletes the root of a tree, and creates it again at once.
+func cascadeLevels(s *suite) {
+	root := s.write(newThing("root", "content"))
+	branches, leaves := 10, s.scale(99)
+	s.parallel(branches, func(i int) error {
+		branch, err := s.Write(s.ctx, &resourcepb.WriteRequest{Resource: owned(newThing(fmt.Sprintf("branch-%d", i), "content"), root)})
+		for n := 0; n < leaves && err == nil; n++ {
+			leaf := owned(newThing(fmt.Sprintf("leaf-%d-%d", i, n), "content"), branch.GetResource())
+			_, err = s.Write(s.ctx, &resourcepb.WriteRequest{Resource: leaf})
+		}
+		return err
+	})
+	s.reap(s.store)
+	s.delete(root.GetId())
+	root = s.write(newThing("root", "again"))
+	kept := s.write(owned(newThing("kept", "content"), root))
+	s.write(owned(newThing("kept-leaf", "content"), kept))
+	s.settled("kept", "kept-leaf", "root")
+}
+
+// cascadeFailed has deletions fail, and then a tombstone of an owner that is still there, as one that was written before a deletion failed.
+func cascadeFailed(s *suite) {
+	owner := s.write(newThing("owner", "content"))
+	s.write(owned(newThing("child", "content"), owner))
+	s.fails("Delete at another version", only(s.Delete(s.ctx, &resourcepb.DeleteRequest{Id: owner.GetId(), Version: "garbage"})), codes.Aborted, exactly(casFailure))
+	for _, res := range s.list(everything) {
+		if name := res.GetId().GetName(); name != "owner" && name != "child" {
+			s.Fatalf("a deletion that failed leaves %s", text(res))
+		}
+	}
+	stone := tombstone(owner.GetId())
+	stone.Id.Uid, stone.Generation = stale, stale
+	stone, err := s.store.WriteCAS(s.ctx, stone)
+	s.succeeds("write a tombstone", err)
+
+	looks := &looking{Backend: s.store, at: owner.GetId()}
+	s.reap(looks)
+	s.eventually("the reaper looks twice", func() error {
+		if n := looks.count(); n < 3 { // the third look begins when the second one is over
+			return fmt.Errorf("it has looked %d times", n)
+		}
+		return nil
+	})
+	for _, name := range []string{"owner", "child"} {
+		if !s.stored(in("default", "default", newThing(name, "")).GetId()) {
+			s.Errorf("%s is deleted, and its owner never was", name)
+		}
+	}
+	if !s.stored(stone.GetId()) {
+		s.Error("a tombstone is deleted before its owner is gone")
+	}
+	s.delete(owner.GetId())
+	s.settled()
+}
+
+// looking counts how often somebody asks for a resource strongly, which is how a reaper finds out that it is gone. It has no capabilities.
+type looking struct {
+	storage.Backend
+	at *resourcepb.ID
+
+	mu sync.Mutex
+	n  int
+}
+
+// Read implements storage.Backend.
+func (l *looking) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	if c == strong && proto.Equal(id, l.at) {
+		l.mu.Lock()
+		l.n++
+		l.mu.Unlock()
+	}
+	return l.Backend.Read(ctx, c, id)
+}
+
+func (l *looking) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}
+
+// cascadeFinalizers has a child that waits for its finalizer, and grandchildren that wait for the child.
+func cascadeFinalizers(s *suite) {
+	owner := s.write(newThing("owner", "content"))
+	child := s.write(with(owned(newThing("child", "content"), owner), finalizers, "one"))
+	s.write(owned(newThing("grandchild", "content"), child))
+	s.reap(s.store)
+	s.delete(owner.GetId())
+	s.eventually("the child is marked", func() error {
+		if s.read(child.GetId()).GetMetadata()[stamp] == "" {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	if !s.stored(in("default", "default", newThing("grandchild", "")).GetId()) {
+		s.Error("a grandchild is deleted before its owner is")
+	}
+	s.write(with(s.read(child.GetId()), finalizers, ""))
+	s.settled()
+}
+
+func cascadeScopes(s *suite) {
+	root := s.write(newOf(planet, "root"))
+	branch := s.write(owned(newOf(site, "branch"), root))
+	s.write(owned(in(east, east, newThing("leaf", "content")), branch))
+	s.write(owned(newOf(planet, "other"), branch))
+	s.write(newOf(planet, "stays"))
+	s.reap(s.store)
+	s.delete(root.GetId())
+	s.settled("stays")
+}

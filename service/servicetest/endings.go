@@ -1,0 +1,162 @@
+package servicetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var endingCases = topic{"Endings", []testCase{
+	{name: "OverBeforeTheCall", rules: []int{23}, run: endingsBefore},
+	{name: "OverInTheCall", rules: []int{23}, run: endingsDuring},
+	{name: "OverInTheStore", rules: []int{23}, run: endingsStore},
+	{name: "Streams", rules: []int{23}, run: endingsStreams},
+	{name: "ClosedStore", rules: []int{1}, run: endingsClosed},
+}}
+
+// endings are the ways in which the time of a call can be over, with the code that says so.
+var endings = []struct {
+	name string
+	code codes.Code
+	end  func(context.Context) (context.Context, context.CancelFunc)
+}{
+	{"cancelled", codes.Canceled, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		timer := time.AfterFunc(instant, cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	}},
+	{"too late", codes.DeadlineExceeded, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, instant)
+	}},
+}
+
+// instant is how long calls get that wait for their end. Nothing depends on its length.
+const instant = 20 * time.Millisecond
+
+// over returns a context that has ended.
+func over(s *suite, end func(context.Context) (context.Context, context.CancelFunc)) (context.Context, context.CancelFunc) {
+	ctx, cancel := end(s.ctx)
+	<-ctx.Done()
+	return ctx, cancel
+}
+
+func endingsBefore(s *suite) {
+	stored := s.write(newThing("a", "content"))
+	for _, e := range endings {
+		var rows []row
+		for _, c := range calls {
+			rows = append(rows, row{c.name + ", " + e.name, func(s *suite) error {
+				ctx, cancel := over(s, e.end)
+				defer cancel()
+				return c.call(s, ctx, stored)
+			}, e.code, "."})
+		}
+		s.refuse(rows)
+	}
+}
+
+// endingsDuring has calls wait for somebody who never says who calls.
+func endingsDuring(s *suite) {
+	stored := s.write(newThing("a", "content"))
+	for _, e := range endings {
+		var rows []row
+		for _, c := range calls {
+			rows = append(rows, row{c.name + ", " + e.name, func(s *suite) error {
+				ctx, cancel := e.end(s.as(stuck))
+				defer cancel()
+				return c.call(s, ctx, stored)
+			}, e.code, "."})
+		}
+		s.refuse(rows)
+	}
+}
+
+// endingsStore has calls wait for a store that does not answer, and then says that it does not know what became of the call.
+func endingsStore(s *suite) {
+	stored := s.write(newThing("a", "content"))
+	s.ResourceServiceClient = s.client(s.server(s.world, silentStore{s.store}))
+	for _, e := range endings {
+		var rows []row
+		for _, c := range calls {
+			if c.name == "MutateAndValidate" {
+				continue // which does not ask the store
+			}
+			rows = append(rows, row{c.name + ", " + e.name, func(s *suite) error {
+				ctx, cancel := e.end(s.ctx)
+				defer cancel()
+				return c.call(s, ctx, stored)
+			}, e.code, "."})
+		}
+		s.refuse(rows)
+	}
+}
+
+// silentStore is a backend over a database that does not answer.
+type silentStore struct{ storage.Backend }
+
+func unanswered(ctx context.Context) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
+}
+
+// Read implements storage.Backend.
+func (silentStore) Read(ctx context.Context, _ storage.ReadConsistency, _ *resourcepb.ID) (*resourcepb.Resource, error) {
+	return nil, unanswered(ctx)
+}
+
+// List implements storage.Backend.
+func (silentStore) List(ctx context.Context, _ storage.ReadConsistency, _ storage.UnversionedType, _ *resourcepb.Tenancy, _ string) ([]*resourcepb.Resource, error) {
+	return nil, unanswered(ctx)
+}
+
+// OwnerReferences implements storage.Backend.
+func (silentStore) OwnerReferences(ctx context.Context, _ *resourcepb.ID) ([]*resourcepb.ID, error) {
+	return nil, unanswered(ctx)
+}
+
+// WatchList implements storage.Backend.
+func (silentStore) WatchList(ctx context.Context, _ storage.UnversionedType, _ *resourcepb.Tenancy, _ string) (storage.Watch, error) {
+	return nil, unanswered(ctx)
+}
+
+func endingsStreams(s *suite) {
+	s.write(newThing("a", "content"))
+	for _, e := range endings {
+		ctx, cancel := context.WithCancel(s.ctx)
+		if e.code == codes.DeadlineExceeded {
+			cancel()
+			ctx, cancel = context.WithTimeout(s.ctx, 10*instant)
+		}
+		stream, err := s.WatchList(ctx, &resourcepb.WatchListRequest{Type: thing})
+		for n := 0; err == nil; n++ {
+			if _, err = stream.Recv(); n == 1 && e.code == codes.Canceled {
+				cancel() // after the end of the snapshot
+			}
+		}
+		cancel()
+		s.fails("a stream that is "+e.name, err, e.code, ".")
+	}
+}
+
+// endingsClosed closes the store, as a server does that stops.
+func endingsClosed(s *suite) {
+	b := s.h.Open(s.TB)
+	s.ResourceServiceClient = s.client(s.server(s.world, b))
+	stored := s.write(newThing("a", "content"))
+	w := s.watch(&resourcepb.WatchListRequest{Type: thing})
+	w.snapshot()
+	if err := b.Close(); err != nil {
+		s.Fatal(err)
+	}
+	w.ends("a stream of a closed store", codes.Unavailable)
+	for _, c := range calls {
+		if c.name != "MutateAndValidate" {
+			s.fails(c.name+" of a closed store", c.call(s, s.ctx, stored), codes.Unavailable, ".")
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package servicetest
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var leavingCases = topic{"Leaving", []testCase{
+	{name: "NothingIsLeftBehind", rules: []int{23}, alone: true, run: leavingNothing},
+}}
+
+// leavingNothing has clients disappear that have streams open: read to the end of the snapshot, half read, and not read at all, and calls
+// under way. The server goes on, and so does one stream.
+func leavingNothing(s *suite) {
+	stored := s.write(newThing("a", "content"))
+	staying := s.watch(&resourcepb.WatchListRequest{Type: thing})
+	staying.snapshot()
+	s.comeAndGo(stored) // what is started once, and kept, has started then
+	before := goleak.IgnoreCurrent()
+	for range 2 {
+		s.comeAndGo(stored)
+		s.eventually("nothing is left of clients that are gone", func() error { return goleak.Find(before) })
+	}
+	want := s.write(newThing("a", "after all"))
+	s.same("the next event of the stream that stays", staying.upsert("a"), want)
+}
+
+func (s *suite) comeAndGo(stored *resourcepb.Resource) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	for _, events := range []int{0, 1, 2} {
+		for _, t := range []*resourcepb.Type{thing, secret, site} {
+			stream, err := s.WatchList(ctx, &resourcepb.WatchListRequest{Type: t})
+			s.succeeds("WatchList", err)
+			for n := range events {
+				if t != thing && n > 0 {
+					break // there is nothing more
+				}
+				_, err := stream.Recv()
+				s.succeeds("Recv", err)
+			}
+		}
+	}
+	stream, err := s.WatchList(ctx, &resourcepb.WatchListRequest{Type: site})
+	s.succeeds("WatchList", err)
+	ended := make(chan error, 1+len(calls))
+	go func() {
+		var err error
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		ended <- err
+	}()
+	s.world.asked()
+	for _, c := range calls {
+		go func() { ended <- c.call(s, withToken(ctx, stuck), stored) }()
+	}
+	s.eventually("the calls are under way", func() error {
+		s.world.mu.Lock()
+		defer s.world.mu.Unlock()
+		if n := len(s.world.log); n < len(calls) {
+			return fmt.Errorf("%d of %d are", n, len(calls))
+		}
+		return nil
+	})
+	cancel()
+	for range cap(ended) {
+		if err := <-ended; err == nil {
+			s.Error("a call goes on whose client is gone")
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package servicetest
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+var writeCases = topic{"Write", []testCase{
+	{name: "Create", rules: []int{1}, run: writeCreate},
+	{name: "Update", rules: []int{1}, run: writeUpdate},
+	{name: "CreateRefused", rules: []int{1}, run: writeCreateRefused},
+	{name: "UpdateRefused", rules: []int{1}, run: writeUpdateRefused},
+	{name: "Payload", rules: []int{1}, run: writePayload},
+	{name: "Owner", rules: []int{1}, run: writeOwner},
+	{name: "MarkedTenancy", rules: []int{1}, run: writeMarkedTenancy},
+	{name: "MutateAndValidate", rules: []int{1, 4}, run: writeValidate},
+}}
+
+// writes is the call that writes a resource.
+func writes(res *resourcepb.Resource) func(*suite) error {
+	return func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res})) }
+}
+
+// validates is the call that completes and checks a resource.
+func validates(res *resourcepb.Resource) func(*suite) error {
+	return func(s *suite) error {
+		return only(s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{Resource: res}))
+	}
+}
+
+func writeCreate(s *suite) {
+	req := with(newThing("a", incomplete), "key", "value")
+	req.Generation = "given" // the service makes its own
+	written := s.write(req)
+	want := with(newThing("a", complete), "key", "value")
+	want.Id.Tenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+	want.Id.Uid, want.Version, want.Generation = written.GetId().GetUid(), written.GetVersion(), written.GetGeneration()
+	s.same("Write", written, want)
+	s.same("Read", s.read(written.GetId()), want)
+	for what, id := range map[string]string{"uid": written.GetId().GetUid(), "generation": written.GetGeneration()} {
+		if _, err := ulid.ParseStrict(id); err != nil {
+			s.Errorf("the %s %q is no ULID: %v", what, id, err)
+		}
+	}
+	if written.GetVersion() == "" {
+		s.Error("what was created has no version")
+	}
+	s.write(&resourcepb.Resource{Id: idOf(thing, "empty")}) // without data
+}
+
+func writeUpdate(s *suite) {
+	first := s.write(with(newThing("a", "one"), "key", "value"))
+	first = s.writeStatus(statusOf(first, "key", "message"))
+	steps := []struct {
+		name string
+		req  *resourcepb.Resource
+	}{
+		{"by name", newThing("a", "two")},
+		{"by uid", but(newThing("a", "three"), func(r *resourcepb.Resource) { r.Id.Uid = first.GetId().GetUid() })},
+		{"the status that is stored", but(newThing("a", "four"), func(r *resourcepb.Resource) { r.Status = first.GetStatus() })},
+		{"an empty status", but(newThing("a", "five"), func(r *resourcepb.Resource) { r.Status = map[string]*resourcepb.Status{} })},
+		{"other metadata", with(newThing("a", "six"), "other", "value")},
+	}
+	for _, step := range steps {
+		before := s.read(first.GetId())
+		written := s.write(step.req)
+		want := clone(step.req)
+		want.Id, want.Status = first.GetId(), first.GetStatus()
+		want.Version, want.Generation = written.GetVersion(), written.GetGeneration()
+		s.same("Write, "+step.name, written, want)
+		s.same("Read after Write, "+step.name, s.read(first.GetId()), want)
+		if written.GetVersion() == before.GetVersion() {
+			s.Errorf("Write, %s: the version is the one before", step.name)
+		}
+	}
+	current := s.read(first.GetId())
+	current.Data = payload("at a version")
+	if written := s.write(current); stringOf(written) != "at a version" {
+		s.Errorf("Write at the stored version stores %s", text(written))
+	}
+}
+
+func writeCreateRefused(s *suite) {
+	s.refuse([]row{
+		{"a status", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) {
+			r.Status = map[string]*resourcepb.Status{"key": {ObservedGeneration: stale}}
+		})), codes.InvalidArgument, `^resource\.status`},
+		{"a mark of deletion", writes(with(newThing("a", "content"), "deletionTimestamp", "2026-01-02T15:04:05Z")), codes.InvalidArgument, "deletionTimestamp"},
+		{"a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Version = "1" })), codes.Aborted, exactly(casFailure)},
+		{"a uid", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid = stale })), codes.FailedPrecondition, exactly(wrongUid)},
+		{"a uid and a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid, r.Version = stale, "1" })), codes.FailedPrecondition, exactly(wrongUid)},
+		{"what Validate refuses", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
+		{"what Mutate fails on", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
+	})
+}
+
+func writeUpdateRefused(s *suite) {
+	stored := s.write(newThing("a", "content"))
+	stored = s.writeStatus(statusOf(stored, "key", "message"))
+	old := stored.GetVersion()
+	stored = s.write(newThing("a", "newer"))
+	update := func(change func(*resourcepb.Resource)) func(*suite) error {
+		return writes(but(newThing("a", "newest"), change))
+	}
+	s.refuse([]row{
+		{"an older version", update(func(r *resourcepb.Resource) { r.Version = old }), codes.Aborted, exactly(casFailure)},
+		{"a version that never was", update(func(r *resourcepb.Resource) { r.Version = "garbage" }), codes.Aborted, exactly(casFailure)},
+		{"another uid", update(func(r *resourcepb.Resource) { r.Id.Uid = stale }), codes.FailedPrecondition, exactly(wrongUid)},
+		{"another uid at the stored version", update(func(r *resourcepb.Resource) { r.Id.Uid, r.Version = stale, stored.GetVersion() }),
+			codes.FailedPrecondition, exactly(wrongUid)},
+		{"another status", update(func(r *resourcepb.Resource) {
+			r.Status = map[string]*resourcepb.Status{"key": but(stored.GetStatus()["key"], func(st *resourcepb.Status) { st.Conditions = nil })}
+		}), codes.InvalidArgument, `^resource\.status`},
+		{"another time in the status", update(func(r *resourcepb.Resource) {
+			r.Status = map[string]*resourcepb.Status{"key": but(stored.GetStatus()["key"], func(st *resourcepb.Status) { st.UpdatedAt = timestamppb.Now() })}
+		}), codes.InvalidArgument, `^resource\.status`},
+		{"one status more", update(func(r *resourcepb.Resource) {
+			r.Status = clone(stored).GetStatus()
+			r.Status["more"] = &resourcepb.Status{ObservedGeneration: stale}
+		}), codes.InvalidArgument, `^resource\.status`},
+		{"what Validate refuses", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
+		{"what Mutate fails on", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
+	})
+}
+
+func writePayload(s *suite) {
+	s.write(newThing("stored", "content"))
+	for _, name := range []string{"stored", "new"} {
+		for what, data := range map[string]*anypb.Any{
+			"another type":           binary("content"),
+			"a type of no name":      {Value: []byte{1}},
+			"a type nobody knows":    {TypeUrl: "type.googleapis.com/some.Ghost"},
+			"what does not decode":   {TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: bytes.Repeat([]byte{0xff}, 20)},
+			"a text that is no text": {TypeUrl: "type.googleapis.com/google.protobuf.StringValue", Value: []byte{0x0a, 1, 0xff}},
+		} {
+			res := newThing(name, "")
+			res.Data = data
+			s.refuse([]row{
+				{"Write of " + what, writes(res), codes.InvalidArgument, `^resource\.data `},
+				{"MutateAndValidate of " + what, validates(res), codes.InvalidArgument, `^resource\.data `},
+			})
+		}
+	}
+	// Only the part of the URL after the last slash counts.
+	res := newThing("elsewhere", "content")
+	res.Data.TypeUrl = "example.com/schemas/google.protobuf.StringValue"
+	written := s.write(res)
+	s.same("a payload with another URL", written.GetData(), res.GetData())
+}
+
+func writeOwner(s *suite) {
+	owner, other := s.write(newThing("owner", "content")), s.write(newThing("other", "content"))
+	cluster := s.write(newOf(planet, "owner"))
+	owned := func(name string, by *resourcepb.ID) *resourcepb.Resource {
+		res := newThing(name, "content")
+		res.Owner = by
+		return res
+	}
+	bare := but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = "" })
+	s.same("the owner, by name", s.write(owned("a", bare)).GetOwner(), owner.GetId())
+	s.same("the owner, by uid", s.write(owned("b", owner.GetId())).GetOwner(), owner.GetId())
+	s.same("the owner, not asked for again", s.write(owned("a", bare)).GetOwner(), owner.GetId())
+	s.same("the owner, again by uid", s.write(owned("a", owner.GetId())).GetOwner(), owner.GetId())
+	s.same("an owner of another scope", s.write(owned("c", &resourcepb.ID{Type: planet, Name: "owner", Tenancy: &resourcepb.Tenancy{}})).GetOwner(), cluster.GetId())
+	random := but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = stale })
+	s.same("an owner with a uid is taken as it is", s.write(owned("d", random)).GetOwner(), random)
+	s.write(newThing("free", "content"))
+
+	missing := exactly("resource.owner does not exist")
+	fixed := exactly("owner cannot be changed")
+	s.refuse([]row{
+		{"an owner that is not there", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Name = "nobody" }))), codes.InvalidArgument, missing},
+		{"an owner in no tenancy", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Tenancy = nil }))), codes.InvalidArgument, missing},
+		{"another owner", writes(owned("a", other.GetId())), codes.InvalidArgument, fixed},
+		{"another owner by name", writes(owned("a", but(other.GetId(), func(id *resourcepb.ID) { id.Uid = "" }))), codes.InvalidArgument, fixed},
+		{"another incarnation of the owner", writes(owned("a", random)), codes.InvalidArgument, fixed},
+		{"the owner of another group version", writes(owned("a", but(owner.GetId(), func(id *resourcepb.ID) { id.Type.GroupVersion = "v2" }))), codes.InvalidArgument, fixed},
+		{"the owner in another tenancy", writes(owned("a", but(owner.GetId(), func(id *resourcepb.ID) { id.Tenancy.Namespace = east }))), codes.InvalidArgument, fixed},
+		{"no owner any more", writes(owned("a", nil)), codes.InvalidArgument, fixed},
+		{"an owner where there was none", writes(owned("free", owner.GetId())), codes.InvalidArgument, fixed},
+	})
+}
+
+func writeMarkedTenancy(s *suite) {
+	marked := "^tenancy marked for deletion: ."
+	for _, res := range []*resourcepb.Resource{in("", leaving, newThing("a", "content")), in(leaving, "", newThing("a", "content")), in(leaving, "", newOf(site, "a"))} {
+		s.refuse([]row{
+			{"Write in a tenancy marked for deletion", writes(res), codes.InvalidArgument, marked},
+			{"MutateAndValidate in a tenancy marked for deletion", validates(res), codes.InvalidArgument, marked},
+		})
+	}
+	// What is there already can be deleted, with all that belongs to a deletion.
+	at := "2026-01-02T15:04:05Z"
+	res := with(in("", leaving, newThing("old", "content")), "finalizers", "one two")
+	res.Id.Tenancy.Partition, res.Id.Uid, res.Generation = "default", stale, stale
+	if _, err := s.store.WriteCAS(s.ctx, res); err != nil {
+		s.Fatal(err)
+	}
+	req := in("", leaving, with(newThing("old", "content"), "finalizers", "one two"))
+	s.refuse([]row{{"an update in a tenancy marked for deletion", writes(in("", leaving, newThing("old", "other"))), codes.InvalidArgument, marked}})
+	s.writeStatus(statusOf(res, "key", "message"))
+	s.write(with(req, "deletionTimestamp", at))
+	s.write(with(req, "deletionTimestamp", at, "finalizers", "two"))
+	s.write(with(req, "deletionTimestamp", at, "finalizers", ""))
+	if s.stored(res.GetId()) {
+		s.Error("the last finalizer is gone, and the resource is still stored")
+	}
+}
+
+func writeValidate(s *suite) {
+	s.write(newThing("a", "content"))
+	s.untouched("MutateAndValidate", func() {
+		for _, name := range []string{"a", "b"} {
+			req := with(newThing(name, incomplete), "key", "value")
+			answer, err := s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{Resource: req})
+			s.succeeds("MutateAndValidate", err)
+			want := clone(req)
+			want.Id.Tenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+			want.Data = payload(complete)
+			s.same("MutateAndValidate", answer.GetResource(), want)
+		}
+		req := &resourcepb.Resource{Id: idOf(thing, "empty")}
+		answer, err := s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{Resource: req})
+		s.succeeds("MutateAndValidate without data", err)
+		if data := answer.GetResource().GetData(); data != nil {
+			s.Errorf("MutateAndValidate without data answers with data %s", text(data))
+		}
+	})
+	s.refuse([]row{
+		{"what Validate refuses", validates(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
+		{"what Mutate fails on", validates(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+	})
+}
