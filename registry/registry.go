@@ -44,7 +44,7 @@ func New(types ...Type) (*Registry, error) {
 		if t.Proto == nil {
 			fault("Proto is nil: the payload's message is needed")
 		} else if t.Scope == ScopeUndefined {
-			t.Scope = declaredScope(t.Proto.ProtoReflect().Descriptor())
+			t.Scope = DeclaredScope(t.Proto.ProtoReflect().Descriptor())
 		}
 		if t.Scope < ScopeCluster || t.Scope > ScopeNamespace {
 			fault("the scope is %v, and the payload's schema declares no other: expected cluster, partition or namespace", t.Scope)

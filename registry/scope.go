@@ -42,8 +42,8 @@ func (s Scope) String() string {
 // The option is read from the descriptor's bytes and never registered: a program may link the package that does register it.
 const specOption = 8500
 
-// declaredScope returns the scope that a message's schema declares, or ScopeUndefined.
-func declaredScope(m protoreflect.MessageDescriptor) Scope {
+// DeclaredScope returns the scope that the schema of a message declares by the option 8500, or ScopeUndefined if it declares none.
+func DeclaredScope(m protoreflect.MessageDescriptor) Scope {
 	options, err := proto.Marshal(m.Options())
 	if err != nil {
 		return ScopeUndefined
