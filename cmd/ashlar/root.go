@@ -76,7 +76,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	root.AddCommand(
 		a.applyCommand(), a.getCommand(), a.listCommand(), a.watchCommand(), a.deleteCommand(), a.ownedCommand(),
 		a.typesCommand(), a.historyCommand(), a.diffCommand(), a.revisionsCommand(), a.compactCommand(), a.schemaCommand(), a.migrateCommand(), a.exportCommand(),
-		a.importCommand(), a.conformanceCommand(), a.versionCommand(),
+		a.importCommand(), a.conformanceCommand(), a.serveCommand(), a.versionCommand(),
 	)
 	return root
 }

@@ -23,11 +23,8 @@ func (a *app) versionCommand() *cobra.Command {
 
 // versionLine says what the Go toolchain noted at the build: the module's version, or else the commit.
 func versionLine() string {
-	version, commit, changed := "(devel)", "", ""
+	commit, changed := "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
@@ -37,5 +34,13 @@ func versionLine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("ashlar %s (%s%s%s)", version, runtime.Version(), commit, changed)
+	return fmt.Sprintf("ashlar %s (%s%s%s)", buildVersion(), runtime.Version(), commit, changed)
+}
+
+// buildVersion returns the version of the module that the program was built of.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
 }

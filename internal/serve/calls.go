@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"google.golang.org/grpc"
+)
+
+// calls counts the calls under way that end by themselves: all but watches.
+type calls struct {
+	mu    sync.Mutex
+	count int
+	idle  chan struct{} // closed when the count comes to 0; nil unless somebody waits
+}
+
+func (c *calls) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+}
+
+func (c *calls) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count--; c.count == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+// wait waits until no call is under way, or for the end of ctx.
+func (c *calls) wait(ctx context.Context) {
+	c.mu.Lock()
+	if c.count == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+func (c *calls) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	c.begin()
+	defer c.end()
+	return next(ctx, req)
+}
+
+func (c *calls) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has("watch") {
+			c.begin()
+			defer c.end()
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,48 @@
+package serve
+
+import (
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+// The limits of the gRPC server. They are those of the servers of the API that this one is compatible with, so that a client's settings
+// fit both.
+const (
+	maxReceived = 50 << 20
+	maxStreams  = 2048
+	minPings    = 15 * time.Second
+)
+
+// A client that has vanished without a word is noticed after these, and what it watched is given up.
+const (
+	pingAfter   = 30 * time.Second
+	pingTimeout = 20 * time.Second
+)
+
+// newGRPC returns the gRPC server, without services.
+func (s *server) newGRPC() *grpc.Server {
+	log := requestLog{s.config.Logger}
+	guard := guard{metrics: s.metrics, log: log}
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxReceived),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPings, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
+		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream),
+	}
+	if s.certificates != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.certificates.config(true, "h2"))))
+	}
+	if s.traces != nil {
+		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(
+			otelgrpc.WithTracerProvider(s.traces), otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+		)))
+	}
+	return grpc.NewServer(options...)
+}

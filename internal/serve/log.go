@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// requestLog writes a line for every call: what was called, by whom, how long it took and what became of it. It never sees metadata or
+// headers, where tokens are.
+type requestLog struct{ logger *slog.Logger }
+
+// caller is where the name of who calls is noted, once that is known. A stream notes it again and again.
+type caller struct{ name atomic.Pointer[string] }
+
+type callerKey struct{}
+
+// noting returns a context in which note remembers a name.
+func noting(ctx context.Context) (context.Context, *caller) {
+	c := &caller{}
+	return context.WithValue(ctx, callerKey{}, c), c
+}
+
+// note remembers who calls.
+func note(ctx context.Context, name string) {
+	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
+		c.name.Store(&name)
+	}
+}
+
+func (c *caller) String() string {
+	if name := c.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+func (l requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	began := time.Now()
+	ctx, who := noting(ctx)
+	answer, err := next(ctx, req)
+	l.call(ctx, info.FullMethod, who, began, err)
+	return answer, err
+}
+
+func (l requestLog) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	began := time.Now()
+	ctx, who := noting(s.Context())
+	err := next(srv, withContext{s, ctx})
+	l.call(ctx, info.FullMethod, who, began, err)
+	return err
+}
+
+// withContext is a stream with another context.
+type withContext struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns the context.
+func (w withContext) Context() context.Context { return w.ctx }
+
+func (l requestLog) call(ctx context.Context, method string, who *caller, began time.Time, err error) {
+	level := levelOf(status.Code(err))
+	if !l.logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", method), slog.String("code", status.Code(err).String()), slog.Duration("took", time.Since(began)),
+		slog.String("caller", who.String()),
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		attrs = append(attrs, slog.String("peer", p.Addr.String()))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
+	}
+	l.logger.LogAttrs(ctx, level, "call", attrs...)
+}
+
+// levelOf returns the level at which a call is logged: what the server failed at is a warning, who was refused is worth knowing, and the
+// rest is for those who look closely.
+func levelOf(code codes.Code) slog.Level {
+	switch code {
+	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.DeadlineExceeded, codes.Unimplemented:
+		return slog.LevelWarn
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return slog.LevelInfo
+	case codes.OK, codes.Canceled, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.ResourceExhausted,
+		codes.FailedPrecondition, codes.Aborted, codes.OutOfRange:
+	}
+	return slog.LevelDebug
+}
+
+// handler logs the requests of an HTTP handler. Of the URL it logs the path, which is all that says what was asked for.
+func (l requestLog) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		ctx, who := noting(r.Context())
+		answer := &answered{ResponseWriter: w, code: http.StatusOK}
+		next.ServeHTTP(answer, r.WithContext(ctx))
+		level := slog.LevelDebug
+		switch {
+		case answer.code >= http.StatusInternalServerError:
+			level = slog.LevelWarn
+		case answer.code == http.StatusUnauthorized, answer.code == http.StatusForbidden:
+			level = slog.LevelInfo
+		}
+		l.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("code", answer.code),
+			slog.Duration("took", time.Since(began)), slog.String("caller", who.String()), slog.String("peer", r.RemoteAddr))
+	})
+}
+
+// answered is a response of which the code is known.
+type answered struct {
+	http.ResponseWriter
+	code  int
+	wrote bool
+}
+
+// WriteHeader notes the code of the response.
+func (a *answered) WriteHeader(code int) {
+	if !a.wrote && code >= http.StatusOK {
+		a.code, a.wrote = code, true
+	}
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController reach the response, to flush it.
+func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -1,0 +1,84 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// metrics are the server's metrics: those of the process, of gRPC calls and of HTTP requests.
+type metrics struct {
+	registry *prometheus.Registry
+	grpc     *grpcprom.ServerMetrics
+	streams  prometheus.Gauge
+	panics   prometheus.Counter
+	inFlight prometheus.Gauge
+	duration *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		grpc:     grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram()),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "grpc_server_streams", Help: "Streams that are open, such as watches."}),
+		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: "grpc_server_panics_total", Help: "Calls that ended by a panic."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Requests to /api that are under way."}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "http_request_duration_seconds", Help: "Time that requests to /api took; of a watch, all the time that it was open.",
+			Buckets: prometheus.DefBuckets,
+		}, []string{"method", "code"}),
+	}
+	m.registry.MustRegister(m.grpc, m.streams, m.panics, m.inFlight, m.duration,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// handler measures the requests of an HTTP handler.
+func (m *metrics) handler(next http.Handler) http.Handler {
+	return promhttp.InstrumentHandlerInFlight(m.inFlight, promhttp.InstrumentHandlerDuration(m.duration, next))
+}
+
+// page is what Prometheus reads.
+func (m *metrics) page() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// stream counts the streams that are open.
+func (m *metrics) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	m.streams.Inc()
+	defer m.streams.Dec()
+	return next(srv, s)
+}
+
+// guard keeps a call that panics from ending the process, and with it all other calls.
+type guard struct {
+	metrics *metrics
+	log     requestLog
+}
+
+func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	defer g.caught(ctx, info.FullMethod, &err)
+	return next(ctx, req)
+}
+
+func (g guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer g.caught(s.Context(), info.FullMethod, &err)
+	return next(srv, s)
+}
+
+func (g guard) caught(ctx context.Context, method string, err *error) {
+	if cause := recover(); cause != nil {
+		g.metrics.panics.Inc()
+		g.log.logger.ErrorContext(ctx, "a call panicked", "method", method, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "the server failed at this call, see its log")
+	}
+}

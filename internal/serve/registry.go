@@ -1,0 +1,26 @@
+package serve
+
+import (
+	"github.com/ashlar-dev/storage/registry"
+)
+
+// newRegistry returns the types that the configuration names. With rules, callers may do what the token file says.
+func newRegistry(c *Config, rules bool) (*registry.Registry, error) {
+	with := func(t registry.Type) registry.Type {
+		if rules {
+			return authorized(t)
+		}
+		return t
+	}
+	if c.AnyType {
+		return registry.NewOpen(with(registry.Type{})), nil
+	}
+	types, err := readTypes(c.Types)
+	if err != nil {
+		return nil, err
+	}
+	for i := range types {
+		types[i] = with(types[i])
+	}
+	return registry.New(types...)
+}

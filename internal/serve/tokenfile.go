@@ -1,0 +1,169 @@
+package serve
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// readPolicy reads a token file:
+//
+//	tokens:
+//	  - name: deployer                # who it is, for logs and error texts
+//	    sha256: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
+//	    rules:
+//	      - types: [apps/*, core/ConfigMap]
+//	        partition: default        # or *, the default, or the beginning of names and *
+//	        namespace: shop-*
+//	        may: [read, list, write]
+//	anonymous:                        # who brings no token; nobody may if this is left out
+//	  rules:
+//	    - {types: ["*"], may: [read, list]}
+//
+// It holds no token, only their hashes. All that is wrong with it is reported at once, with the lines.
+func readPolicy(file string) (*policy, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the token file: %w", err)
+	}
+	r := yamlReader{file: file}
+	p := &policy{}
+	for key, value := range r.document(text) {
+		switch key.Value {
+		case "tokens":
+			for _, n := range r.list(value) {
+				p.holders = append(p.holders, r.holder(n))
+			}
+			r.distinct(value, p.holders)
+		case "anonymous":
+			p.anonymous = &holder{name: "anonymous"}
+			for key, value := range r.object(value, "rules") {
+				if key.Value == "rules" {
+					p.anonymous.rules = r.rules(value)
+				}
+			}
+		default:
+			r.unknown(key, "tokens", "anonymous")
+		}
+	}
+	if len(r.wrong) == 0 && len(p.holders) == 0 && p.anonymous == nil {
+		r.fault(nil, "it allows nobody anything: expected tokens, anonymous or both")
+	}
+	return p, errors.Join(r.wrong...)
+}
+
+// holder reads one entry of tokens.
+func (r *yamlReader) holder(n *yaml.Node) *holder {
+	h := &holder{}
+	hashed := false
+	for key, value := range r.object(n, "name", "sha256", "rules") {
+		switch key.Value {
+		case "name":
+			h.name = r.text(value)
+		case "sha256":
+			hash, err := hex.DecodeString(r.text(value))
+			if err != nil || len(hash) != len(h.hash) {
+				r.fault(value, "sha256 is to be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
+			}
+			copy(h.hash[:], hash)
+			hashed = true
+		case "rules":
+			h.rules = r.rules(value)
+		}
+	}
+	if h.name == "" {
+		r.fault(n, "name is missing: it says in logs whose token this is")
+	}
+	if !hashed {
+		r.fault(n, "sha256 is missing: the SHA-256 of the token, in hexadecimal digits")
+	}
+	return h
+}
+
+// distinct refuses names and tokens that are there twice.
+func (r *yamlReader) distinct(list *yaml.Node, holders []*holder) {
+	names, hashes := map[string]int{}, map[[32]byte]int{}
+	for i, h := range holders {
+		line := list.Content[i].Line
+		if before, ok := names[h.name]; ok && h.name != "" {
+			r.fault(list.Content[i], "the name %q is there twice, first in line %d", h.name, before)
+		}
+		if before, ok := hashes[h.hash]; ok && h.hash != [32]byte{} {
+			r.fault(list.Content[i], "the token is there twice, first in line %d", before)
+		}
+		names[h.name], hashes[h.hash] = line, line
+	}
+}
+
+func (r *yamlReader) rules(list *yaml.Node) []rule {
+	var rules []rule
+	for _, n := range r.list(list) {
+		rules = append(rules, r.rule(n))
+	}
+	return rules
+}
+
+func (r *yamlReader) rule(n *yaml.Node) rule {
+	made := rule{partition: storage.Wildcard, namespace: storage.Wildcard}
+	for key, value := range r.object(n, "types", "partition", "namespace", "may") {
+		switch key.Value {
+		case "types":
+			for _, t := range r.list(value) {
+				made.types = append(made.types, r.typ(t))
+			}
+		case "partition":
+			made.partition = r.pattern(value)
+		case "namespace":
+			made.namespace = r.pattern(value)
+		case "may":
+			for _, action := range r.list(value) {
+				switch r.text(action) {
+				case "read":
+					made.read = true
+				case "list":
+					made.list = true
+				case "write":
+					made.write = true
+				default:
+					r.fault(action, "may is a list of read, list and write, found %q", action.Value)
+				}
+			}
+		}
+	}
+	if len(made.types) == 0 {
+		r.fault(n, "types is missing: a list of group/Kind, group/* or *")
+	}
+	if !made.read && !made.list && !made.write {
+		r.fault(n, "may is missing: a list of read, list and write")
+	}
+	return made
+}
+
+// typ reads group/Kind, group/* or *.
+func (r *yamlReader) typ(n *yaml.Node) storage.UnversionedType {
+	text := r.text(n)
+	if text == storage.Wildcard {
+		return storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+	}
+	group, kind, ok := strings.Cut(text, "/")
+	if !ok || group == "" || kind == "" || strings.Contains(group, storage.Wildcard) || strings.Contains(kind, "/") ||
+		kind != storage.Wildcard && strings.Contains(kind, storage.Wildcard) {
+		r.fault(n, "a type is to be group/Kind, group/* or *, found %q", text)
+	}
+	return storage.UnversionedType{Group: group, Kind: kind}
+}
+
+// pattern reads a name, or the beginning of one and "*".
+func (r *yamlReader) pattern(n *yaml.Node) string {
+	text := r.text(n)
+	if strings.Contains(strings.TrimSuffix(text, storage.Wildcard), storage.Wildcard) {
+		r.fault(n, "there is one * at most, at the end, found %q", text)
+	}
+	return text
+}

@@ -1,0 +1,145 @@
+package serve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// typeFile is the file in a directory of descriptor sets that says which messages are types, beside those that say so themselves.
+const typeFile = "types.yaml"
+
+// readTypes returns the types in a directory: the messages in its descriptor sets (*.binpb, *.pb) that declare a scope by the option 8500,
+// and those that types.yaml names. A message that declares a scope is the type whose group and version are the last two parts of its
+// package, and whose kind is its name: acme.catalog.v1.Service is catalog.v1.Service. For other names there is types.yaml.
+func readTypes(dir string) ([]registry.Type, error) {
+	files, err := readSets(dir)
+	if err != nil {
+		return nil, err
+	}
+	named, err := readTypeFile(filepath.Join(dir, typeFile), files)
+	if err != nil {
+		return nil, err
+	}
+	types := named
+	var wrong []error
+	for _, m := range declaring(files) {
+		if slices.ContainsFunc(named, func(t registry.Type) bool { return descriptor(t).FullName() == m.FullName() }) {
+			continue // types.yaml knows better
+		}
+		parts := strings.Split(string(m.ParentFile().Package()), ".")
+		if len(parts) < 2 {
+			wrong = append(wrong, fmt.Errorf("%s declares a scope, but its package has no group and version at the end: name its type in %s", m.FullName(), typeFile))
+			continue
+		}
+		types = append(types, registry.Type{
+			Type:  &resourcepb.Type{Group: parts[len(parts)-2], GroupVersion: parts[len(parts)-1], Kind: string(m.Name())},
+			Proto: dynamicpb.NewMessage(m), Scope: registry.DeclaredScope(m),
+		})
+	}
+	if len(types) == 0 && len(wrong) == 0 {
+		wrong = append(wrong, fmt.Errorf("no message of the descriptor sets in %s declares a scope, and there is no %s that names one", dir, typeFile))
+	}
+	return types, errors.Join(wrong...)
+}
+
+func descriptor(t registry.Type) protoreflect.MessageDescriptor {
+	return t.Proto.ProtoReflect().Descriptor()
+}
+
+// declaring returns the messages that declare a scope, in the order of their names.
+func declaring(files *protoregistry.Files) (found []protoreflect.MessageDescriptor) {
+	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Messages().Len() {
+			if m := file.Messages().Get(i); registry.DeclaredScope(m) != registry.ScopeUndefined {
+				found = append(found, m)
+			}
+		}
+		return true
+	})
+	slices.SortFunc(found, func(a, b protoreflect.MessageDescriptor) int { return cmp.Compare(a.FullName(), b.FullName()) })
+	return found
+}
+
+// readSets returns the files of all descriptor sets in a directory. A file may be in several of them, if it is the same.
+func readSets(dir string) (*protoregistry.Files, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the types: %w", err)
+	}
+	all := &descriptorpb.FileDescriptorSet{}
+	from := map[string]string{} // the set that a file came from first
+	known := map[string]*descriptorpb.FileDescriptorProto{}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); e.IsDir() || ext != ".binpb" && ext != ".pb" {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the types: %w", err)
+		}
+		var set descriptorpb.FileDescriptorSet
+		if err := proto.Unmarshal(text, &set); err != nil || len(set.GetFile()) == 0 {
+			return nil, fmt.Errorf("%s is no descriptor set, such as `buf build -o` and `protoc --include_imports --descriptor_set_out` write", path)
+		}
+		for _, file := range set.GetFile() {
+			before := known[file.GetName()]
+			switch {
+			case before == nil:
+				known[file.GetName()], from[file.GetName()] = file, path
+				all.File = append(all.File, file)
+			case !sameSchema(before, file):
+				return nil, fmt.Errorf("the schema %s in %s is another one than in %s", file.GetName(), path, from[file.GetName()])
+			}
+		}
+	}
+	if len(all.GetFile()) == 0 {
+		return nil, fmt.Errorf("there is no descriptor set (*.binpb, *.pb) in %s", dir)
+	}
+	withImports(all, known)
+	files, err := protodesc.NewFiles(all)
+	if err != nil {
+		return nil, fmt.Errorf("the descriptor sets in %s: %w (write them with all their imports)", dir, err)
+	}
+	return files, nil
+}
+
+// sameSchema compares two schemas but for comments, which depend on how they were compiled.
+func sameSchema(a, b *descriptorpb.FileDescriptorProto) bool {
+	bare := func(f *descriptorpb.FileDescriptorProto) *descriptorpb.FileDescriptorProto {
+		f = proto.CloneOf(f)
+		f.SourceCodeInfo = nil
+		return f
+	}
+	return proto.Equal(bare(a), bare(b))
+}
+
+// withImports adds to a set those imports that it lacks and that this program has: the files of google/protobuf.
+func withImports(all *descriptorpb.FileDescriptorSet, known map[string]*descriptorpb.FileDescriptorProto) {
+	for i := 0; i < len(all.GetFile()); i++ {
+		for _, path := range all.GetFile()[i].GetDependency() {
+			if known[path] != nil || !strings.HasPrefix(path, "google/protobuf/") {
+				continue
+			}
+			if file, err := protoregistry.GlobalFiles.FindFileByPath(path); err == nil {
+				known[path] = protodesc.ToFileDescriptorProto(file)
+				all.File = append(all.File, known[path])
+			}
+		}
+	}
+}
