@@ -12,7 +12,7 @@ import (
 )
 
 // List returns the resources of a type and tenancy, each unit of which may be "*", that the caller may see. Those of another group version
-// of the type are left out.
+// of the type are left out, unless the request's is "*", which means all, and allows the kind "*", or the group and the kind.
 func (s *Server) List(ctx context.Context, req *resourcepb.ListRequest) (*resourcepb.ListResponse, error) {
 	if req.GetType() == nil {
 		return nil, invalid("type is required")
@@ -56,7 +56,7 @@ func (s *Server) scopeOf(name *resourcepb.Type, asked *resourcepb.Tenancy, prefi
 	if err := checkPrefix(prefix); err != nil {
 		return nil, nil, err
 	}
-	t, err := s.resolve(name)
+	t, err := s.resolveAll(name, asked)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,7 +115,7 @@ func visible(
 ) (kept []*resourcepb.Resource, end int, err error) {
 	kept = all[:0]
 	for i, res := range all {
-		foreign := res.GetId().GetType().GetGroupVersion() != req.GetType().GetGroupVersion()
+		foreign := !means(req.GetType(), res.GetId().GetType())
 		var may bool
 		if foreign {
 			may, err = who.mayName(ctx, t, res.GetId())

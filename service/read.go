@@ -12,9 +12,13 @@ import (
 )
 
 // Read returns one resource. With the metadata "x-consul-consistency-mode: consistent" the answer is linearizable.
+// The group version "*" means whichever is stored.
 func (s *Server) Read(ctx context.Context, req *resourcepb.ReadRequest) (*resourcepb.ReadResponse, error) {
 	if err := checkID("id", req.GetId()); err != nil {
 		return nil, err
+	}
+	if several(req.GetId().GetType()) {
+		return s.readAny(ctx, req.GetId())
 	}
 	t, err := s.resolve(req.GetId().GetType())
 	if err != nil {

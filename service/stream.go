@@ -61,7 +61,7 @@ func (s *Server) open(ctx context.Context, req *resourcepb.WatchListRequest) (st
 		return nil, invalid("bookmark_interval invalid: expected a second or more")
 	}
 	st = &stream{server: s, req: req, t: t, tenancy: tenancy, live: req.GetCursor() != "", unwait: func() {}}
-	if s.types.Varied(req.GetType()) {
+	if several(req.GetType()) || s.types.Varied(req.GetType()) {
 		st.sent = newSentSet()
 	}
 	var end context.CancelCauseFunc

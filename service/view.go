@@ -66,7 +66,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 
 // shows reports whether the caller may see a resource in this stream as it is.
 func (st *stream) shows(res *resourcepb.Resource) (bool, error) {
-	if res.GetId().GetType().GetGroupVersion() != st.req.GetType().GetGroupVersion() {
+	if !means(st.req.GetType(), res.GetId().GetType()) {
 		return false, nil
 	}
 	return st.who.mayRead(st.ctx, st.t, res)
@@ -109,7 +109,9 @@ func (st *stream) leaves(res *resourcepb.Resource) (bool, error) {
 // gone is the event of a resource that left the caller's view. It holds no more than the caller knew.
 func (st *stream) gone(id *resourcepb.ID) *resourcepb.WatchEvent {
 	id = proto.CloneOf(id)
-	id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
+	if !several(st.req.GetType()) {
+		id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
+	}
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
 		Resource: &resourcepb.Resource{Id: id},
 	}}}
@@ -143,8 +145,8 @@ func newSentSet() *sentSet {
 
 func (s *sentSet) hash(id *resourcepb.ID) [2]uint64 {
 	key := make([]byte, 0, 256)
-	// No name and no unit of a tenancy holds a NUL.
-	for _, part := range []string{id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()} {
+	// No part of a key holds a NUL.
+	for _, part := range []string{id.GetType().GetGroup(), id.GetType().GetKind(), id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace(), id.GetName()} {
 		key = append(append(key, part...), 0)
 	}
 	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key)}

@@ -1,0 +1,126 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// several reports whether a type's name stands for several types: with the group version "*" for all of its group and kind, with the kind
+// "*" too for all of its group, and with the group "*" too for all there are. Reads, lists and watches take such names.
+func several(t *resourcepb.Type) bool { return t.GetGroupVersion() == storage.Wildcard }
+
+// means reports whether a name, which may stand for several types, means a type.
+func means(name, t *resourcepb.Type) bool {
+	if !several(name) {
+		return name.GetGroupVersion() == t.GetGroupVersion() // the store has looked at the rest
+	}
+	return (name.GetGroup() == storage.Wildcard || name.GetGroup() == t.GetGroup()) &&
+		(name.GetKind() == storage.Wildcard || name.GetKind() == t.GetKind())
+}
+
+// resolveAll returns what is particular about all the types that a name stands for, of which some may be registered only. It has no scope:
+// units of a tenancy that are not given are those that are not there.
+func (s *Server) resolveAll(name *resourcepb.Type, asked *resourcepb.Tenancy) (*registry.Type, error) {
+	if !several(name) {
+		return s.resolve(name)
+	}
+	if name.GetGroup() == storage.Wildcard && name.GetKind() != storage.Wildcard {
+		return nil, invalid("type invalid: the group %q goes with the kind %q only", storage.Wildcard, storage.Wildcard)
+	}
+	types, err := s.meant(name)
+	if err != nil {
+		return nil, err
+	}
+	return &registry.Type{
+		MayList: func(c registry.Caller, name *resourcepb.Type, tenancy *resourcepb.Tenancy) error {
+			var denied error
+			for _, t := range types {
+				typ := t.Type
+				if typ == nil {
+					typ = name // of an open registry
+				}
+				err := t.MayList(c, typ, tenancy)
+				if err == nil || !errors.Is(err, registry.ErrDenied) {
+					return err
+				}
+				denied = err
+			}
+			return denied
+		},
+		MayRead: func(c registry.Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
+			t, err := s.resolve(id.GetType())
+			if err != nil {
+				return registry.ErrDenied // it is of no type that is served
+			}
+			if t.Type != nil {
+				if err := t.MayList(c, t.Type, asked); err != nil {
+					return err
+				}
+			}
+			return t.MayRead(c, id, res)
+		},
+	}, nil
+}
+
+// meant returns the registered types that a name stands for.
+func (s *Server) meant(name *resourcepb.Type) (types []*registry.Type, err error) {
+	if s.types.Open() {
+		t, _ := s.types.Resolve(TombstoneType) // which is like any other there
+		return []*registry.Type{t}, nil
+	}
+	for _, t := range s.types.Types() {
+		if means(name, t.Type) {
+			types = append(types, t)
+		}
+	}
+	if len(types) == 0 {
+		return nil, invalid("resource type %.300s not registered", registry.Name(name))
+	}
+	return types, nil
+}
+
+// readAny is Read of an id whose group version is "*": it returns what is stored, of whichever version that is.
+func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.ReadResponse, error) {
+	types, err := s.meant(id.GetType())
+	if err != nil {
+		return nil, err
+	}
+	scoped := types[0]
+	if err := checkScope(scoped, id.GetType(), id.GetTenancy(), false); err != nil {
+		return nil, err
+	}
+	tenancy := completed(scoped.Scope, id.GetTenancy())
+	caller, err := s.caller(ctx, tenancy)
+	if err != nil {
+		return nil, err
+	}
+	id = idIn(tenancy, id)
+	if err := scoped.MayRead(caller, id, nil); err != nil && !errors.Is(err, registry.ErrNeedResource) {
+		return nil, s.allowed(ctx, err)
+	}
+	if err := s.checkExists(ctx, tenancy, codes.NotFound); err != nil {
+		return nil, err
+	}
+	res, err := s.current(ctx, consistency(ctx), id)
+	if err != nil {
+		return nil, s.told(ctx, "read", err)
+	}
+	t, err := s.resolve(res.GetId().GetType())
+	if err != nil {
+		return nil, err
+	}
+	err = t.MayRead(caller, res.GetId(), nil)
+	if errors.Is(err, registry.ErrNeedResource) {
+		err = t.MayRead(caller, res.GetId(), res)
+	}
+	if err != nil {
+		return nil, s.allowed(ctx, err)
+	}
+	return &resourcepb.ReadResponse{Resource: res}, nil
+}
