@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -86,6 +87,9 @@ func (d *deleter) owned(ctx context.Context, id *resourcepb.ID) (bool, error) {
 		if err != nil {
 			return found, fmt.Errorf("get %s: %w", fullName(child), err)
 		}
+		if deferred(d.backend, res) {
+			continue // it goes when its finalizers do
+		}
 		err = d.deleteFrom(ctx, res, id)
 		var away moved
 		if errors.As(err, &away) && away.Key == key.Of(child) {
@@ -104,8 +108,7 @@ func (d *deleter) one(ctx context.Context, res *resourcepb.Resource, owner *reso
 	for {
 		err := d.try(ctx, res)
 		if err == nil {
-			_, err = fmt.Fprintf(d.out, "%s deleted\n", described(res.GetId()))
-			return err
+			return d.say(ctx, res.GetId())
 		}
 		if errors.Is(err, errAgain) {
 			continue
@@ -125,6 +128,22 @@ func (d *deleter) one(ctx context.Context, res *resourcepb.Resource, owner *reso
 		}
 		res = next
 	}
+}
+
+// say says what became of a resource that was deleted: a server only marks what has finalizers.
+func (d *deleter) say(ctx context.Context, id *resourcepb.ID) error {
+	outcome := "deleted"
+	if server, ok := d.backend.(*client.Backend); ok {
+		gone, err := server.Gone(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			outcome = "marked for deletion, waits for its finalizers"
+		}
+	}
+	_, err := fmt.Fprintf(d.out, "%s %s\n", described(id), outcome)
+	return err
 }
 
 // errGuarded says that the resource which must not have changed has.

@@ -64,6 +64,13 @@ func (a *app) completeNames(where *tenancy) cobra.CompletionFunc {
 func (a *app) peek(ctx context.Context, do func(context.Context, storage.Backend)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
+	if a.server.Address != "" {
+		if backend, err := a.dial(); err == nil {
+			do(ctx, backend)
+			_ = backend.Close() // it was only read from
+		}
+		return
+	}
 	if a.store == "" && a.getenv("ASHLAR_STORE") == "" {
 		file, err := a.defaultFile()
 		if err != nil {

@@ -18,6 +18,9 @@ const scanLimit = 500
 // onHistory opens the store for a command that needs its history, and closes it. What the store has forgotten, or what has not
 // happened yet, is an error that names the revisions it has.
 func (a *app) onHistory(ctx context.Context, do func(storage.Historian) error) error {
+	if a.server.Address != "" {
+		return usagef("a server does not show the past: name its store by --store")
+	}
 	return a.with(ctx, func(backend storage.Backend) error {
 		h, ok := storage.As[storage.Historian](backend)
 		if !ok {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage/internal/client"
 )
 
 // app is one run of the command: what it talks to, and the flags that all commands have.
@@ -17,6 +19,7 @@ type app struct {
 	getenv   func(string) string
 
 	store   string
+	server  client.Options
 	timeout time.Duration
 }
 
@@ -44,7 +47,8 @@ func (a *app) root() *cobra.Command {
 		Short: "Look into a store of resources, and change it",
 		Long: `Look into a store of resources, and change it: in memory, SQLite, PostgreSQL, etcd or DynamoDB.
 
-The store is a URL, given by --store or ASHLAR_STORE. Without either it is a SQLite file in the user's data folder.
+The store is a URL, given by --store or ASHLAR_STORE. Without either it is a SQLite file in the user's data folder. Or --server names
+a server that serves a store (ashlar serve), for the commands that read and write resources.
 
 TYPE is group/Kind, such as apps/Deployment or core/Service; where several types are wanted, group/* or *.
 
@@ -73,9 +77,11 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "URL of the store (default $ASHLAR_STORE, else a SQLite file in the data folder)")
 	flags.DurationVar(&a.timeout, "timeout", 0, "give up after this time; watch ends well after it (default: none)")
+	a.serverFlags(root)
 	root.AddCommand(
-		a.applyCommand(), a.getCommand(), a.listCommand(), a.watchCommand(), a.deleteCommand(), a.ownedCommand(),
-		a.typesCommand(), a.historyCommand(), a.diffCommand(), a.revisionsCommand(), a.compactCommand(), a.schemaCommand(), a.migrateCommand(), a.exportCommand(),
+		alsoThrough(a.applyCommand()), alsoThrough(a.getCommand()), alsoThrough(a.listCommand()), alsoThrough(a.watchCommand()),
+		alsoThrough(a.deleteCommand()), alsoThrough(a.ownedCommand()), alsoThrough(a.typesCommand()), alsoThrough(a.exportCommand()),
+		a.historyCommand(), a.diffCommand(), a.revisionsCommand(), a.compactCommand(), a.schemaCommand(), a.migrateCommand(),
 		a.importCommand(), a.conformanceCommand(), a.serveCommand(), a.versionCommand(),
 	)
 	return root

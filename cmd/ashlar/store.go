@@ -16,21 +16,33 @@ import (
 	_ "github.com/ashlar-dev/storage/sqlite"   // sqlite:
 )
 
-// with opens the store, calls do, and closes it.
+// with opens the store, or connects to the server, calls do, and closes it.
 func (a *app) with(ctx context.Context, do func(storage.Backend) error) error {
-	rawURL, err := a.storeURL()
+	backend, err := a.open(ctx)
 	if err != nil {
 		return err
-	}
-	backend, err := storage.Open(ctx, rawURL)
-	if err != nil {
-		return cause(ctx, fmt.Errorf("open the store: %w", err))
 	}
 	err = cause(ctx, do(backend))
 	if closeErr := backend.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
 	}
 	return err
+}
+
+// open opens the store, or connects to the server.
+func (a *app) open(ctx context.Context) (storage.Backend, error) {
+	if a.server.Address != "" {
+		return a.dial()
+	}
+	rawURL, err := a.storeURL()
+	if err != nil {
+		return nil, err
+	}
+	backend, err := storage.Open(ctx, rawURL)
+	if err != nil {
+		return nil, cause(ctx, fmt.Errorf("open the store: %w", err))
+	}
+	return backend, nil
 }
 
 // storeURL returns the URL of the store. It creates the folder of the default one.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -89,6 +90,9 @@ func endOfTime(err error) bool {
 }
 
 func (w *watcher) open(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, resume bool) (storage.Watch, error) {
+	if server, ok := backend.(*client.Backend); ok {
+		server.Bookmarks = w.bookmarks
+	}
 	if !resume {
 		return backend.WatchList(ctx, typ, w.filter.proto(), w.filter.prefix)
 	}

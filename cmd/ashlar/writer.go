@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -37,7 +38,11 @@ func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer)
 				return
 			}
 			defer func() { <-slots }()
-			if it.outcome, it.id, it.err = it.write(ctx, backend); it.err != nil {
+			it.outcome, it.id, it.err = it.write(ctx, backend)
+			if errors.Is(it.err, storage.ErrInvalid) {
+				it.err = failedf("%w", it.err) // a mistake in the document, which a server finds, and not in the command line
+			}
+			if it.err != nil {
 				once.Do(func() { close(failed) })
 			}
 		}()
@@ -70,7 +75,8 @@ func (it *item) wait(slots chan<- struct{}, failed <-chan struct{}) error {
 		if it.parent.err != nil {
 			return errSkipped
 		}
-		if it.owner.Uid == "" {
+		// A server gives new resources uids of its own, whatever the documents say.
+		if it.owner.Uid == "" || it.owner.Uid == it.parent.object.Resource.GetId().GetUid() {
 			it.owner.Uid = it.parent.id.GetUid()
 		}
 	}
@@ -121,15 +127,22 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 		if want.Generation == "" {
 			want.Generation = newULID()
 		}
-		_, err := backend.WriteCAS(ctx, want)
-		return "created", want.Id, err
+		created, err := backend.WriteCAS(ctx, want)
+		if ofServer(backend) && len(want.GetStatus()) > 0 {
+			return "created, without its status", created.GetId(), err
+		}
+		return "created", created.GetId(), err
 	case err != nil:
 		return "", nil, err
 	case uid != "" && uid != stored.GetId().GetUid():
 		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document says %q", storage.ErrWrongUid, stored.GetId().GetUid(), uid)}
 	case version != "" && version != stored.GetVersion():
 		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document says %q", storage.ErrCASFailure, stored.GetVersion(), version)}
-	case sameContent(want, stored):
+	}
+	if ofServer(backend) {
+		client.CarryOver(want, stored)
+	}
+	if sameContent(want, stored) {
 		return "unchanged", stored.GetId(), nil
 	}
 	want.Id.Uid, want.Version, want.Status = stored.GetId().GetUid(), stored.GetVersion(), stored.GetStatus()

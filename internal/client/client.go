@@ -1,0 +1,164 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// Backend is a resource service as a storage backend.
+type Backend struct {
+	conn    *grpc.ClientConn
+	service resourcegrpc.ResourceServiceClient
+	address string
+	// Bookmarks has watches that are opened from now on return bookmarks about once a second, without being asked.
+	Bookmarks bool
+}
+
+// callTimeout bounds calls whose context has no deadline, as a store's own timeout does.
+const callTimeout = 30 * time.Second
+
+// pageSize is the number of resources that are asked for at once where the caller names none.
+const pageSize = 500
+
+// call calls the service, strongly if that is asked for, within a bounded time.
+func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsistency,
+	method func(context.Context, Req, ...grpc.CallOption) (Res, error), req Req,
+) (Res, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+	}
+	if c == storage.StrongConsistency {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
+	}
+	res, err := method(ctx, req)
+	return res, b.translated(ctx, err)
+}
+
+// Read returns a resource. Without a group version in the id it is the one that is stored, of whichever version.
+func (b *Backend) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	if id.GetType().GetGroupVersion() == "" {
+		id = proto.CloneOf(id)
+		id.Type.GroupVersion = storage.Wildcard
+	}
+	res, err := call(ctx, b, c, b.service.Read, &resourcepb.ReadRequest{Id: id})
+	return res.GetResource(), err
+}
+
+// WriteCAS creates a resource if it has no version, and updates it otherwise. The service chooses the uid of a new resource and every
+// generation. A resource without a version is written over one that was created meanwhile.
+func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	res = proto.CloneOf(res)
+	res.Generation = ""
+	if res.GetVersion() == "" {
+		res.Id.Uid, res.Status = "", nil
+	}
+	stored, err := call(ctx, b, storage.StrongConsistency, b.service.Write, &resourcepb.WriteRequest{Resource: res})
+	return stored.GetResource(), err
+}
+
+// DeleteCAS deletes a resource at a version, or marks it for deletion if it has finalizers.
+func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	_, err := call(ctx, b, storage.StrongConsistency, b.service.Delete, &resourcepb.DeleteRequest{Id: id, Version: version})
+	return err
+}
+
+// typeOf returns all group versions of a type, which may have wildcards.
+func typeOf(typ storage.UnversionedType) *resourcepb.Type {
+	return &resourcepb.Type{Group: typ.Group, GroupVersion: storage.Wildcard, Kind: typ.Kind}
+}
+
+// List returns the resources that match and that the caller may see.
+func (b *Backend) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: typeOf(typ), Tenancy: tenancy, NamePrefix: namePrefix})
+	return res.GetResources(), err
+}
+
+// ListPage returns a page of what List returns: all of it if the server's store has no pages.
+func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+	if opts.Revision != 0 {
+		return storage.Page{}, fmt.Errorf("%w: a server has no revisions", storage.ErrInvalid)
+	}
+	if opts.Limit == 0 {
+		opts.Limit = pageSize
+	}
+	req := &resourcepb.ListRequest{
+		Type: typeOf(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
+	}
+	unpaged := false
+	res, err := call(ctx, b, opts.Consistency, func(ctx context.Context, req *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {
+		res, err := b.service.List(ctx, req, o...)
+		unpaged = status.Code(err) == codes.Unimplemented
+		return res, err
+	}, req)
+	if unpaged {
+		all, err := b.List(ctx, opts.Consistency, typ, tenancy, namePrefix)
+		return storage.Page{Resources: all}, err
+	}
+	return storage.Page{Resources: res.GetResources(), Continue: res.GetContinue(), Cursor: res.GetCursor()}, err
+}
+
+// OwnerReferences returns the ids of what a resource owns and the caller may see.
+func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	var ids []*resourcepb.ID
+	for token := ""; ; {
+		res, err := call(ctx, b, storage.StrongConsistency, b.service.ListByOwner, &resourcepb.ListByOwnerRequest{Owner: id, Limit: pageSize, Continue: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, owned := range res.GetResources() {
+			ids = append(ids, owned.GetId())
+		}
+		if token = res.GetContinue(); token == "" {
+			return ids, nil
+		}
+	}
+}
+
+// Close closes the connection.
+func (b *Backend) Close() error { return b.conn.Close() }
+
+// The marks that the service keeps in the metadata of a resource.
+const (
+	deletionTimestamp = "deletionTimestamp"
+	finalizers        = "finalizers"
+)
+
+// Deferred reports whether a resource is marked for deletion and waits for its finalizers.
+func Deferred(res *resourcepb.Resource) bool { return res.GetMetadata()[deletionTimestamp] != "" }
+
+// Gone reports whether a resource that was just deleted is gone. Otherwise it waits for its finalizers.
+func (b *Backend) Gone(ctx context.Context, id *resourcepb.ID) (bool, error) {
+	res, err := b.Read(ctx, storage.StrongConsistency, id)
+	if errors.Is(err, storage.ErrNotFound) {
+		return true, nil
+	}
+	return !Deferred(res), err
+}
+
+// CarryOver adds to a resource that is to replace a stored one the marks of the latter which it does not mention: they belong to the service
+// and to controllers, and who writes the content does not know of them.
+func CarryOver(res, stored *resourcepb.Resource) {
+	for _, mark := range []string{deletionTimestamp, finalizers} {
+		value, there := stored.GetMetadata()[mark]
+		if _, given := res.GetMetadata()[mark]; there && !given {
+			if res.Metadata == nil {
+				res.Metadata = map[string]string{}
+			}
+			res.Metadata[mark] = value
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+)
+
+// Options say how to reach a server.
+type Options struct {
+	// Address of the server, host:port.
+	Address string
+	// Token that the server knows the caller by; empty for none.
+	Token string
+	// CA is the file of the certificates that have to have signed the server's. Empty: those of the system.
+	CA string
+	// Cert and Key are the files of the caller's certificate and its private key; empty for none.
+	Cert, Key string
+	// Insecure speaks without TLS to a server on another machine, too. A server on this machine is spoken to with TLS only if one of the
+	// files is given.
+	Insecure bool
+}
+
+// The time after which a silent connection is asked for a sign of life, and the time it has for that.
+const (
+	pingAfter   = 30 * time.Second
+	pingTimeout = 20 * time.Second
+)
+
+// again says how soon a server that could not be reached is tried again.
+var again = backoff.Config{BaseDelay: minPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause}
+
+// connectTimeout is how long the server may take to accept a connection.
+const connectTimeout = 20 * time.Second
+
+// Dial returns a backend that calls a server. The server is looked for at the first call.
+func Dial(o Options) (*Backend, error) {
+	host, port, err := net.SplitHostPort(o.Address)
+	if err != nil || port == "" {
+		return nil, fmt.Errorf("%w: a server is to be host:port, found %q", storage.ErrInvalid, o.Address)
+	}
+	creds, err := o.credentials(host)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(o.Address,
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: connectTimeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return call(o.with(ctx), method, req, reply, cc, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(o.with(ctx), desc, cc, method, opts...)
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the server %q: %w", storage.ErrInvalid, o.Address, err)
+	}
+	return &Backend{conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), address: o.Address}, nil
+}
+
+// with adds the token to a call.
+func (o *Options) with(ctx context.Context) context.Context {
+	if o.Token == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+o.Token)
+}
+
+// credentials returns how to speak to a host.
+func (o *Options) credentials(host string) (credentials.TransportCredentials, error) {
+	files := o.CA != "" || o.Cert != "" || o.Key != ""
+	ip := net.ParseIP(host)
+	local := host == "localhost" || ip != nil && ip.IsLoopback()
+	switch {
+	case files && o.Insecure:
+		return nil, fmt.Errorf("%w: certificates and speaking without TLS exclude each other", storage.ErrInvalid)
+	case o.Insecure, local && !files:
+		return insecure.NewCredentials(), nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CA != "" {
+		pem, err := os.ReadFile(o.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificates that sign the server's: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("read the certificates that sign the server's: " + o.CA + " holds no certificate in PEM")
+		}
+	}
+	if o.Cert != "" || o.Key != "" {
+		own, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate %s and the key %s: %w", o.Cert, o.Key, err)
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	return credentials.NewTLS(c), nil
+}

@@ -1,0 +1,70 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/service"
+)
+
+// sentinels are the store's errors by the reasons that the service gives.
+var sentinels = map[string]error{
+	"NOT_FOUND": storage.ErrNotFound, "CAS_FAILURE": storage.ErrCASFailure, "WRONG_UID": storage.ErrWrongUid, "TOO_LARGE": storage.ErrTooLarge,
+	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
+	"WATCH_CLOSED": storage.ErrWatchClosed, "INCONSISTENT": storage.ErrInconsistent,
+}
+
+// byCode are the store's errors for those that come without a reason.
+var byCode = map[codes.Code]error{
+	codes.NotFound: storage.ErrNotFound, codes.InvalidArgument: storage.ErrInvalid, codes.ResourceExhausted: storage.ErrTooLarge,
+	codes.OutOfRange: storage.ErrCompacted, codes.Aborted: storage.ErrCASFailure,
+}
+
+// plain are the errors that the service tells in words of the API that it is compatible with; a store has its own.
+var plain = map[error]bool{storage.ErrNotFound: true, storage.ErrCASFailure: true, storage.ErrWrongUid: true}
+
+// told is an error of the server: one of the store's, in the server's words.
+type told struct {
+	text string
+	kind error
+}
+
+func (t *told) Error() string { return t.text }
+func (t *told) Unwrap() error { return t.kind }
+
+// translated returns an error of a call as a store would have returned it.
+func (b *Backend) translated(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if over := ctx.Err(); over != nil {
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
+	}
+	s := status.Convert(err)
+	kind, reasoned := error(nil), false
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == service.Domain {
+			kind, reasoned = sentinels[info.GetReason()], true
+		}
+	}
+	if !reasoned {
+		kind = byCode[s.Code()]
+	}
+	switch {
+	case plain[kind]:
+		return kind
+	case errors.Is(kind, storage.ErrInvalid) && !reasoned:
+		return fmt.Errorf("%w: %s", kind, s.Message())
+	case kind != nil:
+		return &told{text: s.Message(), kind: kind}
+	case s.Code() == codes.Unavailable, s.Code() == codes.DeadlineExceeded:
+		return fmt.Errorf("%w: the server %s: %s", storage.ErrInconsistent, b.address, s.Message())
+	}
+	return fmt.Errorf("the server %s: %s", b.address, s.Message())
+}
