@@ -26,8 +26,9 @@ func memoryURL() string { return fmt.Sprintf("mem://cli-test-%d", memoryStores.A
 
 // cli runs the command inside the test.
 type cli struct {
-	t   *testing.T
-	env map[string]string
+	t     *testing.T
+	env   map[string]string
+	flags []string // that every run has
 }
 
 func newCLI(t *testing.T, storeURL string) *cli {
@@ -50,7 +51,7 @@ func (c *cli) run(in string, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out, err bytes.Buffer
-	code := c.app(strings.NewReader(in), &out, &err).run(ctx, args)
+	code := c.app(strings.NewReader(in), &out, &err).run(ctx, append(args, c.flags...))
 	r := result{code: code, out: out.String(), err: err.String()}
 	if code == exitOK {
 		require.Empty(c.t, r.err, "%v", args)
@@ -83,7 +84,7 @@ func (c *cli) watch(args ...string) *watching {
 	w := &watching{t: c.t, stop: stop, lines: make(chan string, 10_000), code: make(chan int, 1)}
 	var complaints bytes.Buffer
 	go func() {
-		code := c.app(strings.NewReader(""), writer, &complaints).run(ctx, append([]string{"watch"}, args...))
+		code := c.app(strings.NewReader(""), writer, &complaints).run(ctx, append(append([]string{"watch"}, args...), c.flags...))
 		if code != exitOK {
 			c.t.Errorf("watch %v: exit code %d: %s", args, code, complaints.String())
 		}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// served is ashlar serve as a process of its own.
+type served struct {
+	t                 *testing.T
+	cmd               *exec.Cmd
+	done              chan struct{}
+	grpc, http, admin string // addresses
+
+	mu   sync.Mutex
+	cond *sync.Cond
+	log  []string // lines of its standard error, in JSON
+}
+
+// serve starts a server of a store, on free ports unless args name others, and waits until it listens.
+func serveStore(t *testing.T, store string, args ...string) *served {
+	t.Helper()
+	s := startServer(t, store, args...)
+	var where struct{ Grpc, HTTP, Admin string }
+	require.NoError(t, json.Unmarshal([]byte(s.says(`"msg":"listening"`)), &where))
+	s.grpc, s.http, s.admin = where.Grpc, where.HTTP, where.Admin
+	return s
+}
+
+// startServer starts a server and does not wait.
+func startServer(t *testing.T, store string, args ...string) *served {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	all := []string{"serve", "--store", store, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"}
+	if !strings.Contains(strings.Join(args, " "), "--types") {
+		all = append(all, "--any-type")
+	}
+	s := &served{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
+	s.cond = sync.NewCond(&s.mu)
+	s.cmd.Env = append(os.Environ(), asCommand+"=1")
+	out, err := s.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	go func() {
+		defer close(s.done)
+		for scanner := newScanner(out); scanner.Scan(); {
+			s.mu.Lock()
+			s.log = append(s.log, scanner.Text())
+			s.mu.Unlock()
+			s.cond.Broadcast()
+		}
+		// The exit code is asked for later.
+		_ = s.cmd.Wait()
+		s.cond.Broadcast()
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill() // it has ended, or nobody needs it any more
+		<-s.done
+		if t.Failed() {
+			t.Log(strings.Join(s.log[max(0, len(s.log)-20):], "\n"))
+		}
+	})
+	return s
+}
+
+// says waits for a line of the log with a text in it.
+func (s *served) says(text string) string {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	timer := time.AfterFunc(patience, s.cond.Broadcast)
+	defer timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if i := slices.IndexFunc(s.log, func(line string) bool { return strings.Contains(line, text) }); i >= 0 {
+			return s.log[i]
+		}
+		select {
+		case <-s.done:
+			s.t.Fatalf("the server has ended and not said %s: %s", text, strings.Join(s.log, "\n"))
+		default:
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the server does not say %s: %s", text, strings.Join(s.log, "\n"))
+		}
+		s.cond.Wait()
+	}
+}
+
+// logged returns the whole log.
+func (s *served) logged() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.log, "\n")
+}
+
+func (s *served) signal(sig syscall.Signal) {
+	s.t.Helper()
+	require.NoError(s.t, s.cmd.Process.Signal(sig))
+}
+
+// end waits for the end of the server and returns its exit code, -1 if a signal ended it.
+func (s *served) end() int {
+	s.t.Helper()
+	select {
+	case <-s.done:
+		return s.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		s.t.Fatalf("the server does not end: %s", s.logged())
+		return -1
+	}
+}
+
+// startedWrites is the metric that counts the writes that have come.
+const startedWrites = `grpc_server_started_total{grpc_method="Write",grpc_service="ashlar.resource.v1.ResourceService",grpc_type="unary"}`
+
+// page returns what the server answers at a path of its HTTP address, and the code.
+func (s *served) page(path string) (int, string) {
+	s.t.Helper()
+	answer, err := http.Get("http://" + s.http + path)
+	require.NoError(s.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(s.t, err)
+	return answer.StatusCode, string(text)
+}
+
+// metric returns the value of a metric.
+func (s *served) metric(name string) float64 {
+	s.t.Helper()
+	_, text := s.page("/metrics")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			require.NoError(s.t, err)
+			return number
+		}
+	}
+	s.t.Fatalf("there is no metric %s in %s", name, text)
+	return 0
+}
+
+// counts waits until a metric has come to a value.
+func (s *served) counts(name string, value float64) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.metric(name) >= value }, patience, 10*time.Millisecond, name)
+}
+
+// kill ends the server as a power cut does.
+func (s *served) kill() {
+	s.t.Helper()
+	require.NoError(s.t, s.cmd.Process.Kill())
+	s.end()
+}
+
+// restart starts a killed server again, at the same addresses.
+func (s *served) restart(store string, args ...string) *served {
+	s.t.Helper()
+	return serveStore(s.t, store, append(args, "--listen", s.grpc, "--http", s.http)...)
+}
+
+// cli returns a command line that goes through the server.
+func (s *served) cli(t *testing.T) *cli {
+	return &cli{t: t, env: map[string]string{}, flags: []string{"--server", s.grpc}}
+}
+
+func TestServeRefusesWhatIsNotSafe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"all interfaces":      {[]string{"--any-type", "--listen", ":0"}, "other machines reach this address"},
+		"any address":         {[]string{"--any-type", "--listen", "0.0.0.0:0"}, "other machines reach this address"},
+		"any IPv6 address":    {[]string{"--any-type", "--listen", "[::]:0"}, "other machines reach this address"},
+		"HTTP":                {[]string{"--any-type", "--http", "0.0.0.0:0"}, "--http 0.0.0.0:0: other machines reach this address"},
+		"probes":              {[]string{"--any-type", "--admin", "0.0.0.0:0"}, "--admin 0.0.0.0:0: other machines reach this address"},
+		"no types":            {nil, "say which types are served"},
+		"types and all types": {[]string{"--any-type", "--types", dir}, "exclude each other"},
+		"half a certificate":  {[]string{"--any-type", "--tls-cert", "x.pem"}, "--tls-cert and --tls-key go together"},
+		"clients without TLS": {[]string{"--any-type", "--client-ca", "x.pem"}, "--client-ca needs --tls-cert"},
+		"no address":          {[]string{"--any-type", "--listen", "nowhere"}, "missing port"},
+		"no gRPC":             {[]string{"--any-type", "--listen", ""}, "--listen needs an address"},
+		"log format":          {[]string{"--any-type", "--log-format", "xml"}, "text or json"},
+		"log level":           {[]string{"--any-type", "--log-level", "loud"}, "debug, info, warn or error"},
+		"another server":      {[]string{"--any-type", "--server", "127.0.0.1:1"}, "serve does not go through a server"},
+	} {
+		r := newCLI(t, memoryURL()).run("", append([]string{"serve"}, tc.args...)...)
+		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)
+		require.Contains(t, r.err, tc.want, name)
+	}
+	for name, args := range map[string][]string{
+		"no such token file":   {"--any-type", "--tokens", dir + "/none.yaml"},
+		"no such certificate":  {"--any-type", "--tls-cert", dir + "/none.pem", "--tls-key", dir + "/none.pem"},
+		"no such directory":    {"--types", dir + "/none"},
+		"no descriptor sets":   {"--types", dir},
+		"no such store":        {"--any-type", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", "sqlite://" + dir + "/none.db?create=off"},
+		"an address of others": {"--any-type", "--insecure", "--listen", "192.0.2.1:1", "--http", ""},
+	} {
+		r := newCLI(t, memoryURL()).run("", append([]string{"serve"}, args...)...)
+		require.Equal(t, exitFailed, r.code, "%s: %s", name, r.err)
+	}
+}
+
+func TestServeOnAllInterfacesIfItMust(t *testing.T) {
+	t.Parallel()
+	s := serveStore(t, memoryURL(), "--insecure", "--listen", ":0")
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, s.end())
+}
+
+// A second signal ends the server at once, whatever still runs.
+func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
+	t.Parallel()
+	store := fileURL(t)
+	s := serveStore(t, store, "--drain", "1h")
+	c := s.cli(t)
+	c.ok("", "apply", "-f", boutique)
+	release := lockFile(t, store)
+	defer release()
+	begun := s.metric(startedWrites)
+	writer := start(t, nil, "apply", "-f", write(t, t.TempDir(), "a.yaml", configMap("a", "1")), "--server", s.grpc)
+	s.counts(startedWrites, begun+1)
+	s.signal(syscall.SIGTERM)
+	s.says(`"msg":"draining"`)
+	require.Eventually(t, func() bool { // one that comes together with the first one is the same to the process
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-s.done:
+			return true
+		default:
+			return false
+		}
+	}, patience, 10*time.Millisecond)
+	require.Equal(t, -1, s.end())
+	require.Equal(t, exitFailed, writer.end())
+}
+
+// What was under way when the server was told to stop is answered, while nothing new is taken and watches are told to go on elsewhere.
+func TestServeDrains(t *testing.T) {
+	t.Parallel()
+	store := fileURL(t)
+	s := serveStore(t, store)
+	s.cli(t).ok("", "apply", "-f", boutique)
+	watch := rawWatch(t, s.grpc)
+	release := lockFile(t, store)
+	begun := s.metric(startedWrites)
+	writer := start(t, nil, "apply", "-f", write(t, t.TempDir(), "a.yaml", configMap("a", "1")), "--server", s.grpc)
+	s.counts(startedWrites, begun+1)
+	s.signal(syscall.SIGTERM)
+	s.says(`"msg":"draining"`)
+	release()
+	require.Equal(t, "core/ConfigMap default/a created", writer.next())
+	require.Equal(t, exitOK, writer.end())
+	require.Equal(t, "Unavailable: the server is about to stop: go on at another one, or later", watch.end(t))
+	require.Equal(t, exitOK, s.end())
+	require.Equal(t, "core/ConfigMap/a\n", newCLI(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
+	require.NotContains(t, s.logged(), `"level":"ERROR"`)
+}
+
+// A server that was given no time does not wait for what cannot end.
+func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	store := fileURL(t)
+	s := serveStore(t, store, "--drain", "0s")
+	s.cli(t).ok("", "apply", "-f", boutique)
+	release := lockFile(t, store)
+	defer release()
+	begun := s.metric(startedWrites)
+	writer := start(t, nil, "apply", "-f", write(t, t.TempDir(), "a.yaml", configMap("a", "1")), "--server", s.grpc)
+	s.counts(startedWrites, begun+1)
+	s.signal(syscall.SIGINT)
+	s.end()
+	require.Equal(t, exitFailed, writer.end())
+	require.Contains(t, bytes.NewBuffer(writer.err.Bytes()).String(), "ashlar: ")
+}
