@@ -51,9 +51,24 @@ func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsisten
 // Read returns a resource. Without a group version in the id it is the one that is stored, of whichever version.
 func (b *Backend) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	if id.GetType().GetGroupVersion() == "" {
-		id = proto.CloneOf(id)
-		id.Type.GroupVersion = storage.Wildcard
+		return b.readAny(ctx, c, id)
 	}
+	res, err := call(ctx, b, c, b.service.Read, &resourcepb.ReadRequest{Id: id})
+	if errors.Is(err, errMismatch) {
+		stored, err := b.readAny(ctx, c, id)
+		if err == nil && stored.GetId().GetType().GetGroupVersion() != id.GetType().GetGroupVersion() {
+			err = storage.GroupVersionMismatchError{RequestedType: id.GetType(), Stored: stored}
+			stored = nil
+		}
+		return stored, err
+	}
+	return res.GetResource(), err
+}
+
+// readAny returns what is stored under an id, of whichever group version.
+func (b *Backend) readAny(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	id = proto.CloneOf(id)
+	id.Type.GroupVersion = storage.Wildcard
 	res, err := call(ctx, b, c, b.service.Read, &resourcepb.ReadRequest{Id: id})
 	return res.GetResource(), err
 }

@@ -17,8 +17,11 @@ import (
 var sentinels = map[string]error{
 	"NOT_FOUND": storage.ErrNotFound, "CAS_FAILURE": storage.ErrCASFailure, "WRONG_UID": storage.ErrWrongUid, "TOO_LARGE": storage.ErrTooLarge,
 	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
-	"WATCH_CLOSED": storage.ErrWatchClosed, "INCONSISTENT": storage.ErrInconsistent,
+	"WATCH_CLOSED": storage.ErrWatchClosed, "GROUP_VERSION_MISMATCH": errMismatch, "INCONSISTENT": storage.ErrInconsistent,
 }
+
+// errMismatch says that a resource is stored under another group version. Read makes the store's own error of it.
+var errMismatch = errors.New("stored under another group version")
 
 // byCode are the store's errors for those that come without a reason.
 var byCode = map[codes.Code]error{

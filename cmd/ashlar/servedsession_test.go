@@ -1,0 +1,206 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage/internal/jsonpb"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func TestSessionThroughServer(t *testing.T) {
+	t.Parallel()
+	sessionThroughServer(t, fileURL)
+}
+
+// sessionThroughServer goes through what a user does, on a server of a fresh store for each part.
+func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
+	for name, part := range map[string]func(*testing.T, *cli){
+		"apply and read back": applyAndReadBack,
+		"watch and resume":    watchAndResume,
+		"conflicts":           conflicts,
+		"interference":        interference,
+		"pages":               pagesAreJoined,
+		"update":              updateThroughServer,
+		"owners":              ownersThroughServer,
+		"finalizers":          finalizersThroughServer,
+		"bookmarks":           bookmarksThroughServer,
+		"mistakes":            mistakesThroughServer,
+		"export":              exportThroughServer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serveStore(t, fresh(t))
+			part(t, s.cli(t))
+			s.signal(syscall.SIGTERM)
+			require.Equal(t, exitOK, s.end())
+		})
+	}
+}
+
+func resourceOf(t *testing.T, c *cli, args ...string) *resourcepb.Resource {
+	t.Helper()
+	res, err := jsonpb.Unmarshal([]byte(c.ok("", append(append([]string{"get"}, args...), "-o", "json")...)))
+	require.NoError(t, err)
+	return res
+}
+
+// An update keeps the uid and gives a new generation; a resource shown by another store gets a uid of this server, and loses its status.
+func updateThroughServer(t *testing.T, c *cli) {
+	c.ok(configMap("a", "1"), "apply", "-f", "-")
+	first := resourceOf(t, c, "core/ConfigMap", "a")
+	require.Equal(t, "core/ConfigMap default/a unchanged\n", c.ok(configMap("a", "1"), "apply", "-f", "-"))
+	require.Equal(t, "core/ConfigMap default/a updated\n", c.ok(configMap("a", "2"), "apply", "-f", "-"))
+	second := resourceOf(t, c, "core/ConfigMap", "a")
+	require.Equal(t, first.Id.Uid, second.Id.Uid)
+	require.NotEqual(t, first.Generation, second.Generation)
+	require.NotEqual(t, first.Version, second.Version)
+
+	foreign := proto.CloneOf(second)
+	foreign.Id.Name, foreign.Id.Uid, foreign.Generation = "b", "some-uid", "some-generation"
+	foreign.Status = map[string]*resourcepb.Status{"c": {ObservedGeneration: "g"}}
+	text, err := jsonpb.Marshal(foreign)
+	require.NoError(t, err)
+	require.Equal(t, "core/ConfigMap default/b created, without its status\n", c.ok(string(text), "apply", "-f", "-"))
+	b := resourceOf(t, c, "core/ConfigMap", "b")
+	require.NotEqual(t, "some-uid", b.Id.Uid)
+	require.NotEqual(t, "some-generation", b.Generation)
+	require.Empty(t, b.Status)
+
+	// Another group version is another content of the same resource, and is found by its name all the same.
+	require.Equal(t, "core/ConfigMap default/a updated\n",
+		c.ok(strings.Replace(configMap("a", "2"), "apiVersion: v1", "apiVersion: v2", 1), "apply", "-f", "-"))
+	require.Equal(t, "v2", resourceOf(t, c, "core/ConfigMap", "a").Id.Type.GroupVersion)
+	require.Equal(t, exitConflict, c.run(string(text), "apply", "-f", "-").code, "another uid is stored by now")
+}
+
+// What one store shows can be applied through a server: children get the uids that the server has given to their owners. A deletion with
+// --cascade shows what goes; without, the server's reaper deletes what was owned.
+func ownersThroughServer(t *testing.T, c *cli) {
+	other := newCLI(t, memoryURL())
+	other.ok("", "apply", "-f", boutique)
+	shown := other.ok("", "list", "*", "-o", "json")
+	for _, line := range lines(c.ok(shown, "apply", "-f", "-")) {
+		require.True(t, strings.HasSuffix(line, " created"), line)
+	}
+	all := lines(c.ok("", "owned", "apps/Deployment", "storefront", "-n", "boutique", "-r", "-o", "name"))
+	require.Len(t, all, 4)
+	deleted := lines(c.ok("", "delete", "apps/Deployment", "storefront", "-n", "boutique", "--cascade"))
+	require.Len(t, deleted, 5)
+	require.Equal(t, "apps/Deployment boutique/storefront deleted", deleted[4], "owners after what they own")
+	for _, pod := range all {
+		kind, name, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(pod, "apps/"), "core/"), "/")
+		group := "core/"
+		if kind == "ReplicaSet" {
+			group = "apps/"
+		}
+		require.Equal(t, exitNotFound, c.run("", "get", group+kind, name, "-n", "boutique").code, pod)
+	}
+
+	require.Equal(t, "apps/Deployment boutique/catalogue deleted\n", c.ok("", "delete", "apps/Deployment", "catalogue", "-n", "boutique"))
+	require.Eventually(t, func() bool {
+		return c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code == exitNotFound
+	}, patience, patience/1000)
+	r := c.run("apiVersion: v1\nkind: Pod\nmetadata:\n  name: extra\n  ownerReferences: [{apiVersion: v1, kind: Node, name: nobody}]\n", "apply", "-f", "-")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "is neither in the files nor in the store")
+}
+
+// A resource with finalizers is marked, and goes with the last of them. Manifests do not know of them, and do not remove them.
+func finalizersThroughServer(t *testing.T, c *cli) {
+	kept := func(finalizers string) string {
+		return `{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"}},"metadata":{"finalizers":"` + finalizers + `"}}`
+	}
+	plain := `{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"}},"metadata":{"x":"y"}}`
+	c.ok(kept("one two"), "apply", "-f", "-")
+	require.Equal(t, "core/ConfigMap default/a updated\n", c.ok(plain, "apply", "-f", "-"))
+	require.Equal(t, "one two", resourceOf(t, c, "core/ConfigMap", "a").Metadata["finalizers"])
+	c.ok(kept("one two"), "apply", "-f", "-")
+	marked := "core/ConfigMap default/a marked for deletion, waits for its finalizers\n"
+	require.Equal(t, marked, c.ok("", "delete", "core/ConfigMap", "a"))
+	require.Equal(t, marked, c.ok("", "delete", "core/ConfigMap", "a", "--cascade"))
+	r := c.run(plain, "apply", "-f", "-")
+	require.Equal(t, exitFailed, r.code, r.out)
+	require.Contains(t, r.err, "expected at least one finalizer to be removed")
+	c.ok(kept("one"), "apply", "-f", "-")
+	c.ok(kept(""), "apply", "-f", "-")
+	require.Equal(t, exitNotFound, c.run("", "get", "core/ConfigMap", "a").code)
+}
+
+// Bookmarks come from the server, about once a second, and are shown once after what changed.
+func bookmarksThroughServer(t *testing.T, c *cli) {
+	c.ok(configMap("a", "0"), "apply", "-f", "-")
+	w := c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--show-cursor")
+	require.Equal(t, "upsert core/ConfigMap/a", w.next())
+	require.Regexp(t, "^synced cursor=.", w.next())
+	require.Regexp(t, "^bookmark cursor=.", w.next())
+	c.ok(configMap("a", "1"), "apply", "-f", "-")
+	require.Regexp(t, "^upsert core/ConfigMap/a cursor=.", w.next())
+	last := w.next()
+	require.Regexp(t, "^bookmark cursor=.", last)
+	w.stop()
+	require.Equal(t, exitOK, w.end())
+	_, cursor, _ := strings.Cut(last, "=")
+	w = c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--cursor", cursor, "--limit", "1")
+	require.Equal(t, "bookmark", w.next(), "nothing came after it")
+	c.ok("", "delete", "core/ConfigMap", "a")
+	require.Equal(t, "delete core/ConfigMap/a", w.next())
+	require.Equal(t, exitOK, w.end())
+}
+
+func mistakesThroughServer(t *testing.T, c *cli) {
+	for name, tc := range map[string]struct {
+		in   string
+		args []string
+		code int
+		want string
+	}{
+		"not there":       {"", []string{"get", "core/ConfigMap", "none"}, exitNotFound, "get core/ConfigMap/none: resource not found"},
+		"nothing deleted": {"", []string{"delete", "core/ConfigMap", "none"}, exitNotFound, "resource not found"},
+		"odd name":        {configMap("UPPER", "1"), []string{"apply", "-f", "-"}, exitFailed, "id.name invalid"},
+		"odd name, read":  {"", []string{"get", "core/ConfigMap", "UPPER"}, exitUsage, "id.name invalid"},
+		"bad cursor":      {"", []string{"watch", "*", "--cursor", "garbage"}, exitUsage, "invalid"},
+		"empty cursor":    {"", []string{"watch", "*", "--cursor", ""}, exitUsage, "the cursor is empty"},
+		"too large":       {configMap("big", strings.Repeat("x", 1<<20-100)), []string{"apply", "-f", "-"}, exitFailed, "too large"},
+		"past":            {"", []string{"list", "*", "--at", "1"}, exitUsage, "a server does not show the past"},
+		"history":         {"", []string{"history", "core/ConfigMap", "a"}, exitUsage, "history does not go through a server: it needs the store itself"},
+		"diff":            {"", []string{"diff", "*", "--from", "1"}, exitUsage, "diff does not go through a server"},
+		"revisions":       {"", []string{"revisions"}, exitUsage, "revisions does not go through a server"},
+		"compact":         {"", []string{"compact", "1"}, exitUsage, "compact does not go through a server"},
+		"schema":          {"", []string{"schema", "status"}, exitUsage, "does not go through a server"},
+		"migrate":         {"", []string{"migrate", "--from", "mem://", "--to", "mem://"}, exitUsage, "migrate does not go through a server"},
+		"import":          {"", []string{"import", "x"}, exitUsage, "import does not go through a server"},
+		"conformance":     {"", []string{"conformance"}, exitUsage, "conformance does not go through a server"},
+		"a store as well": {"", []string{"list", "*", "--store", "mem://"}, exitUsage, "--server and --store exclude each other"},
+		"no address":      {"", []string{"list", "*", "--server", "nowhere"}, exitUsage, "host:port"},
+		"nobody there":    {"", []string{"list", "*", "--server", "127.0.0.1:1"}, exitFailed, "the server 127.0.0.1:1"},
+	} {
+		c := c
+		if slices.Contains(tc.args, "--server") {
+			c = &cli{t: t, env: c.env}
+		}
+		r := c.run(tc.in, tc.args...)
+		require.Equal(t, tc.code, r.code, "%s: %s%s", name, r.out, r.err)
+		require.Contains(t, r.err, tc.want, name)
+	}
+}
+
+// An export through a server holds what the server lists, and a store takes it.
+func exportThroughServer(t *testing.T, c *cli) {
+	created := lines(c.ok("", "apply", "-f", boutique))
+	file := t.TempDir() + "/x"
+	require.Contains(t, c.ok("", "export", file), "resources, ")
+	other := newCLI(t, fileURL(t))
+	other.ok("", "import", file)
+	require.Len(t, lines(other.ok("", "list", "*", "-o", "name")), len(created))
+	want, got := listed(t, c.ok("", "list", "*", "-o", "json")), listed(t, other.ok("", "list", "*", "-o", "json"))
+	for k, res := range got {
+		res.Version = want[k].Version
+		require.True(t, proto.Equal(want[k], res), "%v", k)
+	}
+}
