@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,4 +103,49 @@ func TestMigrateForbidden(t *testing.T) {
 	_, err = conn.Exec(ctx, "grant insert on "+schema+".resources to "+role)
 	require.NoError(t, err)
 	require.Contains(t, c.ok("", command...), "verified: equal")
+}
+
+func TestSessionThroughServerOnPostgres(t *testing.T) {
+	t.Parallel()
+	sessionThroughServer(t, func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) })
+}
+
+func TestServeOnPostgresKilledUnderWatches(t *testing.T) {
+	t.Parallel()
+	killedUnderWatches(t, testenv.Postgres(t).StoreURL(t), 100, 3)
+}
+
+func TestTwoServersOnOnePostgres(t *testing.T) {
+	t.Parallel()
+	twoServers(t, testenv.Postgres(t).StoreURL(t))
+}
+
+// A probe is answered while the database is frozen, and says so; when the database goes on, so does the server.
+func TestReadinessOnAFrozenPostgres(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartPostgres(t)
+	s := serveStore(t, server.StoreURL(t), "--ready-timeout", "500ms")
+	code, text := s.page("/readyz")
+	require.Equal(t, http.StatusOK, code, text)
+	server.Freeze(t)
+	frozen := true
+	defer func() {
+		if frozen {
+			server.Wake(t)
+		}
+	}()
+	for range 3 { // nothing that an earlier probe has left stands in the way of a later one
+		code, text = s.page("/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Equal(t, "not ready: the store does not answer\n", text)
+	}
+	code, _ = s.page("/healthz")
+	require.Equal(t, http.StatusOK, code, "the process itself is well")
+	require.Contains(t, s.logged(), `"msg":"not ready"`)
+	frozen = false
+	server.Wake(t)
+	require.Eventually(t, func() bool {
+		code, _ := s.page("/readyz")
+		return code == http.StatusOK
+	}, patience, 100*time.Millisecond)
 }
