@@ -1,0 +1,153 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service"
+)
+
+// save writes a file and returns its path.
+func save(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestTokenFilesWithMistakes(t *testing.T) {
+	t.Parallel()
+	hash := hashOf("a token")
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"empty":          {"", []string{"it is empty"}},
+		"malformed":      {"tokens: [\n", []string{"line 1: did not find"}},
+		"two documents":  {"tokens: []\n---\n", []string{"one YAML document"}},
+		"no object":      {"- a", []string{"line 1: expected an object"}},
+		"nobody":         {"tokens: []", []string{"it allows nobody anything"}},
+		"unknown keys":   {"tokes: []\nanonymous: {rule: []}", []string{`line 1: unknown key "tokes", expected tokens, anonymous`, `line 2: unknown key "rule", expected rules`}},
+		"key twice":      {"anonymous: {rules: []}\nanonymous: {rules: []}", []string{`line 2: the key "anonymous" is there twice`}},
+		"no list":        {"tokens: a", []string{"line 1: expected a list"}},
+		"nothing in it":  {"tokens:\n  - {}", []string{"line 2: name is missing", "line 2: sha256 is missing"}},
+		"a plain token":  {"tokens:\n  - name: a\n    sha256: a token", []string{"line 3: sha256 is to be the SHA-256 of the token, 64 hexadecimal digits"}},
+		"name twice":     {"tokens:\n  - {name: a, sha256: " + hash + "}\n  - {name: a, sha256: " + hashOf("b") + "}", []string{`line 3: the name "a" is there twice, first in line 2`}},
+		"token twice":    {"tokens:\n  - {name: a, sha256: " + hash + "}\n  - {name: b, sha256: " + hash + "}", []string{"line 3: the token is there twice, first in line 2"}},
+		"an empty rule":  {"anonymous:\n  rules:\n    - {}", []string{"line 3: types is missing", "line 3: may is missing"}},
+		"actions":        {"anonymous:\n  rules:\n    - {types: ['*'], may: [red]}", []string{`line 3: may is a list of read, list and write, found "red"`}},
+		"a null":         {"anonymous:\n  rules:\n    - {types: ['*'], may: [read], namespace: }", []string{"line 3: expected a text"}},
+		"stars":          {"anonymous:\n  rules:\n    - {types: ['*'], may: [read], namespace: 'a*b*'}", []string{"there is one * at most, at the end"}},
+		"types":          {"anonymous:\n  rules:\n    - {types: [a, 'a/', '*/b', a/b/c, a/b*, /b], may: [read]}", []string{`found "a"`, `found "a/"`, `found "*/b"`, `found "a/b/c"`, `found "a/b*"`, `found "/b"`}},
+		"several faults": {"tokens:\n  - name: a\nanonymous:\n  rules: 1", []string{"line 2: sha256 is missing", "line 4: expected a list"}},
+	} {
+		path := save(t, "tokens.yaml", tc.text)
+		_, err := readPolicy(path)
+		if err == nil {
+			t.Errorf("%s: it is taken", name)
+			continue
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path+": ") {
+				t.Errorf("%s: %q does not hold %q", name, err, want)
+			}
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	tokens, err := newTokens(save(t, "tokens.yaml", `
+tokens:
+  - name: a
+    sha256: `+hashOf("token a")+`
+    rules:
+      - {types: [apps/*, core/Pod], partition: default, namespace: shop-*, may: [read, list]}
+      - {types: [core/Pod], namespace: bank, may: [write]}
+  - name: all
+    sha256: `+hashOf("token all")+`
+    rules:
+      - {types: ["*"], may: [read, list]}
+  - name: nothing
+    sha256: `+hashOf("token nothing")+`
+anonymous:
+  rules:
+    - {types: [core/*], partition: "", namespace: "", may: [list]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks := authorized(registry.Type{})
+	for _, tc := range []struct {
+		token, action, typ, partition, namespace string
+		want                                     bool
+	}{
+		{"token a", "read", "apps/Deployment", "default", "shop-1", true},
+		{"token a", "list", "apps/Deployment", "default", "shop-1", true},
+		{"token a", "write", "apps/Deployment", "default", "shop-1", false},
+		{"token a", "read", "apps/Deployment", "default", "shop", false},
+		{"token a", "read", "apps/Deployment", "other", "shop-1", false},
+		{"token a", "read", "apps/Deployment", "", "", false},
+		{"token a", "read", "core/Pod", "default", "shop-1", true},
+		{"token a", "read", "core/Secret", "default", "shop-1", false},
+		{"token a", "read", "app/Deployment", "default", "shop-1", false},
+		{"token a", "list", "apps/*", "default", "shop-1", true},
+		{"token a", "list", "core/*", "default", "shop-1", false},
+		{"token a", "list", "*/*", "default", "shop-1", false},
+		{"token a", "list", "apps/Deployment", "default", "*", false},
+		{"token a", "list", "apps/Deployment", "*", "shop-1", false},
+		{"token a", "write", "core/Pod", "any", "bank", true},
+		{"token a", "write", "core/Pod", "any", "banks", false},
+		{"token all", "read", "any/Thing", "", "", true},
+		{"token all", "list", "*/*", "*", "*", true},
+		{"token all", "write", "any/Thing", "", "", false},
+		{"token nothing", "read", "any/Thing", "", "", false},
+		{"", "list", "core/Node", "", "", true},
+		{"", "list", "core/Node", "default", "", false},
+		{"", "read", "core/Node", "", "", false},
+	} {
+		tenancy := &resourcepb.Tenancy{Partition: tc.partition, Namespace: tc.namespace}
+		c, err := tokens.authenticate(t.Context(), tc.token, tenancy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, kind, _ := strings.Cut(tc.typ, "/")
+		id := &resourcepb.ID{Type: &resourcepb.Type{Group: group, GroupVersion: "v1", Kind: kind}, Tenancy: tenancy}
+		switch tc.action {
+		case "read":
+			err = hooks.MayRead(c, id, nil)
+		case "list":
+			err = hooks.MayList(c, id.GetType(), tenancy)
+		case "write":
+			err = hooks.MayWrite(c, &resourcepb.Resource{Id: id})
+		}
+		if (err == nil) != tc.want || err != nil && !errors.Is(err, registry.ErrDenied) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+	for token, operator := range map[string]bool{"token all": true, "token a": false, "": false} {
+		c, err := tokens.authenticate(t.Context(), token, nil)
+		if err != nil || (c.OperatorRead() == nil) != operator || c.OperatorWrite() == nil {
+			t.Errorf("%q: %v, %v, %v", token, err, c.OperatorRead(), c.OperatorWrite())
+		}
+	}
+	for _, token := range []string{"token", "token a ", hashOf("token a"), "TOKEN A"} {
+		if _, err := tokens.authenticate(t.Context(), token, nil); !errors.Is(err, service.ErrUnauthenticated) {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}
