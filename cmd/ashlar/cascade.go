@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

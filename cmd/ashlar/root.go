@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashlar-dev/storage/internal/client"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 )
 
 // app is one run of the command: what it talks to, and the flags that all commands have.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashlar-dev/storage/internal/serve"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/serve"
 )
 
 func (a *app) serveCommand() *cobra.Command {

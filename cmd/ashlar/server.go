@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/client"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/client"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 

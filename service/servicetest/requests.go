@@ -119,8 +119,8 @@ func requestFilters(s *suite) {
 	filters := []filter{
 		{"no type", exactly("type is required"), &resourcepb.ListRequest{Tenancy: home}},
 		{"a type that is not registered", exactly("resource type servicetest.v1.Ghost not registered"), &resourcepb.ListRequest{Type: unregistered, Tenancy: home}},
-		{"a wildcard for the type", exactly("resource type *.*.* not registered"),
-			&resourcepb.ListRequest{Type: &resourcepb.Type{Group: "*", GroupVersion: "*", Kind: "*"}, Tenancy: home}},
+		{"a wildcard for the kind alone", exactly("resource type servicetest.v1.* not registered"),
+			&resourcepb.ListRequest{Type: &resourcepb.Type{Group: thing.Group, GroupVersion: thing.GroupVersion, Kind: "*"}, Tenancy: home}},
 		{"a prefix in upper case", `^name_prefix invalid: .`, &resourcepb.ListRequest{Type: thing, Tenancy: home, NamePrefix: "A"}},
 	}
 	for _, name := range malformed {
