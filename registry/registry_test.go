@@ -188,7 +188,9 @@ func TestDecoded(t *testing.T) {
 	if err := hook(res); err != nil || res.GetData().GetTypeUrl() != "type.googleapis.com/google.protobuf.StringValue" {
 		t.Errorf("a resource without a payload: %v, %v", res, err)
 	}
-	set := func(value string) { res.Data = &anypb.Any{TypeUrl: "other.host/google.protobuf.StringValue", Value: []byte(value)} }
+	set := func(value string) {
+		res.Data = &anypb.Any{TypeUrl: "other.host/google.protobuf.StringValue", Value: []byte(value)}
+	}
 	set("\n\x03bad")
 	if err := hook(res); !errors.Is(err, fail) {
 		t.Errorf("the function's error became %v", err)

@@ -101,7 +101,9 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	server := service.New(backend, registered, &service.Options{
 		// A real program would look the token up: compare it in constant time, and answer service.ErrUnauthenticated to unknown ones.
-		Authenticate: func(_ context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) { return user{name: token}, nil },
+		Authenticate: func(_ context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) {
+			return user{name: token}, nil
+		},
 	})
 	reaping, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
