@@ -206,7 +206,11 @@ func (st *stream) fetch() (*resourcepb.WatchEvent, error) {
 				return nil, st.told(err)
 			}
 		}
-		ev, err := st.watch.Next(st.wait)
+		wait := st.wait
+		if !st.live {
+			wait = st.ctx // what is due can wait for the store, which would begin to read a part of its snapshot anew
+		}
+		ev, err := st.watch.Next(wait)
 		if err == nil {
 			return ev, nil
 		}

@@ -1,0 +1,63 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service"
+)
+
+// slow is a backend whose snapshots come slower than any deadline.
+type slow struct{ storage.Backend }
+
+func (s slow) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	w, err := s.Backend.WatchList(ctx, typ, tenancy, prefix)
+	return &slowWatch{Watch: w}, err
+}
+
+type slowWatch struct {
+	storage.Watch
+	live bool
+}
+
+func (w *slowWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	if _, short := ctx.Deadline(); short && !w.live {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	ev, err := w.Watch.Next(ctx)
+	w.live = w.live || ev.GetEndOfSnapshot() != nil
+	return ev, err
+}
+
+func (w *slowWatch) Bookmark(ctx context.Context) error {
+	return w.Watch.(storage.Bookmarker).Bookmark(ctx)
+}
+
+// What a stream does from time to time does not begin a read of the snapshot anew: a slow store would never come to its end.
+func TestSlowSnapshotsComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	late := time.AfterFunc(30*time.Second, cancel) // not a deadline, which the stream would pass on
+	defer late.Stop()
+	b := inmem.New(nil)
+	defer b.Close()
+	c := service.New(slow{b}, albums(t, registry.Type{}), &service.Options{Recheck: time.Millisecond}).Client()
+	stored(ctx, t, b, album("a", "1"), "here", "v1")
+	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType, BookmarkInterval: durationpb.New(time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(steps(t, w, "")); got != "[+a end]" {
+		t.Errorf("the stream shows %s", got)
+	}
+}
