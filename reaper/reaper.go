@@ -161,7 +161,17 @@ func (r *Reaper) look(ctx context.Context, t *tombstone) (again time.Duration, e
 		return pause
 	}
 	gone, err := r.gone(ctx, t.owner)
-	if err != nil || !gone {
+	switch {
+	case errors.Is(err, storage.ErrInvalid):
+		r.opts.Logger.ErrorContext(ctx, "a tombstone names no resource, and is left alone", "tombstone", t.id, "owner", t.owner, "error", err)
+		return 0, nil
+	case err == nil && !gone:
+		t.empty = time.Time{}
+		if there, err := r.refresh(ctx, t); err != nil || there {
+			return unsettled(), err
+		}
+		return 0, nil
+	case err != nil:
 		t.empty = time.Time{}
 		return unsettled(), err
 	}
@@ -179,10 +189,29 @@ func (r *Reaper) look(ctx context.Context, t *tombstone) (again time.Duration, e
 	if left := r.opts.Settle - time.Since(t.empty); left > 0 {
 		return left, nil
 	}
-	if err := r.server.Backend().DeleteCAS(ctx, t.id, t.version); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+	err = r.server.Backend().DeleteCAS(ctx, t.id, t.version)
+	if errors.Is(err, storage.ErrCASFailure) {
+		var there bool
+		if there, err = r.refresh(ctx, t); there {
+			return unsettled(), err // and delete it at the version that it has now
+		}
+	}
+	if err != nil {
 		return unsettled(), err
 	}
 	return 0, nil
+}
+
+// refresh reports whether a tombstone is still stored, and notes its version.
+func (r *Reaper) refresh(ctx context.Context, t *tombstone) (there bool, err error) {
+	res, err := r.server.Backend().Read(ctx, storage.StrongConsistency, t.id)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		t.version = res.GetVersion()
+	}
+	return err == nil, err
 }
 
 // gone reports whether an incarnation of a resource is proven to be stored no more.
