@@ -146,13 +146,13 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 		watching.Go(func() { shown[i] = follow(ctx, w) })
 	}
 	failed := make(chan error, writers)
-	round := make(chan int) // one of them for each writer before and after every kill
+	tasks := make(chan int) // each is a number of increments to make
 	for i := range writers {
 		b := dialServer(t, s.grpc)
 		writing.Go(func() {
-			for n := range round {
+			for n := range tasks {
 				for j := range rounds {
-					if err := increment(ctx, b, "c"+strconv.Itoa((i+j)%counters), fmt.Sprintf("w%d-%d-%d", i, n, j)); err != nil {
+					if err := increment(ctx, b, "c"+strconv.Itoa((i+j)%counters), fmt.Sprintf("t%d-%d", n, j)); err != nil {
 						failed <- err
 						return
 					}
@@ -160,10 +160,12 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 			}
 		})
 	}
-	give := func(n int) {
+	given := 0
+	give := func() {
 		for range writers {
 			select {
-			case round <- n:
+			case tasks <- given:
+				given++
 			case err := <-failed:
 				require.NoError(t, err)
 			case <-ctx.Done():
@@ -171,13 +173,13 @@ func killedUnderWatches(t *testing.T, url string, watchers, kills int) {
 			}
 		}
 	}
-	give(0)
-	for n := range kills {
+	give()
+	for range kills {
 		s.kill()
 		s = s.restart(url)
-		give(n + 1)
+		give()
 	}
-	close(round)
+	close(tasks)
 	writing.Wait()
 	require.Empty(t, failed)
 	_, err = dialServer(t, s.grpc).WriteCAS(ctx, counter("end", 0))

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+
+	"github.com/ashlar-dev/storage/service/web"
 )
 
 // headerTimeout is how long a client may take to send the headers of a request, and idleTimeout how long a connection may lie idle.
@@ -38,8 +40,9 @@ func serveHTTP(h *http.Server, l net.Listener) error {
 }
 
 // api is what is served below /api.
-func (s *server) api(web http.Handler) http.Handler {
-	h := s.calls.handler(s.metrics.handler(requestLog{s.config.Logger}.handler(web)))
+func (s *server) api() http.Handler {
+	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, nil))
+	h = s.calls.handler(s.metrics.handler(requestLog{s.config.Logger}.handler(h)))
 	if s.traces == nil {
 		return h
 	}

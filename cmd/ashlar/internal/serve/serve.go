@@ -14,6 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/reaper"
+	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/service"
 )
 
@@ -27,6 +28,7 @@ type server struct {
 	calls        calls
 	ready        *readiness
 
+	types     *registry.Registry
 	resources *service.Server
 	grpc      *grpc.Server
 	health    *health.Server
@@ -50,8 +52,7 @@ func Run(ctx context.Context, config Config) (err error) {
 		}
 		options.Authenticate = s.tokens.authenticate
 	}
-	types, err := newRegistry(&config, s.tokens != nil)
-	if err != nil {
+	if s.types, err = newRegistry(&config, s.tokens != nil); err != nil {
 		return err
 	}
 	if s.traces, err = newTraces(ctx, config.Version); err != nil {
@@ -78,7 +79,7 @@ func Run(ctx context.Context, config Config) (err error) {
 		}
 	}()
 	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
-	s.resources = service.New(backend, types, options)
+	s.resources = service.New(backend, s.types, options)
 	s.grpc = s.newGRPC()
 	s.resources.Register(s.grpc)
 	s.resources.RegisterReflection(s.grpc)
@@ -117,6 +118,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	group.Go(func() error { return s.grpc.Serve(listeners[0]) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
+		mux.Handle("/api/", s.api())
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
