@@ -22,6 +22,10 @@ help: ## List the targets
 demo: ## Build the command line and show it at work on the embedded default (needs nothing but Go)
 	@scripts/demo.sh
 
+.PHONY: demo-serve
+demo-serve: ## Start a server on the embedded default, write to it by curl, watch it, delete with all that is owned (needs Go and curl)
+	@scripts/demo-serve.sh
+
 .PHONY: build
 build: ## Build everything; bin/ashlar is the command line
 	$(GO) build ./...
@@ -92,6 +96,14 @@ bench-smoke: ## Run every comparison for a moment, to see that it does (with the
 
 ##@ Servers
 
+.PHONY: image
+image: docker ## Build the container image of the server, ashlar:dev, on this machine (Dockerfile)
+	@scripts/image.sh
+
+.PHONY: test-image
+test-image: image ## Build it, run it and look whether it serves, keeps what it is given and ends well
+	@scripts/image-test.sh
+
 .PHONY: docker
 docker: ## Make sure of a Docker daemon (installs and starts one on Debian, as root)
 	@scripts/docker.sh
@@ -101,7 +113,7 @@ images: docker ## Provide the pinned database images: pulled, or built where no 
 	@scripts/images.sh
 
 .PHONY: up
-up: images ## Start the three databases on loopback ports (docker-compose.yaml), ready when it returns
+up: images image ## Start the three databases and a server on Postgres on loopback ports (docker-compose.yaml), ready when it returns
 	@scripts/compose.sh up -d
 	@scripts/compose.sh --wait
 
