@@ -44,7 +44,7 @@ func TestExamplesAreUnderstood(t *testing.T) {
 		}
 	}
 	collect(newCLI(t, "").app(nil, nil, nil).root())
-	for _, file := range []string{"../../docs/cli.md", "../../README.md", "../../examples/boutique/README.md"} {
+	for _, file := range []string{"../../docs/cli.md", "../../docs/service.md", "../../README.md", "../../examples/boutique/README.md"} {
 		doc, err := os.ReadFile(file)
 		require.NoError(t, err)
 		text.Write(doc)
