@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -64,7 +65,7 @@ func (s *server) addAdmin(mux *http.ServeMux) {
 
 // unreadiness returns what strangers are told of why the server is not ready, and logs the rest.
 func (s *server) unreadiness(ctx context.Context, err error) string {
-	if err == errDraining {
+	if errors.Is(err, errDraining) {
 		return err.Error()
 	}
 	s.config.Logger.WarnContext(ctx, "not ready", "error", err)
