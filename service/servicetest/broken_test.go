@@ -104,7 +104,8 @@ var capable = []string{"Pages", "Cursors", "AfterACursor", "Filters"}
 // A defect must not be found merely because its case runs outside of go test, or over a backend without capabilities.
 func TestNoDefect(t *testing.T) {
 	t.Parallel()
-	for what, f := range map[string]*fault{"none": {}, "no capabilities": {backend: backend(func(*shaky) {}), reaped: backend(func(*shaky) {})}} {
+	for what, f := range map[string]*fault{"none": {},
+		"no capabilities": {backend: backend(func(*shaky) {}), reaped: backend(func(*shaky) {})}} {
 		for _, topic := range topics {
 			for _, c := range topic.cases {
 				if c.alone || c.name == "ThreeLevels" || what != "none" && slices.Contains(capable, c.name) {

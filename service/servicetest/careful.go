@@ -18,7 +18,8 @@ type careful struct {
 }
 
 // unchanged calls f with a request, which has to be the same afterwards.
-func unchanged[Q, A proto.Message](c careful, ctx context.Context, req Q, opts []grpc.CallOption, f func(context.Context, Q, ...grpc.CallOption) (A, error)) (A, error) {
+func unchanged[Q, A proto.Message](ctx context.Context, c careful, req Q, opts []grpc.CallOption,
+	f func(context.Context, Q, ...grpc.CallOption) (A, error)) (A, error) {
 	before := proto.CloneOf(req)
 	answer, err := f(ctx, req, opts...)
 	if !proto.Equal(before, req) {
@@ -28,34 +29,38 @@ func unchanged[Q, A proto.Message](c careful, ctx context.Context, req Q, opts [
 }
 
 func (c careful) Read(ctx context.Context, in *resourcepb.ReadRequest, o ...grpc.CallOption) (*resourcepb.ReadResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.Read)
+	return unchanged(ctx, c, in, o, c.next.Read)
 }
 
 func (c careful) Write(ctx context.Context, in *resourcepb.WriteRequest, o ...grpc.CallOption) (*resourcepb.WriteResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.Write)
+	return unchanged(ctx, c, in, o, c.next.Write)
 }
 
-func (c careful) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest, o ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.WriteStatus)
+func (c careful) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest,
+	o ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
+	return unchanged(ctx, c, in, o, c.next.WriteStatus)
 }
 
 func (c careful) List(ctx context.Context, in *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.List)
+	return unchanged(ctx, c, in, o, c.next.List)
 }
 
-func (c careful) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest, o ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.ListByOwner)
+func (c careful) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest,
+	o ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
+	return unchanged(ctx, c, in, o, c.next.ListByOwner)
 }
 
 func (c careful) Delete(ctx context.Context, in *resourcepb.DeleteRequest, o ...grpc.CallOption) (*resourcepb.DeleteResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.Delete)
+	return unchanged(ctx, c, in, o, c.next.Delete)
 }
 
-func (c careful) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest, o ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
-	return unchanged(c, ctx, in, o, c.next.MutateAndValidate)
+func (c careful) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest,
+	o ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
+	return unchanged(ctx, c, in, o, c.next.MutateAndValidate)
 }
 
-func (c careful) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+func (c careful) WatchList(ctx context.Context, in *resourcepb.WatchListRequest,
+	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 	before := proto.CloneOf(in)
 	stream, err := c.next.WatchList(ctx, in, o...)
 	if !proto.Equal(before, in) {

@@ -46,14 +46,13 @@ func cascadeNames(s *suite) {
 // cascadeLevels deletes the root of a tree, and creates it again at once.
 func cascadeLevels(s *suite) {
 	root := s.write(newThing("root", "content"))
-	branches, leaves := 10, s.scale(99)
-	s.parallel(branches, func(i int) error {
-		branch, err := s.Write(s.ctx, &resourcepb.WriteRequest{Resource: owned(newThing(fmt.Sprintf("branch-%d", i), "content"), root)})
-		for n := 0; n < leaves && err == nil; n++ {
-			leaf := owned(newThing(fmt.Sprintf("leaf-%d-%d", i, n), "content"), branch.GetResource())
-			_, err = s.Write(s.ctx, &resourcepb.WriteRequest{Resource: leaf})
-		}
-		return err
+	branches := make([]*resourcepb.Resource, 10)
+	for i := range branches {
+		branches[i] = s.write(owned(newThing(fmt.Sprintf("branch-%d", i), "content"), root))
+	}
+	s.parallel(s.scale(990), func(i int) error { // many at once: some stores write them together
+		leaf := owned(newThing(fmt.Sprintf("leaf-%d", i), "content"), branches[i%len(branches)])
+		return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: leaf}))
 	})
 	s.reap(s.store)
 	s.delete(root.GetId())
@@ -67,7 +66,8 @@ func cascadeLevels(s *suite) {
 func cascadeFailed(s *suite) {
 	owner := s.write(newThing("owner", "content"))
 	s.write(owned(newThing("child", "content"), owner))
-	s.fails("Delete at another version", only(s.Delete(s.ctx, &resourcepb.DeleteRequest{Id: owner.GetId(), Version: "garbage"})), codes.Aborted, exactly(casFailure))
+	s.fails("Delete at another version", only(s.Delete(s.ctx, &resourcepb.DeleteRequest{Id: owner.GetId(), Version: "garbage"})),
+		codes.Aborted, exactly(casFailure))
 	for _, res := range s.list(everything) {
 		if name := res.GetId().GetName(); name != "owner" && name != "child" {
 			s.Fatalf("a deletion that failed leaves %s", text(res))

@@ -21,35 +21,41 @@ var defects = []defect{
 	{"texts of one's own", "Read/Table", "got the text", recoded(codes.NotFound, codes.NotFound, "there is no such resource")},
 	{"absence is internal", "Read/Table", "expected NotFound", recoded(codes.NotFound, codes.Internal, "")},
 	{"conflicts are internal", "Write/UpdateRefused", "expected Aborted", recoded(codes.Aborted, codes.Internal, "")},
-	{"names are not looked at", "Requests/IDs", "no error", onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-		a, err := next(ctx, q)
-		if err != nil && strings.Contains(err.Error(), "name invalid") {
-			return &deleteRes{}, nil
-		}
-		return a, err
-	})},
-	{"statuses forget the scope", "Requests/Scopes", "expected InvalidArgument", onStatus(func(ctx context.Context, q *statusReq, _ *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
-		if q.GetId().GetType().GetKind() == "Planet" {
-			q = but(q, func(q *statusReq) { q.Id.Tenancy = nil })
-		}
-		return next(ctx, q)
-	})},
-	{"prefixes in any case", "Requests/Filters", "no error", onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-		return next(ctx, but(q, func(q *listReq) { q.NamePrefix = strings.ToLower(q.GetNamePrefix()) }))
-	})},
-	{"existence before authorization", "Requests/OrderOfChecks", "expected (Unauthenticated|PermissionDenied)", onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
-		if q.GetId().GetTenancy().GetPartition() == missing && q.GetId().GetType().GetKind() == "Thing" {
-			return nil, status.Error(codes.NotFound, "partition not found: missing")
-		}
-		return next(ctx, q)
-	})},
-	{"defaults are written into requests", "Requests/Defaults", "the request is changed", onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		a, err := next(ctx, q)
-		if err == nil {
-			q.Resource.Id.Tenancy = a.GetResource().GetId().GetTenancy()
-		}
-		return a, err
-	})},
+	{"hooks are quoted", "Access/Callers", "got the text", recoded(codes.Internal, codes.Internal, "authorize: the policy is away")},
+	{"names are not looked at", "Requests/IDs", "no error",
+		onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+			a, err := next(ctx, q)
+			if err != nil && strings.Contains(err.Error(), "name invalid") {
+				return &deleteRes{}, nil
+			}
+			return a, err
+		})},
+	{"statuses forget the scope", "Requests/Scopes", "expected InvalidArgument",
+		onStatus(func(ctx context.Context, q *statusReq, _ *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+			if q.GetId().GetType().GetKind() == "Planet" {
+				q = but(q, func(q *statusReq) { q.Id.Tenancy = nil })
+			}
+			return next(ctx, q)
+		})},
+	{"prefixes in any case", "Requests/Filters", "no error",
+		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+			return next(ctx, but(q, func(q *listReq) { q.NamePrefix = strings.ToLower(q.GetNamePrefix()) }))
+		})},
+	{"existence before authorization", "Requests/OrderOfChecks", "expected (Unauthenticated|PermissionDenied)",
+		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+			if q.GetId().GetTenancy().GetPartition() == missing && q.GetId().GetType().GetKind() == "Thing" {
+				return nil, status.Error(codes.NotFound, "partition not found: missing")
+			}
+			return next(ctx, q)
+		})},
+	{"defaults are written into requests", "Requests/Defaults", "the request is changed",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			a, err := next(ctx, q)
+			if err == nil {
+				q.Resource.Id.Tenancy = a.GetResource().GetId().GetTenancy()
+			}
+			return a, err
+		})},
 	{"answers are shared", "Requests/AnswersBelongToTheCaller", "scribbling", client(func(f *faulty) {
 		kept := map[string]*readRes{}
 		var mu sync.Mutex
@@ -66,133 +72,150 @@ var defects = []defect{
 	})},
 	{"consistent reads lag", "Read/Consistent", "consistent Read", lagging()},
 	{"eventual reads lag", "Watch/ReadableAtOnce", "Read after the event", lagging()},
-	{"generations are the caller's", "Write/Create", "^Read", onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		a, err := next(ctx, q)
-		if g := q.GetResource().GetGeneration(); err == nil && g != "" {
-			a.Resource.Generation = g
-		}
-		return a, err
-	})},
-	{"metadata is merged", "Write/Update", "Write, by name", onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil {
-			q = clone(q)
-			for key, value := range now.GetResource().GetMetadata() {
-				q.Resource = with(q.Resource, key, value)
+	{"generations are the caller's", "Write/Create", "^Read",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			a, err := next(ctx, q)
+			if g := q.GetResource().GetGeneration(); err == nil && g != "" {
+				a.Resource.Generation = g
 			}
-		}
-		return next(ctx, q)
-	})},
+			return a, err
+		})},
+	{"metadata is merged", "Write/Update", "Write, by name",
+		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil {
+				q = clone(q)
+				for key, value := range now.GetResource().GetMetadata() {
+					q.Resource = with(q.Resource, key, value)
+				}
+			}
+			return next(ctx, q)
+		})},
 	{"Write writes statuses", "Write/CreateRefused", "a status: no error", unless("resource.status")},
-	{"versions are not compared", "Write/UpdateRefused", "no error", onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		return next(ctx, but(q, func(q *writeReq) { q.Resource.Version = "" }))
-	})},
+	{"versions are not compared", "Write/UpdateRefused", "no error",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			return next(ctx, but(q, func(q *writeReq) { q.Resource.Version = "" }))
+		})},
 	{"payloads of any type", "Write/Payload", "no error", unless("resource.data")},
-	{"owners are not looked up", "Write/Owner", "the owner, by name", onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		if owner := q.GetResource().GetOwner(); owner != nil && owner.GetUid() == "" {
-			q = but(q, func(q *writeReq) { q.Resource.Owner.Uid = stale })
-		}
-		return next(ctx, q)
-	})},
+	{"owners are not looked up", "Write/Owner", "the owner, by name",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			if owner := q.GetResource().GetOwner(); owner != nil && owner.GetUid() == "" {
+				q = but(q, func(q *writeReq) { q.Resource.Owner.Uid = stale })
+			}
+			return next(ctx, q)
+		})},
 	{"no tenancy is marked", "Write/MarkedTenancy", "no error", &fault{options: func(o *service.Options) { o.Tenancies = everywhere{} }}},
-	{"MutateAndValidate writes", "Write/MutateAndValidate", "leaves a trace", onCheck(func(ctx context.Context, q *checkReq, f *faulty, next method1[*checkReq, *checkRes]) (*checkRes, error) {
-		a, err := next(ctx, q)
-		if err == nil {
-			_, err = f.write(ctx, &writeReq{Resource: q.GetResource()})
-		}
-		return a, err
-	})},
-	{"conditions pile up", "WriteStatus/Replaces", "WriteStatus|as a whole", onStatus(func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
-		if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
-			q = but(q, func(q *statusReq) {
-				q.Status.Conditions = append(now.GetResource().GetStatus()[q.GetKey()].GetConditions(), q.Status.Conditions...)
-			})
-		}
-		return next(ctx, q)
-	})},
-	{"statuses of any incarnation", "WriteStatus/Refused", "no uid: no error", onStatus(func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
-		if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
-			q = but(q, func(q *statusReq) { q.Id.Uid = now.GetResource().GetId().GetUid() })
-		}
-		return next(ctx, q)
-	})},
-	{"no wildcard for namespaces", "List/Filters", "shows", onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-		if q.GetTenancy().GetNamespace() == storage.Wildcard {
-			q = but(q, func(q *listReq) { q.Tenancy.Namespace = "" })
-		}
-		return next(ctx, q)
-	})},
-	{"lists show every version", "List/OtherVersions", "shows", onList(func(ctx context.Context, q *listReq, f *faulty, _ method1[*listReq, *listRes]) (*listRes, error) {
-		all, err := f.store.List(ctx, strong, storage.UnversionedTypeFrom(q.GetType()), q.GetTenancy(), q.GetNamePrefix())
-		return &listRes{Resources: all}, err
-	})},
-	{"pages skip one", "List/Pages", "shows", onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-		a, err := next(ctx, q)
-		if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
-			a.Resources = a.Resources[1:]
-		}
-		return a, err
-	})},
-	{"authorizers for each list twice", "List/OneAuthorizerPerTenancy", "asks 2 times", onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
-		if _, err := next(ctx, q); err != nil {
-			return nil, err
-		}
-		return next(ctx, q)
-	})},
+	{"MutateAndValidate writes", "Write/MutateAndValidate", "leaves a trace",
+		onCheck(func(ctx context.Context, q *checkReq, f *faulty, next method1[*checkReq, *checkRes]) (*checkRes, error) {
+			a, err := next(ctx, q)
+			if err == nil {
+				_, err = f.write(ctx, &writeReq{Resource: q.GetResource()})
+			}
+			return a, err
+		})},
+	{"conditions pile up", "WriteStatus/Replaces", "WriteStatus|as a whole",
+		onStatus(func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
+				q = but(q, func(q *statusReq) {
+					q.Status.Conditions = append(now.GetResource().GetStatus()[q.GetKey()].GetConditions(), q.Status.Conditions...)
+				})
+			}
+			return next(ctx, q)
+		})},
+	{"statuses of any incarnation", "WriteStatus/Refused", "no uid: no error",
+		onStatus(func(ctx context.Context, q *statusReq, f *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
+				q = but(q, func(q *statusReq) { q.Id.Uid = now.GetResource().GetId().GetUid() })
+			}
+			return next(ctx, q)
+		})},
+	{"no wildcard for namespaces", "List/Filters", "shows",
+		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+			if q.GetTenancy().GetNamespace() == storage.Wildcard {
+				q = but(q, func(q *listReq) { q.Tenancy.Namespace = "" })
+			}
+			return next(ctx, q)
+		})},
+	{"lists show every version", "List/OtherVersions", "shows",
+		onList(func(ctx context.Context, q *listReq, f *faulty, _ method1[*listReq, *listRes]) (*listRes, error) {
+			all, err := f.store.List(ctx, strong, storage.UnversionedTypeFrom(q.GetType()), q.GetTenancy(), q.GetNamePrefix())
+			return &listRes{Resources: all}, err
+		})},
+	{"pages skip one", "List/Pages", "shows",
+		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+			a, err := next(ctx, q)
+			if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
+				a.Resources = a.Resources[1:]
+			}
+			return a, err
+		})},
+	{"authorizers for each list twice", "List/OneAuthorizerPerTenancy", "asks 2 times",
+		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+			if _, err := next(ctx, q); err != nil {
+				return nil, err
+			}
+			return next(ctx, q)
+		})},
 	{"callers are not looked at", "List/Access", "shows", tokenless()},
 	{"callers are not looked at", "ListByOwner/Access", "shows", tokenless()},
 	{"callers are not looked at", "Access/Callers", "no error", tokenless()},
-	{"owners by key", "ListByOwner/Table", "another incarnation", onOwned(func(ctx context.Context, q *ownedReq, f *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
-		if id := q.GetOwner(); id.GetUid() == stale {
-			if now, err := f.read(ctx, &readReq{Id: but(id, func(id *resourcepb.ID) { id.Uid = "" })}); err == nil {
-				q = but(q, func(q *ownedReq) { q.Owner = now.GetResource().GetId() })
+	{"owners by key", "ListByOwner/Table", "another incarnation",
+		onOwned(func(ctx context.Context, q *ownedReq, f *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
+			if id := q.GetOwner(); id.GetUid() == stale {
+				if now, err := f.read(ctx, &readReq{Id: but(id, func(id *resourcepb.ID) { id.Uid = "" })}); err == nil {
+					q = but(q, func(q *ownedReq) { q.Owner = now.GetResource().GetId() })
+				}
 			}
-		}
-		return next(ctx, q)
-	})},
-	{"pages of children skip one", "ListByOwner/Pages", "shows", onOwned(func(ctx context.Context, q *ownedReq, _ *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
-		a, err := next(ctx, q)
-		if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
-			a.Resources = a.Resources[1:]
-		}
-		return a, err
-	})},
-	{"deletions of nothing fail", "Delete/Table", "Delete of nothing", onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-		if _, err := f.read(ctx, &readReq{Id: q.GetId()}); status.Code(err) == codes.NotFound {
-			return nil, err
-		}
-		return next(ctx, q)
-	})},
-	{"no tombstones", "Delete/Table", "leaves 0 tombstones", &fault{backend: stones(func(_, _ *resourcepb.ID) *resourcepb.ID { return nil })}},
-	{"no version without a uid", "Delete/WrongVersion", "no error", onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-		if q.GetId().GetUid() == "" {
-			q = but(q, func(q *deleteReq) { q.Version = "" })
-		}
-		return next(ctx, q)
-	})},
-	{"the tombstone comes first", "Delete/WrongVersion", "leaves a trace", early},
-	{"the tombstone comes first", "Cascade/FailedDelete", "a deletion that failed leaves", early},
-	{"deletions are validated", "Delete/WhatIsRefusedToday", "a thing must be better", onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-		if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
-			if _, err := f.validate(ctx, &checkReq{Resource: now.GetResource()}); err != nil {
+			return next(ctx, q)
+		})},
+	{"pages of children skip one", "ListByOwner/Pages", "shows",
+		onOwned(func(ctx context.Context, q *ownedReq, _ *faulty, next method1[*ownedReq, *ownedRes]) (*ownedRes, error) {
+			a, err := next(ctx, q)
+			if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
+				a.Resources = a.Resources[1:]
+			}
+			return a, err
+		})},
+	{"deletions of nothing fail", "Delete/Table", "Delete of nothing",
+		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+			if _, err := f.read(ctx, &readReq{Id: q.GetId()}); status.Code(err) == codes.NotFound {
 				return nil, err
 			}
-		}
-		return next(ctx, q)
-	})},
+			return next(ctx, q)
+		})},
+	{"no tombstones", "Delete/Table", "leaves 0 tombstones", &fault{backend: stones(func(_, _ *resourcepb.ID) *resourcepb.ID { return nil })}},
+	{"no version without a uid", "Delete/WrongVersion", "no error",
+		onDelete(func(ctx context.Context, q *deleteReq, _ *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+			if q.GetId().GetUid() == "" {
+				q = but(q, func(q *deleteReq) { q.Version = "" })
+			}
+			return next(ctx, q)
+		})},
+	{"the tombstone comes first", "Delete/WrongVersion", "leaves a trace", early},
+	{"the tombstone comes first", "Cascade/FailedDelete", "a deletion that failed leaves", early},
+	{"deletions are validated", "Delete/WhatIsRefusedToday", "a thing must be better",
+		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil {
+				if _, err := f.validate(ctx, &checkReq{Resource: now.GetResource()}); err != nil {
+					return nil, err
+				}
+			}
+			return next(ctx, q)
+		})},
 	{"validated, then completed", "Access/HookOrder", "asks", hooks(thing, func(t *registry.Type) {
 		mutate, validate := t.Mutate, t.Validate
 		t.Mutate = func(res *resourcepb.Resource) error { return errors.Join(validate(res), mutate(res)) }
 		t.Validate = nil
 	})},
-	{"denied writes leave a trace", "Access/DeniedWritesLeaveNoTrace", "leaves a trace", onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		a, err := next(ctx, q)
-		if status.Code(err) == codes.PermissionDenied {
-			if _, err := insist(ctx, f.store, q.GetResource()); err != nil {
-				return nil, err
+	{"denied writes leave a trace", "Access/DeniedWritesLeaveNoTrace", "leaves a trace",
+		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			a, err := next(ctx, q)
+			if status.Code(err) == codes.PermissionDenied {
+				if _, err := insist(ctx, f.store, q.GetResource()); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return a, err
-	})},
+			return a, err
+		})},
 	{"undecided hooks allow", "Access/ReadNeedsResource", "Read by somebody else", hooks(secret, func(t *registry.Type) {
 		mayRead := t.MayRead
 		t.MayRead = func(c registry.Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
@@ -203,13 +226,14 @@ var defects = []defect{
 		}
 	})},
 	{"owners change", "Identity/UidAndOwnerStay", "another owner: no error", unless("owner cannot be changed")},
-	{"WriteStatus changes the generation", "Identity/Generation", "WriteStatus changes", onStatus(func(ctx context.Context, q *statusReq, _ *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
-		a, err := next(ctx, q)
-		if err == nil {
-			a.Resource.Generation = ulid.Make().String()
-		}
-		return a, err
-	})},
+	{"WriteStatus changes the generation", "Identity/Generation", "WriteStatus changes",
+		onStatus(func(ctx context.Context, q *statusReq, _ *faulty, next method1[*statusReq, *statusRes]) (*statusRes, error) {
+			a, err := next(ctx, q)
+			if err == nil {
+				a.Resource.Generation = ulid.Make().String()
+			}
+			return a, err
+		})},
 	{"no change, no generation", "Identity/Generation", "a generation it had before", onWrite(sameData)},
 	{"a stale uid creates", "Identity/StaleUid", "Write by the uid: no error", unless("the given uid")},
 	{"the type stays the older one", "Identity/GroupVersion", "newer version", &fault{backend: backend(func(b *shaky) {
@@ -222,48 +246,53 @@ var defects = []defect{
 	{"what leaves is deleted twice", "Identity/GroupVersion", "event", twice(hidden)},
 	{"what leaves is not deleted", "Views/LeavingByAccess", "event", drop(hidden)},
 	{"what leaves is not deleted", "Views/AfterACursor", "event", drop(hidden)},
-	{"what leaves is shown", "Views/LeavingByAccess", "tells what it may not see", events(func(f *faulty, ev *event, err error) ([]*event, error) {
-		if err == nil && hidden(ev) {
-			id := but(ev.GetDelete().GetResource().GetId(), func(id *resourcepb.ID) { id.Uid = "" })
-			if now, err := f.store.Read(context.Background(), strong, id); err == nil {
-				ev = but(ev, func(ev *event) { ev.GetDelete().Resource = now })
+	{"what leaves is shown", "Views/LeavingByAccess", "tells what it may not see",
+		events(func(f *faulty, ev *event, err error) ([]*event, error) {
+			if err == nil && hidden(ev) {
+				id := but(ev.GetDelete().GetResource().GetId(), func(id *resourcepb.ID) { id.Uid = "" })
+				if now, err := f.store.Read(context.Background(), strong, id); err == nil {
+					ev = but(ev, func(ev *event) { ev.GetDelete().Resource = now })
+				}
 			}
-		}
-		return []*event{ev}, err
-	})},
+			return []*event{ev}, err
+		})},
 	{"the last write wins", "Contention/StatusesBesideStatuses", "is lost", lastWins()},
 	{"the last write wins", "Contention/WritesBesideStatuses", "is lost", lastWins()},
 	{"the last write wins", "Contention/VersionedWrites", "expected 1", lastWins()},
 	{"the last write wins", "Contention/OneCreates", "two callers created", lastWins()},
 	{"conflicts are of no kind", "Contention/BlanketWrites", "expected success or Aborted", conflicting()},
 	{"marked resources change", "Marks/Forbidden", "no error", unless("finalizer")},
-	{"the last finalizer only goes", "Marks/LastFinalizerDeletes", "should be the deletion", onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		if m := q.GetResource().GetMetadata(); m[stamp] != "" && strings.TrimSpace(m[finalizers]) == "" {
-			res, err := insist(ctx, f.store, q.GetResource())
-			return &writeRes{Resource: res}, err
-		}
-		return next(ctx, q)
-	})},
+	{"the last finalizer only goes", "Marks/LastFinalizerDeletes", "should be the deletion",
+		onWrite(func(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			if m := q.GetResource().GetMetadata(); m[stamp] != "" && strings.TrimSpace(m[finalizers]) == "" {
+				res, err := insist(ctx, f.store, q.GetResource())
+				return &writeRes{Resource: res}, err
+			}
+			return next(ctx, q)
+		})},
 	{"any text is a time", "Marks/MarkedByWrite", "no error", unless("RFC 3339")},
-	{"what is marked waits for ever", "Marks/NoFinalizers", "cannot be deleted", onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
-		if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil && now.GetResource().GetMetadata()[stamp] != "" {
-			return &deleteRes{}, nil
-		}
-		return next(ctx, q)
-	})},
+	{"what is marked waits for ever", "Marks/NoFinalizers", "cannot be deleted",
+		onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
+			if now, err := f.read(ctx, &readReq{Id: q.GetId()}); err == nil && now.GetResource().GetMetadata()[stamp] != "" {
+				return &deleteRes{}, nil
+			}
+			return next(ctx, q)
+		})},
 	{"tombstones are written", "Tombstones/Unwritable", "no error", unless("written by the service")},
 	{"tombstones of other versions are written", "Tombstones/UnwritableInOpenRegistries", "no error", unless("internal.v2.Tombstone")},
 	{"tombstones have long names", "Tombstones/Form", "Read of", &fault{backend: stones(func(stone, owner *resourcepb.ID) *resourcepb.ID {
 		stone.Name = "tombstone-" + owner.GetName() + "-" + strings.ToLower(owner.GetUid())
 		return stone
 	})}},
-	{"long names have no tombstones", "Cascade/LongestNames", "shows|not so", &fault{backend: stones(func(stone, owner *resourcepb.ID) *resourcepb.ID {
-		if len(owner.GetName()) > 26 {
-			return nil
-		}
-		return stone
-	})}},
-	{"children leave no tombstones", "Cascade/ThreeLevels", "the store shows", &fault{reaped: stones(func(_, _ *resourcepb.ID) *resourcepb.ID { return nil })}},
+	{"long names have no tombstones", "Cascade/LongestNames", "shows|not so",
+		&fault{backend: stones(func(stone, owner *resourcepb.ID) *resourcepb.ID {
+			if len(owner.GetName()) > 26 {
+				return nil
+			}
+			return stone
+		})}},
+	{"children leave no tombstones", "Cascade/ThreeLevels", "the store shows",
+		&fault{reaped: stones(func(_, _ *resourcepb.ID) *resourcepb.ID { return nil })}},
 	{"the reaper believes tombstones", "Cascade/FailedDelete", "its owner never was|not so", reaped(func(b *shaky) {
 		next := b.read
 		b.read = func(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
@@ -284,15 +313,16 @@ var defects = []defect{
 			return res, err
 		}
 	})},
-	{"the reaper stays in its scope", "Cascade/EveryScope", "the store shows", references(func(_ context.Context, _ storage.Backend, owner *resourcepb.ID, ids []*resourcepb.ID) []*resourcepb.ID {
-		var same []*resourcepb.ID
-		for _, id := range ids {
-			if (id.GetTenancy().GetNamespace() == "") == (owner.GetTenancy().GetNamespace() == "") {
-				same = append(same, id)
+	{"the reaper stays in its scope", "Cascade/EveryScope", "the store shows",
+		references(func(_ context.Context, _ storage.Backend, owner *resourcepb.ID, ids []*resourcepb.ID) []*resourcepb.ID {
+			var same []*resourcepb.ID
+			for _, id := range ids {
+				if (id.GetTenancy().GetNamespace() == "") == (owner.GetTenancy().GetNamespace() == "") {
+					same = append(same, id)
+				}
 			}
-		}
-		return same
-	})},
+			return same
+		})},
 	{"dropped event", "Watch/SnapshotThenChanges", "event|snapshot", every(4)},
 	{"dropped event", "Watch/EveryVersionUnderLoad", "should be the first|no event", every(7)},
 	{"two ends of a snapshot", "Watch/SnapshotThenChanges", "event", twice(func(ev *event) bool { return ev.GetEndOfSnapshot() != nil })},
@@ -300,26 +330,31 @@ var defects = []defect{
 	{"repeated deletion", "Watch/SnapshotThenChanges", "event", twice(func(ev *event) bool { return ev.GetDelete() != nil })},
 	{"a watch that ended is internal", "Watch/Restored", "expected Aborted", recoded(codes.Aborted, codes.Internal, "")},
 	{"cursors before their event", "Watch/Cursors", "after cursor|after a cursor|end of the snapshot", lateCursors()},
-	{"before is now", "Watch/Before", "before (one|two) there was|the state before", events(func(_ *faulty, ev *event, err error) ([]*event, error) {
-		if err == nil && ev.GetBefore() != nil {
-			ev = but(ev, func(ev *event) { ev.Before = ev.GetUpsert().GetResource() })
-		}
-		return []*event{ev}, err
-	})},
+	{"before is now", "Watch/Before", "before (one|two) there was|the state before",
+		events(func(_ *faulty, ev *event, err error) ([]*event, error) {
+			if err == nil && ev.GetBefore() != nil {
+				ev = but(ev, func(ev *event) { ev.Before = ev.GetUpsert().GetResource() })
+			}
+			return []*event{ev}, err
+		})},
 	{"no bookmarks", "Watch/Bookmarks", "no event", drop(func(ev *event) bool { return ev.GetBookmark() != nil })},
 	{"unknown fields are lost", "Payload/UnknownFields", "the payload is", onWrite(known)},
-	{"unknown types are lost", "Payload/UnknownTypes", "Write of", onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		return next(ctx, but(q, func(q *writeReq) { q.Resource.Data = nil }))
-	})},
-	{"calls go on that are over", "Endings/OverBeforeTheCall", "no error", onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-		return next(context.WithoutCancel(ctx), q)
-	})},
+	{"unknown types are lost", "Payload/UnknownTypes", "Write of",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			return next(ctx, but(q, func(q *writeReq) { q.Resource.Data = nil }))
+		})},
+	{"calls go on that are over", "Endings/OverBeforeTheCall", "no error",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			return next(context.WithoutCancel(ctx), q)
+		})},
 	{"cancelled is internal", "Endings/OverInTheCall", "expected Canceled", recoded(codes.Canceled, codes.Internal, "")},
 	{"too late is unavailable", "Endings/OverInTheStore", "expected DeadlineExceeded", recoded(codes.DeadlineExceeded, codes.Unavailable, "")},
 	{"cancelled is internal", "Endings/Streams", "expected Canceled", recoded(codes.Canceled, codes.Internal, "")},
 	{"closed is internal", "Endings/ClosedStore", "expected Unavailable", recoded(codes.Unavailable, codes.Internal, "")},
 	{"streams leave a goroutine", "Leaving/NothingIsLeftBehind", "nothing is left", client(func(f *faulty) {
-		around(&f.watch, func(ctx context.Context, q *resourcepb.WatchListRequest, next method1[*resourcepb.WatchListRequest, grpc.ServerStreamingClient[resourcepb.WatchEvent]]) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+		around(&f.watch, func(ctx context.Context, q *resourcepb.WatchListRequest,
+			next method1[*resourcepb.WatchListRequest,
+				grpc.ServerStreamingClient[resourcepb.WatchEvent]]) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 			go func() { <-testEnds }()
 			return next(ctx, q)
 		})

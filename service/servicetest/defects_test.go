@@ -3,7 +3,6 @@ package servicetest
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 
@@ -41,7 +40,7 @@ type (
 	event     = resourcepb.WatchEvent
 )
 
-// call1 is a method.
+// method1 is a method of the service.
 type method1[Q, A any] = func(context.Context, Q) (A, error)
 
 func onRead(by func(context.Context, *readReq, *faulty, method1[*readReq, *readRes]) (*readRes, error)) *fault {
@@ -260,7 +259,7 @@ func stones(spoil func(stone, owner *resourcepb.ID) *resourcepb.ID) func(storage
 	})
 }
 
-// reaper is a fault of what the reaper sees.
+// reaped is a fault of what the reaper sees.
 func reaped(spoil func(b *shaky)) *fault { return &fault{reaped: backend(spoil)} }
 
 // references makes a reaper see other children than there are.
@@ -273,7 +272,7 @@ func references(by func(ctx context.Context, b storage.Backend, owner *resourcep
 	})
 }
 
-// things is a fault of the hooks of a type.
+// hooks is a fault of the hooks of a type.
 func hooks(of *resourcepb.Type, spoil func(*registry.Type)) *fault {
 	return &fault{types: func(types []registry.Type) []registry.Type {
 		for i := range types {
@@ -292,7 +291,8 @@ func (everywhere) Marked(context.Context, *resourcepb.Tenancy) (bool, error) { r
 
 // sameData keeps the generation of a write that changes no data.
 func sameData(ctx context.Context, q *writeReq, f *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
-	if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil && proto.Equal(now.GetResource().GetData(), q.GetResource().GetData()) {
+	if now, err := f.read(ctx, &readReq{Id: q.GetResource().GetId()}); err == nil && proto.Equal(now.GetResource().GetData(),
+		q.GetResource().GetData()) {
 		return &writeRes{Resource: now.GetResource()}, nil
 	}
 	return next(ctx, q)
@@ -347,9 +347,4 @@ func twice(which func(*event) bool) *fault {
 		}
 		return []*event{ev}, err
 	})
-}
-
-// withoutName leaves out the resources of a name.
-func withoutName(all []*resourcepb.Resource, name string) []*resourcepb.Resource {
-	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return res.GetId().GetName() == name })
 }

@@ -22,7 +22,8 @@ func deleteTable(s *suite) {
 		s.succeeds("Delete of nothing", deletes(idOf(thing, "absent"), ""))
 		s.succeeds("Delete of nothing, at a version", deletes(idOf(thing, "absent"), "1"))
 		s.succeeds("Delete of another uid", deletes(but(a.GetId(), func(id *resourcepb.ID) { id.Uid = stale }), ""))
-		s.succeeds("Delete of another uid at the stored version", deletes(but(a.GetId(), func(id *resourcepb.ID) { id.Uid = stale }), a.GetVersion()))
+		s.succeeds("Delete of another uid at the stored version",
+			deletes(but(a.GetId(), func(id *resourcepb.ID) { id.Uid = stale }), a.GetVersion()))
 		s.succeeds("Delete in a tenancy that is not there", deletes(in(missing, "", newThing("a", "")).GetId(), ""))
 	})
 	for what, call := range map[string]func(*resourcepb.Resource) error{
@@ -75,7 +76,8 @@ func deleteRefused(s *suite) {
 	marked := s.write(with(newThing("marked", "content"), "finalizers", "one two"))
 	s.delete(marked.GetId())
 	s.ResourceServiceClient = s.client(s.server(&world{strict: true}, s.store))
-	s.refuse([]row{{"Write of what was valid once", writes(newThing("plain", "content")), codes.InvalidArgument, exactly("a thing must be better than this")}})
+	s.refuse([]row{{"Write of what was valid once", writes(newThing("plain", "content")), codes.InvalidArgument,
+		exactly("a thing must be better than this")}})
 	s.delete(plain.GetId())
 	s.delete(finalized.GetId())
 	now := s.read(finalized.GetId())

@@ -110,7 +110,8 @@ func (silentStore) Read(ctx context.Context, _ storage.ReadConsistency, _ *resou
 }
 
 // List implements storage.Backend.
-func (silentStore) List(ctx context.Context, _ storage.ReadConsistency, _ storage.UnversionedType, _ *resourcepb.Tenancy, _ string) ([]*resourcepb.Resource, error) {
+func (silentStore) List(ctx context.Context, _ storage.ReadConsistency, _ storage.UnversionedType, _ *resourcepb.Tenancy,
+	_ string) ([]*resourcepb.Resource, error) {
 	return nil, unanswered(ctx)
 }
 

@@ -42,7 +42,8 @@ func client(spoil func(*faulty)) *fault {
 }
 
 // around replaces a function by one that is given the one it replaces.
-func around[Q, A any](f *func(context.Context, Q) (A, error), by func(ctx context.Context, req Q, next func(context.Context, Q) (A, error)) (A, error)) {
+func around[Q, A any](f *func(context.Context, Q) (A, error),
+	by func(ctx context.Context, req Q, next func(context.Context, Q) (A, error)) (A, error)) {
 	next := *f
 	*f = func(ctx context.Context, req Q) (A, error) { return by(ctx, req, next) }
 }
@@ -55,7 +56,8 @@ func (f *faulty) Write(ctx context.Context, in *resourcepb.WriteRequest, _ ...gr
 	return f.write(ctx, in)
 }
 
-func (f *faulty) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest, _ ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
+func (f *faulty) WriteStatus(ctx context.Context, in *resourcepb.WriteStatusRequest,
+	_ ...grpc.CallOption) (*resourcepb.WriteStatusResponse, error) {
 	return f.status(ctx, in)
 }
 
@@ -63,7 +65,8 @@ func (f *faulty) List(ctx context.Context, in *resourcepb.ListRequest, _ ...grpc
 	return f.list(ctx, in)
 }
 
-func (f *faulty) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest, _ ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
+func (f *faulty) ListByOwner(ctx context.Context, in *resourcepb.ListByOwnerRequest,
+	_ ...grpc.CallOption) (*resourcepb.ListByOwnerResponse, error) {
 	return f.owned(ctx, in)
 }
 
@@ -71,11 +74,13 @@ func (f *faulty) Delete(ctx context.Context, in *resourcepb.DeleteRequest, _ ...
 	return f.delete(ctx, in)
 }
 
-func (f *faulty) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest, _ ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
+func (f *faulty) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAndValidateRequest,
+	_ ...grpc.CallOption) (*resourcepb.MutateAndValidateResponse, error) {
 	return f.validate(ctx, in)
 }
 
-func (f *faulty) WatchList(ctx context.Context, in *resourcepb.WatchListRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+func (f *faulty) WatchList(ctx context.Context, in *resourcepb.WatchListRequest,
+	_ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 	return f.watch(ctx, in)
 }
 
@@ -90,7 +95,9 @@ func (s faultyStream) Recv() (*resourcepb.WatchEvent, error) { return s.recv() }
 // events is a fault of streams: each event, or error, is replaced by what spoil makes of it, which may be nothing.
 func events(spoil func(f *faulty, ev *resourcepb.WatchEvent, err error) ([]*resourcepb.WatchEvent, error)) *fault {
 	return client(func(f *faulty) {
-		around(&f.watch, func(ctx context.Context, req *resourcepb.WatchListRequest, next func(context.Context, *resourcepb.WatchListRequest) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error)) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
+		around(&f.watch, func(ctx context.Context, req *resourcepb.WatchListRequest,
+			next func(context.Context, *resourcepb.WatchListRequest) (grpc.ServerStreamingClient[resourcepb.WatchEvent],
+				error)) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 			stream, err := next(ctx, req)
 			if err != nil {
 				return nil, err

@@ -30,8 +30,8 @@ type Harness struct {
 	fault *fault
 }
 
-// Run runs the whole suite against h. Each case is a subtest named topic/case with a store of its own; cases of a topic run in parallel. Run
-// returns when all are done. Call it from a test that is not parallel itself, or the search for leaked goroutines may find those of its
+// Run runs the whole suite against h. Each case is a subtest named topic/case with a store of its own; cases of a topic run in parallel.
+// Run returns when all are done. Call it from a test that is not parallel itself, or the search for leaked goroutines may find those of its
 // neighbours.
 func Run(t *testing.T, h Harness) {
 	t.Helper()

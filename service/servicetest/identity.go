@@ -33,7 +33,8 @@ func identityStays(s *suite) {
 	fixed := exactly("owner cannot be changed")
 	stolen := but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Owner = first.GetId() })
 	s.refuse([]row{
-		{"another uid", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid = stale })), codes.FailedPrecondition, exactly(wrongUid)},
+		{"another uid", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid = stale })), codes.FailedPrecondition,
+			exactly(wrongUid)},
 		{"another owner", writes(stolen), codes.InvalidArgument, fixed},
 		{"another owner at the stored version", writes(but(stolen, func(r *resourcepb.Resource) {
 			r.Version = s.read(idOf(thing2, "a")).GetVersion()
@@ -74,10 +75,13 @@ func identityStale(s *suite) {
 	rows := []row{
 		{"Write by the uid", writes(blanket), codes.FailedPrecondition, exactly(wrongUid)},
 		{"Write by the uid and the version", writes(gone), codes.FailedPrecondition, exactly(wrongUid)},
-		{"WriteStatus by the uid", func(s *suite) error { return only(s.WriteStatus(s.ctx, statusOf(gone, "key", ""))) }, codes.NotFound, exactly(notFound)},
-		{"Read by the uid", func(s *suite) error { return only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: gone.GetId()})) }, codes.NotFound, exactly(notFound)},
+		{"WriteStatus by the uid", func(s *suite) error { return only(s.WriteStatus(s.ctx, statusOf(gone, "key", ""))) }, codes.NotFound,
+			exactly(notFound)},
+		{"Read by the uid", func(s *suite) error { return only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: gone.GetId()})) }, codes.NotFound,
+			exactly(notFound)},
 	}
-	s.refuse(append(rows, row{"Write by the version", writes(but(gone, func(r *resourcepb.Resource) { r.Id.Uid = "" })), codes.Aborted, exactly(casFailure)}))
+	s.refuse(append(rows, row{"Write by the version", writes(but(gone, func(r *resourcepb.Resource) { r.Id.Uid = "" })), codes.Aborted,
+		exactly(casFailure)}))
 	again := s.write(newThing("a", "again"))
 	if again.GetId().GetUid() == gone.GetId().GetUid() {
 		s.Error("what was created again has the uid of what was deleted")
@@ -102,8 +106,10 @@ func identityVersion(s *suite) {
 	s.same("Write of the newer version", moved, want)
 	s.same("Read of the newer version", s.read(idOf(thing2, "a")), moved)
 	s.refuse([]row{
-		{"Read of the older version", func(s *suite) error { return only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: idOf(thing, "a")})) }, codes.InvalidArgument, "v2"},
-		{"WriteStatus of the older version", func(s *suite) error { return only(s.WriteStatus(s.ctx, statusOf(first, "key", ""))) }, codes.InvalidArgument, "v2"},
+		{"Read of the older version", func(s *suite) error { return only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: idOf(thing, "a")})) },
+			codes.InvalidArgument, "v2"},
+		{"WriteStatus of the older version", func(s *suite) error { return only(s.WriteStatus(s.ctx, statusOf(first, "key", ""))) },
+			codes.InvalidArgument, "v2"},
 	})
 	s.same("the event of the newer version", newer.upsert("a"), moved)
 	gone := old.deleted("a")

@@ -15,31 +15,31 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// opened opens a store by its URL.
-func opened(t testing.TB, url string) storage.Backend {
+// overNetwork runs the suite by the longest way: the way to the server and the store behind it are apart, and every way is tested on memory
+// and SQLite.
+func overNetwork(t *testing.T, url func(testing.TB) string) {
 	t.Helper()
-	b, err := storage.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	servicetest.Run(t, servicetest.Harness{
+		Open: func(t testing.TB) storage.Backend {
+			b, err := storage.Open(t.Context(), url(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Transport: servicetest.OverGRPC(servicetest.CompatibleName),
+		Slow:      true,
+	})
 }
 
 func TestPostgres(t *testing.T) {
-	server := testenv.Postgres(t)
-	everyTransport(t, servicetest.Harness{Open: func(t testing.TB) storage.Backend { return opened(t, server.StoreURL(t)) }})
+	overNetwork(t, func(t testing.TB) string { return testenv.Postgres(t).StoreURL(t) })
 }
 
 func TestEtcd(t *testing.T) {
-	everyTransport(t, servicetest.Harness{Open: func(t testing.TB) storage.Backend { return opened(t, testenv.Etcd(t).StoreURL(t)) }})
+	overNetwork(t, func(t testing.TB) string { return testenv.Etcd(t).StoreURL(t) })
 }
 
-// TestDynamoDB runs on AWS's emulator, which does some hundred writes a second for all cases together.
 func TestDynamoDB(t *testing.T) {
-	everyTransport(t, servicetest.Harness{
-		Open: func(t testing.TB) storage.Backend {
-			return opened(t, testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms"))
-		},
-		Slow: true,
-	})
+	overNetwork(t, func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
 }

@@ -56,7 +56,8 @@ func listFilters(s *suite) {
 		{"", "", "a%", nil},
 	} {
 		what := fmt.Sprintf("the list of %q/%q with prefix %q", tt.partition, tt.namespace, tt.prefix)
-		req := &resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Partition: tt.partition, Namespace: tt.namespace}, NamePrefix: tt.prefix}
+		req := &resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Partition: tt.partition, Namespace: tt.namespace},
+			NamePrefix: tt.prefix}
 		answer, err := s.List(s.ctx, req)
 		s.succeeds(what, err)
 		s.shows(what, answer.GetResources(), tt.want...)

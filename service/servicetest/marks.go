@@ -31,7 +31,8 @@ func marksForbidden(s *suite) {
 		return writes(but(res, func(r *resourcepb.Resource) { r.Version = ""; change(r) }))
 	}
 	noneLess := exactly("expected at least one finalizer to be removed")
-	for kind, changed := range map[string]func(func(*resourcepb.Resource)) func(*suite) error{"at a version": versioned, "whatever the version": blanket} {
+	for kind, changed := range map[string]func(func(*resourcepb.Resource)) func(*suite) error{"at a version": versioned,
+		"whatever the version": blanket} {
 		s.refuse([]row{
 			{"no change, " + kind, changed(func(*resourcepb.Resource) {}), codes.InvalidArgument, noneLess},
 			{"other data, " + kind, changed(func(r *resourcepb.Resource) { r.Data = payload("other") }), codes.InvalidArgument, "."},
@@ -42,10 +43,14 @@ func marksForbidden(s *suite) {
 			{"other metadata beside a finalizer, " + kind, changed(func(r *resourcepb.Resource) {
 				r.Metadata["key"], r.Metadata[finalizers] = "other", "one"
 			}), codes.InvalidArgument, "."},
-			{"one finalizer more, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = "one two three" }), codes.InvalidArgument, noneLess},
-			{"one finalizer for another, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = "one three" }), codes.InvalidArgument, noneLess},
-			{"one finalizer for two, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = "three" }), codes.InvalidArgument, noneLess},
-			{"the same finalizers in other words, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = " two  one two " }), codes.InvalidArgument, noneLess},
+			{"one finalizer more, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = "one two three" }),
+				codes.InvalidArgument, noneLess},
+			{"one finalizer for another, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = "one three" }),
+				codes.InvalidArgument, noneLess},
+			{"one finalizer for two, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = "three" }), codes.InvalidArgument,
+				noneLess},
+			{"the same finalizers in other words, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[finalizers] = " two  one two " }),
+				codes.InvalidArgument, noneLess},
 			{"another time, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[stamp] = someTime }), codes.InvalidArgument, stamp},
 			{"an empty time, " + kind, changed(func(r *resourcepb.Resource) { r.Metadata[stamp] = "" }), codes.InvalidArgument, stamp},
 		})
@@ -111,7 +116,8 @@ func marksByWrite(s *suite) {
 	s.refuse([]row{
 		{"a mark that is no time", writes(with(res, stamp, "now")), codes.InvalidArgument, stamp},
 		{"a mark that is empty", writes(with(res, stamp, "")), codes.InvalidArgument, stamp},
-		{"a mark beside other data", writes(but(with(res, stamp, someTime), func(r *resourcepb.Resource) { r.Data = payload("other") })), codes.InvalidArgument, "."},
+		{"a mark beside other data", writes(but(with(res, stamp, someTime), func(r *resourcepb.Resource) { r.Data = payload("other") })),
+			codes.InvalidArgument, "."},
 		{"a mark beside other metadata", writes(with(res, stamp, someTime, "key", "other")), codes.InvalidArgument, "."},
 		{"a mark beside fewer finalizers", writes(with(res, stamp, someTime, finalizers, "")), codes.InvalidArgument, "."},
 	})

@@ -28,7 +28,8 @@ func ownedTable(s *suite) {
 	}
 	s.refuse([]row{
 		{"no uid", byOwner(but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = "" })), codes.InvalidArgument, exactly("owner.uid is required")},
-		{"a wildcard", byOwner(but(owner.GetId(), func(id *resourcepb.ID) { id.Tenancy.Namespace = "*" })), codes.InvalidArgument, `^owner\.tenancy\.namespace invalid: .`},
+		{"a wildcard", byOwner(but(owner.GetId(), func(id *resourcepb.ID) { id.Tenancy.Namespace = "*" })), codes.InvalidArgument,
+			`^owner\.tenancy\.namespace invalid: .`},
 		{"a negative limit", func(s *suite) error {
 			return only(s.ListByOwner(s.ctx, &resourcepb.ListByOwnerRequest{Owner: owner.GetId(), Limit: -1}))
 		}, codes.InvalidArgument, "^limit invalid: ."},

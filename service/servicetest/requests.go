@@ -53,14 +53,19 @@ func requestIDs(s *suite) {
 		res := newThing("a", "content")
 		res.Owner = owner
 		rows = append(rows,
-			row{"Write with the owner " + name, func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res})) }, codes.InvalidArgument, says},
+			row{"Write with the owner " + name, func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res})) },
+				codes.InvalidArgument, says},
 			row{"MutateAndValidate with the owner " + name, func(s *suite) error {
 				return only(s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{Resource: res}))
 			}, codes.InvalidArgument, says})
 	}
 	rows = append(rows,
-		row{"Write of nothing", func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{})) }, codes.InvalidArgument, exactly("resource is required")},
-		row{"MutateAndValidate of nothing", func(s *suite) error { return only(s.MutateAndValidate(s.ctx, &resourcepb.MutateAndValidateRequest{})) },
+		row{"Write of nothing", func(s *suite) error { return only(s.Write(s.ctx, &resourcepb.WriteRequest{})) }, codes.InvalidArgument,
+			exactly("resource is required")},
+		row{"MutateAndValidate of nothing", func(s *suite) error {
+			return only(s.MutateAndValidate(s.ctx,
+				&resourcepb.MutateAndValidateRequest{}))
+		},
 			codes.InvalidArgument, exactly("resource is required")},
 	)
 	s.refuse(rows)
@@ -85,7 +90,8 @@ func requestScopes(s *suite) {
 		tenancy := &resourcepb.Tenancy{Partition: w.partition, Namespace: w.namespace}
 		for _, m := range methods {
 			id := in(w.partition, w.namespace, newOf(w.t, "a")).GetId()
-			rows = append(rows, row{m.name + ": " + w.says, func(s *suite) error { return m.call(s, s.ctx, id) }, codes.InvalidArgument, exactly(w.says)})
+			rows = append(rows, row{m.name + ": " + w.says, func(s *suite) error { return m.call(s, s.ctx, id) }, codes.InvalidArgument,
+				exactly(w.says)})
 		}
 		rows = append(rows,
 			row{"List: " + w.says, func(s *suite) error {
@@ -118,7 +124,8 @@ func requestFilters(s *suite) {
 	home := &resourcepb.Tenancy{}
 	filters := []filter{
 		{"no type", exactly("type is required"), &resourcepb.ListRequest{Tenancy: home}},
-		{"a type that is not registered", exactly("resource type servicetest.v1.Ghost not registered"), &resourcepb.ListRequest{Type: unregistered, Tenancy: home}},
+		{"a type that is not registered", exactly("resource type servicetest.v1.Ghost not registered"),
+			&resourcepb.ListRequest{Type: unregistered, Tenancy: home}},
 		{"a wildcard for the kind alone", exactly("resource type servicetest.v1.* not registered"),
 			&resourcepb.ListRequest{Type: &resourcepb.Type{Group: thing.Group, GroupVersion: thing.GroupVersion, Kind: "*"}, Tenancy: home}},
 		{"a prefix in upper case", `^name_prefix invalid: .`, &resourcepb.ListRequest{Type: thing, Tenancy: home, NamePrefix: "A"}},
@@ -128,15 +135,18 @@ func requestFilters(s *suite) {
 			continue
 		}
 		filters = append(filters,
-			filter{"the partition " + name, `^tenancy\.partition invalid: .`, &resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Partition: name}}},
-			filter{"the namespace " + name, `^tenancy\.namespace invalid: .`, &resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Namespace: name}}})
+			filter{"the partition " + name, `^tenancy\.partition invalid: .`,
+				&resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Partition: name}}},
+			filter{"the namespace " + name, `^tenancy\.namespace invalid: .`,
+				&resourcepb.ListRequest{Type: thing, Tenancy: &resourcepb.Tenancy{Namespace: name}}})
 	}
 	var rows []row
 	for _, f := range filters {
 		rows = append(rows,
 			row{"List with " + f.name, func(s *suite) error { return only(s.List(s.ctx, f.req)) }, codes.InvalidArgument, f.says},
 			row{"WatchList with " + f.name, func(s *suite) error {
-				return s.watched(s.ctx, &resourcepb.WatchListRequest{Type: f.req.GetType(), Tenancy: f.req.GetTenancy(), NamePrefix: f.req.GetNamePrefix()})
+				return s.watched(s.ctx, &resourcepb.WatchListRequest{Type: f.req.GetType(), Tenancy: f.req.GetTenancy(),
+					NamePrefix: f.req.GetNamePrefix()})
 			}, codes.InvalidArgument, f.says})
 	}
 	lists := func(req *resourcepb.ListRequest) func(*suite) error {
@@ -148,17 +158,22 @@ func requestFilters(s *suite) {
 		return func(s *suite) error { return s.watched(s.ctx, req) }
 	}
 	if _, ok := storage.As[storage.Pager](s.store); ok {
-		rows = append(rows, row{"List with garbage to continue", lists(&resourcepb.ListRequest{Tenancy: home, Limit: 1, Continue: "garbage"}), codes.InvalidArgument, "."})
+		rows = append(rows, row{"List with garbage to continue", lists(&resourcepb.ListRequest{Tenancy: home, Limit: 1, Continue: "garbage"}),
+			codes.InvalidArgument, "."})
 	}
 	if _, ok := storage.As[storage.Resumer](s.store); ok {
-		rows = append(rows, row{"WatchList with a garbled cursor", watches(&resourcepb.WatchListRequest{Cursor: "garbage"}), codes.InvalidArgument, "."})
+		rows = append(rows, row{"WatchList with a garbled cursor", watches(&resourcepb.WatchListRequest{Cursor: "garbage"}),
+			codes.InvalidArgument, "."})
 	}
 	s.refuse(append(rows, []row{
 		{"List with no tenancy", lists(&resourcepb.ListRequest{}), codes.InvalidArgument, exactly("tenancy is required")},
 		{"List with a negative limit", lists(&resourcepb.ListRequest{Tenancy: home, Limit: -1}), codes.InvalidArgument, "^limit invalid: ."},
-		{"List with a continuation and no limit", lists(&resourcepb.ListRequest{Tenancy: home, Continue: "garbage"}), codes.InvalidArgument, "limit"},
-		{"WatchList with a bookmark at once", watches(&resourcepb.WatchListRequest{BookmarkInterval: seconds(0)}), codes.InvalidArgument, "^bookmark_interval invalid: ."},
-		{"WatchList with a bookmark in the past", watches(&resourcepb.WatchListRequest{BookmarkInterval: seconds(-5)}), codes.InvalidArgument, "^bookmark_interval invalid: ."},
+		{"List with a continuation and no limit", lists(&resourcepb.ListRequest{Tenancy: home, Continue: "garbage"}), codes.InvalidArgument,
+			"limit"},
+		{"WatchList with a bookmark at once", watches(&resourcepb.WatchListRequest{BookmarkInterval: seconds(0)}), codes.InvalidArgument,
+			"^bookmark_interval invalid: ."},
+		{"WatchList with a bookmark in the past", watches(&resourcepb.WatchListRequest{BookmarkInterval: seconds(-5)}), codes.InvalidArgument,
+			"^bookmark_interval invalid: ."},
 	}...))
 }
 
@@ -180,18 +195,27 @@ func requestOrder(s *suite) {
 			exists = codes.InvalidArgument
 		}
 		rows := []row{
-			{names[i] + ": the shape comes before the type", at(stranger, in(missing, missing, newOf(unregistered, "-")).GetId()), codes.InvalidArgument, "name invalid"},
-			{names[i] + ": the type comes before the scope", at(stranger, in(missing, missing, newOf(unregistered, "a")).GetId()), codes.InvalidArgument, "not registered"},
-			{names[i] + ": the scope comes before the caller", at(stranger, in(missing, missing, newOf(planet, "a")).GetId()), codes.InvalidArgument, "cannot have a partition"},
-			{names[i] + ": the caller comes before the tenancy", at(stranger, in(missing, missing, newThing("a", "")).GetId()), codes.Unauthenticated, "nobody knows this token"},
-			{names[i] + ": authorization comes before the tenancy", at(nobody, in(missing, missing, newThing("a", "")).GetId()), codes.PermissionDenied, "nobody may not"},
-			{names[i] + ": authorization comes before what is stored", at(nobody, in(east, east, newThing("absent", "")).GetId()), codes.PermissionDenied, "nobody may not"},
+			{names[i] + ": the shape comes before the type", at(stranger, in(missing, missing, newOf(unregistered, "-")).GetId()),
+				codes.InvalidArgument, "name invalid"},
+			{names[i] + ": the type comes before the scope", at(stranger, in(missing, missing, newOf(unregistered, "a")).GetId()),
+				codes.InvalidArgument, "not registered"},
+			{names[i] + ": the scope comes before the caller", at(stranger, in(missing, missing, newOf(planet, "a")).GetId()),
+				codes.InvalidArgument, "cannot have a partition"},
+			{names[i] + ": the caller comes before the tenancy", at(stranger, in(missing, missing, newThing("a", "")).GetId()),
+				codes.Unauthenticated, "nobody knows this token"},
+			{names[i] + ": authorization comes before the tenancy", at(nobody, in(missing, missing, newThing("a", "")).GetId()),
+				codes.PermissionDenied, "nobody may not"},
+			{names[i] + ": authorization comes before what is stored", at(nobody, in(east, east, newThing("absent", "")).GetId()),
+				codes.PermissionDenied, "nobody may not"},
 		}
 		if names[i] != "Delete" && names[i] != "ListByOwner" { // those do not ask whether a tenancy exists
 			rows = append(rows,
-				row{names[i] + ": no such partition", at("", in(missing, "", newThing("a", "")).GetId()), exists, `not found.*missing|missing.*not found`},
-				row{names[i] + ": no such namespace", at("", in("", missing, newThing("a", "")).GetId()), exists, `not found.*missing|missing.*not found`},
-				row{names[i] + ": no such partition, of a type with no namespace", at("", in(missing, "", newOf(site, "a")).GetId()), exists, `not found.*missing`})
+				row{names[i] + ": no such partition", at("", in(missing, "", newThing("a", "")).GetId()), exists,
+					`not found.*missing|missing.*not found`},
+				row{names[i] + ": no such namespace", at("", in("", missing, newThing("a", "")).GetId()), exists,
+					`not found.*missing|missing.*not found`},
+				row{names[i] + ": no such partition, of a type with no namespace", at("", in(missing, "", newOf(site, "a")).GetId()), exists,
+					`not found.*missing`})
 		}
 		s.refuse(rows)
 	}
@@ -242,7 +266,8 @@ func requestDefaults(s *suite) {
 		owner.Tenancy = want.given
 		_, err = s.ListByOwner(s.ctx, &resourcepb.ListByOwnerRequest{Owner: owner})
 		s.succeeds("ListByOwner", err)
-		listed := &resourcepb.ListRequest{Type: want.t, Tenancy: &resourcepb.Tenancy{Partition: want.given.GetPartition(), Namespace: want.given.GetNamespace()}, NamePrefix: name}
+		listed := &resourcepb.ListRequest{Type: want.t,
+			Tenancy: &resourcepb.Tenancy{Partition: want.given.GetPartition(), Namespace: want.given.GetNamespace()}, NamePrefix: name}
 		answer, err := s.List(s.ctx, listed)
 		s.succeeds("List", err)
 		if len(answer.GetResources()) != 1 {

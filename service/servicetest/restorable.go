@@ -14,7 +14,8 @@ type restorable struct {
 }
 
 // WatchList implements storage.Backend.
-func (b *restorable) WatchList(ctx context.Context, t storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+func (b *restorable) WatchList(ctx context.Context, t storage.UnversionedType, tenancy *resourcepb.Tenancy,
+	prefix string) (storage.Watch, error) {
 	w, err := b.Backend.WatchList(ctx, t, tenancy, prefix)
 	return restorableWatch{w, b.restored}, err
 }

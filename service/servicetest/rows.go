@@ -66,7 +66,8 @@ var methods = []method{
 		return only(s.Write(ctx, &resourcepb.WriteRequest{Resource: &resourcepb.Resource{Id: id, Data: payload("content")}}))
 	}},
 	{"MutateAndValidate", "resource.id", func(s *suite, ctx context.Context, id *resourcepb.ID) error {
-		return only(s.MutateAndValidate(ctx, &resourcepb.MutateAndValidateRequest{Resource: &resourcepb.Resource{Id: id, Data: payload("content")}}))
+		return only(s.MutateAndValidate(ctx, &resourcepb.MutateAndValidateRequest{Resource: &resourcepb.Resource{Id: id,
+			Data: payload("content")}}))
 	}},
 	{"WriteStatus", "id", func(s *suite, ctx context.Context, id *resourcepb.ID) error {
 		return only(s.WriteStatus(ctx, statusOf(&resourcepb.Resource{Id: withUid(id), Generation: stale}, "key", "")))

@@ -147,7 +147,8 @@ func watchReadable(s *suite) {
 	_, err := other.Delete(s.ctx, &resourcepb.DeleteRequest{Id: idOf(thing, "a")})
 	s.succeeds("Delete", err)
 	w.deleted("a")
-	s.fails("Read after the deletion's event", only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: idOf(thing, "a")})), codes.NotFound, exactly(notFound))
+	s.fails("Read after the deletion's event", only(s.Read(s.ctx, &resourcepb.ReadRequest{Id: idOf(thing, "a")})), codes.NotFound,
+		exactly(notFound))
 }
 
 // watchRestored puts an earlier state of the store back, which ends streams.
@@ -203,7 +204,8 @@ func watchCursors(s *suite) {
 	stranger := s.h.Open(s.TB)
 	defer stranger.Close()
 	s.ResourceServiceClient = s.client(s.server(s.world, stranger))
-	s.fails("WatchList with another store's cursor", s.watched(s.ctx, &resourcepb.WatchListRequest{Type: thing, Cursor: cursors[0]}), codes.OutOfRange, ".")
+	s.fails("WatchList with another store's cursor", s.watched(s.ctx, &resourcepb.WatchListRequest{Type: thing, Cursor: cursors[0]}),
+		codes.OutOfRange, ".")
 }
 
 // bare is an event without its position, which need not be the same in two streams.
@@ -217,7 +219,8 @@ func watchBefore(s *suite) {
 	_, ok := probe.(storage.Recaller)
 	probe.Close()
 	if !ok {
-		s.fails("WatchList with the state before", s.watched(s.ctx, &resourcepb.WatchListRequest{Type: thing, Before: true}), codes.Unimplemented, ".")
+		s.fails("WatchList with the state before", s.watched(s.ctx, &resourcepb.WatchListRequest{Type: thing, Before: true}),
+			codes.Unimplemented, ".")
 		return
 	}
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing, Before: true})

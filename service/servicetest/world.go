@@ -52,6 +52,7 @@ const (
 	incomplete = "incomplete" // Mutate makes it complete
 	complete   = "complete"
 	broken     = "broken"  // Mutate fails
+	meddled    = "meddled" // Mutate changes what is not its own
 	refused    = "refused" // Validate refuses it
 )
 
@@ -98,6 +99,8 @@ func (w *world) mutate(r *registry.Resource[*wrapperspb.StringValue]) error {
 	switch r.Data.GetValue() {
 	case incomplete:
 		r.Data.Value = complete
+	case meddled:
+		r.Id.Name = "meddled"
 	case broken:
 		return errors.New("things cannot be completed today")
 	}

@@ -92,12 +92,17 @@ func writeCreateRefused(s *suite) {
 		{"a status", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) {
 			r.Status = map[string]*resourcepb.Status{"key": {ObservedGeneration: stale}}
 		})), codes.InvalidArgument, `^resource\.status`},
-		{"a mark of deletion", writes(with(newThing("a", "content"), "deletionTimestamp", "2026-01-02T15:04:05Z")), codes.InvalidArgument, "deletionTimestamp"},
-		{"a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Version = "1" })), codes.Aborted, exactly(casFailure)},
-		{"a uid", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid = stale })), codes.FailedPrecondition, exactly(wrongUid)},
-		{"a uid and a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid, r.Version = stale, "1" })), codes.FailedPrecondition, exactly(wrongUid)},
+		{"a mark of deletion", writes(with(newThing("a", "content"), "deletionTimestamp", "2026-01-02T15:04:05Z")), codes.InvalidArgument,
+			"deletionTimestamp"},
+		{"a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Version = "1" })), codes.Aborted,
+			exactly(casFailure)},
+		{"a uid", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid = stale })), codes.FailedPrecondition,
+			exactly(wrongUid)},
+		{"a uid and a version", writes(but(newThing("a", "content"), func(r *resourcepb.Resource) { r.Id.Uid, r.Version = stale, "1" })),
+			codes.FailedPrecondition, exactly(wrongUid)},
 		{"what Validate refuses", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
 		{"what Mutate fails on", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"what Mutate makes another resource of", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
 		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
 	})
 }
@@ -120,7 +125,8 @@ func writeUpdateRefused(s *suite) {
 			r.Status = map[string]*resourcepb.Status{"key": but(stored.GetStatus()["key"], func(st *resourcepb.Status) { st.Conditions = nil })}
 		}), codes.InvalidArgument, `^resource\.status`},
 		{"another time in the status", update(func(r *resourcepb.Resource) {
-			r.Status = map[string]*resourcepb.Status{"key": but(stored.GetStatus()["key"], func(st *resourcepb.Status) { st.UpdatedAt = timestamppb.Now() })}
+			r.Status = map[string]*resourcepb.Status{"key": but(stored.GetStatus()["key"],
+				func(st *resourcepb.Status) { st.UpdatedAt = timestamppb.Now() })}
 		}), codes.InvalidArgument, `^resource\.status`},
 		{"one status more", update(func(r *resourcepb.Resource) {
 			r.Status = clone(stored).GetStatus()
@@ -128,6 +134,7 @@ func writeUpdateRefused(s *suite) {
 		}), codes.InvalidArgument, `^resource\.status`},
 		{"what Validate refuses", writes(newThing("a", refused)), codes.InvalidArgument, exactly("a thing must be better than this")},
 		{"what Mutate fails on", writes(newThing("a", broken)), codes.Internal, "things cannot be completed today"},
+		{"what Mutate makes another resource of", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
 		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
 	})
 }
@@ -170,7 +177,8 @@ func writeOwner(s *suite) {
 	s.same("the owner, by uid", s.write(owned("b", owner.GetId())).GetOwner(), owner.GetId())
 	s.same("the owner, not asked for again", s.write(owned("a", bare)).GetOwner(), owner.GetId())
 	s.same("the owner, again by uid", s.write(owned("a", owner.GetId())).GetOwner(), owner.GetId())
-	s.same("an owner of another scope", s.write(owned("c", &resourcepb.ID{Type: planet, Name: "owner", Tenancy: &resourcepb.Tenancy{}})).GetOwner(), cluster.GetId())
+	s.same("an owner of another scope", s.write(owned("c",
+		&resourcepb.ID{Type: planet, Name: "owner", Tenancy: &resourcepb.Tenancy{}})).GetOwner(), cluster.GetId())
 	random := but(owner.GetId(), func(id *resourcepb.ID) { id.Uid = stale })
 	s.same("an owner with a uid is taken as it is", s.write(owned("d", random)).GetOwner(), random)
 	s.write(newThing("free", "content"))
@@ -178,13 +186,16 @@ func writeOwner(s *suite) {
 	missing := exactly("resource.owner does not exist")
 	fixed := exactly("owner cannot be changed")
 	s.refuse([]row{
-		{"an owner that is not there", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Name = "nobody" }))), codes.InvalidArgument, missing},
+		{"an owner that is not there", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Name = "nobody" }))), codes.InvalidArgument,
+			missing},
 		{"an owner in no tenancy", writes(owned("new", but(bare, func(id *resourcepb.ID) { id.Tenancy = nil }))), codes.InvalidArgument, missing},
 		{"another owner", writes(owned("a", other.GetId())), codes.InvalidArgument, fixed},
 		{"another owner by name", writes(owned("a", but(other.GetId(), func(id *resourcepb.ID) { id.Uid = "" }))), codes.InvalidArgument, fixed},
 		{"another incarnation of the owner", writes(owned("a", random)), codes.InvalidArgument, fixed},
-		{"the owner of another group version", writes(owned("a", but(owner.GetId(), func(id *resourcepb.ID) { id.Type.GroupVersion = "v2" }))), codes.InvalidArgument, fixed},
-		{"the owner in another tenancy", writes(owned("a", but(owner.GetId(), func(id *resourcepb.ID) { id.Tenancy.Namespace = east }))), codes.InvalidArgument, fixed},
+		{"the owner of another group version", writes(owned("a",
+			but(owner.GetId(), func(id *resourcepb.ID) { id.Type.GroupVersion = "v2" }))), codes.InvalidArgument, fixed},
+		{"the owner in another tenancy", writes(owned("a", but(owner.GetId(), func(id *resourcepb.ID) { id.Tenancy.Namespace = east }))),
+			codes.InvalidArgument, fixed},
 		{"no owner any more", writes(owned("a", nil)), codes.InvalidArgument, fixed},
 		{"an owner where there was none", writes(owned("free", owner.GetId())), codes.InvalidArgument, fixed},
 	})
@@ -192,7 +203,8 @@ func writeOwner(s *suite) {
 
 func writeMarkedTenancy(s *suite) {
 	marked := "^tenancy marked for deletion: ."
-	for _, res := range []*resourcepb.Resource{in("", leaving, newThing("a", "content")), in(leaving, "", newThing("a", "content")), in(leaving, "", newOf(site, "a"))} {
+	for _, res := range []*resourcepb.Resource{in("", leaving, newThing("a", "content")), in(leaving, "", newThing("a", "content")),
+		in(leaving, "", newOf(site, "a"))} {
 		s.refuse([]row{
 			{"Write in a tenancy marked for deletion", writes(res), codes.InvalidArgument, marked},
 			{"MutateAndValidate in a tenancy marked for deletion", validates(res), codes.InvalidArgument, marked},
@@ -206,7 +218,8 @@ func writeMarkedTenancy(s *suite) {
 		s.Fatal(err)
 	}
 	req := in("", leaving, with(newThing("old", "content"), "finalizers", "one two"))
-	s.refuse([]row{{"an update in a tenancy marked for deletion", writes(in("", leaving, newThing("old", "other"))), codes.InvalidArgument, marked}})
+	s.refuse([]row{{"an update in a tenancy marked for deletion", writes(in("", leaving, newThing("old", "other"))), codes.InvalidArgument,
+		marked}})
 	s.writeStatus(statusOf(res, "key", "message"))
 	s.write(with(req, "deletionTimestamp", at))
 	s.write(with(req, "deletionTimestamp", at, "finalizers", "two"))
