@@ -54,17 +54,23 @@ func TestFence(t *testing.T) {
 	announced(s)
 	var err error
 	writes := 0
-	over := make(chan struct{})
+	open, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		for err == nil {
 			stored, refused := other.WriteCAS(t.Context(), res)
 			if err = refused; err == nil {
 				res = stored
-				writes++
+				if writes++; writes == 2 {
+					close(open)
+				}
 			}
 		}
 	}()
+	select {
+	case <-open: // and AWS's time stands still until then
+	case <-over:
+	}
 	if err := pass(t, s, done); err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,10 @@ func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 		t.Errorf("after the throttling: %v", err)
 	}
 	left.Store(1 << 40)
+	other := handle(t, s) // which may take longer than the call has
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := handle(t, s).ListPage(ctx, boxType, tenancy, "", storage.ListOptions{})
+	_, err := other.ListPage(ctx, boxType, tenancy, "", storage.ListOptions{})
 	if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("during the throttling: %v", err)
 	}
@@ -66,11 +67,14 @@ func TestCloseWhileAWatchWaitsForTheStream(t *testing.T) {
 	}
 }
 
+// brief is the time of calls, and of outages, where a test waits for their end: enough to open a store and a watch on a busy machine.
+const brief = 3 * time.Second
+
 // The parts of a large resource cannot be read: the watch ends after the outage, it is not silent for ever.
 func TestWatchWithoutParts(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
-	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = 300*time.Millisecond, 300*time.Millisecond })
+	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	s.SetFaults(func(op string) fake.Fault {
@@ -80,9 +84,7 @@ func TestWatchWithoutParts(t *testing.T) {
 		return fake.Fault{}
 	})
 	storetest.Write(t, handle(t, s), box("a", content(1, 1000<<10, false)))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
+	if _, err := w.Next(storetest.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("the watch: %v, expected ErrWatchClosed", err)
 	}
 }
@@ -91,7 +93,7 @@ func TestWatchWithoutParts(t *testing.T) {
 func TestStreamThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := fake.New(t)
-	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = 300*time.Millisecond, 300*time.Millisecond })
+	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	over := make(chan struct{})
@@ -101,9 +103,7 @@ func TestStreamThatDoesNotAnswer(t *testing.T) {
 			<-over
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
+	if _, err := w.Next(storetest.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("the watch: %v, expected ErrWatchClosed", err)
 	}
 }

@@ -64,7 +64,7 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 // TestStrangersLock waits for the end of an attempt that holds no lock, while a stranger holds the one whose key means so.
 func TestStrangersLock(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	stranger := testenv.Postgres(t).Connect(t)
