@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -76,6 +78,26 @@ func checkMarks(stored, next *resourcepb.Resource) (step, error) {
 	next.Metadata = maps.Clone(next.Metadata)
 	next.Metadata[finalizers] = strings.Join(has, " ")
 	return finalizing, nil
+}
+
+// What a resource with finalizers leaves of the size that all backends take unless they are told otherwise: the mark, as part of the metadata,
+// takes 43 bytes.
+const (
+	maxSize  = 1 << 20
+	markSize = 64
+)
+
+// checkRoom refuses a resource that could not be marked for deletion, and so not be deleted, because it would be too large then.
+func checkRoom(res *resourcepb.Resource) error {
+	if len(finalizersOf(res)) == 0 || marked(res) {
+		return nil
+	}
+	unversioned := copyOf(res)
+	unversioned.Version = ""
+	if size := proto.Size(unversioned); size > maxSize-markSize {
+		return fmt.Errorf("%w: the resource has %d bytes, the most for one with finalizers is %d", storage.ErrTooLarge, size, maxSize-markSize)
+	}
+	return nil
 }
 
 // subset reports whether all of some are in all, both sorted.

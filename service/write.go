@@ -104,6 +104,9 @@ func (s *Server) create(ctx context.Context, in *input) (*resourcepb.Resource, e
 // store writes a resource at the version that was read. That another incarnation of it took its place since is a failed compare-and-swap:
 // the caller's uid, if there was one, was compared with what was read.
 func (s *Server) store(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if err := checkRoom(res); err != nil {
+		return nil, err
+	}
 	stored, err := s.backend.WriteCAS(ctx, res)
 	if errors.Is(err, storage.ErrWrongUid) {
 		return nil, storage.ErrCASFailure
