@@ -68,7 +68,8 @@ func TestCommitsOfWhatIsHidden(t *testing.T) {
 				continue
 			}
 			res := album(name, "")
-			res.Id.Type = &resourcepb.Type{Group: albumType.GetGroup(), GroupVersion: []string{"v1", "v1", "v1", "v2"}[rand.N(4)], Kind: albumType.GetKind()}
+			version := []string{"v1", "v1", "v1", "v2"}[rand.N(4)]
+			res.Id.Type = &resourcepb.Type{Group: albumType.GetGroup(), GroupVersion: version, Kind: albumType.GetKind()}
 			res.Id.Tenancy = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
 			res.Id.Uid, res.Version = "uid-"+name, was.GetVersion()
 			res.Metadata = map[string]string{"round": fmt.Sprint(round)}

@@ -16,6 +16,8 @@ import (
 // Domain is the domain of the ErrorInfo in the details of an error of the service. Its reason names the storage package's error.
 const Domain = "ashlar.dev"
 
+const casFailureText = "CAS operation failed because the given version doesn't match what is stored"
+
 // verdicts are the errors of a store that callers are told of, the first that fits. Clients of the API that this one is compatible with
 // compare the texts of the first three, so these must stay as they are.
 var verdicts = []struct {
@@ -26,7 +28,7 @@ var verdicts = []struct {
 	logged bool   // the error says of the database what callers are not told
 }{
 	{storage.ErrNotFound, codes.NotFound, "NOT_FOUND", "resource not found", false},
-	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", "CAS operation failed because the given version doesn't match what is stored", false},
+	{storage.ErrCASFailure, codes.Aborted, "CAS_FAILURE", casFailureText, false},
 	{storage.ErrWrongUid, codes.FailedPrecondition, "WRONG_UID", "write failed because the given uid doesn't match what is stored", false},
 	{storage.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "", false},
 	{storage.ErrInvalid, codes.InvalidArgument, "INVALID", "", false},

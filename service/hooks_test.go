@@ -34,7 +34,9 @@ func TestMutateKeepsToItsPart(t *testing.T) {
 		if out, err := c.Write(ctx, &resourcepb.WriteRequest{Resource: album("a", "1")}); status.Code(err) != codes.Internal {
 			t.Errorf("%s: %v, %v", what, out, err)
 		}
-		if all, err := b.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(albumType), &resourcepb.Tenancy{Partition: "*", Namespace: "*"}, ""); len(all) > 0 || err != nil {
+		everywhere := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+		all, err := b.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(albumType), everywhere, "")
+		if len(all) > 0 || err != nil {
 			t.Errorf("%s: stored are %v, %v", what, all, err)
 		}
 	}

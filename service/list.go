@@ -67,7 +67,9 @@ func (s *Server) scopeOf(name *resourcepb.Type, asked *resourcepb.Tenancy, prefi
 }
 
 // listAll lists everything.
-func (s *Server) listAll(ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers) (*resourcepb.ListResponse, error) {
+func (s *Server) listAll(
+	ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers,
+) (*resourcepb.ListResponse, error) {
 	all, err := s.backend.List(ctx, consistency(ctx), storage.UnversionedTypeFrom(req.GetType()), tenancy, req.GetNamePrefix())
 	if err != nil {
 		return nil, err
@@ -78,7 +80,9 @@ func (s *Server) listAll(ctx context.Context, req *resourcepb.ListRequest, t *re
 
 // listPage lists a page. The store's continue token may name the last resource of its page. So a page ends with one that the caller may
 // see: what comes behind that in the store's page is left to the next one.
-func (s *Server) listPage(ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers) (*resourcepb.ListResponse, error) {
+func (s *Server) listPage(
+	ctx context.Context, req *resourcepb.ListRequest, t *registry.Type, tenancy *resourcepb.Tenancy, who *readers,
+) (*resourcepb.ListResponse, error) {
 	pager, ok := storage.As[storage.Pager](s.backend)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "the store cannot list in pages: ask without a limit")

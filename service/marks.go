@@ -80,8 +80,8 @@ func checkMarks(stored, next *resourcepb.Resource) (step, error) {
 	return finalizing, nil
 }
 
-// What a resource with finalizers leaves of the size that all backends take unless they are told otherwise: the mark, as part of the metadata,
-// takes 43 bytes.
+// The size that all backends take unless they are told otherwise, and what a resource with finalizers leaves of it: the mark, as part of
+// the metadata, takes 43 bytes.
 const (
 	maxSize  = 1 << 20
 	markSize = 64

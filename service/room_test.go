@@ -45,7 +45,9 @@ func TestTheLargestResourceCanBeMarked(t *testing.T) {
 			}
 		}
 		largest := fits(low)
-		_, err := c.WriteStatus(ctx, &resourcepb.WriteStatusRequest{Id: largest.GetId(), Key: "k", Status: &resourcepb.Status{ObservedGeneration: largest.GetGeneration()}})
+		_, err := c.WriteStatus(ctx, &resourcepb.WriteStatusRequest{
+			Id: largest.GetId(), Key: "k", Status: &resourcepb.Status{ObservedGeneration: largest.GetGeneration()},
+		})
 		if status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("finalizers %q: a status on top of %d bytes of payload: %v", finalizers, low, err)
 		}
