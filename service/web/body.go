@@ -78,9 +78,9 @@ func (f form) resource(body []byte) (*resourcepb.Resource, error) {
 	}
 	res := new(resourcepb.Resource)
 	if data == nil {
-		return res, f.read(body, span{0, len(body)}, res)
+		return res, f.read(body, res)
 	}
-	if err := f.read(without(body, *data), span{0, len(body)}, res); err != nil {
+	if err := f.read(without(body, *data), res); err != nil {
 		return nil, err
 	}
 	if string(body[data.start:data.end]) != "null" {
@@ -89,7 +89,12 @@ func (f form) resource(body []byte) (*resourcepb.Resource, error) {
 	return res, err
 }
 
-// without returns a body without the value at a place: nothing else moves, if that has at least the size of null.
+// alone returns a body with blanks for everything but what stands at a place, so that errors say where they are in the body.
+func alone(body []byte, at span) []byte {
+	return append(blank(body[:at.start]), body[at.start:at.end]...)
+}
+
+// without returns a body with null for the value at a place. Nothing else moves, if that has at least the size of null.
 func without(body []byte, at span) []byte {
 	const null = "null"
 	rest := slices.Clone(body[:at.start])
@@ -115,7 +120,7 @@ func blank(text []byte) []byte {
 // status returns the status that a body says.
 func (f form) status(body []byte) (*resourcepb.Status, error) {
 	written := new(resourcepb.Status)
-	return written, f.read(body, span{0, len(body)}, written)
+	return written, f.read(body, written)
 }
 
 // badBody is the error of a body that is wrong at an offset.

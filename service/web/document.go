@@ -63,7 +63,10 @@ func mountedAt(r *http.Request) string {
 func describe(types *registry.Registry) []byte {
 	s := schemas{}
 	s.common()
-	paths := object{}
+	paths := object{documentPath: object{"get": object{
+		"operationId": "openapi", "summary": "This document",
+		"responses": object{"200": answerOf("The document.", object{jsonType: object{"schema": object{"type": "object"}}})},
+	}}}
 	if types.Open() {
 		maps.Copy(paths, s.paths(route{
 			path: "/{group}/{version}/{kind}", tag: "resources", schema: s.ofOpen(),

@@ -101,6 +101,7 @@ func references(kind string, names []string) []object {
 // parameters returns all parameters of the document.
 func parameters() object {
 	text := object{"type": "string"}
+	value := object{"type": "string", "minLength": 1}
 	flag := object{"type": "string", "enum": []string{"", "true", "1"}}
 	count := object{"type": "integer", "minimum": 1}
 	all := object{}
@@ -112,8 +113,8 @@ func parameters() object {
 		"namespace":         {text, `The namespace, "default" without it; "*" in lists is all of them.`},
 		"ns":                {text, "The same as namespace."},
 		"name_prefix":       {text, "Only resources whose names begin with it."},
-		"uid":               {text, "Only the resource with this uid, not an earlier or later one of the same name."},
-		"version":           {text, "Only if this version is stored."},
+		"uid":               {value, "Only the resource with this uid, not an earlier or later one of the same name."},
+		"version":           {value, "Only if this version is stored."},
 		"consistent":        {flag, "The answer shows every write that was acknowledged before."},
 		"RequireConsistent": {flag, "The same as consistent."},
 		"limit":             {count, "The largest number of resources in the answer."},

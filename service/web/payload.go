@@ -70,13 +70,17 @@ func (f form) decode(body []byte, at span) (*anypb.Any, error) {
 	if err != nil {
 		return nil, badBody(body, at.start, "data is not an object")
 	}
-	if data, err := jsonpb.ParseOpaque(text); err != nil || data != nil {
-		return data, err
+	data, err := jsonpb.ParseOpaque(text)
+	if err != nil {
+		return nil, badBody(body, at.start, "%v", err)
+	}
+	if data != nil {
+		return data, nil
 	}
 	for _, field := range fields {
 		if field.name == "@type" {
 			data := new(anypb.Any)
-			return data, f.read(body, at, data)
+			return data, f.read(alone(body, at), data)
 		}
 	}
 	if f.message == nil {
@@ -89,19 +93,18 @@ func (f form) decode(body []byte, at span) (*anypb.Any, error) {
 		at = span{at.start + fields[0].value.start, at.start + fields[0].value.end}
 	}
 	m := f.message.New().Interface()
-	if err := f.read(body, at, m); err != nil {
+	if err := f.read(alone(body, at), m); err != nil {
 		return nil, err
 	}
-	data := new(anypb.Any)
+	data = new(anypb.Any)
 	if err := anypb.MarshalFrom(data, m, proto.MarshalOptions{Deterministic: true}); err != nil {
 		return nil, fmt.Errorf("encode the payload: %w", err)
 	}
 	return data, nil
 }
 
-// read reads a message that stands at a place in a body. What stands elsewhere becomes blanks, so that errors say where they are in the body.
-func (f form) read(body []byte, at span, m proto.Message) error {
-	text := append(blank(body[:at.start]), body[at.start:at.end]...)
+// read reads a message from a text, in which it stands where it does in the body.
+func (f form) read(text []byte, m proto.Message) error {
 	if err := (protojson.UnmarshalOptions{Resolver: f.known}).Unmarshal(text, m); err != nil {
 		return refuse(http.StatusBadRequest, "body invalid: %s", told(err))
 	}

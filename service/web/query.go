@@ -33,6 +33,9 @@ var (
 // flags are the parameters that say something by being there.
 var flags = []string{"consistent", "RequireConsistent", "watch", "before"}
 
+// conditions are the parameters that keep a request from doing what is not meant. A script that has lost their value must not do it.
+var conditions = []string{"version", "uid"}
+
 // query is the query of a request. Every parameter is known, and there once.
 type query struct{ values url.Values }
 
@@ -49,6 +52,9 @@ func parseQuery(raw string, known []string) (query, error) {
 	for name, given := range values {
 		if len(given) > 1 {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is there %d times", name, len(given))
+		}
+		if slices.Contains(conditions, name) && given[0] == "" {
+			return query{}, refuse(http.StatusBadRequest, "the query parameter %s has no value", name)
 		}
 		if slices.Contains(flags, name) && given[0] != "" && given[0] != "true" && given[0] != "1" {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s takes no value: leave it out if it does not apply", name)

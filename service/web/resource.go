@@ -35,8 +35,7 @@ func (h *handler) write(w http.ResponseWriter, r *request) error {
 	return answer(w, r.target.form, written.GetResource())
 }
 
-// named gives the resource of a body the id that the request names, and its version. What the body has of them must agree. The service
-// draws the generation.
+// named gives the resource of a body the id that the request names, and its version. What the body has of them must agree.
 func named(res *resourcepb.Resource, t target, q query) error {
 	id := t.id(q)
 	said := res.GetId()
@@ -65,7 +64,7 @@ func named(res *resourcepb.Resource, t target, q query) error {
 		}
 		res.Version = asked
 	}
-	res.Id, res.Generation = id, ""
+	res.Id = id
 	return nil
 }
 

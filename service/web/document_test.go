@@ -1,0 +1,105 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/web"
+)
+
+// The document of every registry is a valid one, and says where the handler is mounted.
+func TestDocumentIsValid(t *testing.T) {
+	t.Parallel()
+	none, err := registry.New()
+	require.NoError(t, err)
+	for name, types := range map[string]*registry.Registry{"types": catalog(t), "open": registry.NewOpen(registry.Type{}), "none": none} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := inmem.New(nil)
+			t.Cleanup(func() { b.Close() })
+			h := web.NewHandler(service.New(b, types, nil).Client(), types, nil)
+			for path, mounted := range map[string]string{"/openapi.json": "/", "/a%20b/api/openapi.json": "/a%20b/api"} {
+				w := httptest.NewRecorder()
+				http.StripPrefix(strings.ReplaceAll(strings.TrimSuffix(mounted, "/"), "%20", " "), h).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				require.Equal(t, http.StatusOK, w.Code)
+				doc, err := libopenapi.NewDocument(w.Body.Bytes())
+				require.NoError(t, err)
+				model, err := doc.BuildV3Model()
+				require.NoError(t, err)
+				require.Equal(t, mounted, model.Model.Servers[0].URL)
+				checker, errs := validator.NewValidator(doc)
+				require.Empty(t, errs)
+				ok, faults := checker.ValidateDocument()
+				require.True(t, ok, "%v", faults)
+			}
+		})
+	}
+}
+
+// The schema of a payload takes what protojson writes, of every kind of field, and nothing that it would not.
+func TestDocumentDescribesPayloads(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, catalog(t), nil)
+	takes := func(path, body string) bool {
+		r := httptest.NewRequest(http.MethodPut, s.url+path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		checkers.Lock()
+		defer checkers.Unlock()
+		ok, _ := s.checker.ValidateHttpRequest(r)
+		return ok
+	}
+	const album = "/demo/v1/album/a"
+	require.True(t, takes(album, `{"data":`+everything+`}`))
+	require.True(t, takes(album, `{"data":{"vinyl":"x","genre":7}}`))
+	require.True(t, takes(album, `{"data":{"@type":"x","@value":"AA=="},"metadata":{"a":"b"}}`))
+	require.True(t, takes("/demo/v1/label/a", `{"data":{"value":{"a":1}}}`))
+	for _, field := range []string{
+		`"title":1`, `"totalPlays":5`, `"totalPlays":"-5"`, `"genre":"POLKA"`, `"tracks":{}`, `"tracks":[1]`, `"sequel":{"sequel":{"nope":1}}`,
+		`"charts":{"a":"b"}`, `"sides":{"a":{}}`, `"vinyl":"x","disc":1`, `"rating":"many"`, `"length":"1"`, `"extra":[]`, `"price":5`, `"live":"yes"`,
+		`"old":[5]`, `"nope":1`, `"@type":"x"`,
+	} {
+		require.False(t, takes(album, `{"data":{`+field+`}}`), field)
+	}
+	for _, body := range []string{`{"metadata":{"a":1}}`, `{"nope":1}`, `{"data":1}`, `{"id":{"nope":1}}`, `{"status":{"k":{"conditions":[{"state":"MAYBE"}]}}}`} {
+		require.False(t, takes(album, body), body)
+	}
+	require.False(t, takes("/demo/v1/label/a", `{"data":{"a":1}}`))
+	var doc struct {
+		Components struct {
+			Schemas map[string]map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.get("/openapi.json").body), &doc))
+	require.Equal(t, "A record.", doc.Components.Schemas["demo.v1.Album"]["description"])
+}
+
+// Each type has its paths, with the units of its scope only.
+func TestDocumentDescribesPaths(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, catalog(t), nil)
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.get("/openapi.json").body), &doc))
+	require.Len(t, doc.Paths, 4*3+1)
+	for path, units := range map[string][]string{
+		"/demo/v1/album": {"partition", "namespace", "ns"}, "/demo/v1/label": {"partition"}, "/demo/v1/studio": {},
+	} {
+		for _, unit := range []string{"partition", "namespace", "ns"} {
+			listed := strings.Contains(string(doc.Paths[path]["get"]), "parameters/query-"+unit+`"`)
+			require.Equal(t, strings.Contains(strings.Join(units, " "), unit), listed, "%s %s", path, unit)
+		}
+		require.Contains(t, doc.Paths[path+"/{name}"], "delete")
+		require.Contains(t, doc.Paths[path+"/{name}/status/{key}"], "put")
+	}
+}

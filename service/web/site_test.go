@@ -1,0 +1,224 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/web"
+	"github.com/ashlar-dev/storage/sqlite"
+)
+
+// site is a handler mounted below /api on a server of its own. Everything that it answers is checked against its OpenAPI document.
+type site struct {
+	t       testing.TB
+	url     string
+	http    *http.Server
+	backend storage.Backend
+	service *service.Server
+	client  resourcegrpc.ResourceServiceClient
+	checker validator.Validator
+}
+
+// backends are the stores that the tests run on.
+var backends = map[string]func(t testing.TB) storage.Backend{
+	"memory": func(testing.TB) storage.Backend { return inmem.New(nil) },
+	"sqlite": func(t testing.TB) storage.Backend {
+		b, err := sqlite.New(t.Context(), filepath.Join(t.TempDir(), "store.db"), nil)
+		require.NoError(t, err)
+		return b
+	},
+}
+
+// ways are how the handler reaches the service.
+var ways = map[string]func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient{
+	"in the process": func(_ testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient { return s.Client() },
+	"by gRPC": func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient {
+		server := grpc.NewServer()
+		s.Register(server)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		served := make(chan error)
+		go func() { served <- server.Serve(listener) }()
+		cc, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		t.Cleanup(func() { cc.Close(); server.Stop(); <-served })
+		return resourcegrpc.NewResourceServiceClient(cc)
+	},
+}
+
+// everyWay runs a test on every backend in every way.
+func everyWay(t *testing.T, types *registry.Registry, test func(t *testing.T, s *site)) {
+	t.Helper()
+	for backend, open := range backends {
+		for way, connect := range ways {
+			t.Run(backend+" "+way, func(t *testing.T) {
+				t.Parallel()
+				test(t, newSite(t, types, open, connect, nil))
+			})
+		}
+	}
+}
+
+// memorySite is a site on memory, in the process.
+func memorySite(t testing.TB, types *registry.Registry, o *web.Options, tune ...func(*http.Server)) *site {
+	t.Helper()
+	return newSite(t, types, backends["memory"], ways["in the process"], o, tune...)
+}
+
+func newSite(t testing.TB, types *registry.Registry, open func(testing.TB) storage.Backend,
+	connect func(testing.TB, *service.Server) resourcegrpc.ResourceServiceClient, o *web.Options, tune ...func(*http.Server)) *site {
+	t.Helper()
+	s := &site{t: t, backend: open(t)}
+	t.Cleanup(func() { s.backend.Close() })
+	s.service = service.New(s.backend, types, &service.Options{
+		Authenticate: func(_ context.Context, token string, _ *resourcepb.Tenancy) (registry.Caller, error) {
+			if token == "wrong" {
+				return nil, fmt.Errorf("%w: the token is not known", service.ErrUnauthenticated)
+			}
+			return reader(token), nil
+		},
+	})
+	s.client = connect(t, s.service)
+	mux := http.NewServeMux()
+	mux.Handle("/api/", http.StripPrefix("/api", web.NewHandler(s.client, types, o)))
+	server := httptest.NewUnstartedServer(mux)
+	s.http = server.Config
+	for _, f := range tune {
+		f(s.http)
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(s.service.Drain)
+	s.url = server.URL + "/api"
+	s.checker = checkerOf(t, s.get("/openapi.json").body)
+	return s
+}
+
+// checkers are made once for each document: to make one takes long. One request is checked at a time.
+var checkers struct {
+	sync.Mutex
+	made map[string]validator.Validator
+}
+
+func checkerOf(t testing.TB, document string) validator.Validator {
+	t.Helper()
+	checkers.Lock()
+	defer checkers.Unlock()
+	if checker := checkers.made[document]; checker != nil {
+		return checker
+	}
+	doc, err := libopenapi.NewDocument([]byte(document))
+	require.NoError(t, err)
+	checker, errs := validator.NewValidator(doc)
+	require.Empty(t, errs)
+	if checkers.made == nil {
+		checkers.made = map[string]validator.Validator{}
+	}
+	checkers.made[document] = checker
+	return checker
+}
+
+// answer is what a request was answered.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// object returns the body as JSON.
+func (a answer) object(t testing.TB) map[string]any {
+	t.Helper()
+	var o map[string]any
+	require.NoError(t, json.Unmarshal([]byte(a.body), &o), a.body)
+	return o
+}
+
+// message returns the message of an error.
+func (a answer) message(t testing.TB) string {
+	t.Helper()
+	said, ok := a.object(t)["error"].(map[string]any)
+	require.True(t, ok, a.body)
+	require.EqualValues(t, a.code, said["code"])
+	return said["message"].(string)
+}
+
+// version returns the version of the resource in the body.
+func (a answer) version(t testing.TB) string {
+	t.Helper()
+	return a.object(t)["version"].(string)
+}
+
+func (s *site) get(path string, headers ...string) answer {
+	s.t.Helper()
+	return s.do(http.MethodGet, path, "", headers...)
+}
+
+func (s *site) put(path, body string, headers ...string) answer {
+	s.t.Helper()
+	return s.do(http.MethodPut, path, body, headers...)
+}
+
+func (s *site) delete(path string, headers ...string) answer {
+	s.t.Helper()
+	return s.do(http.MethodDelete, path, "", headers...)
+}
+
+// unchecked returns the site without its document, for requests that are taken without being in it.
+func (s *site) unchecked() *site {
+	other := *s
+	other.checker = nil
+	return &other
+}
+
+// do sends a request, with headers by name and value. If it was taken, it and its answer have to be what the OpenAPI document says.
+func (s *site) do(method, path, body string, headers ...string) answer {
+	s.t.Helper()
+	newRequest := func() *http.Request {
+		r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+		require.NoError(s.t, err)
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		return r
+	}
+	got, err := http.DefaultClient.Do(newRequest())
+	require.NoError(s.t, err)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	require.NoError(s.t, err)
+	if s.checker != nil && method != http.MethodHead && (got.StatusCode < 300 || got.StatusCode == http.StatusConflict) {
+		got.Body = io.NopCloser(bytes.NewReader(text))
+		checkers.Lock()
+		defer checkers.Unlock()
+		ok, errs := s.checker.ValidateHttpRequest(newRequest())
+		require.True(s.t, ok, "%s %s %s: %v", method, path, body, errs)
+		ok, errs = s.checker.ValidateHttpResponse(newRequest(), got)
+		require.True(s.t, ok, "%s %s: %s: %v", method, path, text, errs)
+	}
+	return answer{got.StatusCode, got.Header, string(text)}
+}
