@@ -271,6 +271,10 @@ func TestServeDrains(t *testing.T) {
 	require.Equal(t, exitOK, s.end())
 	require.Equal(t, "core/ConfigMap/a\n", newCLI(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
 	require.NotContains(t, s.logged(), `"level":"ERROR"`)
+	_, drained, _ := strings.Cut(s.logged(), `"msg":"draining"`)
+	answered, told := strings.Index(drained, "ResourceService/Write"), strings.Index(drained, "ResourceService/WatchList")
+	require.Positive(t, answered)
+	require.Greater(t, told, answered, "watches end when the calls have: until then they can show what these write")
 }
 
 // A server that was given no time does not wait for what cannot end.

@@ -101,6 +101,8 @@ func TestServeHTTPWithTokens(t *testing.T) {
 		code, text := s.send(tc.method, tc.path, tc.token, body)
 		require.Equal(t, tc.want, code, "%+v: %s", tc, text)
 	}
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, s.end())
 	require.Contains(t, s.logged(), `"caller":"reader"`)
 	require.NotContains(t, s.logged(), reader)
 }

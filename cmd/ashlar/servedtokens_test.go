@@ -67,9 +67,9 @@ tokens:
 	require.Contains(t, s.cli(t).with("--token", admin+"x").run("", "list", "*").err, "the token is not known")
 
 	// A mistake in the file changes nothing, and the log names the line; without the mistake it counts at once.
-	write(t, dir, "tokens.yaml", policy+"nobody: {}\n")
+	write(t, dir, "tokens.yaml", "nobody: {}\n")
 	s.signal(syscall.SIGHUP)
-	require.Contains(t, s.says("not reloaded"), `tokens.yaml: line 12: unknown key \"nobody\"`)
+	require.Contains(t, s.says("not reloaded"), `tokens.yaml: line 1: unknown key \"nobody\"`)
 	all.ok("", "list", "*")
 	write(t, dir, "tokens.yaml", "anonymous: {rules: [{types: [core/*], may: [list]}]}\n")
 	s.signal(syscall.SIGHUP)
@@ -77,11 +77,13 @@ tokens:
 	require.Contains(t, all.run("", "list", "*").err, "the token is not known")
 	require.Empty(t, s.cli(t).ok("", "list", "core/*"), "who may list and not read sees nothing")
 
+	code, text := s.page("/metrics")
+	require.Equal(t, 200, code)
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, s.end())
 	require.Contains(t, s.logged(), `"caller":"shop"`)
 	for _, secret := range []string{admin, shop} {
 		require.NotContains(t, s.logged(), secret)
+		require.NotContains(t, text, secret)
 	}
-	code, text := s.page("/metrics")
-	require.Equal(t, 200, code)
-	require.NotContains(t, text, shop)
 }

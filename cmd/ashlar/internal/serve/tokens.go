@@ -142,11 +142,8 @@ func (r *rule) hasType(t *resourcepb.Type) bool {
 // matches reports whether a unit of a tenancy is what a pattern allows. The unit "*" of a list over all of them needs the pattern "*".
 func matches(pattern, unit string) bool {
 	prefix, open := strings.CutSuffix(pattern, storage.Wildcard)
-	switch {
-	case !open:
+	if !open {
 		return unit == pattern
-	case unit == storage.Wildcard:
-		return prefix == ""
 	}
-	return strings.HasPrefix(unit, prefix)
+	return strings.HasPrefix(unit, prefix) // a prefix holds no "*"
 }
