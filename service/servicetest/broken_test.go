@@ -22,6 +22,8 @@ type defect struct {
 
 // TestDefects proves the suite: each defect has to be found by the case that is there for it.
 func TestDefects(t *testing.T) {
+	testEnds = make(chan struct{})
+	t.Cleanup(func() { close(testEnds) })
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "Alone", false: "Parallel"}[alone], func(t *testing.T) {
 			for _, d := range defects {

@@ -355,14 +355,15 @@ var defects = []defect{
 		around(&f.watch, func(ctx context.Context, q *resourcepb.WatchListRequest,
 			next method1[*resourcepb.WatchListRequest,
 				grpc.ServerStreamingClient[resourcepb.WatchEvent]]) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
-			go func() { <-testEnds }()
+			ends := testEnds
+			go func() { <-ends }()
 			return next(ctx, q)
 		})
 	})},
 }
 
-// testEnds is never closed: leaked goroutines wait for it.
-var testEnds = make(chan struct{})
+// testEnds is closed when TestDefects ends: leaked goroutines wait for it.
+var testEnds chan struct{}
 
 // early writes a tombstone before it knows whether the deletion succeeds.
 var early = onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
