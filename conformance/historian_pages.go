@@ -32,7 +32,7 @@ func historianPages(s *suite) {
 		}
 	}
 	newest := s.newest(h)
-	for _, revision := range []int64{-1, newest + 1000} {
+	for _, revision := range []int64{-1, newest + farAhead} {
 		want := storage.ErrInvalid
 		if revision > 0 {
 			want = storage.ErrFutureRevision
