@@ -23,7 +23,7 @@ demo: ## Build the command line and show it at work on the embedded default (nee
 	@scripts/demo.sh
 
 .PHONY: demo-serve
-demo-serve: ## Start a server on the embedded default, write to it by curl, watch it, delete with all that is owned (needs Go and curl)
+demo-serve: curl ## Start a server on the embedded default, write to it by curl, watch it, delete with all that is owned (needs Go and curl)
 	@scripts/demo-serve.sh
 
 .PHONY: build
@@ -35,15 +35,15 @@ build: ## Build everything; bin/ashlar is the command line
 ##@ Tests
 
 .PHONY: test
-test: cc docker images ## All tests, race detector on; makes sure of Docker and of the database images first
+test: cc curl docker images ## All tests, race detector on; makes sure of Docker and of the database images first
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
 
 .PHONY: test-unit
-test-unit: cc ## The tests that need no Docker, race detector on
+test-unit: cc curl ## The tests that need no Docker, race detector on
 	$(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
 
 .PHONY: test-integration
-test-integration: cc docker images ## The packages that talk to databases in containers
+test-integration: cc curl docker images ## The packages that talk to databases in containers
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		$$(grep -rl --include='*_test.go' '/internal/testenv"' . | xargs -n1 dirname | sort -u) ./internal/testenv
 
@@ -101,7 +101,7 @@ image: docker ## Build the container image of the server, ashlar:dev, on this ma
 	@scripts/image.sh
 
 .PHONY: test-image
-test-image: image ## Build it, run it and look whether it serves, keeps what it is given and ends well
+test-image: image curl ## Build it, run it and look whether it serves, keeps what it is given and ends well
 	@scripts/image-test.sh
 
 .PHONY: docker
@@ -163,6 +163,11 @@ lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto file
 $(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@mkdir -p $(TOOLS)
 	cd tools/lint && GOBIN=$(TOOLS) $(GO) install tool
+
+# Tests run the sessions that the documents show.
+.PHONY: curl
+curl:
+	@command -v curl >/dev/null || scripts/apt-install.sh curl
 
 # The race detector is C code.
 .PHONY: cc
