@@ -89,7 +89,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context, out io.Writer) (err error) {
 	backend, err := storage.Open(ctx, "mem://")
 	if err != nil {
 		return err
@@ -106,12 +106,14 @@ func run(ctx context.Context, out io.Writer) error {
 		},
 	})
 	reaping, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		reaper.New(server, nil).Run(reaping)
+	ended := make(chan error, 1)
+	go func() { ended <- reaper.New(server, nil).Run(reaping) }()
+	defer func() {
+		stop()
+		if ended := <-ended; !errors.Is(ended, context.Canceled) {
+			err = errors.Join(err, ended)
+		}
 	}()
-	defer func() { stop(); <-ended }()
 
 	return tour(ctx, server.Client(), out)
 }

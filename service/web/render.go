@@ -42,34 +42,34 @@ func answer(w http.ResponseWriter, f form, res *resourcepb.Resource) error {
 // empty. No more than one resource is in memory as text.
 func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, resources []*resourcepb.Resource, beside ...[2]string) error {
 	w.Header().Set("Content-Type", jsonType)
-	out := bufio.NewWriter(w)
-	out.WriteString("{\n" + indent + `"resources": [`)
-	var line bytes.Buffer
+	out := bufio.NewWriter(w) // it keeps its first error for Flush
+	var piece bytes.Buffer
+	piece.WriteString("{\n" + indent + `"resources": [`)
 	for i, res := range resources {
 		text, err := formOf(res).encodeResource(res)
 		if err != nil {
 			panic(http.ErrAbortHandler) // the answer has begun: its reader has to see that it is not whole
 		}
 		if i > 0 {
-			out.WriteByte(',')
+			piece.WriteByte(',')
 		}
-		out.WriteString("\n" + indent + indent)
-		line.Reset()
-		if err := json.Indent(&line, text, indent+indent, indent); err != nil {
+		piece.WriteString("\n" + indent + indent)
+		if err := json.Indent(&piece, text, indent+indent, indent); err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		out.Write(line.Bytes())
+		_, _ = piece.WriteTo(out)
 	}
 	if len(resources) > 0 {
-		out.WriteString("\n" + indent)
+		piece.WriteString("\n" + indent)
 	}
-	out.WriteByte(']')
+	piece.WriteByte(']')
 	for _, b := range beside {
 		if b[1] != "" {
-			fmt.Fprintf(out, ",\n%s%s: %s", indent, quoted(b[0]), quoted(b[1]))
+			fmt.Fprintf(&piece, ",\n%s%s: %s", indent, quoted(b[0]), quoted(b[1]))
 		}
 	}
-	out.WriteString("\n}\n")
+	piece.WriteString("\n}\n")
+	_, _ = piece.WriteTo(out)
 	_ = out.Flush() // whoever asked may be gone
 	return nil
 }

@@ -111,7 +111,8 @@ func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 
 // next returns what comes next. All lines go out before it waits.
 func (l *lines) next(events <-chan received) (received, error) {
-	got, ok := received{}, true
+	var got received
+	var ok bool
 	select {
 	case got, ok = <-events:
 	default:
