@@ -101,8 +101,6 @@ type lines struct {
 // newLines begins an answer of lines.
 func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 	l := &lines{w, http.NewResponseController(w), stall}
-	// The time in which the server has to have the request is over at some time, and would end the stream then.
-	_ = l.control.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", linesType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
@@ -127,9 +125,14 @@ func (l *lines) next(events <-chan received) (received, error) {
 	return got, nil
 }
 
+// flush sends what was written. The deadline holds no longer then: by HTTP/2 it would end a stream that has nothing to write.
 func (l *lines) flush() error {
 	_ = l.control.SetWriteDeadline(time.Now().Add(l.stall))
-	return l.control.Flush()
+	err := l.control.Flush()
+	if err == nil {
+		_ = l.control.SetWriteDeadline(time.Time{})
+	}
+	return err
 }
 
 // event writes an event.

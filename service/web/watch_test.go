@@ -223,3 +223,49 @@ func TestWatchEndsWithoutAReader(t *testing.T) {
 		}
 	}
 }
+
+// By HTTP/2, where a deadline ends a stream that has nothing to write, too, a quiet stream stands, and one that nobody reads ends.
+func TestWatchByHTTP2(t *testing.T) {
+	t.Parallel()
+	types := catalog(t)
+	s := memorySite(t, types, nil)
+	ended := make(chan struct{}, 2)
+	h := web.WithStall(web.NewHandler(s.client, types, nil), 100*time.Millisecond)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		ended <- struct{}{}
+	}))
+	server.EnableHTTP2 = true
+	server.Config.WriteTimeout = 500 * time.Millisecond
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	get := func(path string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		require.NoError(t, err)
+		got, err := server.Client().Do(r)
+		require.NoError(t, err)
+		require.Equal(t, 2, got.ProtoMajor)
+		return got
+	}
+	quiet := get("/demo/v1/studio?watch&bookmark=1")
+	defer quiet.Body.Close()
+	lines := bufio.NewScanner(quiet.Body)
+	for bookmarks := 0; bookmarks < 3; {
+		require.True(t, lines.Scan(), "%v", lines.Err())
+		require.NotContains(t, lines.Text(), `"error"`)
+		if strings.Contains(lines.Text(), `"bookmark"`) {
+			bookmarks++
+		}
+	}
+
+	unread := get("/demo/v1/album?watch")
+	defer unread.Body.Close()
+	for body := `{"data":{"title":"` + strings.Repeat("x", 500_000) + `"}}`; ; {
+		select {
+		case <-ended:
+			return
+		default:
+			require.Equal(t, http.StatusOK, s.unchecked().put("/demo/v1/album/large", body).code)
+		}
+	}
+}
