@@ -3,15 +3,21 @@
 package lease_test
 
 import (
+	"strings"
 	"testing"
 
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if !serveCandidate() {
+		testenv.Main(m)
+	}
+}
 
 func TestOneAtATimeOnPostgres(t *testing.T) {
 	t.Parallel()
@@ -26,4 +32,40 @@ func TestOneAtATimeOnEtcd(t *testing.T) {
 func TestOneAtATimeOnDynamoDB(t *testing.T) {
 	t.Parallel()
 	oneAtATime(t, opened(t, testenv.DynamoDB(t).StoreURL(t))...)
+}
+
+// candidates is how many processes want the lock in a storm.
+const candidates = 3
+
+func TestStormOnPostgres(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	var urls []string
+	var links []*faultproxy.Proxy
+	for range candidates {
+		link := faultproxy.New(t, server.Addr)
+		urls, links = append(urls, server.At(t, link.Addr()).StoreURLIn(t, schema)), append(links, link)
+	}
+	throughStorm(t, urls, server.StoreURLIn(t, schema), true, links)
+}
+
+func TestStormOnEtcd(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	prefix := server.Prefix(t)
+	around := server.StoreURLIn(t, prefix)
+	var urls []string
+	var links []*faultproxy.Proxy
+	for range candidates {
+		link := faultproxy.New(t, server.Endpoint)
+		urls, links = append(urls, strings.Replace(around, server.Endpoint, link.Addr(), 1)), append(links, link)
+	}
+	throughStorm(t, urls, around, true, links)
+}
+
+func TestStormOnDynamoDB(t *testing.T) {
+	t.Parallel()
+	url := testenv.DynamoDB(t).StoreURL(t)
+	throughStorm(t, []string{url, url, url}, url, false, nil)
 }

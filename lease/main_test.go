@@ -1,0 +1,14 @@
+//go:build !integration
+
+package lease_test
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	if !serveCandidate() {
+		os.Exit(m.Run())
+	}
+}
