@@ -57,12 +57,10 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 }
 
 // Campaign waits until this candidate holds the lock. It goes on while the store is away. It fails when the context is over, when the
-// backend is closed, and when the store refuses what a lock is made of.
+// backend is closed, and when the store refuses what a lock is made of. If the context ends while a call is under way, the lock may be
+// taken until its time to live has passed, by nobody.
 func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
-	holder := ulid.Make().String()
-	if e.opts.Holder != "" {
-		holder = e.opts.Holder + " " + holder
-	}
+	holder := e.candidate()
 	obs := &observation{}
 	for {
 		tenure, err := e.try(ctx, holder, obs)
@@ -79,6 +77,38 @@ func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 			e.observe(ctx, obs)
 		}
 	}
+}
+
+// Try takes the lock if it is free, and returns [ErrHeld] if somebody holds it, dead or alive: only who waits can tell that. If the store
+// does not answer in time, the lock may be taken until its time to live has passed, by nobody.
+func (e *Elector) Try(ctx context.Context) (*Tenure, error) {
+	tenure, err := e.try(ctx, e.candidate(), &observation{})
+	switch {
+	case tenure != nil:
+		return tenure, nil
+	case err == nil, errors.Is(err, storage.ErrCASFailure), errors.Is(err, storage.ErrWrongUid):
+		return nil, fmt.Errorf("lock %q: %w", e.name, ErrHeld)
+	}
+	return nil, fmt.Errorf("lock %q: %w", e.name, err)
+}
+
+// Holder returns who holds the lock, as Options.Holder and a unique text, "" for nobody, and the epoch of the newest tenure, 0 if there was
+// none. That a holder is alive it does not say: one that died holds the lock until another candidate takes over.
+func (e *Elector) Holder(ctx context.Context) (holder string, epoch int64, err error) {
+	r, err := e.read(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	return r.holder, r.epoch, nil
+}
+
+// candidate returns a name that no other candidate has.
+func (e *Elector) candidate() string {
+	unique := ulid.Make().String()
+	if e.opts.Holder == "" {
+		return unique
+	}
+	return e.opts.Holder + " " + unique
 }
 
 // passing reports whether a call that failed with err may succeed later.

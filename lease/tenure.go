@@ -16,6 +16,9 @@ import (
 // ErrLost says that a tenure has ended without being resigned: another candidate took over, or the holder could not renew in time.
 var ErrLost = errors.New("the lock was lost")
 
+// ErrHeld says that a lock is not free.
+var ErrHeld = errors.New("the lock is held")
+
 // Tenure is the time for which a candidate holds a lock.
 type Tenure struct {
 	elector *Elector

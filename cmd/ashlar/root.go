@@ -82,7 +82,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 		alsoThrough(a.applyCommand()), alsoThrough(a.getCommand()), alsoThrough(a.listCommand()), alsoThrough(a.watchCommand()),
 		alsoThrough(a.deleteCommand()), alsoThrough(a.ownedCommand()), alsoThrough(a.typesCommand()), alsoThrough(a.exportCommand()),
 		a.historyCommand(), a.diffCommand(), a.revisionsCommand(), a.compactCommand(), a.schemaCommand(), a.migrateCommand(),
-		a.importCommand(), a.conformanceCommand(), a.serveCommand(), a.versionCommand(),
+		a.importCommand(), a.conformanceCommand(), a.lockCommand(), a.serveCommand(), a.versionCommand(),
 	)
 	return root
 }

@@ -175,6 +175,7 @@ func mistakesThroughServer(t *testing.T, c *cli) {
 		"schema":          {"", []string{"schema", "status"}, exitUsage, "does not go through a server"},
 		"migrate":         {"", []string{"migrate", "--from", "mem://", "--to", "mem://"}, exitUsage, "migrate does not go through a server"},
 		"import":          {"", []string{"import", "x"}, exitUsage, "import does not go through a server"},
+		"lock":            {"", []string{"lock", "job"}, exitUsage, "lock does not go through a server"},
 		"conformance":     {"", []string{"conformance"}, exitUsage, "conformance does not go through a server"},
 		"a store as well": {"", []string{"list", "*", "--store", "mem://"}, exitUsage, "--server and --store exclude each other"},
 		"no address":      {"", []string{"list", "*", "--server", "nowhere"}, exitUsage, "host:port"},

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/child"
+	"github.com/ashlar-dev/storage/lease"
+)
+
+// The environment of a command that runs under a lock.
+const (
+	lockName  = "ASHLAR_LOCK"
+	lockEpoch = "ASHLAR_LOCK_EPOCH"
+)
+
+const (
+	defaultLockTTL = 15 * time.Second
+	// resignPatience is how long the store is given to free the lock. If it does not, the lock is free when its time to live has passed.
+	resignPatience = 10 * time.Second
+)
+
+func (a *app) lockCommand() *cobra.Command {
+	l := locker{app: a}
+	cmd := &cobra.Command{
+		Use:   "lock NAME [-- COMMAND [ARGUMENT...]]",
+		Short: "Run a command while holding a lock, or show who holds it",
+		Long: `Wait for a lock, run a command while holding it, and free it. The exit code is that of the command; 128 and the number of the signal
+if a signal ended it. Without a command: show who holds the lock, and in which epoch.
+
+The lock is one for all that open the store and name the lock, the partition and the namespace alike. Who holds it renews it all the
+time. If that is not possible for two thirds of the time to live (--ttl), the command is told to end (SIGTERM), and killed before the
+time to live has passed. Only then can another process take over. If this program is killed, the command is killed with it (Linux), and
+the lock is free when the time to live has passed.
+
+A machine that stands still with this program and its command, and wakes later, can find the lock taken over, while the command does not
+know yet. Every tenure has an epoch, a number that grows, in $ASHLAR_LOCK_EPOCH: have whatever the command writes to refuse numbers that
+are smaller than the largest it has seen. Programs in Go fence their writes to the store itself by package lease.`,
+		Example: `  ashlar lock nightly-backup -- ./backup.sh
+  ashlar lock deploy -n shop --wait 0s -- make deploy
+  ashlar lock nightly-backup`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case len(given) == 0 || dash == 0:
+				return usagef("lock takes the NAME of a lock, see ashlar lock --help")
+			case len(given) > 1 && dash != 1:
+				return usagef("lock takes one NAME, then -- and the command, see ashlar lock --help")
+			case len(given) == 1 && dash == 1:
+				return usagef("there is no command behind --")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if l.limited = cmd.Flags().Changed("wait"); l.limited && l.wait < 0 {
+				return usagef("--wait is to be 0 or more")
+			}
+			if l.ttl < time.Second {
+				return usagef("--ttl is to be a second or more")
+			}
+			ctx, cancel, err := a.context(cmd)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return a.with(ctx, func(b storage.Backend) error { return l.run(ctx, b, args[0], args[1:]) })
+		},
+	}
+	l.flags(cmd, defaultTenancy)
+	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "how long the lock stays taken when its holder gives no sign of life")
+	cmd.Flags().DurationVar(&l.wait, "wait", 0, "give up if the lock cannot be had in this time, with exit code 4 (default: wait for ever)")
+	return cmd
+}
+
+// locker is one run of the command.
+type locker struct {
+	tenancy
+	app       *app
+	ttl, wait time.Duration
+	limited   bool
+}
+
+func (l *locker) run(ctx context.Context, b storage.Backend, name string, command []string) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	elector, err := lease.NewElector(b, l.proto(), name, &lease.Options{TTL: l.ttl, Holder: fmt.Sprintf("%s/%d", host, os.Getpid())})
+	if err != nil {
+		return err
+	}
+	if len(command) == 0 {
+		return l.show(ctx, elector)
+	}
+	tenure, err := l.campaign(ctx, elector, name)
+	if err != nil {
+		return err
+	}
+	err = l.under(ctx, tenure, name, command)
+	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignPatience)
+	defer cancel()
+	return errors.Join(err, tenure.Resign(free))
+}
+
+// show prints who holds the lock.
+func (l *locker) show(ctx context.Context, elector *lease.Elector) error {
+	holder, epoch, err := elector.Holder(ctx)
+	if err != nil {
+		return err
+	}
+	if holder == "" {
+		_, err = fmt.Fprintf(l.app.out, "free, epoch %d\n", epoch)
+	} else {
+		_, err = fmt.Fprintf(l.app.out, "held by %s, epoch %d\n", holder, epoch)
+	}
+	return err
+}
+
+// campaign waits for the lock.
+func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name string) (*lease.Tenure, error) {
+	held := &codedError{code: exitConflict, err: fmt.Errorf("lock %q is held by somebody else", name)}
+	if l.limited && l.wait == 0 {
+		tenure, err := elector.Try(ctx)
+		if errors.Is(err, lease.ErrHeld) {
+			err = held
+		}
+		return tenure, err
+	}
+	waiting := ctx
+	if l.limited {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, l.wait)
+		defer cancel()
+	}
+	tenure, err := elector.Campaign(waiting)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		err = held
+	}
+	return tenure, err
+}
+
+// under runs a command in a tenure.
+func (l *locker) under(ctx context.Context, tenure *lease.Tenure, name string, command []string) error {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.app.in, l.app.out, l.app.err
+	cmd.Env = append(os.Environ(), lockName+"="+name, fmt.Sprintf("%s=%d", lockEpoch, tenure.Epoch()))
+	err := child.Run(cmd, ctx.Done(), tenure.Done(), l.ttl/6)
+	switch {
+	case tenure.Err() != nil:
+		return failedf("%s: %w", command[0], tenure.Err())
+	case err == nil:
+		return nil
+	}
+	code := child.Code(err)
+	if code < 0 {
+		return failedf("run %s: %w", command[0], err)
+	}
+	return &codedError{code: code, err: fmt.Errorf("%s: %w", command[0], err)}
+}

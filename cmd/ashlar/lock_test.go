@@ -1,0 +1,96 @@
+package main
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLockRunsACommand(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, fileURL(t))
+	require.Equal(t, "free, epoch 0\n", c.ok("", "lock", "job"))
+	require.Equal(t, "in job 1\n", c.ok("in", "lock", "job", "--", "sh", "-c", `echo "$(cat) $ASHLAR_LOCK $ASHLAR_LOCK_EPOCH"`))
+	require.Equal(t, "free, epoch 1\n", c.ok("", "lock", "job"))
+	require.Equal(t, "free, epoch 0\n", c.ok("", "lock", "job", "-n", "other"))
+
+	failed := c.run("", "lock", "job", "--", "sh", "-c", "exit 7")
+	require.Equal(t, 7, failed.code)
+	require.Equal(t, "ashlar: sh: exit status 7\n", failed.err)
+	require.Equal(t, 128+int(syscall.SIGUSR1), c.run("", "lock", "job", "--", "sh", "-c", "kill -USR1 $$").code)
+	require.Equal(t, exitFailed, c.run("", "lock", "job", "--", filepath.Join(t.TempDir(), "nothing")).code)
+	require.Equal(t, "free, epoch 4\n", c.ok("", "lock", "job"))
+	for _, wrong := range [][]string{
+		{}, {"--", "true"}, {"job", "true"}, {"job", "other", "--", "true"}, {"job", "--"}, {"*", "--", "true"},
+		{"job", "--ttl", "1ms", "--", "true"}, {"job", "--wait", "-1s", "--", "true"},
+	} {
+		require.Equal(t, exitUsage, c.run("", append([]string{"lock"}, wrong...)...).code, "%v", wrong)
+	}
+}
+
+func TestLockIsHeldByOneProcess(t *testing.T) {
+	t.Parallel()
+	url, inside := fileURL(t), filepath.Join(t.TempDir(), "inside")
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for range 4 {
+				p := start(t, []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH")}, "lock", "job", "--", "sh", "-c", "mkdir "+inside+" && rmdir "+inside)
+				if code := p.end(); code != exitOK {
+					t.Errorf("exit code %d: %s", code, p.err.String())
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, "free, epoch 12\n", newCLI(t, url).ok("", "lock", "job"))
+}
+
+// holding starts a process that holds the lock until it is told to end.
+func holding(t *testing.T, url string, script string, flags ...string) *process {
+	t.Helper()
+	args := append([]string{"lock", "job"}, flags...)
+	p := start(t, []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH")}, append(args, "--", "sh", "-c", script)...)
+	require.Equal(t, "held", p.next())
+	return p
+}
+
+func TestLockThatIsHeld(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	c := newCLI(t, url)
+	p := holding(t, url, `trap "echo ended; exit 0" TERM; echo held; while :; do sleep 0.1; done`)
+	require.Regexp(t, "^held by .+/"+strconv.Itoa(p.cmd.Process.Pid)+" .*, epoch 1\n$", c.ok("", "lock", "job"))
+	for _, wait := range []string{"0s", "50ms"} {
+		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
+		require.Equal(t, exitConflict, refused.code, refused.err)
+		require.Equal(t, "ashlar: lock \"job\" is held by somebody else\n", refused.err)
+	}
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, "ended", p.next())
+	require.Equal(t, exitOK, p.end(), p.err.String())
+	c.ok("", "lock", "job", "--wait", "0s", "--", "true")
+}
+
+// A command does not outlive the tenure, also if it does not want to end.
+func TestLockThatIsLost(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	p := holding(t, url, `trap "" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", "1s")
+	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
+	require.NoError(t, err)
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil) // nobody writes
+	require.NoError(t, err)
+	require.Equal(t, exitFailed, p.end())
+	require.NoError(t, tx.Rollback())
+	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
+	newCLI(t, url).ok("", "lock", "job", "--", "true")
+}
