@@ -1,4 +1,5 @@
-// Package lease gives one process at a time a task: locks and leader election over any [storage.Backend] that is a [storage.Transactor].
+// Package lease has locks, leader election and leases over any [storage.Backend] that is a [storage.Transactor]. A lock gives one process
+// at a time a task; a lease ends what is attached to it when nobody renews it any more.
 //
 //	candidate := lease.NewElector(backend, tenancy, "scheduler", nil)
 //	tenure, err := candidate.Campaign(ctx) // waits for its turn
@@ -24,4 +25,24 @@
 //
 // A lock is two resources of one name: coordination/Lock says who holds it and in which epoch, and stands still during a tenure, so that
 // Fence can be a Check of its version; coordination/Heartbeat changes with each renewal, and is owned by the lock. Neither is ever deleted.
+//
+// # Leases
+//
+// A lease is a resource that lives as long as somebody renews it. Others are attached to it by naming it as their owner, in a transaction
+// that proves that the lease is alive:
+//
+//	keeper, err := lease.NewKeeper(backend, tenancy)
+//	session, err := keeper.Grant(ctx, "session-1", 30*time.Second)
+//	...
+//	endpoint.Owner = session.Owner()
+//	_, err = tx.Commit(ctx, []storage.Op{session.Alive(), {Write: endpoint}})
+//
+// A [Keeper] ends a lease when it has seen, by its own monotonic clock, the same renewal for the whole time to live, and proves in the
+// transaction that ends it that this is the one that is stored. So no lease ends early, whatever clocks do; the price is that time counts
+// anew when all keepers were restarted. The end begins with a mark in the lease's record: from then on nothing can be attached. Then what is
+// attached is deleted, each as it was read, and at last the record. Whichever keeper finds the mark goes on from there. A resource that was
+// rewritten without the owner is not attached any more and stays.
+//
+// A lease is two resources of one name: lease/Lease says for how long it lives, and stands still until its end; lease/Renewal changes
+// each time it is renewed.
 package lease

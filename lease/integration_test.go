@@ -69,3 +69,18 @@ func TestStormOnDynamoDB(t *testing.T) {
 	url := testenv.DynamoDB(t).StoreURL(t)
 	throughStorm(t, []string{url, url, url}, url, false, nil)
 }
+
+func TestNoOrphansOnPostgres(t *testing.T) {
+	t.Parallel()
+	noOrphans(t, opened(t, testenv.Postgres(t).StoreURL(t))...)
+}
+
+func TestNoOrphansOnEtcd(t *testing.T) {
+	t.Parallel()
+	noOrphans(t, opened(t, testenv.Etcd(t).StoreURL(t))...)
+}
+
+func TestNoOrphansOnDynamoDB(t *testing.T) {
+	t.Parallel()
+	noOrphans(t, opened(t, testenv.DynamoDB(t).StoreURL(t))...)
+}

@@ -1,0 +1,164 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const (
+	// breath is the least time between two looks at all leases: so much later than necessary one may end.
+	breath = 100 * time.Millisecond
+	// atOnce is how many leases a keeper ends at the same time.
+	atOnce = 8
+)
+
+// expire ends leases until ctx is over.
+func (k *Keeper) expire(ctx context.Context) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	places := make(chan struct{}, atOnce)
+	for ctx.Err() == nil {
+		all, next, changed := k.due(time.Now())
+		for _, d := range all {
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			ending.Go(func() {
+				defer func() { <-places }()
+				if err := k.end(ctx, d.lease, d.renewal); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+					wait(ctx, retry)
+				}
+				k.notEnding(d.name)
+			})
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		wait(ctx, breath)
+	}
+}
+
+// end ends a lease: its record is marked, so that nothing more can be attached and nobody can renew it; then what is attached is deleted,
+// and then the record. Whoever finds a marked record goes on from there. With a version of its renewal, the lease ends only if that is
+// still the newest one; it is storage.ErrCASFailure if not, or if somebody else was faster.
+func (k *Keeper) end(ctx context.Context, l *Lease, renewal string) error {
+	name := l.res.GetId().GetName()
+	if !l.ended {
+		ops := []storage.Op{{Write: l.record(true)}}
+		if renewal != "" {
+			last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, name))
+			switch {
+			case err != nil:
+				return err
+			case last.GetVersion() != renewal:
+				return storage.ErrCASFailure
+			}
+			ops = append(ops, storage.Op{Check: last.GetId(), Version: renewal})
+		}
+		stored, err := k.tx.Commit(ctx, ops)
+		if err != nil {
+			return err
+		}
+		l = &Lease{TTL: l.TTL, res: stored[0], ended: true}
+	}
+	if err := k.await(ctx, l); errors.Is(err, storage.ErrNotFound) {
+		return nil // another keeper has done all that
+	} else if err != nil {
+		return err
+	}
+	for {
+		left, err := k.backend.OwnerReferences(ctx, l.res.GetId())
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			return k.forget(ctx, l)
+		}
+		deleted := false
+		for _, id := range left {
+			did, err := k.detach(ctx, id, l)
+			if err != nil {
+				return err
+			}
+			deleted = deleted || did
+		}
+		if !deleted {
+			wait(ctx, breath) // the answer is older than the deletions
+		}
+	}
+}
+
+// await waits until the keeper's watch has returned the record that says that a lease has ended. A reader who has seen that finds whatever
+// was attached to the lease: nothing can be attached any more. It is storage.ErrNotFound if the record is not there any more.
+func (k *Keeper) await(ctx context.Context, l *Lease) error {
+	for {
+		seen, changed := k.has(l.res.GetId().GetName(), l.res.GetVersion())
+		if seen {
+			return nil
+		}
+		if _, err := k.backend.Read(ctx, storage.StrongConsistency, l.res.GetId()); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// detach deletes a resource if it is still attached to a lease, and reports whether it did.
+func (k *Keeper) detach(ctx context.Context, id *resourcepb.ID, l *Lease) (bool, error) {
+	for {
+		res, err := k.backend.Read(ctx, storage.StrongConsistency, id)
+		damaged, mismatch := (*storage.DamagedError)(nil), storage.GroupVersionMismatchError{}
+		switch {
+		case errors.As(err, &mismatch):
+			res, err = mismatch.Stored, nil
+		case errors.As(err, &damaged) && damaged.Version != "":
+			res, err = &resourcepb.Resource{Id: damaged.ID, Version: damaged.Version, Owner: l.res.GetId()}, nil
+		}
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return false, nil
+		case err != nil:
+			return false, err
+		case !owned(res, l):
+			return false, nil
+		}
+		err = k.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
+		if !errors.Is(err, storage.ErrCASFailure) {
+			return err == nil, err
+		}
+	}
+}
+
+// owned reports whether a resource is attached to a lease.
+func owned(res *resourcepb.Resource, l *Lease) bool {
+	return res.GetOwner().GetUid() == l.res.GetId().GetUid() && res.GetOwner().GetName() == l.res.GetId().GetName()
+}
+
+// forget deletes the record of a lease and its renewal.
+func (k *Keeper) forget(ctx context.Context, l *Lease) error {
+	ops := []storage.Op{{Delete: l.res.GetId(), Version: l.res.GetVersion()}}
+	last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, l.res.GetId().GetName()))
+	switch {
+	case err == nil:
+		ops = append(ops, storage.Op{Delete: last.GetId(), Version: last.GetVersion()})
+	case !errors.Is(err, storage.ErrNotFound):
+		return err
+	}
+	_, err = k.tx.Commit(ctx, ops)
+	return err
+}

@@ -1,0 +1,196 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Keeper grants leases, renews them and ends those that nobody renews, with all that is attached to them. Any number of keepers, in any
+// number of processes, may keep the leases of one tenancy; as long as one of them runs, leases end. All methods may be called from any
+// number of goroutines.
+type Keeper struct {
+	backend storage.Backend
+	tx      storage.Transactor
+	tenancy *resourcepb.Tenancy
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	leases  map[string]*kept // by name
+	changed chan struct{}    // closed and made anew when leases changes
+}
+
+// kept is what a keeper has seen of a lease.
+type kept struct {
+	lease   *Lease // nil if only the renewal was seen
+	renewal string // the version of the newest renewal
+	since   time.Time
+	ending  bool // something here is about to end it
+}
+
+// NewKeeper returns a keeper of the leases of a tenancy, and begins to end those that nobody renews. The backend stays the caller's, and is
+// closed after the keeper.
+func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) {
+	tx, ok := storage.As[storage.Transactor](b)
+	if !ok {
+		return nil, fmt.Errorf("%w: leases: the backend is no Transactor", storage.ErrInvalid)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k := &Keeper{
+		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
+		leases: map[string]*kept{}, changed: make(chan struct{}),
+	}
+	k.running.Go(func() { k.observe(ctx) })
+	k.running.Go(func() { k.expire(ctx) })
+	return k, nil
+}
+
+// Close ends the keeper. The leases live on, and end where another keeper runs, or when one does again. What was under way is given up
+// and done by that one.
+func (k *Keeper) Close() {
+	k.stop()
+	k.running.Wait()
+}
+
+// Grant makes a lease. It is [storage.ErrCASFailure] if there is one of that name, also one that has ended and of which something is left.
+// The time to live counts from the moment at which a keeper sees the lease, so it may live a little longer, and never shorter.
+func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Lease, error) {
+	if ttl <= 0 {
+		return nil, fmt.Errorf("%w: lease %q: a time to live of %v", storage.ErrInvalid, name, ttl)
+	}
+	l := &Lease{TTL: ttl, res: &resourcepb.Resource{Id: k.id(leaseType, name), Generation: ulid.Make().String()}}
+	l.res.Id.Uid = ulid.Make().String()
+	stored, err := k.tx.Commit(ctx, []storage.Op{{Write: l.record(false)}, {Write: k.renewal(nil, l)}})
+	if errors.Is(err, storage.ErrWrongUid) {
+		err = storage.ErrCASFailure
+	}
+	if err != nil {
+		return nil, fmt.Errorf("grant lease %q: %w", name, err)
+	}
+	l.res = stored[0]
+	return l, nil
+}
+
+// Lease returns a lease. It is [storage.ErrNotFound] if there is none, or if its end has begun.
+func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
+	l, err := k.read(ctx, name)
+	if err == nil && l.ended {
+		err = storage.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lease %q: %w", name, err)
+	}
+	return l, nil
+}
+
+// Renew has a lease live for another time to live, which it returns. It is [storage.ErrNotFound] if there is none, or if its end has begun.
+func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) {
+	for {
+		l, err := k.Lease(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, name))
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return 0, fmt.Errorf("renew lease %q: %w", name, err)
+		}
+		_, err = k.tx.Commit(ctx, []storage.Op{l.Alive(), {Write: k.renewal(last, l)}})
+		switch {
+		case err == nil:
+			return l.TTL, nil
+		case !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid):
+			return 0, fmt.Errorf("renew lease %q: %w", name, err)
+		}
+		// Another one has renewed it, or its end has begun: the next reading tells.
+	}
+}
+
+// Remaining returns how long a lease lives if nobody renews it, as far as this keeper has seen: not more than its time to live, and not
+// less than nothing.
+func (k *Keeper) Remaining(ctx context.Context, name string) (time.Duration, error) {
+	l, err := k.Lease(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen := k.leases[name]
+	if seen == nil || seen.since.IsZero() {
+		return l.TTL, nil
+	}
+	return max(0, l.TTL-time.Since(seen.since)), nil
+}
+
+// Attached returns the ids of what is attached to a lease.
+func (k *Keeper) Attached(ctx context.Context, l *Lease) ([]*resourcepb.ID, error) {
+	return k.backend.OwnerReferences(ctx, l.res.GetId())
+}
+
+// Names returns the names of the leases whose end has not begun.
+func (k *Keeper) Names(ctx context.Context) ([]string, error) {
+	list, err := k.backend.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(leaseType), k.tenancy, "")
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	var names []string
+	for _, res := range list {
+		l, err := leaseOf(res)
+		if err != nil {
+			return nil, err
+		}
+		if !l.ended {
+			names = append(names, res.GetId().GetName())
+		}
+	}
+	return names, nil
+}
+
+// Revoke ends a lease at once, and deletes what is attached to it. It is [storage.ErrNotFound] if there is none. If it fails otherwise, the
+// end may have begun; then keepers go on with it.
+func (k *Keeper) Revoke(ctx context.Context, name string) error {
+	for {
+		l, err := k.read(ctx, name)
+		if err == nil {
+			err = k.end(ctx, l, "")
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, storage.ErrCASFailure):
+			return fmt.Errorf("revoke lease %q: %w", name, err)
+		}
+	}
+}
+
+// read returns a lease, also one whose end has begun.
+func (k *Keeper) read(ctx context.Context, name string) (*Lease, error) {
+	res, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(leaseType, name))
+	if err != nil {
+		return nil, err
+	}
+	return leaseOf(res)
+}
+
+func (k *Keeper) id(typ *resourcepb.Type, name string) *resourcepb.ID {
+	return &resourcepb.ID{Type: proto.CloneOf(typ), Tenancy: k.tenancy, Name: name}
+}
+
+// renewal returns the renewal of a lease, to be written over the stored one.
+func (k *Keeper) renewal(stored *resourcepb.Resource, l *Lease) *resourcepb.Resource {
+	res := &resourcepb.Resource{
+		Id: k.id(renewalType, l.res.GetId().GetName()), Version: stored.GetVersion(), Generation: ulid.Make().String(), Data: payload(nil),
+	}
+	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
+		res.Id.Uid = ulid.Make().String()
+	}
+	return res
+}

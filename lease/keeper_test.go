@@ -1,0 +1,269 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/lease"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+func keeper(t testing.TB, b storage.Backend) *lease.Keeper {
+	t.Helper()
+	k, err := lease.NewKeeper(b, system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k
+}
+
+func grant(t testing.TB, k *lease.Keeper, name string, ttl time.Duration) *lease.Lease {
+	t.Helper()
+	l, err := k.Grant(storetest.Context(t), name, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// attach attaches a resource to a lease.
+func attach(ctx context.Context, b storage.Backend, l *lease.Lease, name string) error {
+	res := storetest.Resource(name, "")
+	res.Owner = l.Owner()
+	_, err := b.(storage.Transactor).Commit(ctx, []storage.Op{l.Alive(), {Write: res}})
+	return err
+}
+
+func missing(t testing.TB, b storage.Backend, name string) bool {
+	t.Helper()
+	_, err := b.Read(storetest.Context(t), storage.StrongConsistency, storetest.ID(name))
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+func TestALeaseEndsWithWhatIsAttached(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		k := keeper(t, b)
+		defer k.Close()
+		l := grant(t, k, "session", 10*time.Second)
+		for _, name := range []string{"attached", "detached"} {
+			if err := attach(t.Context(), b, l, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		detached := storetest.Stored(t, b, storetest.ID("detached"))
+		detached.Owner = nil
+		storetest.Write(t, b, detached)
+		if _, err := k.Grant(t.Context(), "session", time.Second); !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("a lease was granted twice: %v", err)
+		}
+
+		<-time.After(9 * time.Second)
+		if left, err := k.Remaining(t.Context(), "session"); err != nil || left != time.Second {
+			t.Errorf("%v remain, %v", left, err)
+		}
+		if ttl, err := k.Renew(t.Context(), "session"); err != nil || ttl != 10*time.Second {
+			t.Errorf("renewed for %v, %v", ttl, err)
+		}
+		<-time.After(9900 * time.Millisecond)
+		synctest.Wait()
+		if missing(t, b, "attached") {
+			t.Error("a lease ended before its time")
+		}
+		<-time.After(500 * time.Millisecond)
+		synctest.Wait()
+		if !missing(t, b, "attached") {
+			t.Error("what was attached outlives its lease")
+		}
+		if missing(t, b, "detached") {
+			t.Error("what was detached ended with the lease")
+		}
+		if err := attach(t.Context(), b, l, "late"); !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("attached to a lease that has ended: %v", err)
+		}
+		for what, err := range map[string]error{
+			"renew":     second(k.Renew(t.Context(), "session")),
+			"remaining": second(k.Remaining(t.Context(), "session")),
+			"revoke":    k.Revoke(t.Context(), "session"),
+			"lease":     second(k.Lease(t.Context(), "session")),
+		} {
+			if !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s of a lease that has ended: %v", what, err)
+			}
+		}
+		all, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: "lease", Kind: storage.Wildcard}, system, "")
+		if err != nil || len(all) != 0 {
+			t.Errorf("left of the lease: %v, %v", all, err)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestAKeeperThatComesNewWaits(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		first := keeper(t, b)
+		l := grant(t, first, "session", 10*time.Second)
+		if err := attach(t.Context(), b, l, "attached"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(9 * time.Second)
+		first.Close()
+		<-time.After(time.Hour) // nobody keeps the lease
+		next := keeper(t, b)
+		defer next.Close()
+		<-time.After(9 * time.Second)
+		synctest.Wait()
+		if missing(t, b, "attached") {
+			t.Error("a keeper ended a lease that it has seen for less than its time to live")
+		}
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if !missing(t, b, "attached") {
+			t.Error("the lease did not end")
+		}
+	})
+}
+
+// halfway is a backend whose keeper never comes to delete what is attached.
+type halfway struct {
+	storage.Backend
+	storage.Transactor
+	asked chan struct{}
+	once  sync.Once
+}
+
+func (h *halfway) OwnerReferences(ctx context.Context, _ *resourcepb.ID) ([]*resourcepb.ID, error) {
+	h.once.Do(func() { close(h.asked) })
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestAKeeperGoesOnWhereAnotherOneStopped(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		h := &halfway{Backend: b, Transactor: b.(storage.Transactor), asked: make(chan struct{})}
+		first := keeper(t, h)
+		l := grant(t, first, "session", time.Second)
+		if err := attach(t.Context(), b, l, "attached"); err != nil {
+			t.Fatal(err)
+		}
+		<-h.asked
+		first.Close()
+		if missing(t, b, "attached") {
+			t.Fatal("the first keeper deleted what was attached")
+		}
+		if err := attach(t.Context(), b, l, "late"); !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("attached to a lease whose end has begun: %v", err)
+		}
+		next := keeper(t, b)
+		defer next.Close()
+		<-time.After(time.Second / 2)
+		synctest.Wait()
+		if !missing(t, b, "attached") {
+			t.Error("what was attached is left")
+		}
+	})
+}
+
+// noOrphans attaches to leases while they end, and renews some: whatever was attached to a lease that has ended is gone.
+func noOrphans(t *testing.T, handles ...storage.Backend) {
+	t.Helper()
+	ctx := storetest.Context(t)
+	var keepers []*lease.Keeper
+	for _, b := range handles {
+		keepers = append(keepers, keeper(t, b))
+	}
+	const leases, attachers = 4, 3
+	var all sync.WaitGroup
+	for n := range leases {
+		l := grant(t, keepers[0], fmt.Sprint("lease", n), time.Second)
+		for a := range attachers {
+			all.Go(func() {
+				b := handles[a%len(handles)]
+				for i := 0; ; i++ {
+					err := attach(ctx, b, l, fmt.Sprintf("%d-%d-%d", n, a, i))
+					if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) || errors.Is(err, storage.ErrNotFound) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		if n%2 == 0 {
+			all.Go(func() {
+				if err := keepers[len(keepers)-1].Revoke(ctx, fmt.Sprint("lease", n)); err != nil && !errors.Is(err, storage.ErrNotFound) {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	storetest.Eventually(t, "all that was attached is gone, and the leases", func() bool {
+		left, err := handles[0].List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard},
+			&resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A lease's record goes last, so what is left without one is an orphan for ever.
+		alive := map[string]bool{}
+		for _, res := range left {
+			alive[res.GetId().GetUid()] = res.GetId().GetType().GetKind() == "Lease"
+		}
+		for _, res := range left {
+			if owner := res.GetOwner(); owner != nil && !alive[owner.GetUid()] {
+				t.Fatalf("%v is left without its lease", res.GetId())
+			}
+		}
+		return len(left) == 0
+	})
+	if err := second(keepers[0].Renew(ctx, "lease0")); !errors.Is(err, storage.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestNoOrphansInMemory(t *testing.T) {
+	t.Parallel()
+	noOrphans(t, storetest.Open(t, "mem://"))
+}
+
+func TestNoOrphansOnSQLite(t *testing.T) {
+	t.Parallel()
+	noOrphans(t, opened(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))...)
+}
+
+func TestALeaseNeedsATimeToLive(t *testing.T) {
+	t.Parallel()
+	k := keeper(t, storetest.Open(t, "mem://"))
+	for _, ttl := range []time.Duration{0, -time.Second} {
+		if _, err := k.Grant(t.Context(), "session", ttl); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%v: %v", ttl, err)
+		}
+	}
+	if names, err := k.Names(t.Context()); err != nil || len(names) != 0 {
+		t.Errorf("%v, %v", names, err)
+	}
+	l := grant(t, k, "session", time.Hour)
+	if names, err := k.Names(t.Context()); err != nil || len(names) != 1 || names[0] != "session" {
+		t.Errorf("%v, %v", names, err)
+	}
+	got, err := k.Lease(t.Context(), "session")
+	if err != nil || got.TTL != l.TTL || !proto.Equal(got.Owner(), l.Owner()) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

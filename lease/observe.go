@@ -1,0 +1,129 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// observe follows leases and their renewals until ctx is over or the backend is closed.
+func (k *Keeper) observe(ctx context.Context) {
+	for ctx.Err() == nil {
+		w, err := k.backend.WatchList(ctx, storage.UnversionedType{Group: leaseType.Group, Kind: storage.Wildcard}, k.tenancy, "")
+		if err == nil {
+			err = k.follow(ctx, w)
+			w.Close()
+		}
+		if errors.Is(err, storage.ErrClosed) {
+			return
+		}
+		wait(ctx, retry)
+	}
+}
+
+// follow takes in what a watch returns, until that ends. What a watch from a snapshot does not mention any more is forgotten.
+func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
+	listed := map[string]bool{}
+	for {
+		ev, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		k.mu.Lock()
+		switch {
+		case ev.GetEndOfSnapshot() != nil:
+			for name := range k.leases {
+				if !listed[name] {
+					delete(k.leases, name)
+				}
+			}
+			listed = nil
+		case ev.GetDelete() != nil:
+			if id := ev.GetDelete().GetResource().GetId(); id.GetType().GetKind() == leaseType.Kind {
+				delete(k.leases, id.GetName())
+			}
+		case ev.GetUpsert() != nil:
+			res := ev.GetUpsert().GetResource()
+			if listed != nil {
+				listed[res.GetId().GetName()] = true
+			}
+			k.see(res)
+		}
+		close(k.changed)
+		k.changed = make(chan struct{})
+		k.mu.Unlock()
+	}
+}
+
+// see takes in a lease or a renewal that was written.
+func (k *Keeper) see(res *resourcepb.Resource) {
+	name := res.GetId().GetName()
+	seen := k.leases[name]
+	if seen == nil {
+		seen = &kept{}
+		k.leases[name] = seen
+	}
+	switch res.GetId().GetType().GetKind() {
+	case leaseType.Kind:
+		// One that does not decode is left alone: nobody knows for how long it was to live.
+		seen.lease, _ = leaseOf(res)
+	case renewalType.Kind:
+		if seen.renewal != res.GetVersion() {
+			seen.renewal, seen.since = res.GetVersion(), time.Now()
+		}
+	}
+}
+
+// has reports whether the keeper's watch has returned a version of a lease's record; it also returns what is closed when the watch returns more.
+func (k *Keeper) has(name, version string) (bool, <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen := k.leases[name]
+	return seen != nil && seen.lease != nil && seen.lease.res.GetVersion() == version, k.changed
+}
+
+// dying is a lease that nobody has renewed for its time to live, or whose end has begun.
+type dying struct {
+	name    string
+	lease   *Lease
+	renewal string
+}
+
+// due returns the leases to end, marks them as ending, and returns when the next one may be due.
+func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next = time.Hour
+	for name, seen := range k.leases {
+		switch {
+		case seen.lease == nil || seen.ending:
+		case seen.lease.ended:
+			seen.ending = true
+			all = append(all, dying{name, seen.lease, ""})
+		case seen.since.IsZero(): // its renewal comes with it
+		default:
+			left := seen.since.Add(seen.lease.TTL).Sub(now)
+			if left > 0 {
+				next = min(next, left)
+				continue
+			}
+			seen.ending = true
+			all = append(all, dying{name, seen.lease, seen.renewal})
+		}
+	}
+	return all, next, k.changed
+}
+
+// notEnding has another try made at a lease.
+func (k *Keeper) notEnding(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if seen := k.leases[name]; seen != nil {
+		seen.ending = false
+	}
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
