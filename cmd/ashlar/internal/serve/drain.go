@@ -4,6 +4,11 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // lastCalls is how long calls may still run after watches were ended and their own time is over.
@@ -19,6 +24,7 @@ func (s *server) drain() {
 	defer cancel()
 	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+lastCalls)
 	defer cancel()
+	s.greetings.close()
 	var all sync.WaitGroup
 	all.Go(func() {
 		stop := context.AfterFunc(last, s.grpc.Stop)
@@ -34,7 +40,24 @@ func (s *server) drain() {
 	}
 	s.calls.wait(bound)
 	s.resources.Drain()
+	s.endHealth()
 	all.Wait()
+}
+
+// healthStream ends watches of gRPC's health service when the server drains. That service tells them only that it is not ready any more.
+func (s *server) healthStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if info.FullMethod != grpc_health_v1.Health_Watch_FullMethodName {
+		return next(srv, stream)
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stop := context.AfterFunc(s.healthOver, cancel)
+	defer stop()
+	err := next(srv, withContext{stream, ctx})
+	if s.healthOver.Err() != nil {
+		return status.Error(codes.Unavailable, errDraining.Error())
+	}
+	return err
 }
 
 // probeEvery is the time between two looks at the store for gRPC's health service, whose watchers are told of changes.

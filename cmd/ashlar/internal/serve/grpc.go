@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -26,18 +27,22 @@ const (
 
 // newGRPC returns the gRPC server, without services.
 func (s *server) newGRPC() *grpc.Server {
+	creds := insecure.NewCredentials()
+	if s.certificates != nil {
+		creds = credentials.NewTLS(s.certificates.config(true, "h2"))
+	}
+	s.greetings = newGreetings(creds)
 	log := requestLog{s.config.Logger}
 	guard := guard{metrics: s.metrics, log: log}
 	options := []grpc.ServerOption{
+		grpc.Creds(s.greetings),
+		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxReceived),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPings, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
-		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream),
-	}
-	if s.certificates != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(s.certificates.config(true, "h2"))))
+		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream),
 	}
 	if s.traces != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(

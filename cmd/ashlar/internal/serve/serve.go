@@ -26,13 +26,17 @@ type server struct {
 	traces       *sdktrace.TracerProvider
 	metrics      *metrics
 	calls        calls
+	greetings    *greetings
 	ready        *readiness
 
 	types     *registry.Registry
 	resources *service.Server
 	grpc      *grpc.Server
 	health    *health.Server
-	http      []*http.Server
+	// healthOver is over when watches of health are to end, which endHealth brings about.
+	healthOver context.Context
+	endHealth  func()
+	http       []*http.Server
 }
 
 // Run serves the resources of a store until ctx is over, and then lets the calls under way end. It returns nil if it ended because it
@@ -70,6 +74,10 @@ func Run(ctx context.Context, config Config) (err error) {
 		}
 	}()
 	backend, err := storage.Open(ctx, config.Store)
+	if err != nil && ctx.Err() != nil {
+		config.Logger.InfoContext(ctx, "stopped before the store was open")
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -80,6 +88,8 @@ func Run(ctx context.Context, config Config) (err error) {
 	}()
 	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
 	s.resources = service.New(backend, s.types, options)
+	s.healthOver, s.endHealth = context.WithCancel(context.Background())
+	defer s.endHealth()
 	s.grpc = s.newGRPC()
 	s.resources.Register(s.grpc)
 	s.resources.RegisterReflection(s.grpc)
