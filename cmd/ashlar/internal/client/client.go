@@ -22,6 +22,8 @@ type Backend struct {
 	conn    *grpc.ClientConn
 	service resourcegrpc.ResourceServiceClient
 	address string
+	open    context.Context         // over when the backend is closed
+	close   context.CancelCauseFunc // ends open
 	// Bookmarks has watches that are opened from now on return bookmarks about once a second, without being asked.
 	Bookmarks bool
 }
@@ -32,10 +34,25 @@ const callTimeout = 30 * time.Second
 // pageSize is the number of resources that are asked for at once where the caller names none.
 const pageSize = 500
 
+// errClosed is what the watches of a closed backend end with.
+var errClosed = fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrWatchClosed)
+
+// usable returns the error of a call that is not to be sent: the backend is closed, or the caller's time is over.
+func (b *Backend) usable(ctx context.Context) error {
+	if b.open.Err() != nil {
+		return storage.ErrClosed
+	}
+	return ctx.Err()
+}
+
 // call calls the service, strongly if that is asked for, within a bounded time.
 func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsistency,
 	method func(context.Context, Req, ...grpc.CallOption) (Res, error), req Req,
 ) (Res, error) {
+	if err := b.usable(ctx); err != nil {
+		var none Res
+		return none, err
+	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, callTimeout)
@@ -68,6 +85,9 @@ func (b *Backend) Read(ctx context.Context, c storage.ReadConsistency, id *resou
 // readAny returns what is stored under an id, of whichever group version.
 func (b *Backend) readAny(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	id = proto.CloneOf(id)
+	if id.GetType() == nil {
+		return nil, b.invalid("an id needs a type")
+	}
 	id.Type.GroupVersion = storage.Wildcard
 	res, err := call(ctx, b, c, b.service.Read, &resourcepb.ReadRequest{Id: id})
 	return res.GetResource(), err
@@ -76,6 +96,9 @@ func (b *Backend) readAny(ctx context.Context, c storage.ReadConsistency, id *re
 // WriteCAS creates a resource if it has no version, and updates it otherwise. The service chooses the uid of a new resource and every
 // generation. A resource without a version is written over one that was created meanwhile.
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	if res.GetId() == nil {
+		return nil, b.invalid("a resource needs an id")
+	}
 	res = proto.CloneOf(res)
 	res.Generation = ""
 	if res.GetVersion() == "" {
@@ -89,6 +112,14 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
 	_, err := call(ctx, b, storage.StrongConsistency, b.service.Delete, &resourcepb.DeleteRequest{Id: id, Version: version})
 	return err
+}
+
+// invalid is the error of a call that cannot be sent for what it asks.
+func (b *Backend) invalid(text string) error {
+	if b.open.Err() != nil {
+		return storage.ErrClosed
+	}
+	return fmt.Errorf("%w: %s", storage.ErrInvalid, text)
 }
 
 // typeOf returns all group versions of a type, which may have wildcards.
@@ -143,8 +174,14 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 	}
 }
 
-// Close closes the connection.
-func (b *Backend) Close() error { return b.conn.Close() }
+// Close closes the connection, and ends the watches.
+func (b *Backend) Close() error {
+	if b.open.Err() != nil {
+		return nil
+	}
+	b.close(errClosed)
+	return b.conn.Close()
+}
 
 // The marks that the service keeps in the metadata of a resource.
 const (

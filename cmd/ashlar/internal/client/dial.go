@@ -74,7 +74,9 @@ func Dial(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the server %q: %w", storage.ErrInvalid, o.Address, err)
 	}
-	return &Backend{conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), address: o.Address}, nil
+	b := &Backend{conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), address: o.Address}
+	b.open, b.close = context.WithCancelCause(context.Background())
+	return b, nil
 }
 
 // with adds the token to a call.

@@ -29,6 +29,11 @@ var byCode = map[codes.Code]error{
 	codes.OutOfRange: storage.ErrCompacted, codes.Aborted: storage.ErrCASFailure,
 }
 
+// lost are the codes of answers that say nothing of what was done: the connection broke, or the server failed on the way.
+var lost = map[codes.Code]bool{
+	codes.Unavailable: true, codes.DeadlineExceeded: true, codes.Canceled: true, codes.Unknown: true, codes.Internal: true,
+}
+
 // plain are the errors that the service tells in words of the API that it is compatible with; a store has its own.
 var plain = map[error]bool{storage.ErrNotFound: true, storage.ErrCASFailure: true, storage.ErrWrongUid: true}
 
@@ -45,6 +50,9 @@ func (t *told) Unwrap() error { return t.kind }
 func (b *Backend) translated(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
+	}
+	if b.open.Err() != nil {
+		return fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrInconsistent) // it was cut off
 	}
 	if over := ctx.Err(); over != nil {
 		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
@@ -66,7 +74,7 @@ func (b *Backend) translated(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %s", kind, s.Message())
 	case kind != nil:
 		return &told{text: s.Message(), kind: kind}
-	case s.Code() == codes.Unavailable, s.Code() == codes.DeadlineExceeded:
+	case !reasoned && lost[s.Code()]:
 		return fmt.Errorf("%w: the server %s: %s", storage.ErrInconsistent, b.address, s.Message())
 	}
 	return fmt.Errorf("the server %s: %s", b.address, s.Message())

@@ -2,11 +2,14 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -42,8 +45,9 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 	return b.watch(ctx, typ, tenancy, namePrefix, cursor)
 }
 
+// watch returns a watch whose first stream stands: the server has opened it in the store.
 func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (*watch, error) {
-	if err := ctx.Err(); err != nil {
+	if err := b.usable(ctx); err != nil {
 		return nil, err
 	}
 	interval := bookmarksHidden
@@ -54,8 +58,18 @@ func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenanc
 		req: &resourcepb.WatchListRequest{
 			Type: typeOf(typ), Tenancy: tenancy, NamePrefix: namePrefix, Cursor: cursor, Cursors: true, BookmarkInterval: durationpb.New(interval),
 		}}
-	w.ctx, w.stop = context.WithCancel(context.Background())
-	go w.run()
+	w.ctx, w.stop = context.WithCancelCause(b.open)
+	bound, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	first, err := w.open(bound)
+	if err != nil && w.spareBookmarks(err) {
+		first, err = w.open(bound)
+	}
+	if err != nil {
+		w.Close()
+		return nil, w.translated(bound, err)
+	}
+	go w.run(first)
 	return w, nil
 }
 
@@ -65,8 +79,8 @@ type watch struct {
 	req     *resourcepb.WatchListRequest // of the next stream
 	shown   bool                         // bookmarks are returned
 
-	ctx    context.Context // over when the watch is closed
-	stop   context.CancelFunc
+	ctx    context.Context // over when the watch is closed; its cause is what Next returns then
+	stop   context.CancelCauseFunc
 	events chan *resourcepb.WatchEvent
 	failed chan struct{} // closed when err is set
 	err    error
@@ -76,24 +90,33 @@ type watch struct {
 	asked    bool // for a bookmark
 }
 
+// stream is one call of the service for a watch.
+type stream struct {
+	grpc.ServerStreamingClient[resourcepb.WatchEvent]
+	end func()
+}
+
 // run receives events, from one stream after another, until the watch ends.
-func (w *watch) run() {
+func (w *watch) run(s *stream) {
 	defer close(w.failed)
 	var since time.Time // of the first failure that nothing followed; zero for none
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		progress, err := w.stream()
+		progress, err := false, error(nil)
+		if s == nil {
+			s, err = w.open(w.ctx)
+		}
+		if err == nil {
+			progress, err = w.receive(s)
+		}
+		s = nil
 		switch {
 		case w.ctx.Err() != nil:
-			w.err = storage.ErrWatchClosed
+			w.err = context.Cause(w.ctx)
 			return
-		case status.Code(err) == codes.Unimplemented && w.req.GetBookmarkInterval() != nil && !w.shown:
-			w.req.BookmarkInterval = nil // the server's store has none
+		case w.spareBookmarks(err):
 			continue
-		case status.Code(err) == codes.Unimplemented:
-			w.err = fmt.Errorf("%w: %s", storage.ErrInvalid, status.Convert(err).Message())
-			return
 		case status.Code(err) != codes.Unavailable || w.req.GetCursor() == "":
-			w.err = w.backend.translated(w.ctx, err)
+			w.err = ended(w.translated(w.ctx, err))
 			return
 		}
 		if progress {
@@ -103,7 +126,7 @@ func (w *watch) run() {
 			since = time.Now()
 		}
 		if time.Since(since) > outage {
-			w.err = fmt.Errorf("%w: %w", storage.ErrWatchClosed, w.backend.translated(w.ctx, err))
+			w.err = ended(w.translated(w.ctx, err))
 			return
 		}
 		select {
@@ -113,22 +136,63 @@ func (w *watch) run() {
 	}
 }
 
-// stream receives the events of one stream until it ends, and reports whether there were any.
-func (w *watch) stream() (progress bool, err error) {
-	ctx, cancel := context.WithCancel(w.ctx)
-	defer cancel()
-	stream, err := w.backend.service.WatchList(ctx, proto.CloneOf(w.req))
-	if err != nil {
-		return false, err
+// ended returns the error of a watch that cannot go on.
+func ended(err error) error {
+	if errors.Is(err, storage.ErrWatchClosed) {
+		return err
 	}
+	return fmt.Errorf("%w: %w", storage.ErrWatchClosed, err)
+}
+
+// spareBookmarks reports whether an error says that the server's store has no bookmarks, and the watch can do without: from then on it does.
+func (w *watch) spareBookmarks(err error) bool {
+	if status.Code(err) != codes.Unimplemented || w.req.GetBookmarkInterval() == nil || w.shown {
+		return false
+	}
+	w.req.BookmarkInterval = nil
+	return true
+}
+
+// translated returns an error of a stream as a store would have returned it.
+func (w *watch) translated(ctx context.Context, err error) error {
+	if status.Code(err) == codes.Unimplemented {
+		return fmt.Errorf("%w: %s", storage.ErrInvalid, status.Convert(err).Message())
+	}
+	return w.backend.translated(ctx, err)
+}
+
+// open opens a stream. When it returns, within the time of bound, the server has opened its watch, or refused to.
+func (w *watch) open(bound context.Context) (*stream, error) {
+	ctx, end := context.WithCancel(w.ctx)
+	stop := context.AfterFunc(bound, end)
+	s, err := w.backend.service.WatchList(ctx, proto.CloneOf(w.req))
+	if err == nil {
+		var header metadata.MD
+		if header, err = s.Header(); err == nil && header == nil {
+			_, err = s.Recv() // it ended without a header: this says why
+		}
+	}
+	if !stop() && err == nil {
+		err = bound.Err()
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &stream{s, end}, nil
+}
+
+// receive receives the events of one stream until it ends, and reports whether there were any.
+func (w *watch) receive(s *stream) (progress bool, err error) {
+	defer s.end()
 	for {
-		ev, err := stream.Recv()
+		ev, err := s.Recv()
 		if err != nil {
 			return progress, err
 		}
 		progress = true
 		if !w.take(ev) {
-			return progress, ctx.Err()
+			return progress, w.ctx.Err()
 		}
 	}
 }
@@ -175,6 +239,14 @@ func (w *watch) moveTo(cursor string) {
 
 // Next returns the next event. An event's position is that of Cursor.
 func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	select { // what has ended stays so, whatever else there is
+	case <-w.failed:
+		return nil, w.err
+	case <-w.ctx.Done():
+		<-w.failed
+		return nil, w.err
+	default:
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -185,8 +257,6 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		return ev, nil
 	case <-w.failed:
 		return nil, w.err
-	case <-w.ctx.Done():
-		return nil, storage.ErrWatchClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -209,4 +279,4 @@ func (w *watch) Bookmark(context.Context) error {
 }
 
 // Close ends the watch.
-func (w *watch) Close() { w.stop() }
+func (w *watch) Close() { w.stop(storage.ErrWatchClosed) }

@@ -1,0 +1,303 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
+var (
+	albums = storage.UnversionedType{Group: "demo", Kind: "Album"}
+	shop   = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+)
+
+func album(name, text string) *resourcepb.Resource {
+	data, err := anypb.New(wrapperspb.String(text))
+	if err != nil {
+		panic(err)
+	}
+	return &resourcepb.Resource{
+		Id:   &resourcepb.ID{Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Album"}, Tenancy: shop, Name: name},
+		Data: data,
+	}
+}
+
+// server is a resource service at an address, which can be taken away from it and given back.
+type server struct {
+	t       *testing.T
+	store   storage.Backend
+	address string
+	grpc    *grpc.Server
+	options []grpc.ServerOption
+}
+
+func newServer(t *testing.T, options ...grpc.ServerOption) *server {
+	t.Helper()
+	s := &server{t: t, store: inmem.New(nil), address: "127.0.0.1:0", options: options}
+	t.Cleanup(func() { require.NoError(t, s.store.Close()) })
+	s.start()
+	t.Cleanup(func() { s.grpc.Stop() })
+	return s
+}
+
+func (s *server) start() {
+	s.t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", s.address)
+	require.NoError(s.t, err)
+	s.address = l.Addr().String()
+	made := grpc.NewServer(s.options...)
+	s.grpc = made
+	service.New(s.store, registry.NewOpen(registry.Type{}), nil).Register(made)
+	go func() { _ = made.Serve(l) }() // it ends when it is stopped
+}
+
+func (s *server) dial(t *testing.T) *client.Backend {
+	t.Helper()
+	b, err := client.Dial(client.Options{Address: s.address})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// next returns what an event of a watch says, in short.
+func next(t *testing.T, w storage.Watch) string {
+	t.Helper()
+	ev, err := w.Next(bounded(t))
+	require.NoError(t, err)
+	switch {
+	case ev.GetEndOfSnapshot() != nil:
+		return "end of snapshot"
+	case ev.GetDelete() != nil:
+		return "delete " + ev.GetDelete().GetResource().GetId().GetName()
+	}
+	return "upsert " + ev.GetUpsert().GetResource().GetId().GetName()
+}
+
+// What the service refuses is what a store refuses.
+func TestErrorsAreThoseOfAStore(t *testing.T) {
+	t.Parallel()
+	ctx, b := bounded(t), newServer(t).dial(t)
+	stored, err := b.WriteCAS(ctx, album("a", "1"))
+	require.NoError(t, err)
+	read := func(change func(id *resourcepb.ID)) error {
+		id := album("a", "").GetId()
+		change(id)
+		_, err := b.Read(ctx, storage.StrongConsistency, id)
+		return err
+	}
+	write := func(change func(res *resourcepb.Resource)) error {
+		res := album("a", "2")
+		res.Id.Uid, res.Version = stored.GetId().GetUid(), stored.GetVersion()
+		change(res)
+		_, err := b.WriteCAS(ctx, res)
+		return err
+	}
+	watch := func(cursor string) error {
+		_, err := b.WatchFrom(ctx, albums, shop, "", cursor)
+		return err
+	}
+	page := func(opts storage.ListOptions) error {
+		_, err := b.ListPage(ctx, albums, shop, "", opts)
+		return err
+	}
+	list := func(typ storage.UnversionedType) error {
+		_, err := b.List(ctx, storage.StrongConsistency, typ, shop, "")
+		return err
+	}
+	for name, tc := range map[string]struct{ err, want error }{
+		"nothing there":       {read(func(id *resourcepb.ID) { id.Name = "none" }), storage.ErrNotFound},
+		"another uid":         {read(func(id *resourcepb.ID) { id.Uid = "other" }), storage.ErrNotFound},
+		"no name to read":     {read(func(id *resourcepb.ID) { id.Name = "" }), storage.ErrInvalid},
+		"no type to read":     {read(func(id *resourcepb.ID) { id.Type = nil }), storage.ErrInvalid},
+		"odd name":            {read(func(id *resourcepb.ID) { id.Name = "a\n\xc3\xa9" }), storage.ErrInvalid},
+		"no id to write":      {write(func(res *resourcepb.Resource) { res.Id = nil }), storage.ErrInvalid},
+		"no type to write":    {write(func(res *resourcepb.Resource) { res.Id.Type = nil }), storage.ErrInvalid},
+		"garbage for version": {write(func(res *resourcepb.Resource) { res.Version = "garbage" }), storage.ErrCASFailure},
+		"another incarnation": {write(func(res *resourcepb.Resource) { res.Id.Uid = "other" }), storage.ErrWrongUid},
+		"too large":           {write(func(res *resourcepb.Resource) { res.Data.Value = make([]byte, 2<<20) }), storage.ErrTooLarge},
+		"too large to send":   {write(func(res *resourcepb.Resource) { res.Data.Value = make([]byte, 5<<20) }), storage.ErrTooLarge},
+		"another version":     {b.DeleteCAS(ctx, stored.GetId(), "other"), storage.ErrCASFailure},
+		"no id to delete":     {b.DeleteCAS(ctx, nil, ""), storage.ErrInvalid},
+		"owner without uid":   {second(b.OwnerReferences(ctx, album("a", "").GetId())), storage.ErrInvalid},
+		"no cursor":           {watch(""), storage.ErrInvalid},
+		"no cursor of ours":   {watch("garbage"), storage.ErrInvalid},
+		"negative limit":      {page(storage.ListOptions{Limit: -1}), storage.ErrInvalid},
+		"no token of ours":    {page(storage.ListOptions{Continue: "garbage"}), storage.ErrInvalid},
+		"revisions":           {page(storage.ListOptions{Revision: 1}), storage.ErrInvalid},
+		"half a wildcard":     {list(storage.UnversionedType{Group: "*", Kind: "Album"}), storage.ErrInvalid},
+	} {
+		require.ErrorIs(t, tc.err, tc.want, name)
+		require.NotErrorIs(t, tc.err, storage.ErrInconsistent, name)
+	}
+	var mismatch storage.GroupVersionMismatchError
+	require.ErrorAs(t, read(func(id *resourcepb.ID) { id.Type.GroupVersion = "v2" }), &mismatch)
+	require.Equal(t, stored.GetVersion(), mismatch.Stored.GetVersion())
+	require.NoError(t, read(func(id *resourcepb.ID) { id.Type.GroupVersion = "" }), "any group version")
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A call of a closed backend says that it is closed, whatever else is wrong, and so do its watches.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.dial(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.WriteCAS(over, album("a", "1"))
+	require.Equal(t, context.Canceled, err, "nothing was sent")
+	watch, err := b.WatchList(bounded(t), albums, shop, "")
+	require.NoError(t, err)
+	require.Equal(t, "end of snapshot", next(t, watch))
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close(), "twice is fine")
+	_, err = watch.Next(over)
+	require.ErrorIs(t, err, storage.ErrClosed)
+	require.ErrorIs(t, err, storage.ErrWatchClosed)
+	watch.Close()
+	_, err = watch.Next(over)
+	require.ErrorIs(t, err, storage.ErrClosed, "the first error stays")
+	for name, err := range map[string]error{
+		"read":   second(b.Read(over, storage.StrongConsistency, nil)),
+		"write":  second(b.WriteCAS(over, nil)),
+		"delete": b.DeleteCAS(over, nil, ""),
+		"list":   second(b.List(over, storage.StrongConsistency, albums, shop, "")),
+		"page":   second(b.ListPage(over, albums, shop, "", storage.ListOptions{})),
+		"owned":  second(b.OwnerReferences(over, nil)),
+		"watch":  second(b.WatchList(over, albums, shop, "")),
+		"resume": second(b.WatchFrom(over, albums, shop, "", "x")),
+	} {
+		require.ErrorIs(t, err, storage.ErrClosed, name)
+	}
+}
+
+// A watch that is closed drops what it had already received.
+func TestClosedWatchShowsNothing(t *testing.T) {
+	t.Parallel()
+	b := newServer(t).dial(t)
+	for i := range 20 {
+		_, err := b.WriteCAS(bounded(t), album("a"+strconv.Itoa(i), "1"))
+		require.NoError(t, err)
+	}
+	for range 20 { // whether an event is on its way is up to the scheduler
+		watch, err := b.WatchList(bounded(t), albums, shop, "")
+		require.NoError(t, err)
+		require.Equal(t, "upsert a0", next(t, watch))
+		watch.Close()
+		_, err = watch.Next(bounded(t))
+		require.ErrorIs(t, err, storage.ErrWatchClosed)
+	}
+}
+
+// The snapshot is taken before WatchList returns: what is written after that is a change.
+func TestSnapshotIsTakenAtTheCall(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b, ctx := s.dial(t), bounded(t)
+	for i := range 20 {
+		prefix := "w" + strconv.Itoa(i)
+		watch, err := b.WatchList(ctx, albums, shop, prefix)
+		require.NoError(t, err)
+		written := album(prefix, "1")
+		written.Id.Uid = "uid-" + prefix
+		_, err = s.store.WriteCAS(ctx, written)
+		require.NoError(t, err)
+		require.Equal(t, "end of snapshot", next(t, watch))
+		require.Equal(t, "upsert "+prefix, next(t, watch))
+		watch.Close()
+	}
+}
+
+// A watch goes on by itself when the server comes back: nothing is missing, and nothing comes twice.
+func TestWatchGoesOnAtARestartedServer(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b, ctx := s.dial(t), bounded(t)
+	watch, err := b.WatchList(ctx, albums, shop, "")
+	require.NoError(t, err)
+	defer watch.Close()
+	require.Equal(t, "end of snapshot", next(t, watch))
+	for i := range 5 {
+		name := "before" + strconv.Itoa(i)
+		_, err := b.WriteCAS(ctx, album(name, "1"))
+		require.NoError(t, err)
+		require.Equal(t, "upsert "+name, next(t, watch))
+		s.grpc.Stop()
+		meanwhile := album("meanwhile"+strconv.Itoa(i), "1")
+		meanwhile.Id.Uid = "uid" + strconv.Itoa(i)
+		_, err = s.store.WriteCAS(ctx, meanwhile)
+		require.NoError(t, err)
+		s.start()
+		require.Equal(t, "upsert "+meanwhile.GetId().GetName(), next(t, watch))
+	}
+}
+
+// An answer that is lost on the way says nothing of what became of a write.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	var s *server
+	var lose atomic.Pointer[func(ctx context.Context) error]
+	s = newServer(t, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		answer, err := next(ctx, req)
+		if f := lose.Load(); f != nil && err == nil && strings.HasSuffix(info.FullMethod, "/Write") {
+			return nil, (*f)(ctx)
+		}
+		return answer, err
+	}))
+	b, ctx := s.dial(t), bounded(t)
+	for name, loss := range map[string]func(ctx context.Context) error{
+		"cut": func(ctx context.Context) error {
+			go s.grpc.Stop()
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"reset":    func(context.Context) error { return status.Error(codes.Internal, "stream terminated by RST_STREAM") },
+		"canceled": func(context.Context) error { return status.Error(codes.Canceled, "the proxy ends") },
+		"unknown":  func(context.Context) error { return status.Error(codes.Unknown, "the proxy is lost") },
+	} {
+		lose.Store(&loss)
+		_, err := b.WriteCAS(ctx, album(name, "1"))
+		require.ErrorIs(t, err, storage.ErrInconsistent, name)
+		for _, definite := range []error{storage.ErrCASFailure, storage.ErrNotFound, storage.ErrInvalid} {
+			require.False(t, errors.Is(err, definite), "%s: %v", name, err)
+		}
+		lose.Store(nil)
+		if name == "cut" {
+			s.grpc.Stop()
+			s.start()
+		}
+		require.Eventually(t, func() bool {
+			_, err := b.Read(ctx, storage.StrongConsistency, album(name, "").GetId())
+			return err == nil // it was written
+		}, patience, 10*time.Millisecond, name)
+	}
+}
