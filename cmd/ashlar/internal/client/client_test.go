@@ -301,3 +301,13 @@ func TestLostAnswers(t *testing.T) {
 		}, patience, 10*time.Millisecond, name)
 	}
 }
+
+// A token that cannot be sent, such as one from a file with its line break, is refused at once, and not shown.
+func TestTokensThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"secret\n", "secret\r", "sec ret", "secr\u00e9t", "secret\x00", "\x7f"} {
+		_, err := client.Dial(client.Options{Address: "127.0.0.1:1", Token: token})
+		require.ErrorIs(t, err, storage.ErrInvalid, "%q", token)
+		require.NotContains(t, err.Error(), "sec")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -54,6 +55,10 @@ func Dial(o Options) (*Backend, error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil || port == "" {
 		return nil, fmt.Errorf("%w: a server is to be host:port, found %q", storage.ErrInvalid, o.Address)
+	}
+	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		// It would fail at every call, in words that name no token. Its text is not for messages.
+		return nil, fmt.Errorf("%w: the token holds a space, a line break or a character that is not ASCII", storage.ErrInvalid)
 	}
 	creds, err := o.credentials(host)
 	if err != nil {
