@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -72,6 +73,9 @@ func (r *yamlReader) holder(n *yaml.Node) *holder {
 				r.fault(value, "sha256 is to be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
 			}
 			copy(h.hash[:], hash)
+			if h.hash == sha256.Sum256(nil) {
+				r.fault(value, "this is the SHA-256 of nothing: the token was empty when it was taken")
+			}
 			hashed = true
 		case "rules":
 			h.rules = r.rules(value)

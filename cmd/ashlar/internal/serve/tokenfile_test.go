@@ -40,6 +40,7 @@ func TestTokenFilesWithMistakes(t *testing.T) {
 		"malformed":      {"tokens: [\n", []string{"line 1: did not find"}},
 		"two documents":  {"tokens: []\n---\n", []string{"one YAML document"}},
 		"no object":      {"- a", []string{"line 1: expected an object"}},
+		"empty token":    {"tokens: [{name: a, sha256: " + hashOf("") + "}]", []string{"line 1: this is the SHA-256 of nothing"}},
 		"nobody":         {"tokens: []", []string{"it allows nobody anything"}},
 		"unknown keys":   {"tokes: []\nanonymous: {rule: []}", []string{`line 1: unknown key "tokes", expected tokens, anonymous`, `line 2: unknown key "rule", expected rules`}},
 		"key twice":      {"anonymous: {rules: []}\nanonymous: {rules: []}", []string{`line 2: the key "anonymous" is there twice`}},
