@@ -3,6 +3,10 @@ package serve
 import (
 	"bytes"
 	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -36,6 +40,50 @@ func TestPanicsEndOneCallOnly(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), "method="+method) || !strings.Contains(log.String(), "secret cause") {
 			t.Errorf("the log does not tell of %s: %s", method, &log)
+		}
+	}
+}
+
+// By HTTP it is likewise, and an answer that was begun is cut off. The log has it whatever the level is.
+func TestPanicsEndOneRequestOnly(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	logger, err := NewLogger(&log, "text", "error")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guard{metrics: newMetrics(), log: requestLog{logger}}
+	server := httptest.NewServer(g.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/begun" {
+			_, _ = w.Write([]byte("half"))
+			_ = http.NewResponseController(w).Flush()
+		}
+		panic("secret cause")
+	})))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	defer server.Close()
+	answer, err := server.Client().Get(server.URL + "/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close() // it was read
+	if err != nil || answer.StatusCode != http.StatusInternalServerError || strings.Contains(string(text), "secret") {
+		t.Errorf("%d %s: %v", answer.StatusCode, text, err)
+	}
+	begun, err := server.Client().Get(server.URL + "/begun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err = io.ReadAll(begun.Body)
+	_ = begun.Body.Close() // it was read
+	if err == nil {
+		t.Errorf("an answer that was cut off looks whole: %s", text)
+	}
+	server.Close() // and with it whatever writes the log
+	for _, path := range []string{"/none", "/begun"} {
+		if !strings.Contains(log.String(), "GET "+path) {
+			t.Errorf("the log does not tell of %s: %s", path, &log)
 		}
 	}
 }

@@ -43,7 +43,8 @@ func serveHTTP(h *http.Server, l net.Listener) error {
 // api is what is served below /api.
 func (s *server) api() http.Handler {
 	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, nil))
-	h = s.calls.handler(s.metrics.handler(requestLog{s.config.Logger}.handler(h)))
+	log := requestLog{s.config.Logger}
+	h = s.calls.handler(s.metrics.handler(log.handler(guard{metrics: s.metrics, log: log}.handler(h))))
 	if s.traces == nil {
 		return h
 	}

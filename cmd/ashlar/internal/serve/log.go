@@ -133,5 +133,11 @@ func (a *answered) WriteHeader(code int) {
 	a.ResponseWriter.WriteHeader(code)
 }
 
+// Write writes some of the body, and with that the header.
+func (a *answered) Write(b []byte) (int, error) {
+	a.wrote = true
+	return a.ResponseWriter.Write(b)
+}
+
 // Unwrap lets http.ResponseController reach the response, to flush it.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }

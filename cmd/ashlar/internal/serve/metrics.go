@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -75,10 +76,40 @@ func (g guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
 	return next(srv, s)
 }
 
+// handler is the same for HTTP. What was begun to be answered is cut off, so that nobody takes it for the whole.
+func (g guard) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := &answered{ResponseWriter: w}
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
+				panic(cause) // a handler's own way to cut off its answer
+			}
+			g.tell(r.Context(), r.Method+" "+r.URL.Path, cause)
+			if answer.wrote {
+				panic(http.ErrAbortHandler)
+			}
+			say(w, http.StatusInternalServerError, failedText)
+		}()
+		next.ServeHTTP(answer, r)
+	})
+}
+
+// failedText is what a caller is told of a panic.
+const failedText = "the server failed at this call, see its log"
+
+// tell logs a panic.
+func (g guard) tell(ctx context.Context, method string, cause any) {
+	g.log.logger.ErrorContext(ctx, "a call panicked", "method", method, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+}
+
 func (g guard) caught(ctx context.Context, method string, err *error) {
 	if cause := recover(); cause != nil {
 		g.metrics.panics.Inc()
-		g.log.logger.ErrorContext(ctx, "a call panicked", "method", method, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, "the server failed at this call, see its log")
+		g.tell(ctx, method, cause)
+		*err = status.Error(codes.Internal, failedText)
 	}
 }
