@@ -1154,7 +1154,10 @@ func (x *ListByOwnerResponse) GetContinue() string {
 type WriteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resource to write.
-	Resource      *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Resource *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Create has the resource written only if nothing is stored under its id: else the answer is Aborted. It goes with neither a version
+	// nor a uid.
+	Create        bool `protobuf:"varint,100,opt,name=create,proto3" json:"create,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1194,6 +1197,13 @@ func (x *WriteRequest) GetResource() *Resource {
 		return x.Resource
 	}
 	return nil
+}
+
+func (x *WriteRequest) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
 }
 
 // WriteResponse answers a WriteRequest.
@@ -1918,9 +1928,10 @@ const file_resourcepb_resource_proto_rawDesc = "" +
 	"\bcontinue\x18e \x01(\tR\bcontinue\"m\n" +
 	"\x13ListByOwnerResponse\x12:\n" +
 	"\tresources\x18\x01 \x03(\v2\x1c.ashlar.resource.v1.ResourceR\tresources\x12\x1a\n" +
-	"\bcontinue\x18d \x01(\tR\bcontinue\"H\n" +
+	"\bcontinue\x18d \x01(\tR\bcontinue\"`\n" +
 	"\fWriteRequest\x128\n" +
-	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\"I\n" +
+	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\x12\x16\n" +
+	"\x06create\x18d \x01(\bR\x06create\"I\n" +
 	"\rWriteResponse\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.ashlar.resource.v1.ResourceR\bresource\"\x9c\x01\n" +
 	"\x12WriteStatusRequest\x12&\n" +

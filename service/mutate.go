@@ -37,6 +37,8 @@ type input struct {
 	// invalid is what the hooks found wrong with the resource, as the caller is told of it. Changes to a resource that is marked for
 	// deletion are allowed nevertheless: else what the hooks refuse today could not be deleted.
 	invalid error
+	// create says that nothing may be stored yet.
+	create bool
 }
 
 // prepare checks a resource that is to be written, by shape, type, scope, hooks, authorization and the existence of its tenancy.

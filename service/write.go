@@ -18,16 +18,23 @@ import (
 //
 // With a version in it, it is written only if that version is stored: else Aborted. Without, it is written over whatever is stored, and
 // Aborted means that others wrote the same resource all the time. With a uid, only the resource with that uid is updated, and nothing is
-// created: else FailedPrecondition.
+// created: else FailedPrecondition. With create, nothing is updated: Aborted if something is stored.
 //
 // The write that takes the last finalizer from a resource that is marked for deletion deletes it. The answer is then what was deleted.
 func (s *Server) Write(ctx context.Context, req *resourcepb.WriteRequest) (*resourcepb.WriteResponse, error) {
+	if req.GetCreate() && req.GetResource().GetVersion() != "" {
+		return nil, invalid("resource.version invalid: what is to be created has none")
+	}
+	if req.GetCreate() && req.GetResource().GetId().GetUid() != "" {
+		return nil, invalid("resource.id.uid invalid: what is to be created gets one from the service")
+	}
 	in, err := s.prepare(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
+	in.create = req.GetCreate()
 	var stored *resourcepb.Resource
-	err = retried(ctx, in.asked.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
+	err = retried(ctx, in.create || in.asked.GetVersion() != "", func(consistency storage.ReadConsistency) (err error) {
 		stored, err = s.write(ctx, consistency, in)
 		return err
 	})
@@ -52,6 +59,8 @@ func (s *Server) write(ctx context.Context, consistency storage.ReadConsistency,
 		return nil, refused{err} // who may not write what is stored must not replace it by what they may write
 	}
 	switch {
+	case in.create:
+		return nil, refused{storage.ErrCASFailure}
 	case in.asked.GetId().GetUid() != "" && in.asked.GetId().GetUid() != current.GetId().GetUid():
 		return nil, refused{storage.ErrWrongUid}
 	case in.asked.GetVersion() != "" && in.asked.GetVersion() != current.GetVersion():

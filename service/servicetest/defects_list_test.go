@@ -91,6 +91,10 @@ var defects = []defect{
 			return next(ctx, q)
 		})},
 	{"Write writes statuses", "Write/CreateRefused", "a status: no error", unless("resource.status")},
+	{"creations update", "Write/CreateOnly", "no error",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			return next(ctx, but(q, func(q *writeReq) { q.Create = false }))
+		})},
 	{"versions are not compared", "Write/UpdateRefused", "no error",
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
 			return next(ctx, but(q, func(q *writeReq) { q.Resource.Version = "" }))

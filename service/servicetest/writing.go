@@ -3,9 +3,11 @@ package servicetest
 import (
 	"bytes"
 	"strings"
+	"sync/atomic"
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,6 +18,7 @@ var writeCases = topic{"Write", []testCase{
 	{name: "Create", rules: []int{1}, run: writeCreate},
 	{name: "Update", rules: []int{1}, run: writeUpdate},
 	{name: "CreateRefused", rules: []int{1}, run: writeCreateRefused},
+	{name: "CreateOnly", rules: []int{1, 24}, run: writeCreateOnly},
 	{name: "UpdateRefused", rules: []int{1}, run: writeUpdateRefused},
 	{name: "Payload", rules: []int{1}, run: writePayload},
 	{name: "Owner", rules: []int{1}, run: writeOwner},
@@ -105,6 +108,46 @@ func writeCreateRefused(s *suite) {
 		{"what Mutate makes another resource of", writes(newThing("a", meddled)), codes.Internal, "Mutate"},
 		{"more than a resource may have", writes(newThing("a", strings.Repeat("x", 1<<20))), codes.ResourceExhausted, "."},
 	})
+}
+
+// writeCreateOnly creates with the demand that nothing is stored yet, one after another and at once.
+func writeCreateOnly(s *suite) {
+	creates := func(res *resourcepb.Resource) func(*suite) error {
+		return func(s *suite) error {
+			return only(s.Write(s.ctx, &resourcepb.WriteRequest{Resource: res, Create: true}))
+		}
+	}
+	s.succeeds("creation", creates(newThing("a", "content"))(s))
+	stored := s.write(newThing("b", "content"))
+	s.refuse([]row{
+		{"what was created so", creates(newThing("a", "other")), codes.Aborted, exactly(casFailure)},
+		{"what is stored", creates(newThing("b", "other")), codes.Aborted, exactly(casFailure)},
+		{"what is stored, of another group version", creates(&resourcepb.Resource{Id: idOf(thing2, "b"), Data: binary("")}), codes.Aborted,
+			exactly(casFailure)},
+		{"what is stored, by its version", creates(but(newThing("b", "other"), func(r *resourcepb.Resource) { r.Version = stored.GetVersion() })),
+			codes.InvalidArgument, `^resource\.version`},
+		{"what is stored, by its uid", creates(but(newThing("b", "other"), func(r *resourcepb.Resource) { r.Id.Uid = stored.GetId().GetUid() })),
+			codes.InvalidArgument, `^resource\.id\.uid`},
+		{"a uid where nothing is stored", creates(but(newThing("c", ""), func(r *resourcepb.Resource) { r.Id.Uid = stale })),
+			codes.InvalidArgument, `^resource\.id\.uid`},
+	})
+	s.delete(stored.GetId())
+	s.succeeds("creation of what was deleted", creates(newThing("b", "again"))(s))
+
+	var created atomic.Int64
+	s.parallel(8, func(int) error {
+		err := creates(newThing("contended", "content"))(s)
+		if err == nil {
+			created.Add(1)
+		}
+		if err == nil || status.Code(err) == codes.Aborted {
+			return nil
+		}
+		return err
+	})
+	if n := created.Load(); n != 1 {
+		s.Errorf("%d callers created one resource, expected 1", n)
+	}
 }
 
 func writeUpdateRefused(s *suite) {

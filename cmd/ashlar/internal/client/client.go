@@ -94,7 +94,7 @@ func (b *Backend) readAny(ctx context.Context, c storage.ReadConsistency, id *re
 }
 
 // WriteCAS creates a resource if it has no version, and updates it otherwise. The service chooses the uid of a new resource and every
-// generation. A resource without a version is written over one that was created meanwhile.
+// generation.
 func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
 	if res.GetId() == nil {
 		return nil, b.invalid("a resource needs an id")
@@ -104,7 +104,8 @@ func (b *Backend) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*reso
 	if res.GetVersion() == "" {
 		res.Id.Uid, res.Status = "", nil
 	}
-	stored, err := call(ctx, b, storage.StrongConsistency, b.service.Write, &resourcepb.WriteRequest{Resource: res})
+	req := &resourcepb.WriteRequest{Resource: res, Create: res.GetVersion() == ""}
+	stored, err := call(ctx, b, storage.StrongConsistency, b.service.Write, req)
 	return stored.GetResource(), err
 }
 
