@@ -35,6 +35,7 @@ var verdicts = []struct {
 	{storage.ErrFenced, codes.Unavailable, "FENCED", storage.ErrFenced.Error(), true},
 	{storage.ErrClosed, codes.Unavailable, "CLOSED", storage.ErrClosed.Error(), true},
 	{storage.ErrCompacted, codes.OutOfRange, "COMPACTED", storage.ErrCompacted.Error(), false},
+	{storage.ErrFutureRevision, codes.OutOfRange, "FUTURE_REVISION", storage.ErrFutureRevision.Error(), false},
 	{storage.ErrWatchClosed, codes.Aborted, "WATCH_CLOSED", storage.ErrWatchClosed.Error(), true},
 	{storage.ErrInconsistent, codes.Unavailable, "INCONSISTENT", storage.ErrInconsistent.Error(), true},
 }

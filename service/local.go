@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -68,56 +69,79 @@ func (c localClient) WatchList(ctx context.Context, in *resourcepb.WatchListRequ
 		st.free()
 		st.watch.Close()
 	})
-	return &localStream{stream: st}, nil
+	return &localStream[resourcepb.WatchEvent]{ctx: st.ctx, next: st.next, close: st.close}, nil
 }
 
-// localStream is a stream without a connection: Recv takes the next event from the store's watch.
-type localStream struct {
-	stream *stream
-	ended  error
+// History is Client for the history service.
+func (s *Server) History() resourcegrpc.HistoryServiceClient { return localClient{s} }
+
+func (c localClient) Revisions(ctx context.Context, in *resourcepb.RevisionsRequest, _ ...grpc.CallOption) (*resourcepb.RevisionsResponse, error) {
+	return local(ctx, in, c.server.Revisions)
 }
 
-// Recv returns the next event, and waits for it if need be.
-func (l *localStream) Recv() (*resourcepb.WatchEvent, error) {
+func (c localClient) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, _ ...grpc.CallOption) (*resourcepb.ListAtResponse, error) {
+	return local(ctx, in, c.server.ListAt)
+}
+
+func (c localClient) Changes(ctx context.Context, in *resourcepb.ChangesRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
+	changes, err := local(ctx, in, c.server.changes)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(changes.ctx, changes.close) // whether or not somebody ever reads the stream to its end
+	return &localStream[resourcepb.Change]{ctx: changes.ctx, next: changes.next, close: changes.close}, nil
+}
+
+// localStream is a stream of messages without a connection: Recv takes the next one from the server's side.
+type localStream[M any] struct {
+	ctx   context.Context
+	next  func() (*M, error)
+	close func()
+	ended error
+}
+
+// Recv returns the next message, and waits for it if need be.
+func (l *localStream[M]) Recv() (*M, error) {
 	if l.ended != nil {
 		return nil, l.ended
 	}
-	ev, err := l.stream.next()
+	m, err := l.next()
 	if err != nil {
 		l.ended = err
-		l.stream.close()
+		l.close()
 	}
-	return ev, err
+	return m, err
 }
 
 // RecvMsg is Recv into a message of the caller's.
-func (l *localStream) RecvMsg(m any) error {
-	into, ok := m.(*resourcepb.WatchEvent)
-	if !ok {
-		return errors.New("RecvMsg: expected a *resourcepb.WatchEvent")
+func (l *localStream[M]) RecvMsg(m any) error {
+	_, is := m.(*M)
+	into, ok := m.(proto.Message)
+	if !is || !ok {
+		return fmt.Errorf("RecvMsg: expected a %T", (*M)(nil))
 	}
-	ev, err := l.Recv()
+	received, err := l.Recv()
 	if err != nil {
 		return err
 	}
 	proto.Reset(into)
-	proto.Merge(into, ev)
+	proto.Merge(into, any(received).(proto.Message))
 	return nil
 }
 
 // SendMsg fails: the request was sent when the stream was opened.
-func (l *localStream) SendMsg(any) error {
+func (l *localStream[M]) SendMsg(any) error {
 	return errors.New("SendMsg: the stream is from the server to the client")
 }
 
 // CloseSend does nothing.
-func (l *localStream) CloseSend() error { return nil }
+func (l *localStream[M]) CloseSend() error { return nil }
 
 // Header returns the header of a stream that stands, which is empty, not nil: of a call that was refused there is no stream.
-func (l *localStream) Header() (metadata.MD, error) { return metadata.MD{}, nil }
+func (l *localStream[M]) Header() (metadata.MD, error) { return metadata.MD{}, nil }
 
 // Trailer returns no metadata.
-func (l *localStream) Trailer() metadata.MD { return nil }
+func (l *localStream[M]) Trailer() metadata.MD { return nil }
 
 // Context returns the context of the stream.
-func (l *localStream) Context() context.Context { return l.stream.ctx }
+func (l *localStream[M]) Context() context.Context { return l.ctx }

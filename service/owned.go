@@ -118,15 +118,27 @@ func after(token string, ids []*resourcepb.ID) ([]*resourcepb.ID, error) {
 	if token == "" {
 		return ids, nil
 	}
+	last, err := idOfToken(token)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ids, func(id *resourcepb.ID) bool { return compareKeys(id, last) <= 0 }), nil
+}
+
+// errNoToken refuses a continue token that no answer held.
+var errNoToken = invalid("continue invalid: it is no token of this listing")
+
+// idOfToken returns the last id of a page with that continue token.
+func idOfToken(token string) (*resourcepb.ID, error) {
 	last := &resourcepb.ID{}
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		err = proto.Unmarshal(raw, last)
 	}
 	if err != nil || last.GetName() == "" {
-		return nil, invalid("continue invalid: it is no token of this listing")
+		return nil, errNoToken
 	}
-	return slices.DeleteFunc(ids, func(id *resourcepb.ID) bool { return compareKeys(id, last) <= 0 }), nil
+	return last, nil
 }
 
 // tokenOf returns the continue token of a page that ends with an id.

@@ -149,7 +149,7 @@ func TestReflectionListsBothNames(t *testing.T) {
 	// The messages of the older version, which is deprecated but asked for by many clients, are the same.
 	v1 := listed(ctx, t, cc, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
 	v1alpha := listed(ctx, t, cc, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
-	want := []string{ourName, "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", consulName}
+	want := []string{"ashlar.resource.v1.HistoryService", ourName, "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", consulName}
 	if !slices.Equal(v1, want) || !slices.Equal(v1alpha, want) {
 		t.Errorf("reflection lists %q, in its older version %q, expected %q", v1, v1alpha, want)
 	}

@@ -31,12 +31,14 @@ var compatible = func() grpc.ServiceDesc {
 }()
 
 // Register registers the service under ashlar.resource.v1.ResourceService and under hashicorp.consul.resource.ResourceService. Clients
-// of either name see the same resources.
+// of either name see the same resources. The history service, which is not part of the compatible API, is registered under
+// ashlar.resource.v1.HistoryService.
 //
 // Interceptors and stats handlers are told the name that the client called, which grpc.Method returns for the context of a call, too.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&resourcegrpc.ResourceService_ServiceDesc, s)
 	r.RegisterService(&compatible, s)
+	r.RegisterService(&resourcegrpc.HistoryService_ServiceDesc, s)
 }
 
 // RegisterHealth registers the health service of gRPC, and says that the server as a whole, the name "", and the resource service under

@@ -12,10 +12,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
-// Server is the resource service over a backend. All its methods may be called from any number of goroutines, through gRPC or directly;
+// Server is the resource service over a backend, and the history service. All its methods may be called from any number of goroutines, through gRPC or directly;
 // requests are not changed and not kept, and answers belong to the caller.
 type Server struct {
 	resourcegrpc.UnimplementedResourceServiceServer
+	resourcegrpc.UnimplementedHistoryServiceServer
 
 	backend storage.Backend
 	types   *registry.Registry

@@ -8,17 +8,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
 // careful is a client that holds each request, after its call, against what it was before.
 type careful struct {
 	testing.TB
-	next resourcegrpc.ResourceServiceClient
+	next Client
 }
 
 // unchanged calls f with a request, which has to be the same afterwards.
-func unchanged[Q, A proto.Message](ctx context.Context, c careful, req Q, opts []grpc.CallOption,
+func unchanged[Q proto.Message, A any](ctx context.Context, c careful, req Q, opts []grpc.CallOption,
 	f func(context.Context, Q, ...grpc.CallOption) (A, error)) (A, error) {
 	before := proto.CloneOf(req)
 	answer, err := f(ctx, req, opts...)
@@ -61,10 +60,19 @@ func (c careful) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAnd
 
 func (c careful) WatchList(ctx context.Context, in *resourcepb.WatchListRequest,
 	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
-	before := proto.CloneOf(in)
-	stream, err := c.next.WatchList(ctx, in, o...)
-	if !proto.Equal(before, in) {
-		c.Errorf("the request is changed by WatchList:\n from %s\n   to %s", text(before), text(in))
-	}
-	return stream, err
+	return unchanged(ctx, c, in, o, c.next.WatchList)
+}
+
+func (c careful) Revisions(ctx context.Context, in *resourcepb.RevisionsRequest,
+	o ...grpc.CallOption) (*resourcepb.RevisionsResponse, error) {
+	return unchanged(ctx, c, in, o, c.next.Revisions)
+}
+
+func (c careful) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, o ...grpc.CallOption) (*resourcepb.ListAtResponse, error) {
+	return unchanged(ctx, c, in, o, c.next.ListAt)
+}
+
+func (c careful) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
+	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
+	return unchanged(ctx, c, in, o, c.next.Changes)
 }

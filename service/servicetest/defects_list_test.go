@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
@@ -342,6 +343,66 @@ var defects = []defect{
 			return []*event{ev}, err
 		})},
 	{"no bookmarks", "Watch/Bookmarks", "no event", drop(func(ev *event) bool { return ev.GetBookmark() != nil })},
+	{"the future is the present", "History/Refused", "no error",
+		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			a, err := next(ctx, q)
+			if status.Code(err) == codes.OutOfRange {
+				return next(ctx, but(q, func(q *pastReq) { q.Revision = 0 }))
+			}
+			return a, err
+		})},
+	{"what is forgotten is the present", "History/Forgotten", "no error",
+		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			a, err := next(ctx, q)
+			if status.Code(err) == codes.OutOfRange {
+				return next(ctx, but(q, func(q *pastReq) { q.Revision = 0 }))
+			}
+			return a, err
+		})},
+	{"callers are not looked at", "History/Callers", "no error", tokenless()},
+	{"the past is the present", "History/AsItWas", "the past at revision",
+		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			if q.GetContinue() == "" {
+				q = but(q, func(q *pastReq) { q.Revision = 0 })
+			}
+			return next(ctx, q)
+		})},
+	{"pages of the past skip one", "History/AsItWas", "the past at revision",
+		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			a, err := next(ctx, q)
+			if err == nil && q.GetContinue() != "" {
+				a.Records = a.Records[1:]
+			}
+			return a, err
+		})},
+	{"nothing was before", "History/Changes", "the state before", changed(func(c *resourcepb.Change) *resourcepb.Change {
+		return but(c, func(c *resourcepb.Change) { c.Before = nil })
+	})},
+	{"deletions are not changes", "History/Changes", "shows 3 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
+		if c.GetNow() == nil {
+			return nil
+		}
+		return c
+	})},
+	{"callers are not looked at", "History/Access", "shows", tokenless()},
+	{"pages of the past say what is hidden", "History/Access", "shows nothing",
+		onListAt(func(ctx context.Context, q *pastReq, _ *faulty, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			full, err := next(metadata.NewOutgoingContext(ctx, nil), q)
+			if err != nil {
+				return nil, err
+			}
+			a, err := next(ctx, q)
+			if err == nil && a.GetContinue() == "" {
+				a.Continue = full.GetContinue()
+			}
+			return a, err
+		})},
+	{"what leaves is not deleted", "History/Leaving", "shows 2 changes", changed(func(c *resourcepb.Change) *resourcepb.Change {
+		if c.GetNow() == nil {
+			return nil
+		}
+		return c
+	})},
 	{"unknown fields are lost", "Payload/UnknownFields", "the payload is", onWrite(known)},
 	{"unknown types are lost", "Payload/UnknownTypes", "Write of",
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {

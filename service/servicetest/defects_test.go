@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/oklog/ulid/v2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -38,6 +39,8 @@ type (
 	checkReq  = resourcepb.MutateAndValidateRequest
 	checkRes  = resourcepb.MutateAndValidateResponse
 	event     = resourcepb.WatchEvent
+	pastReq   = resourcepb.ListAtRequest
+	pastRes   = resourcepb.ListAtResponse
 )
 
 // method1 is a method of the service.
@@ -171,7 +174,50 @@ func tokenless() *fault {
 		around(&f.delete, func(ctx context.Context, q *deleteReq, next method1[*deleteReq, *deleteRes]) (*deleteRes, error) {
 			return next(open(ctx), q)
 		})
+		around(&f.listAt, func(ctx context.Context, q *pastReq, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			return next(open(ctx), q)
+		})
 	})
+}
+
+func onListAt(by func(context.Context, *pastReq, *faulty, method1[*pastReq, *pastRes]) (*pastRes, error)) *fault {
+	return client(func(f *faulty) {
+		around(&f.listAt, func(ctx context.Context, q *pastReq, next method1[*pastReq, *pastRes]) (*pastRes, error) {
+			return by(ctx, q, f, next)
+		})
+	})
+}
+
+// changed is a fault of streams of changes: each change is replaced by what spoil makes of it, nil for nothing.
+func changed(spoil func(*resourcepb.Change) *resourcepb.Change) *fault {
+	type stream = grpc.ServerStreamingClient[resourcepb.Change]
+	return client(func(f *faulty) {
+		around(&f.changes, func(ctx context.Context, q *resourcepb.ChangesRequest, next method1[*resourcepb.ChangesRequest, stream]) (stream, error) {
+			s, err := next(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			return faultyChanges{s, spoil}, nil
+		})
+	})
+}
+
+// faultyChanges is a stream of changes with something wrong about them.
+type faultyChanges struct {
+	grpc.ServerStreamingClient[resourcepb.Change]
+	spoil func(*resourcepb.Change) *resourcepb.Change
+}
+
+func (s faultyChanges) Recv() (*resourcepb.Change, error) {
+	for {
+		c, err := s.ServerStreamingClient.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if c = s.spoil(c); c != nil {
+			return c, nil
+		}
+	}
 }
 
 // lagging is a backend whose eventual reads show what was there before the last read.

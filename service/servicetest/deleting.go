@@ -75,7 +75,7 @@ func deleteRefused(s *suite) {
 	finalized := s.write(with(newThing("finalized", "content"), "finalizers", "one two"))
 	marked := s.write(with(newThing("marked", "content"), "finalizers", "one two"))
 	s.delete(marked.GetId())
-	s.ResourceServiceClient = s.client(s.server(&world{strict: true}, s.store))
+	s.Client = s.client(s.server(&world{strict: true}, s.store))
 	s.refuse([]row{{"Write of what was valid once", writes(newThing("plain", "content")), codes.InvalidArgument,
 		exactly("a thing must be better than this")}})
 	s.delete(plain.GetId())

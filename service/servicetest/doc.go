@@ -37,6 +37,7 @@
 //	Cascade      package reaper: what a deleted resource owned
 //	Watch        snapshots, changes, cursors, states before, bookmarks, restores
 //	Views        what leaves the sight of a stream
+//	History      the history service: the past of stores that have one, and what callers may see of it
 //	Payload      what nobody knows comes back byte for byte
 //	Endings      calls that are over, stores that do not answer, and stores that are closed
 //

@@ -79,7 +79,7 @@ func endingsDuring(s *suite) {
 // endingsStore has calls wait for a store that does not answer, and then says that it does not know what became of the call.
 func endingsStore(s *suite) {
 	stored := s.write(newThing("a", "content"))
-	s.ResourceServiceClient = s.client(s.server(s.world, silentStore{s.store}))
+	s.Client = s.client(s.server(s.world, silentStore{s.store}))
 	for _, e := range endings {
 		var rows []row
 		for _, c := range calls {
@@ -147,7 +147,7 @@ func endingsStreams(s *suite) {
 // endingsClosed closes the store, as a server does that stops.
 func endingsClosed(s *suite) {
 	b := s.h.Open(s.TB)
-	s.ResourceServiceClient = s.client(s.server(s.world, b))
+	s.Client = s.client(s.server(s.world, b))
 	stored := s.write(newThing("a", "content"))
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing})
 	w.snapshot()

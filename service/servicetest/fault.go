@@ -3,7 +3,6 @@ package servicetest
 import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/registry"
-	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 	"github.com/ashlar-dev/storage/service"
 )
 
@@ -13,7 +12,7 @@ type fault struct {
 	reaped  func(storage.Backend) storage.Backend // what the reaper sees of it
 	types   func([]registry.Type) []registry.Type
 	options func(*service.Options)
-	client  func(resourcegrpc.ResourceServiceClient, storage.Backend) resourcegrpc.ResourceServiceClient
+	client  func(Client, storage.Backend) Client
 }
 
 // through returns v as f makes it, if there is one.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 )
 
 // faulty is a client each of whose methods can be replaced.
@@ -22,6 +21,10 @@ type faulty struct {
 	delete   func(context.Context, *resourcepb.DeleteRequest) (*resourcepb.DeleteResponse, error)
 	validate func(context.Context, *resourcepb.MutateAndValidateRequest) (*resourcepb.MutateAndValidateResponse, error)
 	watch    func(context.Context, *resourcepb.WatchListRequest) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error)
+
+	revisions func(context.Context, *resourcepb.RevisionsRequest) (*resourcepb.RevisionsResponse, error)
+	listAt    func(context.Context, *resourcepb.ListAtRequest) (*resourcepb.ListAtResponse, error)
+	changes   func(context.Context, *resourcepb.ChangesRequest) (grpc.ServerStreamingClient[resourcepb.Change], error)
 }
 
 // without makes a method of a client one without options.
@@ -31,10 +34,11 @@ func without[Q, A any](f func(context.Context, Q, ...grpc.CallOption) (A, error)
 
 // client is a fault of the client, which spoil makes.
 func client(spoil func(*faulty)) *fault {
-	return &fault{client: func(c resourcegrpc.ResourceServiceClient, store storage.Backend) resourcegrpc.ResourceServiceClient {
+	return &fault{client: func(c Client, store storage.Backend) Client {
 		f := &faulty{
 			store: store, read: without(c.Read), write: without(c.Write), status: without(c.WriteStatus), list: without(c.List),
 			owned: without(c.ListByOwner), delete: without(c.Delete), validate: without(c.MutateAndValidate), watch: without(c.WatchList),
+			revisions: without(c.Revisions), listAt: without(c.ListAt), changes: without(c.Changes),
 		}
 		spoil(f)
 		return f
@@ -82,6 +86,20 @@ func (f *faulty) MutateAndValidate(ctx context.Context, in *resourcepb.MutateAnd
 func (f *faulty) WatchList(ctx context.Context, in *resourcepb.WatchListRequest,
 	_ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.WatchEvent], error) {
 	return f.watch(ctx, in)
+}
+
+func (f *faulty) Revisions(ctx context.Context, in *resourcepb.RevisionsRequest,
+	_ ...grpc.CallOption) (*resourcepb.RevisionsResponse, error) {
+	return f.revisions(ctx, in)
+}
+
+func (f *faulty) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, _ ...grpc.CallOption) (*resourcepb.ListAtResponse, error) {
+	return f.listAt(ctx, in)
+}
+
+func (f *faulty) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
+	_ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
+	return f.changes(ctx, in)
 }
 
 // faultyStream is a stream with something wrong about its events.

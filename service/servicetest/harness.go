@@ -111,6 +111,7 @@ var topics = []topic{
 	cascadeCases,
 	watchCases,
 	viewCases,
+	historyCases,
 	payloadCases,
 	endingCases,
 }

@@ -60,7 +60,7 @@ func payloadFields(s *suite) {
 
 // payloadTypes has a server that takes every type, with whatever payload.
 func payloadTypes(s *suite) {
-	s.ResourceServiceClient = s.client(s.serverOf(registry.NewOpen(registry.Type{}), s.world, s.store))
+	s.Client = s.client(s.serverOf(registry.NewOpen(registry.Type{}), s.world, s.store))
 	for name, data := range map[string]*anypb.Any{
 		"nobody":  {TypeUrl: "type.googleapis.com/some.Ghost", Value: unknown()},
 		"garbage": {TypeUrl: "garbage", Value: bytes.Repeat([]byte{0xff}, 20)},

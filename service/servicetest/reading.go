@@ -1,6 +1,8 @@
 package servicetest
 
 import (
+	"context"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
@@ -41,7 +43,7 @@ func readTable(s *suite) {
 
 // readConsistent reads strongly what another server over the same store has just written.
 func readConsistent(s *suite) {
-	ctx := metadata.AppendToOutgoingContext(s.ctx, "x-consul-consistency-mode", "consistent")
+	ctx := consistently(s.ctx)
 	other := s.client(s.server(&world{}, s.store))
 	for range 5 {
 		written := s.write(newThing("a", "content"))
@@ -54,4 +56,9 @@ func readConsistent(s *suite) {
 			s.Fatalf("consistent List: %v", err)
 		}
 	}
+}
+
+// consistently is the context of calls whose answers are linearizable.
+func consistently(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
 }

@@ -26,4 +26,5 @@ var rules = []string{
 	"A store that was restored ends streams, with Aborted.",
 	"A call that is over says whether it was cancelled or too late, and leaves nothing behind.",
 	"Concurrent writes that name no version succeed or are Aborted.",
+	"The past is shown as it was, and to each caller as much of it as a list would show; nothing says that there is more.",
 }

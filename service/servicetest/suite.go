@@ -20,7 +20,6 @@ import (
 	"github.com/ashlar-dev/storage/reaper"
 	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 	"github.com/ashlar-dev/storage/service"
 )
 
@@ -31,7 +30,7 @@ type suite struct {
 	ctx   context.Context // ends some time after the case should have
 	store storage.Backend // as it is, whatever the server makes of it
 	world *world
-	resourcegrpc.ResourceServiceClient
+	Client
 }
 
 const strong = storage.StrongConsistency
@@ -56,7 +55,7 @@ func (h *Harness) suite(t testing.TB) *suite {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	s.ResourceServiceClient = s.client(s.server(s.world, s.store))
+	s.Client = s.client(s.server(s.world, s.store))
 	return s
 }
 
@@ -80,7 +79,7 @@ func (s *suite) serverOf(types *registry.Registry, w *world, b storage.Backend) 
 }
 
 // client returns a client of a server by the harness's transport.
-func (s *suite) client(server *service.Server) resourcegrpc.ResourceServiceClient {
+func (s *suite) client(server *service.Server) Client {
 	s.Helper()
 	c := s.h.Transport(s.TB, server)
 	if s.h.fault.client != nil {

@@ -55,7 +55,7 @@ func tombstonesOpen(s *suite) {
 	owner := s.write(newThing("owner", "content"))
 	gone := s.write(newThing("gone", "content"))
 	s.delete(gone.GetId())
-	s.ResourceServiceClient = s.client(s.serverOf(registry.NewOpen(registry.Type{}), s.world, s.store))
+	s.Client = s.client(s.serverOf(registry.NewOpen(registry.Type{}), s.world, s.store))
 	var rows []row
 	for _, version := range []string{"v1", "v2", "v1beta1"} {
 		for _, id := range []*resourcepb.ID{owner.GetId(), gone.GetId()} {

@@ -14,7 +14,19 @@ import (
 )
 
 // Transport returns a client of a server. What it starts ends with the test.
-type Transport func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient
+type Transport func(t testing.TB, s *service.Server) Client
+
+// Client is a client of all services of a server.
+type Client interface {
+	resourcegrpc.ResourceServiceClient
+	resourcegrpc.HistoryServiceClient
+}
+
+// clients are the clients of the services of one server.
+type clients struct {
+	resourcegrpc.ResourceServiceClient
+	resourcegrpc.HistoryServiceClient
+}
 
 // The names under which the service is registered.
 const (
@@ -22,12 +34,12 @@ const (
 	CompatibleName = "hashicorp.consul.resource.ResourceService"
 )
 
-// Local is the transport that stays in the process: the server's own client.
-func Local(_ testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient { return s.Client() }
+// Local is the transport that stays in the process: the server's own clients.
+func Local(_ testing.TB, s *service.Server) Client { return clients{s.Client(), s.History()} }
 
-// OverGRPC returns the transport by gRPC over a loopback connection, with the service called by that name.
+// OverGRPC returns the transport by gRPC over a loopback connection, with the resource service called by that name.
 func OverGRPC(name string) Transport {
-	return func(t testing.TB, s *service.Server) resourcegrpc.ResourceServiceClient {
+	return func(t testing.TB, s *service.Server) Client {
 		t.Helper()
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -50,7 +62,7 @@ func OverGRPC(name string) Transport {
 				t.Errorf("serve gRPC: %v", err)
 			}
 		})
-		return resourcegrpc.NewResourceServiceClient(calledBy{name: name, conn: conn})
+		return clients{resourcegrpc.NewResourceServiceClient(calledBy{name: name, conn: conn}), resourcegrpc.NewHistoryServiceClient(conn)}
 	}
 }
 

@@ -158,7 +158,7 @@ func watchRestored(s *suite) {
 	if s.h.Restore == nil {
 		ending := &restorable{Backend: s.store, restored: make(chan struct{})}
 		restore = func() { close(ending.restored) }
-		s.ResourceServiceClient = s.client(s.server(s.world, ending))
+		s.Client = s.client(s.server(s.world, ending))
 	}
 	w := s.watch(&resourcepb.WatchListRequest{Type: thing})
 	w.snapshot()
@@ -203,7 +203,7 @@ func watchCursors(s *suite) {
 	}
 	stranger := s.h.Open(s.TB)
 	defer stranger.Close()
-	s.ResourceServiceClient = s.client(s.server(s.world, stranger))
+	s.Client = s.client(s.server(s.world, stranger))
 	s.fails("WatchList with another store's cursor", s.watched(s.ctx, &resourcepb.WatchListRequest{Type: thing, Cursor: cursors[0]}),
 		codes.OutOfRange, ".")
 }

@@ -1,0 +1,89 @@
+package service
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/span"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A page of the past ends at so many bytes, if it has a record, and without a limit of the caller's at so many records.
+const (
+	maxPastBytes   = 1 << 20
+	maxPastRecords = 500
+)
+
+// ListAt returns a page of the resources of a type and tenancy, as they were at a revision, that the caller may see. Those of another group
+// version of the type are left out, as by List.
+func (s *Server) ListAt(ctx context.Context, req *resourcepb.ListAtRequest) (*resourcepb.ListAtResponse, error) {
+	switch {
+	case req.GetRevision() < 0:
+		return nil, invalid("revision invalid: it is negative")
+	case req.GetLimit() < 0:
+		return nil, invalid("limit invalid: it is negative")
+	case req.GetContinue() != "" && req.GetRevision() == 0:
+		return nil, invalid("revision is required with continue: that of the answer before")
+	}
+	v, err := s.sightOf(ctx, req.GetType(), req.GetTenancy(), req.GetNamePrefix())
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.historian()
+	if err != nil {
+		return nil, err
+	}
+	filter := v.filter(req.GetNamePrefix())
+	rest, err := spanOf(filter, req.GetContinue())
+	if err != nil {
+		return nil, err
+	}
+	page, err := v.page(ctx, h, filter, rest, req.GetRevision(), int(req.GetLimit()))
+	if err != nil {
+		return nil, s.told(ctx, "list the past", err)
+	}
+	return page, nil
+}
+
+// page reads on until the page is full and there is one more record that the caller may see, or nothing is left. So a continue token names
+// what the caller may see, and says of what it may not see not even that there is something.
+func (v *sight) page(
+	ctx context.Context, h storage.Historian, filter *span.Filter, rest storage.Span, revision int64, limit int,
+) (*resourcepb.ListAtResponse, error) {
+	if limit == 0 {
+		limit = maxPastRecords
+	}
+	out := &resourcepb.ListAtResponse{Revision: revision}
+	opts := storage.ScanOptions{Limit: min(limit, maxPastRecords-1) + 1}
+	size := 0
+	for more := true; more; {
+		opts.Revision = out.Revision
+		scan, err := h.Scan(ctx, rest, opts)
+		if err != nil {
+			return nil, err
+		}
+		out.Revision, rest, more = scan.Revision, scan.Rest, scan.More
+		opts.Limit = max(opts.Limit, hiddenAtOnce)
+		for i := range scan.Records {
+			if !filter.Match(scan.Records[i].Resource.GetId()) {
+				continue
+			}
+			record, err := v.shown(ctx, &scan.Records[i])
+			if err != nil {
+				return nil, err
+			}
+			if record == nil {
+				continue
+			}
+			size += proto.Size(record)
+			if n := len(out.Records); n == limit || n > 0 && size > maxPastBytes {
+				out.Continue, err = tokenOf(out.Records[n-1].GetResource().GetId())
+				return out, err
+			}
+			out.Records = append(out.Records, record)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,96 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/span"
+	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// historian returns the store as one whose past can be read.
+func (s *Server) historian() (storage.Historian, error) {
+	h, ok := storage.As[storage.Historian](s.backend)
+	if !ok {
+		return nil, status.Error(codes.Unimplemented, "the store does not number its changes, so nothing can be shown of its past")
+	}
+	return h, nil
+}
+
+// sight is what the caller of a method of the history service may see: what a list of the same type and tenancy would show it. The hooks
+// are asked about resources of the past as they were, and answer as they do today.
+type sight struct {
+	server  *Server
+	name    *resourcepb.Type
+	t       *registry.Type
+	tenancy *resourcepb.Tenancy
+	who     *readers
+	recheck time.Time // when the caller is to be authenticated again
+}
+
+// sightOf checks the type and the tenancy of a request, and that the caller may list them.
+func (s *Server) sightOf(ctx context.Context, name *resourcepb.Type, asked *resourcepb.Tenancy, prefix string) (*sight, error) {
+	if name == nil {
+		return nil, invalid("type is required")
+	}
+	if asked == nil {
+		return nil, invalid("tenancy is required")
+	}
+	t, tenancy, err := s.scopeOf(name, asked, prefix)
+	if err != nil {
+		return nil, err
+	}
+	v := &sight{server: s, name: name, t: t, tenancy: tenancy}
+	return v, v.authenticate(ctx)
+}
+
+// authenticate asks who calls, and whether the caller may list.
+func (v *sight) authenticate(ctx context.Context) error {
+	caller, err := v.server.caller(ctx, v.tenancy)
+	if err != nil {
+		return err
+	}
+	if err := v.server.allowed(ctx, v.t.MayList(caller, v.name, v.tenancy)); err != nil {
+		return err
+	}
+	v.who = v.server.readers(caller, v.tenancy)
+	v.recheck = time.Now().Add(v.server.opts.Recheck)
+	return nil
+}
+
+// filter returns a filter with all that may be seen and whose name begins so.
+func (v *sight) filter(prefix string) *span.Filter {
+	return span.Matching(storage.UnversionedTypeFrom(v.name), v.tenancy, prefix)
+}
+
+// spanOf returns the span of a filter behind a continue token, which names the last resource of the page before; "" for the whole span.
+func spanOf(f *span.Filter, token string) (storage.Span, error) {
+	if token == "" {
+		return f.Span(), nil
+	}
+	last, err := idOfToken(token)
+	if err == nil && !f.Match(last) {
+		err = errNoToken
+	}
+	if err != nil {
+		return storage.Span{}, err
+	}
+	return f.Behind(last), nil
+}
+
+// shown returns a record as the caller may see it, nil for nothing.
+func (v *sight) shown(ctx context.Context, r *storage.Record) (*resourcepb.Record, error) {
+	if r == nil || !means(v.name, r.Resource.GetId().GetType()) {
+		return nil, nil
+	}
+	may, err := v.who.mayRead(ctx, v.t, r.Resource)
+	if err != nil || !may {
+		return nil, err
+	}
+	return &resourcepb.Record{Resource: r.Resource, Created: r.Created, Modified: r.Modified, Writes: r.Writes}, nil
+}
