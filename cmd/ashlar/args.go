@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -77,6 +78,11 @@ func (f *filter) check() error {
 		return usagef("--limit is to be 0 or more, found %d", f.limit)
 	}
 	return nil
+}
+
+// of returns the filter for a type.
+func (f *filter) of(typ storage.UnversionedType) *key.Filter {
+	return &key.Filter{Group: typ.Group, Kind: typ.Kind, Partition: f.partition, Namespace: f.namespace, NamePrefix: f.prefix}
 }
 
 // read reads a resource whatever its group version is.

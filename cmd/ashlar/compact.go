@@ -12,18 +12,28 @@ import (
 )
 
 func (a *app) revisionsCommand() *cobra.Command {
+	var f filter
 	var out output
 	cmd := &cobra.Command{
-		Use:   "revisions",
+		Use:   "revisions [TYPE]",
 		Short: "Show the oldest and the newest revision of the store",
 		Long: `Show the oldest revision at which the store can be read, and the newest one. A revision is the number of a change. What was before
-the oldest one is forgotten.`,
+the oldest one is forgotten.
+
+They are those of the whole store. TYPE, -n and -p matter to a server only: it answers those who may list that type there.`,
 		Example: `  ashlar revisions
-  ashlar revisions -o json`,
-		Args:              args(),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+  ashlar revisions -o json
+  ashlar revisions apps/Deployment -n shop --server 127.0.0.1:8502`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 1 {
+				return usagef("revisions takes at most a TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeTypes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			typ, err := parseType(append(args, storage.Wildcard)[0], true)
+			if err = errors.Join(err, out.check()); err != nil {
 				return err
 			}
 			ctx, cancel, err := a.context(cmd)
@@ -31,8 +41,8 @@ the oldest one is forgotten.`,
 				return err
 			}
 			defer cancel()
-			return a.onHistory(ctx, func(h storage.Historian) error {
-				oldest, newest, err := h.Revisions(ctx)
+			return a.onHistory(ctx, f.of(typ), func(h chronicle) error {
+				oldest, newest, err := h.Revisions(ctx, f.of(typ))
 				if err != nil {
 					return err
 				}
@@ -41,6 +51,7 @@ the oldest one is forgotten.`,
 			})
 		},
 	}
+	f.tenancy.flags(cmd, storage.Wildcard)
 	out.flags(cmd)
 	return cmd
 }
@@ -89,7 +100,7 @@ On etcd it is the whole cluster that forgets, and with it all other stores and k
 				return err
 			}
 			defer cancel()
-			return a.onHistory(ctx, func(h storage.Historian) error { return a.compact(ctx, h, revision, keep) })
+			return a.onHistorian(ctx, func(h storage.Historian) error { return a.compact(ctx, h, revision, keep) })
 		},
 	}
 	cmd.Flags().Int64Var(&keep, "keep", 0, "forget all but so many revisions before the newest")

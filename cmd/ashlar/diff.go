@@ -49,8 +49,9 @@ have the resource and its revision.`,
 				return err
 			}
 			defer cancel()
-			return a.onHistory(ctx, func(h storage.Historian) error {
-				d := differ{before: newPast(h, typ, f, from), now: newPast(h, typ, f, to), limit: f.limit}
+			matching := f.of(typ)
+			return a.onHistory(ctx, matching, func(h chronicle) error {
+				d := differ{before: newPast(h, matching, from), now: newPast(h, matching, to), limit: f.limit}
 				p := newPrinter(out.format, a.out)
 				if err := d.each(ctx, p.delta); err != nil {
 					return fmt.Errorf("diff %s: %w", args[0], err)

@@ -44,7 +44,7 @@ With -o json there is one version on a line: {"change":…,"revision":…,"time"
 				return err
 			}
 			defer cancel()
-			return a.onHistory(ctx, func(h storage.Historian) error {
+			return a.onHistory(ctx, filterOf(id), func(h chronicle) error {
 				p := newPrinter(out.format, a.out)
 				shown, err := historyOf(ctx, h, id, p.version)
 				if err == nil && !shown {
@@ -62,6 +62,12 @@ With -o json there is one version on a line: {"change":…,"revision":…,"time"
 	return cmd
 }
 
+// filterOf returns a filter that a key matches first, and others that begin like it.
+func filterOf(id *resourcepb.ID) *key.Filter {
+	k := key.Of(id)
+	return &key.Filter{Group: k.Group, Kind: k.Kind, Partition: k.Partition, Namespace: k.Namespace, NamePrefix: k.Name}
+}
+
 // version is one of a resource's versions, or a deletion.
 type version struct {
 	what        string
@@ -71,7 +77,7 @@ type version struct {
 
 // historyOf shows what the store has kept of a resource, oldest first, as it is read, and reports whether there was anything. What the
 // store forgets meanwhile is left out.
-func historyOf(ctx context.Context, h storage.Historian, id *resourcepb.ID, show func(*version) error) (shown bool, err error) {
+func historyOf(ctx context.Context, h chronicle, id *resourcepb.ID, show func(*version) error) (shown bool, err error) {
 	last := int64(0) // of those shown
 	once := func(v *version) error {
 		if v.revision <= last {
@@ -81,7 +87,7 @@ func historyOf(ctx context.Context, h storage.Historian, id *resourcepb.ID, show
 		return show(v)
 	}
 	for {
-		oldest, newest, err := h.Revisions(ctx)
+		oldest, newest, err := h.Revisions(ctx, filterOf(id))
 		if err != nil {
 			return last > 0, err
 		}
@@ -89,51 +95,29 @@ func historyOf(ctx context.Context, h storage.Historian, id *resourcepb.ID, show
 		if !errors.Is(err, storage.ErrCompacted) {
 			return last > 0, err
 		}
-		if later, _, unknown := h.Revisions(ctx); unknown != nil || later <= oldest {
+		if later, _, unknown := h.Revisions(ctx, filterOf(id)); unknown != nil || later <= oldest {
 			return last > 0, err // another attempt would fail likewise
 		}
 	}
 }
 
 // between shows what was stored at the oldest revision, and all changes from there to the newest one.
-func between(ctx context.Context, h storage.Historian, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
-	k := key.Of(id)
-	span := storage.Span{From: id, To: after(k.Group, k.Kind, k.Partition, k.Namespace, k.Name)}
-	scan, err := h.Scan(ctx, span, storage.ScanOptions{Revision: oldest, Limit: 1})
+func between(ctx context.Context, h chronicle, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
+	first, _, err := h.RecordsAt(filterOf(id), oldest, 1)(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range scan.Records {
-		r := &scan.Records[i]
-		if err := show(&version{what: "kept", revision: r.Modified, now: r}); err != nil {
+	if len(first) > 0 && key.Of(first[0].Resource.GetId()) == key.Of(id) {
+		if err := show(&version{what: "kept", revision: first[0].Modified, now: &first[0]}); err != nil {
 			return err
 		}
 	}
 	if oldest == newest {
 		return nil
 	}
-	follower, err := h.Follow(ctx, span, oldest)
-	if err != nil {
-		return err
-	}
-	defer follower.Close()
-	if err := follower.Bookmark(ctx); err != nil {
-		return err
-	}
-	for {
-		changes, upTo, err := follower.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, c := range changes {
-			if err := show(&version{what: deed(&c), revision: c.Revision, before: c.Before, now: c.Now}); err != nil {
-				return err
-			}
-		}
-		if upTo >= newest {
-			return nil
-		}
-	}
+	return h.Changes(ctx, id, oldest, newest, func(c *storage.Change) error {
+		return show(&version{what: deed(c), revision: c.Revision, before: c.Before, now: c.Now})
+	})
 }
 
 // deed is what a change did.

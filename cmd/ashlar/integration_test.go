@@ -39,6 +39,7 @@ func TestSessionOnDynamoDB(t *testing.T) {
 func TestPastOnPostgres(t *testing.T) {
 	t.Parallel()
 	pastIsShown(t, newCLI(t, testenv.Postgres(t).StoreURL(t)))
+	pastThroughServer(t, testenv.Postgres(t).StoreURL(t))
 }
 
 // The server is the test's own: a compaction is one of all stores in it.
@@ -50,6 +51,7 @@ func TestPastOnEtcd(t *testing.T) {
 func TestNoPastOnDynamoDB(t *testing.T) {
 	t.Parallel()
 	noPast(t, newCLI(t, testenv.DynamoDB(t).StoreURL(t)))
+	noPastThroughServer(t, testenv.DynamoDB(t).StoreURL(t))
 }
 
 func TestSchema(t *testing.T) {

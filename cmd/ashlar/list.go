@@ -51,8 +51,10 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 				return p.flush()
 			}
 			if cmd.Flags().Changed("at") {
-				return a.onHistory(ctx, func(h storage.Historian) error {
-					return show(func(do func(*resourcepb.Resource) error) error { return newPast(h, typ, f, at).each(ctx, f.limit, do) })
+				return a.onHistory(ctx, f.of(typ), func(h chronicle) error {
+					return show(func(do func(*resourcepb.Resource) error) error {
+						return newPast(h, f.of(typ), at).each(ctx, f.limit, do)
+					})
 				})
 			}
 			return a.with(ctx, func(backend storage.Backend) error {

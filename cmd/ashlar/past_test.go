@@ -8,87 +8,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// part draws a part of a key from few texts, so that keys meet, and among them those after which the next one is hard to find.
-func part(t *rapid.T, label string, empty bool) string {
-	long := strings.Repeat("l", check.MaxPart)
-	texts := []string{
-		"a", "a\x01", "ab", "a\U0010ffff", "b", "\x01", "\ud7ff", "\ue000", "\U0010ffff", long, long[1:], long[1:] + "\x01",
-		long[4:] + "\U0010ffff", strings.Repeat("\x7f", check.MaxPart),
-	}
-	if empty {
-		texts = append(texts, "")
-	}
-	return rapid.SampledFrom(texts).Draw(t, label)
-}
-
-func drawKey(t *rapid.T, label string) key.Key {
-	return key.Key{
-		Group: part(t, label+" group", false), Kind: part(t, label+" kind", false), Partition: part(t, label+" partition", true),
-		Namespace: part(t, label+" namespace", true), Name: part(t, label+" name", false),
-	}
-}
-
-// A span has every key that its filter matches and, where the filter has no wildcard before a fixed part, no other.
-func TestSpanHoldsWhatMatches(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		k := drawKey(t, "key")
-		f := key.Filter{Group: k.Group, Kind: k.Kind, Partition: k.Partition, Namespace: k.Namespace}
-		parts := []*string{&f.Group, &f.Kind, &f.Partition, &f.Namespace}
-		fixed := rapid.IntRange(0, 4).Draw(t, "fixed parts")
-		for i := fixed; i < len(parts); i++ {
-			*parts[i] = storage.Wildcard
-		}
-		if fixed == 4 {
-			runes := []rune(k.Name)
-			f.NamePrefix = string(runes[:rapid.IntRange(0, len(runes)).Draw(t, "prefix")])
-		}
-		span := spanOf(&f)
-		_, _, err := check.Span(span)
-		require.NoError(t, err)
-		for _, k := range []key.Key{k, drawKey(t, "other")} {
-			within := (span.From == nil || k.Compare(key.Of(span.From)) >= 0) && (span.To == nil || k.Compare(key.Of(span.To)) < 0)
-			require.Equal(t, f.Match(&k), within, "%q in %v", k, span)
-		}
-	})
-}
-
-// Between a key and what is after it there is none.
-func TestAfter(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		k, other := drawKey(t, "key"), drawKey(t, "other")
-		next := after(k.Group, k.Kind, k.Partition, k.Namespace, k.Name)
-		if next == nil {
-			require.LessOrEqual(t, other.Compare(k), 0)
-			return
-		}
-		_, _, err := check.Span(storage.Span{From: next})
-		require.NoError(t, err)
-		require.Positive(t, key.Of(next).Compare(k))
-		require.Equal(t, other.Compare(k) > 0, other.Compare(key.Of(next)) >= 0, "%q, %q and %q", k, other, key.Of(next))
-	})
-}
-
-func TestAfterPrefix(t *testing.T) {
-	t.Parallel()
-	for s, want := range map[string]string{
-		"a": "b", "a\U0010ffff": "b", "a\ud7ff": "a\ue000", "\u007f": "\u0080", "": "", "\U0010ffff\U0010ffff": "",
-		strings.Repeat("\x7f", check.MaxPart): strings.Repeat("\x7f", check.MaxPart-2) + "\u0080",
-	} {
-		next, ok := afterPrefix(s)
-		require.Equal(t, want, next, "%q", s)
-		require.Equal(t, want != "", ok, "%q", s)
-	}
+// numbered is the id of a resource with a name.
+func numbered(name string) *resourcepb.ID {
+	return key.Key{Group: "g", Kind: "k", Partition: "default", Namespace: "default", Name: name}.ID("", "")
 }
 
 // A past of several pages is read to its end, each resource once, also where one alone fills a page.
@@ -99,7 +28,7 @@ func TestPastIsReadInPages(t *testing.T) {
 	defer b.Close()
 	var want []string
 	for i := range 2*scanLimit + 1 {
-		res := &resourcepb.Resource{Id: idOf("g", "k", "default", "default", fmt.Sprintf("%04d", i))}
+		res := &resourcepb.Resource{Id: numbered(fmt.Sprintf("%04d", i))}
 		res.Id.Uid = "u"
 		if i < 3 {
 			res.Metadata = map[string]string{"large": strings.Repeat("x", 1<<20-100)}
@@ -112,14 +41,14 @@ func TestPastIsReadInPages(t *testing.T) {
 	require.True(t, ok)
 	_, newest, err := h.Revisions(ctx)
 	require.NoError(t, err)
-	later := &resourcepb.Resource{Id: idOf("g", "k", "default", "default", "0500-later")}
+	later := &resourcepb.Resource{Id: numbered("0500-later")}
 	later.Id.Uid = "u"
 	_, err = b.WriteCAS(ctx, later)
 	require.NoError(t, err)
 	for _, f := range []filter{{}, {prefix: "0"}} {
 		f.partition, f.namespace = "default", storage.Wildcard
 		var names []string
-		p := newPast(h, storage.UnversionedType{Group: "g", Kind: "k"}, f, newest)
+		p := newPast(ofStore{h}, f.of(storage.UnversionedType{Group: "g", Kind: "k"}), newest)
 		require.NoError(t, p.each(ctx, 0, func(res *resourcepb.Resource) error {
 			names = append(names, res.Id.Name)
 			return nil
@@ -158,7 +87,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	defer b.Close()
 	inner, _ := storage.As[storage.Historian](storage.Backend(b))
 	h := &attentive{Historian: inner}
-	res := &resourcepb.Resource{Id: idOf("g", "k", "default", "default", "a")}
+	res := &resourcepb.Resource{Id: numbered("a")}
 	res.Id.Uid = "u"
 	const writes = 20
 	for range writes {
@@ -169,7 +98,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	oldest, newest, err := h.Revisions(ctx)
 	require.NoError(t, err)
 	seen := oldest
-	shown, err := historyOf(ctx, h, res.Id, func(v *version) error {
+	shown, err := historyOf(ctx, ofStore{h}, res.Id, func(v *version) error {
 		require.Equal(t, v.revision, v.now.Modified)
 		require.Equal(t, seen+1, v.revision)
 		require.LessOrEqual(t, h.answers, int(v.revision-oldest), "more was read than is shown")
@@ -181,7 +110,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	require.Equal(t, newest, seen)
 
 	seen = 0
-	shown, err = historyOf(ctx, h, res.Id, func(v *version) error {
+	shown, err = historyOf(ctx, ofStore{h}, res.Id, func(v *version) error {
 		require.Greater(t, v.revision, seen)
 		seen = v.revision
 		return h.Compact(ctx, min(seen+2, newest))
@@ -197,7 +126,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 		res.Version = stored.Version
 	}
 	write(res)
-	other := &resourcepb.Resource{Id: idOf("g", "k", "default", "default", "b")}
+	other := &resourcepb.Resource{Id: numbered("b")}
 	other.Id.Uid = "u"
 	for range 1000 {
 		write(other)
@@ -207,7 +136,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	require.NoError(t, err)
 	seen = 0
 	times := 0
-	shown, err = historyOf(ctx, h, res.Id, func(v *version) error {
+	shown, err = historyOf(ctx, ofStore{h}, res.Id, func(v *version) error {
 		require.Greater(t, v.revision, seen)
 		seen = v.revision
 		if times++; times == 2 { // all but the last

@@ -81,8 +81,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	root.AddCommand(
 		alsoThrough(a.applyCommand()), alsoThrough(a.getCommand()), alsoThrough(a.listCommand()), alsoThrough(a.watchCommand()),
 		alsoThrough(a.deleteCommand()), alsoThrough(a.ownedCommand()), alsoThrough(a.typesCommand()), alsoThrough(a.exportCommand()),
-		a.historyCommand(), a.diffCommand(), a.revisionsCommand(), a.compactCommand(), a.schemaCommand(), a.migrateCommand(),
-		a.importCommand(), a.conformanceCommand(), a.lockCommand(), a.serveCommand(), a.versionCommand(),
+		alsoThrough(a.historyCommand()), alsoThrough(a.diffCommand()), alsoThrough(a.revisionsCommand()), a.compactCommand(),
+		a.schemaCommand(), a.migrateCommand(), a.importCommand(), a.conformanceCommand(), a.lockCommand(), a.serveCommand(),
+		a.versionCommand(),
 	)
 	return root
 }

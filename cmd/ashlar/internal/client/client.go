@@ -21,6 +21,7 @@ import (
 type Backend struct {
 	conn    *grpc.ClientConn
 	service resourcegrpc.ResourceServiceClient
+	history resourcegrpc.HistoryServiceClient
 	address string
 	open    context.Context         // over when the backend is closed
 	close   context.CancelCauseFunc // ends open
@@ -45,6 +46,14 @@ func (b *Backend) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// bounded returns ctx with the deadline of a call, if it has none.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTimeout)
+}
+
 // call calls the service, strongly if that is asked for, within a bounded time.
 func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsistency,
 	method func(context.Context, Req, ...grpc.CallOption) (Res, error), req Req,
@@ -53,11 +62,8 @@ func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsisten
 		var none Res
 		return none, err
 	}
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-	}
+	ctx, done := bounded(ctx)
+	defer done()
 	if c == storage.StrongConsistency {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
 	}
@@ -137,7 +143,7 @@ func (b *Backend) List(ctx context.Context, c storage.ReadConsistency, typ stora
 // ListPage returns a page of what List returns: all of it if the server's store has no pages.
 func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	if opts.Revision != 0 {
-		return storage.Page{}, fmt.Errorf("%w: a server has no revisions", storage.ErrInvalid)
+		return storage.Page{}, fmt.Errorf("%w: pages of a server are of the present: RecordsAt reads the past", storage.ErrInvalid)
 	}
 	if opts.Limit == 0 {
 		opts.Limit = pageSize

@@ -79,7 +79,9 @@ func Dial(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the server %q: %w", storage.ErrInvalid, o.Address, err)
 	}
-	b := &Backend{conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), address: o.Address}
+	b := &Backend{
+		conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), history: resourcegrpc.NewHistoryServiceClient(conn), address: o.Address,
+	}
 	b.open, b.close = context.WithCancelCause(context.Background())
 	return b, nil
 }

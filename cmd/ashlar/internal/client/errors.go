@@ -18,6 +18,7 @@ var sentinels = map[string]error{
 	"NOT_FOUND": storage.ErrNotFound, "CAS_FAILURE": storage.ErrCASFailure, "WRONG_UID": storage.ErrWrongUid, "TOO_LARGE": storage.ErrTooLarge,
 	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
 	"WATCH_CLOSED": storage.ErrWatchClosed, "GROUP_VERSION_MISMATCH": errMismatch, "INCONSISTENT": storage.ErrInconsistent,
+	"FUTURE_REVISION": storage.ErrFutureRevision,
 }
 
 // errMismatch says that a resource is stored under another group version. Read makes the store's own error of it.

@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// pastError returns an error of the history service as a store would have returned it. A server whose store has no past, or that is older
+// than the history service, was asked for what it cannot do.
+func (b *Backend) pastError(ctx context.Context, err error) error {
+	if status.Code(err) == codes.Unimplemented && ctx.Err() == nil {
+		return fmt.Errorf("%w: the server %s: %s", storage.ErrInvalid, b.address, status.Convert(err).Message())
+	}
+	return b.translated(ctx, err)
+}
+
+// asked returns the type and the tenancy of a filter.
+func asked(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
+	return typeOf(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
+}
+
+// Revisions returns the oldest and the newest revision of the server's store, to those who may list what matches a filter.
+func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error) {
+	if err := b.usable(ctx); err != nil {
+		return 0, 0, err
+	}
+	typ, tenancy := asked(f)
+	ctx, done := bounded(ctx)
+	defer done()
+	res, err := b.history.Revisions(ctx, &resourcepb.RevisionsRequest{Type: typ, Tenancy: tenancy})
+	return res.GetOldest(), res.GetNewest(), b.pastError(ctx, err)
+}
+
+// RecordsAt returns a function that returns what matched a filter at a revision, and the caller may see, in order, page by page, and
+// whether there is more. The revision 0 is the newest one.
+func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
+	typ, tenancy := asked(f)
+	req := &resourcepb.ListAtRequest{
+		Type: typ, Tenancy: tenancy, NamePrefix: f.NamePrefix, Revision: revision, Limit: int32(min(limit, pageSize)),
+	}
+	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
+		if err := b.usable(ctx); err != nil {
+			return nil, false, err
+		}
+		ctx, done := bounded(ctx)
+		defer done()
+		res, err := b.history.ListAt(ctx, req)
+		if err != nil {
+			return nil, false, b.pastError(ctx, err)
+		}
+		req.Revision, req.Continue = res.GetRevision(), res.GetContinue()
+		for _, r := range res.GetRecords() {
+			page = append(page, *recordOf(r))
+		}
+		return page, req.Continue != "", nil
+	}
+}
+
+// Changes calls do for the changes of a key after a revision, in order, until another one, as far as the caller may see them.
+func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
+	if err := b.usable(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := b.history.Changes(ctx, &resourcepb.ChangesRequest{
+		Type:    typeOf(storage.UnversionedTypeFrom(id.GetType())),
+		Tenancy: id.GetTenancy(), Name: id.GetName(), After: after, Until: until,
+	})
+	for err == nil {
+		var c *resourcepb.Change
+		if c, err = stream.Recv(); err != nil {
+			break
+		}
+		change := storage.Change{Revision: c.GetRevision(), Now: recordOf(c.GetNow()), Before: recordOf(c.GetBefore()), More: c.GetMore()}
+		if err := do(&change); err != nil {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return b.pastError(ctx, err)
+}
+
+// recordOf returns a record of an answer, nil for nil.
+func recordOf(r *resourcepb.Record) *storage.Record {
+	if r == nil {
+		return nil
+	}
+	return &storage.Record{Resource: r.GetResource(), Created: r.GetCreated(), Modified: r.GetModified(), Writes: r.GetWrites()}
+}

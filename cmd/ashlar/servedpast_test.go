@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPastThroughServer(t *testing.T) {
+	t.Parallel()
+	pastThroughServer(t, fileURL(t))
+}
+
+// pastThroughServer compares what the commands about the past say through a server with what they say of its store.
+func pastThroughServer(t *testing.T, store string) {
+	s := serveStore(t, store)
+	c, direct := s.cli(t), newCLI(t, store)
+	c.ok(configMap("a", "1")+"---\n"+configMap("ab", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
+	first := c.newest()
+	c.ok(configMap("a", "2"), "apply", "-f", "-")
+	c.ok(configMap("c", "1"), "apply", "-f", "-", "-n", "shop")
+	second := c.newest()
+	direct.ok("", "delete", "core/ConfigMap", "b") // which leaves no tombstone that is deleted later
+	c.ok(configMap("b", "3"), "apply", "-f", "-")
+	direct.ok("", "delete", "core/ConfigMap", "a")
+
+	commands := [][]string{
+		{"revisions"}, {"revisions", "core/ConfigMap", "-n", "shop"},
+		{"list", "core/*", "--at", first}, {"list", "core/*", "--at", second, "-n", "shop"},
+		{"list", "core/ConfigMap", "--at", second, "--prefix", "a"},
+		{"list", "core/ConfigMap", "--at", second, "--limit", "1"}, {"list", "*", "--at", first},
+		{"diff", "--from", first, "core/*"}, {"diff", "--from", first, "--to", second, "*"},
+		{"diff", "--from", first, "core/ConfigMap", "-n", "shop"},
+		{"diff", "--from", first, "core/ConfigMap", "--limit", "1"}, {"diff", "--from", second, "--to", second, "*"},
+		{"history", "core/ConfigMap", "a"}, {"history", "core/ConfigMap", "b"}, {"history", "core/ConfigMap", "c", "-n", "shop"},
+	}
+	same := func() {
+		t.Helper()
+		for _, args := range commands {
+			for _, format := range []string{"table", "json", "yaml", "name"} {
+				args := append(args, "-o", format)
+				require.Equal(t, direct.run("", args...), c.run("", args...), "%v", args)
+			}
+		}
+	}
+	same()
+	require.Len(t, lines(c.ok("", "history", "core/ConfigMap", "b", "-o", "name")), 3)
+	require.Len(t, lines(c.ok("", "diff", "--from", first, "core/*", "-o", "name")), 3)
+
+	// What is not there, or not there any more.
+	direct.ok("", "compact", second)
+	for _, args := range [][]string{
+		{"list", "*", "--at", first}, {"diff", "--from", first, "core/*"}, {"list", "*", "--at", "999999999999"},
+	} {
+		r := c.run("", args...)
+		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Contains(t, r.err, fmt.Sprintf(" (the store has the revisions %s to %s)\n", second, c.newest()), "%v", args)
+	}
+	commands = [][]string{
+		{"revisions"}, {"list", "core/*", "--at", second}, {"history", "core/ConfigMap", "a"}, {"history", "core/ConfigMap", "ab"},
+	}
+	same()
+	require.Contains(t, c.ok("", "history", "core/ConfigMap", "ab"), "  kept  ")
+	r := c.run("", "history", "core/ConfigMap", "nobody")
+	require.Equal(t, exitNotFound, r.code)
+	require.Contains(t, r.err, "was not in what the store has kept")
+	direct.ok("", "compact", "--keep", "0")
+	for _, c := range []*cli{c, direct} {
+		r := c.run("", "history", "core/ConfigMap", "a")
+		require.Equal(t, exitNotFound, r.code, "another name that begins like it is there: %s", r.out)
+	}
+
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, s.end())
+}
+
+// A past of several pages is read to its end, each resource once.
+func TestPastThroughServerIsReadInPages(t *testing.T) {
+	t.Parallel()
+	s := serveStore(t, memoryURL())
+	c := s.cli(t)
+	const many = 2*scanLimit + 1
+	var docs strings.Builder
+	for i := range many {
+		docs.WriteString("---\n" + configMap(fmt.Sprintf("c%04d", i), "1"))
+	}
+	c.ok(docs.String(), "apply", "-f", "-")
+	then, listed := c.newest(), c.ok("", "list", "*")
+	require.Len(t, lines(listed), many+1)
+	c.ok("", "delete", "core/ConfigMap", "c0000")
+	require.Equal(t, listed, c.ok("", "list", "*", "--at", then))
+	require.Equal(t, []string{"deleted core/ConfigMap/c0000"}, lines(c.ok("", "diff", "--from", then, "core/*", "-o", "name")))
+}
+
+// noPastThroughServer demands that a server of a store without a past says so.
+func noPastThroughServer(t *testing.T, store string) {
+	s := serveStore(t, store)
+	for _, args := range [][]string{
+		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"},
+	} {
+		r := s.cli(t).run("", args...)
+		require.Equal(t, exitUsage, r.code, "%v", args)
+		require.Contains(t, r.err, "the store does not number its changes", "%v", args)
+	}
+}
+
+// A token shows of the past what it shows of the present.
+func TestPastByToken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shop, shopHash := token()
+	reader, readerHash := token()
+	file := write(t, dir, "tokens.yaml", fmt.Sprintf(`
+tokens:
+  - {name: shop, sha256: %s, rules: [{types: [core/*], namespace: shop, may: [read, list]}]}
+  - {name: reader, sha256: %s, rules: [{types: ["*"], may: [read]}]}
+`, shopHash, readerHash))
+	store := fileURL(t)
+	direct := newCLI(t, store)
+	before := direct.newest()
+	direct.ok(configMap("mine", "1"), "apply", "-f", "-", "-n", "shop")
+	direct.ok(configMap("theirs", "1"), "apply", "-f", "-", "-n", "bank")
+	direct.ok(configMap("mine", "2"), "apply", "-f", "-", "-n", "shop")
+	s := serveStore(t, store, "--tokens", file)
+	c := s.cli(t).with("--token", shop)
+
+	for _, args := range [][]string{
+		{"list", "core/*", "--at", direct.newest(), "-n", "shop", "-o", "name"}, {"diff", "--from", before, "core/*", "-n", "shop"},
+		{"history", "core/ConfigMap", "mine", "-n", "shop"}, {"revisions", "core/*", "-n", "shop"},
+	} {
+		require.Equal(t, direct.ok("", args...), c.ok("", args...), "%v", args)
+	}
+	// What is not there is told with the revisions there are for those who may list it.
+	r := c.run("", "list", "core/*", "--at", "999999999999", "-n", "shop")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "(the store has the revisions 1 to "+direct.newest()+")")
+	for _, args := range [][]string{
+		{"list", "core/*", "--at", before}, {"list", "*", "--at", before, "-n", "bank"}, {"diff", "--from", before, "core/*"}, {"revisions"},
+		{"history", "core/ConfigMap", "theirs", "-n", "bank"},
+	} {
+		r := c.run("", args...)
+		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Contains(t, r.err, `"shop" may not list`, "%v", args)
+		require.NotContains(t, r.err, "the store has", "%v", args)
+		require.Equal(t, exitFailed, s.cli(t).with("--token", reader).run("", args...).code, "who may read only lists no past: %v", args)
+		require.Contains(t, s.cli(t).run("", args...).err, "a token is needed", "%v", args)
+	}
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, s.end())
+}
+
+// Why a command does not go through a server is told, for each of them, and of no other.
+func TestWhatNeedsTheStoreIsDocumented(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/service.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(document), "\n### What the command line does not do through a server\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	root := newCLI(t, "").app(nil, nil, nil).root()
+	root.InitDefaultCompletionCmd()
+	refused := 0
+	for _, cmd := range root.Commands() {
+		told := false
+		for _, line := range lines(section) {
+			first, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+			told = told || strings.HasPrefix(line, "|") && strings.Contains(first, "`"+cmd.Name()+"`")
+		}
+		through := cmd.Annotations[throughServer] != ""
+		require.Equal(t, !through, told, cmd.Name())
+		if !through {
+			refused++
+		}
+	}
+	require.Greater(t, refused, 5)
+}
