@@ -26,6 +26,10 @@ demo: ## Build the command line and show it at work on the embedded default (nee
 demo-serve: curl ## Start a server on the embedded default, write to it by curl, watch it, delete with all that is owned (needs Go and curl)
 	@scripts/demo-serve.sh
 
+.PHONY: record-top
+record-top: ## Record the session of ashlar top that docs/cli.md shows (docs/top.cast)
+	go test ./cmd/ashlar -count 1 -run TestTopOnATerminal -args -record-top $(CURDIR)/docs/top.cast
+
 .PHONY: build
 build: ## Build everything; bin/ashlar is the command line
 	$(GO) build ./...

@@ -15,6 +15,7 @@ func (a *app) listCommand() *cobra.Command {
 	var f filter
 	var out output
 	var at int64
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "list TYPE",
 		Short: "Show the resources of a type, or of all",
@@ -22,12 +23,16 @@ func (a *app) listCommand() *cobra.Command {
 
 With --at it shows the resources as they were at a revision: ashlar revisions shows which there are.
 
+With --watch it goes on: every change is a line below the table, until it is interrupted or --limit or --timeout is reached, which all
+end it with exit code 0. With -o json, yaml and name it is what ashlar watch shows.
+
 With -o json there is one resource on a line, as protojson. A payload that cannot be shown so is given by its bytes, as
 {"@type":…,"@value":…} with base64 in it, and apply reads it back.`,
 		Example: `  ashlar list apps/Deployment -n shop
   ashlar list '*' -o json
   ashlar list core/Pod --prefix storefront- --limit 10 -o name
-  ashlar list '*' --at 1200`,
+  ashlar list '*' --at 1200
+  ashlar list apps/Deployment --watch`,
 		Args:              args("TYPE"),
 		ValidArgsFunction: a.completeTypes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,6 +42,13 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 			}
 			if cmd.Flags().Changed("at") && at < 1 {
 				return usagef("a revision is a number from 1 on, found %d", at)
+			}
+			if watch {
+				if cmd.Flags().Changed("at") {
+					return usagef("--at and --watch exclude each other: the past does not change")
+				}
+				w := watcher{app: a, filter: f, out: out, list: out.format == "table"}
+				return w.run(cmd, args[0])
 			}
 			ctx, cancel, err := a.context(cmd)
 			if err != nil {
@@ -64,6 +76,7 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 	}
 	f.flags(cmd, "resources")
 	out.flags(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with every change")
 	cmd.Flags().Int64Var(&at, "at", 0, "show what there was at this revision (default: what there is)")
 	return cmd
 }

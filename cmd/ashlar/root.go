@@ -79,7 +79,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	flags.DurationVar(&a.timeout, "timeout", 0, "give up after this time; watch ends well after it (default: none)")
 	a.serverFlags(root)
 	root.AddCommand(
-		alsoThrough(a.applyCommand()), alsoThrough(a.getCommand()), alsoThrough(a.listCommand()), alsoThrough(a.watchCommand()),
+		alsoThrough(a.applyCommand()), alsoThrough(a.getCommand()), alsoThrough(a.listCommand()), alsoThrough(a.watchCommand()), alsoThrough(a.topCommand()),
 		alsoThrough(a.deleteCommand()), alsoThrough(a.ownedCommand()), alsoThrough(a.typesCommand()), alsoThrough(a.exportCommand()),
 		alsoThrough(a.historyCommand()), alsoThrough(a.diffCommand()), alsoThrough(a.revisionsCommand()), a.compactCommand(),
 		a.schemaCommand(), a.migrateCommand(), a.importCommand(), a.conformanceCommand(), a.lockCommand(), a.serveCommand(),

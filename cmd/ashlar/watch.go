@@ -52,6 +52,7 @@ type watcher struct {
 	cursor     string
 	showCursor bool
 	bookmarks  bool
+	list       bool // the snapshot is a table, as of ashlar list
 }
 
 func (w *watcher) run(cmd *cobra.Command, arg string) error {
@@ -131,17 +132,29 @@ func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) er
 			marked = true
 			mark.Bookmark.Cursor = "" // it is shown where those of other events are
 		}
-		if err := errors.Join(p.event(ev, cursor), p.flush()); err != nil {
+		if err := w.print(p, ev, cursor, joined); err != nil {
 			return err
 		}
 		if end || bookmark {
 			continue
 		}
 		if shown++; shown == w.filter.limit {
-			return nil
+			return p.flush()
 		}
 		asking, marked = marked, false
 	}
+}
+
+// print prints an event. joined says that the snapshot is complete with it.
+func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, joined bool) error {
+	switch {
+	case w.list && !joined:
+		// A table is aligned when all of it is there.
+		return p.resource(ev.GetUpsert().GetResource(), 0)
+	case w.list && ev.GetEndOfSnapshot() != nil:
+		return p.flush()
+	}
+	return errors.Join(p.event(ev, cursor), p.flush())
 }
 
 // ask has a bookmark event come.

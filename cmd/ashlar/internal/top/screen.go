@@ -1,0 +1,222 @@
+package top
+
+import (
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Screen is a tally on a terminal. It is a tea.Model: run it by tea.NewProgram.
+type Screen struct {
+	// Store is what is counted, for the first line.
+	Store string
+
+	tally         *Tally
+	interval      time.Duration
+	shown         *Picture
+	width, height int
+	by            Order
+	reverse       bool
+	paused, help  bool
+	filter        string
+	typing        bool
+}
+
+// NewScreen returns a screen that shows a new picture every interval.
+func NewScreen(store string, t *Tally, interval time.Duration) *Screen {
+	return &Screen{Store: store, tally: t, interval: interval, shown: t.Picture(time.Now()), width: 80, height: 24}
+}
+
+// tick has the screen show a new picture.
+type tick time.Time
+
+func (s *Screen) next() tea.Cmd {
+	return tea.Tick(s.interval, func(now time.Time) tea.Msg { return tick(now) })
+}
+
+// Init implements tea.Model.
+func (s *Screen) Init() tea.Cmd { return s.next() }
+
+// Update implements tea.Model.
+func (s *Screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tick:
+		if !s.paused {
+			s.shown = s.tally.Picture(time.Time(msg))
+		}
+		return s, s.next()
+	case tea.WindowSizeMsg:
+		s.width, s.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		if s.typing {
+			s.typed(msg)
+			return s, nil
+		}
+		return s, s.pressed(msg.String())
+	}
+	return s, nil
+}
+
+// pressed does what a key is for.
+func (s *Screen) pressed(key string) tea.Cmd {
+	switch key {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "p", "space":
+		s.paused = !s.paused
+	case "s":
+		s.by = (s.by + 1) % orders
+	case "r":
+		s.reverse = !s.reverse
+	case "?", "h":
+		s.help = !s.help
+	case "/":
+		s.typing = true
+	case "esc":
+		s.filter, s.help = "", false
+	}
+	return nil
+}
+
+// typed takes a key of the filter's text.
+func (s *Screen) typed(msg tea.KeyPressMsg) {
+	switch msg.String() {
+	case "enter":
+		s.typing = false
+	case "esc", "ctrl+c":
+		s.typing, s.filter = false, ""
+	case "backspace":
+		if runes := []rune(s.filter); len(runes) > 0 {
+			s.filter = string(runes[:len(runes)-1])
+		}
+	default:
+		s.filter += msg.Text
+	}
+}
+
+// View implements tea.Model.
+func (s *Screen) View() tea.View {
+	v := tea.NewView(strings.Join(s.lines(), "\n"))
+	v.AltScreen = true
+	v.WindowTitle = "ashlar top"
+	return v
+}
+
+const keys = "q quit   p pause   s sort   r reverse   / filter   ? help"
+
+var helpText = []string{
+	"", "  q, Ctrl-C   quit",
+	"  p, space    pause, and go on",
+	"  s           sort by type, resources, bytes or changes",
+	"  r           reverse the order",
+	"  /           show only types and names that contain a text; Enter keeps it, Esc drops it",
+	"  ?           show this, or the table",
+	"", "  Rates are the mean of the last ten seconds. \"Behind by at most\" is how long the watch took to prove, when it was asked",
+	"  last, that it shows everything that had been written.",
+}
+
+// lines are the screen's lines, from the top.
+func (s *Screen) lines() []string {
+	out := []string{bold("ashlar top  " + printable(s.Store)), summary(s.shown)}
+	if s.help {
+		out = append(out, helpText...)
+	} else {
+		out = append(out, s.table()...)
+	}
+	room := max(s.height-1, 1)
+	out = out[:min(len(out), room)]
+	for len(out) < room {
+		out = append(out, "")
+	}
+	out = append(out, s.status())
+	for i := range out {
+		out[i] = ansi.Truncate(out[i], s.width, "…")
+	}
+	return out
+}
+
+// status is the last line.
+func (s *Screen) status() string {
+	switch {
+	case s.typing:
+		return "filter: " + s.filter + "_"
+	case s.paused:
+		return bold("PAUSED at "+s.shown.At.Format(time.TimeOnly)) + "   p goes on"
+	}
+	state := "by " + s.by.String()
+	if s.reverse {
+		state += ", reversed"
+	}
+	if s.filter != "" {
+		state += ", with " + printable(s.filter)
+	}
+	return keys + "   (" + state + ")"
+}
+
+// table are the types, and below them the newest changes.
+func (s *Screen) table() []string {
+	p := *s.shown
+	p.Rows = append([]Row(nil), p.Rows...)
+	p.sort(s.by, s.reverse)
+	var rows [][5]string
+	for i := range p.Rows {
+		if s.matches(name(p.Rows[i].Type)) {
+			rows = append(rows, p.Rows[i].cells())
+		}
+	}
+	// The changes get a third of the screen at least, and what the types leave.
+	room := max(s.height-6, 2)
+	most := max(room*2/3, 1)
+	hidden := max(len(rows)-most, 0)
+	rows = rows[:len(rows)-hidden]
+	out := []string{"", bold(aligned(columns, widths(rows)))}
+	for _, row := range rows {
+		out = append(out, aligned(row, widths(rows)))
+	}
+	if hidden > 0 {
+		out = append(out, "… and "+plural(hidden, "more type"))
+	}
+	out = append(out, "", bold("NEWEST CHANGES"))
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if s.matches(c.ID.GetType().GetGroup()+"/"+c.ID.GetType().GetKind()) || s.matches(c.ID.GetName()) {
+			out = append(out, c.line())
+		}
+	}
+	return out
+}
+
+func (s *Screen) matches(text string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(s.filter))
+}
+
+// widths are those of the columns.
+func widths(rows [][5]string) (w [5]int) {
+	for i, c := range columns {
+		w[i] = len(c)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			w[i] = max(w[i], ansi.StringWidth(cell))
+		}
+	}
+	return w
+}
+
+// aligned is a row, with names on the left of their columns and numbers on the right.
+func aligned(row [5]string, w [5]int) string {
+	var s strings.Builder
+	for i, cell := range row {
+		fill := strings.Repeat(" ", max(w[i]-ansi.StringWidth(cell), 0))
+		if i == 0 {
+			s.WriteString(cell + fill)
+		} else {
+			s.WriteString("  " + fill + cell)
+		}
+	}
+	return s.String()
+}
+
+func bold(text string) string { return "\x1b[1m" + text + "\x1b[m" }

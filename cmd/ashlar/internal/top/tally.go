@@ -1,0 +1,208 @@
+package top
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const (
+	// window is the seconds that rates are the mean of.
+	window = 10
+	// remembered is how many of the newest changes are kept.
+	remembered = 200
+)
+
+// Tally counts what a watch returns. It takes 16 bytes and a bit for each resource, whatever the resource's size. Its methods may be
+// called from any number of goroutines.
+type Tally struct {
+	seed maphash.Seed
+
+	mu      sync.Mutex
+	began   time.Time
+	types   map[storage.UnversionedType]*count
+	sizes   map[uint64]uint32 // of the resources, by a hash of the key
+	changes []Change          // the newest last
+	listed  bool
+	lag     time.Duration
+	proven  bool
+	note    string
+}
+
+// count is what is known of a type.
+type count struct {
+	resources int
+	bytes     int64
+	seconds   [window]second
+}
+
+// second is what happened in one.
+type second struct {
+	at              int64 // Unix time
+	writes, deletes int
+}
+
+// Change is a change that a watch has returned.
+type Change struct {
+	// At is when it was seen, by the clock of this program.
+	At time.Time
+	// What happened: "create", "update" or "delete".
+	What string
+	ID   *resourcepb.ID
+}
+
+// NewTally returns a tally in which nothing was counted yet.
+func NewTally(now time.Time) *Tally {
+	return &Tally{seed: maphash.MakeSeed(), began: now, types: map[storage.UnversionedType]*count{}, sizes: map[uint64]uint32{}}
+}
+
+// Relist has the tally begin anew with the snapshot that follows, and says why. The newest changes stay.
+func (t *Tally) Relist(note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.types, t.sizes = map[storage.UnversionedType]*count{}, map[uint64]uint32{}
+	t.listed, t.proven, t.note = false, false, note
+}
+
+// Note shows a text until the next list is complete.
+func (t *Tally) Note(note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note = note
+}
+
+// See counts an event.
+func (t *Tally) See(ev *resourcepb.WatchEvent, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e := ev.GetEvent().(type) {
+	case *resourcepb.WatchEvent_EndOfSnapshot_:
+		t.listed, t.note = true, ""
+	case *resourcepb.WatchEvent_Upsert_:
+		t.upsert(e.Upsert.GetResource(), now)
+	case *resourcepb.WatchEvent_Delete_:
+		t.delete(e.Delete.GetResource(), now)
+	}
+}
+
+// Caught notes that the watch has proven to show everything that was written until so long ago.
+func (t *Tally) Caught(lag time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lag, t.proven = lag, true
+}
+
+func (t *Tally) of(id *resourcepb.ID) *count {
+	typ := storage.UnversionedTypeFrom(id.GetType())
+	c := t.types[typ]
+	if c == nil {
+		c = &count{}
+		t.types[typ] = c
+	}
+	return c
+}
+
+func (t *Tally) hash(id *resourcepb.ID) uint64 { return maphash.Comparable(t.seed, key.Of(id)) }
+
+func (t *Tally) upsert(res *resourcepb.Resource, now time.Time) {
+	c, at, size := t.of(res.GetId()), t.hash(res.GetId()), uint32(proto.Size(res))
+	before, known := t.sizes[at]
+	t.sizes[at] = size
+	c.bytes += int64(size) - int64(before)
+	what := "update"
+	if !known {
+		c.resources++
+		what = "create"
+	}
+	if t.listed {
+		c.second(now).writes++
+		t.changed(Change{now, what, res.GetId()})
+	}
+}
+
+func (t *Tally) delete(res *resourcepb.Resource, now time.Time) {
+	c, at := t.of(res.GetId()), t.hash(res.GetId())
+	if size, known := t.sizes[at]; known {
+		delete(t.sizes, at)
+		c.resources--
+		c.bytes -= int64(size)
+	}
+	c.second(now).deletes++
+	t.changed(Change{now, "delete", res.GetId()})
+}
+
+func (t *Tally) changed(c Change) {
+	if len(t.changes) == 2*remembered {
+		t.changes = append(t.changes[:0], t.changes[remembered:]...)
+	}
+	t.changes = append(t.changes, c)
+}
+
+// second returns the count of a second.
+func (c *count) second(now time.Time) *second {
+	s := &c.seconds[now.Unix()%window]
+	if s.at != now.Unix() {
+		*s = second{at: now.Unix()}
+	}
+	return s
+}
+
+// Row is what a picture says of a type.
+type Row struct {
+	Type            storage.UnversionedType
+	Resources       int
+	Bytes           int64
+	Writes, Deletes float64 // in a second
+}
+
+// Picture is what a tally says at a moment. Nobody changes it.
+type Picture struct {
+	At    time.Time
+	Since time.Duration // since the tally began
+	Rows  []Row         // by type
+	Total Row
+	// Changes are the newest ones, the newest first.
+	Changes []Change
+	// Listed says that all resources were counted that there are.
+	Listed bool
+	// Lag is how long the watch took to prove that it shows everything, when it was asked last; Proven says that it did.
+	Lag    time.Duration
+	Proven bool
+	// Note says why the counting had to begin anew, or does not go on.
+	Note string
+}
+
+// Picture returns what was counted so far.
+func (t *Tally) Picture(now time.Time) *Picture {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := &Picture{At: now, Since: now.Sub(t.began), Listed: t.listed, Lag: t.lag, Proven: t.proven, Note: t.note}
+	// A rate is one of whole seconds, of which the present one is none yet.
+	seconds := min(max(now.Sub(t.began).Seconds(), 1), window-1)
+	for typ, c := range t.types {
+		row := Row{Type: typ, Resources: c.resources, Bytes: c.bytes}
+		for _, s := range c.seconds {
+			if age := now.Unix() - s.at; age >= 0 && age < window {
+				row.Writes += float64(s.writes) / seconds
+				row.Deletes += float64(s.deletes) / seconds
+			}
+		}
+		p.Rows = append(p.Rows, row)
+		p.Total.Resources += row.Resources
+		p.Total.Bytes += row.Bytes
+		p.Total.Writes += row.Writes
+		p.Total.Deletes += row.Deletes
+	}
+	p.sort(ByType, false)
+	newest := t.changes[max(0, len(t.changes)-remembered):]
+	p.Changes = slices.Clone(newest)
+	slices.Reverse(p.Changes)
+	return p
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/top"
+)
+
+func (a *app) topCommand() *cobra.Command {
+	t := topper{app: a}
+	cmd := &cobra.Command{
+		Use:   "top [TYPE]",
+		Short: "Show how many resources there are and how fast they change, live",
+		Long: `Show, live, how many resources of which types there are, how large they are, how often they are written and deleted, how far the
+picture can be behind the store, and what changed last. TYPE is group/Kind, group/* or, as without it, *.
+
+On a terminal the picture is one that changes; q ends it, ? says which keys there are. Elsewhere it is some lines every interval. It ends
+with exit code 0 by q, Ctrl-C, SIGTERM, --limit or --timeout.
+
+How far it is behind is what the watch has proven: so long it took, when it was asked last, to show everything that had been written
+before. Not all stores can tell.`,
+		Example: `  ashlar top
+  ashlar top apps/* -n shop
+  ashlar top --server 127.0.0.1:8502
+  ashlar top --interval 10s --limit 6 > minute.txt`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 1 {
+				return usagef("top takes at most one TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeTypes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{storage.Wildcard}
+			}
+			return t.run(cmd, args[0])
+		},
+	}
+	t.filter.flags(cmd, "pictures")
+	cmd.Flags().DurationVar(&t.interval, "interval", time.Second, "time between two pictures")
+	return cmd
+}
+
+// topper is one run of the command.
+type topper struct {
+	app      *app
+	filter   filter
+	interval time.Duration
+}
+
+func (t *topper) run(cmd *cobra.Command, arg string) error {
+	typ, err := parseType(arg, true)
+	if err = errors.Join(err, t.filter.check()); err != nil {
+		return err
+	}
+	if t.interval < 100*time.Millisecond {
+		return usagef("--interval is to be 100ms or more, found %v", t.interval)
+	}
+	ctx, cancel, err := t.app.context(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	err = t.app.with(ctx, func(b storage.Backend) error { return t.show(ctx, b, typ) })
+	if ctx.Err() != nil && endOfTime(err) {
+		return nil
+	}
+	return err
+}
+
+// show shows what a watch returns until the user has seen enough.
+func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.UnversionedType) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tally := top.NewTally(time.Now())
+	followed := make(chan error, 1)
+	go func() {
+		followed <- top.Follow(ctx, b, typ, t.filter.proto(), t.filter.prefix, tally)
+		cancel() // there is nothing more to show
+	}()
+	var err error
+	if t.terminal() {
+		_, err = tea.NewProgram(top.NewScreen(t.name(), tally, t.interval),
+			tea.WithContext(ctx), tea.WithInput(t.app.in), tea.WithOutput(t.app.out), tea.WithoutSignalHandler()).Run()
+		if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+			err = nil
+		}
+	} else {
+		err = top.Print(ctx, t.app.out, tally, t.interval, t.filter.limit)
+	}
+	cancel()
+	if failed := <-followed; failed != nil {
+		return fmt.Errorf("top: %w", failed)
+	}
+	return err
+}
+
+// terminal reports whether a person sits at both ends.
+func (t *topper) terminal() bool {
+	for _, end := range []any{t.app.in, t.app.out} {
+		f, ok := end.(*os.File)
+		if !ok || !term.IsTerminal(int(f.Fd())) {
+			return false
+		}
+	}
+	return true
+}
+
+// name names what is looked at, without what is secret.
+func (t *topper) name() string {
+	if t.app.server.Address != "" {
+		return t.app.server.Address
+	}
+	raw, err := t.app.storeURL()
+	if err != nil {
+		return ""
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
