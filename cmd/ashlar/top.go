@@ -32,7 +32,7 @@ before. Not all stores can tell.`,
 		Example: `  ashlar top
   ashlar top apps/* -n shop
   ashlar top --server 127.0.0.1:8502
-  ashlar top --interval 10s --limit 6 > minute.txt`,
+  ashlar top --interval 10s --limit 6`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 1 {
 				return usagef("top takes at most one TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
