@@ -21,20 +21,20 @@ import (
 type Client[T any] struct {
 	backend storage.Backend
 	typ     *resourcepb.Type
-	codec   *codec[T]
+	codec   *Codec[T]
 }
 
 // New returns a client for resources whose payload is the protobuf message T, a pointer to a generated type. The backend stays the
 // caller's.
 func New[T proto.Message](b storage.Backend, typ *resourcepb.Type) *Client[T] {
-	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: messages[T]()}
+	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: Messages[T]()}
 }
 
 // NewJSON returns a client for resources whose payload is a Go value that encoding/json writes as an object. It is stored as a
 // google.protobuf.Struct, whose numbers are floating-point ones: a value with an integer that these cannot hold is refused. The backend
 // stays the caller's.
 func NewJSON[T any](b storage.Backend, typ *resourcepb.Type) *Client[T] {
-	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: values[T]()}
+	return &Client[T]{backend: b, typ: proto.CloneOf(typ), codec: JSON[T]()}
 }
 
 // ID returns the id of a resource of the client's type, without a uid.
@@ -51,7 +51,7 @@ func (c *Client[T]) Get(ctx context.Context, consistency storage.ReadConsistency
 	if err != nil {
 		return nil, err
 	}
-	return c.codec.object(res)
+	return c.codec.Object(res)
 }
 
 // check refuses an id of another type.
@@ -82,7 +82,7 @@ func (c *Client[T]) List(ctx context.Context, consistency storage.ReadConsistenc
 				return
 			}
 			for _, res := range page.Resources {
-				if !yield(c.codec.object(res)) {
+				if !yield(c.codec.Object(res)) {
 					return
 				}
 			}
@@ -112,15 +112,15 @@ func (c *Client[T]) Create(ctx context.Context, o Object[T]) (*Object[T], error)
 
 // store writes an object at its version.
 func (c *Client[T]) store(ctx context.Context, o *Object[T]) (*Object[T], error) {
-	res, err := c.codec.resource(o)
+	res, err := c.codec.Resource(o)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+		return nil, err
 	}
 	stored, err := c.backend.WriteCAS(ctx, res)
 	if err != nil {
 		return nil, err
 	}
-	return c.codec.object(stored)
+	return c.codec.Object(stored)
 }
 
 // Update reads a resource, has change change it, and writes it if no other writer was faster; else it does so again, until the context is
@@ -129,7 +129,7 @@ func (c *Client[T]) store(ctx context.Context, o *Object[T]) (*Object[T], error)
 // UpdateStatus.
 func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*Object[T]) error) (*Object[T], error) {
 	return c.swap(ctx, id, func(o *Object[T]) error {
-		key, version, statuses := proto.CloneOf(o.ID), o.Version, c.codec.copyOf(o).Status
+		key, version, statuses := proto.CloneOf(o.ID), o.Version, c.codec.Copy(o).Status
 		if err := change(o); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 		if status == nil {
 			status = &resourcepb.Status{}
 		}
-		if err := change(c.codec.copyOf(o), status); err != nil {
+		if err := change(c.codec.Copy(o), status); err != nil {
 			return err
 		}
 		if o.Status == nil {
@@ -169,11 +169,11 @@ func (c *Client[T]) swap(ctx context.Context, id *resourcepb.ID, change func(*Ob
 		if err != nil {
 			return nil, err
 		}
-		after := c.codec.copyOf(before)
+		after := c.codec.Copy(before)
 		if err := change(after); err != nil {
 			return nil, err
 		}
-		if c.codec.same(before, after) {
+		if c.codec.Same(before, after) {
 			return before, nil
 		}
 		stamp(after)

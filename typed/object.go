@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -53,8 +54,9 @@ func (e *PayloadError) Error() string {
 // Unwrap returns why the payload does not decode.
 func (e *PayloadError) Unwrap() error { return e.Err }
 
-// codec translates payloads.
-type codec[T any] struct {
+// Codec translates between resources and objects. It is for packages that keep objects of several types, as package store does; a [Client]
+// has its own.
+type Codec[T any] struct {
 	message string // the full name of the message
 	decode  func(payload []byte) (T, error)
 	encode  func(T) ([]byte, error)
@@ -62,8 +64,8 @@ type codec[T any] struct {
 	equal   func(a, b T) bool
 }
 
-// object decodes a resource, which becomes part of the object.
-func (c *codec[T]) object(res *resourcepb.Resource) (*Object[T], error) {
+// Object decodes a resource, which becomes part of the object. A payload that is not what the codec takes is a [*PayloadError].
+func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	o := &Object[T]{
 		ID: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
 		Metadata: res.GetMetadata(), Status: res.GetStatus(),
@@ -79,11 +81,11 @@ func (c *codec[T]) object(res *resourcepb.Resource) (*Object[T], error) {
 	return o, nil
 }
 
-// resource encodes an object. The resource shares all but the payload with it.
-func (c *codec[T]) resource(o *Object[T]) (*resourcepb.Resource, error) {
+// Resource encodes an object. The resource shares all but the payload with it. Data that does not encode is [storage.ErrInvalid].
+func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 	payload, err := c.encode(o.Data)
 	if err != nil {
-		return nil, fmt.Errorf("the payload of %s does not encode: %w", named(o.ID), err)
+		return nil, fmt.Errorf("%w: the payload of %s does not encode: %w", storage.ErrInvalid, named(o.ID), err)
 	}
 	return &resourcepb.Resource{
 		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
@@ -91,8 +93,8 @@ func (c *codec[T]) resource(o *Object[T]) (*resourcepb.Resource, error) {
 	}, nil
 }
 
-// copyOf returns a deep copy of an object.
-func (c *codec[T]) copyOf(o *Object[T]) *Object[T] {
+// Copy returns a deep copy of an object.
+func (c *Codec[T]) Copy(o *Object[T]) *Object[T] {
 	out := *o
 	out.ID, out.Owner = proto.CloneOf(o.ID), proto.CloneOf(o.Owner)
 	out.Metadata, out.Status = maps.Clone(o.Metadata), maps.Clone(o.Status)
@@ -103,8 +105,8 @@ func (c *codec[T]) copyOf(o *Object[T]) *Object[T] {
 	return &out
 }
 
-// same reports whether two objects have the same content.
-func (c *codec[T]) same(a, b *Object[T]) bool {
+// Same reports whether two objects have the same content: owner, group version, metadata, statuses and data.
+func (c *Codec[T]) Same(a, b *Object[T]) bool {
 	return proto.Equal(a.Owner, b.Owner) && maps.Equal(a.Metadata, b.Metadata) && c.equal(a.Data, b.Data) &&
 		a.ID.GetType().GetGroupVersion() == b.ID.GetType().GetGroupVersion() &&
 		maps.EqualFunc(a.Status, b.Status, func(x, y *resourcepb.Status) bool { return proto.Equal(x, y) })

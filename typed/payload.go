@@ -12,11 +12,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// messages is the codec of a protobuf message.
-func messages[T proto.Message]() *codec[T] {
+// Messages returns the codec of resources whose payload is the protobuf message T, a pointer to a generated type.
+func Messages[T proto.Message]() *Codec[T] {
 	var none T
 	typ := none.ProtoReflect().Type()
-	return &codec[T]{
+	return &Codec[T]{
 		message: string(typ.Descriptor().FullName()),
 		decode: func(payload []byte) (T, error) {
 			m := typ.New().Interface().(T)
@@ -33,9 +33,9 @@ func messages[T proto.Message]() *codec[T] {
 	}
 }
 
-// values is the codec of a Go value, which is stored as the google.protobuf.Struct of its JSON object. So ashlar get shows it, and programs
-// in other languages read it.
-func values[T any]() *codec[T] {
+// JSON returns the codec of resources whose payload is a Go value, which is stored as the google.protobuf.Struct of its JSON object. So
+// ashlar get shows it, and programs in other languages read it.
+func JSON[T any]() *Codec[T] {
 	encode := func(v T) ([]byte, error) {
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -61,7 +61,7 @@ func values[T any]() *codec[T] {
 		}
 		return v, json.Unmarshal(text, &v)
 	}
-	return &codec[T]{
+	return &Codec[T]{
 		message: "google.protobuf.Struct", encode: encode, decode: decode,
 		clone: func(v T) T {
 			out := v

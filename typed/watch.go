@@ -34,7 +34,7 @@ const (
 
 // Watch is a stream of events. Next is for one goroutine at a time; Cursor and Close may be called from any.
 type Watch[T any] struct {
-	codec *codec[T]
+	codec *Codec[T]
 	watch storage.Watch
 }
 
@@ -86,12 +86,12 @@ func (w *Watch[T]) Next(ctx context.Context) (Event[T], error) {
 		default:
 			continue
 		}
-		if out.Object, err = w.codec.object(res); err != nil {
+		if out.Object, err = w.codec.Object(res); err != nil {
 			return Event[T]{}, err
 		}
 		if ev.GetBefore() != nil {
 			// What was stored before may be of another kind of payload: then only what is stored now is told.
-			out.Before, _ = w.codec.object(ev.GetBefore())
+			out.Before, _ = w.codec.Object(ev.GetBefore())
 		}
 		return out, nil
 	}
