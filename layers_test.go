@@ -98,7 +98,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
 		case adapter != "":
 			mayLink(pkg, drivers[adapter]...)
-		case name == "registry", name == "typed":
+		case name == "registry", name == "typed", name == "store":
 			mayLink(pkg)
 		case onTop(pkg):
 			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC
@@ -112,7 +112,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 func onTop(pkg string) bool {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	first, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"registry", "typed", "lease", "service", "reaper"}, first)
+	return slices.Contains([]string{"registry", "typed", "lease", "store", "service", "reaper"}, first)
 }
 
 // What stands on top of the contract knows no adapter, so that a server links the databases that its program imports; and nothing below

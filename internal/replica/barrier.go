@@ -1,0 +1,110 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// barriers are the requests for proof of how far the copy is.
+type barriers struct {
+	offered bool               // the watches are bookmarkers
+	to      storage.Bookmarker // the watch; nil while there is none
+	asked   int64              // counts the requests that were sent, and the lists
+	flying  *barrier           // was sent, and is not answered
+	next    *barrier           // is sent when flying is answered
+}
+
+// barrier is what callers wait for together.
+type barrier struct {
+	done   chan struct{}
+	err    error
+	number int64
+}
+
+// Barrier waits until everything that was acknowledged, to anybody, before the call is in the Views made after it. Callers that wait share
+// a request: one that comes while a request is under way shares the next one. It is [storage.ErrInvalid] where the watches of the backend
+// are no [storage.Bookmarker].
+func (r *Replica[V]) Barrier(ctx context.Context) error {
+	r.mu.Lock()
+	if !r.barriers.offered {
+		r.mu.Unlock()
+		return fmt.Errorf("%w: the backend's watches are no Bookmarkers, so the copy cannot know how far it is", storage.ErrInvalid)
+	}
+	if r.ended != nil {
+		defer r.mu.Unlock()
+		return r.ended
+	}
+	if r.barriers.next == nil {
+		r.barriers.next = &barrier{done: make(chan struct{})}
+	}
+	mine := r.barriers.next
+	r.barriers.send()
+	r.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// send sends the next request, if none is under way. The caller holds the replica's lock.
+func (b *barriers) send() {
+	if b.to == nil || b.flying != nil || b.next == nil {
+		return
+	}
+	b.flying, b.next = b.next, nil
+	b.asked++
+	b.flying.number = b.asked
+	// It notes the request and returns. If it fails the watch has ended, and what follows it sends the request again.
+	_ = b.to.Bookmark(context.Background())
+}
+
+// watch says which watch answers from now on; nil while there is none. What was not answered is asked of it.
+func (b *barriers) watch(w storage.Watch) {
+	b.to, _ = w.(storage.Bookmarker)
+	if b.flying != nil {
+		if b.next != nil {
+			later, earlier := b.next, b.flying
+			b.next = &barrier{done: make(chan struct{})}
+			joined := b.next
+			go func() {
+				<-joined.done
+				for _, one := range []*barrier{earlier, later} {
+					one.err = joined.err
+					close(one.done)
+				}
+			}()
+		} else {
+			b.next = b.flying
+		}
+		b.flying = nil
+	}
+	b.send()
+}
+
+// answered ends the waiting for the request under way, and returns its number. The caller holds the replica's lock, and has applied all
+// that came before the answer.
+func (b *barriers) answered() int64 {
+	if b.flying == nil {
+		return 0
+	}
+	number := b.flying.number
+	close(b.flying.done)
+	b.flying = nil
+	b.send()
+	return number
+}
+
+// end fails all requests.
+func (b *barriers) end(err error) {
+	for _, one := range []*barrier{b.flying, b.next} {
+		if one != nil {
+			one.err = err
+			close(one.done)
+		}
+	}
+	b.flying, b.next = nil, nil
+}

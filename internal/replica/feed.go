@@ -1,0 +1,290 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// prime fills the trees with the snapshot of the first watch, row by row.
+func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
+	for {
+		ev, err := w.Next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case ev.GetEndOfSnapshot() != nil:
+			return nil
+		case r.has(ev.GetUpsert().GetResource()):
+			r.set(key.Key{}, r.row(ev.GetUpsert().GetResource()))
+		}
+	}
+}
+
+// feed applies what the watch returns, and opens another one when it has ended.
+func (r *Replica[V]) feed(ctx context.Context, w storage.Watch) {
+	defer close(r.done)
+	for {
+		err := r.follow(ctx, w)
+		w.Close()
+		if w = r.reopen(ctx, err); w == nil {
+			return
+		}
+	}
+}
+
+// The pauses between two tries to list everything anew.
+const (
+	minPause = 20 * time.Millisecond
+	maxPause = time.Second
+)
+
+// reopen lists everything anew; nil if the replica was closed, or its backend.
+func (r *Replica[V]) reopen(ctx context.Context, err error) storage.Watch {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			r.end(fmt.Errorf("the copy: %w", storage.ErrClosed))
+			return nil
+		}
+		var w storage.Watch
+		if w, err = r.open(ctx); err == nil {
+			if err = r.relist(ctx, w); err == nil {
+				return w
+			}
+			w.Close()
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// end tells all who wait that nothing comes any more.
+func (r *Replica[V]) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = err
+	r.barriers.end(err)
+	r.changed()
+}
+
+// follow applies the changes of a watch until it ends.
+func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) error {
+	r.mu.Lock()
+	r.barriers.watch(w)
+	r.mu.Unlock()
+	var commit []arrived[V]
+	for {
+		ev, err := w.Next(ctx)
+		if err != nil {
+			r.mu.Lock()
+			r.barriers.watch(nil)
+			r.mu.Unlock()
+			return err
+		}
+		if ev.GetBookmark() != nil {
+			r.mu.Lock()
+			r.settle(r.barriers.answered())
+			r.mu.Unlock()
+			continue
+		}
+		if a, ok := r.arrival(ev); ok {
+			a.cursor = w.Cursor()
+			commit = append(commit, a)
+		}
+		if !ev.GetMore() && len(commit) > 0 {
+			r.apply(commit)
+			clear(commit)
+			commit = commit[:0]
+		}
+	}
+}
+
+// arrived is a change that the watch has brought.
+type arrived[V any] struct {
+	key     key.Key
+	version string  // of the row, or of what was deleted
+	row     *Row[V] // nil for a deletion
+	cursor  string
+	size    int
+}
+
+func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a arrived[V], ok bool) {
+	if res := ev.GetDelete().GetResource(); res != nil && r.has(res) {
+		return arrived[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
+	}
+	res := ev.GetUpsert().GetResource()
+	if res == nil || !r.has(res) {
+		return a, false
+	}
+	size := rowCost + len(res.GetData().GetValue())
+	row := r.row(res)
+	return arrived[V]{key: row.Key, version: row.Version, row: row, size: size}, true
+}
+
+// rowCost is about what a row takes beside its payload.
+const rowCost = 300
+
+// apply makes a commit visible.
+func (r *Replica[V]) apply(commit []arrived[V]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changes := make([]change[V], 0, len(commit))
+	for _, a := range commit {
+		r.note(a.key, a.version, a.row == nil)
+		o := r.own[a.key]
+		var base *Row[V]
+		if o != nil {
+			base = o.base
+		} else {
+			base, _ = r.rows.Get(&Row[V]{Key: a.key})
+		}
+		if same(base, a.row) {
+			continue // the same again, as after a list that was no snapshot
+		}
+		changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor, size: a.size})
+		switch {
+		case o == nil:
+			r.set(a.key, a.row)
+		case o.is(a.version, a.row == nil):
+			delete(r.own, a.key)
+			r.set(a.key, a.row)
+		default:
+			o.base = a.row
+		}
+	}
+	r.append(changes)
+}
+
+// append puts a commit into the log, and wakes who waits for it. The caller holds the lock.
+func (r *Replica[V]) append(commit []change[V]) {
+	if len(commit) == 0 {
+		return
+	}
+	r.view = nil
+	r.log.append(commit)
+	r.changed()
+}
+
+// relist brings the copy to what a new watch shows at first, all at once, and tells followers what has changed.
+func (r *Replica[V]) relist(ctx context.Context, w storage.Watch) error {
+	r.mu.Lock()
+	began := r.barriers.asked + 1 // what is acknowledged from now on is perhaps not in the list
+	r.barriers.asked = began
+	r.mu.Unlock()
+	listed := map[key.Key]*Row[V]{}
+	held := r.View()
+	for {
+		ev, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if ev.GetEndOfSnapshot() != nil {
+			break
+		}
+		res := ev.GetUpsert().GetResource()
+		if !r.has(res) {
+			continue
+		}
+		row := held.Get(key.Of(res.GetId()))
+		if row == nil || row.Version != res.GetVersion() {
+			row = r.row(res)
+		}
+		listed[row.Key] = row
+	}
+	r.mu.Lock()
+	r.adopt(listed, began)
+	some := len(r.own) > 0
+	r.mu.Unlock()
+	if some {
+		return r.doubt(ctx)
+	}
+	return nil
+}
+
+// adopt makes what was listed the state of the copy. Own writes from before the list was asked for are part of it or overwritten; of later
+// ones it is not known. The caller holds the lock.
+func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
+	var changes []change[V]
+	put := func(k key.Key, row *Row[V], version string) {
+		r.note(k, version, row == nil)
+		base, _ := r.rows.Get(&Row[V]{Key: k})
+		if o := r.own[k]; o != nil {
+			base = o.base
+			if o.base = row; o.number >= began && !o.is(version, row == nil) {
+				if !same(base, row) {
+					changes = append(changes, change[V]{key: k, base: base, now: row, version: version, size: rowCost})
+				}
+				return
+			}
+			delete(r.own, k)
+			changes = append(changes, change[V]{key: k, base: base, now: row, settles: true, size: rowCost})
+		} else if !same(base, row) {
+			changes = append(changes, change[V]{key: k, base: base, now: row, version: version, size: rowCost})
+		}
+		if shown, _ := r.rows.Get(&Row[V]{Key: k}); !same(shown, row) {
+			r.set(k, row)
+		}
+	}
+	var gone []*Row[V]
+	r.rows.Scan(func(row *Row[V]) bool {
+		if listed[row.Key] == nil {
+			gone = append(gone, row)
+		}
+		return true
+	})
+	for k, o := range r.own {
+		if o.row == nil && listed[k] == nil {
+			gone = append(gone, &Row[V]{Key: k, Version: o.version})
+		}
+	}
+	for _, row := range gone {
+		put(row.Key, nil, row.Version)
+	}
+	for k, row := range listed {
+		put(k, row, row.Version)
+	}
+	for _, all := range r.inflight {
+		for _, w := range all {
+			w.relisted = true
+		}
+	}
+	r.append(changes)
+}
+
+// doubt has own writes settled of which the list did not tell.
+func (r *Replica[V]) doubt(ctx context.Context) error {
+	if r.barriers.offered {
+		go r.Barrier(ctx) // its answer settles them
+		return nil
+	}
+	r.mu.Lock()
+	doubtful := make(map[key.Key]string, len(r.own))
+	for k, o := range r.own {
+		doubtful[k] = o.version
+	}
+	r.mu.Unlock()
+	for k, version := range doubtful {
+		res, err := r.backend.Read(ctx, storage.StrongConsistency, k.ID("", ""))
+		if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
+			res, err = mismatch.Stored, nil
+		}
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		r.mu.Lock()
+		if o := r.own[k]; o != nil && o.version == version && res.GetVersion() != version {
+			r.uncover(k, o)
+		}
+		r.mu.Unlock()
+	}
+	return nil
+}

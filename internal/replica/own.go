@@ -1,0 +1,145 @@
+package replica
+
+import (
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// own is a write of this program that lies over what the watch has brought.
+type own[V any] struct {
+	overlay[V]
+	base   *Row[V] // what the watch has brought; nil for nothing
+	number int64   // of the barriers asked for before: a later one settles it
+}
+
+// is reports whether a change that the watch has brought is the write.
+func (o *overlay[V]) is(version string, deleted bool) bool {
+	return o.version == version && deleted == (o.row == nil)
+}
+
+// same reports whether two states of a key are the same.
+func same[V any](a, b *Row[V]) bool {
+	return a == b || a != nil && b != nil && a.Version == b.Version
+}
+
+// overlay is what a write has left.
+type overlay[V any] struct {
+	row     *Row[V] // nil for a deletion
+	version string  // that of row, or the one that was deleted
+}
+
+// Writing is a commit under way.
+type Writing[V any] struct {
+	r        *Replica[V]
+	keys     []key.Key
+	seen     map[overlaid]bool // what the watch has brought meanwhile
+	relisted bool              // the store was listed anew meanwhile
+}
+
+// overlaid is a version of a key, or its deletion.
+type overlaid struct {
+	key     key.Key
+	version string
+	deleted bool
+}
+
+// Begin notes that a commit is going to change keys, whose state was read from the copy. End has to follow.
+func (r *Replica[V]) Begin(keys []key.Key) *Writing[V] {
+	w := &Writing[V]{r: r, keys: keys}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range keys {
+		r.inflight[k] = append(r.inflight[k], w)
+	}
+	return w
+}
+
+// End ends it. What was acknowledged, the resources written and those deleted, is in all Views from now on; nothing if the commit failed,
+// or if its outcome is unknown. All of it becomes visible at once.
+func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) {
+	r := w.r
+	rows := make([]*Row[V], len(written))
+	for i, res := range written {
+		rows[i] = r.row(res)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.relisted && r.ended == nil {
+		go r.doubt(r.ctx) // the list may have had the write, or what came after it
+	}
+	for _, k := range w.keys {
+		others := r.inflight[k][:0]
+		for _, other := range r.inflight[k] {
+			if other != w {
+				others = append(others, other)
+			}
+		}
+		if r.inflight[k] = others; len(others) == 0 {
+			delete(r.inflight, k)
+		}
+	}
+	for _, row := range rows {
+		w.lay(row.Key, overlay[V]{row, row.Version})
+	}
+	for _, res := range deleted {
+		w.lay(key.Of(res.GetId()), overlay[V]{nil, res.GetVersion()})
+	}
+	r.changed()
+}
+
+// lay puts a write over what the watch has brought, unless it has brought the write. The caller holds the lock.
+func (w *Writing[V]) lay(k key.Key, o overlay[V]) {
+	r := w.r
+	if w.seen[overlaid{k, o.version, o.row == nil}] {
+		return
+	}
+	over := &own[V]{overlay: o, number: r.barriers.asked}
+	if before := r.own[k]; before != nil {
+		over.base = before.base
+	} else if base, ok := r.rows.Get(&Row[V]{Key: k}); ok {
+		over.base = base
+	}
+	if o.row == nil && over.base == nil && r.own[k] == nil {
+		return // it is gone already
+	}
+	r.own[k] = over
+	r.set(k, o.row)
+}
+
+// note tells commits under way what the watch has brought. The caller holds the lock.
+func (r *Replica[V]) note(k key.Key, version string, deleted bool) {
+	for _, w := range r.inflight[k] {
+		if w.seen == nil {
+			w.seen = map[overlaid]bool{}
+		}
+		w.seen[overlaid{k, version, deleted}] = true
+	}
+}
+
+// settle drops what lies over the rest, and has for longer than a barrier that was asked for as this number. The caller holds the lock.
+func (r *Replica[V]) settle(number int64) {
+	for k, o := range r.own {
+		if o.number < number {
+			r.uncover(k, o)
+		}
+	}
+}
+
+// uncover drops a write that lies over the rest: the watch has been where it was. The caller holds the lock.
+func (r *Replica[V]) uncover(k key.Key, o *own[V]) {
+	delete(r.own, k)
+	r.set(k, o.base)
+	r.append([]change[V]{{key: k, base: o.base, now: o.base, settles: true}})
+}
+
+// overlays are what lies over the rest. The caller holds the lock.
+func (r *Replica[V]) overlays() map[key.Key]overlay[V] {
+	if len(r.own) == 0 {
+		return nil
+	}
+	all := make(map[key.Key]overlay[V], len(r.own))
+	for k, o := range r.own {
+		all[k] = o.overlay
+	}
+	return all
+}

@@ -1,0 +1,206 @@
+package replica
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Row is a resource with what was decoded from it. It is shared, and must not be changed.
+type Row[V any] struct {
+	Key     key.Key
+	Version string
+	Value   V
+}
+
+// Index is an order of rows by the bytes of keys that a function takes from them.
+type Index[V any] struct {
+	// Keys returns the keys of a row, always the same ones.
+	Keys func(*Row[V]) []string
+}
+
+// Options are the options of a replica.
+type Options[V any] struct {
+	// Types are what is copied.
+	Types []storage.UnversionedType
+	// Decode makes the value of a row from a resource, which belongs to it.
+	Decode func(*resourcepb.Resource) V
+	// Index orders the rows; nil for none.
+	Index *Index[V]
+	// LogLength and LogBytes bound the changes that are kept for followers; 0 is 65,536 changes, and 32 MiB.
+	LogLength, LogBytes int
+}
+
+// Replica is a copy of some types of a store. Its methods may be called from any number of goroutines.
+type Replica[V any] struct {
+	backend storage.Backend
+	opts    Options[V]
+	types   map[storage.UnversionedType]bool
+	ctx     context.Context // over when the replica is closed
+	stop    context.CancelFunc
+	done    chan struct{} // closed when the feed has ended
+
+	mu       sync.Mutex
+	rows     *btree.BTreeG[*Row[V]]
+	index    *btree.BTreeG[indexed[V]]
+	view     *View[V] // of this state; nil if it has changed since
+	own      map[key.Key]*own[V]
+	inflight map[key.Key][]*Writing[V]
+	log      changeLog[V]
+	wake     chan struct{} // closed at the next change; nil if nobody waits
+	barriers barriers
+	ended    error // why there are no more changes
+}
+
+// indexed is a row at one of its keys in the index.
+type indexed[V any] struct {
+	at  string
+	row *Row[V]
+}
+
+// Open returns a replica when all is in memory. The backend stays the caller's.
+func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) (*Replica[V], error) {
+	r := &Replica[V]{
+		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, done: make(chan struct{}),
+		own: map[key.Key]*own[V]{}, inflight: map[key.Key][]*Writing[V]{},
+		log: newLog[V](opts.LogLength, opts.LogBytes),
+	}
+	for _, t := range opts.Types {
+		r.types[t] = true
+	}
+	r.rows = btree.NewBTreeGOptions(func(a, b *Row[V]) bool { return a.Key.Compare(b.Key) < 0 }, btree.Options{NoLocks: true})
+	r.index = btree.NewBTreeGOptions(func(a, b indexed[V]) bool {
+		if a.at != b.at {
+			return a.at < b.at
+		}
+		return a.row.Key.Compare(b.row.Key) < 0
+	}, btree.Options{NoLocks: true})
+	w, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.prime(ctx, w); err != nil {
+		w.Close()
+		return nil, err
+	}
+	_, r.barriers.offered = w.(storage.Bookmarker)
+	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go r.feed(r.ctx, w)
+	return r, nil
+}
+
+// Close ends the replica and its followers.
+func (r *Replica[V]) Close() {
+	r.stop()
+	<-r.done
+}
+
+// Bookmarks reports whether there are barriers.
+func (r *Replica[V]) Bookmarks() bool { return r.barriers.offered }
+
+// Err returns why the copy is not brought up to date any more; nil while it is.
+func (r *Replica[V]) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// open opens the one watch of all types.
+func (r *Replica[V]) open(ctx context.Context) (storage.Watch, error) {
+	all := r.opts.Types[0]
+	for _, t := range r.opts.Types[1:] {
+		if t.Group != all.Group {
+			all.Group = storage.Wildcard
+		}
+		if all.Kind = storage.Wildcard; all.Group == storage.Wildcard {
+			break
+		}
+	}
+	return r.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
+}
+
+// has reports whether a resource is of the copied types.
+func (r *Replica[V]) has(res *resourcepb.Resource) bool {
+	return r.types[storage.UnversionedTypeFrom(res.GetId().GetType())]
+}
+
+func (r *Replica[V]) row(res *resourcepb.Resource) *Row[V] {
+	return &Row[V]{Key: key.Of(res.GetId()), Version: res.GetVersion(), Value: r.opts.Decode(res)}
+}
+
+// set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
+func (r *Replica[V]) set(k key.Key, row *Row[V]) {
+	var old *Row[V]
+	if row != nil {
+		old, _ = r.rows.Set(row)
+	} else {
+		old, _ = r.rows.Delete(&Row[V]{Key: k})
+	}
+	r.view = nil
+	if r.opts.Index == nil {
+		return
+	}
+	var before, after []string
+	if old != nil {
+		before = r.opts.Index.Keys(old)
+	}
+	if row != nil {
+		after = r.opts.Index.Keys(row)
+	}
+	for _, at := range before {
+		if !slices.Contains(after, at) {
+			r.index.Delete(indexed[V]{at, old})
+		}
+	}
+	for _, at := range after {
+		r.index.Set(indexed[V]{at, row})
+	}
+}
+
+// changed wakes those who wait for a change. The caller holds the lock.
+func (r *Replica[V]) changed() {
+	if r.wake != nil {
+		close(r.wake)
+		r.wake = nil
+	}
+}
+
+// wait returns a channel that is closed at the next change. The caller holds the lock.
+func (r *Replica[V]) wait() <-chan struct{} {
+	if r.wake == nil {
+		r.wake = make(chan struct{})
+	}
+	return r.wake
+}
+
+// Passed waits until the copy holds another state of a key than a version; "" is nothing.
+func (r *Replica[V]) Passed(ctx context.Context, k key.Key, version string) error {
+	for {
+		r.mu.Lock()
+		held := ""
+		if row, ok := r.rows.Get(&Row[V]{Key: k}); ok {
+			held = row.Version
+		}
+		if held != version {
+			r.mu.Unlock()
+			return nil
+		}
+		if r.ended != nil {
+			defer r.mu.Unlock()
+			return r.ended
+		}
+		wake := r.wait()
+		r.mu.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

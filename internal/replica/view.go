@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"iter"
+
+	"github.com/tidwall/btree"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// View is the copy at one moment: one cut, and the program's own writes. It is good for any number of goroutines.
+type View[V any] struct {
+	rows  *btree.BTreeG[*Row[V]]
+	index *btree.BTreeG[indexed[V]]
+	at    int64                  // the place in the log that comes next
+	own   map[key.Key]overlay[V] // what lies over it; nil for nothing
+}
+
+// View returns the copy as it is.
+func (r *Replica[V]) View() *View[V] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.view == nil {
+		r.view = &View[V]{rows: r.rows.Copy(), index: r.index.Copy(), at: r.log.end(), own: r.overlays()}
+	}
+	return r.view
+}
+
+// Get returns the row of a key, nil for none.
+func (v *View[V]) Get(k key.Key) *Row[V] {
+	row, _ := v.rows.Get(&Row[V]{Key: k})
+	return row
+}
+
+// All returns the rows of a type in key order.
+func (v *View[V]) All(t storage.UnversionedType) iter.Seq[*Row[V]] {
+	return func(yield func(*Row[V]) bool) {
+		v.rows.Ascend(&Row[V]{Key: key.Key{Group: t.Group, Kind: t.Kind}}, func(row *Row[V]) bool {
+			return row.Key.Group == t.Group && row.Key.Kind == t.Kind && yield(row)
+		})
+	}
+}
+
+// Between returns the rows that have a key in the index of at least from and below to, by these and then by their own keys. A row comes as
+// often as it has such a key.
+func (v *View[V]) Between(from, to string) iter.Seq[*Row[V]] {
+	return func(yield func(*Row[V]) bool) {
+		v.index.Ascend(indexed[V]{from, &Row[V]{}}, func(x indexed[V]) bool { return x.at < to && yield(x.row) })
+	}
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Update calls fn with a transaction, and then commits what fn has done, all of it or nothing.
+//
+// # Isolation
+//
+// No lock is held. fn reads one state of the store, with its own changes on top, and may take its time. Update then has the database
+// compare every object that fn has read with what is stored now, also those that fn found absent and those that its lists have returned,
+// in the same step as it writes. If another writer was faster, in whichever process, nothing is written: Update waits until the copy in
+// memory has seen what the other one did, and calls fn again, until ctx is over. So transactions are strictly serializable by key: no
+// update is lost, and no two transactions each write what the other one has read. A list shows what is there: an object that another
+// transaction creates in the meantime does not conflict with it, unless the table is [Table.Guarded]. What is read through [Tx.Unchecked]
+// is not compared.
+//
+// If fn returns an error, nothing is written, and Update returns the error; if fn has changed nothing, nothing is written either. Both are
+// checked: unless what fn has read is still so, fn is called again. (An error of fn cannot be checked where the watches of the backend are
+// no [storage.Bookmarker] and fn has read more than fits a transaction.)
+//
+// # What fn may do
+//
+// fn may be called several times, so it must have no effect but by tx and by variables that it sets anew each time. It must not call
+// methods of the Store that write.
+//
+// # Deletions
+//
+// A commit cannot demand of an object that it is there and delete it. So an object that is deleted is first written with a mark in its
+// metadata, together with the other changes, and removed right afterwards. All stores see the mark as the deletion; a program that reads
+// the backend directly may see the marked object for a moment or, if this process is killed, until the next [Open].
+//
+// # Errors
+//
+// [storage.ErrTooLarge]: fn has read and changed more objects than the backend takes in one transaction ([storage.Transactor].MaxOps), or
+// changed more than 1 MiB; use [Store.Batch], or [Tx.Unchecked]. [storage.ErrInconsistent]: the answer of the database was lost, and the
+// changes have been made, all of them, or not; Update does not try again, because fn may have been carried out: look, by a [Linearizable]
+// View. The context's error together with [storage.ErrCASFailure]: others were always faster. [storage.ErrClosed] after Close.
+func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.update(ctx, nil, fn)
+}
+
+// update is Update. If tx is not nil, it is the first try, in which fn has been called already, without an error.
+func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
+	proven := false // that the state which fn sees is not older than this call
+	for {
+		var refused error
+		if tx == nil {
+			tx = newTx(s)
+			refused = fn(tx)
+			tx.r.unchanged()
+		}
+		if refused != nil || len(tx.changes) == 0 {
+			if proven {
+				return refused
+			}
+			still, err := s.prove(ctx, tx)
+			if err != nil {
+				if refused != nil {
+					return refused
+				}
+				return err
+			}
+			if still {
+				return refused
+			}
+			proven, tx = s.copy.Bookmarks(), nil
+			continue
+		}
+		ops, keys, err := tx.ops()
+		if err != nil {
+			return err
+		}
+		err = s.commit(ctx, tx, ops)
+		lost, conflict := conflictOf(err, keys)
+		if !conflict {
+			return err
+		}
+		if err := s.pass(ctx, lost); err != nil {
+			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
+		}
+		tx = nil
+	}
+}
+
+// seenAt is a key with the version that a transaction has seen, "" for nothing.
+type seenAt struct {
+	key     key.Key
+	version string
+}
+
+// conflictOf returns what a commit was refused for, if another writer was faster.
+func conflictOf(err error, keys []seenAt) (seenAt, bool) {
+	var op *storage.OpError
+	if !errors.As(err, &op) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {
+		return seenAt{}, false
+	}
+	return keys[op.Index], true
+}
+
+// pass waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
+// bookmark ends the waiting.
+func (s *Store) pass(ctx context.Context, at seenAt) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !s.copy.Bookmarks() {
+		return s.copy.Passed(waiting, at.key, at.version)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if s.copy.Barrier(waiting) == nil {
+			cancel()
+		}
+	}()
+	err := s.copy.Passed(waiting, at.key, at.version)
+	over := waiting.Err() != nil && ctx.Err() == nil
+	cancel()
+	<-done
+	if over {
+		return nil
+	}
+	return err
+}
+
+// prove finds out whether all that a transaction has read is still so.
+func (s *Store) prove(ctx context.Context, tx *Tx) (bool, error) {
+	if s.copy.Bookmarks() {
+		if err := s.copy.Barrier(ctx); err != nil {
+			return false, err
+		}
+		now := &reading{store: s, rows: s.copy.View()}
+		for k, was := range tx.reads {
+			if versionOf(now.under(k)) != versionOf(was.seen) {
+				return false, nil
+			}
+		}
+		return !tx.listed, nil
+	}
+	ops, keys := tx.checks(nil, nil)
+	if len(ops) == 0 {
+		return true, nil
+	}
+	if err := s.tooMany(ops); err != nil {
+		return false, err
+	}
+	_, err := s.transactor.Commit(ctx, ops)
+	if lost, conflict := conflictOf(err, keys); conflict {
+		return false, s.copy.Passed(ctx, lost.key, lost.version)
+	}
+	return err == nil, err
+}
+
+func versionOf(e *entry) string {
+	if e == nil {
+		return ""
+	}
+	return e.version
+}
+
+// ops are the transaction as the database takes it, with what each operation expects.
+func (tx *Tx) ops() (ops []storage.Op, keys []seenAt, err error) {
+	ops = make([]storage.Op, 0, len(tx.reads)+len(tx.guards))
+	keys = make([]seenAt, 0, cap(ops))
+	size := 0
+	for k, c := range tx.changes {
+		res := c.res
+		if res.Version = ""; c.was.present() {
+			res.Version = c.was.version
+		}
+		size += c.size
+		ops, keys = append(ops, storage.Op{Write: res}), append(keys, seenAt{k, versionOf(c.was)})
+	}
+	ops, keys = tx.checks(ops, keys)
+	for t, written := range tx.guards {
+		id := t.guard()
+		k := key.Of(id)
+		version := versionOf(tx.r.under(k))
+		keys = append(keys, seenAt{k, version})
+		if written {
+			ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: id, Version: version}})
+		} else {
+			ops = append(ops, storage.Op{Check: id, Version: version})
+		}
+	}
+	if size > maxSize {
+		return nil, nil, fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
+			storage.ErrTooLarge, size, maxSize)
+	}
+	return ops, keys, tx.r.store.tooMany(ops)
+}
+
+// maxSize is what the resources of a transaction may have together, by the contract.
+const maxSize = 1 << 20
+
+// checks appends a check for everything that was read and is not changed.
+func (tx *Tx) checks(ops []storage.Op, keys []seenAt) ([]storage.Op, []seenAt) {
+	for k, r := range tx.reads {
+		if tx.changes[k] != nil {
+			continue
+		}
+		op := storage.Op{Check: r.id}
+		if r.seen.present() {
+			op = storage.Op{Check: r.seen.id, Version: r.seen.version}
+		}
+		ops, keys = append(ops, op), append(keys, seenAt{k, versionOf(r.seen)})
+	}
+	return ops, keys
+}
+
+func (s *Store) tooMany(ops []storage.Op) error {
+	if most := s.transactor.MaxOps(); len(ops) > most {
+		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
+			storage.ErrTooLarge, len(ops), most)
+	}
+	return nil
+}
+
+// commit carries out a transaction, and shows it to readers.
+func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
+	if err := s.clear(ctx, tx); err != nil {
+		return err
+	}
+	results, err := s.write(ctx, ops)
+	if err != nil {
+		return err
+	}
+	var marked []storage.Op
+	for _, res := range results {
+		if _, gone := res.GetMetadata()[deletedMark]; gone {
+			marked = append(marked, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
+		}
+	}
+	if len(marked) > 0 {
+		// For all readers of stores they are deleted already: what fails here, another Open finishes.
+		_, _ = s.write(ctx, marked)
+	}
+	return nil
+}
+
+// write commits operations, and shows readers what they have done, all at once.
+func (s *Store) write(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	var room [1]key.Key
+	keys := room[:0]
+	var deleted []*resourcepb.Resource
+	for i := range ops {
+		switch {
+		case ops[i].Write != nil:
+			keys = append(keys, key.Of(ops[i].Write.GetId()))
+		case ops[i].Delete != nil:
+			keys = append(keys, key.Of(ops[i].Delete))
+			deleted = append(deleted, &resourcepb.Resource{Id: ops[i].Delete, Version: ops[i].Version})
+		}
+	}
+	writing := s.copy.Begin(keys)
+	results, err := s.transactor.Commit(ctx, ops)
+	if err != nil {
+		writing.End(nil, nil)
+		return nil, err
+	}
+	var written []*resourcepb.Resource
+	for _, res := range results {
+		if res != nil {
+			written = append(written, res)
+		}
+	}
+	writing.End(written, deleted)
+	return written, nil
+}
+
+// clear removes what is marked as deleted and stands where the transaction demands that there is nothing.
+func (s *Store) clear(ctx context.Context, tx *Tx) error {
+	for _, r := range tx.reads {
+		if r.seen == nil || !r.seen.gone {
+			continue
+		}
+		err := s.backend.DeleteCAS(ctx, r.seen.id, r.seen.version)
+		if err != nil && !errors.Is(err, storage.ErrCASFailure) {
+			return err
+		}
+	}
+	return nil
+}
