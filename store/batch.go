@@ -71,7 +71,7 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 			return b.failed
 		}
 		if b.tx == nil {
-			b.tx = newTx(b.store)
+			b.tx = newTx(b.store, nil)
 		}
 		before := b.tx.savepoint()
 		err := fn(b.tx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/replica"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -52,11 +53,12 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 
 // update is Update. If tx is not nil, it is the first try, in which fn has been called already, without an error.
 func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
-	proven := false // that the state which fn sees is not older than this call
+	var cut *replica.View[*entry] // proven to be not older than this call; nil for none
 	for {
 		var refused error
+		proven := cut != nil
 		if tx == nil {
-			tx = newTx(s)
+			tx = newTx(s, cut)
 			refused = fn(tx)
 			tx.r.unchanged()
 		}
@@ -64,17 +66,14 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			if proven {
 				return refused
 			}
-			still, err := s.prove(ctx, tx)
-			if err != nil {
-				if refused != nil {
-					return refused
-				}
+			still, at, err := s.prove(ctx, tx)
+			switch {
+			case err != nil && refused == nil:
 				return err
-			}
-			if still {
+			case err != nil, still:
 				return refused
 			}
-			proven, tx = s.copy.Bookmarks(), nil
+			cut, tx = at, nil
 			continue
 		}
 		ops, keys, err := tx.ops()
@@ -89,7 +88,7 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 		if err := s.pass(ctx, lost); err != nil {
 			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
 		}
-		tx = nil
+		cut, tx = nil, nil
 	}
 }
 
@@ -133,32 +132,33 @@ func (s *Store) pass(ctx context.Context, at seenAt) error {
 	return err
 }
 
-// prove finds out whether all that a transaction has read is still so.
-func (s *Store) prove(ctx context.Context, tx *Tx) (bool, error) {
+// prove finds out whether all that a transaction has read is still so, and where it is not, returns a state that is proven to be not older
+// than the call, if there are such states. A View would not do: it shows own writes before what others have written between.
+func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry], error) {
 	if s.copy.Bookmarks() {
 		if err := s.copy.Barrier(ctx); err != nil {
-			return false, err
+			return false, nil, err
 		}
-		now := &reading{store: s, rows: s.copy.View()}
+		now := &reading{store: s, rows: s.copy.Cut()}
 		for k, was := range tx.reads {
 			if versionOf(now.under(k)) != versionOf(was.seen) {
-				return false, nil
+				return false, now.rows, nil
 			}
 		}
-		return !tx.listed, nil
+		return !tx.listed, now.rows, nil
 	}
 	ops, keys := tx.checks(nil, nil)
 	if len(ops) == 0 {
-		return true, nil
+		return true, nil, nil
 	}
 	if err := s.tooMany(ops); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	_, err := s.transactor.Commit(ctx, ops)
 	if lost, conflict := conflictOf(err, keys); conflict {
-		return false, s.copy.Passed(ctx, lost.key, lost.version)
+		return false, nil, s.copy.Passed(ctx, lost.key, lost.version)
 	}
-	return err == nil, err
+	return err == nil, nil, err
 }
 
 func versionOf(e *entry) string {
@@ -237,7 +237,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 	}
 	var marked []storage.Op
 	for _, res := range results {
-		if _, gone := res.GetMetadata()[deletedMark]; gone {
+		if _, gone := res.GetMetadata()[DeletedMark]; gone {
 			marked = append(marked, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
 		}
 	}

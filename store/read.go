@@ -35,10 +35,11 @@ type viewOptions struct{ linearizable bool }
 // returns [storage.ErrInvalid].
 func Linearizable(o *viewOptions) { o.linearizable = true }
 
-// View calls fn with the store as it is in memory: the state after some commit, and all that was written through this Store before. It is
-// never a part of a commit, and does not change while fn runs, however long. Without [Linearizable] it may lag behind what others have
-// written, by as much as the watch of the backend does. (DynamoDB has no order of commits over several objects: there each object by
-// itself is in a state that it had.)
+// View calls fn with the store as it is in memory: the state after some commit, and over it all that was written through this Store before.
+// It is never a part of a commit, and does not change while fn runs, however long. It may lag behind what others have written, by as much
+// as the watch of the backend does, and may then show an own write before what another program has written to another object just before
+// that. With [Linearizable] it is the state after one commit, behind which all are that were acknowledged before the call. (DynamoDB has
+// no order of commits over several objects: there each object by itself is in a state that it had.)
 //
 // What fn reads is shared with other readers and must not be changed. In builds for the race detector, View panics if it was.
 //
@@ -51,12 +52,15 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
+	r := &reading{store: s}
 	if o.linearizable {
 		if err := s.copy.Barrier(ctx); err != nil {
 			return err
 		}
+		r.rows = s.copy.Cut()
+	} else {
+		r.rows = s.copy.View()
 	}
-	r := &reading{store: s, rows: s.copy.View()}
 	defer r.unchanged()
 	return fn(&View{r})
 }

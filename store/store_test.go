@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -41,6 +42,9 @@ func divisors(o *number) (some []int) {
 	return some
 }
 
+// stores counts those in memory, which live as long as the process.
+var stores atomic.Int64
+
 // onEach runs a test on backends that are cheap to have.
 func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, url string)) {
 	t.Parallel()
@@ -49,7 +53,7 @@ func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, url strin
 			t.Parallel()
 			url := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
 			if name == "mem" {
-				url = "mem://" + strings.ReplaceAll(t.Name(), "/", "-")
+				url = fmt.Sprint("mem://store-", stores.Add(1))
 			}
 			test(storetest.Context(t), t, url)
 		})

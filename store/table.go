@@ -140,8 +140,9 @@ type entry struct {
 	digest  digest
 }
 
-// deletedMark is in the metadata of a resource that an Update has deleted and that is yet to be removed: see [Store.Update].
-const deletedMark = "store.ashlar.dev/deleted"
+// DeletedMark is in the metadata of a resource that an Update has deleted and that is yet to be removed: see [Store.Update]. It is for
+// programs that read the backend directly.
+const DeletedMark = "store.ashlar.dev/deleted"
 
 // entryOf decodes a resource; t is nil for a guard. What cannot be decoded is an entry too.
 func entryOf(t *table, res *resourcepb.Resource) *entry {
@@ -149,7 +150,7 @@ func entryOf(t *table, res *resourcepb.Resource) *entry {
 	if t == nil {
 		return e
 	}
-	if _, e.gone = res.GetMetadata()[deletedMark]; e.gone {
+	if _, e.gone = res.GetMetadata()[DeletedMark]; e.gone {
 		return e
 	}
 	if e.object, e.err = t.object(res); e.err != nil {

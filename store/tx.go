@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/replica"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
 )
@@ -40,9 +41,13 @@ type change struct {
 	size int
 }
 
-func newTx(s *Store) *Tx {
+// newTx returns a transaction on a state of the store; nil is that of a View.
+func newTx(s *Store, at *replica.View[*entry]) *Tx {
+	if at == nil {
+		at = s.copy.View()
+	}
 	tx := &Tx{reads: map[key.Key]read{}, changes: map[key.Key]*change{}, guards: map[*table]bool{}}
-	tx.r = &reading{store: s, rows: s.copy.View(), tx: tx, noted: true}
+	tx.r = &reading{store: s, rows: at, tx: tx, noted: true}
 	return tx
 }
 
@@ -176,7 +181,7 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 	if res.Metadata == nil {
 		res.Metadata = map[string]string{}
 	}
-	res.Metadata[deletedMark] = "true"
+	res.Metadata[DeletedMark] = "true"
 	if proto.Size(res) > maxSize {
 		res.Data = nil // what is as large as may be has no room for the mark
 	}

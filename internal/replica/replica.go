@@ -2,10 +2,7 @@ package replica
 
 import (
 	"context"
-	"slices"
 	"sync"
-
-	"github.com/tidwall/btree"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -46,9 +43,8 @@ type Replica[V any] struct {
 	stop    context.CancelFunc
 	done    chan struct{} // closed when the feed has ended
 
-	mu       sync.Mutex
-	rows     *btree.BTreeG[*Row[V]]
-	index    *btree.BTreeG[indexed[V]]
+	mu sync.Mutex
+	trees[V]
 	view     *View[V] // of this state; nil if it has changed since
 	own      map[key.Key]*own[V]
 	inflight map[key.Key][]*Writing[V]
@@ -56,12 +52,6 @@ type Replica[V any] struct {
 	wake     chan struct{} // closed at the next change; nil if nobody waits
 	barriers barriers
 	ended    error // why there are no more changes
-}
-
-// indexed is a row at one of its keys in the index.
-type indexed[V any] struct {
-	at  string
-	row *Row[V]
 }
 
 // Open returns a replica when all is in memory. The backend stays the caller's.
@@ -74,13 +64,7 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	for _, t := range opts.Types {
 		r.types[t] = true
 	}
-	r.rows = btree.NewBTreeGOptions(func(a, b *Row[V]) bool { return a.Key.Compare(b.Key) < 0 }, btree.Options{NoLocks: true})
-	r.index = btree.NewBTreeGOptions(func(a, b indexed[V]) bool {
-		if a.at != b.at {
-			return a.at < b.at
-		}
-		return a.row.Key.Compare(b.row.Key) < 0
-	}, btree.Options{NoLocks: true})
+	r.trees = newTrees[V]()
 	w, err := r.open(ctx)
 	if err != nil {
 		return nil, err
@@ -136,31 +120,8 @@ func (r *Replica[V]) row(res *resourcepb.Resource) *Row[V] {
 
 // set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
 func (r *Replica[V]) set(k key.Key, row *Row[V]) {
-	var old *Row[V]
-	if row != nil {
-		old, _ = r.rows.Set(row)
-	} else {
-		old, _ = r.rows.Delete(&Row[V]{Key: k})
-	}
 	r.view = nil
-	if r.opts.Index == nil {
-		return
-	}
-	var before, after []string
-	if old != nil {
-		before = r.opts.Index.Keys(old)
-	}
-	if row != nil {
-		after = r.opts.Index.Keys(row)
-	}
-	for _, at := range before {
-		if !slices.Contains(after, at) {
-			r.index.Delete(indexed[V]{at, old})
-		}
-	}
-	for _, at := range after {
-		r.index.Set(indexed[V]{at, row})
-	}
+	r.trees.set(k, row, r.opts.Index)
 }
 
 // changed wakes those who wait for a change. The caller holds the lock.

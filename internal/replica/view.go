@@ -3,26 +3,42 @@ package replica
 import (
 	"iter"
 
-	"github.com/tidwall/btree"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// View is the copy at one moment: one cut, and the program's own writes. It is good for any number of goroutines.
+// View is the copy at one moment. It is good for any number of goroutines.
 type View[V any] struct {
-	rows  *btree.BTreeG[*Row[V]]
-	index *btree.BTreeG[indexed[V]]
-	at    int64                  // the place in the log that comes next
-	own   map[key.Key]overlay[V] // what lies over it; nil for nothing
+	trees[V]
+	at  int64                  // the place in the log that comes next
+	own map[key.Key]overlay[V] // what lies over it; nil for nothing
 }
 
-// View returns the copy as it is.
+// Cut returns the copy as the watch has brought it: the state after some commit. Own writes that the watch has not brought are not part of
+// it, since what others have written between is not either.
+func (r *Replica[V]) Cut() *View[V] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.own) == 0 {
+		return r.viewed()
+	}
+	cut := &View[V]{trees: r.trees.copy(), at: r.log.end()}
+	for k, o := range r.own {
+		cut.set(k, o.base, r.opts.Index)
+	}
+	return cut
+}
+
+// View returns the copy as it is: a cut, and all own writes over it.
 func (r *Replica[V]) View() *View[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.viewed()
+}
+
+func (r *Replica[V]) viewed() *View[V] {
 	if r.view == nil {
-		r.view = &View[V]{rows: r.rows.Copy(), index: r.index.Copy(), at: r.log.end(), own: r.overlays()}
+		r.view = &View[V]{trees: r.trees.copy(), at: r.log.end(), own: r.overlays()}
 	}
 	return r.view
 }
