@@ -21,6 +21,16 @@ type barrier struct {
 	done   chan struct{}
 	err    error
 	number int64
+	joined []*barrier // earlier ones, which end with it
+}
+
+// finish lets go on who waits.
+func (b *barrier) finish(err error) {
+	for _, one := range b.joined {
+		one.finish(err)
+	}
+	b.err = err
+	close(b.done)
 }
 
 // Barrier waits until everything that was acknowledged, to anybody, before the call is in the Views made after it. Callers that wait share
@@ -66,19 +76,10 @@ func (b *barriers) send() {
 func (b *barriers) watch(w storage.Watch) {
 	b.to, _ = w.(storage.Bookmarker)
 	if b.flying != nil {
-		if b.next != nil {
-			later, earlier := b.next, b.flying
-			b.next = &barrier{done: make(chan struct{})}
-			joined := b.next
-			go func() {
-				<-joined.done
-				for _, one := range []*barrier{earlier, later} {
-					one.err = joined.err
-					close(one.done)
-				}
-			}()
-		} else {
+		if b.next == nil {
 			b.next = b.flying
+		} else {
+			b.next.joined = append(b.next.joined, b.flying)
 		}
 		b.flying = nil
 	}
@@ -92,7 +93,7 @@ func (b *barriers) answered() int64 {
 		return 0
 	}
 	number := b.flying.number
-	close(b.flying.done)
+	b.flying.finish(nil)
 	b.flying = nil
 	b.send()
 	return number
@@ -102,8 +103,7 @@ func (b *barriers) answered() int64 {
 func (b *barriers) end(err error) {
 	for _, one := range []*barrier{b.flying, b.next} {
 		if one != nil {
-			one.err = err
-			close(one.done)
+			one.finish(err)
 		}
 	}
 	b.flying, b.next = nil, nil

@@ -51,9 +51,13 @@ func (r *Replica[V]) reopen(ctx context.Context, err error) storage.Watch {
 			r.end(fmt.Errorf("the copy: %w", storage.ErrClosed))
 			return nil
 		}
+		r.mu.Lock()
+		r.barriers.asked++ // what is acknowledged from now on is perhaps not in the list
+		began := r.barriers.asked
+		r.mu.Unlock()
 		var w storage.Watch
 		if w, err = r.open(ctx); err == nil {
-			if err = r.relist(ctx, w); err == nil {
+			if err = r.relist(ctx, w, began); err == nil {
 				return w
 			}
 			w.Close()
@@ -79,6 +83,7 @@ func (r *Replica[V]) end(err error) {
 // follow applies the changes of a watch until it ends.
 func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) error {
 	r.mu.Lock()
+	r.live = true
 	r.barriers.watch(w)
 	r.mu.Unlock()
 	var commit []arrived[V]
@@ -86,6 +91,7 @@ func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) error {
 		ev, err := w.Next(ctx)
 		if err != nil {
 			r.mu.Lock()
+			r.live = false
 			r.barriers.watch(nil)
 			r.mu.Unlock()
 			return err
@@ -147,20 +153,23 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		} else {
 			base, _ = r.rows.Get(&Row[V]{Key: a.key})
 		}
-		if same(base, a.row) {
-			continue // the same again, as after a list that was no snapshot
+		if !same(base, a.row) { // it is not the same again, as after a list that was no snapshot
+			changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor, size: a.size})
 		}
-		changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor, size: a.size})
 		switch {
-		case o == nil:
+		case o == nil && !same(base, a.row):
 			r.set(a.key, a.row)
-		case o.is(a.version, a.row == nil):
+		case o == nil:
+		case o.settledBy(a.version, a.row == nil):
 			delete(r.own, a.key)
 			r.set(a.key, a.row)
 		default:
 			o.base = a.row
+			o.pass(a.version)
 		}
 	}
+	r.view = nil
+	r.changed()
 	r.append(changes)
 }
 
@@ -174,12 +183,9 @@ func (r *Replica[V]) append(commit []change[V]) {
 	r.changed()
 }
 
-// relist brings the copy to what a new watch shows at first, all at once, and tells followers what has changed.
-func (r *Replica[V]) relist(ctx context.Context, w storage.Watch) error {
-	r.mu.Lock()
-	began := r.barriers.asked + 1 // what is acknowledged from now on is perhaps not in the list
-	r.barriers.asked = began
-	r.mu.Unlock()
+// relist brings the copy to what a new watch shows at first, all at once, and tells followers what has changed. Own writes of a number
+// from began on were acknowledged after the watch was asked for.
+func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) error {
 	listed := map[key.Key]*Row[V]{}
 	held := r.View()
 	for {

@@ -10,6 +10,22 @@ type own[V any] struct {
 	overlay[V]
 	base   *Row[V] // what the watch has brought; nil for nothing
 	number int64   // of the barriers asked for before: a later one settles it
+	laid   int64   // counts what was laid
+	// life, of a deletion, is a version that the watch has yet to bring, and "" once it has. The first deletion after that settles the
+	// write, whoever has made it: a deletion succeeds where another program was faster.
+	life string
+}
+
+// settledBy reports whether a change that the watch has brought is the write, or comes after it.
+func (o *own[V]) settledBy(version string, deleted bool) bool {
+	return o.is(version, deleted) || deleted && o.row == nil && o.life == ""
+}
+
+// pass notes a change that does not settle the write.
+func (o *own[V]) pass(version string) {
+	if o.life == version {
+		o.life = ""
+	}
 }
 
 // is reports whether a change that the watch has brought is the write.
@@ -32,6 +48,7 @@ type overlay[V any] struct {
 type Writing[V any] struct {
 	r        *Replica[V]
 	keys     []key.Key
+	began    int64             // what had been laid before
 	seen     map[overlaid]bool // what the watch has brought meanwhile
 	relisted bool              // the store was listed anew meanwhile
 }
@@ -43,11 +60,12 @@ type overlaid struct {
 	deleted bool
 }
 
-// Begin notes that a commit is going to change keys, whose state was read from the copy. End has to follow.
+// Begin notes that a commit is going to change keys. End has to follow.
 func (r *Replica[V]) Begin(keys []key.Key) *Writing[V] {
 	w := &Writing[V]{r: r, keys: keys}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	w.began = r.laid
 	for _, k := range keys {
 		r.inflight[k] = append(r.inflight[k], w)
 	}
@@ -55,8 +73,9 @@ func (r *Replica[V]) Begin(keys []key.Key) *Writing[V] {
 }
 
 // End ends it. What was acknowledged, the resources written and those deleted, is in all Views from now on; nothing if the commit failed,
-// or if its outcome is unknown. All of it becomes visible at once.
-func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) {
+// or if its outcome is unknown. All of it becomes visible at once. It returns the keys of which the copy cannot tell whether it is behind
+// the write or ahead of it; for these it stays as it is until the watch has brought the write, for which a [Replica.Barrier] waits.
+func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) (unsure []key.Key) {
 	r := w.r
 	rows := make([]*Row[V], len(written))
 	for i, res := range written {
@@ -64,7 +83,7 @@ func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.relisted && r.ended == nil {
+	if w.relisted && r.ended == nil && !r.barriers.offered {
 		go r.doubt(r.ctx) // the list may have had the write, or what came after it
 	}
 	for _, k := range w.keys {
@@ -79,31 +98,43 @@ func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) {
 		}
 	}
 	for _, row := range rows {
-		w.lay(row.Key, overlay[V]{row, row.Version})
+		if !w.lay(row.Key, overlay[V]{row, row.Version}) {
+			unsure = append(unsure, row.Key)
+		}
 	}
 	for _, res := range deleted {
-		w.lay(key.Of(res.GetId()), overlay[V]{nil, res.GetVersion()})
+		if k := key.Of(res.GetId()); !w.lay(k, overlay[V]{nil, res.GetVersion()}) {
+			unsure = append(unsure, k)
+		}
 	}
 	r.changed()
+	return unsure
 }
 
-// lay puts a write over what the watch has brought, unless it has brought the write. The caller holds the lock.
-func (w *Writing[V]) lay(k key.Key, o overlay[V]) {
+// lay puts a write over what the watch has brought, unless it has brought the write. It lays nothing and returns false if what it would
+// cover may be newer: what was listed anew or laid since the commit began, or, if nothing of this version is there to be deleted, what came
+// after that. The caller holds the lock.
+func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	r := w.r
 	if w.seen[overlaid{k, o.version, o.row == nil}] {
-		return
+		return true
 	}
-	over := &own[V]{overlay: o, number: r.barriers.asked}
-	if before := r.own[k]; before != nil {
-		over.base = before.base
-	} else if base, ok := r.rows.Get(&Row[V]{Key: k}); ok {
-		over.base = base
+	before := r.own[k]
+	shown, _ := r.rows.Get(&Row[V]{Key: k})
+	switch {
+	case w.relisted && r.barriers.offered, before != nil && before.laid > w.began:
+		return false
+	case o.row == nil && (shown == nil || shown.Version != o.version):
+		return false
 	}
-	if o.row == nil && over.base == nil && r.own[k] == nil {
-		return // it is gone already
+	r.laid++
+	over := &own[V]{overlay: o, base: shown, number: r.barriers.asked, laid: r.laid}
+	if before != nil {
+		over.base, over.life = before.base, before.version
 	}
 	r.own[k] = over
 	r.set(k, o.row)
+	return true
 }
 
 // note tells commits under way what the watch has brought. The caller holds the lock.

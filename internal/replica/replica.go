@@ -2,7 +2,9 @@ package replica
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"unique"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -24,7 +26,7 @@ type Index[V any] struct {
 
 // Options are the options of a replica.
 type Options[V any] struct {
-	// Types are what is copied.
+	// Types are what is copied; none: all there are.
 	Types []storage.UnversionedType
 	// Decode makes the value of a row from a resource, which belongs to it.
 	Decode func(*resourcepb.Resource) V
@@ -47,6 +49,8 @@ type Replica[V any] struct {
 	trees[V]
 	view     *View[V] // of this state; nil if it has changed since
 	own      map[key.Key]*own[V]
+	laid     int64 // counts what was ever in own
+	live     bool  // a watch feeds the copy
 	inflight map[key.Key][]*Writing[V]
 	log      changeLog[V]
 	wake     chan struct{} // closed at the next change; nil if nobody waits
@@ -74,6 +78,7 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 		return nil, err
 	}
 	_, r.barriers.offered = w.(storage.Bookmarker)
+	r.live = true
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go r.feed(r.ctx, w)
 	return r, nil
@@ -88,6 +93,22 @@ func (r *Replica[V]) Close() {
 // Bookmarks reports whether there are barriers.
 func (r *Replica[V]) Bookmarks() bool { return r.barriers.offered }
 
+// Live reports whether a watch feeds the copy. While it does not, as after the loss of history, the copy stands still and there are no
+// answers to barriers.
+func (r *Replica[V]) Live() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live && r.ended == nil
+}
+
+// Get returns what View().Get does, and spares the copying of trees.
+func (r *Replica[V]) Get(k key.Key) *Row[V] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row, _ := r.rows.Get(&Row[V]{Key: k})
+	return row
+}
+
 // Err returns why the copy is not brought up to date any more; nil while it is.
 func (r *Replica[V]) Err() error {
 	r.mu.Lock()
@@ -97,13 +118,17 @@ func (r *Replica[V]) Err() error {
 
 // open opens the one watch of all types.
 func (r *Replica[V]) open(ctx context.Context) (storage.Watch, error) {
-	all := r.opts.Types[0]
-	for _, t := range r.opts.Types[1:] {
-		if t.Group != all.Group {
-			all.Group = storage.Wildcard
-		}
-		if all.Kind = storage.Wildcard; all.Group == storage.Wildcard {
-			break
+	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+	if len(r.opts.Types) > 0 {
+		all = r.opts.Types[0]
+	}
+	for _, t := range r.opts.Types {
+		switch {
+		case t == all:
+		case t.Group == all.Group:
+			all.Kind = storage.Wildcard
+		default:
+			all.Group, all.Kind = storage.Wildcard, storage.Wildcard
 		}
 	}
 	return r.backend.WatchList(ctx, all, &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
@@ -111,12 +136,18 @@ func (r *Replica[V]) open(ctx context.Context) (storage.Watch, error) {
 
 // has reports whether a resource is of the copied types.
 func (r *Replica[V]) has(res *resourcepb.Resource) bool {
-	return r.types[storage.UnversionedTypeFrom(res.GetId().GetType())]
+	return len(r.types) == 0 || r.types[storage.UnversionedTypeFrom(res.GetId().GetType())]
 }
 
+// row makes a row, which holds on to nothing of the resource by itself: its texts may be part of a larger one.
 func (r *Replica[V]) row(res *resourcepb.Resource) *Row[V] {
-	return &Row[V]{Key: key.Of(res.GetId()), Version: res.GetVersion(), Value: r.opts.Decode(res)}
+	k := key.Of(res.GetId())
+	k = key.Key{Group: shared(k.Group), Kind: shared(k.Kind), Partition: shared(k.Partition), Namespace: shared(k.Namespace), Name: strings.Clone(k.Name)}
+	return &Row[V]{Key: k, Version: strings.Clone(res.GetVersion()), Value: r.opts.Decode(res)}
 }
+
+// shared returns a text that many rows have in common.
+func shared(s string) string { return unique.Make(s).Value() }
 
 // set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
 func (r *Replica[V]) set(k key.Key, row *Row[V]) {

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"bytes"
+	"context"
 	"iter"
 
 	"github.com/ashlar-dev/storage"
@@ -27,6 +29,37 @@ func (r *Replica[V]) Cut() *View[V] {
 		cut.set(k, o.base, r.opts.Index)
 	}
 	return cut
+}
+
+// Settled waits until the watch has brought the own writes, acknowledged before the call, to the keys that a function names.
+func (r *Replica[V]) Settled(ctx context.Context, of func(key.Key) bool) error {
+	r.mu.Lock()
+	until := r.laid
+	for {
+		open := false
+		for k, o := range r.own {
+			if o.laid <= until && of(k) {
+				open = true
+				break
+			}
+		}
+		switch {
+		case !open:
+			r.mu.Unlock()
+			return nil
+		case r.ended != nil:
+			defer r.mu.Unlock()
+			return r.ended
+		}
+		wake := r.wait()
+		r.mu.Unlock()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		r.mu.Lock()
+	}
 }
 
 // View returns the copy as it is: a cut, and all own writes over it.
@@ -56,6 +89,40 @@ func (v *View[V]) All(t storage.UnversionedType) iter.Seq[*Row[V]] {
 			return row.Key.Group == t.Group && row.Key.Kind == t.Kind && yield(row)
 		})
 	}
+}
+
+// Select returns the rows that a filter matches, in key order.
+func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
+	return func(yield func(*Row[V]) bool) {
+		from, more := filter.Seek(nil)
+		for more {
+			more = false
+			passed := 0
+			v.rows.Ascend(&Row[V]{Key: lowest(from)}, func(row *Row[V]) bool {
+				if filter.Match(&row.Key) {
+					passed = 0
+					return yield(row)
+				}
+				if passed++; passed < stride {
+					return true
+				}
+				from, more = filter.Seek(append(row.Key.Bytes(), 0))
+				return false
+			})
+		}
+	}
+}
+
+// stride is how many rows a selection looks at in vain before it seeks: a seek costs about as much.
+const stride = 8
+
+// lowest returns the lowest key whose bytes are not before these.
+func lowest(b []byte) (k key.Key) {
+	parts := bytes.SplitN(b, []byte{0}, 5)
+	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
+		*to = string(parts[i])
+	}
+	return k
 }
 
 // Between returns the rows that have a key in the index of at least from and below to, by these and then by their own keys. A row comes as
