@@ -1,0 +1,22 @@
+//go:build integration
+
+package main
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	if !schedules() {
+		testenv.Main(m)
+	}
+}
+
+// Two processes, one of which is killed again and again, and a database that is restarted under them.
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	server := testenv.StartPostgres(t)
+	schedule(t, server.StoreURL(t), process, func() { server.Restart(t) })
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/store"
+)
+
+// storeVariable is in the environment of a process that is to schedule, and not to test.
+const storeVariable = "ASHLAR_SCHEDULER_TEST_STORE"
+
+// schedules runs the scheduler instead of the tests in a process that was started for that.
+func schedules() bool {
+	url := os.Getenv(storeVariable)
+	if url == "" {
+		return false
+	}
+	if err := command(context.Background(), []string{"-store", url, "run"}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return true
+}
+
+// scheduler is one that runs, and can be killed.
+type scheduler func()
+
+// starter starts a scheduler on a store.
+type starter func(t *testing.T, url string) scheduler
+
+// process starts one in a process of its own.
+func process(t *testing.T, url string) scheduler {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), storeVariable+"="+url)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// inside starts one in this process, where a store in memory is. It is not killed, but ends wherever it is.
+func inside(t *testing.T, url string) scheduler {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- command(ctx, []string{"-store", url, "run"}) }()
+	return func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the scheduler ended: %v", err)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	schedule(t, "mem://scheduler", inside, func() {})
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	schedule(t, "sqlite:"+filepath.Join(t.TempDir(), "scheduler.db"), process, func() {})
+}
+
+// The size of the cluster.
+const (
+	manyNodes = 6
+	replicas  = 60
+)
+
+// schedule runs two schedulers, kills and restarts them, marks nodes down and up, and shrinks and grows services. Then every task that is
+// wanted is there once and runs on a node that is up. All the while an observer sees that none is assigned to a node while it is assigned
+// to another one, and that every node counts its tasks.
+func schedule(t *testing.T, url string, start starter, disturb func()) {
+	ctx := storetest.Context(t)
+	b := storetest.Open(t, url)
+	s, err := open(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	observed := observe(t, s)
+	running := []scheduler{start(t, url), start(t, url)}
+	defer func() {
+		for _, kill := range running {
+			kill()
+		}
+	}()
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(addNodes(ctx, s, manyNodes))
+	do(setService(ctx, s, "web", replicas))
+	for round := range 4 {
+		// Kill one in the middle of its work, which has begun when something is assigned.
+		do(until(ctx, s, func(v *store.View) (bool, error) {
+			waiting, err := tasks.List(v, taskNode.Is(""))
+			all, errAll := tasks.List(v)
+			return len(all) > len(waiting), errors.Join(err, errAll)
+		}))
+		running[round%2]()
+		do(markNodes(ctx, s, fmt.Sprintf("node-%03d", round), true))
+		do(setService(ctx, s, fmt.Sprint("extra-", round%2), 10*round))
+		if round == 2 {
+			disturb()
+		}
+		running[round%2] = start(t, url)
+		if round%2 == 1 {
+			do(markNodes(ctx, s, "node-000", false))
+		}
+	}
+	do(until(ctx, s, settled(map[string]int{"web": replicas, "extra-0": 20, "extra-1": 30})))
+	observed(t)
+}
+
+// until waits until a condition of the store holds.
+func until(ctx context.Context, s *store.Store, holds func(*store.View) (bool, error)) error {
+	for {
+		ok := false
+		w, err := s.ViewAndWatch(ctx, func(v *store.View) (err error) {
+			ok, err = holds(v)
+			return err
+		})
+		if err != nil || ok {
+			if w != nil {
+				w.Close()
+			}
+			return err
+		}
+		_, err = w.Next(ctx)
+		w.Close()
+		if err != nil && !errors.Is(err, storage.ErrWatchClosed) {
+			return err
+		}
+	}
+}
+
+// settled reports whether all tasks that are wanted exist, no others, and all run on nodes that are up.
+func settled(want map[string]int) func(*store.View) (bool, error) {
+	return func(v *store.View) (bool, error) {
+		if err := counted(v); err != nil {
+			return false, err
+		}
+		total := 0
+		for service, n := range want {
+			total += n
+			of, err := tasks.List(v, taskService.Is(service))
+			if err != nil || len(of) != n {
+				return false, err
+			}
+		}
+		all, err := tasks.List(v)
+		if err != nil || len(all) != total {
+			return false, err
+		}
+		for _, task := range all {
+			if task.Data.Node == "" {
+				return false, nil
+			}
+			node, err := nodes.Get(v, nodes.ID(cluster, task.Data.Node))
+			if err != nil || node.Data.Down {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+}
+
+// counted fails if a node does not count the tasks that are assigned to it.
+func counted(v *store.View) error {
+	all, err := nodes.List(v)
+	for _, node := range all {
+		on, err := tasks.List(v, taskNode.Is(node.ID.Name))
+		if err != nil {
+			return err
+		}
+		if len(on) != node.Data.Tasks {
+			return fmt.Errorf("%s counts %d tasks, %d are assigned to it", node.ID.Name, node.Data.Tasks, len(on))
+		}
+	}
+	return err
+}
+
+// observe follows all changes until the function that it returns is called, which fails the test if a task was assigned twice.
+func observe(t *testing.T, s *store.Store) func(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	w, err := s.ViewAndWatch(ctx, nil, tasks.Where())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer w.Close()
+		for {
+			ev, err := w.Next(ctx)
+			if err != nil {
+				done <- err
+				return
+			}
+			if c, _ := tasks.Event(ev); c.Old != nil && c.New != nil && c.Old.Data.Node != "" && c.New.Data.Node != "" && c.Old.Data.Node != c.New.Data.Node {
+				done <- fmt.Errorf("%s was assigned to %s while it was assigned to %s", c.New.ID.Name, c.New.Data.Node, c.Old.Data.Node)
+				return
+			}
+		}
+	}()
+	t.Cleanup(cancel)
+	return func(t *testing.T) {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/store"
+	"github.com/ashlar-dev/storage/typed"
+)
+
+// Node is a machine that tasks run on.
+type Node struct {
+	Down  bool `json:"down,omitempty"`
+	Room  int  `json:"room"`  // how many tasks fit
+	Tasks int  `json:"tasks"` // how many are assigned to it: written with each assignment, in the same transaction
+}
+
+// Service is what somebody wants to run.
+type Service struct {
+	Replicas int `json:"replicas"`
+}
+
+// Task is one replica of a service.
+type Task struct {
+	Service string `json:"service"`
+	Node    string `json:"node"` // "" while it is assigned to none
+}
+
+// The tables, and the indexes that the scheduler looks at.
+var (
+	nodeState = store.Index[Node, bool]{Name: "down", Values: func(n *typed.Object[Node]) []bool { return []bool{n.Data.Down} }}
+	nodes     = store.NewJSONTable[Node](kind("Node"), nodeState)
+
+	services = store.NewJSONTable[Service](kind("Service"))
+
+	taskNode    = store.Index[Task, string]{Name: "node", Values: func(t *typed.Object[Task]) []string { return []string{t.Data.Node} }}
+	taskService = store.Index[Task, string]{Name: "service", Values: func(t *typed.Object[Task]) []string { return []string{t.Data.Service} }}
+	tasks       = store.NewJSONTable[Task](kind("Task"), taskNode, taskService)
+
+	cluster = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+)
+
+func kind(name string) *resourcepb.Type {
+	return &resourcepb.Type{Group: "scheduler", GroupVersion: "v1", Kind: name}
+}
+
+// open opens the store of a cluster.
+func open(ctx context.Context, b storage.Backend) (*store.Store, error) {
+	return store.Open(ctx, b, nodes, services, tasks)
+}
+
+// run schedules until ctx is over. Any number of processes do so at once, and each may end at any moment: what there is to do is always
+// found in the store, and every step is a transaction that looks whether it is still to be done.
+func run(ctx context.Context, s *store.Store) error {
+	for {
+		watch, err := s.ViewAndWatch(ctx, nil)
+		if err != nil {
+			return err
+		}
+		err = follow(ctx, s, watch)
+		watch.Close()
+		if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrClosed) {
+			return err
+		}
+	}
+}
+
+// follow does what is to be done now, and again after every commit.
+func follow(ctx context.Context, s *store.Store, watch *store.Watch) error {
+	for {
+		if err := reconcile(ctx, s); err != nil {
+			return err
+		}
+		for more := true; more; {
+			ev, err := watch.Next(ctx)
+			if err != nil {
+				return err
+			}
+			more = ev.More
+		}
+	}
+}
+
+// reconcile brings the tasks to what is wanted. The database may be away for a while, or have lost an answer: what was not done is found
+// again the next time, which is at once.
+func reconcile(ctx context.Context, s *store.Store) error {
+	for {
+		err := errors.Join(replicate(ctx, s), evacuate(ctx, s), assign(ctx, s))
+		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			return errors.Join(err, ctx.Err())
+		}
+		// A read from the database waits until it is back.
+		_ = s.View(ctx, func(*store.View) error { return nil }, store.Linearizable)
+	}
+}
+
+// replicate creates the tasks that services lack, and deletes what they have too much of.
+func replicate(ctx context.Context, s *store.Store) error {
+	var create, drop []*resourcepb.ID
+	if err := s.View(ctx, func(v *store.View) error {
+		all, err := services.List(v)
+		for _, service := range all {
+			have, err := tasks.List(v, taskService.Is(service.ID.Name))
+			if err != nil {
+				return err
+			}
+			wanted := map[string]bool{}
+			for slot := range service.Data.Replicas {
+				wanted[fmt.Sprintf("%s-%04d", service.ID.Name, slot)] = true
+			}
+			for _, task := range have {
+				if !wanted[task.ID.Name] {
+					drop = append(drop, task.ID)
+				}
+				delete(wanted, task.ID.Name)
+			}
+			for name := range wanted {
+				create = append(create, tasks.ID(cluster, name))
+			}
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return s.Batch(ctx, func(b *store.Batch) error {
+		for _, id := range create {
+			if err := b.Update(func(tx *store.Tx) error { return createTask(tx, id) }); err != nil {
+				return err
+			}
+		}
+		for _, id := range drop {
+			if err := b.Update(func(tx *store.Tx) error { return dropTask(tx, id) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// serviceOf returns the service that a task belongs to by its name, and its slot.
+func serviceOf(task *resourcepb.ID) (name string, slot int) {
+	at := strings.LastIndexByte(task.Name, '-')
+	_, _ = fmt.Sscanf(task.Name[at+1:], "%d", &slot)
+	return task.Name[:at], slot
+}
+
+// wanted reports whether a service wants a task.
+func wanted(tx *store.Tx, task *resourcepb.ID) (bool, error) {
+	name, slot := serviceOf(task)
+	service, err := services.Get(tx, services.ID(cluster, name))
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && slot < service.Data.Replicas, err
+}
+
+func createTask(tx *store.Tx, id *resourcepb.ID) error {
+	ok, err := wanted(tx, id)
+	if err != nil || !ok {
+		return err
+	}
+	if _, err := tasks.Get(tx, id); !errors.Is(err, storage.ErrNotFound) {
+		return err // another process was faster
+	}
+	service, _ := serviceOf(id)
+	return tasks.Put(tx, &typed.Object[Task]{ID: id, Data: Task{Service: service}})
+}
+
+func dropTask(tx *store.Tx, id *resourcepb.ID) error {
+	ok, err := wanted(tx, id)
+	if err != nil || ok {
+		return err
+	}
+	task, err := tasks.Get(tx, id)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(release(tx, task.Data.Node), tasks.Delete(tx, id))
+}
+
+// release takes a task off a node's count.
+func release(tx *store.Tx, node string) error {
+	if node == "" {
+		return nil
+	}
+	n, err := nodes.Edit(tx, nodes.ID(cluster, node))
+	if err != nil {
+		return err
+	}
+	n.Data.Tasks--
+	return nodes.Put(tx, n)
+}
+
+// evacuate takes the tasks off nodes that are down.
+func evacuate(ctx context.Context, s *store.Store) error {
+	var stranded []*resourcepb.ID
+	if err := s.View(ctx, func(v *store.View) error {
+		down, err := nodes.List(v, nodeState.Is(true))
+		for _, node := range down {
+			on, err := tasks.List(v, taskNode.Is(node.ID.Name))
+			if err != nil {
+				return err
+			}
+			for _, task := range on {
+				stranded = append(stranded, task.ID)
+			}
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return s.Batch(ctx, func(b *store.Batch) error {
+		for _, id := range stranded {
+			if err := b.Update(func(tx *store.Tx) error { return evacuateTask(tx, id) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func evacuateTask(tx *store.Tx, id *resourcepb.ID) error {
+	task, err := tasks.Edit(tx, id)
+	if errors.Is(err, storage.ErrNotFound) || err == nil && task.Data.Node == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	node, err := nodes.Get(tx, nodes.ID(cluster, task.Data.Node))
+	if err != nil || !node.Data.Down {
+		return err // it is up again
+	}
+	if err := release(tx, task.Data.Node); err != nil {
+		return err
+	}
+	task.Data.Node = ""
+	return tasks.Put(tx, task)
+}
+
+// assign gives tasks that have no node the emptiest one.
+func assign(ctx context.Context, s *store.Store) error {
+	var waiting []*resourcepb.ID
+	if err := s.View(ctx, func(v *store.View) error {
+		all, err := tasks.List(v, taskNode.Is(""))
+		for _, task := range all {
+			waiting = append(waiting, task.ID)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return s.Batch(ctx, func(b *store.Batch) error {
+		for _, id := range waiting {
+			if err := b.Update(func(tx *store.Tx) error { return assignTask(tx, id) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func assignTask(tx *store.Tx, id *resourcepb.ID) error {
+	task, err := tasks.Edit(tx, id)
+	if errors.Is(err, storage.ErrNotFound) || err == nil && task.Data.Node != "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// The list only says which node to try, so the others may change meanwhile. The node itself is written.
+	up, err := nodes.List(tx.Unchecked(), nodeState.Is(false))
+	up = slices.DeleteFunc(up, func(n *typed.Object[Node]) bool { return n.Data.Tasks >= n.Data.Room })
+	if err != nil || len(up) == 0 {
+		return err
+	}
+	emptiest := slices.MinFunc(up, func(a, b *typed.Object[Node]) int { return a.Data.Tasks - b.Data.Tasks })
+	node, err := nodes.Edit(tx, emptiest.ID)
+	if err != nil {
+		return err
+	}
+	node.Data.Tasks++
+	task.Data.Node = node.ID.Name
+	return errors.Join(nodes.Put(tx, node), tasks.Put(tx, task))
+}
