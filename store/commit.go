@@ -85,7 +85,7 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 		if !conflict {
 			return err
 		}
-		if err := s.pass(ctx, lost); err != nil {
+		if err := s.pass(ctx, tx, lost); err != nil {
 			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
 		}
 		cut, tx = nil, nil
@@ -109,11 +109,11 @@ func conflictOf(err error, keys []seenAt) (seenAt, bool) {
 
 // pass waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
 // bookmark ends the waiting.
-func (s *Store) pass(ctx context.Context, at seenAt) error {
+func (s *Store) pass(ctx context.Context, tx *Tx, at seenAt) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.copy.Bookmarks() {
-		return s.copy.Passed(waiting, at.key, at.version)
+		return s.copy.Passed(waiting, tx.r.rows, at.key, at.version)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -122,7 +122,7 @@ func (s *Store) pass(ctx context.Context, at seenAt) error {
 			cancel()
 		}
 	}()
-	err := s.copy.Passed(waiting, at.key, at.version)
+	err := s.copy.Passed(waiting, tx.r.rows, at.key, at.version)
 	over := waiting.Err() != nil && ctx.Err() == nil
 	cancel()
 	<-done
@@ -156,7 +156,7 @@ func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry],
 	}
 	_, err := s.transactor.Commit(ctx, ops)
 	if lost, conflict := conflictOf(err, keys); conflict {
-		return false, nil, s.copy.Passed(ctx, lost.key, lost.version)
+		return false, nil, s.copy.Passed(ctx, tx.r.rows, lost.key, lost.version)
 	}
 	return err == nil, nil, err
 }

@@ -55,6 +55,20 @@ func newLog[V any](length, bytes int) changeLog[V] {
 // end is the place of the next change.
 func (l *changeLog[V]) end() int64 { return l.first + int64(len(l.changes)) }
 
+// touches reports whether there is a change of a key from a place on, or may have been one that is forgotten, and the place of the next
+// change.
+func (l *changeLog[V]) touches(k key.Key, at int64) (bool, int64) {
+	if at < l.first {
+		return true, l.end()
+	}
+	for _, c := range l.changes[at-l.first:] {
+		if c.key == k {
+			return true, l.end()
+		}
+	}
+	return false, l.end()
+}
+
 // append puts a commit behind the others, and forgets the oldest ones beyond the bounds.
 func (l *changeLog[V]) append(commit []change[V]) {
 	for i := range commit {

@@ -171,15 +171,18 @@ func (r *Replica[V]) wait() <-chan struct{} {
 	return r.wake
 }
 
-// Passed waits until the copy holds another state of a key than a version; "" is nothing.
-func (r *Replica[V]) Passed(ctx context.Context, k key.Key, version string) error {
+// Passed waits until the copy has been in another state of a key than a View, where the key has a version, "" for nothing. That it is in the
+// same state again, as when what was created was deleted, counts as well.
+func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version string) error {
+	at := v.at
 	for {
 		r.mu.Lock()
 		held := ""
 		if row, ok := r.rows.Get(&Row[V]{Key: k}); ok {
 			held = row.Version
 		}
-		if held != version {
+		var touched bool
+		if touched, at = r.log.touches(k, at); held != version || touched {
 			r.mu.Unlock()
 			return nil
 		}
