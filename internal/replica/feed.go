@@ -165,7 +165,7 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 			r.set(a.key, a.row)
 		default:
 			o.base = a.row
-			o.pass(a.version)
+			o.pass(a.version, a.row == nil)
 		}
 	}
 	r.view = nil
@@ -226,6 +226,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		if o := r.own[k]; o != nil {
 			base = o.base
 			if o.base = row; o.number >= began && !o.is(version, row == nil) {
+				o.pass(version, row == nil)
 				if !same(base, row) {
 					changes = append(changes, change[V]{key: k, base: base, now: row, version: version, size: rowCost})
 				}

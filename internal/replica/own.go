@@ -11,9 +11,25 @@ type own[V any] struct {
 	base   *Row[V] // what the watch has brought; nil for nothing
 	number int64   // of the barriers asked for before: a later one settles it
 	laid   int64   // counts what was laid
+	under  []laid  // what lay there before, and the watch has not brought either, in order
 	// life, of a deletion, is a version that the watch has yet to bring, and "" once it has. The first deletion after that settles the
 	// write, whoever has made it: a deletion succeeds where another program was faster.
 	life string
+}
+
+// laid is a write that another one has covered.
+type laid struct {
+	version string
+	deleted bool
+	number  int64
+}
+
+// oldest returns the number of the oldest write that the watch has not brought.
+func (o *own[V]) oldest() int64 {
+	if len(o.under) > 0 {
+		return o.under[0].number
+	}
+	return o.laid
 }
 
 // settledBy reports whether a change that the watch has brought is the write, or comes after it.
@@ -22,7 +38,13 @@ func (o *own[V]) settledBy(version string, deleted bool) bool {
 }
 
 // pass notes a change that does not settle the write.
-func (o *own[V]) pass(version string) {
+func (o *own[V]) pass(version string, deleted bool) {
+	for i, one := range o.under {
+		if one.version == version && one.deleted == deleted {
+			o.under = o.under[i+1:]
+			break
+		}
+	}
 	if o.life == version {
 		o.life = ""
 	}
@@ -131,6 +153,7 @@ func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	over := &own[V]{overlay: o, base: shown, number: r.barriers.asked, laid: r.laid}
 	if before != nil {
 		over.base, over.life = before.base, before.version
+		over.under = append(before.under, laid{before.version, before.row == nil, before.laid})
 	}
 	r.own[k] = over
 	r.set(k, o.row)

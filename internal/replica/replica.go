@@ -32,6 +32,8 @@ type Options[V any] struct {
 	Decode func(*resourcepb.Resource) V
 	// Index orders the rows; nil for none.
 	Index *Index[V]
+	// Size returns the bytes that a row's value takes; nil if nobody asks for the replica's size.
+	Size func(*Row[V]) int
 	// LogLength and LogBytes bound the changes that are kept for followers; 0 is 65,536 changes, and 32 MiB.
 	LogLength, LogBytes int
 }
@@ -50,6 +52,7 @@ type Replica[V any] struct {
 	view     *View[V] // of this state; nil if it has changed since
 	own      map[key.Key]*own[V]
 	laid     int64 // counts what was ever in own
+	bytes    int64 // of all rows
 	live     bool  // a watch feeds the copy
 	inflight map[key.Key][]*Writing[V]
 	log      changeLog[V]
@@ -109,6 +112,13 @@ func (r *Replica[V]) Get(k key.Key) *Row[V] {
 	return row
 }
 
+// Size returns the number of rows, and about what they take in memory.
+func (r *Replica[V]) Size() (rows int, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rows.Len(), r.bytes
+}
+
 // Err returns why the copy is not brought up to date any more; nil while it is.
 func (r *Replica[V]) Err() error {
 	r.mu.Lock()
@@ -152,7 +162,16 @@ func shared(s string) string { return unique.Make(s).Value() }
 // set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
 func (r *Replica[V]) set(k key.Key, row *Row[V]) {
 	r.view = nil
-	r.trees.set(k, row, r.opts.Index)
+	old := r.trees.set(k, row, r.opts.Index)
+	if r.opts.Size == nil {
+		return
+	}
+	if old != nil {
+		r.bytes -= int64(rowCost + r.opts.Size(old))
+	}
+	if row != nil {
+		r.bytes += int64(rowCost + r.opts.Size(row))
+	}
 }
 
 // changed wakes those who wait for a change. The caller holds the lock.

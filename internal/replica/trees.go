@@ -36,16 +36,15 @@ func newTrees[V any]() trees[V] {
 // copy returns trees of the same rows. Nodes are shared until one of the two is changed.
 func (t *trees[V]) copy() trees[V] { return trees[V]{t.rows.Copy(), t.index.Copy()} }
 
-// set puts a row in the place of what is there under its key; a nil row removes that.
-func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) {
-	var old *Row[V]
+// set puts a row in the place of what is there under its key, which it returns; a nil row removes that.
+func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) (old *Row[V]) {
 	if row != nil {
 		old, _ = t.rows.Set(row)
 	} else {
 		old, _ = t.rows.Delete(&Row[V]{Key: k})
 	}
 	if index == nil {
-		return
+		return old
 	}
 	var before, after []string
 	if old != nil {
@@ -62,4 +61,5 @@ func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) {
 	for _, at := range after {
 		t.index.Set(indexed[V]{at, row})
 	}
+	return old
 }

@@ -38,7 +38,7 @@ func (r *Replica[V]) Settled(ctx context.Context, of func(key.Key) bool) error {
 	for {
 		open := false
 		for k, o := range r.own {
-			if o.laid <= until && of(k) {
+			if o.oldest() <= until && of(k) {
 				open = true
 				break
 			}
