@@ -1,0 +1,166 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/replica"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Options are the options of a cache. Nil and zero values are the defaults.
+type Options struct {
+	// Types are what is copied; none: everything in the store. Reads of other types go to the backend. A copy of several types is fed by a
+	// watch of their group, or of the whole store if they are of several groups.
+	Types []storage.UnversionedType
+	// Trim removes from a resource what need not be in memory, before it is put there. What Read and List return from memory lacks it, so
+	// that a program must not write such a resource back. It must leave the id, the owner and the version as they are.
+	Trim func(*resourcepb.Resource)
+	// Timeout bounds calls that have to wait for the copy and whose context has no deadline: 30 seconds.
+	Timeout time.Duration
+}
+
+// Cache is a backend with a copy in memory. It has every capability of [storage.As] that the backend under it has and that is part of the
+// contract; tools that move stores need that backend itself.
+type Cache struct {
+	backend storage.Backend
+	opts    Options
+	types   map[storage.UnversionedType]bool
+	copy    *replica.Replica[stored]
+	doubts  doubts
+	closed  atomic.Bool
+}
+
+var _ storage.Backend = (*Cache)(nil)
+
+// stored is a resource in memory.
+type stored struct {
+	data  []byte // without the version
+	owner string // the bytes of the owner's key and its uid; "" for none
+}
+
+// New returns a cache over a backend, which it owns from now on, when all is in memory. ctx bounds this call only. What is damaged in the
+// store fails it with a *storage.DamagedError.
+func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, error) {
+	c := &Cache{backend: backend, types: map[storage.UnversionedType]bool{}}
+	if opts != nil {
+		c.opts = *opts
+	}
+	if c.opts.Timeout <= 0 {
+		c.opts.Timeout = 30 * time.Second
+	}
+	for _, t := range c.opts.Types {
+		c.types[t] = true
+	}
+	copied, err := replica.Open(ctx, backend, replica.Options[stored]{
+		Types:     c.opts.Types,
+		Decode:    c.store,
+		Size:      func(row *replica.Row[stored]) int { return len(row.Value.data) + len(row.Value.owner) },
+		Index:     &replica.Index[stored]{Keys: owners},
+		LogLength: 1, // nobody follows
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fill the cache: %w", err)
+	}
+	c.copy = copied
+	return c, nil
+}
+
+// store makes of a resource what is kept. It trims it, so the resource must not be anybody else's if there is something to trim.
+func (c *Cache) store(res *resourcepb.Resource) stored {
+	if c.opts.Trim != nil {
+		c.opts.Trim(res)
+	}
+	data, err := codec.Encode(res)
+	if err != nil {
+		// The backend has decoded it, so this is what Trim has left.
+		panic(fmt.Sprintf("cache: Trim has left a resource that cannot be encoded: %v", err))
+	}
+	return stored{data: data[:len(data):len(data)], owner: owned(res.GetOwner())}
+}
+
+// owned is what the index has of an owner. A key has four NULs and a uid has none, so nothing is ambiguous.
+func owned(owner *resourcepb.ID) string {
+	if owner == nil {
+		return ""
+	}
+	return string(append(append(key.Of(owner).Bytes(), 0), owner.GetUid()...))
+}
+
+func owners(row *replica.Row[stored]) []string {
+	if row.Value.owner == "" {
+		return nil
+	}
+	return []string{row.Value.owner}
+}
+
+// Stats is what a cache holds.
+type Stats struct {
+	// Resources is their number.
+	Resources int
+	// Bytes is about what they take in memory.
+	Bytes int64
+	// Live says that a watch feeds the copy; otherwise it is being listed anew.
+	Live bool
+}
+
+// Stats returns what the cache holds.
+func (c *Cache) Stats() Stats {
+	rows, bytes := c.copy.Size()
+	return Stats{Resources: rows, Bytes: bytes, Live: c.copy.Live()}
+}
+
+// Unwrap returns the backend under the cache. What is written to it is in the cache when the watch has brought it.
+func (c *Cache) Unwrap() storage.Backend { return c.backend }
+
+// Close ends the cache and closes the backend.
+func (c *Cache) Close() error {
+	c.closed.Store(true)
+	err := c.backend.Close()
+	c.copy.Close()
+	return err
+}
+
+// begin is the first line of a call that memory may answer. Of several errors that apply it returns the first of these: storage.ErrClosed,
+// the problems of the arguments, the context's.
+func (c *Cache) begin(ctx context.Context, problems ...error) error {
+	if c.closed.Load() {
+		return storage.ErrClosed
+	}
+	for _, problem := range problems {
+		if problem != nil {
+			return problem
+		}
+	}
+	return ctx.Err()
+}
+
+// wait calls something that waits for the copy, within the cache's timeout, and returns its error in the contract's words.
+func (c *Cache) wait(ctx context.Context, what func(context.Context) error) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.opts.Timeout)
+		defer cancel()
+	}
+	err := what(ctx)
+	if err == nil || errors.Is(err, storage.ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("%w: the copy has not caught up with the database: %w", storage.ErrInconsistent, err)
+}
+
+// holds reports whether a key's type is copied.
+func (c *Cache) holds(k key.Key) bool {
+	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: k.Group, Kind: k.Kind}]
+}
+
+// covers reports whether everything that a filter matches is copied.
+func (c *Cache) covers(f key.Filter) bool {
+	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: f.Group, Kind: f.Kind}]
+}

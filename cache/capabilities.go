@@ -1,0 +1,98 @@
+package cache
+
+import (
+	"context"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// As finds what the backend under the cache has and the cache can uphold, for [storage.As]: storage.Pager, storage.Resumer,
+// storage.Transactor and storage.Historian. What tools need that move a store (package driver) is refused: it goes past the copy.
+func (c *Cache) As(target any) bool {
+	switch target := target.(type) {
+	case **Cache:
+		*target = c
+		return true
+	case *storage.Pager:
+		return find(c, target, func(inner storage.Pager) storage.Pager { return pager{c, inner} })
+	case *storage.Resumer:
+		return find(c, target, func(inner storage.Resumer) storage.Resumer { return resumer{c, inner} })
+	case *storage.Transactor:
+		return find(c, target, func(inner storage.Transactor) storage.Transactor { return transactor{c, inner} })
+	case *storage.Historian:
+		return find(c, target, func(inner storage.Historian) storage.Historian { return historian{inner, c} })
+	}
+	return false
+}
+
+func find[T any](c *Cache, target *T, wrap func(T) T) bool {
+	inner, ok := storage.As[T](c.backend)
+	if ok {
+		*target = wrap(inner)
+	}
+	return ok
+}
+
+// pager is a cache over a Pager.
+type pager struct {
+	*Cache
+	inner storage.Pager
+}
+
+// ListPage implements storage.Pager. Pages come from the database.
+func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
+	page, err := p.inner.ListPage(ctx, typ, tenancy, namePrefix, opts)
+	if err == nil && opts.Revision == 0 {
+		p.doubts.addAll() // what a page lacks may be what the copy still shows
+	}
+	return page, err
+}
+
+// historian is a cache over a Historian. What it shows of the present puts every key in doubt.
+type historian struct {
+	storage.Historian
+	cache *Cache
+}
+
+// Scan implements storage.Historian.
+func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+	scan, err := h.Historian.Scan(ctx, span, opts)
+	if err == nil {
+		h.cache.doubts.addAll()
+	}
+	return scan, err
+}
+
+// Swap implements storage.Historian.
+func (h historian) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+	swapped, err := h.Historian.Swap(ctx, swap)
+	if err == nil {
+		h.cache.doubts.addAll()
+	}
+	return swapped, err
+}
+
+// Follow implements storage.Historian.
+func (h historian) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+	inner, err := h.Historian.Follow(ctx, span, after)
+	if err != nil {
+		return nil, err
+	}
+	return follower{inner, h.cache}, nil
+}
+
+// follower notes what it shows.
+type follower struct {
+	storage.Follower
+	cache *Cache
+}
+
+// Next implements storage.Follower.
+func (f follower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+	changes, revision, err := f.Follower.Next(ctx)
+	if len(changes) > 0 {
+		f.cache.doubts.addAll()
+	}
+	return changes, revision, err
+}

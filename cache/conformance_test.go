@@ -1,0 +1,52 @@
+package cache_test
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cache"
+	"github.com/ashlar-dev/storage/conformance"
+	_ "github.com/ashlar-dev/storage/inmem"
+	_ "github.com/ashlar-dev/storage/sqlite"
+)
+
+// layered is a harness for caches over the stores at the URLs that a function returns.
+func layered(storeURL func(t testing.TB) string) conformance.Harness {
+	var stores sync.Map // the URL of each handle
+	open := func(t testing.TB, u string) storage.Backend {
+		backend, err := storage.Open(t.Context(), u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached, err := cache.New(t.Context(), backend, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores.Store(cached, u)
+		return cached
+	}
+	return conformance.Harness{
+		Open: func(t testing.TB) storage.Backend { return open(t, storeURL(t)) },
+		Another: func(t testing.TB, b storage.Backend) storage.Backend {
+			u, _ := stores.Load(b)
+			return open(t, u.(string))
+		},
+	}
+}
+
+var memories atomic.Int64
+
+func TestConformanceOverMemory(t *testing.T) {
+	conformance.Run(t, layered(func(testing.TB) string { return fmt.Sprintf("mem://cache-%d", memories.Add(1)) }))
+}
+
+func TestConformanceOverSQLite(t *testing.T) {
+	conformance.Run(t, layered(func(t testing.TB) string {
+		return (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "store.db")}).String()
+	}))
+}

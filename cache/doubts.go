@@ -1,0 +1,173 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// doubts are the keys of which the copy may be behind what the cache has shown. The zero value is ready to use.
+type doubts struct {
+	some atomic.Bool // there are any: what most reads look at
+
+	mu   sync.Mutex
+	keys map[key.Key]doubt
+	all  int64 // the number of the newest doubt of every key; 0 for none
+	last int64 // the number of the newest doubt
+}
+
+// doubt is that of a key.
+type doubt struct {
+	number  int64
+	version string // what was shown, which ends the doubt once the copy shows the same; "" if only proof ends it
+}
+
+// mostDoubts is how many keys are told apart. If there are more, every key is in doubt.
+const mostDoubts = 4096
+
+// add puts a key in doubt, of which a version was shown, or, if it is "", something that the copy cannot be held against.
+func (d *doubts) add(k key.Key, version string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	_, twice := d.keys[k]
+	switch {
+	case twice:
+		d.keys[k] = doubt{number: d.last} // nobody knows which of the two is the newer one
+	case len(d.keys) >= mostDoubts:
+		d.all = d.last
+		clear(d.keys)
+	default:
+		if d.keys == nil {
+			d.keys = map[key.Key]doubt{}
+		}
+		d.keys[k] = doubt{d.last, version}
+	}
+	d.some.Store(true)
+}
+
+// resolve ends the doubt of a key of which the copy shows what was shown.
+func (d *doubts) resolve(k key.Key, shown string) {
+	if !d.some.Load() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one, ok := d.keys[k]; ok && one.version != "" && one.version == shown {
+		delete(d.keys, k)
+		d.some.Store(d.all != 0 || len(d.keys) > 0)
+	}
+}
+
+// settleKey ends the doubt of a key, up to a number.
+func (d *doubts) settleKey(k key.Key, number int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one, ok := d.keys[k]; ok && one.number <= number {
+		delete(d.keys, k)
+		d.some.Store(d.all != 0 || len(d.keys) > 0)
+	}
+}
+
+// addAll puts every key in doubt.
+func (d *doubts) addAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	d.all = d.last
+	clear(d.keys)
+	d.some.Store(true)
+}
+
+// newest returns the number of the newest doubt.
+func (d *doubts) newest() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
+}
+
+// settle ends the doubts up to a number.
+func (d *doubts) settle(number int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, one := range d.keys {
+		if one.number <= number {
+			delete(d.keys, k)
+		}
+	}
+	if d.all <= number {
+		d.all = 0
+	}
+	d.some.Store(d.all != 0 || len(d.keys) > 0)
+}
+
+// about reports whether a key that a function names is in doubt. shows returns the version that the copy shows of a key, "" for nothing;
+// where that is what was shown, the doubt is over.
+func (d *doubts) about(of func(key.Key) bool, shows func(key.Key) string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all != 0 {
+		return true
+	}
+	for k, one := range d.keys {
+		if !of(k) {
+			continue
+		}
+		if one.version == "" || shows(k) != one.version {
+			return true
+		}
+		delete(d.keys, k)
+	}
+	d.some.Store(len(d.keys) > 0)
+	return false
+}
+
+// shows returns the version of a key in the copy, "" for nothing.
+func (c *Cache) shows(k key.Key) string {
+	if row := c.copy.Get(k); row != nil {
+		return row.Version
+	}
+	return ""
+}
+
+// event notes that a watch shows a change of a key: a version or, if deleted, the end of one.
+func (c *Cache) event(k key.Key, version string, deleted bool) {
+	if !c.holds(k) {
+		return
+	}
+	shown := c.shows(k)
+	c.doubts.resolve(k, shown)
+	switch {
+	case deleted:
+		// What the copy shows is from before, or from after; if it is nothing too.
+		c.doubts.add(k, "")
+	case shown != version:
+		c.doubts.add(k, version)
+	}
+}
+
+// answer notes that the backend shows a version of a key, "" for nothing, in an answer to a call that began after the doubt of a number:
+// an answer is not older than what was shown before.
+func (c *Cache) answer(k key.Key, version string, number int64) {
+	if !c.holds(k) {
+		return
+	}
+	c.doubts.settleKey(k, number)
+	if version == "" || c.shows(k) != version {
+		c.doubts.add(k, version)
+	}
+}
+
+// proven has the copy prove how far it is.
+func (c *Cache) proven(ctx context.Context) error {
+	number := c.doubts.newest()
+	if err := c.wait(ctx, c.copy.Barrier); err != nil {
+		return err
+	}
+	if number > 0 {
+		c.doubts.settle(number)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/replica"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// List implements storage.Backend.
+func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
+	f, err := check.Filter(typ, tenancy, namePrefix)
+	if err := c.begin(ctx, check.Consistency(consistency), err); err != nil {
+		return nil, err
+	}
+	if c.covers(f) {
+		cut, err := c.cut(ctx, consistency, func(k key.Key) bool { return f.Match(&k) })
+		if err != nil {
+			return nil, fmt.Errorf("list: %w", err)
+		}
+		if cut != nil {
+			return resources(cut, f)
+		}
+	}
+	number := c.doubts.newest()
+	all, err := c.backend.List(ctx, consistency, typ, tenancy, namePrefix)
+	if err == nil {
+		c.listed(f, all, number)
+	}
+	return all, err
+}
+
+// cut returns a state of the store for a list of the keys that a function names; nil if the database has to tell.
+func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (*replica.View[stored], error) {
+	ok, err := c.memory(ctx, consistency, of)
+	if !ok || err != nil {
+		return nil, err
+	}
+	if consistency == storage.EventualConsistency {
+		settled := func(ctx context.Context) error { return c.copy.Settled(ctx, of) }
+		if !c.copy.Live() {
+			return nil, nil
+		}
+		if err := c.wait(ctx, settled); err != nil {
+			return nil, err
+		}
+	}
+	return c.copy.Cut(), nil
+}
+
+func resources(cut *replica.View[stored], f key.Filter) (all []*resourcepb.Resource, err error) {
+	for row := range cut.Select(f) {
+		res, err := resource(row)
+		if err != nil {
+			return nil, fmt.Errorf("list: %w", err)
+		}
+		all = append(all, res)
+	}
+	return all, nil
+}
+
+// listed notes what the backend has listed, in a call that began after the doubt of a number.
+func (c *Cache) listed(f key.Filter, all []*resourcepb.Resource, number int64) {
+	shown := map[key.Key]bool{}
+	for _, res := range all {
+		k := key.Of(res.GetId())
+		shown[k] = true
+		c.answer(k, res.GetVersion(), number)
+	}
+	for row := range c.copy.View().Select(f) {
+		if !shown[row.Key] {
+			c.answer(row.Key, "", number)
+		}
+	}
+}
+
+// OwnerReferences implements storage.Backend.
+func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	_, err := check.IDWithUid("id", id)
+	if err := c.begin(ctx, err); err != nil {
+		return nil, err
+	}
+	if len(c.types) > 0 { // what is not copied may have the owner too
+		return c.backend.OwnerReferences(ctx, id)
+	}
+	cut, err := c.cut(ctx, storage.EventualConsistency, func(key.Key) bool { return true })
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("list the references to %v: %w", key.Of(id), err)
+	case cut == nil:
+		// The answer names no versions, so the copy cannot be held against it.
+		defer c.doubts.addAll()
+		return c.backend.OwnerReferences(ctx, id)
+	}
+	var all []*resourcepb.ID
+	at := owned(id)
+	for row := range cut.Between(at, at+"\x00") {
+		res, err := resource(row)
+		if err != nil {
+			return nil, fmt.Errorf("list the references to %v: %w", key.Of(id), err)
+		}
+		all = append(all, res.GetId())
+	}
+	slices.SortFunc(all, func(a, b *resourcepb.ID) int {
+		return strings.Compare(string(key.Of(a).Bytes()), string(key.Of(b).Bytes()))
+	})
+	return all, nil
+}

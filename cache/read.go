@@ -1,0 +1,75 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/replica"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Read implements storage.Backend.
+func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	k, err := check.ID("id", id)
+	if err := c.begin(ctx, check.Consistency(consistency), err); err != nil {
+		return nil, err
+	}
+	ok, err := c.memory(ctx, consistency, func(other key.Key) bool { return other == k })
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %v: %w", k, err)
+	case !ok || !c.holds(k):
+		return c.readThrough(ctx, consistency, k, id)
+	}
+	row := c.copy.Get(k)
+	if row == nil {
+		return nil, fmt.Errorf("read %v: %w", k, storage.ErrNotFound)
+	}
+	res, err := resource(row)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %v: %w", k, err)
+	case id.GetUid() != "" && id.GetUid() != res.GetId().GetUid():
+		return nil, fmt.Errorf("read %v: %w: it has another uid", k, storage.ErrNotFound)
+	case id.GetType().GetGroupVersion() != res.GetId().GetType().GetGroupVersion():
+		return nil, storage.GroupVersionMismatchError{RequestedType: codec.CloneID(id).GetType(), Stored: res}
+	}
+	return res, nil
+}
+
+// memory reports whether the copy may answer a call about the keys that a function names. If not, the database may.
+func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (bool, error) {
+	if consistency == storage.EventualConsistency && (!c.doubts.some.Load() || !c.doubts.about(of, c.shows)) {
+		return true, nil
+	}
+	if !c.copy.Bookmarks() || !c.copy.Live() {
+		return false, nil
+	}
+	return true, c.proven(ctx)
+}
+
+// readThrough has the backend read.
+func (c *Cache) readThrough(ctx context.Context, consistency storage.ReadConsistency, k key.Key, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	number := c.doubts.newest()
+	res, err := c.backend.Read(ctx, consistency, id)
+	var mismatch storage.GroupVersionMismatchError
+	switch {
+	case err == nil:
+		c.answer(k, res.GetVersion(), number)
+	case errors.As(err, &mismatch):
+		c.answer(k, mismatch.Stored.GetVersion(), number)
+	case errors.Is(err, storage.ErrNotFound):
+		c.answer(k, "", number)
+	}
+	return res, err
+}
+
+// resource makes a resource, which is the caller's, of what is in memory.
+func resource(row *replica.Row[stored]) (*resourcepb.Resource, error) {
+	return codec.Decode(row.Value.data, row.Version)
+}

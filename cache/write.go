@@ -1,0 +1,103 @@
+package cache
+
+import (
+	"context"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// WriteCAS implements storage.Backend. Reads after it show the write.
+func (c *Cache) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	k := key.Of(res.GetId())
+	if c.closed.Load() || !c.holds(k) {
+		return c.backend.WriteCAS(ctx, res)
+	}
+	writing := c.copy.Begin([]key.Key{k})
+	stored, err := c.backend.WriteCAS(ctx, res)
+	if err != nil {
+		writing.End(nil, nil)
+		return nil, err
+	}
+	c.wrote(writing.End([]*resourcepb.Resource{c.kept(stored)}, nil), []*resourcepb.Resource{stored})
+	return stored, nil
+}
+
+// DeleteCAS implements storage.Backend. Reads after it do not show what was deleted.
+func (c *Cache) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	k := key.Of(id)
+	if c.closed.Load() || !c.holds(k) {
+		return c.backend.DeleteCAS(ctx, id, version)
+	}
+	writing := c.copy.Begin([]key.Key{k})
+	if err := c.backend.DeleteCAS(ctx, id, version); err != nil {
+		writing.End(nil, nil)
+		return err
+	}
+	c.wrote(writing.End(nil, []*resourcepb.Resource{{Id: id, Version: version}}), nil)
+	return nil
+}
+
+// kept returns a resource that the copy may trim.
+func (c *Cache) kept(res *resourcepb.Resource) *resourcepb.Resource {
+	if c.opts.Trim == nil {
+		return res
+	}
+	return codec.Clone(res)
+}
+
+// wrote puts in doubt those keys of a commit that the copy is not sure of.
+func (c *Cache) wrote(unsure []key.Key, written []*resourcepb.Resource) {
+	for _, k := range unsure {
+		version := ""
+		for _, res := range written {
+			if key.Of(res.GetId()) == k {
+				version = res.GetVersion()
+			}
+		}
+		c.doubts.add(k, version)
+	}
+}
+
+// transactor is a cache over a Transactor.
+type transactor struct {
+	*Cache
+	inner storage.Transactor
+}
+
+// MaxOps implements storage.Transactor.
+func (t transactor) MaxOps() int { return t.inner.MaxOps() }
+
+// Commit implements storage.Transactor. Reads after it show all of it.
+func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if t.closed.Load() {
+		return t.inner.Commit(ctx, ops)
+	}
+	var keys []key.Key
+	var deleted []*resourcepb.Resource
+	for i := range ops {
+		switch write, gone := ops[i].Write, ops[i].Delete; {
+		case write != nil && t.holds(key.Of(write.GetId())):
+			keys = append(keys, key.Of(write.GetId()))
+		case gone != nil && t.holds(key.Of(gone)):
+			keys = append(keys, key.Of(gone))
+			deleted = append(deleted, &resourcepb.Resource{Id: gone, Version: ops[i].Version})
+		}
+	}
+	writing := t.copy.Begin(keys)
+	results, err := t.inner.Commit(ctx, ops)
+	if err != nil {
+		writing.End(nil, nil)
+		return nil, err
+	}
+	var written []*resourcepb.Resource
+	for _, res := range results {
+		if res != nil && t.holds(key.Of(res.GetId())) {
+			written = append(written, t.kept(res))
+		}
+	}
+	t.wrote(writing.End(written, deleted), written)
+	return results, nil
+}
