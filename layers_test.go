@@ -98,7 +98,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
 		case adapter != "":
 			mayLink(pkg, drivers[adapter]...)
-		case name == "registry", name == "typed", name == "store":
+		case name == "cache", name == "registry", name == "typed", name == "store":
 			mayLink(pkg)
 		case onTop(pkg):
 			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC

@@ -1,7 +1,8 @@
+//go:build !integration
+
 package cache_test
 
 import (
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,8 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if faults.ServeProcess() {
-		os.Exit(0)
+	if !faults.ServeProcess() {
+		goleak.VerifyTestMain(m)
 	}
-	goleak.VerifyTestMain(m)
 }

@@ -1,0 +1,66 @@
+//go:build integration
+
+package cache_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/conformance/faults"
+	_ "github.com/ashlar-dev/storage/dynamodb"
+	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/torture"
+	_ "github.com/ashlar-dev/storage/postgres"
+)
+
+func TestMain(m *testing.M) {
+	if !faults.ServeProcess() {
+		testenv.Main(m)
+	}
+}
+
+func TestConformanceOverPostgres(t *testing.T) {
+	server := testenv.Postgres(t)
+	conformance.Run(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
+}
+
+func TestConformanceOverEtcd(t *testing.T) {
+	conformance.Run(t, layered(func(t testing.TB) string {
+		if strings.Contains(t.Name(), "/Historian/Compact") {
+			return testenv.StartEtcd(t).StoreURL(t) // a compaction concerns all of a cluster
+		}
+		return testenv.Etcd(t).StoreURL(t)
+	}))
+}
+
+func TestConformanceOverDynamoDB(t *testing.T) {
+	h := layered(func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
+	h.Slow = true
+	h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
+	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
+	h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
+	h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
+	h.NoCommitBounds = "the records of one transaction come by several shards"
+	conformance.Run(t, h)
+}
+
+// TestTortureOverPostgres cuts connections, kills processes, and crashes and stops the server.
+func TestTortureOverPostgres(t *testing.T) {
+	server := testenv.StartFeignedPostgres(t)
+	h := torture.Behind(t, "cached-"+server.StoreURL(t), server.Addr)
+	h.Faults = append(h.Faults,
+		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
+		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),
+		torture.Lasting(faults.Pause, 1, func() { server.Freeze(t) }, func() { server.Wake(t) }),
+	)
+	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
+	torture.Exempt(&h, "the adapter's own test does it; what the cache sees of it is the same as of the others",
+		faults.FillDisk, faults.StallDisk, faults.SkewClock, faults.CrashSession)
+	torture.Exempt(&h, "the torture over SQLite does it", faults.Compact)
+	o := torture.Options(t)
+	o.Calm = max(o.Calm, 2*time.Second)
+	faults.Test(t, h, o)
+}
