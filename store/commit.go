@@ -274,7 +274,10 @@ func (s *Store) write(ctx context.Context, ops []storage.Op) ([]*resourcepb.Reso
 			written = append(written, res)
 		}
 	}
-	writing.End(written, deleted)
+	if unsure := writing.End(written, deleted); len(unsure) > 0 && s.copy.Bookmarks() {
+		// The copy had to be listed anew meanwhile. What is committed is committed, also if ctx ends here.
+		_ = s.copy.Barrier(ctx)
+	}
 	return written, nil
 }
 

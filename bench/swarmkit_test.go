@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	swarm "github.com/moby/swarmkit/v2/api"
+	"github.com/moby/swarmkit/v2/manager/state"
+	peers "github.com/moby/swarmkit/v2/manager/state/store"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/store"
+	"github.com/ashlar-dev/storage/typed"
+)
+
+type thing = typed.Object[*wrapperspb.BytesValue]
+
+var things = store.NewTable[*wrapperspb.BytesValue](&resourcepb.Type{Group: "bench", GroupVersion: "v1", Kind: "Thing"})
+
+// BenchmarkStore compares package store over memory with the MemoryStore of SwarmKit, which is a store in memory that a log would feed. Both
+// hold as many objects with as many bytes.
+func BenchmarkStore(b *testing.B) { once(b, func() { swarmkit(b) }) }
+
+func swarmkit(b *testing.B) {
+	n := scaled(10_240)
+	ctx := context.Background()
+	name := func(i int) string { return fmt.Sprintf("%03d-%03d", i*7919%n/1000, i*7919%n%1000) }
+	peer := peers.NewMemoryStore(nil)
+	b.Cleanup(func() { peer.Close() })
+	backend := inmem.New(nil)
+	b.Cleanup(func() { backend.Close() })
+	s := must(store.Open(ctx, backend, things))
+	b.Cleanup(func() { s.Close() })
+	for i := range n {
+		if err := peer.Update(func(tx peers.Tx) error {
+			return peers.CreateNode(tx, &swarm.Node{ID: name(i), Spec: swarm.NodeSpec{Annotations: swarm.Annotations{
+				Name: name(i), Labels: map[string]string{"value": string(payload(250)), "other": string(payload(250))},
+			}}})
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Batch(ctx, func(batch *store.Batch) error {
+		for i := range n {
+			if err := batch.Update(func(tx *store.Tx) error {
+				return things.Put(tx, &thing{ID: things.ID(anywhere, name(i)), Data: wrapperspb.Bytes(payload(500))})
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	swarmUpdate := func(_, i int) error {
+		return peer.Update(func(tx peers.Tx) error {
+			node := peers.GetNode(tx, name(i%n))
+			node.Spec.Annotations.Labels["count"] = fmt.Sprint(i)
+			return peers.UpdateNode(tx, node)
+		})
+	}
+	update := func(_, i int) error {
+		return s.Update(ctx, func(tx *store.Tx) error {
+			o, err := things.Edit(tx, things.ID(anywhere, name(i%n)))
+			if err != nil {
+				return err
+			}
+			o.Metadata = map[string]string{"count": fmt.Sprint(i)}
+			return things.Put(tx, o)
+		})
+	}
+	compare(b, "store", "update", []int{1, 16}, side{"swarmkit", swarmUpdate}, side{"ashlar", update})
+
+	few := errors.New("too few")
+	compare(b, "store", "list-1000", []int{1}, side{"swarmkit", func(_, i int) (err error) {
+		peer.View(func(tx peers.ReadTx) {
+			var found []*swarm.Node
+			if found, err = peers.FindNodes(tx, peers.ByIDPrefix(fmt.Sprintf("%03d-", i%max(1, n/1000)))); err == nil && len(found) < min(n, 1000) {
+				err = few
+			}
+		})
+		return err
+	}}, side{"ashlar", func(_, i int) error {
+		return s.View(ctx, func(v *store.View) error {
+			found, err := things.List(v, store.In(anywhere), store.NamePrefix(fmt.Sprintf("%03d-", i%max(1, n/1000))))
+			if err == nil && len(found) < min(n, 1000) {
+				err = few
+			}
+			return err
+		})
+	}})
+
+	// An operation is one event for each of 100 watchers: an update, and the wait until all have seen it.
+	const watchers = 100
+	var seen sync.WaitGroup
+	stop, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	b.Cleanup(func() { cancel(); running.Wait() })
+	for range watchers {
+		events, end := state.Watch(peer.WatchQueue(), swarm.EventUpdateNode{})
+		running.Go(func() {
+			defer end()
+			for {
+				select {
+				case <-events:
+					seen.Done()
+				case <-stop.Done():
+					return
+				}
+			}
+		})
+	}
+	for range watchers {
+		w := must(s.ViewAndWatch(ctx, nil))
+		running.Go(func() {
+			defer w.Close()
+			for {
+				if _, err := w.Next(stop); err != nil {
+					return
+				}
+				seen.Done()
+			}
+		})
+	}
+	told := func(op func(_, i int) error) func(_, i int) error {
+		return func(caller, i int) error {
+			seen.Add(watchers)
+			err := op(caller, i)
+			seen.Wait()
+			return err
+		}
+	}
+	compare(b, "store", "event-100-watchers", []int{1}, side{"swarmkit", told(swarmUpdate)}, side{"ashlar", told(update)})
+}
