@@ -1,0 +1,179 @@
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cache"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// valve is a backend whose watches can be held back and ended, and whose answers to writes come when a test says so. Only watches of all
+// names are held back: those of copies.
+type valve struct {
+	storage.Backend
+	mu        sync.Mutex
+	held      chan struct{}     // closed when events flow again; nil while they do
+	ended     chan struct{}     // closed when the watches end
+	bookmarks int               // how often proof was asked for
+	reads     int               // that went to the database
+	answering func(error) error // called, once, between a write and its answer
+	listing   func()            // called, once, between the point of a list and its return
+}
+
+func newValve(t *testing.T) *valve {
+	t.Helper()
+	return &valve{Backend: storetest.Open(t, "mem://"), ended: make(chan struct{})}
+}
+
+// over returns a cache over a valve.
+func over(t *testing.T, b storage.Backend, o *cache.Options) *cache.Cache {
+	t.Helper()
+	c, err := cache.New(t.Context(), b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// hold keeps back what the copies' watches bring, until release.
+func (v *valve) hold() (release func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	held := make(chan struct{})
+	v.held = held
+	return sync.OnceFunc(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.held = nil
+		close(held)
+	})
+}
+
+// end ends the watches, as if their history were gone.
+func (v *valve) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	close(v.ended)
+	v.ended = make(chan struct{})
+}
+
+// asked returns how often proof was asked for.
+func (v *valve) asked() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.bookmarks
+}
+
+// once takes a hook.
+func once[T any](v *valve, hook *T) (taken T) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var none T
+	taken, *hook = *hook, none
+	return taken
+}
+
+func (v *valve) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	v.mu.Lock()
+	v.reads++
+	v.mu.Unlock()
+	return v.Backend.Read(ctx, consistency, id)
+}
+
+func (v *valve) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	stored, err := v.Backend.WriteCAS(ctx, res)
+	if hook := once(v, &v.answering); hook != nil {
+		if err := hook(err); err != nil {
+			return nil, err
+		}
+	}
+	return stored, err
+}
+
+func (v *valve) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+	w, err := v.Backend.WatchList(ctx, typ, tenancy, namePrefix)
+	if err != nil || namePrefix != "" {
+		return w, err
+	}
+	if hook := once(v, &v.listing); hook != nil {
+		hook()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return &valvedWatch{w, v, v.ended}, nil
+}
+
+type valvedWatch struct {
+	storage.Watch
+	valve *valve
+	ended chan struct{}
+}
+
+func (w *valvedWatch) Bookmark(ctx context.Context) error {
+	w.valve.mu.Lock()
+	w.valve.bookmarks++
+	w.valve.mu.Unlock()
+	return w.Watch.(storage.Bookmarker).Bookmark(ctx)
+}
+
+func (w *valvedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-w.ended:
+			cancel()
+		case <-within.Done():
+		}
+	}()
+	defer func() { cancel(); <-watching }()
+	ev, err := w.Watch.Next(within)
+	for err == nil {
+		w.valve.mu.Lock()
+		held := w.valve.held
+		w.valve.mu.Unlock()
+		if held == nil {
+			break
+		}
+		select {
+		case <-held:
+		case <-within.Done():
+			err = within.Err()
+		}
+	}
+	select {
+	case <-w.ended:
+		return nil, fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
+	default:
+		return ev, err
+	}
+}
+
+// mute is a backend whose watches prove nothing.
+type mute struct{ storage.Backend }
+
+func (m mute) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
+	w, err := m.Backend.WatchList(ctx, typ, tenancy, namePrefix)
+	return struct{ storage.Watch }{w}, err
+}
+
+// As passes on the Transactor alone.
+func (v *valve) As(target any) bool {
+	if target, ok := target.(*storage.Transactor); ok {
+		*target, ok = storage.As[storage.Transactor](v.Backend)
+		return ok
+	}
+	return false
+}
