@@ -100,6 +100,13 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 			mayLink(pkg, drivers[adapter]...)
 		case name == "cache", name == "registry", name == "typed", name == "store":
 			mayLink(pkg)
+		case name == "etcdserver":
+			mayLink(pkg, drivers["etcd"]...) // the API that it serves is that of the driver
+			for _, dep := range deps {
+				if strings.HasPrefix(dep, "go.etcd.io/etcd/client/") {
+					t.Errorf("%s links %s, but serves nobody else's store", pkg, dep)
+				}
+			}
 		case onTop(pkg):
 			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC
 		case name == "", name == "conformance", name == "conformance/faults", name == "conformance/mover", name == "driver", name == "driver/changes", name == "driver/key", name == "migrate", name == "resourcepb":
@@ -112,7 +119,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 func onTop(pkg string) bool {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	first, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"cache", "registry", "typed", "lease", "store", "service", "reaper"}, first)
+	return slices.Contains([]string{"cache", "registry", "typed", "lease", "store", "service", "reaper", "etcdserver"}, first)
 }
 
 // What stands on top of the contract knows no adapter, so that a server links the databases that its program imports; and nothing below

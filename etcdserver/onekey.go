@@ -1,0 +1,212 @@
+package etcdserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// oneKey is a transaction that compares one key and changes no other one. It is carried out by Swap, so that its revision is its own and
+// what it reads is read at that revision. All that Kubernetes sends is of this kind.
+type oneKey struct {
+	request *pb.TxnRequest
+	id      *resourcepb.ID
+}
+
+// asOneKey returns a transaction as one of one key, nil if it is not one.
+func asOneKey(r *pb.TxnRequest) *oneKey {
+	var key []byte
+	same := func(k, end []byte) bool {
+		if key == nil {
+			key = k
+		}
+		return len(end) == 0 && len(k) > 0 && bytes.Equal(key, k)
+	}
+	for _, c := range r.Compare {
+		if !same(c.Key, c.RangeEnd) {
+			return nil
+		}
+	}
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		writes := 0
+		for _, op := range branch {
+			switch op := op.Request.(type) {
+			case *pb.RequestOp_RequestRange:
+				continue
+			case *pb.RequestOp_RequestPut:
+				if !same(op.RequestPut.Key, nil) {
+					return nil
+				}
+			case *pb.RequestOp_RequestDeleteRange:
+				if !same(op.RequestDeleteRange.Key, op.RequestDeleteRange.RangeEnd) {
+					return nil
+				}
+			default:
+				return nil
+			}
+			writes++
+		}
+		if writes > 1 {
+			return nil
+		}
+	}
+	if key == nil {
+		return nil
+	}
+	id, err := idOf(key)
+	if err != nil {
+		return nil
+	}
+	return &oneKey{request: r, id: id}
+}
+
+// guess returns what is stored if the comparison holds, as far as a swap wants to know it, and false if the comparison does not say it.
+func (t *oneKey) guess() (*storage.Record, bool) {
+	if len(t.request.Compare) != 1 || t.request.Compare[0].Result != pb.Compare_EQUAL {
+		return nil, false
+	}
+	for _, op := range t.request.Success {
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestPut:
+			if p := op.RequestPut; p.PrevKv || p.IgnoreValue || p.IgnoreLease {
+				return nil, false
+			}
+		case *pb.RequestOp_RequestDeleteRange:
+			continue
+		default:
+			return nil, false // reads may want to know what was there before
+		}
+	}
+	if len(t.request.Success) == 0 {
+		return nil, false
+	}
+	c := t.request.Compare[0]
+	switch {
+	case c.Target == pb.Compare_MOD && c.GetModRevision() > 0:
+		return &storage.Record{Modified: c.GetModRevision()}, true
+	case c.Target == pb.Compare_MOD && c.GetModRevision() == 0,
+		c.Target == pb.Compare_CREATE && c.GetCreateRevision() == 0,
+		c.Target == pb.Compare_VERSION && c.GetVersion() == 0:
+		return nil, true
+	}
+	return nil, false
+}
+
+// run carries the transaction out.
+func (t *oneKey) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
+	if stored, guessed := t.guess(); guessed {
+		answer, now, err := t.apply(ctx, s, state{stored: stored}, true)
+		if answer != nil || err != nil {
+			return answer, err
+		}
+		return t.decide(ctx, s, now)
+	}
+	stored, revision, err := s.get(ctx, t.id)
+	if err != nil {
+		return nil, err
+	}
+	return t.decide(ctx, s, state{stored, revision})
+}
+
+// state is what is stored of the key at a revision.
+type state struct {
+	stored   *storage.Record
+	revision int64
+}
+
+// decide compares what is stored, and does what the transaction says, until nobody comes between.
+func (t *oneKey) decide(ctx context.Context, s *Server, now state) (*pb.TxnResponse, error) {
+	for {
+		holds := !slices.ContainsFunc(t.request.Compare, func(c *pb.Compare) bool { return !compares(c, now.stored) })
+		answer, other, err := t.apply(ctx, s, now, holds)
+		switch {
+		case answer != nil:
+			return answer, nil
+		case errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil:
+			// What was compared is compacted before the rest of the branch was read.
+			if other.stored, other.revision, err = s.get(ctx, t.id); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		}
+		now = other
+	}
+}
+
+// apply does what one branch says. Without an answer and an error, it tells what is stored instead.
+func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*pb.TxnResponse, state, error) {
+	branch := t.request.Success
+	if !holds {
+		branch = t.request.Failure
+	}
+	v := view{revision: now.revision}
+	for _, op := range branch {
+		swap, err := t.swap(ctx, s, op, now.stored)
+		if err != nil || swap == nil {
+			if err != nil {
+				return nil, state{}, err
+			}
+			continue
+		}
+		swapped, err := s.history.Swap(ctx, *swap)
+		if err != nil || !swapped.Done {
+			return nil, state{swapped.Stored, swapped.Revision}, err
+		}
+		if swap.Delete != nil {
+			now.stored = swapped.Stored // all of it, where it was guessed
+		}
+		v = view{revision: swapped.Revision, before: map[string]*storage.Record{string(keyOf(t.id)): now.stored}}
+	}
+	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: holds}
+	for _, op := range branch {
+		one, err := t.answer(ctx, s, op, &v, now)
+		if err != nil {
+			return nil, state{}, err
+		}
+		answer.Responses = append(answer.Responses, one)
+	}
+	return answer, state{}, nil
+}
+
+// swap returns what an operation changes, nil for one that reads.
+func (t *oneKey) swap(ctx context.Context, s *Server, op *pb.RequestOp, stored *storage.Record) (*storage.Swap, error) {
+	switch op := op.Request.(type) {
+	case *pb.RequestOp_RequestPut:
+		swap, err := s.putting(ctx, op.RequestPut, t.id, stored)
+		return &swap, err
+	case *pb.RequestOp_RequestDeleteRange:
+		return &storage.Swap{Delete: t.id, Expect: modified(stored)}, nil
+	}
+	return nil, nil
+}
+
+// answer is that of one operation, after all have been carried out.
+func (t *oneKey) answer(ctx context.Context, s *Server, op *pb.RequestOp, v *view, now state) (*pb.ResponseOp, error) {
+	switch op := op.Request.(type) {
+	case *pb.RequestOp_RequestRange:
+		r := op.RequestRange
+		if v.before == nil && now.stored != nil && len(r.RangeEnd) == 0 && r.Revision == 0 && bytes.Equal(r.Key, keyOf(t.id)) {
+			known := &pb.RangeResponse{Header: inner(v.revision), Count: 1}
+			if !r.CountOnly {
+				known.Kvs = []*mvccpb.KeyValue{pair(now.stored)}
+				arrange(r, known)
+			}
+			return responseOf(known), nil
+		}
+		answer, err := v.read(ctx, s, r)
+		return responseOf(answer), err
+	case *pb.RequestOp_RequestPut:
+		return v.put(op.RequestPut), nil
+	case *pb.RequestOp_RequestDeleteRange:
+		return v.deleted(op.RequestDeleteRange, t.id), nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,205 @@
+package etcdserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Range implements etcd's KV service.
+func (s *Server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := checkRange(r); err != nil {
+		return nil, err
+	}
+	answer, read, err := s.rangeAt(ctx, r, r.Revision)
+	if err == nil && r.Revision > 0 { // the header has the newest revision, not the one that was read
+		_, read, err = s.history.Revisions(ctx)
+	}
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	answer.Header = header(read)
+	return answer, nil
+}
+
+// RangeStream implements etcd's KV service. All comes in one chunk per chunkSize, of which the last says what belongs to all of them.
+func (s *Server) RangeStream(r *pb.RangeRequest, to grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
+	answer, err := s.Range(to.Context(), r)
+	if err != nil {
+		return err
+	}
+	for rest := answer.Kvs; ; {
+		n, size := 0, 0
+		for n < len(rest) && size < chunkSize {
+			size += len(rest[n].Key) + len(rest[n].Value)
+			n++
+		}
+		chunk := &pb.RangeResponse{Kvs: rest[:n:n]}
+		if rest = rest[n:]; len(rest) == 0 {
+			answer.Kvs = chunk.Kvs
+			return to.Send(&pb.RangeStreamResponse{RangeResponse: answer})
+		}
+		if err := to.Send(&pb.RangeStreamResponse{RangeResponse: chunk}); err != nil {
+			return err
+		}
+	}
+}
+
+const chunkSize = 4 << 20
+
+// checkRange refuses a request that etcd refuses.
+func checkRange(r *pb.RangeRequest) error {
+	if len(r.Key) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	if pb.RangeRequest_SortOrder_name[int32(r.SortOrder)] == "" || pb.RangeRequest_SortTarget_name[int32(r.SortTarget)] == "" {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return nil
+}
+
+// rangeAt answers a request as of a revision, 0 for the newest, and returns the one that was read.
+func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64) (*pb.RangeResponse, int64, error) {
+	span, ok := spanOf(r.Key, r.RangeEnd)
+	if !ok {
+		if revision > 0 {
+			return &pb.RangeResponse{}, revision, s.readable(ctx, revision)
+		}
+		_, newest, err := s.history.Revisions(ctx)
+		return &pb.RangeResponse{}, newest, err
+	}
+	opts := storage.ScanOptions{Revision: max(revision, 0), KeysOnly: r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE, Limit: clamp(r.Limit)}
+	if selects(r) {
+		opts.Limit = 0
+	}
+	if r.CountOnly {
+		opts.Limit, opts.KeysOnly, opts.Count = 1, true, true
+	}
+	opts.Count = opts.Count || opts.Limit > 0 && len(r.RangeEnd) > 0
+	scan, err := s.scan(ctx, span, opts)
+	if err != nil {
+		return nil, 0, err
+	}
+	if r.CountOnly {
+		return &pb.RangeResponse{Count: scan.Count}, scan.Revision, nil
+	}
+	answer := &pb.RangeResponse{More: scan.More, Count: int64(len(scan.Records))}
+	if opts.Count {
+		answer.Count = scan.Count
+	}
+	answer.Kvs = make([]*mvccpb.KeyValue, len(scan.Records))
+	for i := range scan.Records {
+		answer.Kvs[i] = pair(&scan.Records[i])
+	}
+	arrange(r, answer)
+	return answer, scan.Revision, nil
+}
+
+// readable returns an error unless the store can be read at a revision.
+func (s *Server) readable(ctx context.Context, revision int64) error {
+	oldest, newest, err := s.history.Revisions(ctx)
+	switch {
+	case err != nil:
+		return err
+	case revision < oldest:
+		return storage.ErrCompacted
+	case revision > newest:
+		return storage.ErrFutureRevision
+	}
+	return nil
+}
+
+// clamp returns a limit, 0 for none, as a number that every machine has.
+func clamp(limit int64) int { return int(min(max(limit, 0), 1<<30)) }
+
+// scan reads a span as of one revision: all of it, or as much as the limit says, in as many steps as it takes.
+func (s *Server) scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+	for {
+		scan, err := s.scanOnce(ctx, span, opts)
+		if errors.Is(err, storage.ErrCompacted) && opts.Revision == 0 && ctx.Err() == nil {
+			continue // what was the newest revision when it began was compacted meanwhile
+		}
+		return scan, err
+	}
+}
+
+func (s *Server) scanOnce(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
+	all, err := s.history.Scan(ctx, span, opts)
+	for err == nil && all.More && (opts.Limit == 0 || len(all.Records) < opts.Limit) {
+		next := storage.ScanOptions{Revision: all.Revision, KeysOnly: opts.KeysOnly}
+		if opts.Limit > 0 {
+			next.Limit = opts.Limit - len(all.Records)
+		}
+		var page storage.Scan
+		if page, err = s.history.Scan(ctx, all.Rest, next); err == nil {
+			all.Records = append(all.Records, page.Records...)
+			all.More, all.Rest = page.More, page.Rest
+		}
+	}
+	return all, err
+}
+
+// selects reports whether a request has to see all of its range before a limit applies.
+func selects(r *pb.RangeRequest) bool {
+	return r.SortOrder != pb.RangeRequest_NONE || filters(r)
+}
+
+func filters(r *pb.RangeRequest) bool {
+	return r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0
+}
+
+// arrange leaves in an answer what a request selects, in its order and up to its limit. The count stays that of the range.
+func arrange(r *pb.RangeRequest, answer *pb.RangeResponse) {
+	if filters(r) {
+		answer.Kvs = slices.DeleteFunc(answer.Kvs, func(kv *mvccpb.KeyValue) bool {
+			return outside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
+				outside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
+		})
+	}
+	// A target other than the key sorts, also if no order is given.
+	if r.SortTarget != pb.RangeRequest_KEY || r.SortOrder == pb.RangeRequest_DESCEND {
+		compare := order(r.SortTarget)
+		slices.SortStableFunc(answer.Kvs, func(a, b *mvccpb.KeyValue) int {
+			if r.SortOrder == pb.RangeRequest_DESCEND {
+				return compare(b, a)
+			}
+			return compare(a, b)
+		})
+	}
+	if limit := clamp(r.Limit); limit > 0 && len(answer.Kvs) > limit {
+		answer.Kvs, answer.More = answer.Kvs[:limit], true
+	}
+	if r.KeysOnly {
+		for _, kv := range answer.Kvs {
+			kv.Value = nil
+		}
+	}
+}
+
+// outside reports whether a revision is not within bounds, of which 0 is none.
+func outside(revision, least, most int64) bool {
+	return least != 0 && revision < least || most != 0 && revision > most
+}
+
+func order(target pb.RangeRequest_SortTarget) func(a, b *mvccpb.KeyValue) int {
+	switch target {
+	case pb.RangeRequest_VERSION:
+		return func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.Version, b.Version) }
+	case pb.RangeRequest_CREATE:
+		return func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
+	case pb.RangeRequest_MOD:
+		return func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) }
+	case pb.RangeRequest_VALUE:
+		return func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Value, b.Value) }
+	}
+	return func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) }
+}

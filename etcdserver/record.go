@@ -1,0 +1,63 @@
+package etcdserver
+
+import (
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A value is stored as a google.protobuf.BytesValue, so that whoever reads the resource can tell what it is.
+const (
+	valueURL   = "type.googleapis.com/google.protobuf.BytesValue"
+	valueField = protowire.Number(1)
+)
+
+// resourceOf returns what is stored of a key with a value and a lease, nil for none.
+func resourceOf(id *resourcepb.ID, value []byte, lease *resourcepb.ID) *resourcepb.Resource {
+	res := &resourcepb.Resource{Id: id, Owner: lease, Data: &anypb.Any{TypeUrl: valueURL}}
+	if len(value) > 0 {
+		b := make([]byte, 0, len(value)+protowire.SizeTag(valueField)+protowire.SizeVarint(uint64(len(value))))
+		b = protowire.AppendTag(b, valueField, protowire.BytesType)
+		res.Data.Value = protowire.AppendBytes(b, value)
+	}
+	return res
+}
+
+// valueOf returns a stored value, nil for an empty one. It shares memory with the resource.
+func valueOf(res *resourcepb.Resource) []byte {
+	b := res.GetData().GetValue()
+	if num, typ, n := protowire.ConsumeTag(b); n > 0 && num == valueField && typ == protowire.BytesType {
+		if value, m := protowire.ConsumeBytes(b[n:]); m > 0 {
+			return value
+		}
+	}
+	return nil
+}
+
+// leaseOf returns the lease that a key is attached to, 0 for none.
+func leaseOf(res *resourcepb.Resource) int64 {
+	if res.GetOwner() == nil {
+		return 0
+	}
+	id, err := strconv.ParseInt(res.GetOwner().GetName(), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
+// pair returns a record as etcd's clients know it, nil for none.
+func pair(r *storage.Record) *mvccpb.KeyValue {
+	if r == nil {
+		return nil
+	}
+	return &mvccpb.KeyValue{
+		Key: keyOf(r.Resource.GetId()), Value: valueOf(r.Resource), Lease: leaseOf(r.Resource),
+		CreateRevision: r.Created, ModRevision: r.Modified, Version: r.Writes,
+	}
+}

@@ -1,0 +1,105 @@
+package etcdserver_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/etcdserver"
+	_ "github.com/ashlar-dev/storage/inmem"
+	_ "github.com/ashlar-dev/storage/sqlite"
+)
+
+// engines are those that need no server.
+var engines = map[string]func(t *testing.T) string{
+	"memory": func(*testing.T) string { return "mem:" },
+	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
+}
+
+// onEngines runs a test on each of them, with a client of a server of a new store.
+func onEngines(t *testing.T, test func(t *testing.T, c *clientv3.Client)) {
+	t.Helper()
+	t.Parallel()
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, client(t, serve(t, open(t, url(t)), nil)))
+		})
+	}
+}
+
+func open(t *testing.T, url string) storage.Backend {
+	t.Helper()
+	b, err := storage.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// serve serves a store and returns the address.
+func serve(t *testing.T, b storage.Backend, o *etcdserver.Options) string {
+	t.Helper()
+	s, err := etcdserver.New(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	s.Register(server)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func client(t *testing.T, address string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: time.Minute, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func ctx(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func put(t *testing.T, c *clientv3.Client, key, value string, opts ...clientv3.OpOption) int64 {
+	t.Helper()
+	r, err := c.Put(ctx(t), key, value, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Header.Revision
+}

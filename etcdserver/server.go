@@ -1,0 +1,79 @@
+package etcdserver
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Options are the options of a Server.
+type Options struct {
+	// ProgressInterval is the time after which a quiet watch that asked for notices of progress gets one. 0 is 5 seconds.
+	ProgressInterval time.Duration
+	// Logger is told what no caller is told. nil is slog.Default.
+	Logger *slog.Logger
+}
+
+const defaultProgress = 5 * time.Second
+
+// Server serves a store by etcd's API. It implements the servers of etcd's KV, Watch, Lease and Maintenance services, so it can also be
+// used without a network between.
+type Server struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedWatchServer
+	pb.UnimplementedLeaseServer
+	pb.UnimplementedMaintenanceServer
+
+	backend storage.Backend
+	history storage.Historian
+	opts    Options
+
+	closing sync.Once
+	done    chan struct{} // closed when the server ends
+}
+
+// New returns a server of the keys in a store. The backend stays the caller's. It is [storage.ErrInvalid] if the backend cannot number its
+// changes, as DynamoDB cannot.
+func New(b storage.Backend, o *Options) (*Server, error) {
+	s := &Server{backend: b, done: make(chan struct{})}
+	if o != nil {
+		s.opts = *o
+	}
+	if s.opts.ProgressInterval <= 0 {
+		s.opts.ProgressInterval = defaultProgress
+	}
+	if s.opts.Logger == nil {
+		s.opts.Logger = slog.Default()
+	}
+	var ok bool
+	if s.history, ok = storage.As[storage.Historian](b); !ok {
+		return nil, fmt.Errorf("%w: etcd's API needs a store whose changes have revisions, and this one's have none", storage.ErrInvalid)
+	}
+	return s, nil
+}
+
+// Close ends the watches and what runs for the server. The backend stays open.
+func (s *Server) Close() {
+	s.closing.Do(func() { close(s.done) })
+}
+
+// Register adds the services to a gRPC server.
+func (s *Server) Register(to grpc.ServiceRegistrar) {
+	pb.RegisterKVServer(to, s)
+	pb.RegisterWatchServer(to, s)
+	pb.RegisterLeaseServer(to, s)
+	pb.RegisterMaintenanceServer(to, s)
+}
+
+// member is the only member of the only cluster, and its leader. Whatever number of servers share a store, each says so.
+const member = 1
+
+func header(revision int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: member, MemberId: member, RaftTerm: 1, Revision: revision}
+}

@@ -1,0 +1,177 @@
+package etcdserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Txn implements etcd's KV service.
+func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := checkTxn(r, maxTxnOps); err != nil {
+		return nil, err
+	}
+	t := asOneKey(r)
+	if t == nil {
+		return nil, status.Error(codes.Unimplemented, "etcdserver: a transaction compares and changes one key here")
+	}
+	answer, err := t.run(ctx, s)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	return answer, nil
+}
+
+// maxTxnOps is the largest number of comparisons, and of operations in a branch: that of etcd by default.
+const maxTxnOps = 128
+
+// checkTxn refuses a request that etcd refuses.
+func checkTxn(r *pb.TxnRequest, most int) error {
+	if max(len(r.Compare), len(r.Success), len(r.Failure)) > most {
+		return rpctypes.ErrGRPCTooManyOps
+	}
+	for _, c := range r.Compare {
+		if len(c.Key) == 0 {
+			return rpctypes.ErrGRPCEmptyKey
+		}
+	}
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range branch {
+			if err := checkOp(op, most-len(branch)); err != nil {
+				return err
+			}
+		}
+		if _, err := changed(branch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkOp(op *pb.RequestOp, left int) error {
+	switch op := op.Request.(type) {
+	case *pb.RequestOp_RequestRange:
+		return checkRange(op.RequestRange)
+	case *pb.RequestOp_RequestPut:
+		return checkPut(op.RequestPut)
+	case *pb.RequestOp_RequestDeleteRange:
+		if len(op.RequestDeleteRange.Key) == 0 {
+			return rpctypes.ErrGRPCEmptyKey
+		}
+		return nil
+	case *pb.RequestOp_RequestTxn:
+		return checkTxn(op.RequestTxn, left)
+	}
+	return rpctypes.ErrGRPCKeyNotFound // an operation that is none; etcd says so, too
+}
+
+// changes are the keys that a branch puts and the ranges that it deletes.
+type changes struct {
+	puts    map[string]bool
+	deletes []*pb.DeleteRangeRequest
+}
+
+// changed returns what a branch changes. No key may be put twice, or put and deleted.
+func changed(branch []*pb.RequestOp) (changes, error) {
+	all := changes{puts: map[string]bool{}}
+	for _, op := range branch {
+		if d := op.GetRequestDeleteRange(); d != nil {
+			all.deletes = append(all.deletes, d)
+		}
+	}
+	put := func(key string) error {
+		for _, d := range all.deletes {
+			if within([]byte(key), d.Key, d.RangeEnd) {
+				return rpctypes.ErrGRPCDuplicateKey
+			}
+		}
+		if all.puts[key] {
+			return rpctypes.ErrGRPCDuplicateKey
+		}
+		all.puts[key] = true
+		return nil
+	}
+	for _, op := range branch {
+		if p := op.GetRequestPut(); p != nil {
+			if err := put(string(p.Key)); err != nil {
+				return all, err
+			}
+		}
+		if err := nested(op.GetRequestTxn(), &all, put); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// nested adds what the branches of a transaction within a branch change. Each branch may put what the other one does.
+func nested(t *pb.TxnRequest, all *changes, put func(key string) error) error {
+	both := map[string]bool{}
+	var deletes []*pb.DeleteRangeRequest
+	for _, branch := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
+		inside, err := changed(branch)
+		if err != nil {
+			return err
+		}
+		maps.Copy(both, inside.puts)
+		deletes = append(deletes, inside.deletes...)
+	}
+	for key := range all.puts {
+		for _, d := range deletes {
+			if within([]byte(key), d.Key, d.RangeEnd) {
+				return rpctypes.ErrGRPCDuplicateKey
+			}
+		}
+	}
+	for key := range both {
+		if err := put(key); err != nil {
+			return err
+		}
+	}
+	all.deletes = append(all.deletes, deletes...)
+	return nil
+}
+
+// compares reports whether a comparison holds for what is stored, nil for nothing.
+func compares(c *pb.Compare, stored *storage.Record) bool {
+	kv := pair(stored)
+	if kv == nil {
+		if c.Target == pb.Compare_VALUE {
+			return false // nothing is not the empty value
+		}
+		kv = &mvccpb.KeyValue{}
+	}
+	result := 0
+	switch c.Target {
+	case pb.Compare_VERSION:
+		result = cmp.Compare(kv.Version, c.GetVersion())
+	case pb.Compare_CREATE:
+		result = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
+	case pb.Compare_MOD:
+		result = cmp.Compare(kv.ModRevision, c.GetModRevision())
+	case pb.Compare_VALUE:
+		result = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_LEASE:
+		result = cmp.Compare(kv.Lease, c.GetLease())
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return result == 0
+	case pb.Compare_NOT_EQUAL:
+		return result != 0
+	case pb.Compare_GREATER:
+		return result > 0
+	case pb.Compare_LESS:
+		return result < 0
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package etcdserver
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// view is the store as an operation of a transaction sees it: at the revision of the transaction, but without what it changes later.
+type view struct {
+	revision int64
+	// before is what was stored, nil for nothing, under the keys that the transaction has still to change.
+	before map[string]*storage.Record
+}
+
+// read answers a request to read.
+func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	revision := v.revision
+	if r.Revision > 0 {
+		revision = r.Revision
+	}
+	if r.Revision > v.revision {
+		return nil, storage.ErrFutureRevision
+	}
+	later := v.in(r.Key, r.RangeEnd)
+	if r.Revision > 0 || len(later) == 0 {
+		answer, _, err := s.rangeAt(ctx, r, revision)
+		if answer != nil {
+			answer.Header = inner(v.revision)
+		}
+		return answer, err
+	}
+	all, _, err := s.rangeAt(ctx, &pb.RangeRequest{Key: r.Key, RangeEnd: r.RangeEnd}, revision)
+	if err != nil {
+		return nil, err
+	}
+	all.Header = inner(v.revision)
+	all.Kvs = slices.DeleteFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool {
+		_, changed := v.before[string(kv.Key)]
+		return changed
+	})
+	for _, key := range later {
+		if stored := v.before[key]; stored != nil {
+			all.Kvs = append(all.Kvs, pair(stored))
+		}
+	}
+	slices.SortFunc(all.Kvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
+	if all.Count = int64(len(all.Kvs)); r.CountOnly {
+		all.Kvs = nil
+	}
+	arrange(r, all)
+	return all, nil
+}
+
+// in returns the keys of a range that are still to be changed.
+func (v *view) in(key, end []byte) (keys []string) {
+	for k := range v.before {
+		if within([]byte(k), key, end) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// within reports whether a key is in the range of a request.
+func within(k, key, end []byte) bool {
+	if len(end) == 0 {
+		return bytes.Equal(k, key)
+	}
+	return bytes.Compare(k, key) >= 0 && (isAll(end) || bytes.Compare(k, end) < 0)
+}
+
+// put answers a request to put, and shows its change from now on.
+func (v *view) put(r *pb.PutRequest) *pb.ResponseOp {
+	answer := putAnswer(r, v.before[string(r.Key)], v.revision)
+	answer.Header = inner(v.revision)
+	delete(v.before, string(r.Key))
+	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: answer}}
+}
+
+// deleted answers a request to delete keys, and shows its change from now on.
+func (v *view) deleted(r *pb.DeleteRangeRequest, ids ...*resourcepb.ID) *pb.ResponseOp {
+	answer := &pb.DeleteRangeResponse{Header: inner(v.revision)}
+	for _, id := range ids {
+		key := string(keyOf(id))
+		stored := v.before[key]
+		if delete(v.before, key); stored == nil {
+			continue
+		}
+		answer.Deleted++
+		if r.PrevKv {
+			answer.PrevKvs = append(answer.PrevKvs, pair(stored))
+		}
+	}
+	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: answer}}
+}
+
+func responseOf(r *pb.RangeResponse) *pb.ResponseOp {
+	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: r}}
+}
+
+// inner is the header of an answer within that of a transaction.
+func inner(revision int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: revision} }

@@ -1,0 +1,205 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Watch implements etcd's Watch service. Nothing that reads requests ever waits for an answer to be sent: some clients send and receive by
+// one goroutine.
+func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
+	ctx, stop := context.WithCancelCause(to.Context())
+	defer stop(nil)
+	w := &watchStream{server: s, to: to, stop: stop, watches: map[int64]*watch{}}
+	requests := make(chan error, 1)
+	go func() { requests <- w.receive(ctx) }() // ends with the stream's context
+	var err error
+	select {
+	case err = <-requests:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-s.done:
+		err = errStopped
+	}
+	stop(err)
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	if !errors.Is(err, errStopped) { // else a client that reads nothing would hold up the end of the server
+		w.all.Wait()
+	}
+	if errors.Is(err, io.EOF) || to.Context().Err() != nil {
+		return nil
+	}
+	return failed(to.Context(), err)
+}
+
+// watchStream is the watches of one stream.
+type watchStream struct {
+	server *Server
+	to     grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
+	stop   context.CancelCauseFunc // ends the stream
+	all    sync.WaitGroup          // what runs for it, but not what receives
+
+	sending sync.Mutex // held while something is sent
+
+	mu      sync.Mutex
+	closed  bool // nothing is begun any more
+	watches map[int64]*watch
+	next    int64 // the number of the next watch that does not bring its own
+	asked   []int64
+	created <-chan struct{} // closed when the newest request to create a watch is answered
+}
+
+// receive handles requests until there are no more.
+func (w *watchStream) receive(ctx context.Context) error {
+	created := make(chan struct{})
+	close(created)
+	w.created = created
+	for {
+		r, err := w.to.Recv()
+		if err != nil {
+			return err
+		}
+		switch r := r.RequestUnion.(type) {
+		case *pb.WatchRequest_CreateRequest:
+			if r.CreateRequest != nil {
+				w.create(ctx, r.CreateRequest)
+			}
+		case *pb.WatchRequest_CancelRequest:
+			w.mu.Lock()
+			if one := w.watches[r.CancelRequest.GetWatchId()]; one != nil {
+				one.cancel()
+			}
+			w.mu.Unlock()
+		case *pb.WatchRequest_ProgressRequest:
+			w.start(func() { w.prove(ctx) })
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// start runs something for the stream, unless that ends.
+func (w *watchStream) start(run func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.all.Go(run)
+	}
+}
+
+// send sends one answer. An error ends the stream.
+func (w *watchStream) send(r *pb.WatchResponse) bool {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	if err := w.to.Send(r); err != nil {
+		w.stop(err)
+		return false
+	}
+	return true
+}
+
+// create begins a watch. The answers to requests come in their order.
+func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
+	before, answered := w.created, make(chan struct{})
+	w.created = answered
+	one := &watch{stream: w, request: r}
+	mine, cancel := context.WithCancel(ctx)
+	one.cancel = cancel
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		cancel()
+		return
+	}
+	free := r.WatchId == 0 || w.watches[r.WatchId] == nil
+	if one.id = r.WatchId; one.id == 0 { // 0 asks for a number that is free
+		for w.watches[w.next] != nil {
+			w.next++
+		}
+		one.id = w.next
+		w.next++
+	}
+	if free {
+		w.watches[one.id] = one
+	}
+	w.all.Go(func() {
+		defer one.cancel()
+		if !free {
+			one.refuse(before, answered, noWatch, "mvcc: watch: duplicate watch ID provided on the WatchStream")
+			return
+		}
+		one.end(ctx, mine, one.run(mine, before, answered))
+		w.mu.Lock()
+		delete(w.watches, one.id)
+		w.mu.Unlock()
+		w.progress()
+	})
+}
+
+// noWatch is the number of no watch: what concerns all of a stream, or none of its watches, carries it.
+const noWatch = -1
+
+// prove has the stream tell its revision once every watch has sent all up to it.
+func (w *watchStream) prove(ctx context.Context) {
+	_, newest, err := w.server.history.Revisions(ctx)
+	if err != nil {
+		return // the client asks again
+	}
+	w.mu.Lock()
+	if len(w.watches) > 0 {
+		w.asked = append(w.asked, newest)
+	}
+	var followers []storage.Follower
+	for _, one := range w.watches {
+		if one.follower != nil && one.sent < newest {
+			followers = append(followers, one.follower)
+		}
+	}
+	w.mu.Unlock()
+	for _, f := range followers {
+		_ = f.Bookmark(ctx) // one that has ended holds nothing up
+	}
+	w.progress()
+}
+
+// progress answers those requests for progress up to which every watch has sent everything.
+func (w *watchStream) progress() {
+	w.sending.Lock() // so that no watch sends between the look and the answer
+	w.mu.Lock()
+	least, known := int64(0), false
+	for _, one := range w.watches {
+		if !known || one.sent < least {
+			least, known = one.sent, true
+		}
+	}
+	answer, left := int64(0), w.asked[:0]
+	for _, revision := range w.asked {
+		switch {
+		case !known: // no watch is left to speak of
+		case revision <= least:
+			answer = max(answer, revision)
+		default:
+			left = append(left, revision)
+		}
+	}
+	w.asked = left
+	w.mu.Unlock()
+	var err error
+	if answer > 0 {
+		err = w.to.Send(&pb.WatchResponse{Header: header(answer), WatchId: noWatch})
+	}
+	w.sending.Unlock()
+	if err != nil {
+		w.stop(err)
+	}
+}
