@@ -2,22 +2,179 @@ package etcdserver
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/lease"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func leaseID(id int64) *resourcepb.ID {
-	return &resourcepb.ID{
-		Type: &resourcepb.Type{Group: keyGroup, GroupVersion: groupVersion, Kind: "lease"}, Tenancy: &resourcepb.Tenancy{},
-		Name: strconv.FormatInt(id, 16), Uid: uid,
+// leaseTenancy is where the leases of a store are. Each has its number, in hexadecimal, for its name.
+var leaseTenancy = &resourcepb.Tenancy{Partition: "etcd"}
+
+const (
+	// maxTTL is the longest time to live, in seconds: that of etcd.
+	maxTTL = 9_000_000_000
+	// shortest is the shortest time to live, in seconds, whatever is asked for. etcd's is two of its election timeouts.
+	shortest = 2
+)
+
+func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
+
+// leaseNumber undoes leaseName. What is no name of a lease is 0.
+func leaseNumber(name string) int64 {
+	id, err := strconv.ParseInt(name, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
+// lease returns a lease that keys can be attached to.
+func (s *Server) lease(ctx context.Context, id int64) (*lease.Lease, error) {
+	l, err := s.leases.Lease(ctx, leaseName(id))
+	return l, leaseError(err)
+}
+
+func leaseError(err error) error {
+	if errors.Is(err, storage.ErrNotFound) {
+		return rpctypes.ErrGRPCLeaseNotFound
+	}
+	return err
+}
+
+// header returns the header of an answer that has nothing to do with a revision.
+func (s *Server) header(ctx context.Context) (*pb.ResponseHeader, error) {
+	_, newest, err := s.history.Revisions(ctx)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	return header(newest), nil
+}
+
+// LeaseGrant implements etcd's Lease service.
+func (s *Server) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	if r.TTL > maxTTL {
+		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
+	}
+	id, ttl := r.ID, max(r.TTL, shortest)
+	for {
+		if r.ID == 0 {
+			id = randomID()
+		}
+		_, err := s.leases.Grant(ctx, leaseName(id), seconds(ttl))
+		switch {
+		case errors.Is(err, storage.ErrCASFailure) && r.ID == 0:
+			continue
+		case errors.Is(err, storage.ErrCASFailure):
+			return nil, rpctypes.ErrGRPCLeaseExist
+		case err != nil:
+			return nil, failed(ctx, err)
+		}
+		h, err := s.header(ctx)
+		return &pb.LeaseGrantResponse{Header: h, ID: id, TTL: ttl}, err
 	}
 }
 
-// attach returns the owner of a key that is put with a lease, nil for none.
-func (s *Server) attach(_ context.Context, id int64) (*resourcepb.ID, error) {
-	if id == 0 {
-		return nil, nil
+// seconds returns a time to live, which may be longer than the 292 years that a duration has.
+func seconds(n int64) time.Duration {
+	return time.Duration(min(n, int64(time.Duration(1<<63-1)/time.Second))) * time.Second
+}
+
+// randomID returns a number that no lease is likely to have.
+func randomID() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
+}
+
+// LeaseRevoke implements etcd's Lease service. The keys of a lease are deleted one by one, each with a revision of its own.
+func (s *Server) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	if err := s.leases.Revoke(ctx, leaseName(r.ID)); err != nil {
+		return nil, failed(ctx, leaseError(err))
 	}
-	return leaseID(id), nil
+	h, err := s.header(ctx)
+	return &pb.LeaseRevokeResponse{Header: h}, err
+}
+
+// LeaseKeepAlive implements etcd's Lease service. A lease that is not there is answered with a time to live of 0.
+func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
+	ctx := to.Context()
+	for {
+		r, err := to.Recv()
+		if errors.Is(err, io.EOF) || ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ttl, err := s.leases.Renew(ctx, leaseName(r.ID))
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return failed(ctx, err)
+		}
+		h, err := s.header(ctx)
+		if err != nil {
+			return err
+		}
+		if err := to.Send(&pb.LeaseKeepAliveResponse{Header: h, ID: r.ID, TTL: int64(ttl / time.Second)}); err != nil {
+			return err
+		}
+	}
+}
+
+// LeaseTimeToLive implements etcd's Lease service. A lease that is not there has a time to live of -1.
+func (s *Server) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	h, err := s.header(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer := &pb.LeaseTimeToLiveResponse{Header: h, ID: r.ID, TTL: -1}
+	l, err := s.leases.Lease(ctx, leaseName(r.ID))
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return answer, nil
+	case err != nil:
+		return nil, failed(ctx, err)
+	}
+	left, err := s.leases.Remaining(ctx, leaseName(r.ID))
+	if err != nil {
+		return nil, failed(ctx, leaseError(err))
+	}
+	answer.TTL, answer.GrantedTTL = int64(left/time.Second), int64(l.TTL/time.Second)
+	if r.Keys {
+		ids, err := s.leases.Attached(ctx, l)
+		if err != nil {
+			return nil, failed(ctx, fmt.Errorf("list the keys of a lease: %w", err))
+		}
+		for _, id := range ids {
+			answer.Keys = append(answer.Keys, keyOf(id))
+		}
+	}
+	return answer, nil
+}
+
+// LeaseLeases implements etcd's Lease service.
+func (s *Server) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
+	names, err := s.leases.Names(ctx)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	h, err := s.header(ctx)
+	answer := &pb.LeaseLeasesResponse{Header: h}
+	slices.Sort(names)
+	for _, name := range names {
+		answer.Leases = append(answer.Leases, &pb.LeaseStatus{ID: leaseNumber(name)})
+	}
+	return answer, err
 }

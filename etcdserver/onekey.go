@@ -149,18 +149,18 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 	}
 	v := view{revision: now.revision}
 	for _, op := range branch {
-		swap, err := t.swap(ctx, s, op, now.stored)
-		if err != nil || swap == nil {
-			if err != nil {
-				return nil, state{}, err
-			}
+		one, err := t.change(op, now.stored)
+		if err != nil {
+			return nil, state{}, err
+		}
+		if one == nil {
 			continue
 		}
-		swapped, err := s.history.Swap(ctx, *swap)
+		swapped, err := s.swap(ctx, one)
 		if err != nil || !swapped.Done {
 			return nil, state{swapped.Stored, swapped.Revision}, err
 		}
-		if swap.Delete != nil {
+		if one.delete {
 			now.stored = swapped.Stored // all of it, where it was guessed
 		}
 		v = view{revision: swapped.Revision, before: map[string]*storage.Record{string(keyOf(t.id)): now.stored}}
@@ -176,14 +176,13 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 	return answer, state{}, nil
 }
 
-// swap returns what an operation changes, nil for one that reads.
-func (t *oneKey) swap(ctx context.Context, s *Server, op *pb.RequestOp, stored *storage.Record) (*storage.Swap, error) {
+// change returns what an operation changes, nil for one that reads.
+func (t *oneKey) change(op *pb.RequestOp, stored *storage.Record) (*change, error) {
 	switch op := op.Request.(type) {
 	case *pb.RequestOp_RequestPut:
-		swap, err := s.putting(ctx, op.RequestPut, t.id, stored)
-		return &swap, err
+		return putting(op.RequestPut, t.id, stored)
 	case *pb.RequestOp_RequestDeleteRange:
-		return &storage.Swap{Delete: t.id, Expect: modified(stored)}, nil
+		return &change{id: t.id, before: stored, delete: true}, nil
 	}
 	return nil, nil
 }

@@ -1,8 +1,6 @@
 package etcdserver
 
 import (
-	"strconv"
-
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -17,9 +15,9 @@ const (
 	valueField = protowire.Number(1)
 )
 
-// resourceOf returns what is stored of a key with a value and a lease, nil for none.
-func resourceOf(id *resourcepb.ID, value []byte, lease *resourcepb.ID) *resourcepb.Resource {
-	res := &resourcepb.Resource{Id: id, Owner: lease, Data: &anypb.Any{TypeUrl: valueURL}}
+// resourceOf returns what is stored of a key with a value, without a lease.
+func resourceOf(id *resourcepb.ID, value []byte) *resourcepb.Resource {
+	res := &resourcepb.Resource{Id: id, Data: &anypb.Any{TypeUrl: valueURL}}
 	if len(value) > 0 {
 		b := make([]byte, 0, len(value)+protowire.SizeTag(valueField)+protowire.SizeVarint(uint64(len(value))))
 		b = protowire.AppendTag(b, valueField, protowire.BytesType)
@@ -40,16 +38,7 @@ func valueOf(res *resourcepb.Resource) []byte {
 }
 
 // leaseOf returns the lease that a key is attached to, 0 for none.
-func leaseOf(res *resourcepb.Resource) int64 {
-	if res.GetOwner() == nil {
-		return 0
-	}
-	id, err := strconv.ParseInt(res.GetOwner().GetName(), 16, 64)
-	if err != nil {
-		return 0
-	}
-	return id
-}
+func leaseOf(res *resourcepb.Resource) int64 { return leaseNumber(res.GetOwner().GetName()) }
 
 // pair returns a record as etcd's clients know it, nil for none.
 func pair(r *storage.Record) *mvccpb.KeyValue {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/lease"
 )
 
 // Options are the options of a Server.
@@ -32,13 +33,15 @@ type Server struct {
 
 	backend storage.Backend
 	history storage.Historian
+	commits storage.Transactor
+	leases  *lease.Keeper
 	opts    Options
 
 	closing sync.Once
 	done    chan struct{} // closed when the server ends
 }
 
-// New returns a server of the keys in a store. The backend stays the caller's. It is [storage.ErrInvalid] if the backend cannot number its
+// New returns a server of the keys in a store. The backend stays the caller's; Close ends the server. It is [storage.ErrInvalid] if the backend cannot number its
 // changes, as DynamoDB cannot.
 func New(b storage.Backend, o *Options) (*Server, error) {
 	s := &Server{backend: b, done: make(chan struct{})}
@@ -55,12 +58,22 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 	if s.history, ok = storage.As[storage.Historian](b); !ok {
 		return nil, fmt.Errorf("%w: etcd's API needs a store whose changes have revisions, and this one's have none", storage.ErrInvalid)
 	}
+	if s.commits, ok = storage.As[storage.Transactor](b); !ok {
+		return nil, fmt.Errorf("%w: etcd's API needs a store with transactions", storage.ErrInvalid)
+	}
+	var err error
+	if s.leases, err = lease.NewKeeper(b, leaseTenancy); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
-// Close ends the watches and what runs for the server. The backend stays open.
+// Close ends the watches, and that leases end here. The backend stays open.
 func (s *Server) Close() {
-	s.closing.Do(func() { close(s.done) })
+	s.closing.Do(func() {
+		close(s.done)
+		s.leases.Close()
+	})
 }
 
 // Register adds the services to a gRPC server.

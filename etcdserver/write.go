@@ -2,6 +2,7 @@ package etcdserver
 
 import (
 	"context"
+	"errors"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -26,11 +27,11 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 		}
 	}
 	for {
-		swap, err := s.putting(ctx, r, id, before)
+		put, err := putting(r, id, before)
 		if err != nil {
-			return nil, failed(ctx, err)
+			return nil, err
 		}
-		swapped, err := s.history.Swap(ctx, swap)
+		swapped, err := s.swap(ctx, put)
 		switch {
 		case err != nil:
 			return nil, failed(ctx, err)
@@ -63,9 +64,9 @@ func checkPut(r *pb.PutRequest) error {
 }
 
 // putting returns the change that a request makes of what is stored.
-func (s *Server) putting(ctx context.Context, r *pb.PutRequest, id *resourcepb.ID, before *storage.Record) (storage.Swap, error) {
+func putting(r *pb.PutRequest, id *resourcepb.ID, before *storage.Record) (*change, error) {
 	if (r.IgnoreValue || r.IgnoreLease) && before == nil {
-		return storage.Swap{}, rpctypes.ErrGRPCKeyNotFound
+		return nil, rpctypes.ErrGRPCKeyNotFound
 	}
 	value, lease := r.Value, r.Lease
 	if r.IgnoreValue {
@@ -74,11 +75,36 @@ func (s *Server) putting(ctx context.Context, r *pb.PutRequest, id *resourcepb.I
 	if r.IgnoreLease {
 		lease = leaseOf(before.Resource)
 	}
-	owner, err := s.attach(ctx, lease)
-	if err != nil {
-		return storage.Swap{}, err
+	return &change{id: id, before: before, write: resourceOf(id, value), lease: lease}, nil
+}
+
+// swap changes one key, if it was not changed since it was read.
+func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
+	swap := storage.Swap{Write: c.write, Expect: modified(c.before)}
+	if c.delete {
+		swap.Delete = c.id
 	}
-	return storage.Swap{Write: resourceOf(id, value, owner), Expect: modified(before)}, nil
+	if c.lease == 0 {
+		return s.history.Swap(ctx, swap)
+	}
+	// A key is attached by a transaction in which its lease lives.
+	stored, revision, err := s.get(ctx, c.id)
+	if err != nil || modified(stored) != swap.Expect {
+		return storage.Swapped{Stored: stored, Revision: revision}, err
+	}
+	both := &commit{
+		after: revision, leases: map[int64]bool{c.lease: true},
+		keys: map[string]*change{string(keyOf(c.id)): {id: c.id, before: stored, write: c.write, lease: c.lease}},
+	}
+	done, err := both.run(ctx, s)
+	switch {
+	case err == nil:
+		return storage.Swapped{Done: true, Revision: done}, nil
+	case !errors.Is(err, errAgain):
+		return storage.Swapped{}, err
+	}
+	stored, revision, err = s.get(ctx, c.id)
+	return storage.Swapped{Stored: stored, Revision: revision}, err
 }
 
 // get reads one key, linearizably, and returns nil if nothing is stored.

@@ -1,0 +1,194 @@
+package etcdserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// commit is changes of several keys, or of keys with leases, that are made together or not at all.
+type commit struct {
+	after  int64 // the revision at which the keys were read
+	keys   map[string]*change
+	leases map[int64]bool
+}
+
+// change is what a commit does with a key.
+type change struct {
+	id     *resourcepb.ID
+	before *storage.Record      // nil for nothing stored
+	write  *resourcepb.Resource // nil where nothing is put
+	lease  int64                // of what is written
+	delete bool
+	// guarded says that nothing may be done if the key has changed. What is put is guarded anyhow.
+	guarded bool
+}
+
+// changes reports whether the key is another one after the commit.
+func (c *change) changes() bool { return c.write != nil || c.delete && c.before != nil }
+
+// errAgain says that something has changed since it was read, and that nothing was done.
+var errAgain = errors.New("it has changed since it was read")
+
+// run makes the changes, and returns the revision of the last one.
+func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
+	ops, err := c.ops(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if len(ops) > s.commits.MaxOps() {
+		return 0, rpctypes.ErrGRPCTooManyOps
+	}
+	stored, err := s.commits.Commit(ctx, ops)
+	switch {
+	case errors.Is(err, storage.ErrCASFailure), errors.Is(err, storage.ErrWrongUid):
+		return 0, errAgain
+	case err != nil:
+		return 0, err
+	}
+	return c.revision(ctx, s, stored)
+}
+
+// ops returns the changes as operations of a transaction.
+func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err error) {
+	owners := map[int64]*resourcepb.ID{}
+	for id := range c.leases {
+		l, err := s.lease(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		owners[id] = l.Owner()
+		ops = append(ops, l.Alive())
+	}
+	for _, one := range c.keys {
+		version := ""
+		if one.before != nil {
+			version = one.before.Resource.GetVersion()
+		}
+		switch {
+		case one.write != nil:
+			one.write.Version, one.write.Owner = version, owners[one.lease]
+			ops = append(ops, storage.Op{Write: one.write})
+		case one.changes():
+			ops = append(ops, storage.Op{Delete: one.id, Version: version})
+		case one.guarded:
+			ops = append(ops, storage.Op{Check: one.id, Version: version})
+		}
+	}
+	return ops, nil
+}
+
+// revision finds the revision of a commit: that of the first change, since the keys were read, of each key that it has changed. What
+// somebody else deleted before the commit could is no longer among its keys then.
+func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
+	if key, one := c.only(); one != nil { // nothing is as quick as to read it, if nobody has written since
+		now, _, err := s.get(ctx, idAt(key))
+		if err == nil && now != nil && ours(now.Resource, stored) {
+			return now.Modified, nil
+		}
+	}
+	left, first, last := map[string]bool{}, "", ""
+	for key, one := range c.keys {
+		if !one.changes() {
+			continue
+		}
+		if left[key] = true; first == "" || key < first {
+			first = key
+		}
+		last = max(last, key)
+	}
+	to := idAt(last)
+	to.Name += "\x01"
+	follower, err := s.history.Follow(ctx, storage.Span{From: idAt(first), To: to}, c.after)
+	if err != nil {
+		return c.unknown(ctx, s, err)
+	}
+	defer follower.Close()
+	revision, before := int64(0), []string(nil)
+	for len(left) > 0 {
+		changes, _, err := follower.Next(ctx)
+		if err != nil {
+			return c.unknown(ctx, s, err)
+		}
+		for _, one := range commits(changes) {
+			if revision > 0 && !slices.ContainsFunc(one, func(ch storage.Change) bool { return left[changedKey(&ch)] }) {
+				continue
+			}
+			mine := false
+			var keys []string
+			for i := range one {
+				mine = mine || one[i].Now != nil && ours(one[i].Now.Resource, stored)
+				if key := changedKey(&one[i]); left[key] {
+					delete(left, key)
+					keys = append(keys, key)
+				}
+			}
+			switch {
+			case mine || len(keys) > 0 && len(left) == 0 && revision == 0: // those who were first came before
+				revision = one[len(one)-1].Revision
+			default:
+				before = append(before, keys...)
+			}
+		}
+	}
+	for _, key := range before {
+		delete(c.keys, key)
+	}
+	return revision, nil
+}
+
+// unknown returns the newest revision, where history is already forgotten in which that of the commit was.
+func (c *commit) unknown(ctx context.Context, s *Server, err error) (int64, error) {
+	if !errors.Is(err, storage.ErrCompacted) {
+		return 0, fmt.Errorf("%w: it was carried out, but its revision is not known: %w", storage.ErrInconsistent, err)
+	}
+	_, newest, err := s.history.Revisions(ctx)
+	return newest, err
+}
+
+// only returns the key that a commit changes if it is one, and put.
+func (c *commit) only() (string, *change) {
+	name, found := "", (*change)(nil)
+	for key, one := range c.keys {
+		if !one.changes() {
+			continue
+		}
+		if found != nil || one.write == nil {
+			return "", nil
+		}
+		name, found = key, one
+	}
+	return name, found
+}
+
+// ours reports whether a resource is one of those that a commit has stored.
+func ours(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
+	return slices.ContainsFunc(stored, func(o *resourcepb.Resource) bool {
+		return o != nil && o.GetVersion() == res.GetVersion() && bytes.Equal(keyOf(o.GetId()), keyOf(res.GetId()))
+	})
+}
+
+// commits cuts changes into those of each commit.
+func commits(changes []storage.Change) (all [][]storage.Change) {
+	for begin, i := 0, 0; i < len(changes); i++ {
+		if !changes[i].More {
+			all = append(all, changes[begin:i+1])
+			begin = i + 1
+		}
+	}
+	return all
+}
+
+func changedKey(c *storage.Change) string {
+	if c.Now != nil {
+		return string(keyOf(c.Now.Resource.GetId()))
+	}
+	return string(keyOf(c.Before.Resource.GetId()))
+}
