@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 )
 
 // A transaction is sent as etcd's protocol has it. The client's own operations are large structs and would copy each key and
@@ -46,16 +47,8 @@ func opTxn(req *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: req}}
 }
 
-// protoCodec encodes etcd's messages with the code that was generated for them. gRPC's own codec does not know how to ask them for
-// their size, and so encodes each of them twice.
+// protoCodec encodes as gRPC's own codec does, with buffers of other sizes.
 type protoCodec struct{}
-
-// wireMessage is what all of etcd's messages are.
-type wireMessage interface {
-	Size() int
-	MarshalToSizedBuffer(data []byte) (int, error)
-	Unmarshal(data []byte) error
-}
 
 // buffers are what messages are encoded in and decoded from. gRPC's own pool has none between 32 KiB and 1 MiB, where batches
 // are, and clears a buffer as a whole each time it hands it out.
@@ -63,12 +56,13 @@ var buffers = mem.NewTieredBufferPool(1<<10, 1<<12, 1<<14, 1<<15, 1<<16, 1<<17, 
 
 // Marshal implements encoding.CodecV2.
 func (protoCodec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(wireMessage)
+	m, ok := v.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is no message of etcd's", v)
 	}
-	buf := buffers.Get(m.Size())
-	if _, err := m.MarshalToSizedBuffer(*buf); err != nil {
+	buf := buffers.Get(proto.Size(m))
+	// The buffer is as long as the message, so it is filled, not replaced.
+	if _, err := (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend((*buf)[:0], m); err != nil {
 		buffers.Put(buf)
 		return nil, err
 	}
@@ -77,13 +71,13 @@ func (protoCodec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal implements encoding.CodecV2.
 func (protoCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ok := v.(wireMessage)
+	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("%T is no message of etcd's", v)
 	}
 	buf := data.MaterializeToBuffer(buffers)
 	defer buf.Free()
-	return m.Unmarshal(buf.ReadOnlyData()) // copies what it keeps
+	return proto.Unmarshal(buf.ReadOnlyData(), m) // copies what it keeps
 }
 
 // Name implements encoding.CodecV2.
