@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -17,6 +18,7 @@ import (
 type commit struct {
 	after  int64 // the revision at which the keys were read
 	keys   map[string]*change
+	order  []string // of keys that change
 	leases map[int64]bool
 }
 
@@ -67,8 +69,9 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 		owners[id] = l.Owner()
 		ops = append(ops, l.Alive())
 	}
-	for _, one := range c.keys {
-		version := ""
+	guards := slices.DeleteFunc(slices.Collect(maps.Keys(c.keys)), func(key string) bool { return c.keys[key].changes() })
+	for _, key := range slices.Concat(guards, c.order) {
+		one, version := c.keys[key], ""
 		if one.before != nil {
 			version = one.before.Resource.GetVersion()
 		}

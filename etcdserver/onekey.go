@@ -147,6 +147,9 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 	if !holds {
 		branch = t.request.Failure
 	}
+	if err := s.checkRevisions(ctx, branch); err != nil {
+		return nil, state{}, err
+	}
 	v := view{revision: now.revision}
 	for _, op := range branch {
 		one, err := t.change(op, now.stored)
@@ -168,7 +171,10 @@ func (t *oneKey) apply(ctx context.Context, s *Server, now state, holds bool) (*
 	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: holds}
 	for _, op := range branch {
 		one, err := t.answer(ctx, s, op, &v, now)
-		if err != nil {
+		switch {
+		case err != nil && v.before != nil:
+			return nil, state{}, carriedOut(err)
+		case err != nil:
 			return nil, state{}, err
 		}
 		answer.Responses = append(answer.Responses, one)

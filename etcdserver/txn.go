@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -20,15 +19,37 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 	if err := checkTxn(r, maxTxnOps); err != nil {
 		return nil, err
 	}
-	t := asOneKey(r)
-	if t == nil {
-		return nil, status.Error(codes.Unimplemented, "etcdserver: a transaction compares and changes one key here")
+	var answer *pb.TxnResponse
+	var err error
+	if t := asOneKey(r); t != nil {
+		answer, err = t.run(ctx, s)
+	} else {
+		answer, err = s.transact(ctx, r, 0)
 	}
-	answer, err := t.run(ctx, s)
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
 	return answer, nil
+}
+
+// checkRevisions refuses operations that read at a revision which cannot be read.
+func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) error {
+	for _, op := range branch {
+		if r := op.GetRequestRange(); r.GetRevision() > 0 {
+			if err := s.readable(ctx, r.Revision); err != nil {
+				return failed(ctx, err)
+			}
+		}
+	}
+	return nil
+}
+
+// carriedOut keeps an error that comes after the changes of a transaction from being taken for one that says that it was not carried out.
+func carriedOut(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w: the transaction was carried out, but what it reads was not read: %s", storage.ErrInconsistent, err.Error())
+	}
+	return err
 }
 
 // maxTxnOps is the largest number of comparisons, and of operations in a branch: that of etcd by default.

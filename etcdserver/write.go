@@ -92,9 +92,10 @@ func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
 	if err != nil || modified(stored) != swap.Expect {
 		return storage.Swapped{Stored: stored, Revision: revision}, err
 	}
+	key := string(keyOf(c.id))
 	both := &commit{
-		after: revision, leases: map[int64]bool{c.lease: true},
-		keys: map[string]*change{string(keyOf(c.id)): {id: c.id, before: stored, write: c.write, lease: c.lease}},
+		after: revision, leases: map[int64]bool{c.lease: true}, order: []string{key},
+		keys: map[string]*change{key: {id: c.id, before: stored, write: c.write, lease: c.lease}},
 	}
 	done, err := both.run(ctx, s)
 	switch {

@@ -1,0 +1,38 @@
+//go:build integration
+
+package etcdserver_test
+
+import (
+	"os"
+	"testing"
+
+	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	_ "github.com/ashlar-dev/storage/postgres"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func TestEtcdItself(t *testing.T) {
+	t.Parallel()
+	got := runScript(t, testenv.StartEtcd(t).Client(t))
+	if os.Getenv("ASHLAR_RECORD") != "" {
+		if err := os.WriteFile("testdata/script.txt", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameAsEtcd(t, got)
+}
+
+func TestAnswersOfPostgresAndEtcd(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{
+		"postgres": testenv.Postgres(t).StoreURL(t),
+		"etcd":     testenv.StartEtcd(t).StoreURL(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sameAsEtcd(t, runScript(t, client(t, serve(t, open(t, url), nil))))
+		})
+	}
+}

@@ -1,0 +1,314 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// What a transaction cannot promise here is refused.
+var (
+	errRangeCompared = status.Error(codes.Unimplemented,
+		"etcdserver: a transaction that changes something compares single keys here, not ranges of keys")
+	errDeletedCompared = status.Error(codes.Unimplemented,
+		"etcdserver: a transaction that compares a key and deletes it compares and changes no other key here")
+)
+
+// DeleteRange implements etcd's KV service. When it returns, there was a moment at which the range was empty. What it deleted may have
+// several revisions: a step takes no more keys than a transaction of the store, and others may create some meanwhile.
+func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	if len(r.Key) == 0 {
+		return nil, rpctypes.ErrGRPCEmptyKey
+	}
+	step := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}
+	all := &pb.DeleteRangeResponse{}
+	for {
+		answer, err := s.transact(ctx, step, s.commits.MaxOps())
+		if err != nil {
+			return nil, failed(ctx, err)
+		}
+		one := answer.Responses[0].GetResponseDeleteRange()
+		if one.Deleted > 0 || all.Header == nil {
+			all.Header = answer.Header
+		}
+		all.Deleted += one.Deleted
+		all.PrevKvs = append(all.PrevKvs, one.PrevKvs...)
+		if one.Deleted == 0 || len(r.RangeEnd) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read, until
+// nobody comes between. Of a range that is deleted it takes so many keys at most; 0 is no limit.
+func (s *Server) transact(ctx context.Context, r *pb.TxnRequest, most int) (*pb.TxnResponse, error) {
+	for {
+		_, newest, err := s.history.Revisions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t := &transaction{server: s, most: most, commit: commit{after: newest, keys: map[string]*change{}, leases: map[int64]bool{}}}
+		answer, err := t.run(ctx, r)
+		switch {
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil, !errors.Is(err, errAgain) && !errors.Is(err, storage.ErrCompacted):
+			return nil, err
+		case errors.Is(err, storage.ErrCompacted):
+			// Either what was newest is compacted by now, or the request reads at a revision that is.
+			if oldest, _, e := s.history.Revisions(ctx); e != nil || oldest <= newest {
+				return nil, errors.Join(e, err)
+			}
+		}
+	}
+}
+
+// transaction is one attempt at a transaction.
+type transaction struct {
+	server *Server
+	most   int
+	commit commit
+	ranges bool // a range was compared
+	taken  map[*pb.DeleteRangeRequest][]*resourcepb.ID
+	plan   map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
+}
+
+func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	t.taken, t.plan = map[*pb.DeleteRangeRequest][]*resourcepb.ID{}, map[*pb.TxnRequest]bool{}
+	if err := t.decide(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := t.collect(ctx, r); err != nil {
+		return nil, err
+	}
+	v := view{revision: t.commit.after}
+	var changing []*change
+	for _, key := range t.commit.order {
+		changing = append(changing, t.commit.keys[key])
+	}
+	switch {
+	case len(changing) == 0:
+		return t.answer(ctx, r, &v)
+	case t.ranges:
+		return nil, errRangeCompared
+	case len(changing) > 1 && slices.ContainsFunc(changing, func(c *change) bool { return c.delete && c.guarded }):
+		return nil, errDeletedCompared
+	}
+	err := t.server.checkRevisions(ctx, t.reads(r))
+	if err == nil {
+		v.revision, err = t.change(ctx, changing)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.before = map[string]*storage.Record{}
+	for key, c := range t.commit.keys {
+		if c.changes() {
+			v.before[key] = c.before
+		}
+	}
+	answer, err := t.answer(ctx, r, &v)
+	return answer, carriedOut(err)
+}
+
+// change makes the changes. One key alone that nothing else depends on is changed by a swap.
+func (t *transaction) change(ctx context.Context, changing []*change) (int64, error) {
+	if len(changing) > 1 || len(t.commit.keys) > 1 || changing[0].lease != 0 {
+		if len(changing) == 1 && changing[0].delete && changing[0].guarded {
+			return 0, errDeletedCompared
+		}
+		return t.commit.run(ctx, t.server)
+	}
+	swapped, err := t.server.swap(ctx, changing[0])
+	if err == nil && !swapped.Done {
+		err = errAgain
+	}
+	return swapped.Revision, err
+}
+
+// decide compares, and goes on within the branches that are taken. All see the store as it was before the transaction.
+func (t *transaction) decide(ctx context.Context, r *pb.TxnRequest) error {
+	holds := true
+	for _, c := range r.Compare {
+		one, err := t.compare(ctx, c)
+		if err != nil {
+			return err
+		}
+		if holds = holds && one; !holds {
+			break
+		}
+	}
+	t.plan[r] = holds
+	for _, op := range t.branch(r) {
+		if inside := op.GetRequestTxn(); inside != nil {
+			if err := t.decide(ctx, inside); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *transaction) branch(r *pb.TxnRequest) []*pb.RequestOp {
+	if t.plan[r] {
+		return r.Success
+	}
+	return r.Failure
+}
+
+func (t *transaction) compare(ctx context.Context, c *pb.Compare) (bool, error) {
+	if len(c.RangeEnd) == 0 {
+		one, err := t.key(ctx, c.Key)
+		if one == nil || err != nil {
+			return compares(c, nil), err
+		}
+		one.guarded = true
+		return compares(c, one.before), nil
+	}
+	t.ranges = true
+	all, err := t.scan(ctx, c.Key, c.RangeEnd, 0)
+	if len(all) == 0 {
+		return compares(c, nil), err
+	}
+	return !slices.ContainsFunc(all, func(r storage.Record) bool { return !compares(c, &r) }), nil
+}
+
+// scan reads a range as the transaction sees it.
+func (t *transaction) scan(ctx context.Context, key, end []byte, limit int) ([]storage.Record, error) {
+	span, ok := spanOf(key, end)
+	if !ok {
+		return nil, nil
+	}
+	scan, err := t.server.scanOnce(ctx, span, storage.ScanOptions{Revision: t.commit.after, Limit: limit})
+	return scan.Records, err
+}
+
+// key returns what the transaction knows of a key, which it reads the first time; nil if nothing can be stored there.
+func (t *transaction) key(ctx context.Context, key []byte) (*change, error) {
+	if one := t.commit.keys[string(key)]; one != nil {
+		return one, nil
+	}
+	id, err := idOf(key)
+	if err != nil {
+		return nil, nil
+	}
+	all, err := t.scan(ctx, key, nil, 1)
+	if err != nil {
+		return nil, err
+	}
+	one := &change{id: id}
+	if len(all) > 0 {
+		one.before = &all[0]
+	}
+	t.commit.keys[string(key)] = one
+	return one, nil
+}
+
+// collect notes what the branches that are taken change.
+func (t *transaction) collect(ctx context.Context, r *pb.TxnRequest) error {
+	for _, op := range t.branch(r) {
+		var err error
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestPut:
+			err = t.put(ctx, op.RequestPut)
+		case *pb.RequestOp_RequestDeleteRange:
+			err = t.delete(ctx, op.RequestDeleteRange)
+		case *pb.RequestOp_RequestTxn:
+			err = t.collect(ctx, op.RequestTxn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transaction) put(ctx context.Context, r *pb.PutRequest) error {
+	id, err := idOf(r.Key)
+	if err != nil {
+		return err
+	}
+	one, err := t.key(ctx, r.Key)
+	if err != nil {
+		return err
+	}
+	put, err := putting(r, id, one.before)
+	if err != nil {
+		return err
+	}
+	t.commit.order = append(t.commit.order, string(r.Key))
+	if one.write, one.lease = put.write, put.lease; put.lease != 0 {
+		t.commit.leases[put.lease] = true
+	}
+	return nil
+}
+
+func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) error {
+	all, err := t.scan(ctx, r.Key, r.RangeEnd, t.most)
+	if err != nil {
+		return err
+	}
+	t.taken[r] = nil
+	for i := range all {
+		id := all[i].Resource.GetId()
+		key := string(keyOf(id))
+		if t.commit.keys[key] == nil {
+			t.commit.keys[key] = &change{id: id, before: &all[i]}
+		}
+		if one := t.commit.keys[key]; !one.delete { // else another range has it as well
+			one.delete = true
+			t.commit.order = append(t.commit.order, key)
+		}
+		t.taken[r] = append(t.taken[r], id)
+	}
+	return nil
+}
+
+// reads returns the requests to read of the branches that are taken.
+func (t *transaction) reads(r *pb.TxnRequest) (all []*pb.RequestOp) {
+	for _, op := range t.branch(r) {
+		if inside := op.GetRequestTxn(); inside != nil {
+			all = append(all, t.reads(inside)...)
+		} else {
+			all = append(all, op)
+		}
+	}
+	return all
+}
+
+// answer says what every operation came to, after all have been carried out.
+func (t *transaction) answer(ctx context.Context, r *pb.TxnRequest, v *view) (*pb.TxnResponse, error) {
+	answer := &pb.TxnResponse{Header: header(v.revision), Succeeded: t.plan[r]}
+	for _, op := range t.branch(r) {
+		var one *pb.ResponseOp
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestRange:
+			read, err := v.read(ctx, t.server, op.RequestRange)
+			if err != nil {
+				return nil, err
+			}
+			one = responseOf(read)
+		case *pb.RequestOp_RequestPut:
+			one = v.put(op.RequestPut)
+		case *pb.RequestOp_RequestDeleteRange:
+			one = v.deleted(op.RequestDeleteRange, t.taken[op.RequestDeleteRange]...)
+		case *pb.RequestOp_RequestTxn:
+			inside, err := t.answer(ctx, op.RequestTxn, v)
+			if err != nil {
+				return nil, err
+			}
+			inside.Header = inner(v.revision)
+			one = &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: inside}}
+		}
+		answer.Responses = append(answer.Responses, one)
+	}
+	return answer, nil
+}
