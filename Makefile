@@ -41,6 +41,7 @@ build: ## Build everything; bin/ashlar is the command line
 .PHONY: test
 test: cc curl docker images ## All tests, race detector on; makes sure of Docker and of the database images first
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+	$(if $(filter ./...,$(PKG)),@$(MAKE) kubernetes TESTFLAGS='-tags integration $(TESTFLAGS)')
 
 .PHONY: test-unit
 test-unit: cc curl ## The tests that need no Docker, race detector on
@@ -54,6 +55,16 @@ test-integration: cc curl docker images ## The packages that talk to databases i
 .PHONY: compat
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
 	cd compat && $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+
+# Without the race detector: Kubernetes takes minutes to compile, and with it twice as many.
+.PHONY: kubernetes
+kubernetes: ## Kubernetes' own tests of its storage, on memory and SQLite (TESTFLAGS='-tags integration': on Postgres and etcd too)
+	cd kubernetes && $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+
+.PHONY: kubetest
+kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (compiles two million lines: ten minutes the first time)
+	cd kubernetes/kubetest && $(GO) test -tags integration -count=1 -v -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
+		-ldflags '-X k8s.io/component-base/version.gitVersion=v1.36.3' ./...
 
 .PHONY: migrate-matrix
 migrate-matrix: cc docker images ## Move 20,000 resources between every pair of databases, under load, and interfere at each step (a long time)
@@ -158,6 +169,7 @@ vet: ## go vet, with and without the integration tests, and of the other modules
 	$(GO) vet -tags 'integration soak' ./...
 	cd bench && $(GO) vet -tags integration ./...
 	cd compat && $(GO) vet ./... && $(GO) vet -tags integration ./...
+	cd kubernetes && $(GO) vet ./... && $(GO) vet -tags integration ./...
 
 .PHONY: lint
 lint: tools $(TOOLS)/golangci-lint ## golangci-lint, and buf for the .proto files

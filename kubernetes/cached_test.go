@@ -1,0 +1,178 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/apis/example"
+	"k8s.io/apiserver/pkg/features"
+	kube "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// cached is storage of pods with Kubernetes' watch cache before it.
+type cached struct {
+	kube.Interface // the cache
+	*harness       // what is under it
+	expired        *expiring
+}
+
+// cacheOptions are what tests expect of a cache: keys without namespaces, or indexes.
+type cacheOptions struct{ clusterScoped, indexed bool }
+
+func newCached(t *testing.T, h *harness, o cacheOptions) *cached {
+	t.Helper()
+	c := &cached{harness: h, expired: &expiring{Interface: h.Interface}}
+	// The cache fails to list once, and has to begin again; where it lists by a watch, nothing would fail.
+	failing := &storagetesting.StorageInjectingListErrors{Interface: c.expired, Errors: 1}
+	if clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient) {
+		failing.Errors = 0
+	}
+	config := cacher.Config{
+		Storage: failing, Versioner: failing.Versioner(), GroupResource: pods, EventsHistoryWindow: cacher.DefaultEventFreshDuration,
+		ResourcePrefix: podsPrefix, NewFunc: newPod, NewListFunc: newPodList, GetAttrsFunc: attributes, Codec: h.codec, Clock: impatient{},
+		KeyFunc:  func(object runtime.Object) (string, error) { return kube.NamespaceKeyFunc(podsPrefix, object) },
+		Indexers: &cache.Indexers{},
+	}
+	if o.clusterScoped {
+		config.KeyFunc = func(object runtime.Object) (string, error) { return kube.NoNamespaceKeyFunc(podsPrefix, object) }
+	}
+	if o.indexed {
+		config.IndexerFuncs = kube.IndexerFuncs{"spec.nodeName": func(object runtime.Object) string {
+			return object.(*example.Pod).Spec.NodeName
+		}}
+		config.Indexers = &cache.Indexers{
+			"f:spec.nodeName":      func(object any) ([]string, error) { return []string{object.(*example.Pod).Spec.NodeName}, nil },
+			"f:metadata.namespace": func(object any) ([]string, error) { return []string{object.(*example.Pod).Namespace}, nil },
+		}
+	}
+	front, engine, release, err := withCache(config, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	c.Interface = front
+	eventually(t.Context(), t, func() bool {
+		consumed, err := failing.ErrorsConsumed()
+		return consumed && err == nil
+	})
+	if err := engine.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// attributes are what pods are selected by.
+func attributes(object runtime.Object) (labels.Set, fields.Set, error) {
+	pod := object.(*example.Pod)
+	return pod.Labels, fields.Set{
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
+		"spec.restartPolicy": string(pod.Spec.RestartPolicy), "status.phase": string(pod.Status.Phase),
+	}, nil
+}
+
+// impatient is a clock by which the cache looks for compactions at once, where it would every 15 seconds.
+type impatient struct{ clock.RealClock }
+
+func (impatient) NewTimer(d time.Duration) clock.Timer {
+	return clock.RealClock{}.NewTimer(min(d, 2*time.Second))
+}
+
+// expiring is storage whose watches can be made to expire.
+type expiring struct {
+	kube.Interface
+	end  atomic.Pointer[context.CancelFunc] // ends the newest watch
+	gone atomic.Bool                        // the next watch begins with history that is gone
+}
+
+func (e *expiring) Watch(ctx context.Context, key string, opts kube.ListOptions) (watch.Interface, error) {
+	if e.gone.CompareAndSwap(true, false) {
+		return nil, apierrors.NewResourceExpired("too old, says the test")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	e.end.Store(&cancel)
+	return e.Interface.Watch(ctx, key, opts)
+}
+
+// expire has the cache list again, as one does that was cut off for longer than history is kept.
+func (e *expiring) expire() {
+	e.gone.Store(true)
+	(*e.end.Load())()
+}
+
+// compact is as the harness' compact, and waits until the cache, too, has forgotten what was before.
+func (c *cached) compact(ctx context.Context, t *testing.T, version string) {
+	t.Helper()
+	c.harness.compact(ctx, t, version)
+	if utilfeature.DefaultFeatureGate.Enabled(features.ListFromCacheSnapshot) {
+		eventually(ctx, t, func() bool { return strconv.FormatInt(c.CompactRevision(), 10) == version })
+	}
+}
+
+// compactWatches compacts, and has the cache start anew, so that its watches do not reach further back either.
+func (c *cached) compactWatches(ctx context.Context, t *testing.T, version string) {
+	t.Helper()
+	c.harness.compact(ctx, t, version)
+	c.expired.expire()
+	eventually(ctx, t, func() bool {
+		w, err := c.Watch(ctx, podsPrefix, kube.ListOptions{
+			Predicate: kube.Everything, Recursive: true, ResourceVersion: before(t, version)})
+		if err != nil {
+			return false // it is starting
+		}
+		defer w.Stop()
+		first, ok := <-w.ResultChan()
+		return ok && first.Type == watch.Error
+	})
+}
+
+// before returns the version before one.
+func before(t *testing.T, version string) string {
+	t.Helper()
+	n, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.FormatInt(n-1, 10)
+}
+
+// settled is a cache that is up to date whenever a pod was created.
+type settled struct{ *cached }
+
+func (s settled) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
+	if err := s.cached.Create(ctx, key, object, out, ttl); err != nil {
+		return err
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var pod example.Pod
+		err := s.Get(ctx, key, kube.GetOptions{ResourceVersion: "0"}, &pod)
+		switch {
+		case err == nil && equality.Semantic.DeepEqual(&pod, out):
+			return nil
+		case err != nil && !kube.IsNotFound(err):
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not come to the cache: %w", key, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package kubernetes
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apiserver/pkg/features"
+	kube "k8s.io/apiserver/pkg/storage"
+	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+)
+
+// behindCache is a test that needs nothing but the storage.
+func behindCache(test func(context.Context, *testing.T, kube.Interface)) func(context.Context, *testing.T, *cached) {
+	return func(ctx context.Context, t *testing.T, c *cached) { test(ctx, t, c) }
+}
+
+// uncounted stands for a look at the number of requests: lists from the cache need none.
+func uncounted(*testing.T, uint64, uint64) {}
+
+// notWithCache are the tests that Kubernetes does not run on its own cache, and what it says of them.
+var notWithCache = func() map[string]string {
+	const (
+		planned = "to be enabled: kubernetes#109831"
+		beneath = "run on the storage beneath the cache alone"
+	)
+	return map[string]string{
+		"RunTestGuaranteedUpdate":                 planned,
+		"RunTestGuaranteedUpdateChecksStoredData": planned,
+		"RunTestListInconsistentContinuation":     planned,
+		"RunTestListResourceVersionMatch":         planned,
+		"RunTestTransformationFailure":            planned,
+		"RunTestWatchContextCancel":               planned,
+		"RunTestWatchError":                       planned,
+		"RunOptionalTestProgressNotify":           beneath,
+		"RunTestGetListWithErrorAggregation":      beneath,
+		"RunTestGetListWithoutErrorAggregation":   beneath,
+		"RunTestWatchWithUnsafeDelete":            beneath,
+		"RunWatchErrorIsBlockingFurtherEvents":    beneath,
+	}
+}()
+
+var cacheTests = []upstreamTest[*cached]{
+	{upstream: "RunTestCreate", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestCreate(ctx, t, c, c.stored)
+	}},
+	{upstream: "RunTestCreateWithTTL", run: behindCache(storagetesting.RunTestCreateWithTTL)},
+	{upstream: "RunTestCreateWithKeyExist", run: behindCache(storagetesting.RunTestCreateWithKeyExist)},
+	{upstream: "RunTestGet", alone: true, run: behindCache(storagetesting.RunTestGet)},
+	{upstream: "RunTestUnconditionalDelete", run: behindCache(storagetesting.RunTestUnconditionalDelete)},
+	{upstream: "RunTestConditionalDelete", run: behindCache(storagetesting.RunTestConditionalDelete)},
+	{upstream: "RunTestDeleteWithSuggestion", run: behindCache(storagetesting.RunTestDeleteWithSuggestion)},
+	{upstream: "RunTestDeleteWithSuggestionAndConflict", run: behindCache(storagetesting.RunTestDeleteWithSuggestionAndConflict)},
+	{upstream: "RunTestDeleteWithSuggestionOfDeletedObject",
+		run: behindCache(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject)},
+	{upstream: "RunTestValidateDeletionWithSuggestion", run: behindCache(storagetesting.RunTestValidateDeletionWithSuggestion)},
+	{upstream: "RunTestValidateDeletionWithOnlySuggestionValid",
+		run: behindCache(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid)},
+	{upstream: "RunTestDeleteWithConflict", run: behindCache(storagetesting.RunTestDeleteWithConflict)},
+	{upstream: "RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError",
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError(ctx, t, c, c.transformer.fail)
+		}},
+	{upstream: "RunTestDeleteExpectedTransformOrDecodeError", variant: "transform",
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestDeleteExpectedTransformOrDecodeError(ctx, t, c, c.transformer.fail)
+		}},
+	{upstream: "RunTestDeleteExpectedTransformOrDecodeError", variant: "decode",
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestDeleteExpectedTransformOrDecodeError(ctx, t, c, c.codec.fail)
+		}},
+	{upstream: "RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError",
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError(ctx, t, c)
+		}},
+	{upstream: "RunTestPreconditionalDeleteWithSuggestion",
+		run: behindCache(storagetesting.RunTestPreconditionalDeleteWithSuggestion)},
+	{upstream: "RunTestPreconditionalDeleteWithOnlySuggestionPass",
+		run: behindCache(storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass)},
+	{upstream: "RunTestListPaging", run: behindCache(storagetesting.RunTestListPaging)},
+	{upstream: "RunTestList", untouched: true, variant: "with snapshots",
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestList(ctx, t, c, c.compact, true, c.lists)
+		}},
+	{upstream: "RunTestConsistentList", variant: "with snapshots", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestConsistentList(ctx, t, c, c.put, true, true, true)
+	}},
+	{upstream: "RunTestGetListNonRecursive", variant: "with snapshots", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestGetListNonRecursive(ctx, t, c.put, c)
+	}},
+	{upstream: "RunTestList", untouched: true, variant: "without snapshots", gates: gates{features.ListFromCacheSnapshot: false},
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestList(ctx, t, c, c.compact, true, c.lists)
+		}},
+	{upstream: "RunTestConsistentList", variant: "without snapshots", gates: gates{features.ListFromCacheSnapshot: false},
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestConsistentList(ctx, t, c, c.put, true, true, false)
+		}},
+	{upstream: "RunTestGetListNonRecursive", variant: "without snapshots", gates: gates{features.ListFromCacheSnapshot: false},
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestGetListNonRecursive(ctx, t, c.put, c)
+		}},
+	{upstream: "RunTestCompactRevision", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestCompactRevision(ctx, t, c, c.put, c.compact)
+	}},
+	{upstream: "RunTestGetListRecursivePrefix", run: behindCache(storagetesting.RunTestGetListRecursivePrefix)},
+	{upstream: "RunTestListContinuation", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestListContinuation(ctx, t, c, uncounted)
+	}},
+	{upstream: "RunTestListPaginationRareObject", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestListPaginationRareObject(ctx, t, c, uncounted)
+	}},
+	{upstream: "RunTestListContinuationWithFilter", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestListContinuationWithFilter(ctx, t, c, uncounted)
+	}},
+	{upstream: "RunTestNamespaceScopedList", options: cacheOptions{indexed: true},
+		run: behindCache(storagetesting.RunTestNamespaceScopedList)},
+	{upstream: "RunTestGuaranteedUpdateWithTTL", run: behindCache(storagetesting.RunTestGuaranteedUpdateWithTTL)},
+	{upstream: "RunTestGuaranteedUpdateWithConflict", run: behindCache(storagetesting.RunTestGuaranteedUpdateWithConflict)},
+	{upstream: "RunTestGuaranteedUpdateWithSuggestionAndConflict",
+		run: behindCache(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict)},
+	{upstream: "RunTestStats", variant: "with sizes", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestStats(ctx, t, c, codec, c.transformer, true)
+	}},
+	{upstream: "RunTestStats", variant: "without sizes", gates: gates{features.SizeBasedListCostEstimate: false},
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunTestStats(ctx, t, c, codec, c.transformer, false)
+		}},
+	{upstream: "RunTestKeySchema", run: behindCache(storagetesting.RunTestKeySchema)},
+	{upstream: "RunTestWatch", run: behindCache(storagetesting.RunTestWatch)},
+	{upstream: "RunTestWatchFromZero", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestWatchFromZero(ctx, t, c, c.compactWatches)
+	}},
+	{upstream: "RunTestDeleteTriggerWatch", run: behindCache(storagetesting.RunTestDeleteTriggerWatch)},
+	{upstream: "RunTestWatchFromNonZero", run: behindCache(storagetesting.RunTestWatchFromNonZero)},
+	{upstream: "RunTestDelayedWatchDelivery", run: behindCache(storagetesting.RunTestDelayedWatchDelivery)},
+	{upstream: "RunTestWatcherTimeout", run: behindCache(storagetesting.RunTestWatcherTimeout)},
+	{upstream: "RunTestWatchDeleteEventObjectHaveLatestRV",
+		run: behindCache(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV)},
+	{upstream: "RunTestWatchInitializationSignal", run: behindCache(storagetesting.RunTestWatchInitializationSignal)},
+	{upstream: "RunTestClusterScopedWatch", options: cacheOptions{clusterScoped: true, indexed: true},
+		run: behindCache(storagetesting.RunTestClusterScopedWatch)},
+	{upstream: "RunTestNamespaceScopedWatch", options: cacheOptions{indexed: true},
+		run: behindCache(storagetesting.RunTestNamespaceScopedWatch)},
+	{upstream: "RunTestWatchDispatchBookmarkEvents", run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, c, true)
+	}},
+	{upstream: "RunTestOptionalWatchBookmarksWithCorrectResourceVersion",
+		run: behindCache(storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion)},
+	{upstream: "RunSendInitialEventsBackwardCompatibility",
+		run: behindCache(storagetesting.RunSendInitialEventsBackwardCompatibility)},
+	{upstream: "RunWatchSemantics", untouched: true, alone: true, run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunWatchSemantics(ctx, t, settled{c})
+	}},
+	{upstream: "RunWatchSemanticInitialEventsExtended", untouched: true, alone: true,
+		run: func(ctx context.Context, t *testing.T, c *cached) {
+			storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, settled{c})
+		}},
+	{upstream: "RunWatchListMatchSingle", alone: true, run: func(ctx context.Context, t *testing.T, c *cached) {
+		storagetesting.RunWatchListMatchSingle(ctx, t, settled{c})
+	}},
+}
+
+// TestCache runs those of Kubernetes' tests that it runs on its cache, with that cache before every engine.
+func TestCache(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			backend := e.prepare(t)
+			for _, test := range cacheTests {
+				if reason, not := e.notCached[test.name()]; not {
+					t.Logf("%s: %s", test.name(), reason)
+					continue
+				}
+				test.start(t, e, func(t *testing.T, untouched bool) *cached {
+					return newCached(t, newHarness(t, backend(t, untouched), "/registry", connect), test.options)
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc"
+)
+
+// server is what a client in the process calls: those services of etcd's API that Kubernetes uses.
+type server interface {
+	pb.KVServer
+	pb.WatchServer
+	pb.LeaseServer
+	pb.MaintenanceServer
+}
+
+// connection is a client, with the streams that the server serves it.
+type connection struct {
+	*etcdclient.Client
+	streams *streams
+	name    string
+}
+
+// connections numbers the connections of the process.
+var connections atomic.Int64
+
+// connect returns a client that calls s without a network between them.
+func connect(s server) *connection {
+	// Not etcdclient.New: that one dials. A client of this kind has no endpoints, and must not be given any.
+	client := clientv3.NewCtxClient(context.Background())
+	c := &connection{
+		Client:  &etcdclient.Client{Client: client},
+		streams: &streams{life: client.Ctx()},
+		name:    fmt.Sprintf("ashlar-in-process-%d", connections.Add(1)),
+	}
+	client.KV = clientv3.NewKVFromKVClient(&kvClient{server: s, streams: c.streams}, client)
+	client.Watcher = clientv3.NewWatchFromWatchClient(&watchClient{server: s, streams: c.streams}, client)
+	client.Lease = clientv3.NewLeaseFromLeaseClient(&leaseClient{server: s, streams: c.streams}, client, 0)
+	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(&maintenanceClient{server: s}, client)
+	c.Kubernetes = c.Client
+	return c
+}
+
+// close ends the client's watches and leases, and returns when nothing of them runs any more.
+func (c *connection) close() {
+	_ = c.Close() // says that its context was cancelled, always
+	c.streams.running.Wait()
+}
+
+// Endpoints returns a name that no other connection of the process has: what Kubernetes finds out about a server, it remembers under
+// the server's endpoints.
+func (c *connection) Endpoints() []string { return []string{c.name} }
+
+// kvClient is the KV service as generated code has it for clients.
+type kvClient struct {
+	server  pb.KVServer
+	streams *streams
+}
+
+func (c *kvClient) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return c.server.Range(ctx, r)
+}
+
+func (c *kvClient) Put(ctx context.Context, r *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+	return c.server.Put(ctx, r)
+}
+
+func (c *kvClient) DeleteRange(
+	ctx context.Context, r *pb.DeleteRangeRequest, _ ...grpc.CallOption,
+) (*pb.DeleteRangeResponse, error) {
+	return c.server.DeleteRange(ctx, r)
+}
+
+func (c *kvClient) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return c.server.Txn(ctx, r)
+}
+
+func (c *kvClient) Compact(
+	ctx context.Context, r *pb.CompactionRequest, _ ...grpc.CallOption,
+) (*pb.CompactionResponse, error) {
+	return c.server.Compact(ctx, r)
+}
+
+func (c *kvClient) RangeStream(
+	ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption,
+) (grpc.ServerStreamingClient[pb.RangeStreamResponse], error) {
+	return start(ctx, c.streams, func(end *serverEnd[pb.RangeRequest, pb.RangeStreamResponse]) error {
+		return c.server.RangeStream(r, end)
+	}), nil
+}
+
+// watchClient is the Watch service.
+type watchClient struct {
+	server  pb.WatchServer
+	streams *streams
+}
+
+func (c *watchClient) Watch(
+	ctx context.Context, _ ...grpc.CallOption,
+) (grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchResponse], error) {
+	return start(ctx, c.streams, func(end *serverEnd[pb.WatchRequest, pb.WatchResponse]) error {
+		return c.server.Watch(end)
+	}), nil
+}
+
+// leaseClient is the Lease service.
+type leaseClient struct {
+	server  pb.LeaseServer
+	streams *streams
+}
+
+func (c *leaseClient) LeaseGrant(
+	ctx context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption,
+) (*pb.LeaseGrantResponse, error) {
+	return c.server.LeaseGrant(ctx, r)
+}
+
+func (c *leaseClient) LeaseRevoke(
+	ctx context.Context, r *pb.LeaseRevokeRequest, _ ...grpc.CallOption,
+) (*pb.LeaseRevokeResponse, error) {
+	return c.server.LeaseRevoke(ctx, r)
+}
+
+func (c *leaseClient) LeaseKeepAlive(
+	ctx context.Context, _ ...grpc.CallOption,
+) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
+	return start(ctx, c.streams, func(end *serverEnd[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
+		return c.server.LeaseKeepAlive(end)
+	}), nil
+}
+
+func (c *leaseClient) LeaseTimeToLive(
+	ctx context.Context, r *pb.LeaseTimeToLiveRequest, _ ...grpc.CallOption,
+) (*pb.LeaseTimeToLiveResponse, error) {
+	return c.server.LeaseTimeToLive(ctx, r)
+}
+
+func (c *leaseClient) LeaseLeases(
+	ctx context.Context, r *pb.LeaseLeasesRequest, _ ...grpc.CallOption,
+) (*pb.LeaseLeasesResponse, error) {
+	return c.server.LeaseLeases(ctx, r)
+}
+
+// maintenanceClient is what Kubernetes uses of the Maintenance service; the embedded interface has the rest, which nobody calls.
+type maintenanceClient struct {
+	pb.MaintenanceClient
+	server pb.MaintenanceServer
+}
+
+func (c *maintenanceClient) Status(
+	ctx context.Context, r *pb.StatusRequest, _ ...grpc.CallOption,
+) (*pb.StatusResponse, error) {
+	return c.server.Status(ctx, r)
+}

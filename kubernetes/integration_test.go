@@ -1,0 +1,34 @@
+//go:build integration
+
+package kubernetes
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	_ "github.com/ashlar-dev/storage/postgres"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func init() {
+	engines = append(engines,
+		engine{name: "postgres", prepare: each(func(t testing.TB) storage.Backend {
+			return open(t, testenv.Postgres(t).StoreURL(t))
+		})},
+		engine{name: "etcd", alone: true, prepare: func(t testing.TB) func(testing.TB, bool) storage.Backend {
+			server := testenv.StartEtcd(t) // of its own: tests compact all of it
+			return func(t testing.TB, untouched bool) storage.Backend {
+				if untouched {
+					return open(t, testenv.StartEtcd(t).StoreURL(t))
+				}
+				return open(t, server.StoreURL(t))
+			}
+		}, notCached: map[string]string{
+			"RunTestList/without snapshots": "takes the first write to be revision 2, which here is that of the store's own mark",
+			"RunWatchSemantics":             "takes an empty store to be at revision 1, where the cluster was before the store was made",
+		}},
+	)
+}

@@ -1,0 +1,116 @@
+package kubernetes
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+)
+
+// upstreamTest runs a test that Kubernetes exports for implementations of its storage.Interface, on storage of some kind.
+type upstreamTest[Storage any] struct {
+	upstream string // its name, in k8s.io/apiserver/pkg/storage/testing
+	variant  string // where it is run in several ways
+	gates    gates  // features to be set while it runs. They are the process's, so that such a test runs alone.
+	alone    bool   // the test sets features by itself, or does not wait for others
+	// untouched: reads from the first revision of a store on.
+	untouched bool
+	options   cacheOptions
+	run       func(ctx context.Context, t *testing.T, s Storage)
+}
+
+type gates map[featuregate.Feature]bool
+
+// name returns what tells the test from all others of its table.
+func (u upstreamTest[Storage]) name() string {
+	if u.variant == "" {
+		return u.upstream
+	}
+	return u.upstream + "/" + u.variant
+}
+
+// start runs the test, beside others where its features and the engine allow that.
+func (u upstreamTest[Storage]) start(t *testing.T, e engine, open func(t *testing.T, untouched bool) Storage) {
+	t.Run(u.name(), func(t *testing.T) {
+		for feature, on := range u.gates {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, feature, on)
+		}
+		if len(u.gates) == 0 && !u.alone && !e.alone {
+			t.Parallel()
+		}
+		u.run(context.Background(), t, open(t, u.untouched))
+	})
+}
+
+// names returns the names of tests in a table.
+func names[Storage any](tests []upstreamTest[Storage]) map[string]bool {
+	names := map[string]bool{}
+	for _, test := range tests {
+		names[test.upstream] = true
+	}
+	return names
+}
+
+// upstreamTests returns the names of the tests that Kubernetes exports, benchmarks left out.
+func upstreamTests(t *testing.T) []string {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/apiserver/pkg/storage/testing").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range parsed.Decls {
+			f, ok := declaration.(*ast.FuncDecl)
+			if ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Run") && !strings.HasPrefix(f.Name.Name, "RunBenchmark") {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestUpstreamTests compares what is run here with what Kubernetes exports: a test that is new there is missing here.
+func TestUpstreamTests(t *testing.T) {
+	t.Parallel()
+	all := upstreamTests(t)
+	if len(all) < 60 {
+		t.Fatalf("found %d tests of Kubernetes, want 60 or more: %q", len(all), all)
+	}
+	for table, c := range map[string]struct {
+		run map[string]bool
+		not map[string]string
+	}{
+		"storage": {names(storageTests), notWithoutCache},
+		"cache":   {names(cacheTests), notWithCache},
+	} {
+		for _, name := range all {
+			if _, not := c.not[name]; c.run[name] == not {
+				t.Errorf("%s: %s is run: %t, and has a reason why not: %t", table, name, c.run[name], not)
+			}
+			delete(c.run, name)
+		}
+		for name := range maps.Keys(c.run) {
+			t.Errorf("%s: Kubernetes has no %s", table, name)
+		}
+	}
+}

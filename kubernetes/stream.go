@@ -1,0 +1,166 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// responsesAhead is how many responses a server may be ahead of the client that receives them.
+const responsesAhead = 16
+
+// stream joins a client and a server in one process: what one sends, the other receives, without a copy. Messages belong to the
+// receiver, except that responses may share what they hold with others.
+//
+// Requests wait without bound, responses with one. The watch client sends and receives in a single goroutine, so two bounded queues
+// could wait for each other; the requests of a client are few.
+type stream[Request, Response any] struct {
+	ctx       context.Context
+	responses chan *Response
+
+	lock     sync.Mutex
+	requests []*Request
+	closed   bool          // by the client: no further requests
+	arrived  chan struct{} // holds a token if requests or closed have changed
+
+	err error // of the server, set before responses is closed; nil if it ended well
+}
+
+// streams are the streams of one client.
+type streams struct {
+	life    context.Context // of the client: ends them all
+	running sync.WaitGroup  // the goroutines that serve them
+}
+
+// start runs serve in a goroutine of its own and returns the client's end of the stream.
+func start[Request, Response any](
+	ctx context.Context, all *streams, serve func(*serverEnd[Request, Response]) error,
+) *clientEnd[Request, Response] {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(all.life, cancel)
+	s := &stream[Request, Response]{
+		ctx: ctx, responses: make(chan *Response, responsesAhead), arrived: make(chan struct{}, 1),
+	}
+	all.running.Go(func() {
+		s.err = serve(&serverEnd[Request, Response]{stream: s})
+		close(s.responses)
+		stop()
+		cancel()
+	})
+	return &clientEnd[Request, Response]{stream: s}
+}
+
+// clientEnd is grpc.BidiStreamingClient and grpc.ServerStreamingClient. Methods of the embedded interface that it does not have are
+// for generated code only.
+type clientEnd[Request, Response any] struct {
+	grpc.ClientStream
+	stream *stream[Request, Response]
+}
+
+func (c *clientEnd[Request, Response]) Context() context.Context { return c.stream.ctx }
+
+func (c *clientEnd[Request, Response]) Send(request *Request) error {
+	s := c.stream
+	if s.ctx.Err() != nil {
+		return io.EOF // as gRPC has it: Recv returns the reason
+	}
+	s.lock.Lock()
+	s.requests = append(s.requests, request)
+	s.lock.Unlock()
+	s.wake()
+	return nil
+}
+
+func (c *clientEnd[Request, Response]) CloseSend() error {
+	s := c.stream
+	s.lock.Lock()
+	s.closed = true
+	s.lock.Unlock()
+	s.wake()
+	return nil
+}
+
+func (c *clientEnd[Request, Response]) Recv() (*Response, error) {
+	s := c.stream
+	response, open := <-s.responses
+	switch {
+	case open:
+		return response, nil
+	case s.err != nil:
+		return nil, s.err
+	default:
+		return nil, io.EOF
+	}
+}
+
+// serverEnd is grpc.BidiStreamingServer and grpc.ServerStreamingServer, as clientEnd is what clients expect.
+type serverEnd[Request, Response any] struct {
+	grpc.ServerStream
+	stream *stream[Request, Response]
+}
+
+func (e *serverEnd[Request, Response]) Context() context.Context { return e.stream.ctx }
+
+// Headers tell clients of other processes about the server; nobody looks at them here.
+
+func (e *serverEnd[Request, Response]) SetHeader(metadata.MD) error  { return nil }
+func (e *serverEnd[Request, Response]) SendHeader(metadata.MD) error { return nil }
+func (e *serverEnd[Request, Response]) SetTrailer(metadata.MD)       {}
+
+func (e *serverEnd[Request, Response]) Send(response *Response) error {
+	select {
+	case e.stream.responses <- response:
+		return nil
+	case <-e.stream.ctx.Done():
+		return e.stream.ctx.Err()
+	}
+}
+
+func (e *serverEnd[Request, Response]) Recv() (*Request, error) {
+	s := e.stream
+	for {
+		if err := s.ctx.Err(); err != nil {
+			return nil, err
+		}
+		request, err := s.next()
+		if !errors.Is(err, errNothingYet) {
+			return request, err
+		}
+		select {
+		case <-s.arrived:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// errNothingYet says that the client has sent nothing that was not received.
+var errNothingYet = errors.New("nothing yet")
+
+// next takes the oldest request, if there is one; after the last one of a client that has closed its side comes io.EOF.
+func (s *stream[Request, Response]) next() (*Request, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	switch {
+	case len(s.requests) > 0:
+		request := s.requests[0]
+		s.requests[0] = nil
+		s.requests = s.requests[1:]
+		return request, nil
+	case s.closed:
+		return nil, io.EOF
+	default:
+		return nil, errNothingYet
+	}
+}
+
+// wake has a Recv of the server that waits look again.
+func (s *stream[Request, Response]) wake() {
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}

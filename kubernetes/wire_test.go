@@ -1,0 +1,49 @@
+package kubernetes
+
+import (
+	"net"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage/inmem"
+)
+
+// dial returns a client that calls s by gRPC, over a socket.
+func dial(t testing.TB, s server) *connection {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	pb.RegisterKVServer(g, s)
+	pb.RegisterWatchServer(g, s)
+	pb.RegisterLeaseServer(g, s)
+	pb.RegisterMaintenanceServer(g, s)
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(listener) }()
+	t.Cleanup(func() {
+		g.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := etcdclient.New(clientv3.Config{Endpoints: []string{listener.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &connection{Client: client, streams: &streams{life: client.Ctx()}, name: listener.Addr().String()}
+}
+
+// TestWire runs Kubernetes' tests with etcd's own client on the other side of a socket, as a kube-apiserver has it.
+func TestWire(t *testing.T) {
+	for _, test := range storageTests {
+		test.start(t, engine{}, func(t *testing.T, _ bool) *harness {
+			return newHarness(t, inmem.New(nil), "", func(s server) *connection { return dial(t, s) })
+		})
+	}
+}
