@@ -9,15 +9,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc"
-)
 
-// server is what a client in the process calls: those services of etcd's API that Kubernetes uses.
-type server interface {
-	pb.KVServer
-	pb.WatchServer
-	pb.LeaseServer
-	pb.MaintenanceServer
-}
+	"github.com/ashlar-dev/storage/etcdserver"
+)
 
 // connection is a client, with the streams that the server serves it.
 type connection struct {
@@ -30,7 +24,7 @@ type connection struct {
 var connections atomic.Int64
 
 // connect returns a client that calls s without a network between them.
-func connect(s server) *connection {
+func connect(s *etcdserver.Server) *connection {
 	// Not etcdclient.New: that one dials. A client of this kind has no endpoints, and must not be given any.
 	client := clientv3.NewCtxClient(context.Background())
 	c := &connection{

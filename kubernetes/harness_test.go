@@ -66,7 +66,7 @@ type harness struct {
 // newHarness opens storage as Kubernetes' factory does, except that errors of a transformer remain as they are, for tests that want
 // them so.
 func newHarness(
-	t testing.TB, backend storage.Backend, prefix string, connect func(server) *connection,
+	t testing.TB, backend storage.Backend, prefix string, connect func(*etcdserver.Server) *connection,
 ) *harness {
 	t.Helper()
 	t.Cleanup(func() {

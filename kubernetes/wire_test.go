@@ -4,26 +4,23 @@ import (
 	"net"
 	"testing"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc"
 
+	"github.com/ashlar-dev/storage/etcdserver"
 	"github.com/ashlar-dev/storage/inmem"
 )
 
 // dial returns a client that calls s by gRPC, over a socket.
-func dial(t testing.TB, s server) *connection {
+func dial(t testing.TB, s *etcdserver.Server) *connection {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer()
-	pb.RegisterKVServer(g, s)
-	pb.RegisterWatchServer(g, s)
-	pb.RegisterLeaseServer(g, s)
-	pb.RegisterMaintenanceServer(g, s)
+	s.Register(g)
 	ended := make(chan error, 1)
 	go func() { ended <- g.Serve(listener) }()
 	t.Cleanup(func() {
@@ -43,7 +40,7 @@ func dial(t testing.TB, s server) *connection {
 func TestWire(t *testing.T) {
 	for _, test := range storageTests {
 		test.start(t, engine{}, func(t *testing.T, _ bool) *harness {
-			return newHarness(t, inmem.New(nil), "", func(s server) *connection { return dial(t, s) })
+			return newHarness(t, inmem.New(nil), "", func(s *etcdserver.Server) *connection { return dial(t, s) })
 		})
 	}
 }
