@@ -92,6 +92,18 @@ func (c localClient) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
 	return &localStream[resourcepb.Change]{ctx: changes.ctx, next: changes.next, close: changes.close}, nil
 }
 
+func (c localClient) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
+	w, err := local(ctx, proto.CloneOf(in), c.server.watchStore)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(w.ctx, func() { // whether or not somebody ever reads the stream to its end
+		w.free()
+		w.watch.Close()
+	})
+	return &localStream[resourcepb.StoreEvent]{ctx: w.ctx, next: w.next, close: w.close}, nil
+}
+
 // localStream is a stream of messages without a connection: Recv takes the next one from the server's side.
 type localStream[M any] struct {
 	ctx   context.Context

@@ -27,29 +27,35 @@ var File_resourcepb_resourcegrpc_history_proto protoreflect.FileDescriptor
 
 const file_resourcepb_resourcegrpc_history_proto_rawDesc = "" +
 	"\n" +
-	"%resourcepb/resourcegrpc/history.proto\x12\x12ashlar.resource.v1\x1a\x18resourcepb/history.proto2\x88\x02\n" +
+	"%resourcepb/resourcegrpc/history.proto\x12\x12ashlar.resource.v1\x1a\x18resourcepb/history.proto\x1a\x1bresourcepb/watchstore.proto2\xdf\x02\n" +
 	"\x0eHistoryService\x12X\n" +
 	"\tRevisions\x12$.ashlar.resource.v1.RevisionsRequest\x1a%.ashlar.resource.v1.RevisionsResponse\x12O\n" +
 	"\x06ListAt\x12!.ashlar.resource.v1.ListAtRequest\x1a\".ashlar.resource.v1.ListAtResponse\x12K\n" +
-	"\aChanges\x12\".ashlar.resource.v1.ChangesRequest\x1a\x1a.ashlar.resource.v1.Change0\x01B7Z5github.com/ashlar-dev/storage/resourcepb/resourcegrpcb\x06proto3"
+	"\aChanges\x12\".ashlar.resource.v1.ChangesRequest\x1a\x1a.ashlar.resource.v1.Change0\x01\x12U\n" +
+	"\n" +
+	"WatchStore\x12%.ashlar.resource.v1.WatchStoreRequest\x1a\x1e.ashlar.resource.v1.StoreEvent0\x01B7Z5github.com/ashlar-dev/storage/resourcepb/resourcegrpcb\x06proto3"
 
 var file_resourcepb_resourcegrpc_history_proto_goTypes = []any{
 	(*resourcepb.RevisionsRequest)(nil),  // 0: ashlar.resource.v1.RevisionsRequest
 	(*resourcepb.ListAtRequest)(nil),     // 1: ashlar.resource.v1.ListAtRequest
 	(*resourcepb.ChangesRequest)(nil),    // 2: ashlar.resource.v1.ChangesRequest
-	(*resourcepb.RevisionsResponse)(nil), // 3: ashlar.resource.v1.RevisionsResponse
-	(*resourcepb.ListAtResponse)(nil),    // 4: ashlar.resource.v1.ListAtResponse
-	(*resourcepb.Change)(nil),            // 5: ashlar.resource.v1.Change
+	(*resourcepb.WatchStoreRequest)(nil), // 3: ashlar.resource.v1.WatchStoreRequest
+	(*resourcepb.RevisionsResponse)(nil), // 4: ashlar.resource.v1.RevisionsResponse
+	(*resourcepb.ListAtResponse)(nil),    // 5: ashlar.resource.v1.ListAtResponse
+	(*resourcepb.Change)(nil),            // 6: ashlar.resource.v1.Change
+	(*resourcepb.StoreEvent)(nil),        // 7: ashlar.resource.v1.StoreEvent
 }
 var file_resourcepb_resourcegrpc_history_proto_depIdxs = []int32{
 	0, // 0: ashlar.resource.v1.HistoryService.Revisions:input_type -> ashlar.resource.v1.RevisionsRequest
 	1, // 1: ashlar.resource.v1.HistoryService.ListAt:input_type -> ashlar.resource.v1.ListAtRequest
 	2, // 2: ashlar.resource.v1.HistoryService.Changes:input_type -> ashlar.resource.v1.ChangesRequest
-	3, // 3: ashlar.resource.v1.HistoryService.Revisions:output_type -> ashlar.resource.v1.RevisionsResponse
-	4, // 4: ashlar.resource.v1.HistoryService.ListAt:output_type -> ashlar.resource.v1.ListAtResponse
-	5, // 5: ashlar.resource.v1.HistoryService.Changes:output_type -> ashlar.resource.v1.Change
-	3, // [3:6] is the sub-list for method output_type
-	0, // [0:3] is the sub-list for method input_type
+	3, // 3: ashlar.resource.v1.HistoryService.WatchStore:input_type -> ashlar.resource.v1.WatchStoreRequest
+	4, // 4: ashlar.resource.v1.HistoryService.Revisions:output_type -> ashlar.resource.v1.RevisionsResponse
+	5, // 5: ashlar.resource.v1.HistoryService.ListAt:output_type -> ashlar.resource.v1.ListAtResponse
+	6, // 6: ashlar.resource.v1.HistoryService.Changes:output_type -> ashlar.resource.v1.Change
+	7, // 7: ashlar.resource.v1.HistoryService.WatchStore:output_type -> ashlar.resource.v1.StoreEvent
+	4, // [4:8] is the sub-list for method output_type
+	0, // [0:4] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name

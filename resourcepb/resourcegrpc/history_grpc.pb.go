@@ -22,9 +22,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	HistoryService_Revisions_FullMethodName = "/ashlar.resource.v1.HistoryService/Revisions"
-	HistoryService_ListAt_FullMethodName    = "/ashlar.resource.v1.HistoryService/ListAt"
-	HistoryService_Changes_FullMethodName   = "/ashlar.resource.v1.HistoryService/Changes"
+	HistoryService_Revisions_FullMethodName  = "/ashlar.resource.v1.HistoryService/Revisions"
+	HistoryService_ListAt_FullMethodName     = "/ashlar.resource.v1.HistoryService/ListAt"
+	HistoryService_Changes_FullMethodName    = "/ashlar.resource.v1.HistoryService/Changes"
+	HistoryService_WatchStore_FullMethodName = "/ashlar.resource.v1.HistoryService/WatchStore"
 )
 
 // HistoryServiceClient is the client API for HistoryService service.
@@ -41,6 +42,8 @@ type HistoryServiceClient interface {
 	ListAt(ctx context.Context, in *resourcepb.ListAtRequest, opts ...grpc.CallOption) (*resourcepb.ListAtResponse, error)
 	// Changes sends the changes to the resources of a type and tenancy between two revisions, in order, and ends.
 	Changes(ctx context.Context, in *resourcepb.ChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error)
+	// WatchStore sends every change that an entry of the request selects, with the state before it, for ever.
+	WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error)
 }
 
 type historyServiceClient struct {
@@ -90,6 +93,25 @@ func (c *historyServiceClient) Changes(ctx context.Context, in *resourcepb.Chang
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_ChangesClient = grpc.ServerStreamingClient[resourcepb.Change]
 
+func (c *historyServiceClient) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HistoryService_ServiceDesc.Streams[1], HistoryService_WatchStore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[resourcepb.WatchStoreRequest, resourcepb.StoreEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_WatchStoreClient = grpc.ServerStreamingClient[resourcepb.StoreEvent]
+
 // HistoryServiceServer is the server API for HistoryService service.
 // All implementations must embed UnimplementedHistoryServiceServer
 // for forward compatibility.
@@ -104,6 +126,8 @@ type HistoryServiceServer interface {
 	ListAt(context.Context, *resourcepb.ListAtRequest) (*resourcepb.ListAtResponse, error)
 	// Changes sends the changes to the resources of a type and tenancy between two revisions, in order, and ends.
 	Changes(*resourcepb.ChangesRequest, grpc.ServerStreamingServer[resourcepb.Change]) error
+	// WatchStore sends every change that an entry of the request selects, with the state before it, for ever.
+	WatchStore(*resourcepb.WatchStoreRequest, grpc.ServerStreamingServer[resourcepb.StoreEvent]) error
 	mustEmbedUnimplementedHistoryServiceServer()
 }
 
@@ -122,6 +146,9 @@ func (UnimplementedHistoryServiceServer) ListAt(context.Context, *resourcepb.Lis
 }
 func (UnimplementedHistoryServiceServer) Changes(*resourcepb.ChangesRequest, grpc.ServerStreamingServer[resourcepb.Change]) error {
 	return status.Error(codes.Unimplemented, "method Changes not implemented")
+}
+func (UnimplementedHistoryServiceServer) WatchStore(*resourcepb.WatchStoreRequest, grpc.ServerStreamingServer[resourcepb.StoreEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchStore not implemented")
 }
 func (UnimplementedHistoryServiceServer) mustEmbedUnimplementedHistoryServiceServer() {}
 func (UnimplementedHistoryServiceServer) testEmbeddedByValue()                        {}
@@ -191,6 +218,17 @@ func _HistoryService_Changes_Handler(srv interface{}, stream grpc.ServerStream) 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type HistoryService_ChangesServer = grpc.ServerStreamingServer[resourcepb.Change]
 
+func _HistoryService_WatchStore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(resourcepb.WatchStoreRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HistoryServiceServer).WatchStore(m, &grpc.GenericServerStream[resourcepb.WatchStoreRequest, resourcepb.StoreEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HistoryService_WatchStoreServer = grpc.ServerStreamingServer[resourcepb.StoreEvent]
+
 // HistoryService_ServiceDesc is the grpc.ServiceDesc for HistoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -211,6 +249,11 @@ var HistoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Changes",
 			Handler:       _HistoryService_Changes_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchStore",
+			Handler:       _HistoryService_WatchStore_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -101,7 +101,7 @@ func TestEveryCaseFindsSomething(t *testing.T) {
 }
 
 // capable are cases that look at what the store can do; all of the history service do.
-var capable = []string{"Pages", "Cursors", "AfterACursor", "Filters"}
+var capable = []string{"Pages", "Cursors", "AfterACursor", "Filters", "Resume"}
 
 // A defect must not be found merely because its case runs outside of go test, or over a backend without capabilities.
 func TestNoDefect(t *testing.T) {

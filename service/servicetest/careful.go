@@ -76,3 +76,8 @@ func (c careful) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
 	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
 	return unchanged(ctx, c, in, o, c.next.Changes)
 }
+
+func (c careful) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest,
+	o ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
+	return unchanged(ctx, c, in, o, c.next.WatchStore)
+}

@@ -403,6 +403,34 @@ var defects = []defect{
 		}
 		return c
 	})},
+	{"requests are not looked at", "Selection/Refused", "no error", selecting(func(q *resourcepb.WatchStoreRequest) {
+		q.Entries, q.Snapshot = []*resourcepb.WatchEntry{entry(thing, nil)}, q.Cursor == ""
+	}, asItIs)},
+	{"nothing was before", "Selection/Actions", "event 1 is", selecting(anything, func(ev *resourcepb.StoreEvent) *resourcepb.StoreEvent {
+		return but(ev, func(ev *resourcepb.StoreEvent) { ev.Before = nil })
+	})},
+	{"actions are not looked at", "Selection/Actions", "deletions only", selecting(func(q *resourcepb.WatchStoreRequest) {
+		for _, e := range q.Entries {
+			e.Actions = nil
+		}
+	}, asItIs)},
+	{"selectors are not looked at", "Selection/Selectors", "a name: event", selecting(func(q *resourcepb.WatchStoreRequest) {
+		for _, e := range q.Entries {
+			e.Selector = nil
+		}
+	}, asItIs)},
+	{"selected changes begin anew", "Selection/Resume", "after a cursor: event|stream ended", selecting(func(q *resourcepb.WatchStoreRequest) {
+		if q.Cursor != "" {
+			q.Cursor, q.Snapshot = "", true
+		}
+	}, asItIs)},
+	{"callers are not looked at", "Selection/Access", "comes into view", client(func(f *faulty) {
+		around(&f.selected, func(ctx context.Context, q *resourcepb.WatchStoreRequest,
+			next method1[*resourcepb.WatchStoreRequest, grpc.ServerStreamingClient[resourcepb.StoreEvent]],
+		) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
+			return next(metadata.NewOutgoingContext(ctx, nil), q)
+		})
+	})},
 	{"unknown fields are lost", "Payload/UnknownFields", "the payload is", onWrite(known)},
 	{"unknown types are lost", "Payload/UnknownTypes", "Write of",
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {

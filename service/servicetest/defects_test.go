@@ -220,6 +220,43 @@ func (s faultyChanges) Recv() (*resourcepb.Change, error) {
 	}
 }
 
+// selecting is a fault of streams of selected changes: ask changes the request, and each event is replaced by what spoil makes of it, nil
+// for nothing.
+func selecting(ask func(*resourcepb.WatchStoreRequest), spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent) *fault {
+	type stream = grpc.ServerStreamingClient[resourcepb.StoreEvent]
+	return client(func(f *faulty) {
+		around(&f.selected, func(ctx context.Context, q *resourcepb.WatchStoreRequest, next method1[*resourcepb.WatchStoreRequest, stream]) (stream, error) {
+			s, err := next(ctx, but(q, ask))
+			if err != nil {
+				return nil, err
+			}
+			return faultySelection{s, spoil}, nil
+		})
+	})
+}
+
+func anything(*resourcepb.WatchStoreRequest) {}
+
+func asItIs(ev *resourcepb.StoreEvent) *resourcepb.StoreEvent { return ev }
+
+// faultySelection is a stream of selected changes with something wrong about them.
+type faultySelection struct {
+	grpc.ServerStreamingClient[resourcepb.StoreEvent]
+	spoil func(*resourcepb.StoreEvent) *resourcepb.StoreEvent
+}
+
+func (s faultySelection) Recv() (*resourcepb.StoreEvent, error) {
+	for {
+		ev, err := s.ServerStreamingClient.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if ev = s.spoil(ev); ev != nil {
+			return ev, nil
+		}
+	}
+}
+
 // lagging is a backend whose eventual reads show what was there before the last read.
 func lagging() *fault {
 	return &fault{backend: backend(func(b *shaky) {

@@ -25,6 +25,7 @@ type faulty struct {
 	revisions func(context.Context, *resourcepb.RevisionsRequest) (*resourcepb.RevisionsResponse, error)
 	listAt    func(context.Context, *resourcepb.ListAtRequest) (*resourcepb.ListAtResponse, error)
 	changes   func(context.Context, *resourcepb.ChangesRequest) (grpc.ServerStreamingClient[resourcepb.Change], error)
+	selected  func(context.Context, *resourcepb.WatchStoreRequest) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error)
 }
 
 // without makes a method of a client one without options.
@@ -38,7 +39,7 @@ func client(spoil func(*faulty)) *fault {
 		f := &faulty{
 			store: store, read: without(c.Read), write: without(c.Write), status: without(c.WriteStatus), list: without(c.List),
 			owned: without(c.ListByOwner), delete: without(c.Delete), validate: without(c.MutateAndValidate), watch: without(c.WatchList),
-			revisions: without(c.Revisions), listAt: without(c.ListAt), changes: without(c.Changes),
+			revisions: without(c.Revisions), listAt: without(c.ListAt), changes: without(c.Changes), selected: without(c.WatchStore),
 		}
 		spoil(f)
 		return f
@@ -100,6 +101,11 @@ func (f *faulty) ListAt(ctx context.Context, in *resourcepb.ListAtRequest, _ ...
 func (f *faulty) Changes(ctx context.Context, in *resourcepb.ChangesRequest,
 	_ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.Change], error) {
 	return f.changes(ctx, in)
+}
+
+func (f *faulty) WatchStore(ctx context.Context, in *resourcepb.WatchStoreRequest,
+	_ ...grpc.CallOption) (grpc.ServerStreamingClient[resourcepb.StoreEvent], error) {
+	return f.selected(ctx, in)
 }
 
 // faultyStream is a stream with something wrong about its events.

@@ -111,7 +111,7 @@ var topics = []topic{
 	cascadeCases,
 	watchCases,
 	viewCases,
-	historyCases,
+	historyCases, selectionCases,
 	payloadCases,
 	endingCases,
 }

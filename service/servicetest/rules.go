@@ -27,4 +27,5 @@ var rules = []string{
 	"A call that is over says whether it was cancelled or too late, and leaves nothing behind.",
 	"Concurrent writes that name no version succeed or are Aborted.",
 	"The past is shown as it was, and to each caller as much of it as a list would show; nothing says that there is more.",
+	"A stream of selected changes says what each did, has the state before it, and goes on after any of them.",
 }

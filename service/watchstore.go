@@ -1,0 +1,220 @@
+package service
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// WatchStore sends the changes that the entries of a request select, each with what it did, the state before it and whether its commit
+// goes on, for ever: to each caller as much as WatchList of the same types would show it. It ends as WatchList does.
+//
+// A store that keeps no history cannot tell the state before, and the answer is Unimplemented. Without a cursor the store is read once, also
+// where no snapshot is wanted.
+func (s *Server) WatchStore(req *resourcepb.WatchStoreRequest, out grpc.ServerStreamingServer[resourcepb.StoreEvent]) error {
+	w, err := s.watchStore(out.Context(), req)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	// A stream that goes on from a cursor may be silent for long: the header says that it stands.
+	if err := out.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		ev, err := w.next()
+		if err != nil {
+			return err
+		}
+		if err := out.Send(ev); err != nil {
+			return err
+		}
+	}
+}
+
+// storeWatch is one call of WatchStore: the events of a stream, selected. It is for one goroutine.
+type storeWatch struct {
+	*stream
+	asked  *resourcepb.WatchStoreRequest
+	commit []*resourcepb.StoreEvent // selected, of a commit that may go on
+	ready  []*resourcepb.StoreEvent
+}
+
+// maxEntries is how many entries a request may have: each is looked at for each change.
+const maxEntries = 64
+
+// watchStore begins a call of WatchStore.
+func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreRequest) (*storeWatch, error) {
+	switch {
+	case len(req.GetEntries()) == 0:
+		return nil, invalid("entries are required: each names a type to watch")
+	case len(req.GetEntries()) > maxEntries:
+		return nil, invalid("entries invalid: %d are the most", maxEntries)
+	case req.GetSnapshot() && req.GetCursor() != "":
+		return nil, invalid("snapshot invalid: a watch from a cursor has none")
+	}
+	for i, e := range req.GetEntries() {
+		if err := s.checkEntry(ctx, e, req.GetTenancy()); err != nil {
+			if status.Code(err) == codes.InvalidArgument {
+				return nil, invalid("entries[%d]: %s", i, status.Convert(err).Message())
+			}
+			return nil, err
+		}
+	}
+	st, err := s.open(ctx, &resourcepb.WatchListRequest{
+		Type: cover(req.GetEntries()), Tenancy: req.GetTenancy(), Cursor: req.GetCursor(), BookmarkInterval: req.GetBookmarkInterval(),
+		Before: true, Cursors: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &storeWatch{stream: st, asked: req}, nil
+}
+
+// checkEntry checks an entry of a request, and that the caller may list its type.
+func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, asked *resourcepb.Tenancy) error {
+	if e.GetType() == nil {
+		return invalid("type is required")
+	}
+	if asked == nil {
+		asked = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	}
+	t, tenancy, err := s.scopeOf(e.GetType(), asked, "")
+	if err != nil {
+		return err
+	}
+	for _, a := range e.GetActions() {
+		if a < resourcepb.Action_ACTION_CREATE || a > resourcepb.Action_ACTION_DELETE {
+			return invalid("actions invalid: expected ACTION_CREATE, ACTION_UPDATE or ACTION_DELETE, got %v", a)
+		}
+	}
+	if e.GetSelector() != nil {
+		left := maxSelectors
+		if err := checkSelector(e.GetSelector(), maxSelectorDepth, &left); err != nil {
+			return err
+		}
+	}
+	caller, err := s.caller(ctx, tenancy)
+	if err != nil {
+		return err
+	}
+	return s.allowed(ctx, t.MayList(caller, e.GetType(), tenancy))
+}
+
+// cover returns the name that stands for the types of all entries, and perhaps more.
+func cover(entries []*resourcepb.WatchEntry) *resourcepb.Type {
+	all := proto.CloneOf(entries[0].GetType())
+	for _, e := range entries[1:] {
+		t := e.GetType()
+		if t.GetGroup() != all.GetGroup() {
+			return &resourcepb.Type{Group: storage.Wildcard, GroupVersion: storage.Wildcard, Kind: storage.Wildcard}
+		}
+		if t.GetKind() != all.GetKind() {
+			all.Kind, all.GroupVersion = storage.Wildcard, storage.Wildcard
+		}
+		if t.GetGroupVersion() != all.GetGroupVersion() {
+			all.GroupVersion = storage.Wildcard
+		}
+	}
+	return all
+}
+
+// next returns the next event, and waits for it if need be.
+func (w *storeWatch) next() (*resourcepb.StoreEvent, error) {
+	for len(w.ready) == 0 {
+		ev, err := w.stream.next()
+		if err != nil {
+			return nil, err
+		}
+		if err := w.take(ev); err != nil {
+			return nil, w.told(err)
+		}
+	}
+	first := w.ready[0]
+	w.ready = w.ready[1:]
+	return first, nil
+}
+
+// take makes of an event of the stream what is to be sent. Events wait for the end of their commit, since the last one says that it is.
+func (w *storeWatch) take(ev *resourcepb.WatchEvent) error {
+	switch {
+	case ev.GetEndOfSnapshot() != nil:
+		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_START, Cursor: w.watch.Cursor()})
+		return nil
+	case ev.GetBookmark() != nil:
+		w.ready = append(w.ready, &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_PROGRESS, Cursor: w.watch.Cursor()})
+		return nil
+	}
+	e := told(ev, w.live)
+	if w.selects(e) {
+		w.commit = append(w.commit, e)
+	}
+	if ev.GetMore() || len(w.commit) == 0 {
+		return nil
+	}
+	last := len(w.commit) - 1
+	for _, e := range w.commit[:last] {
+		e.More = true
+	}
+	w.commit[last].Cursor = ev.GetCursor()
+	w.ready, w.commit = append(w.ready, w.commit...), nil
+	return nil
+}
+
+// told returns what an event of a stream says, before or after the end of its snapshot.
+func told(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
+	deleted, now := ev.GetDelete().GetResource(), ev.GetUpsert().GetResource()
+	switch {
+	case deleted != nil:
+		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_DELETE, Before: deleted}
+	case !live:
+		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_EXISTS, Now: now}
+	case ev.GetBefore() == nil:
+		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_CREATE, Now: now}
+	}
+	return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_UPDATE, Now: now, Before: ev.GetBefore()}
+}
+
+// selects reports whether an entry selects an event.
+func (w *storeWatch) selects(ev *resourcepb.StoreEvent) bool {
+	if ev.GetAction() == resourcepb.Action_ACTION_EXISTS && !w.asked.GetSnapshot() {
+		return false
+	}
+	for _, e := range w.asked.GetEntries() {
+		if wanted(e.GetActions(), ev.GetAction()) && (entered(e, ev.GetNow()) || entered(e, ev.GetBefore())) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted reports whether an action is one of those that were asked for.
+func wanted(actions []resourcepb.Action, a resourcepb.Action) bool {
+	if len(actions) == 0 || a == resourcepb.Action_ACTION_EXISTS {
+		return true
+	}
+	for _, one := range actions {
+		if one == a {
+			return true
+		}
+	}
+	return false
+}
+
+// entered reports whether a resource is what an entry is about.
+func entered(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
+	if res == nil {
+		return false
+	}
+	typ := res.GetId().GetType()
+	if !means(e.GetType(), typ) || !several(e.GetType()) && storage.UnversionedTypeFrom(e.GetType()) != storage.UnversionedTypeFrom(typ) {
+		return false
+	}
+	return e.GetSelector() == nil || matches(e.GetSelector(), res)
+}
