@@ -96,8 +96,8 @@ func swarmkit(b *testing.B) {
 		})
 	}})
 
-	// An operation is one event for each of 100 watchers: an update, and the wait until all have seen it.
-	const watchers = 100
+	// An operation is 100 events for each of 100 watchers: so many updates, and the wait until all have seen them.
+	const watchers, burst = 100, 100
 	var seen sync.WaitGroup
 	stop, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -130,11 +130,16 @@ func swarmkit(b *testing.B) {
 	}
 	told := func(op func(_, i int) error) func(_, i int) error {
 		return func(caller, i int) error {
-			seen.Add(watchers)
-			err := op(caller, i)
+			seen.Add(watchers * burst)
+			for range burst {
+				if err := op(caller, i); err != nil {
+					return err
+				}
+				i++
+			}
 			seen.Wait()
-			return err
+			return nil
 		}
 	}
-	compare(b, "store", "event-100-watchers", []int{1}, side{"swarmkit", told(swarmUpdate)}, side{"ashlar", told(update)})
+	compare(b, "store", "100-events-100-watchers", []int{1}, side{"swarmkit", told(swarmUpdate)}, side{"ashlar", told(update)})
 }

@@ -78,7 +78,7 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 		b.tx.r.unchanged()
 		full := false
 		if err == nil {
-			_, _, err = b.tx.ops()
+			err = b.tx.fits()
 			full = errors.Is(err, storage.ErrTooLarge) && len(b.waiting) > 0
 		}
 		if err == nil {

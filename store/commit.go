@@ -62,7 +62,7 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			refused = fn(tx)
 			tx.r.unchanged()
 		}
-		if refused != nil || len(tx.changes) == 0 {
+		if refused != nil || !tx.changes() {
 			if proven {
 				return refused
 			}
@@ -76,11 +76,11 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			cut, tx = at, nil
 			continue
 		}
-		ops, keys, err := tx.ops()
-		if err != nil {
+		if err := tx.fits(); err != nil {
 			return err
 		}
-		err = s.commit(ctx, tx, ops)
+		ops, keys := tx.ops()
+		err := s.commit(ctx, tx, ops)
 		lost, conflict := conflictOf(err, keys)
 		if !conflict {
 			return err
@@ -140,18 +140,18 @@ func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry],
 			return false, nil, err
 		}
 		now := &reading{store: s, rows: s.copy.Cut()}
-		for k, was := range tx.reads {
-			if versionOf(now.under(k)) != versionOf(was.seen) {
+		for i := range tx.touched {
+			if was := &tx.touched[i]; versionOf(now.under(was.key)) != versionOf(was.seen) {
 				return false, now.rows, nil
 			}
 		}
 		return !tx.listed, now.rows, nil
 	}
-	ops, keys := tx.checks(nil, nil)
+	ops, keys := tx.ops()
 	if len(ops) == 0 {
 		return true, nil, nil
 	}
-	if err := s.tooMany(ops); err != nil {
+	if err := s.tooMany(len(ops)); err != nil {
 		return false, nil, err
 	}
 	_, err := s.transactor.Commit(ctx, ops)
@@ -169,19 +169,24 @@ func versionOf(e *entry) string {
 }
 
 // ops are the transaction as the database takes it, with what each operation expects.
-func (tx *Tx) ops() (ops []storage.Op, keys []seenAt, err error) {
-	ops = make([]storage.Op, 0, len(tx.reads)+len(tx.guards))
+func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
+	ops = make([]storage.Op, 0, len(tx.touched)+len(tx.guards))
 	keys = make([]seenAt, 0, cap(ops))
-	size := 0
-	for k, c := range tx.changes {
-		res := c.res
-		if res.Version = ""; c.was.present() {
-			res.Version = c.was.version
+	for i := range tx.touched {
+		t := &tx.touched[i]
+		keys = append(keys, seenAt{t.key, versionOf(t.seen)})
+		switch {
+		case t.change != nil:
+			if t.change.res.Version = ""; t.seen.present() {
+				t.change.res.Version = t.seen.version
+			}
+			ops = append(ops, storage.Op{Write: t.change.res})
+		case t.seen.present():
+			ops = append(ops, storage.Op{Check: t.seen.id, Version: t.seen.version})
+		default:
+			ops = append(ops, storage.Op{Check: t.id})
 		}
-		size += c.size
-		ops, keys = append(ops, storage.Op{Write: res}), append(keys, seenAt{k, versionOf(c.was)})
 	}
-	ops, keys = tx.checks(ops, keys)
 	for t, written := range tx.guards {
 		id := t.guard()
 		k := key.Of(id)
@@ -193,35 +198,16 @@ func (tx *Tx) ops() (ops []storage.Op, keys []seenAt, err error) {
 			ops = append(ops, storage.Op{Check: id, Version: version})
 		}
 	}
-	if size > maxSize {
-		return nil, nil, fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
-			storage.ErrTooLarge, size, maxSize)
-	}
-	return ops, keys, tx.r.store.tooMany(ops)
+	return ops, keys
 }
 
 // maxSize is what the resources of a transaction may have together, by the contract.
 const maxSize = 1 << 20
 
-// checks appends a check for everything that was read and is not changed.
-func (tx *Tx) checks(ops []storage.Op, keys []seenAt) ([]storage.Op, []seenAt) {
-	for k, r := range tx.reads {
-		if tx.changes[k] != nil {
-			continue
-		}
-		op := storage.Op{Check: r.id}
-		if r.seen.present() {
-			op = storage.Op{Check: r.seen.id, Version: r.seen.version}
-		}
-		ops, keys = append(ops, op), append(keys, seenAt{k, versionOf(r.seen)})
-	}
-	return ops, keys
-}
-
-func (s *Store) tooMany(ops []storage.Op) error {
-	if most := s.transactor.MaxOps(); len(ops) > most {
+func (s *Store) tooMany(n int) error {
+	if most := s.transactor.MaxOps(); n > most {
 		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
-			storage.ErrTooLarge, len(ops), most)
+			storage.ErrTooLarge, n, most)
 	}
 	return nil
 }
@@ -231,27 +217,29 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 	if err := s.clear(ctx, tx); err != nil {
 		return err
 	}
-	results, err := s.write(ctx, ops)
+	results, err := s.write(ctx, tx, ops)
 	if err != nil {
 		return err
 	}
 	var marked []storage.Op
 	for _, res := range results {
+		if res == nil {
+			continue
+		}
 		if _, gone := res.GetMetadata()[DeletedMark]; gone {
 			marked = append(marked, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
 		}
 	}
 	if len(marked) > 0 {
 		// For all readers of stores they are deleted already: what fails here, another Open finishes.
-		_, _ = s.write(ctx, marked)
+		_, _ = s.write(ctx, tx, marked)
 	}
 	return nil
 }
 
 // write commits operations, and shows readers what they have done, all at once.
-func (s *Store) write(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	var room [1]key.Key
-	keys := room[:0]
+func (s *Store) write(ctx context.Context, tx *Tx, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	keys := make([]key.Key, 0, len(ops))
 	var deleted []*resourcepb.Resource
 	for i := range ops {
 		switch {
@@ -263,27 +251,53 @@ func (s *Store) write(ctx context.Context, ops []storage.Op) ([]*resourcepb.Reso
 		}
 	}
 	writing := s.copy.Begin(keys)
-	results, err := s.transactor.Commit(ctx, ops)
+	results, err := s.carryOut(ctx, ops)
 	if err != nil {
-		writing.End(nil, nil)
+		writing.EndWith(nil, nil)
 		return nil, err
 	}
-	var written []*resourcepb.Resource
+	rows := make([]*replica.Row[*entry], 0, len(keys))
 	for _, res := range results {
 		if res != nil {
-			written = append(written, res)
+			k := key.Of(res.GetId())
+			rows = append(rows, &replica.Row[*entry]{Key: k, Version: res.GetVersion(), Value: s.stored(tx.changed(k), res)})
 		}
 	}
-	if unsure := writing.End(written, deleted); len(unsure) > 0 && s.copy.Bookmarks() {
+	if unsure := writing.EndWith(rows, deleted); len(unsure) > 0 && s.copy.Bookmarks() {
 		// The copy had to be listed anew meanwhile. What is committed is committed, also if ctx ends here.
 		_ = s.copy.Barrier(ctx)
 	}
-	return written, nil
+	return results, nil
+}
+
+// carryOut commits operations. A lone write is no transaction: a backend may take it together with those of others.
+func (s *Store) carryOut(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if len(ops) > 1 || ops[0].Write == nil {
+		return s.transactor.Commit(ctx, ops)
+	}
+	res, err := s.backend.WriteCAS(ctx, ops[0].Write)
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+		err = &storage.OpError{Err: err}
+	}
+	return []*resourcepb.Resource{res}, err
+}
+
+// stored returns the entry of what was written: that of the transaction, if decoding would make the same.
+func (s *Store) stored(c *change, res *resourcepb.Resource) *entry {
+	if c == nil || c.now == nil || c.now.table == nil || c.now.table.stamp == nil {
+		return s.decode(res)
+	}
+	e := c.now
+	e.version = res.GetVersion()
+	e.table.stamp(e.object, e.version)
+	e.digest = digestOf(e.table, e.object)
+	return e
 }
 
 // clear removes what is marked as deleted and stands where the transaction demands that there is nothing.
 func (s *Store) clear(ctx context.Context, tx *Tx) error {
-	for _, r := range tx.reads {
+	for i := range tx.touched {
+		r := &tx.touched[i]
 		if r.seen == nil || !r.seen.gone {
 			continue
 		}

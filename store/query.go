@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Query says which objects of a table are meant. Make one by the methods of an [Index], or by [Metadata], [Owner], [NamePrefix], [In],
 // [And], [Or] and [Not].
 //
-// A query looks at an index, if it has one to look at, and at all objects of the table otherwise: one by NamePrefix, In or Not alone, or
-// an Or of which one does.
+// A query looks at an index, if it has one to look at, and otherwise at all objects of the table, or those of a tenancy or
+// with a prefix, if it is one by In or NamePrefix, or an And that has one.
 type Query struct{ query }
 
 type query interface {
@@ -24,6 +25,8 @@ type query interface {
 	match(*entry) bool
 	// spans returns parts of the index tree that together have every entry that is meant, and what kind of parts they are.
 	spans(to []span) ([]span, cost)
+	// narrow leaves out of a filter keys of objects that are not meant.
+	narrow(*key.Filter)
 }
 
 // cost is what it takes to find the entries that a query means.
@@ -98,6 +101,8 @@ func (q *spanQuery) resolve(t *table) (query, error) {
 	return &out, nil
 }
 
+func (*spanQuery) narrow(*key.Filter) {}
+
 func (q *spanQuery) match(e *entry) bool {
 	return slices.ContainsFunc(e.values, func(v string) bool { return v >= q.from && v < q.to })
 }
@@ -106,11 +111,23 @@ func (q *spanQuery) spans(to []span) ([]span, cost) { return append(to, span{q.f
 
 type namePrefix string
 
+func (q namePrefix) narrow(f *key.Filter) {
+	if strings.HasPrefix(string(q), f.NamePrefix) {
+		f.NamePrefix = string(q)
+	}
+}
+
 func (q namePrefix) resolve(*table) (query, error) { return q, nil }
 func (q namePrefix) match(e *entry) bool           { return strings.HasPrefix(e.id.GetName(), string(q)) }
 func (q namePrefix) spans([]span) ([]span, cost)   { return nil, costAll }
 
 type within struct{ partition, namespace string }
+
+func (q within) narrow(f *key.Filter) {
+	if f.Partition == storage.Wildcard && f.Namespace == storage.Wildcard {
+		f.Partition, f.Namespace = q.partition, q.namespace
+	}
+}
 
 func (q within) resolve(*table) (query, error) { return q, nil }
 func (q within) spans([]span) ([]span, cost)   { return nil, costAll }
@@ -125,6 +142,12 @@ type and []Query
 func (q and) resolve(t *table) (query, error) {
 	out, err := resolveAll(q, t)
 	return and(out), err
+}
+
+func (q and) narrow(f *key.Filter) {
+	for i := range q {
+		q[i].narrow(f)
+	}
 }
 
 func (q and) match(e *entry) bool {
@@ -154,6 +177,8 @@ func (q or) resolve(t *table) (query, error) {
 	return or(out), err
 }
 
+func (or) narrow(*key.Filter) {}
+
 func (q or) match(e *entry) bool {
 	return slices.ContainsFunc(q, func(one Query) bool { return one.match(e) })
 }
@@ -179,6 +204,7 @@ func (q not) resolve(t *table) (query, error) {
 	return not{out[0]}, nil
 }
 
+func (not) narrow(*key.Filter)            {}
 func (q not) match(e *entry) bool         { return !q.query.match(e) }
 func (q not) spans([]span) ([]span, cost) { return nil, costAll }
 

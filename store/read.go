@@ -105,7 +105,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 		if r.noted {
 			r.tx.noteRead(k, id, e)
 		}
-		if c := r.tx.changes[k]; c != nil {
+		if c := r.tx.changed(k); c != nil {
 			e = c.now
 		}
 	}
@@ -142,8 +142,10 @@ func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
 func (r *reading) scan(t *table, q query) (found []*entry) {
 	spans, c := q.spans(nil)
 	if c == costAll {
-		for e := range r.all(t) {
-			if e.object != nil && q.match(e) {
+		f := key.Filter{Group: t.typ.GetGroup(), Kind: t.typ.GetKind(), Partition: storage.Wildcard, Namespace: storage.Wildcard}
+		q.narrow(&f)
+		for row := range r.rows.Select(f) {
+			if e := row.Value; e.object != nil && q.match(e) {
 				found = append(found, e)
 			}
 		}

@@ -32,7 +32,8 @@ type table struct {
 	object  func(*resourcepb.Resource) (any, error)
 	encode  func(object any) (*resourcepb.Resource, error)
 	values  func(object any) []string
-	broken  error // why the table cannot be opened
+	stamp   func(object any, version string) // sets an object's version; nil if what is put may be another object when it is decoded
+	broken  error                            // why the table cannot be opened
 }
 
 // indexed is an index of a table.
@@ -46,7 +47,9 @@ var tables atomic.Uint32
 
 // NewTable describes the resources of a type whose payload is the protobuf message T, a pointer to a generated type.
 func NewTable[T proto.Message](typ *resourcepb.Type, indexes ...AnyIndex[T]) *Table[T] {
-	return newTable(typ, typed.Messages[T](), indexes)
+	t := newTable(typ, typed.Messages[T](), indexes)
+	t.stamp = func(object any, version string) { object.(*typed.Object[T]).Version = version }
+	return t
 }
 
 // NewJSONTable describes the resources of a type whose payload is a Go value by way of JSON; see [typed.NewJSON].

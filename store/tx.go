@@ -19,18 +19,22 @@ import (
 // [View] shows it, with its own changes.
 type Tx struct {
 	r       *reading
-	reads   map[key.Key]read
-	changes map[key.Key]*change
+	touched []touched
+	at      map[key.Key]int // where touched has a key, once there are many
+	undo    []undone
+	size    int // of all that is written
 	listed  bool
 	guards  map[*table]bool // those that are checked (false) or written (true)
 }
 
 func (tx *Tx) reading() *reading { return tx.r }
 
-// read is what a transaction has seen under a key: nothing, if the entry is nil.
-type read struct {
-	id   *resourcepb.ID
-	seen *entry
+// touched is a key that a transaction has read.
+type touched struct {
+	key    key.Key
+	id     *resourcepb.ID
+	seen   *entry // nil for nothing
+	change *change
 }
 
 // change is what a transaction does to a key.
@@ -41,14 +45,52 @@ type change struct {
 	size int
 }
 
+// undone is a change as it was before another one took its place.
+type undone struct {
+	at     int
+	change *change
+}
+
 // newTx returns a transaction on a state of the store; nil is that of a View.
 func newTx(s *Store, at *replica.View[*entry]) *Tx {
 	if at == nil {
 		at = s.copy.View()
 	}
-	tx := &Tx{reads: map[key.Key]read{}, changes: map[key.Key]*change{}, guards: map[*table]bool{}}
+	tx := &Tx{}
 	tx.r = &reading{store: s, rows: at, tx: tx, noted: true}
 	return tx
+}
+
+// few is how many keys are found faster by a look at each.
+const few = 8
+
+// find returns what a transaction has done with a key, nil for nothing. It is good until the next key is touched.
+func (tx *Tx) find(k key.Key) *touched {
+	if tx.at != nil {
+		if i, known := tx.at[k]; known {
+			return &tx.touched[i]
+		}
+		return nil
+	}
+	for i := range tx.touched {
+		if tx.touched[i].key == k {
+			return &tx.touched[i]
+		}
+	}
+	return nil
+}
+
+// changed returns the change of a key, nil for none.
+func (tx *Tx) changed(k key.Key) *change {
+	if t := tx.find(k); t != nil {
+		return t.change
+	}
+	return nil
+}
+
+// changes reports whether there is something to write.
+func (tx *Tx) changes() bool {
+	return slices.ContainsFunc(tx.touched, func(t touched) bool { return t.change != nil })
 }
 
 // Unchecked reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
@@ -61,8 +103,18 @@ func (tx *Tx) Unchecked() Reader {
 
 // noteRead notes that what the store holds under a key was seen.
 func (tx *Tx) noteRead(k key.Key, id *resourcepb.ID, e *entry) {
-	if _, known := tx.reads[k]; !known {
-		tx.reads[k] = read{id, e}
+	if tx.find(k) != nil {
+		return
+	}
+	tx.touched = append(tx.touched, touched{key: k, id: id, seen: e})
+	switch n := len(tx.touched); {
+	case tx.at != nil:
+		tx.at[k] = n - 1
+	case n > few:
+		tx.at = make(map[key.Key]int, 4*few)
+		for i := range tx.touched {
+			tx.at[tx.touched[i].key] = i
+		}
 	}
 }
 
@@ -70,7 +122,7 @@ func (tx *Tx) noteRead(k key.Key, id *resourcepb.ID, e *entry) {
 func (tx *Tx) noteList(t *table, found []*entry) {
 	tx.listed = true
 	if t.guarded {
-		tx.guards[t] = tx.guards[t]
+		tx.guard(t, false)
 		return
 	}
 	for _, e := range found {
@@ -78,22 +130,33 @@ func (tx *Tx) noteList(t *table, found []*entry) {
 	}
 }
 
+// guard notes that a table was listed, or changed.
+func (tx *Tx) guard(t *table, written bool) {
+	if tx.guards == nil {
+		tx.guards = map[*table]bool{}
+	}
+	tx.guards[t] = tx.guards[t] || written
+}
+
 // merge puts the changes of a transaction into what a query has found.
 func (tx *Tx) merge(t *table, q query, found []*entry) []*entry {
-	mine := false
-	for _, c := range tx.changes {
-		mine = mine || c.was != nil && c.was.table == t || c.now != nil && c.now.table == t
-	}
-	if !mine {
-		return found
-	}
-	found = slices.DeleteFunc(found, func(e *entry) bool { return tx.changes[e.key] != nil })
-	for _, c := range tx.changes {
+	var mine []*entry
+	hidden := map[key.Key]bool{}
+	for i := range tx.touched {
+		c := tx.touched[i].change
+		if c == nil {
+			continue
+		}
+		hidden[tx.touched[i].key] = true
 		if c.now != nil && c.now.table == t && q.match(c.now) {
-			found = append(found, c.now)
+			mine = append(mine, c.now)
 		}
 	}
-	return arranged(q, found)
+	if len(hidden) == 0 {
+		return found
+	}
+	found = slices.DeleteFunc(found, func(e *entry) bool { return hidden[e.key] })
+	return arranged(q, append(found, mine...))
 }
 
 // Edit returns a copy of an object, to be changed and given to [Table.Put]. Its errors are those of [Table.Get].
@@ -136,7 +199,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	if present && was.object != nil {
 		old := was.object.(*typed.Object[T])
 		if t.codec.Same(old, o) {
-			delete(tx.changes, was.key)
+			tx.change(t.table, was.key, nil)
 			return nil
 		}
 		probe := *o
@@ -153,7 +216,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
 	now.values, now.digest = t.values(o), digestOf(t.table, o)
-	tx.change(t.table, &change{was: was, now: now, res: res})
+	tx.change(t.table, now.key, &change{was: was, now: now, res: res, size: proto.Size(res)})
 	return nil
 }
 
@@ -168,7 +231,7 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 		return fmt.Errorf("delete %s: %w", named(id), storage.ErrNotFound)
 	}
 	if !held.was.present() {
-		delete(tx.changes, held.now.key)
+		tx.change(t.table, held.now.key, nil)
 		return nil
 	}
 	res := held.was.damaged
@@ -185,7 +248,7 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 	if proto.Size(res) > maxSize {
 		res.Data = nil // what is as large as may be has no room for the mark
 	}
-	tx.change(t.table, &change{was: held.was, res: res})
+	tx.change(t.table, held.was.key, &change{was: held.was, res: res, size: proto.Size(res)})
 	return nil
 }
 
@@ -194,37 +257,71 @@ func (tx *Tx) held(t *table, id *resourcepb.ID) (change, error) {
 	if _, err := tx.r.get(t, id); err != nil {
 		return change{}, err
 	}
-	k := key.Of(id)
-	held := change{was: tx.reads[k].seen}
+	was := tx.find(key.Of(id))
+	held := change{was: was.seen}
 	if held.was.present() {
 		held.now = held.was
 	}
-	if c := tx.changes[k]; c != nil {
-		held.now = c.now
+	if was.change != nil {
+		held.now = was.change.now
 	}
 	return held, nil
 }
 
-func (tx *Tx) change(t *table, c *change) {
-	c.size = proto.Size(c.res)
-	tx.changes[key.Of(c.res.GetId())] = c
-	if t.guarded {
-		tx.guards[t] = true
+// change sets what is done to a key that was read; nil is nothing.
+func (tx *Tx) change(t *table, k key.Key, c *change) {
+	at := tx.find(k)
+	if at.change == nil && c == nil {
+		return
 	}
+	if at.change != nil {
+		tx.size -= at.change.size
+	}
+	if c != nil {
+		tx.size += c.size
+	}
+	i := len(tx.touched) - 1
+	if tx.at != nil {
+		i = tx.at[k]
+	} else {
+		for tx.touched[i].key != k {
+			i--
+		}
+	}
+	tx.undo = append(tx.undo, undone{i, at.change})
+	if at.change = c; t.guarded {
+		tx.guard(t, true)
+	}
+}
+
+// fits returns why the transaction is too large for the backend.
+func (tx *Tx) fits() error {
+	if tx.size > maxSize {
+		return fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
+			storage.ErrTooLarge, tx.size, maxSize)
+	}
+	return tx.r.store.tooMany(len(tx.touched) + len(tx.guards))
 }
 
 // savepoint is a transaction as it was.
 type savepoint struct {
-	reads   map[key.Key]read
-	changes map[key.Key]*change
-	listed  bool
-	guards  map[*table]bool
+	touched, undo, size int
+	listed              bool
+	guards              map[*table]bool
 }
 
 func (tx *Tx) savepoint() savepoint {
-	return savepoint{maps.Clone(tx.reads), maps.Clone(tx.changes), tx.listed, maps.Clone(tx.guards)}
+	return savepoint{len(tx.touched), len(tx.undo), tx.size, tx.listed, maps.Clone(tx.guards)}
 }
 
 func (tx *Tx) restore(p savepoint) {
-	tx.reads, tx.changes, tx.listed, tx.guards = p.reads, p.changes, p.listed, p.guards
+	for len(tx.undo) > p.undo {
+		last := tx.undo[len(tx.undo)-1]
+		tx.touched[last.at].change = last.change
+		tx.undo = tx.undo[:len(tx.undo)-1]
+	}
+	for _, t := range tx.touched[p.touched:] {
+		delete(tx.at, t.key)
+	}
+	tx.touched, tx.size, tx.listed, tx.guards = tx.touched[:p.touched], p.size, p.listed, p.guards
 }

@@ -23,7 +23,8 @@ func (t *Table[T]) Where(queries ...Query) Filter { return Filter{t.table, queri
 type Watch struct {
 	filters  map[*table][]query
 	follower *replica.Follower[*entry]
-	commit   []Event // the rest of the commit under way
+	commit   []Event // of which the first ones have been returned
+	returned int
 	shown    reading // notes what was returned last
 }
 
@@ -92,8 +93,8 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 		}
 		w.filters[f.table] = append(w.filters[f.table], q)
 	}
-	r := &reading{store: s, rows: s.copy.View()}
-	w.follower = s.copy.Follow(r.rows)
+	r := &reading{store: s}
+	r.rows, w.follower = s.copy.ViewAndFollow()
 	if fn != nil {
 		err := fn(&View{r})
 		r.unchanged()
@@ -110,13 +111,13 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	w.shown.unchanged()
 	w.shown.seen = reading{}.seen
-	for len(w.commit) == 0 {
+	for w.returned == len(w.commit) {
 		if err := w.read(ctx); err != nil {
 			return Event{}, err
 		}
 	}
-	ev := w.commit[0]
-	w.commit = w.commit[1:]
+	ev := w.commit[w.returned]
+	w.returned++
 	for _, e := range []*entry{ev.old, ev.now} {
 		if e != nil {
 			w.shown.note(e)
@@ -131,6 +132,7 @@ func (w *Watch) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.commit, w.returned = w.commit[:0], 0
 	for _, c := range changes {
 		ev := Event{Cursor: c.Cursor, old: visible(c.Old), now: visible(c.New)}
 		of := ev.now

@@ -132,8 +132,24 @@ func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a arrived[V], ok bool) 
 		return a, false
 	}
 	size := rowCost + len(res.GetData().GetValue())
-	row := r.row(res)
+	row := r.written(res)
+	if row == nil {
+		row = r.row(res)
+	}
 	return arrived[V]{key: row.Key, version: row.Version, row: row, size: size}, true
+}
+
+// written returns the row of a resource that this program has written, nil if it has not.
+func (r *Replica[V]) written(res *resourcepb.Resource) *Row[V] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.own) == 0 {
+		return nil
+	}
+	if o := r.own[key.Of(res.GetId())]; o != nil && o.row != nil && o.version == res.GetVersion() {
+		return o.row
+	}
+	return nil
 }
 
 // rowCost is about what a row takes beside its payload.
@@ -162,13 +178,14 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		case o == nil:
 		case o.settledBy(a.version, a.row == nil):
 			delete(r.own, a.key)
-			r.set(a.key, a.row)
+			if !same(o.row, a.row) {
+				r.set(a.key, a.row)
+			}
 		default:
 			o.base = a.row
 			o.pass(a.version, a.row == nil)
 		}
 	}
-	r.view = nil
 	r.changed()
 	r.append(changes)
 }
@@ -178,7 +195,6 @@ func (r *Replica[V]) append(commit []change[V]) {
 	if len(commit) == 0 {
 		return
 	}
-	r.view = nil
 	r.log.append(commit)
 	r.changed()
 }

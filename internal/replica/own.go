@@ -98,11 +98,16 @@ func (r *Replica[V]) Begin(keys []key.Key) *Writing[V] {
 // or if its outcome is unknown. All of it becomes visible at once. It returns the keys of which the copy cannot tell whether it is behind
 // the write or ahead of it; for these it stays as it is until the watch has brought the write, for which a [Replica.Barrier] waits.
 func (w *Writing[V]) End(written, deleted []*resourcepb.Resource) (unsure []key.Key) {
-	r := w.r
 	rows := make([]*Row[V], len(written))
 	for i, res := range written {
-		rows[i] = r.row(res)
+		rows[i] = w.r.row(res)
 	}
+	return w.EndWith(rows, deleted)
+}
+
+// EndWith is End for rows that the caller has made of what was written.
+func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (unsure []key.Key) {
+	r := w.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.relisted && r.ended == nil && !r.barriers.offered {

@@ -12,8 +12,7 @@ import (
 // View is the copy at one moment. It is good for any number of goroutines.
 type View[V any] struct {
 	trees[V]
-	at  int64                  // the place in the log that comes next
-	own map[key.Key]overlay[V] // what lies over it; nil for nothing
+	at int64 // a place in the log behind which are all changes that it does not show
 }
 
 // Cut returns the copy as the watch has brought it: the state after some commit. Own writes that the watch has not brought are not part of
@@ -24,7 +23,7 @@ func (r *Replica[V]) Cut() *View[V] {
 	if len(r.own) == 0 {
 		return r.viewed()
 	}
-	cut := &View[V]{trees: r.trees.copy(), at: r.log.end()}
+	cut := &View[V]{trees: r.trees.copy(), at: r.log.end}
 	for k, o := range r.own {
 		cut.set(k, o.base, r.opts.Index)
 	}
@@ -71,7 +70,7 @@ func (r *Replica[V]) View() *View[V] {
 
 func (r *Replica[V]) viewed() *View[V] {
 	if r.view == nil {
-		r.view = &View[V]{trees: r.trees.copy(), at: r.log.end(), own: r.overlays()}
+		r.view = &View[V]{trees: r.trees.copy(), at: r.log.end}
 	}
 	return r.view
 }

@@ -26,8 +26,8 @@ var defects = []struct {
 	layer func(b storage.Backend) *layer                          // around the backend
 	store func(s, another *store.Store, t target) storetest.Store // around the store
 }{
-	{bug: "commits have no ends", rule: "S1", says: "a part of a commit|says that more follows", layer: func(b storage.Backend) *layer {
-		return &layer{Backend: b, event: func(_ int, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
+	{bug: "commits have no ends", rule: "S1", says: "a part of a commit|of 8 objects|says that more follows", layer: func(b storage.Backend) *layer {
+		return &layer{Backend: b, event: func(_ bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
 			ev.More = false
 			return ev
 		}}
@@ -49,7 +49,7 @@ var defects = []struct {
 		}}
 	}},
 	{bug: "changes that are not told", rule: "S5", says: "does not come to|does not continue", layer: func(b storage.Backend) *layer {
-		return &layer{Backend: b, event: func(_ int, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
+		return &layer{Backend: b, event: func(_ bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
 			if ev.GetUpsert().GetResource().GetId().GetName() == "the end" {
 				return nil
 			}
@@ -69,8 +69,8 @@ var defects = []struct {
 		return changing{s, t}
 	}},
 	{bug: "a second list that leaves something out", rule: "S8", says: "does not come to|does not continue|a View after ends", layer: func(b storage.Backend) *layer {
-		return &layer{Backend: b, event: func(watch int, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
-			if watch > 1 && strings.HasPrefix(ev.GetUpsert().GetResource().GetId().GetName(), "n-") {
+		return &layer{Backend: b, event: func(again bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent {
+			if again && strings.HasPrefix(ev.GetUpsert().GetResource().GetId().GetName(), "still-") {
 				return nil
 			}
 			return ev
@@ -230,7 +230,7 @@ type layer struct {
 	storage.Backend
 	late    bool // its events come with the next ones
 	commit  func([]storage.Op) []storage.Op
-	event   func(watch int, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent
+	event   func(again bool, ev *resourcepb.WatchEvent) *resourcepb.WatchEvent // again: of a list that is not the first
 	watches atomic.Int64
 }
 
@@ -283,7 +283,7 @@ func (w *layerWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 			return ev, nil
 		}
 		if w.layer.event != nil && !snapshot && ev.GetBookmark() == nil {
-			if ev = w.layer.event(w.number, ev); ev == nil {
+			if ev = w.layer.event(w.number > 1 && w.held == nil, ev); ev == nil {
 				continue
 			}
 		}

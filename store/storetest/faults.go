@@ -31,6 +31,9 @@ func faults(w *world) error {
 	}
 	defer watch.Close()
 	all := names(members)
+	if err := set(w.ctx, w.at(0), to(1), "still-1", "still-2"); err != nil { // which nobody changes
+		return err
+	}
 	write := func(ctx context.Context) error {
 		return together(ctx, repeat(rounds, func(ctx context.Context, i int) error {
 			if i%6 == 5 {
@@ -47,6 +50,7 @@ func faults(w *world) error {
 		return err
 	}
 	broken.lose(0)
+	broken.end()
 	if err := set(w.ctx, w.at(0), to(1), "the last"); err != nil {
 		return err
 	}
