@@ -18,6 +18,8 @@ type valve struct {
 	storage.Backend
 	mu        sync.Mutex
 	held      chan struct{}     // closed when events flow again; nil while they do
+	waiting   int               // counts events that had to wait
+	allowed   int               // events that pass nevertheless
 	ended     chan struct{}     // closed when the watches end
 	bookmarks int               // how often proof was asked for
 	reads     int               // that went to the database
@@ -49,13 +51,29 @@ func over(t *testing.T, b storage.Backend, o *cache.Options) *cache.Cache {
 func (v *valve) hold() (release func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	held := make(chan struct{})
-	v.held = held
+	v.held = make(chan struct{})
 	return sync.OnceFunc(func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
+		close(v.held)
 		v.held = nil
-		close(held)
+	})
+}
+
+// let has some events pass the valve while it holds back, and waits until the next one stands before it.
+func (v *valve) let(t *testing.T, events int) {
+	t.Helper()
+	v.mu.Lock()
+	waiting := v.waiting
+	v.allowed = events
+	held := v.held
+	v.held = make(chan struct{})
+	close(held)
+	v.mu.Unlock()
+	storetest.Eventually(t, "the events have passed", func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return v.allowed == 0 && v.waiting > waiting
 	})
 }
 
@@ -110,13 +128,14 @@ func (v *valve) WatchList(ctx context.Context, typ storage.UnversionedType, tena
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return &valvedWatch{w, v, v.ended}, nil
+	return &valvedWatch{Watch: w, valve: v, ended: v.ended}, nil
 }
 
 type valvedWatch struct {
 	storage.Watch
 	valve *valve
 	ended chan struct{}
+	past  bool // the snapshot, which is not held back
 }
 
 func (w *valvedWatch) Bookmark(ctx context.Context) error {
@@ -141,9 +160,7 @@ func (w *valvedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) 
 	defer func() { cancel(); <-watching }()
 	ev, err := w.Watch.Next(within)
 	for err == nil {
-		w.valve.mu.Lock()
-		held := w.valve.held
-		w.valve.mu.Unlock()
+		held := w.valve.closed(w.past)
 		if held == nil {
 			break
 		}
@@ -157,8 +174,25 @@ func (w *valvedWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) 
 	case <-w.ended:
 		return nil, fmt.Errorf("%w: %w", storage.ErrWatchClosed, storage.ErrCompacted)
 	default:
+		w.past = w.past || ev.GetEndOfSnapshot() != nil
 		return ev, err
 	}
+}
+
+// closed returns what an event has to wait for; nil if it may pass.
+func (v *valve) closed(past bool) chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case !past:
+		return nil
+	case v.held != nil && v.allowed > 0:
+		v.allowed--
+		return nil
+	case v.held != nil:
+		v.waiting++
+	}
+	return v.held
 }
 
 // mute is a backend whose watches prove nothing.
