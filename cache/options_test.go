@@ -1,0 +1,84 @@
+package cache_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cache"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// What is trimmed is missing in memory, and in nothing else.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, &cache.Options{Trim: func(res *resourcepb.Resource) { res.Data = nil }})
+	stored := storetest.Write(t, c, storetest.Resource("a", "payload"))
+	want(t, "the answer to a write", string(stored.GetData().GetValue()), "payload")
+	want(t, "a read from memory", shows(t, c, eventual, "a"), "")
+	want(t, "a read of the database", shows(t, c.Unwrap(), strong, "a"), "payload")
+	before := c.Stats()
+	storetest.Write(t, c, storetest.Resource("b", strings.Repeat("x", 100_000)))
+	if after := c.Stats(); after.Resources != 2 || after.Bytes-before.Bytes > 1000 || after.Bytes <= before.Bytes {
+		t.Errorf("the cache holds %+v after %+v, expected a little more", after, before)
+	}
+}
+
+// Other types are read from the database, alone and in lists of all types, and what such a list has shown a read of memory shows too.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type, storetest.Type}})
+	release := v.hold()
+	other := storetest.Resource("a", "other")
+	other.Id.Type.Kind = "Other"
+	storetest.Write(t, v.Backend, other)
+	storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+	if res, err := c.Read(t.Context(), eventual, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
+		t.Errorf("a read of another type shows %v, %v", res, err)
+	}
+	want(t, "a read of a copied type", shows(t, c, eventual, "a"), "nothing")
+	if all, err := c.List(t.Context(), eventual, storetest.AllTypes, storetest.AllTenancies, ""); err != nil || len(all) != 2 {
+		t.Errorf("a list of all types shows %v, %v, expected 2 resources", all, err)
+	}
+	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
+	want(t, "a read after the list", got, "1")
+	if n := c.Stats().Resources; n != 1 {
+		t.Errorf("%d resources are in memory, expected 1", n)
+	}
+}
+
+// What the backend has is found through the cache, as far as the cache upholds it.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	c := storage.Backend(over(t, storetest.Open(t, "mem://"), nil))
+	_, pager := storage.As[storage.Pager](c)
+	_, resumer := storage.As[storage.Resumer](c)
+	_, transactor := storage.As[storage.Transactor](c)
+	_, historian := storage.As[storage.Historian](c)
+	if !pager || !resumer || !transactor || !historian {
+		t.Errorf("pager %v, resumer %v, transactor %v, historian %v, expected all", pager, resumer, transactor, historian)
+	}
+	if _, ok := storage.As[driver.Mover](c); ok {
+		t.Error("a cache is a driver.Mover, which goes past the copy")
+	}
+	if found, ok := storage.As[*cache.Cache](c); !ok || storage.Backend(found) != c {
+		t.Error("the cache itself is not found")
+	}
+}
+
+// A cache is not made over a backend that is closed.
+func TestNewOverClosedBackend(t *testing.T) {
+	t.Parallel()
+	b := storetest.Open(t, "mem://")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cache.New(t.Context(), b, nil); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("got %v, expected ErrClosed", err)
+	}
+}
