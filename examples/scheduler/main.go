@@ -45,7 +45,7 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	args = append(flags.Args(), "", "", "")
 	switch count, _ := strconv.Atoi(args[1]); args[0] {
 	case "run":
