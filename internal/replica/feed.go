@@ -286,7 +286,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 // doubt has own writes settled of which the list did not tell.
 func (r *Replica[V]) doubt(ctx context.Context) error {
 	if r.barriers.offered {
-		go r.Barrier(ctx) // its answer settles them
+		go func() { _ = r.Barrier(ctx) }() // its answer settles them
 		return nil
 	}
 	r.mu.Lock()

@@ -111,7 +111,7 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.relisted && r.ended == nil && !r.barriers.offered {
-		go r.doubt(r.ctx) // the list may have had the write, or what came after it
+		go func() { _ = r.doubt(r.ctx) }() // the list may have had the write, or what came after it
 	}
 	for _, k := range w.keys {
 		others := r.inflight[k][:0]
