@@ -218,6 +218,10 @@ type conn struct {
 }
 
 func newConn() (*conn, error) {
+	// Without this, a program that forgets to call ServeProcess starts itself without end.
+	if os.Getenv(processEnv) != "" {
+		return nil, errors.New("faults: this process was started to serve a handle of a store; its main, or TestMain, has to call ServeProcess first")
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("faults: finding the program to start: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,16 @@ import (
 func TestMain(m *testing.M) {
 	if !ServeProcess() {
 		os.Exit(m.Run())
+	}
+}
+
+// A program that forgets ServeProcess must not start itself again and again: the process that it starts runs its tests, and so would the
+// process of that one.
+func TestForgottenServeProcessEnds(t *testing.T) {
+	t.Setenv(processEnv, "1")
+	_, err := NewProcesses("memory:").Open(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "ServeProcess") {
+		t.Errorf("a process that was started to serve started another one: %v", err)
 	}
 }
 
