@@ -1,3 +1,34 @@
 // Package etcdserver serves a store by etcd's API, so that etcd's clients, Kubernetes' API server among them, run on any backend that is a
-// [storage.Historian].
+// [storage.Historian] and a [storage.Transactor]: memory, SQLite, Postgres and etcd itself.
+//
+//	s, err := etcdserver.New(backend, nil)
+//	...
+//	s.Register(grpcServer)
+//
+// A revision of etcd's API is a revision of the store. There is one clock: what is read, what a write is answered with and what a watch has
+// come to are positions in the store's own history, so progress never overtakes an event, whichever server of a store is asked.
+//
+// # What is served
+//
+// KV, Watch and Lease as a whole, and of Maintenance the Status. Errors have etcd's texts. The rest is Unimplemented: Auth, Cluster and
+// what concerns the files of etcd's members.
+//
+// # What differs from etcd
+//
+//   - Revisions also count what is not a key: leases, their renewals, and other resources in the same store.
+//   - The changes of one transaction may have several revisions that follow each other, of which the answer has the last. A watch gets them
+//     together, in one answer, and in no particular order.
+//   - So do the deletions of a lease that ends, and of more keys than a transaction of the store takes.
+//   - Keys are UTF-8 without NUL, of at most 762 bytes, and no character lies across byte 254 or 508. Others are InvalidArgument; as ends
+//     of ranges all bytes are fine.
+//   - A transaction that changes something compares single keys, not ranges. One that compares a key and deletes it compares and changes no
+//     other key. Both are Unimplemented.
+//   - A range that a transaction deletes is that which the transaction has read: a key in it that somebody creates at the same moment stays.
+//     DeleteRange alone goes on until the range was empty.
+//   - A value has the size of a resource, 1 MiB less what its key takes, where etcd's requests have 1.5 MiB.
+//   - A read of keys only does not say their leases.
+//   - Serializable reads are linearizable.
+//   - A lease counts from the last renewal that a server has seen, never from less. If all servers start anew, it counts anew.
+//   - A store forgets its history by itself as well, as its retention says, not only when it is compacted.
+//   - A watch that starts at the revision which was compacted, and not after it, is compacted.
 package etcdserver

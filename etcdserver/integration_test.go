@@ -3,10 +3,15 @@
 package etcdserver_test
 
 import (
+	"errors"
 	"os"
+	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage"
+	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/etcdserver"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
@@ -34,5 +39,13 @@ func TestAnswersOfPostgresAndEtcd(t *testing.T) {
 			t.Parallel()
 			sameAsEtcd(t, runScript(t, client(t, serve(t, open(t, url), nil))))
 		})
+	}
+}
+
+func TestDynamoDBIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := etcdserver.New(open(t, testenv.DynamoDB(t).StoreURL(t)), nil)
+	if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "revisions") {
+		t.Errorf("a store without revisions: %v", err)
 	}
 }

@@ -64,5 +64,6 @@ Without TLS it listens on addresses of this machine only, unless --insecure is g
 	flags.DurationVar(&c.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
 	flags.StringVar(&logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
+	cmd.AddCommand(a.serveEtcdCommand())
 	return cmd
 }

@@ -1,0 +1,146 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/service"
+)
+
+// RunEtcd serves the keys of a store by etcd's API until ctx is over, as Run serves resources. Of the configuration, tokens, types and the
+// address for HTTP have no meaning here.
+func RunEtcd(ctx context.Context, config Config) (err error) {
+	s := &server{config: &config, metrics: newMetrics()}
+	if s.certificates, err = newCertificates(&config); err != nil {
+		return err
+	}
+	listeners, err := listen(ctx, config.Listen, config.Admin)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range present(listeners) {
+			_ = l.Close() // the servers have closed it, unless they never came to serve
+		}
+	}()
+	backend, err := storage.Open(ctx, config.Store)
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() {
+		if e := backend.Close(); e != nil {
+			err = errors.Join(err, fmt.Errorf("close the store: %w", e))
+		}
+	}()
+	keys, err := etcdserver.New(backend, nil)
+	if err != nil {
+		return err
+	}
+	defer keys.Close()
+	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
+	s.healthOver, s.endHealth = context.WithCancel(context.Background())
+	defer s.endHealth()
+	s.grpc = s.newEtcdGRPC()
+	keys.Register(s.grpc)
+	s.health = service.RegisterHealth(s.grpc)
+	s.metrics.grpc.InitializeMetrics(s.grpc)
+
+	group, failed := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.grpc.Serve(listeners[0]) })
+	where := []any{"grpc", listeners[0].Addr().String()}
+	if listeners[1] != nil {
+		mux := http.NewServeMux()
+		s.addAdmin(mux)
+		admin := s.newHTTP(mux, false)
+		s.http = append(s.http, admin)
+		where = append(where, "admin", listeners[1].Addr().String())
+		group.Go(func() error {
+			if err := serveHTTP(admin, listeners[1]); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	group.Go(func() error { return s.reload(failed) })
+	group.Go(func() error { return s.report(failed) })
+	group.Go(func() error {
+		<-failed.Done()
+		s.drainEtcd(keys)
+		return nil
+	})
+	config.Logger.InfoContext(ctx, "listening", append(where, "tls", s.certificates != nil)...)
+	if config.ClientCA == "" {
+		config.Logger.WarnContext(ctx, "no certificates of clients are asked for: whoever reaches the server may do everything")
+	}
+	err = group.Wait()
+	config.Logger.InfoContext(ctx, "stopped")
+	return err
+}
+
+// etcdPings is the least time between two pings of a client: that of etcd's servers, which etcd's clients reckon with.
+const etcdPings = 5 * time.Second
+
+// newEtcdGRPC returns a gRPC server for etcd's clients, without services. A client sends all of its watches through one connection.
+func (s *server) newEtcdGRPC() *grpc.Server {
+	creds := insecure.NewCredentials()
+	if s.certificates != nil {
+		creds = credentials.NewTLS(s.certificates.config(true, "h2"))
+	}
+	s.greetings = newGreetings(creds)
+	log := requestLog{s.config.Logger}
+	guard := guard{metrics: s.metrics, log: log}
+	return grpc.NewServer(
+		grpc.Creds(s.greetings),
+		grpc.ConnectionTimeout(headerTimeout),
+		grpc.MaxRecvMsgSize(maxReceived),
+		grpc.MaxConcurrentStreams(math.MaxUint32),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: etcdPings, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
+		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream),
+	)
+}
+
+// drainEtcd ends the server: nothing new is accepted, calls go on until they end or their time is over, and then watches end, with
+// Unavailable, so that clients go on elsewhere. What still runs after that is cut off.
+func (s *server) drainEtcd(keys *etcdserver.Server) {
+	s.config.Logger.Info("draining", "for", s.config.Drain)
+	s.ready.draining.Store(true)
+	s.health.Shutdown()
+	s.greetings.close()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.grpc.GracefulStop()
+	}()
+	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
+	s.calls.wait(bound)
+	cancel()
+	keys.Close()
+	s.endHealth()
+	last, cancel := context.WithTimeout(context.Background(), lastCalls)
+	defer cancel()
+	for _, h := range s.http {
+		if h.Shutdown(last) != nil {
+			_ = h.Close() // its time is over
+		}
+	}
+	select {
+	case <-stopped:
+	case <-last.Done():
+		s.grpc.Stop()
+		<-stopped
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// serveEtcd starts ashlar serve etcd as a process of its own, on a free port, and waits until it listens.
+func serveEtcd(t *testing.T, store string, args ...string) *served {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	all := []string{"serve", "etcd", "--store", store, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json"}
+	s := &served{t: t, cmd: exec.Command(self, append(all, args...)...), done: make(chan struct{})}
+	s.cond = sync.NewCond(&s.mu)
+	s.cmd.Env = append(os.Environ(), asCommand+"=1")
+	out, err := s.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	go func() {
+		defer close(s.done)
+		for scanner := newScanner(out); scanner.Scan(); {
+			s.mu.Lock()
+			s.log = append(s.log, scanner.Text())
+			s.mu.Unlock()
+			s.cond.Broadcast()
+		}
+		_ = s.cmd.Wait() // the exit code is asked for later
+		s.cond.Broadcast()
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill() // it has ended, or nobody needs it any more
+		<-s.done
+	})
+	var where struct{ Grpc, Admin string }
+	require.NoError(t, json.Unmarshal([]byte(s.says(`"msg":"listening"`)), &where))
+	s.grpc, s.http = where.Grpc, where.Admin
+	return s
+}
+
+func etcdClient(t *testing.T, s *served, config *tls.Config) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.grpc}, TLS: config, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// What was written is there after a restart, and a watch of a client goes on at the next server.
+func TestServeEtcd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "kube.db")
+	first, second := serveEtcd(t, store), serveEtcd(t, store)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{first.grpc, second.grpc}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	w := c.Watch(ctx, "a", clientv3.WithPrefix(), clientv3.WithRev(1))
+	_, err = c.Put(ctx, "a/1", "one")
+	require.NoError(t, err)
+	require.Equal(t, "a/1", string((<-w).Events[0].Kv.Key))
+	code, _ := first.page("/readyz")
+	require.Equal(t, http.StatusOK, code)
+	_, metrics := first.page("/metrics")
+	require.Contains(t, metrics, `grpc_method="Put"`)
+	first.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, first.end())
+	_, err = etcdClient(t, second, nil).Put(ctx, "a/2", "two")
+	require.NoError(t, err)
+	answer := <-w
+	require.NoError(t, answer.Err())
+	require.Equal(t, "a/2", string(answer.Events[0].Kv.Key))
+	second.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, second.end())
+	third := serveEtcd(t, store)
+	r, err := etcdClient(t, third, nil).Get(ctx, "a", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Len(t, r.Kvs, 2)
+}
+
+func TestServeEtcdDemandsCertificates(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ours, others := newAuthority(t), newAuthority(t)
+	cert, key := ours.sign("server")
+	s := serveEtcd(t, memoryURL(), "--tls-cert", cert, "--tls-key", key, "--client-ca", ours.file)
+	with := func(a *authority) *tls.Config {
+		cert, key := a.sign("client")
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		require.NoError(t, err)
+		roots := x509.NewCertPool()
+		roots.AddCert(ours.cert)
+		return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	_, err := etcdClient(t, s, with(ours)).Put(ctx, "a", "")
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = etcdClient(t, s, with(others)).Get(short, "a")
+	require.Error(t, err)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/serve"
+)
+
+func (a *app) serveEtcdCommand() *cobra.Command {
+	c := serve.Config{AnyType: true} // the keys of etcd are of one type, which needs no description
+	var logFormat, logLevel string
+	cmd := &cobra.Command{
+		Use:   "etcd",
+		Short: "Serve a store by etcd's API",
+		Long: `Serve a store by etcd's API, so that kube-apiserver, etcdctl and other clients of etcd use it as they use etcd, until it is interrupted.
+The store is one that numbers its changes: all but DynamoDB. Any number of servers may serve one store.
+
+Metrics (/metrics) and probes (/healthz, /readyz) are at the address of --admin. SIGHUP has the certificates read again. SIGTERM and SIGINT
+end the server: calls under way may end, then watches are told to go on elsewhere; a second signal ends it at once.
+
+Without TLS it listens on addresses of this machine only, unless --insecure is given. Callers are known by their certificates alone.`,
+		Example: `  ashlar serve etcd --store sqlite:kube.db
+  ashlar serve etcd --store postgres://kube@db/kube --listen :2379 --tls-cert server.pem --tls-key server-key.pem --client-ca clients.pem`,
+		Args:              args(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if c.Logger, err = serve.NewLogger(a.err, logFormat, logLevel); err != nil {
+				return usagef("%w", err)
+			}
+			if err := c.Check(); err != nil {
+				return usagef("%w", err)
+			}
+			if c.Store, err = a.storeURL(); err != nil {
+				return err
+			}
+			hangUps := make(chan os.Signal, 1)
+			signal.Notify(hangUps, syscall.SIGHUP)
+			defer signal.Stop(hangUps)
+			c.Reload, c.Version = hangUps, buildVersion()
+			return serve.RunEtcd(cmd.Context(), c)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.Listen, "listen", "127.0.0.1:2379", "address of the server")
+	flags.StringVar(&c.Admin, "admin", "", "address of metrics and probes, \"\" for none")
+	flags.StringVar(&c.Cert, "tls-cert", "", "file of the server's certificate")
+	flags.StringVar(&c.Key, "tls-key", "", "file of the private key of the certificate")
+	flags.StringVar(&c.ClientCA, "client-ca", "", "file of the certificates that have to have signed those of clients")
+	flags.BoolVar(&c.Insecure, "insecure", false, "listen on addresses that other machines reach without TLS")
+	flags.DurationVar(&c.Drain, "drain", 10*time.Second, "how long calls may go on when the server is to end")
+	flags.DurationVar(&c.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
+	flags.StringVar(&logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
+	return cmd
+}
