@@ -53,8 +53,10 @@ type watchStream struct {
 	mu      sync.Mutex
 	closed  bool // nothing is begun any more
 	watches map[int64]*watch
-	next    int64 // the number of the next watch that does not bring its own
-	asked   []int64
+	next    int64           // the number of the next watch that does not bring its own
+	asked   []int64         // revisions that are to be told once all watches have come so far: at most the first and the newest
+	proving bool            // a request for progress is under way
+	again   bool            // and another one has come
 	created <-chan struct{} // closed when the newest request to create a watch is answered
 }
 
@@ -80,7 +82,7 @@ func (w *watchStream) receive(ctx context.Context) error {
 			}
 			w.mu.Unlock()
 		case *pb.WatchRequest_ProgressRequest:
-			w.start(func() { w.prove(ctx) })
+			w.askProgress(ctx)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -88,13 +90,27 @@ func (w *watchStream) receive(ctx context.Context) error {
 	}
 }
 
-// start runs something for the stream, unless that ends.
-func (w *watchStream) start(run func()) {
+// askProgress has the stream tell its revision. Requests that come while one is under way share the next answer.
+func (w *watchStream) askProgress(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed {
-		w.all.Go(run)
+	if w.again = w.proving; w.proving || w.closed {
+		return
 	}
+	w.proving = true
+	w.all.Go(func() {
+		for {
+			w.prove(ctx)
+			w.mu.Lock()
+			if !w.again {
+				w.proving = false
+				w.mu.Unlock()
+				return
+			}
+			w.again = false
+			w.mu.Unlock()
+		}
+	})
 }
 
 // send sends one answer. An error ends the stream.
@@ -156,7 +172,11 @@ func (w *watchStream) prove(ctx context.Context) {
 		return // the client asks again
 	}
 	w.mu.Lock()
-	if len(w.watches) > 0 {
+	switch {
+	case len(w.watches) == 0:
+	case len(w.asked) == 2:
+		w.asked[1] = newest
+	default:
 		w.asked = append(w.asked, newest)
 	}
 	var followers []storage.Follower

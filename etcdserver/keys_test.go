@@ -1,0 +1,87 @@
+package etcdserver
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// storedKey is a key that can be stored: often a long one, so that its parts meet the cuts.
+var storedKey = rapid.Custom(func(t *rapid.T) []byte {
+	k := rapid.SampledFrom([]string{"", "/registry/", strings.Repeat("a", partSize-2), strings.Repeat("é", partSize-2), strings.Repeat("x", maxKeySize-3)}).Draw(t, "prefix")
+	for range rapid.IntRange(0, 4).Draw(t, "more") {
+		k += rapid.SampledFrom([]string{"\x01", "*", "/", "=", "a", "\x7f", "é", "\ud7ff", "\ue000", "\U0010ffff"}).Draw(t, "character")
+	}
+	return []byte(k)
+}).Filter(func(k []byte) bool {
+	_, err := idOf(k)
+	return err == nil && len(k) > 0
+})
+
+// anyBytes are what a range may begin and end with.
+var anyBytes = rapid.Custom(func(t *rapid.T) []byte {
+	b := slices.Clone(storedKey.Draw(t, "key"))
+	for range rapid.IntRange(0, 3).Draw(t, "changes") {
+		end := rapid.SampledFrom([]string{"\x00", "\xff", "\xc3", "\xed\xa0", "\xf4\x90", "\x80", "é", "z"}).Draw(t, "end")
+		b = append(b[:rapid.IntRange(0, len(b)).Draw(t, "cut")], end...)
+	}
+	return b
+})
+
+func TestKeysKeepTheirOrderAndTheirBytes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := storedKey.Draw(t, "a"), storedKey.Draw(t, "b")
+		idA, errA := idOf(a)
+		idB, errB := idOf(b)
+		if errA != nil || errB != nil {
+			t.Fatal(errA, errB)
+		}
+		if got := key.Of(idA).Compare(key.Of(idB)); got != bytes.Compare(a, b) {
+			t.Fatalf("%q and %q compare as %d", a, b, got)
+		}
+		if !bytes.Equal(keyOf(idA), a) {
+			t.Fatalf("%q came back as %q", a, keyOf(idA))
+		}
+	})
+}
+
+// What etcd takes for a range is what a span holds, whatever bytes it begins and ends with.
+func TestSpansHoldWhatRangesDo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		k, from := storedKey.Draw(t, "stored"), anyBytes.Draw(t, "from")
+		to := rapid.OneOf(anyBytes, rapid.SampledFrom([][]byte{nil, {0}})).Draw(t, "to")
+		if len(from) == 0 {
+			from = []byte{0}
+		}
+		id, err := idOf(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		span, ok := spanOf(from, to)
+		in := ok && key.Of(id).Compare(key.Of(span.From)) >= 0 && key.Of(id).Compare(key.Of(span.To)) < 0
+		if in != within(k, from, to) {
+			t.Fatalf("%q between %q and %q: %v", k, from, to, in)
+		}
+		for _, part := range []string{span.From.GetTenancy().GetPartition(), span.To.GetName(), span.From.GetName(), span.To.GetTenancy().GetNamespace()} {
+			if len(part) > partSize+2 {
+				t.Fatalf("a bound has a part of %d bytes", len(part))
+			}
+		}
+	})
+}
+
+func TestKeysThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	for _, k := range []string{"a\x00b", "\xff", strings.Repeat("a", maxKeySize+1), strings.Repeat("a", partSize-1) + "é"} {
+		if _, err := idOf([]byte(k)); err == nil {
+			t.Errorf("%.20q can be stored", k)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package etcdserver_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// Locks and elections of etcd's client work here, with sessions that keep their leases alive.
+func TestLocksAndElectionsOfClients(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const holders, turns = 3, 4
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		held, total := 0, 0
+		for range holders {
+			all.Go(func() {
+				session, err := concurrency.NewSession(c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() {
+					if err := session.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				for range turns {
+					lock := concurrency.NewMutex(session, "lock")
+					if err := lock.Lock(ctx(t)); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					if held++; held != 1 {
+						t.Errorf("%d hold the lock", held)
+					}
+					held--
+					total++
+					mu.Unlock()
+					if err := lock.Unlock(ctx(t)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				e := concurrency.NewElection(session, "election")
+				if err := e.Campaign(ctx(t), "me"); err != nil {
+					t.Error(err)
+					return
+				}
+				if leader, err := e.Leader(ctx(t)); err != nil || string(leader.Kvs[0].Value) != "me" {
+					t.Error(leader, err)
+				}
+				if err := e.Resign(ctx(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if total != holders*turns {
+			t.Errorf("the lock was held %d times", total)
+		}
+	})
+}
+
+// Transfers by etcd's software transactional memory, by clients of two servers, lose nothing, and every state that is read is whole.
+func TestTransfersAreAtomic(t *testing.T) {
+	t.Parallel()
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, url(t))
+			transfers(t, client(t, serve(t, b, nil)), client(t, serve(t, b, nil)))
+		})
+	}
+}
+
+func transfers(t *testing.T, clients ...*clientv3.Client) {
+	t.Helper()
+	const accounts, each, rounds = 4, 100, 25
+	for i := range accounts {
+		put(t, clients[0], fmt.Sprint("account/", i), strconv.Itoa(each))
+	}
+	sum := func(kvs *clientv3.GetResponse) (total int) {
+		for _, kv := range kvs.Kvs {
+			n, err := strconv.Atoi(string(kv.Value))
+			if err != nil {
+				t.Error(err)
+			}
+			total += n
+		}
+		return total
+	}
+	var all sync.WaitGroup
+	for i, c := range clients {
+		all.Go(func() {
+			for n := range rounds {
+				from, to := fmt.Sprint("account/", (i+n)%accounts), fmt.Sprint("account/", (i+n+1+n%2)%accounts)
+				_, err := concurrency.NewSTM(c, func(s concurrency.STM) error {
+					a, errA := strconv.Atoi(s.Get(from))
+					b, errB := strconv.Atoi(s.Get(to))
+					s.Put(from, strconv.Itoa(a-1))
+					s.Put(to, strconv.Itoa(b+1))
+					return errors.Join(errA, errB)
+				}, concurrency.WithIsolation(concurrency.Serializable))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r, err := c.Get(ctx(t), "account/", clientv3.WithPrefix())
+				if err != nil || sum(r) != accounts*each {
+					t.Errorf("the sum is %d, %v", sum(r), err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
