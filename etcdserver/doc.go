@@ -23,7 +23,8 @@
 //     of ranges all bytes are fine.
 //   - A transaction that changes something compares single keys, not ranges. One that compares a key and deletes it compares and changes no
 //     other key. Both are Unimplemented.
-//   - A range that a transaction deletes is that which the transaction has read: a key in it that somebody creates at the same moment stays.
+//   - A range that a transaction deletes is that which the transaction has read: a key in it that somebody creates at the same moment
+//     stays.
 //     DeleteRange alone goes on until the range was empty.
 //   - A value has the size of a resource, 1 MiB less what its key takes, where etcd's requests have 1.5 MiB.
 //   - A read of keys only does not say their leases.

@@ -13,7 +13,9 @@ import (
 
 // storedKey is a key that can be stored: often a long one, so that its parts meet the cuts.
 var storedKey = rapid.Custom(func(t *rapid.T) []byte {
-	k := rapid.SampledFrom([]string{"", "/registry/", strings.Repeat("a", partSize-2), strings.Repeat("é", partSize-2), strings.Repeat("x", maxKeySize-3)}).Draw(t, "prefix")
+	k := rapid.SampledFrom([]string{
+		"", "/registry/", strings.Repeat("a", partSize-2), strings.Repeat("é", partSize-2), strings.Repeat("x", maxKeySize-3),
+	}).Draw(t, "prefix")
 	for range rapid.IntRange(0, 4).Draw(t, "more") {
 		k += rapid.SampledFrom([]string{"\x01", "*", "/", "=", "a", "\x7f", "é", "\ud7ff", "\ue000", "\U0010ffff"}).Draw(t, "character")
 	}
@@ -69,7 +71,9 @@ func TestSpansHoldWhatRangesDo(t *testing.T) {
 		if in != within(k, from, to) {
 			t.Fatalf("%q between %q and %q: %v", k, from, to, in)
 		}
-		for _, part := range []string{span.From.GetTenancy().GetPartition(), span.To.GetName(), span.From.GetName(), span.To.GetTenancy().GetNamespace()} {
+		for _, part := range []string{
+			span.From.GetTenancy().GetPartition(), span.To.GetName(), span.From.GetName(), span.To.GetTenancy().GetNamespace(),
+		} {
 			if len(part) > partSize+2 {
 				t.Fatalf("a bound has a part of %d bytes", len(part))
 			}

@@ -79,7 +79,8 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 		_, newest, err := s.history.Revisions(ctx)
 		return &pb.RangeResponse{}, newest, err
 	}
-	opts := storage.ScanOptions{Revision: max(revision, 0), KeysOnly: r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE, Limit: clamp(r.Limit)}
+	opts := storage.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit)}
+	opts.KeysOnly = r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE
 	if selects(r) {
 		opts.Limit = 0
 	}

@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// script does what etcd's clients do and writes down the answers, so that those of two servers can be compared. A revision is written as the
-// number of the step that it belongs to: servers may count leases, or the changes of a transaction one by one.
+// script does what etcd's clients do and writes down the answers, so that those of two servers can be compared. A revision is written as
+// the number of the step that it belongs to: servers may count leases, or the changes of a transaction one by one.
 type script struct {
 	t     *testing.T
 	c     *clientv3.Client
@@ -42,7 +42,8 @@ func (s *script) kv(kv *mvccpb.KeyValue) string {
 	if kv.Lease != 0 {
 		lease = " leased"
 	}
-	return fmt.Sprintf("%q=%q created %d modified %d version %d%s", kv.Key, kv.Value, s.step(kv.CreateRevision), s.step(kv.ModRevision), kv.Version, lease)
+	created, modified := s.step(kv.CreateRevision), s.step(kv.ModRevision)
+	return fmt.Sprintf("%q=%q created %d modified %d version %d%s", kv.Key, kv.Value, created, modified, kv.Version, lease)
 }
 
 func (s *script) kvs(kvs []*mvccpb.KeyValue) (text string) {
@@ -141,7 +142,9 @@ func (s *script) gets() {
 	s.do("get the past", clientv3.OpGet("", all, clientv3.WithRev(s.at(9))))
 	s.do("count the past", clientv3.OpGet("", all, clientv3.WithRev(s.at(9)), clientv3.WithCountOnly()))
 	s.do("get serializable", clientv3.OpGet("a", clientv3.WithSerializable()))
-	for _, target := range []clientv3.SortTarget{clientv3.SortByKey, clientv3.SortByVersion, clientv3.SortByCreateRevision, clientv3.SortByModRevision, clientv3.SortByValue} {
+	for _, target := range []clientv3.SortTarget{
+		clientv3.SortByKey, clientv3.SortByVersion, clientv3.SortByCreateRevision, clientv3.SortByModRevision, clientv3.SortByValue,
+	} {
 		for _, order := range []clientv3.SortOrder{clientv3.SortAscend, clientv3.SortDescend} {
 			s.do(fmt.Sprintf("sort by %d, %d", target, order), clientv3.OpGet("", all, clientv3.WithSort(target, order), clientv3.WithLimit(3)))
 		}
@@ -161,7 +164,8 @@ func (s *script) txns() {
 	s.do("create again", txn(if0, []clientv3.Op{put("k", "1")}, []clientv3.Op{get("k")}))
 	created := s.at(len(s.steps) - 1)
 	s.do("update", txn([]clientv3.Cmp{is(clientv3.ModRevision("k"), "=", created)}, []clientv3.Op{put("k", "2", prev)}, nil))
-	s.do("update what is no more", txn([]clientv3.Cmp{is(clientv3.ModRevision("k"), "=", created)}, []clientv3.Op{put("k", "3")}, []clientv3.Op{get("k"), get("b", prefix)}))
+	s.do("update what is no more", txn([]clientv3.Cmp{is(clientv3.ModRevision("k"), "=", created)},
+		[]clientv3.Op{put("k", "3")}, []clientv3.Op{get("k"), get("b", prefix)}))
 	for i, one := range []clientv3.Cmp{
 		is(clientv3.Value("k"), "=", "2"), is(clientv3.Version("k"), ">", 1), is(clientv3.LeaseValue("a"), "!=", 0),
 		is(clientv3.Value("none"), "!=", "x"), is(clientv3.CreateRevision("k"), "<", created+1), is(clientv3.Version("none"), "<", 1),
@@ -169,14 +173,23 @@ func (s *script) txns() {
 		s.do(fmt.Sprintf("if %d", i+1), txn([]clientv3.Cmp{one}, []clientv3.Op{get("k", clientv3.WithCountOnly())}, nil))
 	}
 	s.do("if range", txn([]clientv3.Cmp{is(clientv3.Version("b"), "=", 1).WithPrefix()}, []clientv3.Op{get("b", prefix)}, nil))
-	s.do("read, put, read", txn(nil, []clientv3.Op{get("k", prefix), put("k", "5", prev), get("k"), get("b", prefix, clientv3.WithCountOnly())}, nil))
-	s.do("put two", txn([]clientv3.Cmp{is(clientv3.Version("a"), "=", 5)}, []clientv3.Op{put("t1", "1"), get("t", prefix), put("t2", "2"), get("t", prefix)}, nil))
-	s.do("put and delete", txn([]clientv3.Cmp{is(clientv3.Version("t3"), "=", 0)}, []clientv3.Op{put("t3", "3"), del("t", clientv3.WithRange("t3"), prev), get("t", prefix)}, nil))
-	s.do("nested", txn(nil, []clientv3.Op{put("n1", "1"), txn([]clientv3.Cmp{is(clientv3.Version("n1"), "=", 0)}, []clientv3.Op{put("n2", "2")}, []clientv3.Op{put("n3", "3")})}, nil))
+	s.do("read, put, read", txn(nil, []clientv3.Op{
+		get("k", prefix), put("k", "5", prev), get("k"), get("b", prefix, clientv3.WithCountOnly()),
+	}, nil))
+	s.do("put two", txn([]clientv3.Cmp{is(clientv3.Version("a"), "=", 5)}, []clientv3.Op{
+		put("t1", "1"), get("t", prefix), put("t2", "2"), get("t", prefix),
+	}, nil))
+	s.do("put and delete", txn([]clientv3.Cmp{is(clientv3.Version("t3"), "=", 0)}, []clientv3.Op{
+		put("t3", "3"), del("t", clientv3.WithRange("t3"), prev), get("t", prefix),
+	}, nil))
+	inside := txn([]clientv3.Cmp{is(clientv3.Version("n1"), "=", 0)}, []clientv3.Op{put("n2", "2")}, []clientv3.Op{put("n3", "3")})
+	s.do("nested", txn(nil, []clientv3.Op{put("n1", "1"), inside}, nil))
 	s.do("after nested", get("n", prefix))
 	s.do("put twice", txn(nil, []clientv3.Op{put("k", "1"), put("k", "2")}, nil))
 	s.do("put what is deleted", txn(nil, []clientv3.Op{put("k", "1"), del("k")}, nil))
-	s.do("as a mutex does", txn([]clientv3.Cmp{is(clientv3.CreateRevision("m/1"), "=", 0)}, []clientv3.Op{put("m/1", "", clientv3.WithLease(s.lease)), get("m/", clientv3.WithFirstCreate()...)}, nil))
+	s.do("as a mutex does", txn([]clientv3.Cmp{is(clientv3.CreateRevision("m/1"), "=", 0)}, []clientv3.Op{
+		put("m/1", "", clientv3.WithLease(s.lease)), get("m/", clientv3.WithFirstCreate()...),
+	}, nil))
 	s.do("delete if", txn([]clientv3.Cmp{is(clientv3.Version("m/1"), "=", 1)}, []clientv3.Op{del("m/1", prev), get("m/", prefix)}, nil))
 	s.do("empty", txn(nil, nil, nil))
 }
@@ -193,7 +206,8 @@ func (s *script) errors() {
 	s.do("no key", clientv3.OpPut("", "x"))
 	s.do("delete no key", clientv3.OpDelete(""))
 	s.do("the future", clientv3.OpGet("a", clientv3.WithRev(1<<40)))
-	s.do("the future of a transaction", clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("f", ""), clientv3.OpGet("a", clientv3.WithRev(1<<40))}, nil))
+	future := clientv3.OpGet("a", clientv3.WithRev(1<<40))
+	s.do("the future of a transaction", clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("f", ""), future}, nil))
 	s.do("no such lease", clientv3.OpPut("a", "x", clientv3.WithLease(1)))
 	_, err := s.c.Compact(ctx(s.t), s.at(20))
 	s.lines = append(s.lines, fmt.Sprint("compact: ", err))
@@ -231,7 +245,8 @@ func (s *script) watch() {
 			s.t.Fatal(answer.Err())
 		}
 		for _, ev := range answer.Events {
-			watched = append(watched, line{s.step(ev.Kv.ModRevision), fmt.Sprintf("watched %s %s, before %s", ev.Type, s.kv(ev.Kv), s.kv(ev.PrevKv))})
+			text := fmt.Sprintf("watched %s %s, before %s", ev.Type, s.kv(ev.Kv), s.kv(ev.PrevKv))
+			watched = append(watched, line{s.step(ev.Kv.ModRevision), text})
 			done = done || string(ev.Kv.Key) == "last"
 		}
 	}

@@ -41,8 +41,8 @@ type Server struct {
 	done    chan struct{} // closed when the server ends
 }
 
-// New returns a server of the keys in a store. The backend stays the caller's; Close ends the server. It is [storage.ErrInvalid] if the backend cannot number its
-// changes, as DynamoDB cannot.
+// New returns a server of the keys in a store. The backend stays the caller's; Close ends the server. It is [storage.ErrInvalid] if the
+// backend cannot number its changes, as DynamoDB cannot.
 func New(b storage.Backend, o *Options) (*Server, error) {
 	s := &Server{backend: b, done: make(chan struct{})}
 	if o != nil {

@@ -44,7 +44,8 @@ func TestRangeStream(t *testing.T) {
 				proto.Merge(merged, chunk.RangeResponse)
 				chunks++
 			}
-			want, err := c.Get(ctx(t), string(r.Key), clientv3.WithRange(string(r.RangeEnd)), clientv3.WithLimit(r.Limit), clientv3.WithRev(r.Revision), count(r.CountOnly))
+			want, err := c.Get(ctx(t), string(r.Key), clientv3.WithRange(string(r.RangeEnd)),
+				clientv3.WithLimit(r.Limit), clientv3.WithRev(r.Revision), count(r.CountOnly))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -47,8 +47,8 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	}
 }
 
-// transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read, until
-// nobody comes between. Of a range that is deleted it takes so many keys at most; 0 is no limit.
+// transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read,
+// until nobody comes between. Of a range that is deleted it takes so many keys at most; 0 is no limit.
 func (s *Server) transact(ctx context.Context, r *pb.TxnRequest, most int) (*pb.TxnResponse, error) {
 	for {
 		_, newest, err := s.history.Revisions(ctx)

@@ -119,7 +119,8 @@ func progressIsTrue(t *testing.T, writer, c *clientv3.Client) {
 		})
 	}
 	ask := func() {
-		if err := s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}); err != nil {
+		r := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
+		if err := s.Send(r); err != nil {
 			t.Error(err)
 		}
 	}
@@ -185,7 +186,8 @@ func TestWatchesFromWhereItIsCompacted(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := <-c.Watch(ctx(t), "a", clientv3.WithRev(at+1), clientv3.WithPrevKV())
-		if answer.Err() != nil || len(answer.Events) != 1 || answer.Events[0].Kv.ModRevision != next || string(answer.Events[0].PrevKv.GetValue()) != "2" {
+		if answer.Err() != nil || len(answer.Events) != 1 || answer.Events[0].Kv.ModRevision != next ||
+			string(answer.Events[0].PrevKv.GetValue()) != "2" {
 			t.Errorf("after the compacted revision: %v, %v", answer.Events, answer.Err())
 		}
 		for _, from := range []int64{at - 1, at} { // the state before a change at the compacted revision is gone
@@ -215,7 +217,8 @@ func TestWatchesOfTheFuture(t *testing.T) {
 func TestWatchesOfAStream(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		s := stream(t, c)
-		create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}})
+		deletions := []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
+		create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7, Filters: deletions})
 		create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7})
 		create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}})
 		if r := receive(t, s); r.WatchId != 7 || !r.Created || r.Canceled {
@@ -236,7 +239,8 @@ func TestWatchesOfAStream(t *testing.T) {
 				t.Errorf("with filters: %v", r)
 			}
 		}
-		if err := s.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 7}}}); err != nil {
+		cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 7}}
+		if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
 			t.Fatal(err)
 		}
 		if r := receive(t, s); r.WatchId != 7 || !r.Canceled || r.CancelReason != "" {

@@ -17,8 +17,8 @@ func (a *app) serveEtcdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
 		Short: "Serve a store by etcd's API",
-		Long: `Serve a store by etcd's API, so that kube-apiserver, etcdctl and other clients of etcd use it as they use etcd, until it is interrupted.
-The store is one that numbers its changes: all but DynamoDB. Any number of servers may serve one store.
+		Long: `Serve a store by etcd's API, so that kube-apiserver, etcdctl and other clients of etcd use it as they use etcd, until it is
+interrupted. The store is one that numbers its changes: all but DynamoDB. Any number of servers may serve one store.
 
 Metrics (/metrics) and probes (/healthz, /readyz) are at the address of --admin. SIGHUP has the certificates read again. SIGTERM and SIGINT
 end the server: calls under way may end, then watches are told to go on elsewhere; a second signal ends it at once.
