@@ -102,47 +102,60 @@ func isAll(end []byte) bool { return len(end) == 1 && end[0] == 0 }
 
 // bound returns what the first key at or after some bytes, which need not be a key themselves, is not before.
 func bound(b []byte) *resourcepb.ID {
-	s := string(b)
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		s = s[:i] + "\x01" // what begins with s[:i] and is longer
+	for s := string(b); ; {
+		n := storable(s)
+		head, tail := s[:n], s[n:]
+		switch {
+		case tail == "":
+			return idAt(head)
+		case tail[0] == 0:
+			return idAt(head + "\x01") // what begins with head and is longer
+		}
+		if r, ok := runeFrom(tail); ok && fits(n, utf8.RuneLen(r)) {
+			return idAt(head + string(r))
+		}
+		// Whatever begins with head comes before: either no character comes after the tail, or those that do are too long there, and
+		// shorter ones come before it.
+		var ok bool
+		if s, ok = behind(head); !ok {
+			return beyond
+		}
 	}
-	if len(s) > maxKeySize {
-		s = s[:maxKeySize] + "\x01"
-	}
+}
+
+// storable returns how many of the first bytes can be those of a key.
+func storable(s string) int {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
-		switch cut := partSize * (i/partSize + 1); {
-		case r == utf8.RuneError && n <= 1:
-			return next(s[:i], s[i:])
-		case cut <= 2*partSize && i < cut && i+n > cut:
-			return next(s[:i], "\xff") // no key has a character there that is as long
+		if r == 0 || r == utf8.RuneError && n == 1 || !fits(i, n) {
+			return i
 		}
 		i += n
 	}
-	if len(s) > maxKeySize+1 {
-		return next(s[:len(s)-1], "\xff")
-	}
-	return idAt(s)
+	return len(s)
 }
 
-// next returns the bound of the first key that begins with prefix and goes on with a character that is not before rest, or else of the
-// first one behind all that begin with prefix.
-func next(prefix, rest string) *resourcepb.ID {
-	if r, ok := runeFrom(rest); ok {
-		return bound([]byte(prefix + string(r)))
-	}
+// fits reports whether a key can have a character of so many bytes at a place.
+func fits(at, size int) bool { return at < maxKeySize && at/partSize == (at+size-1)/partSize }
+
+// behind returns what comes after all that begins with a prefix, and before which nothing else does. It is no longer than the prefix and
+// one character; false if there is nothing.
+func behind(prefix string) (string, bool) {
 	for prefix != "" {
 		last, n := utf8.DecodeLastRuneInString(prefix)
 		prefix = prefix[:len(prefix)-n]
 		if last < utf8.MaxRune {
-			if last++; last == 0xd800 {
-				last = 0xe000 // those between are no characters
+			if last++; last == firstSurrogate {
+				last = behindSurrogates
 			}
-			return bound([]byte(prefix + string(last)))
+			return prefix + string(last), true
 		}
 	}
-	return beyond
+	return "", false
 }
+
+// Between these are numbers of no characters.
+const firstSurrogate, behindSurrogates = 0xd800, 0xe000
 
 // runeFrom returns the first character whose encoding does not come before rest.
 func runeFrom(rest string) (rune, bool) {
@@ -155,15 +168,15 @@ func runeFrom(rest string) (rune, bool) {
 			high = mid
 		}
 	}
-	if low >= 0xd800 && low < 0xe000 {
-		low = 0xe000
+	if low >= firstSurrogate && low < behindSurrogates {
+		low = behindSurrogates
 	}
 	return low, low <= utf8.MaxRune
 }
 
 // encoded encodes a character, or what would be one if it were not half of another encoding, so that all are in order.
 func encoded(r rune) string {
-	if r >= 0xd800 && r < 0xe000 {
+	if r >= firstSurrogate && r < behindSurrogates {
 		return string([]byte{0xed, 0x80 | byte(r>>6)&0x3f, 0x80 | byte(r)&0x3f})
 	}
 	return string(r)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // storedKey is a key that can be stored: often a long one, so that its parts meet the cuts.
@@ -25,15 +26,17 @@ var storedKey = rapid.Custom(func(t *rapid.T) []byte {
 	return err == nil && len(k) > 0
 })
 
-// anyBytes are what a range may begin and end with.
-var anyBytes = rapid.Custom(func(t *rapid.T) []byte {
-	b := slices.Clone(storedKey.Draw(t, "key"))
-	for range rapid.IntRange(0, 3).Draw(t, "changes") {
-		end := rapid.SampledFrom([]string{"\x00", "\xff", "\xc3", "\xed\xa0", "\xf4\x90", "\x80", "é", "z"}).Draw(t, "end")
-		b = append(b[:rapid.IntRange(0, len(b)).Draw(t, "cut")], end...)
-	}
-	return b
-})
+// anyBytes are what a range may begin and end with: often bytes near a key.
+func anyBytes(near []byte) *rapid.Generator[[]byte] {
+	return rapid.Custom(func(t *rapid.T) []byte {
+		b := slices.Clone(rapid.OneOf(rapid.Just(near), storedKey).Draw(t, "key"))
+		for range rapid.IntRange(0, 2).Draw(t, "changes") {
+			end := rapid.SampledFrom([]string{"", "\x00", "\xff", "\xc3", "\xed\xa0", "\xf4\x90", "\x80", "é", "z"}).Draw(t, "end")
+			b = append(b[:len(b)-rapid.IntRange(0, min(4, len(b))).Draw(t, "cut")], end...)
+		}
+		return b
+	})
+}
 
 func TestKeysKeepTheirOrderAndTheirBytes(t *testing.T) {
 	t.Parallel()
@@ -57,8 +60,9 @@ func TestKeysKeepTheirOrderAndTheirBytes(t *testing.T) {
 func TestSpansHoldWhatRangesDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		k, from := storedKey.Draw(t, "stored"), anyBytes.Draw(t, "from")
-		to := rapid.OneOf(anyBytes, rapid.SampledFrom([][]byte{nil, {0}})).Draw(t, "to")
+		k := storedKey.Draw(t, "stored")
+		from := anyBytes(k).Draw(t, "from")
+		to := rapid.OneOf(anyBytes(k), rapid.SampledFrom([][]byte{nil, {0}})).Draw(t, "to")
 		if len(from) == 0 {
 			from = []byte{0}
 		}
@@ -79,6 +83,21 @@ func TestSpansHoldWhatRangesDo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A client may send anything for a range, also what is longer than every key and ends within a character.
+func TestBoundsOfLongBytes(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxKeySize-2)
+	for _, b := range []string{
+		long + "é\xc3", long + "x\xc3\xc3", long + "xé", long + "\xf4\x8f\xbf\xbf", strings.Repeat("\U0010ffff", 1000), long + long,
+	} {
+		for _, id := range []*resourcepb.ID{bound([]byte(b)), bound([]byte(b + "\x00")), bound([]byte(b + "\xff"))} {
+			if len(id.GetName()) > partSize+2 {
+				t.Errorf("the bound of %.10q has a name of %d bytes", b, len(id.GetName()))
+			}
+		}
+	}
 }
 
 func TestKeysThatCannotBeStored(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
@@ -121,4 +122,87 @@ func transfers(t *testing.T, clients ...*clientv3.Client) {
 		})
 	}
 	all.Wait()
+}
+
+// Of two transactions that each compare what the other one changes, one at most is carried out.
+func TestTransactionsAreNotSkewed(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		for range 100 {
+			put(t, c, "a", "on duty")
+			put(t, c, "b", "on duty")
+			var done [2]bool
+			var both sync.WaitGroup
+			for i, keys := range [][]string{{"a", "b"}, {"b", "a"}} {
+				both.Go(func() {
+					r, err := c.Txn(ctx(t)).If(clientv3.Compare(clientv3.Value(keys[0]), "=", "on duty")).
+						Then(clientv3.OpPut(keys[1], "at home")).Commit()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					done[i] = r.Succeeded
+				})
+			}
+			both.Wait()
+			if done[0] == done[1] {
+				t.Fatalf("of two transactions that exclude each other, these were carried out: %v", done)
+			}
+		}
+	})
+}
+
+// Nothing is left of a lease that is revoked while keys are attached to it.
+func TestNothingIsLeftOfARevokedLease(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		for range 20 {
+			id := grant(t, c, 3600)
+			var all sync.WaitGroup
+			for w := range 4 {
+				all.Go(func() {
+					for n := 0; ; n++ {
+						_, err := c.Put(ctx(t), fmt.Sprintf("leased/%d-%d", w, n), "", clientv3.WithLease(id))
+						if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+							return
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			if _, err := c.Revoke(ctx(t), id); err != nil {
+				t.Error(err)
+			}
+			all.Wait()
+			left, err := c.Get(ctx(t), "leased/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || left.Count != 0 {
+				t.Fatalf("%d keys are left, %v", left.Count, err)
+			}
+		}
+	})
+}
+
+// A range of more keys than a transaction takes is deleted to the last.
+func TestDeletionOfManyKeys(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const keys = 1100
+		for begin := 0; begin < keys; begin += 100 {
+			var ops []clientv3.Op
+			for i := range 100 {
+				ops = append(ops, clientv3.OpPut(fmt.Sprintf("many/%04d", begin+i), "x"))
+			}
+			if _, err := c.Txn(ctx(t)).Then(ops...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := c.Delete(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+		if err != nil || r.Deleted != keys || len(r.PrevKvs) != keys {
+			t.Fatalf("%d of %d keys were deleted, %v", r.Deleted, keys, err)
+		}
+		left, err := c.Get(ctx(t), "many/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || left.Count != 0 || left.Header.Revision != r.Header.Revision {
+			t.Errorf("%d keys are left at revision %d, deleted at %d, %v", left.Count, left.Header.Revision, r.Header.Revision, err)
+		}
+	})
 }
