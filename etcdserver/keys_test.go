@@ -85,6 +85,19 @@ func TestSpansHoldWhatRangesDo(t *testing.T) {
 	})
 }
 
+func TestSpansFromWhatIsNoKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		key, from string
+		in        bool
+	}{{"a", "a\x00", false}, {"a\x01", "a\x00", true}, {"\ue000", "\xed\xa0", true}, {"\ud7ff", "\xed\xa0", false}} {
+		span, ok := spanOf([]byte(c.from), []byte{0})
+		if in := ok && key.Of(idAt(c.key)).Compare(key.Of(span.From)) >= 0; in != c.in {
+			t.Errorf("%q from %q on: %v", c.key, c.from, in)
+		}
+	}
+}
+
 // A client may send anything for a range, also what is longer than every key and ends within a character.
 func TestBoundsOfLongBytes(t *testing.T) {
 	t.Parallel()
