@@ -253,8 +253,12 @@ func TestReadAfterAnEvent(t *testing.T) {
 		shown string
 		do    func(a *resourcepb.Resource) *resourcepb.Resource
 	}{
-		{"1", func(*resourcepb.Resource) *resourcepb.Resource { return storetest.Write(t, v.Backend, storetest.Resource("a", "1")) }},
-		{"2", func(a *resourcepb.Resource) *resourcepb.Resource { return storetest.Write(t, v.Backend, rewritten(a, "2")) }},
+		{"1", func(*resourcepb.Resource) *resourcepb.Resource {
+			return storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+		}},
+		{"2", func(a *resourcepb.Resource) *resourcepb.Resource {
+			return storetest.Write(t, v.Backend, rewritten(a, "2"))
+		}},
 		{"nothing", func(a *resourcepb.Resource) *resourcepb.Resource { storetest.Remove(t, v.Backend, a); return nil }},
 	} {
 		a, _ := v.Backend.Read(t.Context(), strong, storetest.ID("a"))
