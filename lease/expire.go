@@ -32,41 +32,45 @@ func (k *Keeper) expire(ctx context.Context) {
 			}
 			ending.Go(func() {
 				defer func() { <-places }()
-				if err := k.end(ctx, d.lease, d.renewal); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+				if err := k.expired(ctx, d); err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					wait(ctx, retry)
 				}
 				k.notEnding(d.name)
 			})
 		}
-		timer := time.NewTimer(next)
 		select {
-		case <-timer.C:
+		case <-time.After(next):
 		case <-changed:
 		case <-ctx.Done():
 		}
-		timer.Stop()
 		wait(ctx, breath)
 	}
 }
 
+// expired ends a lease of which the keeper has seen the end, or that nobody has renewed. It is storage.ErrCASFailure if somebody has.
+func (k *Keeper) expired(ctx context.Context, d dying) error {
+	if d.lease.ended {
+		return k.end(ctx, d.lease)
+	}
+	last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, d.name))
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		last = &resourcepb.Resource{Id: k.id(renewalType, d.name)} // the proof is that there is none
+	case err != nil:
+		return err
+	}
+	if last.GetVersion() != d.renewal {
+		return storage.ErrCASFailure
+	}
+	return k.end(ctx, d.lease, storage.Op{Check: last.GetId(), Version: d.renewal})
+}
+
 // end ends a lease: its record is marked, so that nothing more can be attached and nobody can renew it; then what is attached is deleted,
-// and then the record. Whoever finds a marked record goes on from there. With a version of its renewal, the lease ends only if that is
-// still the newest one; it is storage.ErrCASFailure if not, or if somebody else was faster.
-func (k *Keeper) end(ctx context.Context, l *Lease, renewal string) error {
-	name := l.res.GetId().GetName()
+// and then the record. Whoever finds a marked record goes on from there. The lease ends only if the proofs hold; it is
+// storage.ErrCASFailure if not, or if somebody else was faster.
+func (k *Keeper) end(ctx context.Context, l *Lease, proofs ...storage.Op) error {
 	if !l.ended {
-		ops := []storage.Op{{Write: l.record(true)}}
-		if renewal != "" {
-			last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, name))
-			switch {
-			case err != nil:
-				return err
-			case last.GetVersion() != renewal:
-				return storage.ErrCASFailure
-			}
-			ops = append(ops, storage.Op{Check: last.GetId(), Version: renewal})
-		}
-		stored, err := k.tx.Commit(ctx, ops)
+		stored, err := k.tx.Commit(ctx, append([]storage.Op{{Write: l.record(true)}}, proofs...))
 		if err != nil {
 			return err
 		}
@@ -107,11 +111,17 @@ func (k *Keeper) await(ctx context.Context, l *Lease) error {
 		if seen {
 			return nil
 		}
-		if _, err := k.backend.Read(ctx, storage.StrongConsistency, l.res.GetId()); err != nil {
+		stored, err := k.backend.Read(ctx, storage.StrongConsistency, l.res.GetId())
+		switch {
+		case err != nil:
 			return err
+		case stored.GetVersion() != l.res.GetVersion(): // somebody rewrote it: the watch may have gone past
+			return storage.ErrCASFailure
 		}
 		select {
 		case <-changed:
+		case <-k.blind:
+			return storage.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -157,6 +167,14 @@ func (k *Keeper) forget(ctx context.Context, l *Lease) error {
 	case err == nil:
 		ops = append(ops, storage.Op{Delete: last.GetId(), Version: last.GetVersion()})
 	case !errors.Is(err, storage.ErrNotFound):
+		return err
+	}
+	// A renewal that was read while the lease was stored is the lease's own. Otherwise another keeper has done all that, and the renewal may
+	// be that of a new lease of this name.
+	switch _, err = k.backend.Read(ctx, storage.StrongConsistency, l.res.GetId()); {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
 		return err
 	}
 	_, err = k.tx.Commit(ctx, ops)

@@ -23,6 +23,7 @@ type Keeper struct {
 	tenancy *resourcepb.Tenancy
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	blind   chan struct{} // closed when the keeper sees nothing any more
 
 	mu      sync.Mutex
 	leases  map[string]*kept // by name
@@ -32,7 +33,7 @@ type Keeper struct {
 // kept is what a keeper has seen of a lease.
 type kept struct {
 	lease   *Lease // nil if only the renewal was seen
-	renewal string // the version of the newest renewal
+	renewal string // the version of the newest renewal, "" if none is stored
 	since   time.Time
 	ending  bool // something here is about to end it
 }
@@ -44,10 +45,13 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 	if !ok {
 		return nil, fmt.Errorf("%w: leases: the backend is no Transactor", storage.ErrInvalid)
 	}
+	if p, n := tenancy.GetPartition(), tenancy.GetNamespace(); tenancy == nil || p == storage.Wildcard || n == storage.Wildcard {
+		return nil, fmt.Errorf("%w: leases: a keeper needs one tenancy, not %v", storage.ErrInvalid, tenancy)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{
 		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
-		leases: map[string]*kept{}, changed: make(chan struct{}),
+		blind: make(chan struct{}), leases: map[string]*kept{}, changed: make(chan struct{}),
 	}
 	k.running.Go(func() { k.observe(ctx) })
 	k.running.Go(func() { k.expire(ctx) })
@@ -70,6 +74,14 @@ func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Le
 	l := &Lease{TTL: ttl, res: &resourcepb.Resource{Id: k.id(leaseType, name), Generation: ulid.Make().String()}}
 	l.res.Id.Uid = ulid.Make().String()
 	stored, err := k.tx.Commit(ctx, []storage.Op{{Write: l.record(false)}, {Write: k.renewal(nil, l)}})
+	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 1 {
+		// The lease of which this is the renewal was deleted by hand.
+		last, readErr := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, name))
+		if readErr != nil && !errors.Is(readErr, storage.ErrNotFound) {
+			return nil, fmt.Errorf("grant lease %q: %w", name, readErr)
+		}
+		stored, err = k.tx.Commit(ctx, []storage.Op{{Write: l.record(false)}, {Write: k.renewal(last, l)}})
+	}
 	if errors.Is(err, storage.ErrWrongUid) {
 		err = storage.ErrCASFailure
 	}
@@ -155,17 +167,17 @@ func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 }
 
 // Revoke ends a lease at once, and deletes what is attached to it. It is [storage.ErrNotFound] if there is none. If it fails otherwise, the
-// end may have begun; then keepers go on with it.
+// end may have begun; then keepers go on with it. It is [storage.ErrClosed] if the keeper was closed meanwhile.
 func (k *Keeper) Revoke(ctx context.Context, name string) error {
 	for {
 		l, err := k.read(ctx, name)
 		if err == nil {
-			err = k.end(ctx, l, "")
+			err = k.end(ctx, l)
 		}
 		switch {
 		case err == nil:
 			return nil
-		case !errors.Is(err, storage.ErrCASFailure):
+		case !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid):
 			return fmt.Errorf("revoke lease %q: %w", name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 // observe follows leases and their renewals until ctx is over or the backend is closed.
 func (k *Keeper) observe(ctx context.Context) {
+	defer close(k.blind)
 	for ctx.Err() == nil {
 		w, err := k.backend.WatchList(ctx, storage.UnversionedType{Group: leaseType.Group, Kind: storage.Wildcard}, k.tenancy, "")
 		if err == nil {
@@ -26,7 +27,8 @@ func (k *Keeper) observe(ctx context.Context) {
 
 // follow takes in what a watch returns, until that ends. What a watch from a snapshot does not mention any more is forgotten.
 func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
-	listed := map[string]bool{}
+	type part struct{ kind, name string }
+	listed := map[part]bool{}
 	for {
 		ev, err := w.Next(ctx)
 		if err != nil {
@@ -36,19 +38,20 @@ func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
 		switch {
 		case ev.GetEndOfSnapshot() != nil:
 			for name := range k.leases {
-				if !listed[name] {
-					delete(k.leases, name)
+				for _, typ := range []*resourcepb.Type{leaseType, renewalType} {
+					if !listed[part{typ.GetKind(), name}] {
+						k.gone(typ.GetKind(), name)
+					}
 				}
 			}
 			listed = nil
 		case ev.GetDelete() != nil:
-			if id := ev.GetDelete().GetResource().GetId(); id.GetType().GetKind() == leaseType.Kind {
-				delete(k.leases, id.GetName())
-			}
+			id := ev.GetDelete().GetResource().GetId()
+			k.gone(id.GetType().GetKind(), id.GetName())
 		case ev.GetUpsert() != nil:
 			res := ev.GetUpsert().GetResource()
 			if listed != nil {
-				listed[res.GetId().GetName()] = true
+				listed[part{res.GetId().GetType().GetKind(), res.GetId().GetName()}] = true
 			}
 			k.see(res)
 		}
@@ -68,12 +71,32 @@ func (k *Keeper) see(res *resourcepb.Resource) {
 	}
 	switch res.GetId().GetType().GetKind() {
 	case leaseType.Kind:
+		if seen.lease == nil && seen.renewal == "" {
+			seen.since = time.Now() // its renewal comes with it, unless somebody deleted that
+		}
 		// One that does not decode is left alone: nobody knows for how long it was to live.
 		seen.lease, _ = leaseOf(res)
 	case renewalType.Kind:
 		if seen.renewal != res.GetVersion() {
 			seen.renewal, seen.since = res.GetVersion(), time.Now()
 		}
+	}
+}
+
+// gone takes in that a lease or a renewal is not stored any more. Each goes alone: on some databases the renewal of a new lease is seen
+// before the end of the old one of that name.
+func (k *Keeper) gone(kind, name string) {
+	seen := k.leases[name]
+	switch {
+	case seen == nil:
+		return
+	case kind == leaseType.Kind:
+		seen.lease = nil
+	case kind == renewalType.Kind && seen.renewal != "":
+		seen.renewal, seen.since = "", time.Now()
+	}
+	if seen.lease == nil && seen.renewal == "" {
+		delete(k.leases, name)
 	}
 }
 
@@ -103,7 +126,6 @@ func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-
 		case seen.lease.ended:
 			seen.ending = true
 			all = append(all, dying{name, seen.lease, ""})
-		case seen.since.IsZero(): // its renewal comes with it
 		default:
 			left := seen.since.Add(seen.lease.TTL).Sub(now)
 			if left > 0 {

@@ -1,0 +1,94 @@
+package lease_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// only returns the one resource of a kind that is stored in the tenancy of locks and leases.
+func only(t *testing.T, b storage.Backend, group, kind string) *resourcepb.Resource {
+	t.Helper()
+	all, err := b.List(t.Context(), storage.StrongConsistency, storage.UnversionedType{Group: group, Kind: kind}, system, "")
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d resources %s/%s, %v", len(all), group, kind, err)
+	}
+	return all[0]
+}
+
+// remove deletes the one resource of a kind, as an operator does it.
+func remove(t *testing.T, b storage.Backend, group, kind string) {
+	t.Helper()
+	res := only(t, b, group, kind)
+	if err := b.DeleteCAS(t.Context(), res.GetId(), res.GetVersion()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALeaseWithoutItsRenewalEnds(t *testing.T) {
+	for name, anew := range map[string]bool{"same keeper": false, "new keeper": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, b storage.Backend) {
+				k := keeper(t, b)
+				if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				remove(t, b, "lease", "Renewal")
+				if anew {
+					k.Close()
+					k = keeper(t, b)
+				}
+				defer k.Close()
+				<-time.After(9 * time.Second)
+				synctest.Wait()
+				if missing(t, b, "attached") {
+					t.Error("a lease ended before its time")
+				}
+				<-time.After(2 * time.Second)
+				synctest.Wait()
+				if !missing(t, b, "attached") {
+					t.Error("what was attached outlives its lease")
+				}
+			})
+		})
+	}
+}
+
+// A holder whose renewal was deleted renews as ever.
+func TestALeaseWithoutItsRenewalIsRenewed(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		k := keeper(t, b)
+		defer k.Close()
+		grant(t, k, "session", 10*time.Second)
+		synctest.Wait()
+		remove(t, b, "lease", "Renewal")
+		for range 5 {
+			<-time.After(9 * time.Second)
+			if _, err := k.Renew(t.Context(), "session"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestANameWhoseLeaseWasDeletedIsGrantedAgain(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		k := keeper(t, b)
+		defer k.Close()
+		grant(t, k, "session", 10*time.Second)
+		synctest.Wait()
+		remove(t, b, "lease", "Lease")
+		if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(11 * time.Second)
+		synctest.Wait()
+		if !missing(t, b, "attached") {
+			t.Error("what was attached outlives its lease")
+		}
+	})
+}
