@@ -61,9 +61,11 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 // taken until its time to live has passed, by nobody.
 func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 	holder := e.candidate()
-	obs := &observation{}
+	obs, beaten := &observation{}, false
 	for {
 		tenure, err := e.try(ctx, holder, obs)
+		again := conflict(err) && !beaten // another one was faster: what it did is there to be seen
+		beaten = conflict(err)
 		switch {
 		case tenure != nil:
 			return tenure, nil
@@ -71,6 +73,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 			return nil, fmt.Errorf("lock %q: %w", e.name, ctx.Err())
 		case err != nil && !passing(err):
 			return nil, fmt.Errorf("lock %q: %w", e.name, err)
+		case again:
 		case err != nil:
 			wait(ctx, retry)
 		default:
@@ -86,7 +89,7 @@ func (e *Elector) Try(ctx context.Context) (*Tenure, error) {
 	switch {
 	case tenure != nil:
 		return tenure, nil
-	case err == nil, errors.Is(err, storage.ErrCASFailure), errors.Is(err, storage.ErrWrongUid):
+	case err == nil, conflict(err):
 		return nil, fmt.Errorf("lock %q: %w", e.name, ErrHeld)
 	}
 	return nil, fmt.Errorf("lock %q: %w", e.name, err)
@@ -113,7 +116,12 @@ func (e *Elector) candidate() string {
 
 // passing reports whether a call that failed with err may succeed later.
 func passing(err error) bool {
-	return errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
+	return errors.Is(err, storage.ErrInconsistent) || conflict(err)
+}
+
+// conflict reports whether a call failed because of what somebody else did.
+func conflict(err error) bool {
+	return errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)
 }
 
 // observation is what a candidate has seen of the holder's signs of life.
@@ -145,22 +153,23 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 		return nil, err
 	}
 	obs.note(r)
-	lock := r.lock
+	lock, epoch := r.lock, r.epoch
 	ops := []storage.Op{{Check: r.lock.GetId(), Version: r.lock.GetVersion()}}
 	if r.holder != holder { // else it was won by a try whose answer was lost, and lacks a sign of life that is known to be new
 		if r.holder != "" && time.Since(obs.since) < r.ttl {
 			return nil, nil
 		}
-		lock = e.next(r.lock, holder, r.epoch+1)
+		epoch++
+		lock = e.next(r.lock, holder, epoch)
 		ops[0] = storage.Op{Write: lock}
 	}
 	// That the last heartbeat is still the one that was seen is part of the transaction.
-	stored, err := e.tx.Commit(ctx, append(ops, storage.Op{Write: e.nextBeat(r.beat, lock.GetId(), holder)}))
+	stored, err := e.tx.Commit(ctx, append(ops, storage.Op{Write: e.nextBeat(r.beat, lock.GetId(), holder, epoch)}))
 	if err != nil {
 		return nil, err
 	}
 	if stored[0] != nil {
-		r = &record{lock: stored[0], holder: holder, epoch: r.epoch + 1, ttl: e.opts.TTL}
+		r = &record{lock: stored[0], holder: holder, epoch: epoch, ttl: e.opts.TTL}
 	}
 	r.beat = stored[1]
 	return e.tenure(r, began), nil
@@ -183,6 +192,9 @@ func (e *Elector) observe(ctx context.Context, obs *observation) {
 			if !over {
 				wait(ctx, retry) // the watch has ended
 			}
+			return
+		}
+		if id := ev.GetDelete().GetResource().GetId(); id.GetName() == e.name && id.GetType().GetKind() == lockType.Kind {
 			return
 		}
 		res := ev.GetUpsert().GetResource()

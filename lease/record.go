@@ -44,6 +44,7 @@ func (e *Elector) read(ctx context.Context) (*record, error) {
 	if r.beat, err = e.one(ctx, heartbeatType); err != nil {
 		return nil, err
 	}
+	r.epoch = epochOf(r.beat) // epochs grow also where somebody deleted the lock's record
 	if r.lock, err = e.one(ctx, lockType); err != nil || r.lock == nil {
 		return r, err
 	}
@@ -52,11 +53,27 @@ func (e *Elector) read(ctx context.Context) (*record, error) {
 		return nil, fmt.Errorf("lock %q: its record does not decode: %w", e.name, err)
 	}
 	r.holder = fields.GetFields()[holderField].GetStringValue()
-	r.epoch = int64(fields.GetFields()[epochField].GetNumberValue())
-	if r.ttl, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); err != nil || r.epoch < 1 {
+	epoch := epochOf(r.lock)
+	if r.ttl, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); err != nil || r.ttl <= 0 || epoch < 1 {
 		return nil, fmt.Errorf("lock %q: its record is malformed: %v", e.name, fields)
 	}
+	r.epoch = max(r.epoch, epoch)
 	return r, nil
+}
+
+// lastEpoch is the largest epoch after which a record can say the next one: its numbers are floating-point.
+const lastEpoch = 1<<53 - 2
+
+// epochOf returns the epoch that a lock or its heartbeat names, 0 if none that a holder can have had.
+func epochOf(res *resourcepb.Resource) int64 {
+	fields := &structpb.Struct{}
+	if res.GetData().UnmarshalTo(fields) != nil {
+		return 0
+	}
+	if n := fields.GetFields()[epochField].GetNumberValue(); n >= 1 && n <= lastEpoch {
+		return int64(n)
+	}
+	return 0
 }
 
 // one reads one resource of the lock, nil if it is not stored.
@@ -87,12 +104,15 @@ func (e *Elector) next(stored *resourcepb.Resource, holder string, epoch int64) 
 }
 
 // nextBeat returns the heartbeat of a lock in an epoch, to be written over the stored one.
-func (e *Elector) nextBeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string) *resourcepb.Resource {
+func (e *Elector) nextBeat(stored *resourcepb.Resource, lock *resourcepb.ID, holder string, epoch int64) *resourcepb.Resource {
 	res := &resourcepb.Resource{Id: e.id(heartbeatType), Owner: lock, Version: stored.GetVersion(), Generation: ulid.Make().String()}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
 		res.Id.Uid = ulid.Make().String()
 	}
-	res.Data = payload(map[string]*structpb.Value{holderField: structpb.NewStringValue(holder)})
+	res.Data = payload(map[string]*structpb.Value{
+		holderField: structpb.NewStringValue(holder),
+		epochField:  structpb.NewNumberValue(float64(epoch)),
+	})
 	return res
 }
 

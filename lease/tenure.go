@@ -68,7 +68,7 @@ func (t *Tenure) Resign(ctx context.Context) error {
 	<-t.exited
 	free := t.elector.next(t.lock, "", t.epoch)
 	_, err := t.elector.backend.WriteCAS(ctx, free)
-	if errors.Is(err, storage.ErrCASFailure) {
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
 		return nil // another tenure has begun, or this one was resigned already
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		t.stop()
 	})
 	defer deadline.Stop()
-	pause := t.ttl / 3
+	pause := t.ttl/3 - time.Since(good) // what a sign of life takes is part of its third
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,7 +108,7 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		stored, err := t.beat(ctx, beat, holder)
 		switch {
 		case err == nil:
-			if beat, pause = stored, t.ttl/3; deadline.Stop() {
+			if beat, pause = stored, t.ttl/3-time.Since(began); deadline.Stop() {
 				deadline.Reset(t.patience() - time.Since(began))
 			}
 		case errors.Is(err, ErrLost), errors.Is(err, storage.ErrClosed):
@@ -121,11 +121,11 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 }
 
 // patience is how long a tenure goes on without a sign of life.
-func (t *Tenure) patience() time.Duration { return t.ttl * 2 / 3 }
+func (t *Tenure) patience() time.Duration { return t.ttl - t.ttl/3 }
 
 // beat gives a sign of life, and proves that the tenure is the newest one.
 func (t *Tenure) beat(ctx context.Context, last *resourcepb.Resource, holder string) (*resourcepb.Resource, error) {
-	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.nextBeat(last, t.lock.GetId(), holder)}})
+	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.nextBeat(last, t.lock.GetId(), holder, t.epoch)}})
 	if err == nil {
 		return stored[1], nil
 	}
