@@ -69,7 +69,9 @@ type crossed struct {
 	storage.Transactor
 }
 
-func (c *crossed) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+func (c *crossed) WatchList(
+	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
+) (storage.Watch, error) {
 	w, err := c.Backend.WatchList(ctx, typ, tenancy, prefix)
 	return &crossedWatch{Watch: w}, err
 }
@@ -135,7 +137,9 @@ func TestAClosedKeeperRevokesNothingForEver(t *testing.T) {
 
 func TestAKeeperKeepsOneTenancy(t *testing.T) {
 	in(t, func(t *testing.T, b storage.Backend) {
-		for _, tenancy := range []*resourcepb.Tenancy{nil, {Partition: storage.Wildcard, Namespace: "n"}, {Partition: "p", Namespace: storage.Wildcard}} {
+		for _, tenancy := range []*resourcepb.Tenancy{
+			nil, {Partition: storage.Wildcard, Namespace: "n"}, {Partition: "p", Namespace: storage.Wildcard},
+		} {
 			k, err := lease.NewKeeper(b, tenancy)
 			if !errors.Is(err, storage.ErrInvalid) {
 				t.Errorf("a keeper of %v: %v", tenancy, err)

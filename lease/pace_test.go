@@ -100,7 +100,8 @@ func TestForgedLocksAreRefused(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				id := &resourcepb.ID{Type: &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "Lock"}, Tenancy: system, Name: "job", Uid: "u"}
+				typ := &resourcepb.Type{Group: "coordination", GroupVersion: "v1", Kind: "Lock"}
+				id := &resourcepb.ID{Type: typ, Tenancy: system, Name: "job", Uid: "u"}
 				if _, err := b.WriteCAS(t.Context(), &resourcepb.Resource{Id: id, Data: data}); err != nil {
 					t.Fatal(err)
 				}
