@@ -62,7 +62,7 @@ kubernetes: ## Kubernetes' own tests of its storage, on memory and SQLite (TESTF
 	cd kubernetes && $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: kubetest
-kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (compiles two million lines: ten minutes the first time)
+kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (it takes ten minutes to compile); ASHLAR_KUBETEST_MANIFESTS=folder is applied to it
 	cd kubernetes/kubetest && $(GO) test -tags integration -count=1 -v -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		-ldflags '-X k8s.io/component-base/version.gitVersion=v1.36.3' ./...
 

@@ -1,0 +1,81 @@
+//go:build integration
+
+package kubetest
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/etcdserver"
+	_ "github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	_ "github.com/ashlar-dev/storage/postgres"
+	_ "github.com/ashlar-dev/storage/sqlite"
+)
+
+// face is a server of etcd's API on a store.
+type face struct {
+	url     string // of the store
+	address string
+	stop    func()
+}
+
+// startFace serves a store on a free port until the test ends.
+func startFace(t *testing.T, url string) *face {
+	t.Helper()
+	f := &face{url: url, address: "127.0.0.1:0"}
+	f.start(t)
+	t.Cleanup(func() { f.stop() })
+	return f
+}
+
+func (f *face) start(t *testing.T) {
+	t.Helper()
+	backend, err := storage.Open(t.Context(), f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := etcdserver.New(backend, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", f.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.address = listener.Addr().String()
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(8 << 20))
+	server.Register(g)
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(listener) }()
+	f.stop = func() {
+		g.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		server.Close()
+		if err := backend.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// endpoint is what kube-apiserver calls --etcd-servers.
+func (f *face) endpoint() string { return "http://" + f.address }
+
+// restart ends the server and opens the store anew, on the same address.
+func (f *face) restart(t *testing.T) {
+	t.Helper()
+	f.stop()
+	f.start(t)
+}
+
+// databases are what the tests run on.
+var databases = map[string]func(t *testing.T) string{
+	"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "kube.db") },
+	"postgres": func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) },
+}

@@ -1,0 +1,194 @@
+//go:build integration
+
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const writers, rounds = 4, 20
+
+// TestChurn has clients of a kube-apiserver create, rewrite and delete at once, while history is compacted beneath them: no write
+// is lost, and in the end an informer holds what a consistent list says, and every cache what is stored.
+func TestChurn(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFace(t, url(t))
+			s := startAPIServer(t, f.endpoint())
+			create(t, s, configMap("shared", ""))
+			w := watch(t, s)
+			begin := listed(t, s)
+			if err := churn(t.Context(), []*apiserver{s}, "first", writers, rounds); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(get(t, s, "shared").Data["writes"]); n != writers*rounds {
+				t.Errorf("the object that all wrote to was written %d times, want %d", n, writers*rounds)
+			}
+			eventually(t, "the informer", func() error { return w.same(t.Context(), s) })
+			compacted(t, s, begin)
+			if err := churn(t.Context(), []*apiserver{s}, "second", writers, rounds); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the informer after a compaction", func() error { return w.same(t.Context(), s) })
+			checked(t, s)
+		})
+	}
+}
+
+// compacted waits until history from before a version is gone, as kube-apiserver compacts it.
+func compacted(t *testing.T, s *apiserver, version string) {
+	t.Helper()
+	eventually(t, "compaction", func() error {
+		_, err := s.clients.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{
+			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: 1})
+		if apierrors.IsResourceExpired(err) {
+			return nil
+		}
+		return fmt.Errorf("the list as of version %s: %v, want one that says that it is gone", version, err)
+	})
+}
+
+// checked waits until the server has compared its caches with what is stored, and fails if they differed.
+func checked(t *testing.T, s *apiserver) {
+	t.Helper()
+	var before int
+	eventually(t, "checks of caches", func() error {
+		good, bad := s.inconsistencies(t)
+		if bad > 0 {
+			t.Fatalf("%d caches were not what is stored", bad)
+		}
+		if before == 0 {
+			before = good + 1
+		}
+		if good < before+20 {
+			return fmt.Errorf("%d caches were compared", good)
+		}
+		return nil
+	})
+}
+
+// TestRestart takes the database's face away from a kube-apiserver while clients write, and the database too where it is a server.
+func TestRestart(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFace(t, url(t))
+			s := startAPIServer(t, f.endpoint())
+			create(t, s, configMap("shared", ""))
+			w := watch(t, s)
+			for i := range 3 {
+				done := make(chan error, 1)
+				go func() { done <- persistently(t.Context(), []*apiserver{s}, fmt.Sprint(i)) }()
+				f.restart(t)
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the informer after a restart", func() error { return w.same(t.Context(), s) })
+			}
+			checked(t, s)
+		})
+	}
+}
+
+// TestTwoServers runs two kube-apiservers, each with a face of its own, on one Postgres: lists that one began the other goes on with, and
+// one that stood still for a while catches up.
+func TestTwoServers(t *testing.T) {
+	t.Parallel()
+	url := databases["postgres"](t)
+	var servers []*apiserver
+	var informers []*watched
+	for range 2 {
+		s := startAPIServer(t, startFace(t, url).endpoint())
+		servers = append(servers, s)
+	}
+	create(t, servers[0], configMap("shared", ""))
+	for _, s := range servers {
+		informers = append(informers, watch(t, s))
+	}
+	if err := churn(t.Context(), servers, "both", writers, rounds); err != nil {
+		t.Fatal(err)
+	}
+	handOver(t, servers)
+
+	if err := servers[1].process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := churn(t.Context(), servers[:1], "one", writers, rounds); err != nil {
+		t.Fatal(err)
+	}
+	if err := servers[1].process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := churn(t.Context(), servers, "again", writers, rounds); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(get(t, servers[1], "shared").Data["writes"]); n != 3*writers*rounds {
+		t.Errorf("the object that all wrote to was written %d times, want %d", n, 3*writers*rounds)
+	}
+	for i, w := range informers {
+		for _, s := range servers {
+			eventually(t, fmt.Sprint("informer ", i), func() error { return w.same(t.Context(), s) })
+		}
+	}
+	for _, s := range servers {
+		checked(t, s)
+	}
+}
+
+// handOver reads a list in pages from all servers in turn, while objects are written: it holds what was there when it began.
+func handOver(t *testing.T, servers []*apiserver) {
+	t.Helper()
+	var pages []corev1.ConfigMap
+	options := metav1.ListOptions{Limit: 11}
+	want, err := servers[0].clients.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n == 0 || options.Continue != ""; n++ {
+		page, err := servers[n%len(servers)].clients.CoreV1().ConfigMaps("default").List(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page.Items...)
+		options.Continue = page.Continue
+		create(t, servers[0], configMap(fmt.Sprint("late-", n), ""))
+	}
+	if !equality.Semantic.DeepEqual(byName(pages), byName(want.Items)) {
+		t.Errorf("pages hold %d objects, want the %d of a list before them", len(pages), len(want.Items))
+	}
+}
+
+func byName(all []corev1.ConfigMap) map[string]corev1.ConfigMap {
+	named := map[string]corev1.ConfigMap{}
+	for _, one := range all {
+		named[one.Name] = one
+	}
+	return named
+}
+
+// persistently is churn by a client that tries again whatever fails. It writes to objects of its own, with as many numbers as there were
+// acknowledged writes.
+func persistently(ctx context.Context, servers []*apiserver, round string) error {
+	names := map[string]string{}
+	for i := range rounds {
+		names[fmt.Sprintf("persistent-%s-%d", round, i)] = strings.Repeat(".", i+1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if err := insist(ctx, servers[0], name, names[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
