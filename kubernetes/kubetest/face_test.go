@@ -79,3 +79,12 @@ var databases = map[string]func(t *testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "kube.db") },
 	"postgres": func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) },
 }
+
+// restartable are databases that a test may take away for a while, with what does that.
+var restartable = map[string]func(t *testing.T) (url string, restart func()){
+	"sqlite": func(t *testing.T) (string, func()) { return databases["sqlite"](t), func() {} }, // the face is all that there is
+	"postgres": func(t *testing.T) (string, func()) {
+		server := testenv.StartPostgres(t)
+		return server.StoreURL(t), func() { server.Restart(t) }
+	},
+}

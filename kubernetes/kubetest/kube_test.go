@@ -5,9 +5,6 @@ package kubetest
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -81,17 +78,20 @@ func checked(t *testing.T, s *apiserver) {
 
 // TestRestart takes the database's face away from a kube-apiserver while clients write, and the database too where it is a server.
 func TestRestart(t *testing.T) {
-	for name, url := range databases {
+	for name, start := range restartable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := startFace(t, url(t))
+			url, restart := start(t)
+			f := startFace(t, url)
 			s := startAPIServer(t, f.endpoint())
 			create(t, s, configMap("shared", ""))
 			w := watch(t, s)
 			for i := range 3 {
-				done := make(chan error, 1)
-				go func() { done <- persistently(t.Context(), []*apiserver{s}, fmt.Sprint(i)) }()
+				done, stop := make(chan error, 1), make(chan struct{})
+				go func() { done <- persistently(t.Context(), s, i, stop) }()
 				f.restart(t)
+				restart()
+				close(stop)
 				if err := <-done; err != nil {
 					t.Fatal(err)
 				}
@@ -178,17 +178,18 @@ func byName(all []corev1.ConfigMap) map[string]corev1.ConfigMap {
 	return named
 }
 
-// persistently is churn by a client that tries again whatever fails. It writes to objects of its own, with as many numbers as there were
-// acknowledged writes.
-func persistently(ctx context.Context, servers []*apiserver, round string) error {
-	names := map[string]string{}
-	for i := range rounds {
-		names[fmt.Sprintf("persistent-%s-%d", round, i)] = strings.Repeat(".", i+1)
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if err := insist(ctx, servers[0], name, names[name]); err != nil {
+// persistently writes objects, one after the other and whatever fails, until it is told to stop and has written some.
+func persistently(ctx context.Context, s *apiserver, round int, stop <-chan struct{}) error {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			if i >= rounds {
+				return nil
+			}
+		default:
+		}
+		if err := insist(ctx, s, fmt.Sprintf("persistent-%d-%d", round, i), fmt.Sprint(i)); err != nil {
 			return err
 		}
 	}
-	return nil
 }
