@@ -3,9 +3,11 @@
 package kubernetes
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
@@ -31,4 +33,17 @@ func init() {
 			"RunWatchSemantics":             "takes an empty store to be at revision 1, where the cluster was before the store was made",
 		}},
 	)
+}
+
+// DynamoDB numbers no changes, so that there are no versions to tell clients.
+func TestRefusesDynamoDB(t *testing.T) {
+	t.Parallel()
+	b := open(t, testenv.DynamoDB(t).StoreURL(t))
+	defer b.Close()
+	if store, err := New(b, nil); !errors.Is(err, storage.ErrInvalid) {
+		if err == nil {
+			store.Close()
+		}
+		t.Errorf("a store in DynamoDB: %v, want ErrInvalid", err)
+	}
 }
