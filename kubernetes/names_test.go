@@ -64,9 +64,11 @@ func names[Storage any](tests []upstreamTest[Storage]) map[string]bool {
 // upstreamTests returns the names of the tests that Kubernetes exports, benchmarks left out.
 func upstreamTests(t *testing.T) []string {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/apiserver/pkg/storage/testing").Output()
+	list := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/apiserver/pkg/storage/testing")
+	list.Stderr = t.Output()
+	dir, err := list.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v", list, err)
 	}
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
 	if err != nil {
