@@ -198,7 +198,7 @@ func shown(data *anypb.Any, known Resolver) []byte {
 		return nil
 	}
 	m, err := anypb.UnmarshalNew(data, proto.UnmarshalOptions{Resolver: known})
-	if err != nil || hasUnknown(m.ProtoReflect()) {
+	if err != nil || hasUnknown(m.ProtoReflect(), known, 0) {
 		return nil
 	}
 	// An Any inside the payload may be of an unknown type; a Struct may hold a number that JSON has no word for.
@@ -212,10 +212,27 @@ func shown(data *anypb.Any, known Resolver) []byte {
 	return text
 }
 
-// hasUnknown says whether m, or a message in it, has fields that this program does not know.
-func hasUnknown(m protoreflect.Message) bool {
+// maxPacked is how many messages may be packed one in another for a payload to be shown by its fields: each is decoded once for every one
+// that it is packed in.
+const maxPacked = 32
+
+// hasUnknown says whether m, or a message in it, has fields that this program does not know. What is packed in an Any is in it, too; m
+// itself is packed in so many others.
+func hasUnknown(m protoreflect.Message, known Resolver, packed int) bool {
 	if len(m.GetUnknown()) > 0 {
 		return true
+	}
+	if m.Descriptor().FullName() == "google.protobuf.Any" {
+		fields := m.Descriptor().Fields()
+		data := &anypb.Any{TypeUrl: m.Get(fields.ByNumber(1)).String(), Value: m.Get(fields.ByNumber(2)).Bytes()}
+		if data.GetTypeUrl() == "" {
+			return false
+		}
+		if packed == maxPacked {
+			return true
+		}
+		inside, err := anypb.UnmarshalNew(data, proto.UnmarshalOptions{Resolver: known})
+		return err != nil || hasUnknown(inside.ProtoReflect(), known, packed+1)
 	}
 	found := false
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -223,17 +240,17 @@ func hasUnknown(m protoreflect.Message) bool {
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {
 				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					found = hasUnknown(v.Message())
+					found = hasUnknown(v.Message(), known, packed)
 					return !found
 				})
 			}
 		case fd.Message() == nil:
 		case fd.IsList():
 			for i := 0; i < v.List().Len() && !found; i++ {
-				found = hasUnknown(v.List().Get(i).Message())
+				found = hasUnknown(v.List().Get(i).Message(), known, packed)
 			}
 		default:
-			found = hasUnknown(v.Message())
+			found = hasUnknown(v.Message(), known, packed)
 		}
 		return !found
 	})

@@ -1,6 +1,7 @@
 package jsonpb_test
 
 import (
+	"encoding/base64"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,22 +29,28 @@ func TestPayloadsComeBack(t *testing.T) {
 	unknownField := protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 7)
 	partly := &resourcepb.Tombstone{Owner: &resourcepb.ID{Name: "x"}}
 	partly.Owner.ProtoReflect().SetUnknown(unknownField)
+	nested := &anypb.Any{}
+	for range 1000 {
+		nested = pack(t, nested)
+	}
 	inside := pack(t, &anypb.Any{TypeUrl: "type.googleapis.com/no.such.Message", Value: []byte{1}})
 	for name, tc := range map[string]struct {
 		data *anypb.Any
 		want string
 	}{
-		"none":                {nil, `{"version":"v"}`},
-		"empty":               {&anypb.Any{}, `{"version":"v","data":{}}`},
-		"known":               {pack(t, &resourcepb.Tombstone{Owner: &resourcepb.ID{Name: "x"}}), `{"version":"v","data":{"@type":"type.googleapis.com/ashlar.resource.v1.Tombstone","owner":{"name":"x"}}}`},
-		"well known":          {pack(t, structpb.NewStringValue("s")), `{"version":"v","data":{"@type":"type.googleapis.com/google.protobuf.Value","value":"s"}}`},
-		"unknown type":        {&anypb.Any{TypeUrl: "example.com/no.such.Message", Value: []byte("\x00\xffa")}, `{"version":"v","data":{"@type":"example.com/no.such.Message","@value":"AP9h"}}`},
-		"unknown, no content": {&anypb.Any{TypeUrl: "example.com/no.such.Message"}, `{"version":"v","data":{"@type":"example.com/no.such.Message","@value":""}}`},
-		"no type":             {&anypb.Any{Value: []byte{1}}, `{"version":"v","data":{"@type":"","@value":"AQ=="}}`},
-		"broken":              {&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Struct", Value: []byte{0xff}}, `{"version":"v","data":{"@type":"type.googleapis.com/google.protobuf.Struct","@value":"/w=="}}`},
-		"unknown field":       {pack(t, partly), ""},
-		"unknown type inside": {inside, ""},
-		"not in JSON":         {pack(t, &timestamppb.Timestamp{Seconds: -1 << 62}), ""},
+		"none":                 {nil, `{"version":"v"}`},
+		"empty":                {&anypb.Any{}, `{"version":"v","data":{}}`},
+		"known":                {pack(t, &resourcepb.Tombstone{Owner: &resourcepb.ID{Name: "x"}}), `{"version":"v","data":{"@type":"type.googleapis.com/ashlar.resource.v1.Tombstone","owner":{"name":"x"}}}`},
+		"well known":           {pack(t, structpb.NewStringValue("s")), `{"version":"v","data":{"@type":"type.googleapis.com/google.protobuf.Value","value":"s"}}`},
+		"unknown type":         {&anypb.Any{TypeUrl: "example.com/no.such.Message", Value: []byte("\x00\xffa")}, `{"version":"v","data":{"@type":"example.com/no.such.Message","@value":"AP9h"}}`},
+		"unknown, no content":  {&anypb.Any{TypeUrl: "example.com/no.such.Message"}, `{"version":"v","data":{"@type":"example.com/no.such.Message","@value":""}}`},
+		"no type":              {&anypb.Any{Value: []byte{1}}, `{"version":"v","data":{"@type":"","@value":"AQ=="}}`},
+		"broken":               {&anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Struct", Value: []byte{0xff}}, `{"version":"v","data":{"@type":"type.googleapis.com/google.protobuf.Struct","@value":"/w=="}}`},
+		"unknown field":        {pack(t, partly), ""},
+		"unknown type inside":  {inside, ""},
+		"unknown field inside": {pack(t, pack(t, partly)), ""},
+		"nested too deeply":    {nested, `{"version":"v","data":{"@type":"` + nested.TypeUrl + `","@value":"` + base64.StdEncoding.EncodeToString(nested.Value) + `"}}`},
+		"not in JSON":          {pack(t, &timestamppb.Timestamp{Seconds: -1 << 62}), ""},
 	} {
 		res := &resourcepb.Resource{Version: "v", Data: tc.data}
 		text, err := jsonpb.Marshal(res)
