@@ -174,13 +174,13 @@ func TestWatchOfSeveralTypes(t *testing.T) {
 		if res := ev.GetUpsert().GetResource(); res != nil {
 			what = "upsert " + named([]*resourcepb.Resource{res})[0]
 		} else if res := ev.GetDelete().GetResource(); res != nil {
-			what = "delete " + res.GetId().GetType().GetKind() + "/" + res.GetId().GetName()
+			what = "delete " + named([]*resourcepb.Resource{res})[0]
 		}
 		got = append(got, what)
 	}
 	want := []string{
 		"upsert demo.v1.Album/of-v1", "upsert demo.v2.Album/of-v2", "upsert other.v1.Album/of-v1", "end",
-		"upsert other.v1.Album/of-v1", "delete Album/of-v1", "upsert other.v1.Album/of-v1",
+		"upsert other.v1.Album/of-v1", "delete demo.*.Album/of-v1", "upsert other.v1.Album/of-v1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, not %q", got, want)

@@ -106,12 +106,11 @@ func (st *stream) leaves(res *resourcepb.Resource) (bool, error) {
 	return st.live, nil // in a snapshot it is there for the first time
 }
 
-// gone is the event of a resource that left the caller's view. It holds no more than the caller knew.
+// gone is the event of a resource that left the caller's view. It holds no more than the caller knew: in which group version the resource is
+// stored now it does not say.
 func (st *stream) gone(id *resourcepb.ID) *resourcepb.WatchEvent {
 	id = proto.CloneOf(id)
-	if !several(st.req.GetType()) {
-		id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
-	}
+	id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
 		Resource: &resourcepb.Resource{Id: id},
 	}}}
