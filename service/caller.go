@@ -84,10 +84,15 @@ func (r *readers) mayRead(ctx context.Context, t *registry.Type, res *resourcepb
 	if errors.Is(err, registry.ErrNeedResource) {
 		err = t.MayRead(c, res.GetId(), res)
 	}
-	if errors.Is(err, registry.ErrDenied) || isStatus(err) && status.Code(err) == codes.PermissionDenied {
+	if denies(err) {
 		return false, nil
 	}
 	return err == nil, r.server.allowed(ctx, err)
+}
+
+// denies reports whether an error of an authorization hook says that the caller is not allowed to, and not that the hook could not decide.
+func denies(err error) bool {
+	return errors.Is(err, registry.ErrDenied) || isStatus(err) && status.Code(err) == codes.PermissionDenied
 }
 
 // mayName reports whether the caller may know of a resource of the group and kind of t, whatever it holds.

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/registry"
@@ -46,7 +48,7 @@ func (s *Server) resolveAll(name *resourcepb.Type, asked *resourcepb.Tenancy) (*
 					typ = name // of an open registry
 				}
 				err := t.MayList(c, typ, tenancy)
-				if err == nil || !errors.Is(err, registry.ErrDenied) {
+				if !denies(err) {
 					return err
 				}
 				denied = err
@@ -68,7 +70,7 @@ func (s *Server) resolveAll(name *resourcepb.Type, asked *resourcepb.Tenancy) (*
 	}, nil
 }
 
-// meant returns the registered types that a name stands for.
+// meant returns the types that a name stands for.
 func (s *Server) meant(name *resourcepb.Type) (types []*registry.Type, err error) {
 	if s.types.Open() {
 		t, _ := s.types.Resolve(TombstoneType) // which is like any other there
@@ -78,6 +80,9 @@ func (s *Server) meant(name *resourcepb.Type) (types []*registry.Type, err error
 		if means(name, t.Type) {
 			types = append(types, t)
 		}
+	}
+	if means(name, TombstoneType) {
+		types = append(types, tombstones)
 	}
 	if len(types) == 0 {
 		return nil, invalid("resource type %.300s not registered", registry.Name(name))
@@ -101,7 +106,7 @@ func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.Re
 		return nil, err
 	}
 	id = idIn(tenancy, id)
-	if err := scoped.MayRead(caller, id, nil); err != nil && !errors.Is(err, registry.ErrNeedResource) {
+	if err := mayReadOne(types, caller, id, nil); err != nil && !errors.Is(err, registry.ErrNeedResource) {
 		return nil, s.allowed(ctx, err)
 	}
 	if err := s.checkExists(ctx, tenancy, codes.NotFound); err != nil {
@@ -111,16 +116,41 @@ func (s *Server) readAny(ctx context.Context, id *resourcepb.ID) (*resourcepb.Re
 	if err != nil {
 		return nil, s.told(ctx, "read", err)
 	}
-	t, err := s.resolve(res.GetId().GetType())
-	if err != nil {
-		return nil, err
+	t, unserved := s.resolve(res.GetId().GetType())
+	if unserved == nil {
+		types = []*registry.Type{t}
 	}
-	err = t.MayRead(caller, res.GetId(), nil)
-	if errors.Is(err, registry.ErrNeedResource) {
-		err = t.MayRead(caller, res.GetId(), res)
-	}
-	if err != nil {
+	if err := mayReadOne(types, caller, res.GetId(), res); err != nil {
 		return nil, s.allowed(ctx, err)
 	}
+	if unserved != nil {
+		return nil, unserved // of which type it is, too, is for those only who may read it
+	}
 	return &resourcepb.ReadResponse{Resource: res}, nil
+}
+
+// mayReadOne returns nil if a caller may read a resource as one of some types. Without the resource it returns ErrNeedResource if that is
+// needed to decide.
+func mayReadOne(types []*registry.Type, c registry.Caller, id *resourcepb.ID, res *resourcepb.Resource) error {
+	var denied, needed error
+	for _, t := range types {
+		of := id
+		if t.Type != nil {
+			of = proto.CloneOf(id)
+			of.Type = t.Type
+		}
+		err := t.MayRead(c, of, nil)
+		if errors.Is(err, registry.ErrNeedResource) && res != nil {
+			err = t.MayRead(c, of, res)
+		}
+		switch {
+		case errors.Is(err, registry.ErrNeedResource):
+			needed = err
+		case denies(err):
+			denied = err
+		default:
+			return err
+		}
+	}
+	return cmp.Or(needed, denied)
 }
