@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -25,8 +26,8 @@ import (
 
 // opaque is a payload by its bytes.
 type opaque struct {
-	Type  string  `json:"@type"`
-	Value *string `json:"@value"`
+	Type  string `json:"@type"`
+	Value string `json:"@value"`
 }
 
 // Marshal returns res as protojson, compact and the same for the same resource. A nil resource is {}.
@@ -80,27 +81,37 @@ func MarshalPayload(data *anypb.Any, known Resolver) ([]byte, error) {
 
 // Opaque returns a payload by its bytes.
 func Opaque(data *anypb.Any) ([]byte, error) {
-	value := base64.StdEncoding.EncodeToString(data.GetValue())
-	text, err := json.Marshal(opaque{Type: data.GetTypeUrl(), Value: &value})
+	text, err := json.Marshal(opaque{Type: data.GetTypeUrl(), Value: base64.StdEncoding.EncodeToString(data.GetValue())})
 	if err != nil {
 		return nil, fmt.Errorf("render a payload: %w", err)
 	}
 	return text, nil
 }
 
-// ParseOpaque undoes Opaque. It returns nil if the text is not a payload by its bytes.
+// ParseOpaque undoes Opaque. It returns nil if the text is not a payload by its bytes: an object with both members, each once, and no others.
 func ParseOpaque(text []byte) (*anypb.Any, error) {
-	var bytesForm opaque
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if dec.Decode(&bytesForm) != nil || bytesForm.Value == nil {
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') || !utf8.Valid(text) {
 		return nil, nil
 	}
-	value, err := base64.StdEncoding.DecodeString(*bytesForm.Value)
+	members := map[any]string{}
+	for dec.More() {
+		name, _ := dec.Token()
+		value, _ := dec.Token()
+		said, is := value.(string)
+		if _, twice := members[name]; twice || !is || name != "@type" && name != "@value" {
+			return nil, nil
+		}
+		members[name] = said
+	}
+	if len(members) != 2 {
+		return nil, nil
+	}
+	value, err := base64.StdEncoding.DecodeString(members["@value"])
 	if err != nil {
 		return nil, errors.New("data.@value is not base64")
 	}
-	return &anypb.Any{TypeUrl: bytesForm.Type, Value: value}, nil
+	return &anypb.Any{TypeUrl: members["@type"], Value: value}, nil
 }
 
 // MarshalEvent returns ev as protojson, compact and the same for the same event.

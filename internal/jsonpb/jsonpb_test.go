@@ -64,6 +64,23 @@ func TestPayloadsComeBack(t *testing.T) {
 	}
 }
 
+// Only what Opaque writes is a payload by its bytes. What is nearly that is not taken for one of its readings.
+func TestOpaqueIsExact(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"@TYPE":"a/b","@VALUE":"AA=="}`, `{"@type":"a/b","@value":"AA==","@type":"c/d"}`, `{"@type":"a/b","@value":"AA==","@value":"AQ=="}`,
+		`{"@value":"AA=="}`, `{"@type":"a/b"}`, `{"@type":null,"@value":"AA=="}`, `{"@type":"a/b","@value":{}}`, `{"@type":"a/b","@value":"AA==","x":1}`,
+		"{\"@type\":\"a/\xff\",\"@value\":\"AA==\"}", `[]`, ``, `{"@type":"a/b"`,
+	} {
+		data, err := jsonpb.ParseOpaque([]byte(text))
+		require.NoError(t, err, text)
+		require.Nil(t, data, text)
+	}
+	data, err := jsonpb.ParseOpaque([]byte(` {"@value": "AA==", "@type": "a/b"} `))
+	require.NoError(t, err)
+	require.True(t, proto.Equal(&anypb.Any{TypeUrl: "a/b", Value: []byte{0}}, data))
+}
+
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	res := &resourcepb.Resource{Version: "v", Data: &anypb.Any{TypeUrl: "a/b", Value: []byte("c")}}
