@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -58,6 +59,9 @@ func (r routes) find(path string) (target, error) {
 		var err error
 		if segments[i], err = url.PathUnescape(s); err != nil {
 			return target{}, refuse(http.StatusBadRequest, "the path holds a malformed escape: %v", err)
+		}
+		if !utf8.ValidString(segments[i]) {
+			return target{}, refuse(http.StatusBadRequest, "the path is not UTF-8: %.80q", segments[i])
 		}
 	}
 	if len(segments) == 4 && segments[3] == "" {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -52,6 +53,9 @@ func parseQuery(raw string, known []string) (query, error) {
 	for name, given := range values {
 		if len(given) > 1 {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is there %d times", name, len(given))
+		}
+		if !utf8.ValidString(given[0]) {
+			return query{}, refuse(http.StatusBadRequest, "the query parameter %s is not UTF-8: %.80q", name, given[0])
 		}
 		if slices.Contains(conditions, name) && given[0] == "" {
 			return query{}, refuse(http.StatusBadRequest, "the query parameter %s has no value", name)

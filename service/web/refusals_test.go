@@ -30,7 +30,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/demo/v1/album/%2e%2e%2f%2e%2e", 400, "id.name"},
 		{"GET", "/demo/v1/album/a%2Fb", 400, "id.name"},
 		{"GET", "/demo/v1/album/a%00b", 400, "id.name"},
-		{"GET", "/demo/v1/album/%ff", 400, "id.name"},
+		{"GET", "/demo/v1/album/%ff", 400, "the path is not UTF-8"},
 		{"GET", "/demo/v1/album%2Fa", 404, "no type is at"},
 		{"GET", "/demo/v1/Album/a", 404, "lower case"},
 		{"GET", "/demo/v2/album/a", 404, "no type is at /demo/v2/album"},
@@ -113,6 +113,22 @@ func TestBodiesThatAreWrong(t *testing.T) {
 	require.Contains(t, s.put("/demo/v1/label/a", "{\"data\":{\n\"value\":{\"a\":1,\"a\":2}}}").message(t), `line 2, column 16: duplicate map key "a"`)
 	require.Contains(t, s.put("/demo/v1/album/a/status/k?uid=x", "{\n\"nope\":1}").message(t), `line 2, column 1: unknown field "nope"`)
 	require.Equal(t, http.StatusNotFound, s.get(path).code)
+}
+
+// Texts that are not UTF-8 are the mistake of the request, also where the service is behind a connection that cannot carry them.
+func TestTextsThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
+	everyWay(t, catalog(t), func(t *testing.T, s *site) {
+		const path = "/demo/v1/album/blue"
+		for _, asked := range [][2]string{
+			{"GET", "/demo/v1/album/%ff"}, {"GET", path + "?uid=%ff"}, {"GET", path + "?ns=%ff"}, {"PUT", path + "?version=%ff"},
+			{"DELETE", path + "?version=%ff"}, {"GET", "/demo/v1/album?limit=1&continue=%ff"}, {"GET", "/demo/v1/album?name_prefix=%ff"},
+			{"GET", "/demo/v1/album?watch&cursor=%ff"}, {"PUT", path + "/status/%ff?uid=x"}, {"GET", "/demo/v1/album?%ff=x"},
+		} {
+			got := s.do(asked[0], asked[1], "{}")
+			require.Equal(t, http.StatusBadRequest, got.code, "%s: %s", asked, got.body)
+		}
+	})
 }
 
 // A body has a size, a content type and an encoding.
