@@ -77,15 +77,16 @@ func (f form) resource(body []byte) (*resourcepb.Resource, error) {
 		data = &m.value
 	}
 	res := new(resourcepb.Resource)
-	if data == nil {
+	if data == nil || string(body[data.start:data.end]) == "null" {
 		return res, f.read(body, res)
+	}
+	if body[data.start] != '{' {
+		return nil, badBody(body, data.start, "data is not an object")
 	}
 	if err := f.read(without(body, *data), res); err != nil {
 		return nil, err
 	}
-	if string(body[data.start:data.end]) != "null" {
-		res.Data, err = f.decode(body, *data)
-	}
+	res.Data, err = f.decode(body, *data)
 	return res, err
 }
 
@@ -94,12 +95,12 @@ func alone(body []byte, at span) []byte {
 	return append(blank(body[:at.start]), body[at.start:at.end]...)
 }
 
-// without returns a body with null for the value at a place. Nothing else moves, if that has at least the size of null.
+// without returns a body with an empty object for the object at a place. Nothing else moves.
 func without(body []byte, at span) []byte {
-	const null = "null"
 	rest := slices.Clone(body[:at.start])
-	rest = append(rest, null...)
-	rest = append(rest, blank(body[min(at.start+len(null), at.end):at.end])...)
+	rest = append(rest, '{')
+	rest = append(rest, blank(body[at.start+1:at.end-1])...)
+	rest = append(rest, '}')
 	return append(rest, body[at.end:]...)
 }
 
