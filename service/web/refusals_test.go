@@ -60,6 +60,7 @@ func TestRefusals(t *testing.T) {
 		require.Contains(t, got.message(t), tc.says, "%s %s", tc.method, tc.path)
 		require.Equal(t, "application/json", got.header.Get("Content-Type"))
 		require.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"))
+		require.Equal(t, "no-store", got.header.Get("Cache-Control"))
 		if tc.code == http.StatusMethodNotAllowed {
 			require.Equal(t, tc.says, got.header.Get("Allow"))
 		}

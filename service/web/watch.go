@@ -102,7 +102,6 @@ type lines struct {
 func newLines(w http.ResponseWriter, stall time.Duration) *lines {
 	l := &lines{w, http.NewResponseController(w), stall}
 	w.Header().Set("Content-Type", linesType)
-	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	return l
 }

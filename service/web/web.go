@@ -76,6 +76,7 @@ func (h *handler) operations(t target) map[string]operation {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store") // answers are for one caller, whom caches do not know by x-consul-token
 	if err := h.serve(w, r); err != nil {
 		fail(w, err)
 	}
