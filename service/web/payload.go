@@ -83,6 +83,9 @@ func (f form) decode(body []byte, at span) (*anypb.Any, error) {
 			return data, f.read(alone(body, at), data)
 		}
 	}
+	if f.message == nil && len(fields) == 0 {
+		return &anypb.Any{}, nil // which is shown in this way
+	}
 	if f.message == nil {
 		return nil, badBody(body, at.start, `data has no "@type", which says what message it is`)
 	}
