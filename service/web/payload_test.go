@@ -2,7 +2,9 @@ package web_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +36,20 @@ func TestPayloads(t *testing.T) {
 
 	typed := s.unchecked().put("/demo/v1/album/typed", `{"data":{"@type":"type.googleapis.com/demo.v1.Album","title":"x"}}`)
 	require.Equal(t, map[string]any{"title": "x"}, typed.object(t)["data"])
+}
+
+// A payload that is nested deeply has an answer of about its size: indentation, which would make a hundred times as much of it, is left out.
+func TestDeepPayloadsStaySmall(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, catalog(t), nil).unchecked()
+	data := strings.Repeat(`{"sequel":`, 3000) + `{}` + strings.Repeat(`}`, 3000)
+	require.Equal(t, http.StatusOK, s.put("/demo/v1/album/deep", `{"data":`+data+`}`).code)
+	for _, path := range []string{"/demo/v1/album/deep", "/demo/v1/album"} {
+		got := s.get(path)
+		require.Contains(t, got.body, data, path)
+		require.Less(t, len(got.body), 2*len(data), path)
+		require.True(t, json.Valid([]byte(got.body)), path)
+	}
 }
 
 // What no program here knows goes out and comes back, byte for byte.

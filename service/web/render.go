@@ -29,7 +29,7 @@ func answer(w http.ResponseWriter, f form, res *resourcepb.Resource) error {
 		return err
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, text, "", indent); err != nil {
+	if err := indented(&out, text, ""); err != nil {
 		return fmt.Errorf("render a resource: %w", err)
 	}
 	out.WriteByte('\n')
@@ -54,7 +54,7 @@ func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, r
 			piece.WriteByte(',')
 		}
 		piece.WriteString("\n" + indent + indent)
-		if err := json.Indent(&piece, text, indent+indent, indent); err != nil {
+		if err := indented(&piece, text, indent+indent); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = piece.WriteTo(out)
@@ -72,6 +72,43 @@ func answerList(w http.ResponseWriter, formOf func(*resourcepb.Resource) form, r
 	_, _ = piece.WriteTo(out)
 	_ = out.Flush() // whoever asked may be gone
 	return nil
+}
+
+// maxIndented is how many times larger than without it a text may become by indentation. That of deeply nested payloads grows with the square
+// of their size.
+const maxIndented = 8
+
+// indented writes compact JSON with indentation, unless that is too large.
+func indented(out *bytes.Buffer, text []byte, prefix string) error {
+	if indentedSize(text, len(prefix)) > maxIndented*len(text) {
+		out.Write(text)
+		return nil
+	}
+	return json.Indent(out, text, prefix, indent)
+}
+
+// indentedSize returns the size of compact JSON with indentation, in which it counts empty objects and lists as if they were not.
+func indentedSize(text []byte, prefix int) int {
+	size, line := len(text), 1+prefix // how much a line has before its text
+	inString := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			line += len(indent)
+			size += line
+		case c == '}' || c == ']':
+			line -= len(indent)
+			size += line
+		case c == ',':
+			size += line
+		}
+	}
+	return size
 }
 
 // encodeEvent returns an event as compact JSON.
