@@ -98,7 +98,7 @@ func describe(types *registry.Registry) []byte {
 		Components: object{
 			"schemas":    s,
 			"parameters": parameters(),
-			"responses":  object{"error": answerOf("An error.", object{jsonType: object{"schema": ref("error")}})},
+			"responses":  object{"error": answerOf("An error.", object{jsonType: object{"schema": ref(errorSchema)}})},
 			"securitySchemes": object{
 				"bearer": object{"type": "http", "scheme": "bearer"},
 				"token":  object{"type": "apiKey", "in": "header", "name": "x-consul-token"},
@@ -123,9 +123,16 @@ func unitsOf(scope registry.Scope) []string {
 	return nil
 }
 
+// The names of schemas that are of no message. No message's name holds a '-'.
+const (
+	errorSchema  = "answer-error"
+	opaqueSchema = "payload-opaque"
+	anySchema    = "payload-any"
+)
+
 // common adds the schemas of what all types share.
 func (s schemas) common() {
-	s["error"] = object{
+	s[errorSchema] = object{
 		"type": "object", "required": []string{"error"},
 		"properties": object{"error": object{
 			"type": "object", "required": []string{"code", "status", "message"},
@@ -137,19 +144,19 @@ func (s schemas) common() {
 			},
 		}},
 	}
-	s["opaque"] = object{
+	s[opaqueSchema] = object{
 		"type": "object", "required": []string{"@type", "@value"}, "additionalProperties": false,
 		"description": "A payload that JSON cannot show, by its bytes.",
 		"properties":  object{"@type": object{"type": "string"}, "@value": base64Schema},
 	}
-	s["any"] = wellKnown["google.protobuf.Any"]
+	s[anySchema] = wellKnown["google.protobuf.Any"]
 	s.message((&resourcepb.ID{}).ProtoReflect().Descriptor())
 	s.message((&resourcepb.Status{}).ProtoReflect().Descriptor())
 }
 
 // ofOpen adds the schemas of the resources of an open registry, and returns their name.
 func (s schemas) ofOpen() string {
-	s.resource("any", ref("any"))
+	s.resource("any", ref(anySchema))
 	return "any"
 }
 
@@ -161,7 +168,7 @@ func (s schemas) ofType(t *registry.Type) string {
 	if wrapped(m) {
 		fields = object{"type": "object", "required": []string{"value"}, "additionalProperties": false, "properties": object{"value": fields}}
 	}
-	s.resource(name, object{"anyOf": []object{fields, ref("opaque")}})
+	s.resource(name, object{"anyOf": []object{fields, ref(opaqueSchema)}})
 	return name
 }
 
@@ -190,7 +197,7 @@ func (s schemas) resource(name string, data object) {
 		},
 	}
 	changed := object{"type": "object", "required": []string{"resource"}, "additionalProperties": false, "properties": object{"resource": one}}
-	kinds := []object{ref("error")}
+	kinds := []object{ref(errorSchema)}
 	for _, kind := range []string{"upsert", "delete", "endOfSnapshot", "bookmark"} {
 		kinds = append(kinds, object{"required": []string{kind}})
 	}

@@ -10,6 +10,10 @@ import (
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/registry"
@@ -81,6 +85,30 @@ func TestDocumentDescribesPayloads(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(s.get("/openapi.json").body), &doc))
 	require.Equal(t, "A record.", doc.Components.Schemas["demo.v1.Album"]["description"])
+}
+
+// Payloads may be called as schemas of the document that are of no message might be.
+func TestDocumentKeepsNamesApart(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"error", "opaque", "any"} {
+		file := &descriptorpb.FileDescriptorProto{
+			Name: proto.String(name + ".proto"), Syntax: proto.String("proto3"), MessageType: []*descriptorpb.DescriptorProto{{
+				Name: proto.String(name), Field: []*descriptorpb.FieldDescriptorProto{{
+					Name: proto.String("own"), Number: proto.Int32(1), Type: descriptorpb.FieldDescriptorProto_TYPE_STRING.Enum(),
+					Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+				}},
+			}},
+		}
+		desc, err := protodesc.NewFile(file, nil)
+		require.NoError(t, err)
+		types, err := registry.New(registry.Type{
+			Type: typeOf("Odd"), Proto: dynamicpb.NewMessage(desc.Messages().Get(0)), Scope: registry.ScopeNamespace,
+		})
+		require.NoError(t, err)
+		s := memorySite(t, types, nil)
+		require.Equal(t, http.StatusOK, s.put("/demo/v1/odd/a", `{"data":{"own":"x"}}`).code, name)
+		require.Equal(t, http.StatusConflict, s.put("/demo/v1/odd/a?version=x", `{}`).code, name)
+	}
 }
 
 // Each type has its paths, with the units of its scope only.
