@@ -536,8 +536,8 @@ type StoreEvent struct {
 	Action Action `protobuf:"varint,1,opt,name=action,proto3,enum=ashlar.resource.v1.Action" json:"action,omitempty"`
 	// Now is the resource as it was written; unset for a deletion.
 	Now *Resource `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
-	// Before is the resource as it was just before; unset if there was none. Of what left the caller's view without being deleted it has
-	// the id only.
+	// Before is the resource as it was just before; unset if there was none. Of what left the caller's view without being deleted it is
+	// what the caller could see last, or the id only if that cannot be told: then it goes to all entries of that type.
 	Before *Resource `protobuf:"bytes,3,opt,name=before,proto3" json:"before,omitempty"`
 	// More says that the next event belongs to the same commit: the state between the two was never visible to a reader.
 	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`

@@ -43,7 +43,7 @@ func (st *stream) upsert(ev *resourcepb.WatchEvent, res *resourcepb.Resource) (*
 		return nil, err
 	}
 	st.sent.remove(res.GetId())
-	return st.gone(res.GetId()), nil
+	return st.gone(ev, res.GetId())
 }
 
 // deletion returns the event of a resource that was deleted.
@@ -59,7 +59,7 @@ func (st *stream) deletion(ev *resourcepb.WatchEvent, res *resourcepb.Resource) 
 	case shown:
 		return ev, st.hideBefore(ev)
 	case sent:
-		return st.gone(res.GetId()), nil
+		return st.gone(ev, res.GetId())
 	}
 	return nil, nil
 }
@@ -108,12 +108,13 @@ func (st *stream) leaves(res *resourcepb.Resource) (bool, error) {
 
 // gone is the event of a resource that left the caller's view. It holds no more than the caller knew: in which group version the resource is
 // stored now it does not say.
-func (st *stream) gone(id *resourcepb.ID) *resourcepb.WatchEvent {
+func (st *stream) gone(ev *resourcepb.WatchEvent, id *resourcepb.ID) (*resourcepb.WatchEvent, error) {
 	id = proto.CloneOf(id)
 	id.Type.GroupVersion = st.req.GetType().GetGroupVersion()
-	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
+	end := &resourcepb.WatchEvent{Before: ev.GetBefore(), Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{
 		Resource: &resourcepb.Resource{Id: id},
 	}}}
+	return end, st.hideBefore(end)
 }
 
 // hideBefore takes the state before a change from its event if the caller did not ask for it, or may not see it.

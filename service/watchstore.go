@@ -171,6 +171,8 @@ func (w *storeWatch) take(ev *resourcepb.WatchEvent) error {
 func told(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	deleted, now := ev.GetDelete().GetResource(), ev.GetUpsert().GetResource()
 	switch {
+	case deleted != nil && unknown(deleted) && ev.GetBefore() != nil:
+		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_DELETE, Before: ev.GetBefore()}
 	case deleted != nil:
 		return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_DELETE, Before: deleted}
 	case !live:
@@ -180,6 +182,9 @@ func told(ev *resourcepb.WatchEvent, live bool) *resourcepb.StoreEvent {
 	}
 	return &resourcepb.StoreEvent{Action: resourcepb.Action_ACTION_UPDATE, Now: now, Before: ev.GetBefore()}
 }
+
+// unknown reports whether of a resource no more than the id can be told, because it left the caller's view.
+func unknown(res *resourcepb.Resource) bool { return res.GetVersion() == "" }
 
 // selects reports whether an entry selects an event.
 func (w *storeWatch) selects(ev *resourcepb.StoreEvent) bool {
@@ -212,9 +217,11 @@ func entered(e *resourcepb.WatchEntry, res *resourcepb.Resource) bool {
 	if res == nil {
 		return false
 	}
-	typ := res.GetId().GetType()
-	if !means(e.GetType(), typ) || !several(e.GetType()) && storage.UnversionedTypeFrom(e.GetType()) != storage.UnversionedTypeFrom(typ) {
+	// Of what left the view without a trace nobody can tell the group version and the contents: each entry that may have selected it does.
+	left, name, typ := unknown(res), e.GetType(), res.GetId().GetType()
+	if several(name) && !means(name, typ) ||
+		!several(name) && (storage.UnversionedTypeFrom(name) != storage.UnversionedTypeFrom(typ) || !left && !means(name, typ)) {
 		return false
 	}
-	return e.GetSelector() == nil || matches(e.GetSelector(), res)
+	return e.GetSelector() == nil || left || matches(e.GetSelector(), res)
 }

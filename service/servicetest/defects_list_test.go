@@ -431,6 +431,72 @@ var defects = []defect{
 			return next(metadata.NewOutgoingContext(ctx, nil), q)
 		})
 	})},
+	{"any version is the oldest", "Wildcards/Refused", "no error",
+		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
+			return next(ctx, but(q, func(q *writeReq) { oldest(q.GetResource().GetId().GetType()) }))
+		})},
+	{"any version is the oldest", "Wildcards/Read", "not with \"v1\"",
+		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+			a, err := next(ctx, q)
+			if status.Code(err) == codes.OK {
+				return next(ctx, but(q, func(q *readReq) { oldest(q.GetId().GetType()) }))
+			}
+			return a, err
+		})},
+	{"any version is the oldest", "Wildcards/Lists", "shows",
+		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+			return next(ctx, but(q, func(q *listReq) {
+				if q.GetType().GetKind() == "Thing" {
+					oldest(q.GetType())
+				}
+			}))
+		})},
+	{"lists show every type", "Wildcards/Lists", "shows",
+		onList(func(ctx context.Context, q *listReq, f *faulty, _ method1[*listReq, *listRes]) (*listRes, error) {
+			all, err := f.store.List(ctx, strong, storage.UnversionedTypeFrom(q.GetType()), q.GetTenancy(), q.GetNamePrefix())
+			return &listRes{Resources: all}, err
+		})},
+	{"pages skip one", "Wildcards/Pages", "shows",
+		onList(func(ctx context.Context, q *listReq, _ *faulty, next method1[*listReq, *listRes]) (*listRes, error) {
+			a, err := next(ctx, q)
+			if err == nil && q.GetContinue() != "" && len(a.GetResources()) > 0 {
+				a.Resources = a.Resources[1:]
+			}
+			return a, err
+		})},
+	{"callers are not looked at", "Wildcards/Access", "shows", tokenless()},
+	{"callers are not looked at", "Wildcards/Read", "no error",
+		onRead(func(ctx context.Context, q *readReq, _ *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+			return next(metadata.NewOutgoingContext(ctx, nil), q)
+		})},
+	{"the types of what is hidden are told", "Wildcards/Read", "expected PermissionDenied",
+		onRead(func(ctx context.Context, q *readReq, f *faulty, next method1[*readReq, *readRes]) (*readRes, error) {
+			a, err := next(ctx, q)
+			if _, untold := next(metadata.NewOutgoingContext(ctx, nil), q); status.Code(err) == codes.PermissionDenied && untold != nil {
+				err = untold
+			}
+			return a, err
+		})},
+	{"what leaves is not deleted", "Wildcards/Watch", "event", drop(hidden)},
+	{"what leaves says of which version it is", "Wildcards/Watch", "the deletion of what left",
+		events(func(f *faulty, ev *event, err error) ([]*event, error) {
+			if err == nil && hidden(ev) {
+				id := but(ev.GetDelete().GetResource().GetId(), func(id *resourcepb.ID) { id.Uid = "" })
+				var mismatch storage.GroupVersionMismatchError
+				if _, err := f.store.Read(context.Background(), strong, id); errors.As(err, &mismatch) {
+					ev = but(ev, func(ev *event) { ev.GetDelete().GetResource().Id = mismatch.Stored.GetId() })
+				}
+			}
+			return []*event{ev}, err
+		})},
+	{"other versions are deletions", "Wildcards/Watch", "the next event should be a write of a",
+		events(func(_ *faulty, ev *event, err error) ([]*event, error) {
+			res := ev.GetUpsert().GetResource()
+			if err == nil && res.GetId().GetName() == "a" && res.GetId().GetType().GetGroupVersion() == "v2" {
+				return []*event{{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}}, ev}, nil
+			}
+			return []*event{ev}, err
+		})},
 	{"unknown fields are lost", "Payload/UnknownFields", "the payload is", onWrite(known)},
 	{"unknown types are lost", "Payload/UnknownTypes", "Write of",
 		onWrite(func(ctx context.Context, q *writeReq, _ *faulty, next method1[*writeReq, *writeRes]) (*writeRes, error) {
@@ -467,6 +533,13 @@ var early = onDelete(func(ctx context.Context, q *deleteReq, f *faulty, next met
 	}
 	return next(ctx, q)
 })
+
+// oldest makes the first version of a type of any.
+func oldest(t *resourcepb.Type) {
+	if t.GetGroupVersion() == storage.Wildcard {
+		t.GroupVersion = "v1"
+	}
+}
 
 // lateCursors gives each event the cursor of the one before it.
 func lateCursors() *fault {

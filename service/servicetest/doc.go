@@ -37,7 +37,9 @@
 //	Cascade      package reaper: what a deleted resource owned
 //	Watch        snapshots, changes, cursors, states before, bookmarks, restores
 //	Views        what leaves the sight of a stream
+//	Wildcards    names that stand for several types: reads of any version, lists, pages and streams of many types
 //	History      the history service: the past of stores that have one, and what callers may see of it
+//	Selection    streams of selected changes, with the state before each
 //	Payload      what nobody knows comes back byte for byte
 //	Endings      calls that are over, stores that do not answer, and stores that are closed
 //

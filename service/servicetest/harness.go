@@ -111,7 +111,9 @@ var topics = []topic{
 	cascadeCases,
 	watchCases,
 	viewCases,
-	historyCases, selectionCases,
+	wildcardCases,
+	historyCases,
+	selectionCases,
 	payloadCases,
 	endingCases,
 }

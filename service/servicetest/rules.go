@@ -28,4 +28,5 @@ var rules = []string{
 	"Concurrent writes that name no version succeed or are Aborted.",
 	"The past is shown as it was, and to each caller as much of it as a list would show; nothing says that there is more.",
 	"A stream of selected changes says what each did, has the state before it, and goes on after any of them.",
+	"A name that stands for several types shows of each what its own name shows, and nothing more.",
 }

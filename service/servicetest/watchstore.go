@@ -264,6 +264,9 @@ func selectionAccess(s *suite) {
 	if !ok {
 		return
 	}
+	chosen, _ := s.selectedBy(s.as(reader), &resourcepb.WatchStoreRequest{Entries: []*resourcepb.WatchEntry{entry(secret, &resourcepb.Selector{
+		By: &resourcepb.Selector_Metadata{Metadata: &resourcepb.MetadataEntry{Key: readableBy, Value: proto.String(reader)}},
+	})}})
 	set := func(who, content string) {
 		s.write(with(but(newOf(secret, "a"), func(r *resourcepb.Resource) { r.Data = payload(content) }), readableBy, who))
 	}
@@ -272,5 +275,6 @@ func selectionAccess(s *suite) {
 	set(reader, "3")
 	set("other", "4")
 	s.write(raw(thing, "last", "1"))
-	w.shows("what comes into view and leaves it", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a →", "ACTION_CREATE last →1")
+	w.shows("what comes into view and leaves it", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a 3→", "ACTION_CREATE last →1")
+	chosen.shows("what is selected and leaves the view", "ACTION_CREATE a →2", "ACTION_UPDATE a 2→3", "ACTION_DELETE a 3→")
 }
