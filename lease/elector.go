@@ -61,11 +61,12 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 // taken until its time to live has passed, by nobody.
 func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 	holder := e.candidate()
-	obs, beaten := &observation{}, false
+	obs := &observation{}
+	type versions struct{ lock, beat string }
+	var lost *versions // what was read by the newest try in which another one was faster
 	for {
 		tenure, err := e.try(ctx, holder, obs)
-		again := conflict(err) && !beaten // another one was faster: what it did is there to be seen
-		beaten = conflict(err)
+		read := versions{obs.lock, obs.beat}
 		switch {
 		case tenure != nil:
 			return tenure, nil
@@ -73,7 +74,8 @@ func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 			return nil, fmt.Errorf("lock %q: %w", e.name, ctx.Err())
 		case err != nil && !passing(err):
 			return nil, fmt.Errorf("lock %q: %w", e.name, err)
-		case again:
+		case conflict(err) && (lost == nil || *lost != read):
+			lost = &read // what the other one did is there to be seen, and each conflict is one's success
 		case err != nil:
 			wait(ctx, retry)
 		default:
