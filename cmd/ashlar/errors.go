@@ -22,6 +22,8 @@ const (
 type codedError struct {
 	code int
 	err  error
+	// after says that it counts after an interruption, too: the command went on to its end then.
+	after bool
 }
 
 func (e *codedError) Error() string { return e.err.Error() }

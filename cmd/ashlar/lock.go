@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +40,8 @@ if a signal ended it. Without a command: show who holds the lock, and in which e
 The lock is one for all that open the store and name the lock, the partition and the namespace alike. Who holds it renews it all the
 time. If that is not possible for two thirds of the time to live (--ttl), the command is told to end (SIGTERM), and killed before the
 time to live has passed. Only then can another process take over. If this program is killed, the command is killed with it (Linux), and
-the lock is free when the time to live has passed.
+the lock is free when the time to live has passed. Ctrl-Z stops the command, too; a command that is woken when the lock was lost
+meanwhile is killed.
 
 A machine that stands still with this program and its command, and wakes later, can find the lock taken over, while the command does not
 know yet. Every tenure has an epoch, a number that grows, in $ASHLAR_LOCK_EPOCH: have whatever the command writes to refuse numbers that
@@ -103,10 +106,14 @@ func (l *locker) run(ctx context.Context, b storage.Backend, name string, comman
 	if err != nil {
 		return err
 	}
-	err = l.under(ctx, tenure, name, command)
+	err = l.under(ctx, b, tenure, name, command)
 	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignPatience)
 	defer cancel()
-	return errors.Join(err, tenure.Resign(free))
+	if freed := tenure.Resign(free); freed != nil {
+		// The command has had the lock for as long as it ran: how it ended is the answer.
+		fmt.Fprintf(l.app.err, "ashlar: the lock is free only when %v have passed: %s\n", l.ttl, oneLine(freed))
+	}
+	return err
 }
 
 // show prints who holds the lock.
@@ -147,14 +154,18 @@ func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name stri
 }
 
 // under runs a command in a tenure.
-func (l *locker) under(ctx context.Context, tenure *lease.Tenure, name string, command []string) error {
+func (l *locker) under(ctx context.Context, b storage.Backend, tenure *lease.Tenure, name string, command []string) error {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.app.in, l.app.out, l.app.err
 	cmd.Env = append(os.Environ(), lockName+"="+name, fmt.Sprintf("%s=%d", lockEpoch, tenure.Epoch()))
-	err := child.Run(cmd, ctx.Done(), tenure.Done(), l.ttl/6)
+	end, stop := hangup(ctx)
+	defer stop()
+	err := child.Run(cmd, child.Condition{End: end.Done(), Lost: tenure.Done(), Grace: l.ttl / 6, Holds: func() bool {
+		return l.holds(context.WithoutCancel(ctx), b, tenure)
+	}})
 	switch {
 	case tenure.Err() != nil:
-		return failedf("%s: %w", command[0], tenure.Err())
+		return &codedError{code: exitFailed, err: fmt.Errorf("%s: %w", command[0], tenure.Err()), after: true}
 	case err == nil:
 		return nil
 	}
@@ -162,5 +173,25 @@ func (l *locker) under(ctx context.Context, tenure *lease.Tenure, name string, c
 	if code < 0 {
 		return failedf("run %s: %w", command[0], err)
 	}
-	return &codedError{code: code, err: fmt.Errorf("%s: %w", command[0], err)}
+	return &codedError{code: code, err: fmt.Errorf("%s: %w", command[0], err), after: true}
+}
+
+// holds reports whether nobody has taken the lock over, as far as the store can prove it.
+func (l *locker) holds(ctx context.Context, b storage.Backend, tenure *lease.Tenure) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.ttl/6)
+	defer cancel()
+	tx, ok := storage.As[storage.Transactor](b)
+	if !ok {
+		return false // a backend without it has no locks
+	}
+	_, err := tx.Commit(ctx, []storage.Op{tenure.Fence()})
+	return err == nil && tenure.Err() == nil
+}
+
+// hangup returns a context that also ends when the terminal does (SIGHUP), unless that is ignored, as under nohup.
+func hangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,4 +19,47 @@ func TestLockWhoseHolderIsKilled(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Kill())
 	require.Equal(t, -1, p.end()) // and the command's end of the pipe is closed
 	newCLI(t, url).ok("", "lock", "job", "--", "true")
+}
+
+// stopped waits until a process is stopped, or waits in the kernel for a child that was stopped before it could run its program.
+func stopped(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && (strings.Contains(string(stat), ") T ") || strings.Contains(string(stat), ") D "))
+	}, patience, time.Millisecond)
+}
+
+// Ctrl-Z stops the command with the program that renews the lock. What is woken goes on only under the lock.
+func TestLockThatIsStopped(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	p := holding(t, url, `trap "" TERM; echo held; echo $$; while :; do echo tick; sleep 0.01; done`, "--ttl", "3s")
+	var command int
+	_, err := fmt.Sscan(p.next(), &command)
+	require.NoError(t, err)
+	stop := func() {
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTSTP))
+		stopped(t, command)
+		stopped(t, p.cmd.Process.Pid)
+		for len(p.lines) > 0 {
+			<-p.lines
+		}
+	}
+	stop()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	for range 3 {
+		require.Equal(t, "tick", p.next())
+	}
+	stop()
+	newCLI(t, url).ok("", "lock", "job", "--", "true") // when it has been silent for its time to live
+	for len(p.lines) > 0 {
+		<-p.lines // what was in the pipe
+	}
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	require.Equal(t, exitFailed, p.end())
+	for line := range p.lines {
+		t.Errorf("the command went on without the lock: %s", line)
+	}
+	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
 }

@@ -94,3 +94,39 @@ func TestLockThatIsLost(t *testing.T) {
 	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
 	newCLI(t, url).ok("", "lock", "job", "--", "true")
 }
+
+// What ends this program tells the command to end; how that ends is the answer.
+func TestLockIsToldToEnd(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		for script, code := range map[string]int{
+			`trap "exit 3" TERM; echo held; while :; do sleep 0.1; done`: 3,
+			`echo held; exec sleep 1000`:                                 128 + int(syscall.SIGTERM),
+		} {
+			t.Run(sig.String()+" "+strconv.Itoa(code), func(t *testing.T) {
+				t.Parallel()
+				url := fileURL(t)
+				p := holding(t, url, script)
+				require.NoError(t, p.cmd.Process.Signal(sig))
+				require.Equal(t, code, p.end(), p.err.String())
+				newCLI(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
+			})
+		}
+	}
+}
+
+// A command that has ended well has ended well, whether the lock can be freed at once or not.
+func TestLockThatCannotBeFreed(t *testing.T) {
+	t.Parallel()
+	url, again := fileURL(t), filepath.Join(t.TempDir(), "again")
+	p := holding(t, url, `echo held; while ! [ -e `+again+` ]; do sleep 0.1; done`, "--ttl", "1m")
+	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
+	require.NoError(t, err)
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil) // nobody writes
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(again, nil, 0o600))
+	require.Equal(t, exitOK, p.end())
+	require.Contains(t, p.err.String(), "ashlar: the lock is free only when 1m0s have passed: ")
+	require.NoError(t, tx.Rollback())
+}

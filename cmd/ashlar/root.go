@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -33,7 +34,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		// A context that was cancelled says so in many words; the user knows.
-		if ctx.Err() != nil {
+		if coded := (*codedError)(nil); ctx.Err() != nil && (!errors.As(err, &coded) || !coded.after) {
 			err = failedf("interrupted")
 		}
 		fmt.Fprintf(a.err, "ashlar: %s\n", oneLine(err))

@@ -10,11 +10,23 @@ import (
 	"time"
 )
 
-// Run runs a command until it exits, and returns what [exec.Cmd.Wait] does. When end is closed, the command is told to end (SIGTERM). When
-// lost is closed, too, and it is killed after a grace time. Where the system can do that, signals reach what the command started as well,
-// unless its standard input is a terminal; and if this process is killed, the command is killed with it.
-func Run(cmd *exec.Cmd, end, lost <-chan struct{}, grace time.Duration) error {
+// Condition is what a command may run under. Its channels are closed once; a nil one never is.
+type Condition struct {
+	End   <-chan struct{} // closed when the command is to end
+	Lost  <-chan struct{} // closed when the condition is about to be lost
+	Grace time.Duration   // how long after that the command is killed
+	// Holds reports, after this process and the command have stood still, whether the condition still holds.
+	Holds func() bool
+}
+
+// Run runs a command until it exits, and returns what [exec.Cmd.Wait] does. When the condition says so, the command is told to end
+// (SIGTERM), and if that was because the condition is lost it is killed after the grace time. Where the system can do that, signals reach
+// what the command started as well, unless its standard input is a terminal; if this process is killed, the command is killed with it; and
+// if this process is told to stop (SIGTSTP, by Ctrl-Z), the command stops first, and goes on only if the condition still holds.
+func Run(cmd *exec.Cmd, c Condition) error {
 	together(cmd)
+	pauses, forget := pausing()
+	defer forget()
 	started, exited := make(chan error, 1), make(chan error, 1)
 	go func() {
 		// The system kills the command when the thread that started it ends: it has to be one that lives as long.
@@ -29,21 +41,25 @@ func Run(cmd *exec.Cmd, end, lost <-chan struct{}, grace time.Duration) error {
 	if err := <-started; err != nil {
 		return err
 	}
+	end, lost := c.End, c.Lost
+	told := false
 	var kill <-chan time.Time
 	for {
 		select {
 		case err := <-exited:
-			if end == nil || lost == nil {
+			if told {
 				signal(cmd, syscall.SIGKILL) // what it started may have outlived it
 			}
 			return err
+		case <-pauses:
+			pause(cmd, pauses, c.Holds)
 		case <-end:
-			end = nil
+			end, told = nil, true
 			signal(cmd, syscall.SIGTERM)
 		case <-lost:
-			lost = nil
+			lost, told = nil, true
 			signal(cmd, syscall.SIGTERM)
-			kill = time.After(grace)
+			kill = time.After(c.Grace)
 		case <-kill:
 			signal(cmd, syscall.SIGKILL)
 		}
