@@ -28,13 +28,16 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 	pooled.Path = path
 	pooled.RawQuery += "&" + url.Values{"schema": {"store"}, "listen": {"off"}, "poll": {"1h"}, "pool_max_conns": {"1"}}.Encode()
 	admin := server.Connect(t)
-	replace := func(statements ...string) {
+	// The feed may come back between the two.
+	alone := func(sql string) {
 		t.Helper()
-		for _, sql := range append([]string{"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + name + "'"}, statements...) {
-			if _, err := admin.Exec(ctx, sql); err != nil {
+		storetest.Eventually(t, "nobody else to use the database", func() bool {
+			if _, err := admin.Exec(ctx, "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '"+name+"'"); err != nil {
 				t.Fatal(err)
 			}
-		}
+			_, err := admin.Exec(ctx, sql)
+			return err == nil
+		})
 	}
 
 	b := storetest.Open(t, pooled.String())
@@ -43,18 +46,16 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 	expect(t, "snapshot", w, kept)
 	expect(t, "snapshot", w, lost)
 	endOfSnapshot(t, w)
-	// The feed may come back between the two.
-	storetest.Eventually(t, "nobody else to use the database", func() bool {
-		replace()
-		_, err := admin.Exec(ctx, "create database copy template "+name)
-		return err == nil
-	})
+	alone("create database copy template " + name)
 
 	for range 3 {
 		lost = storetest.Write(t, b, lost)
 		expect(t, "watch", w, lost)
 	}
-	replace("alter database "+name+" rename to lost", "alter database copy rename to "+name)
+	alone("alter database " + name + " rename to lost")
+	if _, err := admin.Exec(ctx, "alter database copy rename to "+name); err != nil {
+		t.Fatal(err)
+	}
 	other := storetest.Open(t, database.StoreURLIn(t, "store"))
 	for _, name := range []string{"a", "b", "c"} {
 		storetest.Write(t, other, storetest.Resource(name, "v"))
