@@ -184,7 +184,8 @@ func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
 		case t.seen.present():
 			ops = append(ops, storage.Op{Check: t.seen.id, Version: t.seen.version})
 		default:
-			ops = append(ops, storage.Op{Check: t.id})
+			// The id that the program has given is the program's, which may have changed it since.
+			ops = append(ops, storage.Op{Check: t.key.ID("", t.table.typ.GetGroupVersion())})
 		}
 	}
 	for t, written := range tx.guards {

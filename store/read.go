@@ -103,7 +103,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 	e := r.under(k)
 	if r.tx != nil {
 		if r.noted {
-			r.tx.noteRead(k, id, e)
+			r.tx.noteRead(k, t, e)
 		}
 		if c := r.tx.changed(k); c != nil {
 			e = c.now

@@ -32,7 +32,7 @@ func (tx *Tx) reading() *reading { return tx.r }
 // touched is a key that a transaction has read.
 type touched struct {
 	key    key.Key
-	id     *resourcepb.ID
+	table  *table
 	seen   *entry // nil for nothing
 	change *change
 }
@@ -102,11 +102,11 @@ func (tx *Tx) Unchecked() Reader {
 }
 
 // noteRead notes that what the store holds under a key was seen.
-func (tx *Tx) noteRead(k key.Key, id *resourcepb.ID, e *entry) {
+func (tx *Tx) noteRead(k key.Key, t *table, e *entry) {
 	if tx.find(k) != nil {
 		return
 	}
-	tx.touched = append(tx.touched, touched{key: k, id: id, seen: e})
+	tx.touched = append(tx.touched, touched{key: k, table: t, seen: e})
 	switch n := len(tx.touched); {
 	case tx.at != nil:
 		tx.at[k] = n - 1
@@ -126,7 +126,7 @@ func (tx *Tx) noteList(t *table, found []*entry) {
 		return
 	}
 	for _, e := range found {
-		tx.noteRead(e.key, e.id, e)
+		tx.noteRead(e.key, t, e)
 	}
 }
 
