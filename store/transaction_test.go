@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/store"
 )
 
@@ -46,4 +48,51 @@ func TestAnIDThatIsUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Where watches cannot prove how far they are, a mark that a killed program has left is absent, and compares so.
+func TestAMarkThatWasLeftIsAbsent(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		b := storetest.Open(t, url)
+		s, err := store.Open(ctx, &markless{b}, numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		w, err := s.ViewAndWatch(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		other := open(t, url, numbers)
+		left := &resourcepb.Resource{Id: id("a"), Metadata: map[string]string{store.DeletedMark: "true"}}
+		left.Id.Uid = "uid"
+		storetest.Write(t, b, left)
+		create(ctx, t, other, map[string]int64{"b": 1})
+		if _, err := w.Next(ctx); err != nil { // so the copy has the mark, too
+			t.Fatal(err)
+		}
+		if err := s.Update(ctx, func(tx *store.Tx) error {
+			_, err := numbers.Get(tx, id("a"))
+			return err
+		}); !errors.Is(err, storage.ErrNotFound) || ctx.Err() != nil {
+			t.Errorf("%v, after %v", err, ctx.Err())
+		}
+	})
+}
+
+// markless is a backend whose watches are no bookmarkers.
+type markless struct{ storage.Backend }
+
+func (b *markless) As(target any) bool {
+	transactor, ok := target.(*storage.Transactor)
+	if ok {
+		*transactor, ok = storage.As[storage.Transactor](b.Backend)
+	}
+	return ok
+}
+
+func (b *markless) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
+	return struct{ storage.Watch }{w}, err
 }
