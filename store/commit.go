@@ -36,7 +36,8 @@ import (
 //
 // A commit cannot demand of an object that it is there and delete it. So an object that is deleted is first written with a mark in its
 // metadata, together with the other changes, and removed right afterwards. All stores see the mark as the deletion; a program that reads
-// the backend directly may see the marked object for a moment or, if this process is killed, until the next [Open].
+// the backend directly may see the marked object for a moment or, if this process is killed, until the next [Open]. Where an object is too
+// large to be written with the mark, the mark is written without what it held.
 //
 // # Errors
 //
@@ -76,11 +77,15 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			cut, tx = at, nil
 			continue
 		}
-		if err := tx.fits(); err != nil {
+		if err := tx.fits(); err != nil && (!errors.Is(err, storage.ErrTooLarge) || !tx.bare() || tx.fits() != nil) {
 			return err
 		}
 		ops, keys := tx.ops()
 		err := s.commit(ctx, tx, ops)
+		if errors.Is(err, storage.ErrTooLarge) && tx.bare() { // the backend takes less than others do
+			ops, keys = tx.ops()
+			err = s.commit(ctx, tx, ops)
+		}
 		lost, conflict := conflictOf(err, keys)
 		if !conflict {
 			return err

@@ -214,9 +214,13 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	if err != nil {
 		return err
 	}
+	size := sizeOf(res)
+	if size > maxSize {
+		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", named(o.ID), storage.ErrTooLarge, size, maxSize)
+	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
 	now.values, now.digest = t.values(o), digestOf(t.table, o)
-	tx.change(t.table, now.key, &change{was: was, now: now, res: res, size: proto.Size(res)})
+	tx.change(t.table, now.key, &change{was: was, now: now, res: res, size: size})
 	return nil
 }
 
@@ -245,10 +249,7 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 		res.Metadata = map[string]string{}
 	}
 	res.Metadata[DeletedMark] = "true"
-	if proto.Size(res) > maxSize {
-		res.Data = nil // what is as large as may be has no room for the mark
-	}
-	tx.change(t.table, held.was.key, &change{was: held.was, res: res, size: proto.Size(res)})
+	tx.change(t.table, held.was.key, &change{was: held.was, res: res, size: sizeOf(res)})
 	return nil
 }
 
@@ -294,13 +295,41 @@ func (tx *Tx) change(t *table, k key.Key, c *change) {
 	}
 }
 
+// sizeOf returns the size of a resource that is going to be written, and takes the version from it, which does not count.
+func sizeOf(res *resourcepb.Resource) int {
+	res.Version = ""
+	return proto.Size(res)
+}
+
 // fits returns why the transaction is too large for the backend.
 func (tx *Tx) fits() error {
-	if tx.size > maxSize {
+	size := tx.size
+	for t, written := range tx.guards {
+		if written {
+			size += proto.Size(&resourcepb.Resource{Id: t.guard()})
+		}
+	}
+	if size > maxSize {
 		return fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
-			storage.ErrTooLarge, tx.size, maxSize)
+			storage.ErrTooLarge, size, maxSize)
 	}
 	return tx.r.store.tooMany(len(tx.touched) + len(tx.guards))
+}
+
+// bare leaves out of what is marked as deleted all that a mark can do without. It reports whether there was any.
+func (tx *Tx) bare() (less bool) {
+	for i := range tx.touched {
+		c := tx.touched[i].change
+		if c == nil || c.now != nil {
+			continue
+		}
+		res := &resourcepb.Resource{Id: c.res.GetId(), Owner: c.res.GetOwner(), Metadata: map[string]string{DeletedMark: "true"}}
+		if size := proto.Size(res); size < c.size {
+			tx.size += size - c.size
+			c.res, c.size, less = res, size, true
+		}
+	}
+	return less
 }
 
 // savepoint is a transaction as it was.
