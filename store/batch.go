@@ -16,6 +16,7 @@ type Batch struct {
 	waiting   []func(*Tx) error // these
 	committed int
 	failed    error
+	calling   bool // a function of Update
 }
 
 // BatchError is returned, as *BatchError, by a Batch that was not committed as a whole.
@@ -45,6 +46,7 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 		return err
 	}
 	b := &Batch{store: s, ctx: ctx}
+	defer b.end()
 	err := fn(b)
 	if err == nil {
 		err = b.commit()
@@ -58,14 +60,27 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 	return &BatchError{Committed: b.committed, Err: err}
 }
 
+// end has the Batch take nothing any more.
+func (b *Batch) end() {
+	if b.failed == nil {
+		b.failed = fmt.Errorf("%w: the batch is over: it is good until the function that got it returns", storage.ErrInvalid)
+	}
+	if b.tx != nil {
+		b.tx.end()
+	}
+}
+
 // Update calls fn with a transaction that shows what earlier calls have done, and has its changes committed with theirs or later. fn may
 // be called several times, as by [Store.Update], and also after Update has returned, as long as its Batch has not: it must not use what
 // changes meanwhile, such as the variables of a loop that was written for an old version of Go.
 //
 // If fn returns an error, its changes are dropped and Update returns the error; the batch goes on. What fn has read for its error is not
-// checked. An error that fn returns when it is called again ends the batch. [storage.ErrTooLarge]: the changes of fn alone do not fit a
+// checked. fn must not call Update of its Batch: that is [storage.ErrInvalid]. An error that fn returns when it is called again ends the batch. [storage.ErrTooLarge]: the changes of fn alone do not fit a
 // transaction; they are dropped, too. A [*BatchError] is final.
 func (b *Batch) Update(fn func(*Tx) error) error {
+	if b.calling {
+		return fmt.Errorf("%w: Update of a batch within a function of its Update", storage.ErrInvalid)
+	}
 	for {
 		if b.failed != nil {
 			return b.failed
@@ -74,8 +89,7 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 			b.tx = newTx(b.store, nil)
 		}
 		before := b.tx.savepoint()
-		err := fn(b.tx)
-		b.tx.r.unchanged()
+		err := b.call(fn)
 		full := false
 		if err == nil {
 			err = b.tx.fits()
@@ -98,12 +112,28 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 	}
 }
 
+// call calls the function of an Update. If it panics, what it has done is dropped.
+func (b *Batch) call(fn func(*Tx) error) error {
+	before, returned := b.tx.savepoint(), false
+	b.calling = true
+	defer func() {
+		if b.calling = false; !returned {
+			b.tx.restore(before)
+		}
+	}()
+	err := fn(b.tx)
+	returned = true
+	b.tx.r.unchanged()
+	return err
+}
+
 // commit commits the calls of Update that wait for it.
 func (b *Batch) commit() error {
 	tx, calls := b.tx, b.waiting
 	if b.tx, b.waiting = nil, nil; b.failed != nil || len(calls) == 0 {
 		return b.failed
 	}
+	tx.end()
 	err := b.store.update(b.ctx, tx, func(tx *Tx) error {
 		for _, fn := range calls {
 			if err := fn(tx); err != nil {

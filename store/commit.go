@@ -60,8 +60,7 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 		proven := cut != nil
 		if tx == nil {
 			tx = newTx(s, cut)
-			refused = fn(tx)
-			tx.r.unchanged()
+			refused = tx.call(fn)
 		}
 		if refused != nil || !tx.changes() {
 			if proven {

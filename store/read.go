@@ -96,7 +96,7 @@ func (r *reading) all(t *table) iter.Seq[*entry] {
 
 // get returns what is stored under an id, nil for nothing.
 func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
-	if err := errors.Join(t.owns(id), r.store.has(t)); err != nil {
+	if err := errors.Join(t.owns(id), r.store.has(t), r.tx.usable()); err != nil {
 		return nil, err
 	}
 	k := key.Of(id)
@@ -118,7 +118,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 
 // list returns what is meant by all of the queries.
 func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
-	if err := r.store.has(t); err != nil {
+	if err := errors.Join(r.store.has(t), r.tx.usable()); err != nil {
 		return nil, err
 	}
 	q, err := and(queries).resolve(t)

@@ -96,3 +96,92 @@ func (b *markless) WatchList(ctx context.Context, typ storage.UnversionedType, t
 	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
 	return struct{ storage.Watch }{w}, err
 }
+
+// A transaction that a program has kept takes nothing any more: it would be lost in silence.
+func TestATransactionThatIsOver(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		var kept []*store.Tx
+		update(ctx, t, s, func(tx *store.Tx) error {
+			kept = append(kept, tx)
+			return numbers.Put(tx, put("a", 1))
+		})
+		var batch *store.Batch
+		if err := s.Batch(ctx, func(b *store.Batch) error {
+			batch = b
+			return b.Update(func(tx *store.Tx) error {
+				kept = append(kept, tx)
+				return numbers.Put(tx, put("b", 1))
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = s.Update(ctx, func(tx *store.Tx) error {
+				kept = append(kept, tx)
+				panic("on purpose")
+			})
+		}()
+		for i, tx := range kept {
+			_, errGet := numbers.Get(tx.Unchecked(), id("a"))
+			_, errList := numbers.List(tx)
+			for _, err := range []error{numbers.Put(tx, put("c", 1)), numbers.Delete(tx, id("a")), errGet, errList} {
+				if !errors.Is(err, storage.ErrInvalid) {
+					t.Errorf("transaction %d: %v", i, err)
+				}
+			}
+		}
+		err := batch.Update(func(tx *store.Tx) error { return numbers.Put(tx, put("c", 1)) })
+		if !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a batch that is over: %v", err)
+		}
+	})
+}
+
+// A function of a batch that panics leaves nothing, and one must not call the batch again: what it has done so far could be committed.
+func TestAFunctionOfABatchIsAtomic(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		if err := s.Batch(ctx, func(b *store.Batch) error {
+			func() {
+				defer func() { _ = recover() }()
+				_ = b.Update(func(tx *store.Tx) error {
+					_ = numbers.Put(tx, put("half", 1))
+					panic("on purpose")
+				})
+			}()
+			if err := b.Update(func(tx *store.Tx) error {
+				_ = numbers.Put(tx, put("outer", 1))
+				return b.Update(func(tx *store.Tx) error { return numbers.Put(tx, put("inner", 1)) })
+			}); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("a call within a call: %v", err)
+			}
+			return b.Update(func(tx *store.Tx) error { return numbers.Put(tx, put("whole", 1)) })
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.View(ctx, func(v *store.View) error {
+			if names := show(t, v); names != "whole" {
+				t.Errorf("there are %q", names)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The name of the mark is the store's: an object that had it would be gone as soon as it is written.
+func TestTheMarkIsReserved(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		err := open(t, url, numbers).Update(ctx, func(tx *store.Tx) error {
+			o := put("a", 1)
+			o.Metadata = map[string]string{store.DeletedMark: "true"}
+			return numbers.Put(tx, o)
+		})
+		if !errors.Is(err, storage.ErrInvalid) {
+			t.Error(err)
+		}
+	})
+}

@@ -25,6 +25,7 @@ type Tx struct {
 	size    int // of all that is written
 	listed  bool
 	guards  map[*table]bool // those that are checked (false) or written (true)
+	over    bool            // nothing that is done now would be committed
 }
 
 func (tx *Tx) reading() *reading { return tx.r }
@@ -59,6 +60,25 @@ func newTx(s *Store, at *replica.View[*entry]) *Tx {
 	tx := &Tx{}
 	tx.r = &reading{store: s, rows: at, tx: tx, noted: true}
 	return tx
+}
+
+// call calls the function of an Update.
+func (tx *Tx) call(fn func(*Tx) error) error {
+	defer tx.end()
+	err := fn(tx)
+	tx.r.unchanged()
+	return err
+}
+
+// end has the transaction take nothing any more.
+func (tx *Tx) end() { tx.over = true }
+
+// usable refuses a transaction that a program has kept.
+func (tx *Tx) usable() error {
+	if tx != nil && tx.over {
+		return fmt.Errorf("%w: the transaction is over: it is good until the function that got it returns", storage.ErrInvalid)
+	}
+	return nil
 }
 
 // few is how many keys are found faster by a look at each.
@@ -178,6 +198,9 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 //
 // As other errors of fn, these are checked against the newest state before [Store.Update] returns them.
 func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
+	if _, marked := o.Metadata[DeletedMark]; marked {
+		return fmt.Errorf("put %s: %w: the metadata %q is the store's own", named(o.ID), storage.ErrInvalid, DeletedMark)
+	}
 	held, err := tx.held(t.table, o.ID)
 	if err != nil {
 		return err
