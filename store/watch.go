@@ -106,11 +106,14 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 	return w, nil
 }
 
-// Next returns the next event, waiting for one if need be. If ctx ends first, its error is returned and nothing is consumed. After
-// [storage.ErrWatchClosed] the watch is over.
+// Next returns the next event, waiting for one if need be. If ctx is over, its error is returned and nothing is consumed, also where there
+// is an event. After [storage.ErrWatchClosed] the watch is over; what it had not returned is dropped.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	w.shown.unchanged()
 	w.shown.seen = reading{}.seen
+	if err := w.follower.Ended(ctx); err != nil {
+		return Event{}, err
+	}
 	for w.returned == len(w.commit) {
 		if err := w.read(ctx); err != nil {
 			return Event{}, err

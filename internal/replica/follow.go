@@ -23,6 +23,7 @@ type Follower[V any] struct {
 	out    []Change[V]            // of the commit under way
 	within bool                   // a commit is under way
 	own    map[key.Key]overlay[V] // what the View showed beyond what the watch had brought
+	fallen error                  // it fell behind the log
 	once   sync.Once
 	done   chan struct{}
 }
@@ -41,10 +42,8 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 		f.out = f.out[:0]
 	}
 	for {
-		select {
-		case <-f.done:
-			return nil, fmt.Errorf("%w: it was closed", storage.ErrWatchClosed)
-		default:
+		if err := f.Ended(ctx); err != nil {
+			return nil, err
 		}
 		if len(f.rest) == 0 {
 			if err := f.read(ctx); err != nil {
@@ -61,6 +60,21 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 	}
 }
 
+// Ended returns why Next returns no more changes: it is over for good, or the context is.
+func (f *Follower[V]) Ended(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return fmt.Errorf("%w: it was closed", storage.ErrWatchClosed)
+	case <-f.r.done:
+		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, f.r.Err())
+	default:
+	}
+	if f.fallen != nil {
+		return f.fallen
+	}
+	return ctx.Err()
+}
+
 // read reads what the log has, or waits until it has something.
 func (f *Follower[V]) read(ctx context.Context) error {
 	r := f.r
@@ -69,7 +83,8 @@ func (f *Follower[V]) read(ctx context.Context) error {
 	switch {
 	case !ok:
 		r.mu.Unlock()
-		return fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
+		f.fallen = fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
+		return f.fallen
 	case len(changes) > 0:
 		f.rest, f.at = changes, f.at+int64(len(changes))
 		r.mu.Unlock()
