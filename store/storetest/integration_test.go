@@ -12,7 +12,11 @@ import (
 	"github.com/ashlar-dev/storage/store/storetest"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if !storetest.ServePeer() {
+		testenv.Main(m)
+	}
+}
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
@@ -32,4 +36,19 @@ func TestDynamoDB(t *testing.T) {
 		"S3": "its watches cannot prove how far they are, so there are no Linearizable Views",
 	}
 	storetest.Run(t, h)
+}
+
+func TestPeersOnPostgres(t *testing.T) {
+	t.Parallel()
+	storetest.RunPeers(t, testenv.Postgres(t).StoreURL(t), true)
+}
+
+func TestPeersOnEtcd(t *testing.T) {
+	t.Parallel()
+	storetest.RunPeers(t, testenv.Etcd(t).StoreURL(t), true)
+}
+
+func TestPeersOnDynamoDB(t *testing.T) {
+	t.Parallel()
+	storetest.RunPeers(t, testenv.DynamoDB(t).StoreURL(t), false)
 }
