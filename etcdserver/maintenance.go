@@ -5,18 +5,33 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/version"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
+// unknownSize is the size of a database whose size is not known, in bytes: etcdctl divides by it.
+const unknownSize = 1
+
 // Status implements etcd's Maintenance service. The version is that of the API, by which clients tell what the server can do. The size of
-// the database is not known here.
+// the database is not known here, and said to be one byte.
 func (s *Server) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	_, newest, err := s.history.Revisions(ctx)
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
 	return &pb.StatusResponse{
-		Header: header(newest), Version: version.Version, StorageVersion: version.Version,
+		Header: header(newest), Version: version.Version, StorageVersion: version.Version, DbSize: unknownSize, DbSizeInUse: unknownSize,
 		Leader: member, RaftTerm: 1, RaftIndex: uint64(newest), RaftAppliedIndex: uint64(newest),
 		DowngradeInfo: &pb.DowngradeInfo{},
 	}, nil
+}
+
+// Alarm implements etcd's Maintenance service. There are never alarms: what hinders a database, a write is answered with. So clients that
+// look for alarms to tell whether a server is well, as etcdctl's endpoint health does, find none, and there is none to disarm.
+func (s *Server) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	if r.Action == pb.AlarmRequest_ACTIVATE {
+		return nil, status.Error(codes.Unimplemented, "etcdserver: alarms cannot be raised here")
+	}
+	h, err := s.header(ctx)
+	return &pb.AlarmResponse{Header: h}, err
 }

@@ -30,6 +30,7 @@ type Server struct {
 	pb.UnimplementedWatchServer
 	pb.UnimplementedLeaseServer
 	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedAuthServer
 
 	backend storage.Backend
 	history storage.Historian
@@ -76,12 +77,14 @@ func (s *Server) Close() {
 	})
 }
 
-// Register adds the services to a gRPC server.
+// Register adds the services to a gRPC server, and those that are refused, so that they are refused with a reason.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
 	pb.RegisterKVServer(to, s)
 	pb.RegisterWatchServer(to, s)
 	pb.RegisterLeaseServer(to, s)
 	pb.RegisterMaintenanceServer(to, s)
+	s.refuse(to, &pb.Cluster_ServiceDesc, errNoMembers)
+	s.refuse(to, &pb.Auth_ServiceDesc, errNoUsers, "AuthStatus")
 }
 
 // member is the only member of the only cluster, and its leader. Whatever number of servers share a store, each says so.
