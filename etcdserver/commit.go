@@ -1,7 +1,6 @@
 package etcdserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -39,11 +39,19 @@ func (c *change) changes() bool { return c.write != nil || c.delete && c.before 
 // errAgain says that something has changed since it was read, and that nothing was done.
 var errAgain = errors.New("it has changed since it was read")
 
-// run makes the changes, and returns the revision of the last one.
+// run makes the changes, and returns the revision of the last one. What others have deleted before is then no longer among the keys.
 func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	ops, err := c.ops(ctx, s)
 	if err != nil {
 		return 0, err
+	}
+	marked := !slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Write != nil })
+	if marked {
+		mark, err := s.deletion(ctx)
+		if err != nil {
+			return 0, err
+		}
+		ops = append(ops, storage.Op{Write: mark})
 	}
 	if len(ops) > s.commits.MaxOps() {
 		return 0, rpctypes.ErrGRPCTooManyOps
@@ -55,7 +63,7 @@ func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	case err != nil:
 		return 0, err
 	}
-	return c.revision(ctx, s, stored)
+	return c.revision(ctx, s, stored, marked)
 }
 
 // ops returns the changes as operations of a transaction.
@@ -88,63 +96,48 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 	return ops, nil
 }
 
-// revision finds the revision of a commit: that of the first change, since the keys were read, of each key that it has changed. What
-// somebody else deleted before the commit could is no longer among its keys then.
-func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
+// revision finds the revision of a commit, which is that in which something it has written is found. A key that somebody else has deleted
+// between the reading and the commit is none of its keys.
+func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource, marked bool) (int64, error) {
 	if key, one := c.only(); one != nil { // nothing is as quick as to read it, if nobody has written since
 		now, _, err := s.get(ctx, idAt(key))
 		if err == nil && now != nil && ours(now.Resource, stored) {
 			return now.Modified, nil
 		}
 	}
-	left, first, last := map[string]bool{}, "", ""
+	left := map[string]bool{}
 	for key, one := range c.keys {
-		if !one.changes() {
-			continue
+		if one.changes() {
+			left[key] = true
 		}
-		if left[key] = true; first == "" || key < first {
-			first = key
-		}
-		last = max(last, key)
 	}
-	to := idAt(last)
-	to.Name += "\x01"
-	follower, err := s.history.Follow(ctx, storage.Span{From: idAt(first), To: to}, c.after)
+	changing := slices.Collect(maps.Keys(left))
+	span := storage.Span{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
+	span.To.Name += "\x01"
+	if marked {
+		span.From = deletionID
+	}
+	follower, err := s.history.Follow(ctx, span, c.after)
 	if err != nil {
 		return c.unknown(ctx, s, err)
 	}
 	defer follower.Close()
-	revision, before := int64(0), []string(nil)
-	for len(left) > 0 {
+	for {
 		changes, _, err := follower.Next(ctx)
 		if err != nil {
 			return c.unknown(ctx, s, err)
 		}
 		for _, one := range commits(changes) {
-			if revision > 0 && !slices.ContainsFunc(one, func(ch storage.Change) bool { return left[changedKey(&ch)] }) {
-				continue
+			if slices.ContainsFunc(one, func(ch storage.Change) bool { return ch.Now != nil && ours(ch.Now.Resource, stored) }) {
+				return one[len(one)-1].Revision, nil
 			}
-			mine := false
-			var keys []string
 			for i := range one {
-				mine = mine || one[i].Now != nil && ours(one[i].Now.Resource, stored)
 				if key := changedKey(&one[i]); left[key] {
-					delete(left, key)
-					keys = append(keys, key)
+					delete(c.keys, key)
 				}
-			}
-			switch {
-			case mine || len(keys) > 0 && len(left) == 0 && revision == 0: // those who were first came before
-				revision = one[len(one)-1].Revision
-			default:
-				before = append(before, keys...)
 			}
 		}
 	}
-	for _, key := range before {
-		delete(c.keys, key)
-	}
-	return revision, nil
 }
 
 // unknown returns the newest revision, where history is already forgotten in which that of the commit was.
@@ -174,7 +167,8 @@ func (c *commit) only() (string, *change) {
 // ours reports whether a resource is one of those that a commit has stored.
 func ours(res *resourcepb.Resource, stored []*resourcepb.Resource) bool {
 	return slices.ContainsFunc(stored, func(o *resourcepb.Resource) bool {
-		return o != nil && o.GetVersion() == res.GetVersion() && bytes.Equal(keyOf(o.GetId()), keyOf(res.GetId()))
+		return o != nil && o.GetVersion() == res.GetVersion() && o.GetId().GetName() == res.GetId().GetName() &&
+			proto.Equal(o.GetId().GetTenancy(), res.GetId().GetTenancy()) && o.GetId().GetType().GetKind() == res.GetId().GetType().GetKind()
 	})
 }
 
@@ -189,9 +183,14 @@ func commits(changes []storage.Change) (all [][]storage.Change) {
 	return all
 }
 
+// changedKey returns the key that a change is of, "" for what is no key.
 func changedKey(c *storage.Change) string {
-	if c.Now != nil {
-		return string(keyOf(c.Now.Resource.GetId()))
+	r := c.Now
+	if r == nil {
+		r = c.Before
 	}
-	return string(keyOf(c.Before.Resource.GetId()))
+	if r.Resource.GetId().GetType().GetKind() != keyType.Kind {
+		return ""
+	}
+	return string(keyOf(r.Resource.GetId()))
 }

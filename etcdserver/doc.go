@@ -10,8 +10,8 @@
 //
 // # What is served
 //
-// KV, Watch and Lease as a whole, and of Maintenance the Status. Errors have etcd's texts. The rest is Unimplemented: Auth, Cluster and
-// what concerns the files of etcd's members.
+// KV, Watch and Lease as a whole; of Maintenance the Status, and Alarm, which never knows of one; of Auth its status. Errors have etcd's
+// texts. The rest is Unimplemented, with a reason: users and roles, members, and what concerns the files of etcd's members.
 //
 // # What differs from etcd
 //
@@ -23,12 +23,14 @@
 //     of ranges all bytes are fine.
 //   - A transaction that changes something compares single keys, not ranges. One that compares a key and deletes it compares and changes no
 //     other key. Both are Unimplemented.
-//   - A range that a transaction deletes is that which the transaction has read: a key in it that somebody creates at the same moment
-//     stays.
-//     DeleteRange alone goes on until the range was empty.
+//   - Keys that somebody creates, at the same moment, in a range that a transaction deletes are deleted too, by changes that follow the
+//     others: the answer has the revision at which the range was empty.
 //   - A value has the size of a resource, 1 MiB less what its key takes, where etcd's requests have 1.5 MiB.
 //   - A read of keys only does not say their leases.
 //   - Serializable reads are linearizable.
+//   - The size of the database is not known, and Status says that it is 1 byte.
+//   - A list of leases is in the order of their names, not in that of their ends.
+//   - What a watch catches up with comes in an answer for each commit, whose header has the revision of that commit.
 //   - A lease counts from the last renewal that a server has seen, never from less. If all servers start anew, it counts anew.
 //   - A store forgets its history by itself as well, as its retention says, not only when it is compacted.
 //   - A watch that starts at the revision which was compacted, and not after it, is compacted.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,31 +20,6 @@ var (
 	errDeletedCompared = status.Error(codes.Unimplemented,
 		"etcdserver: a transaction that compares a key and deletes it compares and changes no other key here")
 )
-
-// DeleteRange implements etcd's KV service. When it returns, there was a moment at which the range was empty. What it deleted may have
-// several revisions: a step takes no more keys than a transaction of the store, and others may create some meanwhile.
-func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if len(r.Key) == 0 {
-		return nil, rpctypes.ErrGRPCEmptyKey
-	}
-	step := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}
-	all := &pb.DeleteRangeResponse{}
-	for {
-		answer, err := s.transact(ctx, step, s.commits.MaxOps())
-		if err != nil {
-			return nil, failed(ctx, err)
-		}
-		one := answer.Responses[0].GetResponseDeleteRange()
-		if one.Deleted > 0 || all.Header == nil {
-			all.Header = answer.Header
-		}
-		all.Deleted += one.Deleted
-		all.PrevKvs = append(all.PrevKvs, one.PrevKvs...)
-		if one.Deleted == 0 || len(r.RangeEnd) == 0 {
-			return all, nil
-		}
-	}
-}
 
 // transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read,
 // until nobody comes between. Of a range that is deleted it takes so many keys at most; 0 is no limit.
@@ -113,6 +87,11 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	for key, c := range t.commit.keys {
 		if c.changes() {
 			v.before[key] = c.before
+		}
+	}
+	if t.most == 0 {
+		if err := t.empty(ctx, &v); err != nil {
+			return nil, carriedOut(err)
 		}
 	}
 	answer, err := t.answer(ctx, r, &v)
