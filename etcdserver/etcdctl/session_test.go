@@ -1,0 +1,163 @@
+package etcdctl
+
+// session is commands that are run one after the other against a server, and what the documents say of them.
+type session struct {
+	name  string // as a sentence says what is compared
+	steps []step
+}
+
+// step is one command of etcdctl. In what it is given, @NAME is the revision after the step of that mark, and %NAME the lease which that
+// step was granted.
+type step struct {
+	args  []string
+	stdin string
+	mark  string
+	// until ends a command that goes on for ever: it is interrupted once it has printed this, and then is over.
+	until string
+	then  []then
+	// differs says why the answer is not that of etcd; here is then a part of it, and says what the command line does not say.
+	differs, here, says string
+}
+
+// then is a step that is run while another one goes on.
+type then struct {
+	after string // what the other one has to have printed
+	step
+}
+
+// run is a step of which nothing but the command line is to be said.
+func run(args ...string) step { return step{args: args} }
+
+// refusal is a step that is refused here, with a sentence, for a reason.
+func refusal(why, sentence string, args ...string) step {
+	return step{args: args, differs: "refused: " + why, here: sentence}
+}
+
+const (
+	ownMembers = "a store has no members; those of the database are the database's"
+	ownFiles   = "what the database keeps, and how, is the database's: back it up and compact it by its own means"
+	ownUsers   = "callers are known by their certificates (`--client-ca`)"
+)
+
+var sessions = []session{
+	{"keys", []step{
+		run("put", "a", "1"),
+		{args: []string{"put", "a", "2", "--prev-kv"}, mark: "two"},
+		run("put", "a", "--ignore-value"),
+		run("put", "none", "--ignore-value"),
+		run("put", "a", "x", "--ignore-lease"),
+		run("put", "", "x"),
+		run("put", "a", "3", "--lease=7"),
+		{args: []string{"put", "standard input"}, stdin: "from\nthere"},
+		run("put", "b/1", "x", "-w", "json"),
+		run("put", "b/2", "y", "-w", "fields"),
+		run("put", "b/3", "z"),
+		run("get", "a"), run("get", "a", "-w", "json"), run("get", "a", "-w", "fields"), run("get", "a", "--hex"),
+		run("get", "a", "--rev=@two"), run("get", "a", "--rev=99999"), run("get", "a", "--print-value-only"),
+		run("get", "", "--prefix"), run("get", "", "--from-key", "--keys-only"), run("get", "b/1", "b/3"), run("get", "b/2", "b/1"),
+		run("get", "b/", "--prefix", "--limit=2", "-w", "json"), run("get", "b/", "--prefix", "--count-only", "-w", "fields"),
+		run("get", "b/", "--prefix", "--sort-by=MODIFY", "--order=DESCEND"), run("get", "", "--prefix", "--sort-by=VALUE"),
+		run("get", "", "--prefix", "--consistency=s"), run("get", "b/", "--prefix", "--min-mod-rev=@two", "--max-create-rev=@two"),
+		run("get", "none"), run("get", "none", "-w", "json"),
+		{args: []string{"put", "\xff\xfe", "x"}, says: "with a key that is no UTF-8", differs: "refused: keys are UTF-8 without NUL, of at most 762 bytes", here: "it is not valid UTF-8"},
+	}},
+	{"deletions", []step{
+		run("put", "a", "1"), run("put", "b/1", "x"), run("put", "b/2", "y"), run("put", "b/3", "z"),
+		run("del", "none"), run("del", "a", "--prev-kv"), run("del", "b/", "--prefix", "--prev-kv", "-w", "fields"), run("del", ""),
+		run("put", "c", "1"), run("put", "d", "1"), run("del", "c", "--from-key"), run("get", "", "--prefix"),
+	}},
+	{"transactions", []step{
+		run("put", "a", "1"),
+		{args: []string{"txn"}, stdin: "mod(\"b\") = \"0\"\n\nput b 1\n\nget b\n\n"},
+		{args: []string{"txn"}, stdin: "mod(\"b\") = \"0\"\n\nput b 1\n\nget b\n\n"},
+		{args: []string{"txn", "-w", "json"}, stdin: "value(\"a\") = \"1\"\nversion(\"b\") > \"0\"\n\nput a 2\nget a\nput c 3\n\ndel a\n\n"},
+		{args: []string{"txn"}, stdin: "version(\"b\") > \"0\"\n\ndel a\nput d 4\nget \"\" --prefix\n\n\n"},
+		{args: []string{"txn"}, stdin: "value(\"d\") = \"4\"\n\ndel d --prev-kv\n\n\n"},
+		{args: []string{"txn"}, stdin: "version(\"b\") > \"0\"\n\ndel c d --prev-kv\nput e 1\nget \"\" --prefix\n\n\n"},
+		{
+			args: []string{"txn"}, stdin: "value(\"b\") = \"1\"\n\nget b\ndel b\nput f 1\n\n\n",
+			here: "compares a key and deletes it", says: "that compares a key, deletes it and changes another one",
+			differs: "refused: the store cannot tell, together with other changes, that a key is still there to be deleted",
+		},
+		{args: []string{"txn"}, stdin: "\n\nput a 1\nput a 2\n\n\n"},
+		{args: []string{"txn"}, stdin: "\n\nput e 1 --lease=7\n\n\n"},
+	}},
+	{"watches", []step{
+		{args: []string{"put", "a", "1"}, mark: "first"},
+		run("put", "a", "2"), run("put", "b", "1"), run("del", "a"),
+		{
+			args: []string{"watch", "a", "--rev=@first"}, until: "\nlive\n",
+			then: []then{{"DELETE", run("put", "a", "live")}},
+		},
+		{
+			args: []string{"watch", "", "--prefix", "--prev-kv", "--rev=@first"}, until: "last",
+			then: []then{{"live", run("put", "z", "last")}},
+		},
+		{
+			args: []string{"watch", "a", "c", "--rev=@first", "-w", "json"}, until: `"bGl2ZTI="`,
+			then: []then{{`"MQ=="`, run("put", "b", "live2")}}, here: `"revision":step0`,
+			differs: "what a watch catches up with comes in answers of a commit each, whose header has that commit's revision",
+		},
+		{args: []string{"watch", "-i"}, stdin: "watch a --rev=@first\n", until: "\nlive\n"},
+		{args: []string{"watch", "z", "--rev=@first", "--", "sh", "-c", "echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE"},
+			until: "last"},
+		run("compaction", "@first"),
+		run("compaction", "@first"),
+		run("compaction", "99999"),
+		{args: []string{"put", "a", "3"}, mark: "later"},
+		run("compaction", "@later"),
+		run("get", "a", "--rev=@first"),
+		run("watch", "a", "--rev=@first"),
+	}},
+	{"leases", []step{
+		{args: []string{"lease", "grant", "600"}, mark: "L"},
+		{
+			args: []string{"lease", "grant", "600", "-w", "json"}, mark: "M", here: "step1",
+			differs: "revisions also count leases and their renewals",
+		},
+		run("lease", "revoke", "%M"),
+		run("put", "a", "1", "--lease=%L"), run("get", "a", "-w", "json"),
+		run("put", "a", "2", "--ignore-lease"), run("get", "a", "-w", "fields"),
+		run("lease", "timetolive", "%L"), run("lease", "timetolive", "%L", "--keys"), run("lease", "timetolive", "%L", "--keys", "-w", "json"),
+		run("put", "b", "1", "--lease=%L"), run("lease", "keep-alive", "--once", "%L"),
+		{args: []string{"lease", "keep-alive", "%L"}, until: "keepalived with TTL"},
+		run("lease", "list"),
+		run("lease", "revoke", "%L"), run("get", "", "--prefix"), run("lease", "timetolive", "%L"), run("lease", "revoke", "%L"),
+		run("lease", "keep-alive", "--once", "%L"), run("lease", "list"),
+		{args: []string{"lease", "grant", "99999999999"}},
+		{args: []string{"lease", "grant", "2"}, mark: "S"},
+		run("put", "s", "1", "--lease=%S"),
+		{args: []string{"watch", "s", "--rev=1"}, until: "DELETE"},
+	}},
+	{"locks and elections", []step{
+		run("lock", "l", "--", "echo", "held"), run("lock", "l", "--", "false"),
+		{args: []string{"lock", "l"}, until: "l/"},
+		run("get", "l", "--prefix", "--keys-only"),
+		{args: []string{"elect", "e", "me"}, until: "me\n"},
+		run("get", "e", "--prefix", "--keys-only"),
+		{
+			args: []string{"elect", "e", "you"}, until: "you\n",
+			then: []then{{"you", step{args: []string{"elect", "-l", "e"}, until: "you\n"}}},
+		},
+	}},
+	{"maintenance", []step{
+		run("endpoint", "health"), run("endpoint", "health", "-w", "json"), run("alarm", "list"), run("alarm", "disarm"), run("auth", "status"),
+		{
+			args: []string{"endpoint", "status"}, here: ", 3.7.3, ",
+			differs: "the version is that of etcd's API, the size, which nobody knows here, 1 byte, and the index of Raft the newest revision",
+		},
+		refusal(ownFiles, "this server knows of no files", "snapshot", "save", "snapshot.db"),
+		refusal(ownFiles, "this server knows of no files", "defrag"),
+		refusal(ownFiles, "this server knows of no files", "endpoint", "hashkv"),
+		refusal(ownMembers, "this server has no members", "member", "list"),
+		refusal(ownMembers, "this server has no members", "member", "add", "x", "--learner", "--peer-urls=http://x:1"),
+		refusal(ownMembers, "this server has no members", "member", "remove", "1"),
+		refusal(ownMembers, "this server has no members", "move-leader", "1"),
+		refusal(ownMembers, "this server has no members", "downgrade", "validate", "3.5"),
+		refusal(ownUsers, "this server has no users", "user", "add", "u", "--no-password"),
+		refusal(ownUsers, "this server has no users", "user", "list"),
+		refusal(ownUsers, "this server has no users", "role", "add", "r"),
+		refusal(ownUsers, "this server has no users", "role", "list"),
+		refusal(ownUsers, "this server has no users", "auth", "enable"),
+	}},
+}
