@@ -25,6 +25,7 @@
 //     other key. Both are Unimplemented.
 //   - Keys that somebody creates, at the same moment, in a range that a transaction deletes are deleted too, by changes that follow the
 //     others: the answer has the revision at which the range was empty.
+//   - A transaction changes no more keys than one of the store: on etcd fewer than the 128 that are the most elsewhere.
 //   - A value has the size of a resource, 1 MiB less what its key takes, where etcd's requests have 1.5 MiB.
 //   - A read of keys only does not say their leases.
 //   - Serializable reads are linearizable.

@@ -29,6 +29,18 @@ func TestEtcdItself(t *testing.T) {
 	sameAsEtcd(t, got)
 }
 
+func TestEtcdItselfUnderHostileRequests(t *testing.T) {
+	t.Parallel()
+	const file = "testdata/hostile.txt"
+	got := hostile(t, testenv.StartEtcd(t).Client(t))
+	if os.Getenv("ASHLAR_RECORD") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameAs(t, file, got)
+}
+
 func TestAnswersOfPostgresAndEtcd(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{
@@ -40,6 +52,12 @@ func TestAnswersOfPostgresAndEtcd(t *testing.T) {
 			sameAsEtcd(t, runScript(t, client(t, serve(t, open(t, url), nil))))
 		})
 	}
+}
+
+// On etcd a transaction changes fewer keys, and there is something before a store's first revision.
+func TestHostileRequestsToPostgres(t *testing.T) {
+	t.Parallel()
+	sameAs(t, "testdata/hostile.txt", hostile(t, client(t, serve(t, open(t, testenv.Postgres(t).StoreURL(t)), nil))))
 }
 
 func TestDynamoDBIsRefused(t *testing.T) {

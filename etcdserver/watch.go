@@ -27,14 +27,14 @@ type watch struct {
 }
 
 // refuse answers the request with a reason, in its turn.
-func (w *watch) refuse(before <-chan struct{}, answered chan<- struct{}, id int64, reason string) {
+func (w *watch) refuse(before <-chan struct{}, answered chan<- struct{}, reason string) {
 	defer close(answered)
 	<-before
 	_, newest, err := w.stream.server.history.Revisions(w.stream.to.Context())
 	if err != nil {
 		newest = 0
 	}
-	w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: id, Created: true, Canceled: true, CancelReason: reason})
+	w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: noWatch, Created: true, Canceled: true, CancelReason: reason})
 }
 
 // run opens the watch, says so after the watch before, and sends what changes until the watch ends.

@@ -1,12 +1,14 @@
 package etcdserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
@@ -137,7 +139,22 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 		cancel()
 		return
 	}
-	free := r.WatchId == 0 || w.watches[r.WatchId] == nil
+	reason := ""
+	switch {
+	case r.StartRevision < 0:
+		reason = rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted)
+	case len(r.RangeEnd) > 0 && !isAll(r.RangeEnd) && bytes.Compare(r.Key, r.RangeEnd) >= 0:
+		reason = "mvcc: watcher range is empty"
+	case r.WatchId != 0 && w.watches[r.WatchId] != nil:
+		reason = "mvcc: watch: duplicate watch ID provided on the WatchStream"
+	}
+	if reason != "" {
+		w.all.Go(func() {
+			defer cancel()
+			one.refuse(before, answered, reason)
+		})
+		return
+	}
 	if one.id = r.WatchId; one.id == 0 { // 0 asks for a number that is free
 		for w.watches[w.next] != nil {
 			w.next++
@@ -145,15 +162,9 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 		one.id = w.next
 		w.next++
 	}
-	if free {
-		w.watches[one.id] = one
-	}
+	w.watches[one.id] = one
 	w.all.Go(func() {
 		defer one.cancel()
-		if !free {
-			one.refuse(before, answered, noWatch, "mvcc: watch: duplicate watch ID provided on the WatchStream")
-			return
-		}
 		one.end(ctx, mine, one.run(mine, before, answered))
 		w.mu.Lock()
 		delete(w.watches, one.id)

@@ -134,7 +134,7 @@ func (s *Server) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Comp
 		return nil, failed(ctx, err)
 	case r.Revision > newest:
 		return nil, rpctypes.ErrGRPCFutureRev
-	case r.Revision <= oldest && oldest > firstRevision:
+	case r.Revision < 0, r.Revision <= oldest && oldest > firstRevision:
 		return nil, rpctypes.ErrGRPCCompacted
 	case r.Revision > oldest:
 		err = s.history.Compact(ctx, r.Revision)

@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -74,6 +76,10 @@ func TestServeEtcd(t *testing.T) {
 	_, err = c.Put(ctx, "a/1", "one")
 	require.NoError(t, err)
 	require.Equal(t, "a/1", string((<-w).Events[0].Kv.Key))
+	_, err = c.Put(ctx, "large", strings.Repeat("x", 3<<19))
+	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
+	_, err = etcdClient(t, first, nil).Put(ctx, "larger", strings.Repeat("x", 2<<20))
+	require.ErrorContains(t, err, "larger than max") // as of etcd
 	code, _ := first.page("/readyz")
 	require.Equal(t, http.StatusOK, code)
 	_, metrics := first.page("/metrics")

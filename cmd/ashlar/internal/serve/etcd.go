@@ -92,6 +92,9 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 // etcdPings is the least time between two pings of a client: that of etcd's servers, which etcd's clients reckon with.
 const etcdPings = 5 * time.Second
 
+// maxEtcdRequest is the largest request: that of etcd by default. No transaction of a store takes more.
+const maxEtcdRequest = 2 << 20
+
 // newEtcdGRPC returns a gRPC server for etcd's clients, without services. A client sends all of its watches through one connection.
 func (s *server) newEtcdGRPC() *grpc.Server {
 	creds := insecure.NewCredentials()
@@ -104,7 +107,7 @@ func (s *server) newEtcdGRPC() *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(s.greetings),
 		grpc.ConnectionTimeout(headerTimeout),
-		grpc.MaxRecvMsgSize(maxReceived),
+		grpc.MaxRecvMsgSize(maxEtcdRequest),
 		grpc.MaxConcurrentStreams(math.MaxUint32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: etcdPings, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
