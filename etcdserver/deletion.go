@@ -3,6 +3,7 @@ package etcdserver
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -21,6 +22,9 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	all := &pb.DeleteRangeResponse{}
 	for {
 		answer, err := s.transact(ctx, step, s.commits.MaxOps()-1) // one is the mark of the deletion
+		if err != nil && all.Deleted > 0 {
+			err = fmt.Errorf("%w: %d keys were deleted, but not all: %s", storage.ErrInconsistent, all.Deleted, err.Error())
+		}
 		if err != nil {
 			return nil, failed(ctx, err)
 		}

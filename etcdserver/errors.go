@@ -14,24 +14,28 @@ import (
 // errStopped says that the server was closed.
 var errStopped = rpctypes.ErrGRPCStopped
 
-// failed returns a backend's error as etcd would say it. Clients compare the texts.
+// failed returns a backend's error as etcd would say it. Clients compare the texts, and go on by themselves after Unavailable alone.
 func failed(ctx context.Context, err error) error {
-	if _, ok := status.FromError(err); ok {
-		return err
+	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
+		return err // etcd's own; what is wrapped belongs to the driver of a database
 	}
 	switch {
+	case errors.Is(err, storage.ErrClosed) && ctx.Err() == nil:
+		return rpctypes.ErrGRPCStopped
+	case errors.Is(err, storage.ErrInconsistent) && ctx.Err() == nil:
+		return rpctypes.ErrGRPCTimeout // a write may have happened all the same
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
 	case errors.Is(err, storage.ErrCompacted):
 		return rpctypes.ErrGRPCCompacted
 	case errors.Is(err, storage.ErrFutureRevision):
 		return rpctypes.ErrGRPCFutureRev
 	case errors.Is(err, storage.ErrTooLarge):
 		return rpctypes.ErrGRPCRequestTooLarge
-	case ctx.Err() != nil:
-		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, storage.ErrClosed):
-		return rpctypes.ErrGRPCStopped
-	case errors.Is(err, storage.ErrInconsistent), errors.Is(err, context.DeadlineExceeded):
-		return rpctypes.ErrGRPCTimeout // a write may have happened all the same
+	case errors.Is(err, context.DeadlineExceeded):
+		return rpctypes.ErrGRPCTimeout
+	case errors.Is(err, storage.ErrWatchClosed):
+		return status.Error(codes.Unavailable, "etcdserver: "+err.Error())
 	case errors.Is(err, storage.ErrInvalid):
 		return status.Error(codes.InvalidArgument, "etcdserver: "+err.Error())
 	case errors.Is(err, storage.ErrFenced):

@@ -1,0 +1,45 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// What may have been carried out is never answered with an error that says that it was not, whatever the database's driver says besides;
+// and clients go on with what they watch.
+func TestErrorsThatLeaveTheOutcomeOpen(t *testing.T) {
+	t.Parallel()
+	of := func(sentinel, cause error) error { return fmt.Errorf("%w: commit: %w", sentinel, cause) }
+	for _, c := range []struct {
+		err  error
+		want error
+	}{
+		{of(storage.ErrInconsistent, status.Error(codes.FailedPrecondition, "the driver's")), rpctypes.ErrGRPCTimeout},
+		{of(storage.ErrInconsistent, status.Error(codes.Unavailable, "there is no connection available")), rpctypes.ErrGRPCTimeout},
+		{of(storage.ErrInconsistent, storage.ErrCompacted), rpctypes.ErrGRPCTimeout},
+		{of(storage.ErrInconsistent, storage.ErrTooLarge), rpctypes.ErrGRPCTimeout},
+		{of(storage.ErrClosed, storage.ErrInconsistent), rpctypes.ErrGRPCStopped},
+		{of(storage.ErrWatchClosed, errors.New("the database is away")), status.Error(codes.Unavailable, "")},
+		{of(storage.ErrWatchClosed, storage.ErrClosed), rpctypes.ErrGRPCStopped},
+		{of(storage.ErrCompacted, status.Error(codes.Unknown, "the driver's")), rpctypes.ErrGRPCCompacted},
+		{rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCLeaseNotFound},
+	} {
+		got, want := status.Convert(failed(context.Background(), c.err)), status.Convert(c.want)
+		if got.Code() != want.Code() || want.Message() != "" && got.Message() != want.Message() {
+			t.Errorf("%v is answered with %v, expected %v", c.err, got, want)
+		}
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if got := status.Code(failed(over, of(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
+		t.Errorf("a cancelled call is answered with %v", got)
+	}
+}
