@@ -110,7 +110,20 @@ func (s *Server) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb
 
 // LeaseKeepAlive implements etcd's Lease service. A lease that is not there is answered with a time to live of 0.
 func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
-	ctx := to.Context()
+	ctx, cancel := context.WithCancel(to.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.keepAlive(ctx, to) }() // ends with the stream's context
+	select {
+	case err := <-ended:
+		return err
+	case <-s.done: // a client may send nothing more for long
+		return errStopped
+	}
+}
+
+// keepAlive renews leases until the client has no more to renew.
+func (s *Server) keepAlive(ctx context.Context, to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
 	for {
 		r, err := to.Recv()
 		if errors.Is(err, io.EOF) || ctx.Err() != nil {

@@ -52,6 +52,13 @@ func open(t *testing.T, url string) storage.Backend {
 // serve serves a store and returns the address.
 func serve(t *testing.T, b storage.Backend, o *etcdserver.Options) string {
 	t.Helper()
+	address, _ := start(t, b, o)
+	return address
+}
+
+// start serves a store until the end of the test, and returns the address and the server.
+func start(t *testing.T, b storage.Backend, o *etcdserver.Options) (string, *etcdserver.Server) {
+	t.Helper()
 	s, err := etcdserver.New(b, o)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +78,7 @@ func serve(t *testing.T, b storage.Backend, o *etcdserver.Options) string {
 			t.Error(err)
 		}
 	})
-	return l.Addr().String()
+	return l.Addr().String(), s
 }
 
 func client(t *testing.T, address string) *clientv3.Client {

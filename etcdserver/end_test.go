@@ -1,0 +1,42 @@
+package etcdserver_test
+
+import (
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A server that ends has its clients' streams end, also those of clients that read nothing and send nothing, so that they go on elsewhere.
+func TestStreamsEndWithTheServer(t *testing.T) {
+	t.Parallel()
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address, s := start(t, open(t, url(t)), nil)
+			c := client(t, address)
+			watches := stream(t, c)
+			create(t, watches, &pb.WatchCreateRequest{Key: []byte("a")})
+			receive(t, watches)
+			leases, err := pb.NewLeaseClient(c.ActiveConnection()).LeaseKeepAlive(ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := int64(grant(t, c, 60))
+			if err := leases.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := leases.Recv(); err != nil || r.TTL != 60 {
+				t.Fatal(r, err)
+			}
+			s.Close()
+			if _, err := watches.Recv(); status.Code(err) != codes.Unavailable {
+				t.Errorf("a watch ends with %v", err)
+			}
+			if _, err := leases.Recv(); status.Code(err) != codes.Unavailable {
+				t.Errorf("what keeps leases alive ends with %v", err)
+			}
+		})
+	}
+}
