@@ -61,6 +61,7 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 	copied, err := replica.Open(ctx, backend, replica.Options[stored]{
 		Types:     c.opts.Types,
 		Decode:    c.store,
+		Uid:       uid,
 		Size:      func(row *replica.Row[stored]) int { return len(row.Value.data) + len(row.Value.owner) },
 		Index:     &replica.Index[stored]{Keys: owners},
 		LogLength: 1, // nobody follows
@@ -83,6 +84,15 @@ func (c *Cache) store(res *resourcepb.Resource) stored {
 		panic(fmt.Sprintf("cache: Trim has left a resource that cannot be encoded: %v", err))
 	}
 	return stored{data: data[:len(data):len(data)], owner: owned(res.GetOwner())}
+}
+
+// uid returns the uid of what is stored.
+func uid(row *replica.Row[stored]) string {
+	res, err := resource(row)
+	if err != nil {
+		return ""
+	}
+	return res.GetId().GetUid()
 }
 
 // owned is what the index has of an owner. A key has four NULs and a uid has none, so nothing is ambiguous.

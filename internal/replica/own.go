@@ -130,12 +130,21 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 		}
 	}
 	for _, res := range deleted {
-		if k := key.Of(res.GetId()); !w.lay(k, overlay[V]{nil, res.GetVersion()}) {
+		if k := key.Of(res.GetId()); !w.spared(k, res) && !w.lay(k, overlay[V]{nil, res.GetVersion()}) {
 			unsure = append(unsure, k)
 		}
 	}
 	r.changed()
 	return unsure
+}
+
+// spared reports whether a deletion has deleted nothing, since its version is that of another uid. The caller holds the lock.
+func (w *Writing[V]) spared(k key.Key, deleted *resourcepb.Resource) bool {
+	if w.r.opts.Uid == nil {
+		return false
+	}
+	shown, _ := w.r.rows.Get(&Row[V]{Key: k})
+	return shown != nil && shown.Version == deleted.GetVersion() && w.r.opts.Uid(shown) != deleted.GetId().GetUid()
 }
 
 // lay puts a write over what the watch has brought, unless it has brought the write. It lays nothing and returns false if what it would

@@ -32,6 +32,8 @@ type Options[V any] struct {
 	Decode func(*resourcepb.Resource) V
 	// Index orders the rows; nil for none.
 	Index *Index[V]
+	// Uid returns the uid of what is stored in a row: a deletion of another uid succeeds and deletes nothing. Nil if nobody asks for one.
+	Uid func(*Row[V]) string
 	// Size returns the bytes that a row's value takes; nil if nobody asks for the replica's size.
 	Size func(*Row[V]) int
 	// LogLength and LogBytes bound the changes that are kept for followers; 0 is 65,536 changes, and 32 MiB.
