@@ -268,7 +268,9 @@ func (s *Store) write(ctx context.Context, tx *Tx, ops []storage.Op) ([]*resourc
 	for _, res := range results {
 		if res != nil {
 			k := key.Of(res.GetId())
-			rows = append(rows, &replica.Row[*entry]{Key: k, Version: res.GetVersion(), Value: s.stored(tx.changed(k), res)})
+			row := &replica.Row[*entry]{Key: k, Version: res.GetVersion(), Weight: replica.Weight(res)}
+			row.Value = s.stored(tx.changed(k), res)
+			rows = append(rows, row)
 		}
 	}
 	if unsure := writing.EndWith(rows, deleted); len(unsure) > 0 && s.copy.Bookmarks() {

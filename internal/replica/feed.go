@@ -120,7 +120,6 @@ type arrived[V any] struct {
 	version string  // of the row, or of what was deleted
 	row     *Row[V] // nil for a deletion
 	cursor  string
-	size    int
 }
 
 func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a arrived[V], ok bool) {
@@ -131,12 +130,11 @@ func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a arrived[V], ok bool) 
 	if res == nil || !r.has(res) {
 		return a, false
 	}
-	size := rowCost + len(res.GetData().GetValue())
 	row := r.written(res)
 	if row == nil {
 		row = r.row(res)
 	}
-	return arrived[V]{key: row.Key, version: row.Version, row: row, size: size}, true
+	return arrived[V]{key: row.Key, version: row.Version, row: row}, true
 }
 
 // written returns the row of a resource that this program has written, nil if it has not.
@@ -151,9 +149,6 @@ func (r *Replica[V]) written(res *resourcepb.Resource) *Row[V] {
 	}
 	return nil
 }
-
-// rowCost is about what a row takes beside its payload.
-const rowCost = 300
 
 // apply makes a commit visible.
 func (r *Replica[V]) apply(commit []arrived[V]) {
@@ -170,7 +165,7 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 			base, _ = r.rows.Get(&Row[V]{Key: a.key})
 		}
 		if !same(base, a.row) { // it is not the same again, as after a list that was no snapshot
-			changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor, size: a.size})
+			changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor})
 		}
 		switch {
 		case o == nil && !same(base, a.row):
@@ -244,14 +239,14 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 			if o.base = row; o.number >= began && !o.is(version, row == nil) {
 				o.pass(version, row == nil)
 				if !same(base, row) {
-					changes = append(changes, change[V]{key: k, base: base, now: row, version: version, size: rowCost})
+					changes = append(changes, change[V]{key: k, base: base, now: row, version: version})
 				}
 				return
 			}
 			delete(r.own, k)
-			changes = append(changes, change[V]{key: k, base: base, now: row, settles: true, size: rowCost})
+			changes = append(changes, change[V]{key: k, base: base, now: row, settles: true})
 		} else if !same(base, row) {
-			changes = append(changes, change[V]{key: k, base: base, now: row, version: version, size: rowCost})
+			changes = append(changes, change[V]{key: k, base: base, now: row, version: version})
 		}
 		if shown, _ := r.rows.Get(&Row[V]{Key: k}); !same(shown, row) {
 			r.set(k, row)

@@ -1,6 +1,10 @@
 package replica
 
-import "github.com/ashlar-dev/storage/driver/key"
+import (
+	"sort"
+
+	"github.com/ashlar-dev/storage/driver/key"
+)
 
 // change is a step of the log.
 type change[V any] struct {
@@ -9,7 +13,6 @@ type change[V any] struct {
 	now     *Row[V] // after; nil for nothing
 	version string  // of now, or of what was deleted
 	cursor  string
-	size    int
 	settles bool // what own writes have laid over the key counts no more
 	more    bool // the commit goes on
 }
@@ -25,19 +28,23 @@ type changeLog[V any] struct {
 	chunks []chunk[V] // only the last one grows
 	first  int64      // the place of the first change of the first chunk
 	end    int64      // the place of the next change
-	bytes  int
+	bytes  int        // of all changes, and of all rows that they are about, each once
 	most   int
 	room   int
 }
 
 // chunk is a run of changes. What is in it never changes.
 type chunk[V any] struct {
+	first   int64 // the place of its first change
 	changes []change[V]
-	bytes   int
+	bytes   int // that came with it: of what older chunks have no bytes are counted
 }
 
-// chunkLength is how many changes a chunk has.
-const chunkLength = 256
+// A chunk ends when it has so many changes, or bytes.
+const (
+	chunkLength = 256
+	chunkBytes  = 1 << 20
+)
 
 func newLog[V any](length, bytes int) changeLog[V] {
 	if length == 0 {
@@ -55,21 +62,40 @@ func (l *changeLog[V]) append(commit []change[V]) {
 		c := &commit[i]
 		c.more = i+1 < len(commit)
 		last := len(l.chunks) - 1
-		if last < 0 || len(l.chunks[last].changes) == chunkLength {
-			l.chunks = append(l.chunks, chunk[V]{changes: make([]change[V], 0, chunkLength)})
+		if last < 0 || len(l.chunks[last].changes) == chunkLength || l.chunks[last].bytes >= chunkBytes {
+			l.chunks = append(l.chunks, chunk[V]{first: l.end, changes: make([]change[V], 0, chunkLength)})
 			last++
 		}
 		l.chunks[last].changes = append(l.chunks[last].changes, *c)
-		l.chunks[last].bytes += c.size
-		l.bytes += c.size
+		bytes := changeCost + c.base.kept(1) + c.now.kept(1)
+		l.chunks[last].bytes += bytes
+		l.bytes += bytes
 		l.end++
 	}
-	for len(l.chunks) > 1 && (l.end-l.first-chunkLength > int64(l.most) || l.bytes > l.room) {
-		l.bytes -= l.chunks[0].bytes
-		l.first += int64(len(l.chunks[0].changes))
+	for len(l.chunks) > 1 && (l.end-l.chunks[1].first > int64(l.most) || l.bytes > l.room) {
+		for i := range l.chunks[0].changes {
+			c := &l.chunks[0].changes[i]
+			l.bytes -= changeCost + c.base.kept(-1) + c.now.kept(-1)
+		}
 		l.chunks[0] = chunk[V]{}
 		l.chunks = l.chunks[1:]
+		l.first = l.chunks[0].first
 	}
+}
+
+// changeCost is about what a change takes beside its rows.
+const changeCost = 200
+
+// kept counts one use of a row by a log more, or less. It returns what the row takes, if the use is the only one.
+func (r *Row[V]) kept(more int32) int {
+	if r == nil {
+		return 0
+	}
+	before := r.logged
+	if r.logged += more; before != 0 && r.logged != 0 {
+		return 0
+	}
+	return int(r.Weight)
 }
 
 // from returns changes from a place on, as many as are together; none if the place is that of the next change. false: they are forgotten.
@@ -77,11 +103,11 @@ func (l *changeLog[V]) from(at int64) ([]change[V], bool) {
 	if at < l.first {
 		return nil, false
 	}
-	skip := at - l.first // all chunks but the last are full
-	if n := int(skip / chunkLength); n < len(l.chunks) {
-		return l.chunks[n].changes[skip%chunkLength:], true
+	if at == l.end {
+		return nil, true
 	}
-	return nil, true
+	n := sort.Search(len(l.chunks), func(n int) bool { return l.chunks[n].first > at }) - 1
+	return l.chunks[n].changes[at-l.chunks[n].first:], true
 }
 
 // touches reports whether there is a change of a key from a place on, or may have been one that is forgotten, and the place of the next

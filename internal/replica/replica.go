@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unique"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -16,6 +18,25 @@ type Row[V any] struct {
 	Key     key.Key
 	Version string
 	Value   V
+	// Weight is about how many bytes the row keeps in memory.
+	Weight int32
+
+	logged int32 // how often the log has it
+}
+
+// rowCost is about what a row takes beside its payload.
+const rowCost = 300
+
+// Weight returns about how many bytes the row of a resource keeps in memory.
+func Weight(res *resourcepb.Resource) int32 {
+	bytes := rowCost + len(res.GetData().GetValue())
+	for name, value := range res.GetMetadata() {
+		bytes += len(name) + len(value)
+	}
+	for _, status := range res.GetStatus() {
+		bytes += proto.Size(status)
+	}
+	return int32(bytes)
 }
 
 // Index is an order of rows by the bytes of keys that a function takes from them.
@@ -155,7 +176,7 @@ func (r *Replica[V]) has(res *resourcepb.Resource) bool {
 func (r *Replica[V]) row(res *resourcepb.Resource) *Row[V] {
 	k := key.Of(res.GetId())
 	k = key.Key{Group: shared(k.Group), Kind: shared(k.Kind), Partition: shared(k.Partition), Namespace: shared(k.Namespace), Name: strings.Clone(k.Name)}
-	return &Row[V]{Key: k, Version: strings.Clone(res.GetVersion()), Value: r.opts.Decode(res)}
+	return &Row[V]{Key: k, Version: strings.Clone(res.GetVersion()), Weight: Weight(res), Value: r.opts.Decode(res)}
 }
 
 // shared returns a text that many rows have in common.
