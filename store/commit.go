@@ -36,8 +36,9 @@ import (
 //
 // A commit cannot demand of an object that it is there and delete it. So an object that is deleted is first written with a mark in its
 // metadata, together with the other changes, and removed right afterwards. All stores see the mark as the deletion; a program that reads
-// the backend directly may see the marked object for a moment or, if this process is killed, until the next [Open]. Where an object is too
-// large to be written with the mark, the mark is written without what it held.
+// the backend directly may see the marked object for a moment or, if it could not be removed, until the next Update; if this process is
+// killed or an answer is lost, until the next [Open]. Where an object is too large to be written with the mark, the mark is written without
+// what it held.
 //
 // # Errors
 //
@@ -238,11 +239,41 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 			marked = append(marked, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
 		}
 	}
-	if len(marked) > 0 {
-		// For all readers of stores they are deleted already: what fails here, another Open finishes.
-		_, _ = s.write(ctx, tx, marked)
-	}
+	s.remove(ctx, tx, marked)
 	return nil
+}
+
+// remove removes what is marked as deleted. For all readers of stores it is deleted already: what fails here is done after the next commit,
+// or by another Open.
+func (s *Store) remove(ctx context.Context, tx *Tx, marked []storage.Op) {
+	if len(marked) > 0 {
+		if _, err := s.write(ctx, tx, marked); err != nil {
+			s.leave(marked)
+			return
+		}
+	}
+	if !s.leftover.Load() {
+		return
+	}
+	s.mu.Lock()
+	left := s.left
+	s.left = nil
+	s.leftover.Store(false)
+	s.mu.Unlock()
+	for i, op := range left {
+		if err := s.backend.DeleteCAS(ctx, op.Delete, op.Version); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+			s.leave(left[i:])
+			return
+		}
+	}
+}
+
+// leave notes what is marked as deleted and was not removed.
+func (s *Store) leave(marked []storage.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = append(s.left, marked...)
+	s.leftover.Store(true)
 }
 
 // write commits operations, and shows readers what they have done, all at once.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
@@ -18,6 +19,10 @@ type Store struct {
 	tables     map[storage.UnversionedType]*table
 	copy       *replica.Replica[*entry]
 	closed     atomic.Bool
+
+	leftover atomic.Bool // there is something left
+	mu       sync.Mutex
+	left     []storage.Op // removes what is marked as deleted, and could not be removed
 }
 
 // Open returns a store of the objects of some tables, once all of them are in memory. The backend stays the caller's: close it after the

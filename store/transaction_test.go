@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -184,4 +186,66 @@ func TestTheMarkIsReserved(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A mark whose removal has failed is removed with the next commit, though the process lives on for long and opens nothing.
+func TestAMarkIsNotLeftForLong(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		b := storetest.Open(t, url)
+		transactor, ok := storage.As[storage.Transactor](b)
+		if !ok {
+			t.Fatal("no transactor")
+		}
+		lame := &undeleting{Backend: b, Transactor: transactor}
+		s, err := store.Open(ctx, lame, numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		create(ctx, t, s, map[string]int64{"a": 1, "b": 2, "c": 3})
+		lame.off.Store(true)
+		update(ctx, t, s, func(tx *store.Tx) error {
+			return errors.Join(numbers.Delete(tx, id("a")), numbers.Delete(tx, id("b")))
+		})
+		if left := storetest.Stored(t, b, id("a")); left == nil {
+			t.Error("its removal was to fail")
+		}
+		update(ctx, t, s, func(tx *store.Tx) error { return numbers.Delete(tx, id("c")) })
+		lame.off.Store(false)
+		create(ctx, t, s, map[string]int64{"d": 1})
+		for _, name := range []string{"a", "b", "c"} {
+			if left := storetest.Stored(t, b, id(name)); left != nil {
+				t.Errorf("left: %v", left)
+			}
+		}
+	})
+}
+
+// undeleting is a backend that at times does not delete.
+type undeleting struct {
+	storage.Backend
+	storage.Transactor
+	off atomic.Bool
+}
+
+func (b *undeleting) As(target any) bool {
+	transactor, ok := target.(*storage.Transactor)
+	if ok {
+		*transactor = b
+	}
+	return ok
+}
+
+func (b *undeleting) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if b.off.Load() && slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Delete != nil }) {
+		return nil, storage.ErrInconsistent
+	}
+	return b.Transactor.Commit(ctx, ops)
+}
+
+func (b *undeleting) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
+	if b.off.Load() {
+		return storage.ErrInconsistent
+	}
+	return b.Backend.DeleteCAS(ctx, id, version)
 }
