@@ -41,6 +41,9 @@ const (
 // span is a part of the index tree: the texts from from up to to, which is not part of it.
 type span struct{ from, to string }
 
+// single reports whether there is one text at most in a span, so that what stands there is in the order of its keys.
+func (s span) single() bool { return s.to == s.from+"\x00" }
+
 // Metadata matches the objects whose metadata have this value under this name. It uses an index.
 func Metadata(name, value string) Query {
 	from := metadataValue(name, value)

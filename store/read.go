@@ -158,7 +158,7 @@ func (r *reading) scan(t *table, q query) (found []*entry) {
 			}
 		}
 	}
-	if c == costRange || len(spans) > 1 {
+	if len(spans) != 1 || !spans[0].single() {
 		found = arranged(q, found)
 	}
 	return found
