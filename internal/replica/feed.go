@@ -275,6 +275,9 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 			w.relisted = true
 		}
 	}
+	r.lists++
+	r.view = nil
+	r.changed()
 	r.append(changes)
 }
 

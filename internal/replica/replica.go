@@ -77,6 +77,7 @@ type Replica[V any] struct {
 	laid     int64 // counts what was ever in own
 	bytes    int64 // of all rows
 	live     bool  // a watch feeds the copy
+	lists    int64 // counts how often all was listed anew
 	inflight map[key.Key][]*Writing[V]
 	log      changeLog[V]
 	wake     chan struct{} // closed at the next change; nil if nobody waits
@@ -214,7 +215,8 @@ func (r *Replica[V]) wait() <-chan struct{} {
 }
 
 // Passed waits until the copy has been in another state of a key than a View, where the key has a version, "" for nothing. That it is in the
-// same state again, as when what was created was deleted, counts as well.
+// same state again, as when what was created was deleted, counts as well. So does a list of everything anew, which does not show what was
+// created and deleted before it.
 func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version string) error {
 	at := v.at
 	for {
@@ -224,7 +226,7 @@ func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version 
 			held = row.Version
 		}
 		var touched bool
-		if touched, at = r.log.touches(k, at); held != version || touched {
+		if touched, at = r.log.touches(k, at); held != version || touched || r.lists != v.lists {
 			r.mu.Unlock()
 			return nil
 		}

@@ -12,7 +12,8 @@ import (
 // View is the copy at one moment. It is good for any number of goroutines.
 type View[V any] struct {
 	trees[V]
-	at int64 // a place in the log behind which are all changes that it does not show
+	at    int64 // a place in the log behind which are all changes that it does not show
+	lists int64 // how often the store had been listed anew
 }
 
 // Cut returns the copy as the watch has brought it: the state after some commit. Own writes that the watch has not brought are not part of
@@ -23,7 +24,7 @@ func (r *Replica[V]) Cut() *View[V] {
 	if len(r.own) == 0 {
 		return r.viewed()
 	}
-	cut := &View[V]{trees: r.trees.copy(), at: r.log.end}
+	cut := &View[V]{trees: r.trees.copy(), at: r.log.end, lists: r.lists}
 	for k, o := range r.own {
 		cut.set(k, o.base, r.opts.Index)
 	}
@@ -70,7 +71,7 @@ func (r *Replica[V]) View() *View[V] {
 
 func (r *Replica[V]) viewed() *View[V] {
 	if r.view == nil {
-		r.view = &View[V]{trees: r.trees.copy(), at: r.log.end}
+		r.view = &View[V]{trees: r.trees.copy(), at: r.log.end, lists: r.lists}
 	}
 	return r.view
 }
