@@ -152,10 +152,13 @@ func (w *Writing[V]) spared(k key.Key, deleted *resourcepb.Resource) bool {
 // after that. The caller holds the lock.
 func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	r := w.r
+	before := r.own[k]
 	if w.seen[overlaid{k, o.version, o.row == nil}] {
+		if before != nil && before.laid <= w.began { // it came before the write, so the watch has passed it
+			r.uncover(k, before)
+		}
 		return true
 	}
-	before := r.own[k]
 	shown, _ := r.rows.Get(&Row[V]{Key: k})
 	switch {
 	case w.relisted && r.barriers.offered, before != nil && before.laid > w.began:
