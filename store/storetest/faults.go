@@ -195,16 +195,26 @@ var errLost = fmt.Errorf("%w: the answer was lost on purpose", storage.ErrIncons
 
 // Commit implements storage.Transactor.
 func (f *faulty) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	tx, _ := storage.As[storage.Transactor](f.Backend)
+	return mayLose(f, func() ([]*resourcepb.Resource, error) { return tx.Commit(ctx, ops) })
+}
+
+// WriteCAS implements storage.Backend.
+func (f *faulty) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
+	return mayLose(f, func() (*resourcepb.Resource, error) { return f.Backend.WriteCAS(ctx, res) })
+}
+
+// mayLose loses the answer of a write, or the write itself.
+func mayLose[T any](f *faulty, write func() (T, error)) (none T, err error) {
 	f.mu.Lock()
 	lost := rand.Float64() < f.lost
 	f.mu.Unlock()
 	if lost && rand.IntN(2) == 0 {
-		return nil, errLost
+		return none, errLost
 	}
-	tx, _ := storage.As[storage.Transactor](f.Backend)
-	results, err := tx.Commit(ctx, ops)
+	results, err := write()
 	if lost && err == nil {
-		return nil, errLost
+		return none, errLost
 	}
 	return results, err
 }
