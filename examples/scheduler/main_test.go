@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -17,13 +19,18 @@ import (
 // storeVariable is in the environment of a process that is to schedule, and not to test.
 const storeVariable = "ASHLAR_SCHEDULER_TEST_STORE"
 
-// schedules runs the scheduler instead of the tests in a process that was started for that.
+// schedules runs the scheduler instead of the tests in a process that was started for that, as long as somebody holds its input.
 func schedules() bool {
 	url := os.Getenv(storeVariable)
 	if url == "" {
 		return false
 	}
-	if err := command(context.Background(), []string{"-store", url, "run"}); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel() // the test is gone, whatever it was that ended it
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	if err := command(ctx, []string{"-store", url, "run"}); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -39,9 +46,19 @@ type starter func(t *testing.T, url string) scheduler
 // process starts one in a process of its own.
 func process(t *testing.T, url string) scheduler {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	if os.Getenv(storeVariable) != "" {
+		t.Fatal("a scheduler that was started by a test starts no other one")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^$") // if it did not know what it is for, it would do nothing
 	cmd.Env = append(os.Environ(), storeVariable+"="+url)
 	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +82,12 @@ func inside(t *testing.T, url string) scheduler {
 	}
 }
 
+// memories counts the stores in memory, which live as long as the process.
+var memories atomic.Int64
+
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	schedule(t, "mem://scheduler", inside, func() {})
+	schedule(t, fmt.Sprint("mem://scheduler-", memories.Add(1)), inside, func() {})
 }
 
 func TestSQLite(t *testing.T) {
@@ -75,13 +95,13 @@ func TestSQLite(t *testing.T) {
 	schedule(t, "sqlite:"+filepath.Join(t.TempDir(), "scheduler.db"), process, func() {})
 }
 
-// The size of the cluster.
+// The size of the cluster, and of each service.
 const (
 	manyNodes = 6
-	replicas  = 60
+	replicas  = 30
 )
 
-// schedule runs two schedulers, kills and restarts them, marks nodes down and up, and shrinks and grows services. Then every task that is
+// schedule runs two schedulers, kills and restarts them, marks nodes down and up, and grows and shrinks services. Then every task that is
 // wanted is there once and runs on a node that is up. All the while an observer sees that none is assigned to a node while it is assigned
 // to another one, and that every node counts its tasks.
 func schedule(t *testing.T, url string, start starter, disturb func()) {
@@ -105,18 +125,34 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 			t.Fatal(err)
 		}
 	}
+	want := map[string]int{}
+	grow := func(service string, replicas int) {
+		t.Helper()
+		want[service] = replicas
+		do(setService(ctx, s, service, replicas))
+	}
+	// One task more at a time, which both schedulers see at the same time and want to assign.
+	compete := func(service string) {
+		t.Helper()
+		for n := range replicas / 2 {
+			grow(service, n+1)
+			do(until(ctx, s, settled(want)))
+		}
+	}
 	do(addNodes(ctx, s, manyNodes))
-	do(setService(ctx, s, "web", replicas))
 	for round := range 4 {
+		service := fmt.Sprint("service-", round)
+		compete(service)
 		// Kill one in the middle of its work, which has begun when something is assigned.
+		grow(service, replicas)
 		do(until(ctx, s, func(v *store.View) (bool, error) {
-			waiting, err := tasks.List(v, taskNode.Is(""))
-			all, errAll := tasks.List(v)
-			return len(all) > len(waiting), errors.Join(err, errAll)
+			of, err := tasks.List(v, taskService.Is(service))
+			waiting, errWaiting := tasks.List(v, taskService.Is(service), taskNode.Is(""))
+			return len(of)-len(waiting) > replicas/2, errors.Join(err, errWaiting)
 		}))
 		running[round%2]()
 		do(markNodes(ctx, s, fmt.Sprintf("node-%03d", round), true))
-		do(setService(ctx, s, fmt.Sprint("extra-", round%2), 10*round))
+		grow("other", 10*(round%2))
 		if round == 2 {
 			disturb()
 		}
@@ -125,7 +161,8 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 			do(markNodes(ctx, s, "node-000", false))
 		}
 	}
-	do(until(ctx, s, settled(map[string]int{"web": replicas, "extra-0": 20, "extra-1": 30})))
+	do(until(ctx, s, settled(want)))
+	compete("last")
 	observed(t)
 }
 
