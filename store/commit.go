@@ -189,7 +189,7 @@ func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
 				t.change.res.Version = t.seen.version
 			}
 			ops = append(ops, storage.Op{Write: t.change.res})
-		case t.seen.present():
+		case t.seen != nil: // also if it is marked as deleted
 			ops = append(ops, storage.Op{Check: t.seen.id, Version: t.seen.version})
 		default:
 			// The id that the program has given is the program's, which may have changed it since.
@@ -335,11 +335,11 @@ func (s *Store) stored(c *change, res *resourcepb.Resource) *entry {
 	return e
 }
 
-// clear removes what is marked as deleted and stands where the transaction demands that there is nothing.
+// clear removes what is marked as deleted and stands where the transaction creates something.
 func (s *Store) clear(ctx context.Context, tx *Tx) error {
 	for i := range tx.touched {
 		r := &tx.touched[i]
-		if r.seen == nil || !r.seen.gone {
+		if r.change == nil || r.seen == nil || !r.seen.gone {
 			continue
 		}
 		err := s.backend.DeleteCAS(ctx, r.seen.id, r.seen.version)
