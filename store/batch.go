@@ -54,7 +54,7 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 	if err == nil {
 		return nil
 	}
-	if ended := (*BatchError)(nil); errors.As(err, &ended) {
+	if b.failed != nil && errors.Is(err, b.failed) {
 		return err
 	}
 	return &BatchError{Committed: b.committed, Err: err}
