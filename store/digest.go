@@ -10,7 +10,7 @@ func digestOf(*table, any) digest { return digest{} }
 // note is called with what a program is going to see.
 func (r *reading) note(*entry) {}
 
-// unchanged panics if the program has changed what it has seen.
+// unchanged panics if the program has changed what it has seen, or put.
 func (r *reading) unchanged() {}
 
 // seen is what a program has seen.

@@ -28,20 +28,30 @@ func digestOf(t *table, object any) digest {
 // check panics if a program has changed the object.
 func (e *entry) check() {
 	if e != nil && e.object != nil && digestOf(e.table, e.object) != e.digest {
-		panic(fmt.Sprintf("store: %s was changed by the program: what a Reader returns is shared, use Edit for a copy", named(e.id)))
+		panic(fmt.Sprintf("store: %s was changed by the program: what a Reader returns and what was put is shared, use Edit for a copy", named(e.id)))
 	}
 }
 
 // note is called with what a program is going to see.
 func (r *reading) note(e *entry) {
-	e.check()
+	if e.check(); r.tx != nil {
+		r = r.tx.r // also for what is read unchecked
+	}
 	r.seen = append(r.seen, e)
 }
 
-// unchanged panics if the program has changed what it has seen.
+// unchanged panics if the program has changed what it has seen, or put.
 func (r *reading) unchanged() {
 	for _, e := range r.seen {
 		e.check()
+	}
+	if r.tx == nil {
+		return
+	}
+	for i := range r.tx.touched {
+		if c := r.tx.touched[i].change; c != nil {
+			c.now.check()
+		}
 	}
 }
 
