@@ -1,82 +1,136 @@
 package etcdserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// DeleteRange implements etcd's KV service. When it returns, there was a moment at which the range was empty. What it deleted may have
-// several revisions: a step takes no more keys than a transaction of the store, and others may create some meanwhile.
+// DeleteRange implements etcd's KV service. Every key that the range had before the call is deleted, and of what is created meanwhile only
+// what has a revision up to that of the answer. The deletions of more keys than a transaction of the store takes, and of keys that others
+// change meanwhile, have several revisions.
 func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	if len(r.Key) == 0 {
 		return nil, rpctypes.ErrGRPCEmptyKey
 	}
-	step := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}
-	all := &pb.DeleteRangeResponse{}
-	for {
-		answer, err := s.transact(ctx, step, s.commits.MaxOps()-1) // one is the mark of the deletion
-		if err != nil && all.Deleted > 0 {
-			err = fmt.Errorf("%w: %d keys were deleted, but not all: %s", storage.ErrInconsistent, all.Deleted, err.Error())
-		}
+	if len(r.RangeEnd) == 0 {
+		one := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
+		answer, err := s.transact(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{one}})
 		if err != nil {
 			return nil, failed(ctx, err)
 		}
-		one := answer.Responses[0].GetResponseDeleteRange()
-		if one.Deleted > 0 || all.Header == nil {
-			all.Header = answer.Header
-		}
-		all.Deleted += one.Deleted
-		all.PrevKvs = append(all.PrevKvs, one.PrevKvs...)
-		if one.Deleted == 0 || len(r.RangeEnd) == 0 {
-			return all, nil
-		}
+		deleted := answer.Responses[0].GetResponseDeleteRange()
+		deleted.Header = answer.Header
+		return deleted, nil
 	}
+	_, newest, err := s.history.Revisions(ctx)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	all, err := s.sweep(ctx, r, newest)
+	if err != nil && len(all.deleted) > 0 {
+		err = fmt.Errorf("%w: %d keys were deleted, but not all: %s", storage.ErrInconsistent, len(all.deleted), err.Error())
+	}
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	answer := &pb.DeleteRangeResponse{Header: header(all.revision), Deleted: int64(len(all.deleted))}
+	if r.PrevKv {
+		for _, one := range all.deleted {
+			answer.PrevKvs = append(answer.PrevKvs, pair(one.before))
+		}
+		slices.SortFunc(answer.PrevKvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
+	}
+	return answer, nil
 }
 
-// empty deletes what others have created, since the transaction has read them, in the ranges that it deletes, until they are seen to be
-// empty. The transaction is then as of that revision.
-func (t *transaction) empty(ctx context.Context, v *view) error {
-	for again := true; again; {
-		again = false
-		for r := range t.taken {
-			if len(r.RangeEnd) == 0 {
+// mostDeleted is how many keys one commit deletes at most. One operation is the mark of the deletion.
+func (s *Server) mostDeleted() int { return s.commits.MaxOps() - 1 }
+
+// swept is what a sweep has deleted. The revision is one that is not after the creation of any key that is left: that of the last deletion
+// if nothing is left, and otherwise that from which on the sweep spares what is created.
+type swept struct {
+	deleted  []*change
+	revision int64
+}
+
+// sweep deletes the keys that a range has at a revision. Those that are created later are spared: whoever creates keys all the time does
+// not keep it from its end.
+func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision int64) (swept, error) {
+	all := swept{revision: revision}
+	span, ok := spanOf(r.Key, r.RangeEnd)
+	last := revision
+	for more := ok; more; {
+		scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: revision, Limit: s.mostDeleted()})
+		if errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil { // nothing is known of that revision any more: a later one will do
+			if _, revision, err = s.history.Revisions(ctx); err == nil {
+				all.revision = revision
 				continue
 			}
-			later := &transaction{server: t.server, most: t.server.commits.MaxOps() - 1, taken: map[*pb.DeleteRangeRequest][]*resourcepb.ID{}}
-			later.commit = commit{after: v.revision, keys: map[string]*change{}}
-			if err := later.delete(ctx, r); err != nil {
-				return err
-			}
-			if len(later.commit.order) == 0 {
-				continue
-			}
-			again = true
-			revision, err := later.commit.run(ctx, t.server)
-			if errors.Is(err, errAgain) {
-				_, v.revision, err = t.server.history.Revisions(ctx)
-				if err != nil {
-					return err
-				}
-				continue
-			}
+		}
+		if err != nil {
+			return all, err
+		}
+		deleted, at, err := s.deleteAll(ctx, scan.Records, revision)
+		if err != nil {
+			return all, err
+		}
+		all.deleted, last = append(all.deleted, deleted...), max(last, at)
+		more, span = scan.More, scan.Rest
+	}
+	if len(all.deleted) == 0 {
+		return all, nil
+	}
+	span, _ = spanOf(r.Key, r.RangeEnd)
+	left, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: last, Limit: 1, KeysOnly: true})
+	if err == nil && len(left.Records) == 0 {
+		all.revision = last
+	}
+	if errors.Is(err, storage.ErrCompacted) {
+		err = nil
+	}
+	return all, err
+}
+
+// deleteAll deletes keys that were read at a revision, together if nobody has changed one of them since, and returns those that it has
+// deleted. One that was created anew is spared.
+func (s *Server) deleteAll(ctx context.Context, read []storage.Record, at int64) (deleted []*change, last int64, err error) {
+	together := commit{after: at, keys: map[string]*change{}}
+	for i := range read {
+		one := &change{id: read[i].Resource.GetId(), before: &read[i], delete: true}
+		key := string(keyOf(one.id))
+		together.keys[key], together.order = one, append(together.order, key)
+	}
+	if len(read) > 1 {
+		last, err = together.run(ctx, s)
+		if !errors.Is(err, errAgain) {
+			return slices.Collect(maps.Values(together.keys)), last, err
+		}
+	}
+	for _, key := range together.order {
+		one := together.keys[key]
+		for one.before != nil && one.before.Created <= at {
+			swapped, err := s.history.Swap(ctx, storage.Swap{Delete: one.id, Expect: one.before.Modified})
 			if err != nil {
-				return err
+				return deleted, last, err
 			}
-			v.revision = revision
-			for key, one := range later.commit.keys {
-				t.taken[r] = append(t.taken[r], one.id)
-				v.before[key] = one.before
+			if one.before = swapped.Stored; swapped.Done {
+				deleted, last = append(deleted, one), swapped.Revision
+				break
 			}
 		}
 	}
-	return nil
+	return deleted, last, nil
 }
 
 // deletionID is what a commit that only deletes writes as well: a deletion leaves nothing by which a commit is told from another one that

@@ -24,7 +24,8 @@
 //   - A transaction that changes something compares single keys, not ranges. One that compares a key and deletes it compares and changes no
 //     other key. Both are Unimplemented.
 //   - Keys that somebody creates, at the same moment, in a range that a transaction deletes are deleted too, by changes that follow the
-//     others: the answer has the revision at which the range was empty.
+//     others. If the range was empty then, the answer has that revision, and otherwise the transaction's: a watch from there on sees
+//     the deletions and whatever is left.
 //   - A transaction changes no more keys than one of the store: on etcd fewer than the 128 that are the most elsewhere.
 //   - A value has the size of a resource, 1 MiB less what its key takes, where etcd's requests have 1.5 MiB.
 //   - A read of keys only does not say their leases.

@@ -187,9 +187,10 @@ func TestNothingIsLeftOfARevokedLease(t *testing.T) {
 func TestDeletionOfManyKeys(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		const keys = 1100
-		for begin := 0; begin < keys; begin += 100 {
+		const together = 20
+		for begin := 0; begin < keys; begin += together {
 			var ops []clientv3.Op
-			for i := range 100 {
+			for i := range together {
 				ops = append(ops, clientv3.OpPut(fmt.Sprintf("many/%04d", begin+i), "x"))
 			}
 			if _, err := c.Txn(ctx(t)).Then(ops...).Commit(); err != nil {

@@ -22,14 +22,14 @@ var (
 )
 
 // transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read,
-// until nobody comes between. Of a range that is deleted it takes so many keys at most; 0 is no limit.
-func (s *Server) transact(ctx context.Context, r *pb.TxnRequest, most int) (*pb.TxnResponse, error) {
+// until nobody comes between.
+func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	for {
 		_, newest, err := s.history.Revisions(ctx)
 		if err != nil {
 			return nil, err
 		}
-		t := &transaction{server: s, most: most, commit: commit{after: newest, keys: map[string]*change{}, leases: map[int64]bool{}}}
+		t := &transaction{server: s, commit: commit{after: newest, keys: map[string]*change{}, leases: map[int64]bool{}}}
 		answer, err := t.run(ctx, r)
 		switch {
 		case err == nil:
@@ -48,7 +48,6 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest, most int) (*pb.
 // transaction is one attempt at a transaction.
 type transaction struct {
 	server *Server
-	most   int
 	commit commit
 	ranges bool // a range was compared
 	taken  map[*pb.DeleteRangeRequest][]*resourcepb.ID
@@ -83,19 +82,43 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 	if err != nil {
 		return nil, err
 	}
-	v.before = map[string]*storage.Record{}
+	v.before, v.swept = map[string]*storage.Record{}, map[string]bool{}
 	for key, c := range t.commit.keys {
 		if c.changes() {
 			v.before[key] = c.before
 		}
 	}
-	if t.most == 0 {
-		if err := t.empty(ctx, &v); err != nil {
-			return nil, carriedOut(err)
-		}
+	if err := t.sweep(ctx, &v); err != nil {
+		return nil, carriedOut(err)
 	}
 	answer, err := t.answer(ctx, r, &v)
 	return answer, carriedOut(err)
+}
+
+// sweep deletes what others have created, since the transaction has read them, in the ranges that it deletes.
+func (t *transaction) sweep(ctx context.Context, v *view) error {
+	empty, last := true, v.revision
+	for r := range t.taken {
+		if len(r.RangeEnd) == 0 {
+			continue
+		}
+		rest, err := t.server.sweep(ctx, r, v.revision)
+		if err != nil {
+			return err
+		}
+		for _, one := range rest.deleted {
+			t.taken[r] = append(t.taken[r], one.id)
+			v.before[string(keyOf(one.id))] = one.before
+			v.swept[string(keyOf(one.id))] = true
+		}
+		if empty = empty && (len(rest.deleted) == 0 || rest.revision > v.revision); empty {
+			last = max(last, rest.revision)
+		}
+	}
+	if empty {
+		v.revision = last
+	}
+	return nil
 }
 
 // change makes the changes. One key alone that nothing else depends on is changed by a swap.
@@ -231,7 +254,7 @@ func (t *transaction) put(ctx context.Context, r *pb.PutRequest) error {
 }
 
 func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) error {
-	all, err := t.scan(ctx, r.Key, r.RangeEnd, t.most)
+	all, err := t.scan(ctx, r.Key, r.RangeEnd, 0)
 	if err != nil {
 		return err
 	}

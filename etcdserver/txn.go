@@ -24,7 +24,7 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 	if t := asOneKey(r); t != nil {
 		answer, err = t.run(ctx, s)
 	} else {
-		answer, err = s.transact(ctx, r, 0)
+		answer, err = s.transact(ctx, r)
 	}
 	if err != nil {
 		return nil, failed(ctx, err)

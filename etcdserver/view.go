@@ -17,6 +17,8 @@ type view struct {
 	revision int64
 	// before is what was stored, nil for nothing, under the keys that the transaction has still to change.
 	before map[string]*storage.Record
+	// swept are keys that the transaction has deleted after the revision.
+	swept map[string]bool
 }
 
 // read answers a request to read.
@@ -28,8 +30,8 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	if r.Revision > v.revision {
 		return nil, storage.ErrFutureRevision
 	}
-	later := v.in(r.Key, r.RangeEnd)
-	if r.Revision > 0 || len(later) == 0 {
+	later := in(v.before, r.Key, r.RangeEnd)
+	if r.Revision > 0 || len(later) == 0 && len(in(v.swept, r.Key, r.RangeEnd)) == 0 {
 		answer, _, err := s.rangeAt(ctx, r, revision)
 		if answer != nil {
 			answer.Header = inner(v.revision)
@@ -43,7 +45,7 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	all.Header = inner(v.revision)
 	all.Kvs = slices.DeleteFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool {
 		_, changed := v.before[string(kv.Key)]
-		return changed
+		return changed || v.swept[string(kv.Key)]
 	})
 	for _, key := range later {
 		if stored := v.before[key]; stored != nil {
@@ -58,9 +60,9 @@ func (v *view) read(ctx context.Context, s *Server, r *pb.RangeRequest) (*pb.Ran
 	return all, nil
 }
 
-// in returns the keys of a range that are still to be changed.
-func (v *view) in(key, end []byte) (keys []string) {
-	for k := range v.before {
+// in returns those of some keys that are in a range.
+func in[V any](some map[string]V, key, end []byte) (keys []string) {
+	for k := range some {
 		if within([]byte(k), key, end) {
 			keys = append(keys, k)
 		}
