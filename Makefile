@@ -58,7 +58,7 @@ compat: cc ## The published client of the API that the resource service is compa
 
 .PHONY: etcdctl
 etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, on SQLite and Postgres, compared with a real etcd
-	cd etcdserver/etcdctl && $(GO) test -tags integration -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd etcdserver/etcdctl && $(GO) test -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 # Without the race detector: Kubernetes takes minutes to compile, and with it twice as many.
 .PHONY: kubernetes

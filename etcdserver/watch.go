@@ -37,12 +37,13 @@ func (w *watch) refuse(before <-chan struct{}, answered chan<- struct{}, reason 
 	w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: noWatch, Created: true, Canceled: true, CancelReason: reason})
 }
 
-// run opens the watch, says so after the watch before, and sends what changes until the watch ends.
-func (w *watch) run(ctx context.Context, before <-chan struct{}, answered chan<- struct{}) error {
+// run opens the watch, says so after the watch before, and sends what changes until the watch ends. Also one that is cancelled before it is
+// open is said to be created: clients tell by the order of these answers which request they belong to.
+func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answered chan<- struct{}) error {
 	if len(w.request.Key) == 0 {
 		w.request.Key = []byte{1} // before every key
 	}
-	follower, from, newest, err := w.open(ctx)
+	follower, from, newest, err := w.open(stream, ctx)
 	<-before
 	if newest > 0 {
 		w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: w.id, Created: true})
@@ -82,13 +83,13 @@ func (w *watch) end(stream, ctx context.Context, err error) {
 	} else {
 		last.Header = header(0)
 	}
-	w.stream.send(last)
+	w.stream.sendEnd(w, last)
 }
 
 // open begins to follow what the request asks for, from a revision on.
-func (w *watch) open(ctx context.Context) (follower storage.Follower, from, newest int64, err error) {
+func (w *watch) open(stream, ctx context.Context) (follower storage.Follower, from, newest int64, err error) {
 	s := w.stream.server
-	oldest, newest, err := s.history.Revisions(ctx)
+	oldest, newest, err := s.history.Revisions(stream)
 	if err != nil {
 		return nil, 0, 0, err
 	}

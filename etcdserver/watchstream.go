@@ -119,6 +119,21 @@ func (w *watchStream) askProgress(ctx context.Context) {
 func (w *watchStream) send(r *pb.WatchResponse) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
+	return w.sendLocked(r)
+}
+
+// sendEnd sends the last answer to a watch. Who has got it may use the watch's number again.
+func (w *watchStream) sendEnd(one *watch, r *pb.WatchResponse) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	w.mu.Lock()
+	delete(w.watches, one.id)
+	w.mu.Unlock()
+	w.sendLocked(r)
+}
+
+// sendLocked sends an answer. The caller holds the lock of sending.
+func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
 	if err := w.to.Send(r); err != nil {
 		w.stop(err)
 		return false
@@ -165,10 +180,7 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	w.watches[one.id] = one
 	w.all.Go(func() {
 		defer one.cancel()
-		one.end(ctx, mine, one.run(mine, before, answered))
-		w.mu.Lock()
-		delete(w.watches, one.id)
-		w.mu.Unlock()
+		one.end(ctx, mine, one.run(ctx, mine, before, answered))
 		w.progress()
 	})
 }

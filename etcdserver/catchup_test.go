@@ -1,0 +1,129 @@
+package etcdserver_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A watch that is behind when history is compacted gets every change up to a point, and then is told that the rest is compacted; nothing is
+// skipped. From where it is compacted another watch goes on.
+func TestCompactionWhileAWatchCatchesUp(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const changes, kept = 300, 280
+		value := strings.Repeat("x", 20<<10)
+		var revisions []int64
+		for range changes {
+			revisions = append(revisions, put(t, c, "k", value))
+		}
+		slow := stream(t, c)
+		create(t, slow, &pb.WatchCreateRequest{Key: []byte("k"), StartRevision: revisions[0], PrevKv: true})
+		receive(t, slow) // and nothing more until it is compacted, so that the server's answers wait
+		if _, err := c.Compact(ctx(t), revisions[kept]); err != nil {
+			t.Fatal(err)
+		}
+		last := put(t, c, "k", "last")
+		next := 0
+		for done := false; !done; {
+			r := receive(t, slow)
+			for _, ev := range r.Events {
+				if next < changes && ev.Kv.ModRevision != revisions[next] || next == changes && ev.Kv.ModRevision != last {
+					t.Fatalf("change %d has revision %d", next, ev.Kv.ModRevision)
+				}
+				next++
+			}
+			if done = next > changes; r.Canceled {
+				if r.CompactRevision != revisions[kept] || next > kept {
+					t.Fatalf("after %d changes it is compacted up to %d, expected %d", next, r.CompactRevision, revisions[kept])
+				}
+				break
+			}
+		}
+		again := <-c.Watch(ctx(t), "k", clientv3.WithRev(revisions[kept]+1), clientv3.WithPrevKV())
+		if again.Err() != nil || len(again.Events) == 0 || again.Events[0].Kv.ModRevision != revisions[kept+1] ||
+			again.Events[0].PrevKv.GetModRevision() != revisions[kept] {
+			t.Errorf("a watch from there on gets %v, %v", again.Events, again.Err())
+		}
+	})
+}
+
+// However requests to create and to cancel follow each other, every watch is answered with its beginning, and then with its end.
+func TestCancellationsAtAnyMoment(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const watches = 300
+		s := stream(t, c)
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for i := range watches {
+				if _, err := c.Put(ctx(t), fmt.Sprint("c/", i%7), ""); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		writing.Go(func() {
+			for i := range int64(watches) {
+				r := &pb.WatchCreateRequest{Key: []byte("c/"), RangeEnd: []byte("c0"), WatchId: i + 1, StartRevision: i % 3, ProgressNotify: i%2 == 0}
+				for _, request := range []*pb.WatchRequest{
+					{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}},
+					{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},
+					{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: max(1, i+1-i%4)}}},
+				} {
+					if err := s.Send(request); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+			for i := range int64(watches) { // those that were cancelled before they were there
+				cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: i + 1}}
+				if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		created, ended := map[int64]bool{}, map[int64]bool{}
+		for len(ended) < watches {
+			r := receive(t, s)
+			switch {
+			case r.WatchId == -1: // progress of them all
+			case ended[r.WatchId]:
+				t.Fatalf("after its end, watch %d is told %v", r.WatchId, r)
+			case r.Created != !created[r.WatchId]:
+				t.Fatalf("watch %d, created %v, is told %v", r.WatchId, created[r.WatchId], r)
+			}
+			if r.Created {
+				created[r.WatchId] = true
+			}
+			if r.Canceled {
+				ended[r.WatchId] = true
+			}
+		}
+		writing.Wait()
+	})
+}
+
+// The number of a watch whose end was told is free.
+func TestNumbersOfWatchesThatEnded(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		s := stream(t, c)
+		for i := range 500 {
+			create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7})
+			if r := receive(t, s); !r.Created || r.Canceled {
+				t.Fatalf("turn %d: %v", i, r)
+			}
+			cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 7}}
+			if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
+				t.Fatal(err)
+			}
+			if r := receive(t, s); r.Created || !r.Canceled {
+				t.Fatalf("turn %d: %v", i, r)
+			}
+		}
+	})
+}
