@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/testenv"
 )
 
-// What clients are told while the connections to the database break is true: what was acknowledged is there and was seen by a watch once, at
-// its revision; of what was refused nothing is there; and only errors that leave it open come in between.
+// What clients are told while the connections to the database break is true: what was acknowledged is there and was seen by a watch
+// once, at its revision; of what was refused nothing is there; and only errors that leave it open come in between.
 func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]func(t *testing.T) (*faultproxy.Proxy, string){

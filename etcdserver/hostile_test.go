@@ -102,7 +102,8 @@ func hostile(t *testing.T, c *clientv3.Client) string {
 	}
 	for i, r := range []*pb.PutRequest{
 		{}, {Key: []byte("p"), Lease: -1}, {Key: []byte("p"), Lease: math.MinInt64}, {Key: []byte("p"), IgnoreValue: true, Value: []byte("x")},
-		{Key: []byte("p"), IgnoreLease: true, Lease: 1}, {Key: []byte("p"), IgnoreLease: true}, {Key: []byte("p"), IgnoreValue: true, IgnoreLease: true},
+		{Key: []byte("p"), IgnoreLease: true, Lease: 1}, {Key: []byte("p"), IgnoreLease: true},
+		{Key: []byte("p"), IgnoreValue: true, IgnoreLease: true},
 		{Key: []byte("a"), IgnoreValue: true, IgnoreLease: true, PrevKv: true}, {Key: []byte("large"), Value: make([]byte, 13<<17)},
 	} {
 		answer, err := kv.Put(ctx(t), r)
@@ -124,7 +125,8 @@ func hostile(t *testing.T, c *clientv3.Client) string {
 		note(fmt.Sprint("compact ", revision), answer, err)
 	}
 	for _, r := range []*pb.LeaseGrantRequest{
-		{}, {TTL: -1}, {TTL: math.MinInt64}, {TTL: math.MaxInt64}, {TTL: 9_000_000_000, ID: 5}, {TTL: 60, ID: 5}, {TTL: 60, ID: -7}, {TTL: 60, ID: math.MaxInt64},
+		{}, {TTL: -1}, {TTL: math.MinInt64}, {TTL: math.MaxInt64},
+		{TTL: 9_000_000_000, ID: 5}, {TTL: 60, ID: 5}, {TTL: 60, ID: -7}, {TTL: 60, ID: math.MaxInt64},
 	} {
 		answer, err := leases.LeaseGrant(ctx(t), r)
 		note(fmt.Sprintf("grant %d for %d", r.ID, r.TTL), answer, err)
@@ -156,11 +158,14 @@ func hostileTxns() []*pb.TxnRequest {
 		{}, {Success: times(128, distinct)}, {Success: times(129, distinct)}, {Failure: times(129, distinct)},
 		{Compare: make([]*pb.Compare, 129)}, {Success: []*pb.RequestOp{deep}},
 		{Success: []*pb.RequestOp{txnOp(times(127, distinct)...)}}, {Success: []*pb.RequestOp{txnOp(times(128, distinct)...)}},
-		{Success: []*pb.RequestOp{{}}}, {Failure: []*pb.RequestOp{{}}}, {Success: []*pb.RequestOp{putOp("")}}, {Success: []*pb.RequestOp{deleteOp("", "")}},
+		{Success: []*pb.RequestOp{{}}}, {Failure: []*pb.RequestOp{{}}}, {Success: []*pb.RequestOp{putOp("")}},
+		{Success: []*pb.RequestOp{deleteOp("", "")}},
 		{Success: []*pb.RequestOp{rangeOp(&pb.RangeRequest{})}}, {Success: []*pb.RequestOp{putOp("x"), txnOp(putOp("x"))}},
-		{Success: []*pb.RequestOp{txnOp(putOp("x")), txnOp(putOp("x"))}}, {Success: []*pb.RequestOp{both}}, {Success: []*pb.RequestOp{both, putOp("x")}},
+		{Success: []*pb.RequestOp{txnOp(putOp("x")), txnOp(putOp("x"))}}, {Success: []*pb.RequestOp{both}},
+		{Success: []*pb.RequestOp{both, putOp("x")}},
 		{Success: []*pb.RequestOp{deleteOp("x", "y"), txnOp(putOp("x1"))}}, {Success: []*pb.RequestOp{txnOp(deleteOp("x", "y")), putOp("x1")}},
-		{Success: []*pb.RequestOp{deleteOp("x", "y"), deleteOp("x", "z"), deleteOp("x", "")}}, {Success: []*pb.RequestOp{deleteOp("y", "x"), putOp("x1")}},
+		{Success: []*pb.RequestOp{deleteOp("x", "y"), deleteOp("x", "z"), deleteOp("x", "")}},
+		{Success: []*pb.RequestOp{deleteOp("y", "x"), putOp("x1")}},
 		{Success: []*pb.RequestOp{putOp("x2")}, Failure: []*pb.RequestOp{putOp("x2"), putOp("x2")}},
 		{Success: []*pb.RequestOp{putOp("x3"), rangeOp(&pb.RangeRequest{Key: a, Revision: math.MaxInt64})}},
 		{Success: []*pb.RequestOp{putOp("x3"), rangeOp(&pb.RangeRequest{Key: a, Revision: -1})}},
@@ -170,8 +175,10 @@ func hostileTxns() []*pb.TxnRequest {
 		compare(&pb.Compare{Key: a, Target: pb.Compare_VALUE}),
 		compare(&pb.Compare{Key: []byte("none"), Target: pb.Compare_VALUE, Result: pb.Compare_NOT_EQUAL}),
 		compare(&pb.Compare{Key: a, Target: pb.Compare_MOD, TargetUnion: &pb.Compare_Version{Version: 1}}),
-		compare(&pb.Compare{Key: a, Target: pb.Compare_MOD, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_ModRevision{ModRevision: math.MinInt64}}),
-		compare(&pb.Compare{Key: []byte("none"), RangeEnd: []byte("nonf"), Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{Version: 7}}),
+		compare(&pb.Compare{Key: a, Target: pb.Compare_MOD, Result: pb.Compare_GREATER,
+			TargetUnion: &pb.Compare_ModRevision{ModRevision: math.MinInt64}}),
+		compare(&pb.Compare{Key: []byte("none"), RangeEnd: []byte("nonf"), Target: pb.Compare_VERSION,
+			TargetUnion: &pb.Compare_Version{Version: 7}}),
 		compare(&pb.Compare{Key: []byte("none"), RangeEnd: []byte("nonf"), Target: pb.Compare_VALUE}),
 		compare(&pb.Compare{Key: []byte("b"), RangeEnd: []byte("a"), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER}),
 		compare(&pb.Compare{Key: []byte("\xff"), Target: pb.Compare_VERSION}),

@@ -57,10 +57,13 @@ func (one session) commands(which func(step) bool) (all []string) {
 	return all
 }
 
+// groups are the commands that have commands of their own.
+var groups = []string{"lease", "endpoint", "alarm", "auth", "snapshot", "member", "downgrade", "user", "role"}
+
 // command is a step without the words that it is about: the command and the names of its options.
 func (s step) command() string {
 	words := s.args[:1]
-	if len(s.args) > 1 && slices.Contains([]string{"lease", "endpoint", "alarm", "auth", "snapshot", "member", "downgrade", "user", "role"}, s.args[0]) {
+	if len(s.args) > 1 && slices.Contains(groups, s.args[0]) {
 		words = s.args[:2]
 	}
 	words = slices.Clone(words)

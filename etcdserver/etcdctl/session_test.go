@@ -59,7 +59,10 @@ var sessions = []session{
 		run("get", "b/", "--prefix", "--sort-by=MODIFY", "--order=DESCEND"), run("get", "", "--prefix", "--sort-by=VALUE"),
 		run("get", "", "--prefix", "--consistency=s"), run("get", "b/", "--prefix", "--min-mod-rev=@two", "--max-create-rev=@two"),
 		run("get", "none"), run("get", "none", "-w", "json"),
-		{args: []string{"put", "\xff\xfe", "x"}, says: "with a key that is no UTF-8", differs: "refused: keys are UTF-8 without NUL, of at most 762 bytes", here: "it is not valid UTF-8"},
+		{
+			args: []string{"put", "\xff\xfe", "x"}, says: "with a key that is no UTF-8", here: "it is not valid UTF-8",
+			differs: "refused: keys are UTF-8 without NUL, of at most 762 bytes",
+		},
 	}},
 	{"deletions", []step{
 		run("put", "a", "1"), run("put", "b/1", "x"), run("put", "b/2", "y"), run("put", "b/3", "z"),

@@ -105,7 +105,8 @@ var (
 	left   = regexp.MustCompile(`(remaining\(|"ttl":)[0-9]+`)
 	header = regexp.MustCompile(`("cluster_id":|"member_id":|"raft_term":|"ClusterID" : |"MemberID" : |"RaftTerm" : )[0-9]+`)
 	// The revisions that the printers write.
-	revisions = regexp.MustCompile(`((?:"(?:create_|mod_|compact_)?revision":|"(?:Prev)?(?:|Create|Mod|Compact)Revision" : |compacted revision )-?)([0-9]+)`)
+	revisions = regexp.MustCompile(
+		`((?:"(?:create_|mod_|compact_)?revision":|"(?:Prev)?(?:|Create|Mod|Compact)Revision" : |compacted revision )-?)([0-9]+)`)
 )
 
 // remember keeps the revision, and what a step with a mark came to.
