@@ -123,7 +123,6 @@ func (b *Batch) call(fn func(*Tx) error) error {
 	}()
 	err := fn(b.tx)
 	returned = true
-	b.tx.r.unchanged()
 	return err
 }
 
