@@ -170,6 +170,16 @@ func (c *Cache) holds(k key.Key) bool {
 	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: k.Group, Kind: k.Kind}]
 }
 
+// meets reports whether some of what a list of a type finds may be copied.
+func (c *Cache) meets(typ storage.UnversionedType) bool {
+	for t := range c.types {
+		if (typ.Group == storage.Wildcard || typ.Group == t.Group) && (typ.Kind == storage.Wildcard || typ.Kind == t.Kind) {
+			return true
+		}
+	}
+	return len(c.types) == 0
+}
+
 // covers reports whether everything that a filter matches is copied.
 func (c *Cache) covers(f key.Filter) bool {
 	return len(c.types) == 0 || c.types[storage.UnversionedType{Group: f.Group, Kind: f.Kind}]

@@ -44,7 +44,7 @@ type pager struct {
 func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	page, err := p.inner.ListPage(ctx, typ, tenancy, namePrefix, opts)
 	if err == nil && opts.Revision == 0 {
-		p.doubts.addAll() // what a page lacks may be what the copy still shows
+		p.listed(typ, page.Resources)
 	}
 	return page, err
 }

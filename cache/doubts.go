@@ -5,7 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // doubts are the keys of which the copy may be behind what the cache has shown. The zero value is ready to use.
@@ -14,8 +16,9 @@ type doubts struct {
 
 	mu   sync.Mutex
 	keys map[key.Key]doubt
-	all  int64 // the number of the newest doubt of every key; 0 for none
-	last int64 // the number of the newest doubt
+	all  int64            // the number of the newest doubt of every key; 0 for none
+	sure map[key.Key]bool // keys that the doubt of every key is not about
+	last int64            // the number of the newest doubt
 }
 
 // doubt is that of a key.
@@ -39,6 +42,7 @@ func (d *doubts) add(k key.Key, version string) {
 	case len(d.keys) >= mostDoubts:
 		d.all = d.last
 		clear(d.keys)
+		clear(d.sure)
 	default:
 		if d.keys == nil {
 			d.keys = map[key.Key]doubt{}
@@ -71,14 +75,32 @@ func (d *doubts) settleKey(k key.Key, number int64) {
 	}
 }
 
-// addAll puts every key in doubt.
-func (d *doubts) addAll() {
+// addAll puts every key in doubt, and returns the number of that.
+func (d *doubts) addAll() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
 	d.all = d.last
 	clear(d.keys)
+	clear(d.sure)
 	d.some.Store(true)
+	return d.last
+}
+
+// confirm notes that the copy shows of a key what was shown after the doubt of a number. The doubt of every key is then not one of this key.
+func (d *doubts) confirm(k key.Key, number int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == 0 || number < d.all {
+		return
+	}
+	if len(d.sure) >= mostDoubts {
+		clear(d.sure)
+	}
+	if d.sure == nil {
+		d.sure = map[key.Key]bool{}
+	}
+	d.sure[k] = true
 }
 
 // newest returns the number of the newest doubt.
@@ -99,8 +121,24 @@ func (d *doubts) settle(number int64) {
 	}
 	if d.all <= number {
 		d.all = 0
+		clear(d.sure)
 	}
 	d.some.Store(d.all != 0 || len(d.keys) > 0)
+}
+
+// of reports whether a key is in doubt. shows returns the version that the copy shows of it, "" for nothing; where that is what was shown,
+// the doubt is over.
+func (d *doubts) of(k key.Key, shows func(key.Key) string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one, ok := d.keys[k]; ok {
+		if one.version == "" || shows(k) != one.version {
+			return true
+		}
+		delete(d.keys, k)
+		d.some.Store(d.all != 0 || len(d.keys) > 0)
+	}
+	return d.all != 0 && !d.sure[k]
 }
 
 // about reports whether a key that a function names is in doubt. shows returns the version that the copy shows of a key, "" for nothing;
@@ -157,6 +195,25 @@ func (c *Cache) answer(k key.Key, version string, number int64) {
 	c.doubts.settleKey(k, number)
 	if version == "" || c.shows(k) != version {
 		c.doubts.add(k, version)
+		return
+	}
+	c.doubts.confirm(k, number)
+}
+
+// listed notes that the backend has shown some or all of the resources of a type. What it has not shown the copy may still show, or may have
+// yet to come by.
+func (c *Cache) listed(typ storage.UnversionedType, shown []*resourcepb.Resource) {
+	if !c.meets(typ) {
+		return
+	}
+	number := c.doubts.addAll()
+	if c.copy.Bookmarks() {
+		return // one proof settles it
+	}
+	for _, res := range shown {
+		if k := key.Of(res.GetId()); c.shows(k) == res.GetVersion() {
+			c.doubts.confirm(k, number)
+		}
 	}
 }
 

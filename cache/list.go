@@ -28,17 +28,16 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 			return resources(cut, f)
 		}
 	}
-	number := c.doubts.newest()
 	all, err := c.backend.List(ctx, consistency, typ, tenancy, namePrefix)
 	if err == nil {
-		c.listed(f, all, number)
+		c.listed(typ, all)
 	}
 	return all, err
 }
 
 // cut returns a state of the store for a list of the keys that a function names; nil if the database has to tell.
 func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (*replica.View[stored], error) {
-	ok, err := c.memory(ctx, consistency, of)
+	ok, err := c.memory(ctx, consistency, func() bool { return c.doubts.about(of, c.shows) })
 	if !ok || err != nil {
 		return nil, err
 	}
@@ -65,21 +64,6 @@ func resources(cut *replica.View[stored], f key.Filter) (all []*resourcepb.Resou
 	return all, nil
 }
 
-// listed notes what the backend has listed, in a call that began after the doubt of a number.
-func (c *Cache) listed(f key.Filter, all []*resourcepb.Resource, number int64) {
-	shown := map[key.Key]bool{}
-	for _, res := range all {
-		k := key.Of(res.GetId())
-		shown[k] = true
-		c.answer(k, res.GetVersion(), number)
-	}
-	for row := range c.copy.View().Select(f) {
-		if !shown[row.Key] {
-			c.answer(row.Key, "", number)
-		}
-	}
-}
-
 // OwnerReferences implements storage.Backend.
 func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	_, err := check.IDWithUid("id", id)
@@ -87,16 +71,14 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 		return nil, err
 	}
 	if len(c.types) > 0 { // what is not copied may have the owner too
-		return c.backend.OwnerReferences(ctx, id)
+		return c.referred(ctx, id)
 	}
 	cut, err := c.cut(ctx, storage.EventualConsistency, func(key.Key) bool { return true })
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("list the references to %v: %w", key.Of(id), err)
 	case cut == nil:
-		// The answer names no versions, so the copy cannot be held against it.
-		defer c.doubts.addAll()
-		return c.backend.OwnerReferences(ctx, id)
+		return c.referred(ctx, id)
 	}
 	var all []*resourcepb.ID
 	at := owned(id)
@@ -111,4 +93,13 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 		return strings.Compare(string(key.Of(a).Bytes()), string(key.Of(b).Bytes()))
 	})
 	return all, nil
+}
+
+// referred has the backend tell the references to an owner. The answer names no versions, so the copy cannot be held against it.
+func (c *Cache) referred(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+	all, err := c.backend.OwnerReferences(ctx, id)
+	if err == nil {
+		c.doubts.addAll()
+	}
+	return all, err
 }

@@ -19,11 +19,14 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	if err := c.begin(ctx, check.Consistency(consistency), err); err != nil {
 		return nil, err
 	}
-	ok, err := c.memory(ctx, consistency, func(other key.Key) bool { return other == k })
+	if !c.holds(k) {
+		return c.backend.Read(ctx, consistency, id)
+	}
+	ok, err := c.memory(ctx, consistency, func() bool { return c.doubts.of(k, c.shows) })
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %v: %w", k, err)
-	case !ok || !c.holds(k):
+	case !ok:
 		return c.readThrough(ctx, consistency, k, id)
 	}
 	row := c.copy.Get(k)
@@ -42,9 +45,9 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	return res, nil
 }
 
-// memory reports whether the copy may answer a call about the keys that a function names. If not, the database may.
-func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (bool, error) {
-	if consistency == storage.EventualConsistency && (!c.doubts.some.Load() || !c.doubts.about(of, c.shows)) {
+// memory reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database may.
+func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency, doubtful func() bool) (bool, error) {
+	if consistency == storage.EventualConsistency && (!c.doubts.some.Load() || !doubtful()) {
 		return true, nil
 	}
 	if !c.copy.Bookmarks() || !c.copy.Live() {

@@ -4,8 +4,61 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/internal/storetest"
 )
+
+// What the snapshot of a watch lacks, a read does not show any more.
+func TestReadAfterASnapshot(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, nil)
+	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	want(t, "a strong read", shows(t, c, strong, "a"), "1")
+	release := v.hold()
+	storetest.Remove(t, v.Backend, a)
+	w, err := c.WatchList(t.Context(), storetest.AllTypes, storetest.AllTenancies, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if ev := storetest.Next(t, w); ev.GetEndOfSnapshot() == nil {
+		t.Fatalf("the snapshot has %v, expected nothing", ev)
+	}
+	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
+	want(t, "a read after the snapshot", got, "nothing")
+}
+
+// What a list of the database lacks does not come back: the copy may have yet to come by what was created and deleted before.
+func TestReadAfterAListThatLacksIt(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type}})
+	release := v.hold()
+	storetest.Remove(t, v.Backend, storetest.Write(t, v.Backend, storetest.Resource("a", "1")))
+	if all, err := c.List(t.Context(), eventual, storetest.AllTypes, storetest.AllTenancies, ""); err != nil || len(all) > 0 {
+		t.Fatalf("the list has %v, %v, expected nothing", all, err)
+	}
+	v.let(t, 1)
+	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
+	want(t, "a read after the list", got, "nothing")
+}
+
+// References that the database tells of are found by a read.
+func TestReadAfterReferences(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type}})
+	release := v.hold()
+	a := storetest.Resource("a", "1")
+	a.Owner = storetest.ID("owner")
+	storetest.Write(t, v.Backend, a)
+	if ids, err := c.OwnerReferences(t.Context(), storetest.ID("owner")); err != nil || len(ids) != 1 {
+		t.Fatalf("the owner has the references %v, %v, expected one", ids, err)
+	}
+	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
+	want(t, "a read after the references", got, "1")
+}
 
 // A deletion of another uid, or of none, deletes nothing, though its version is stored.
 func TestDeletionOfAnotherUid(t *testing.T) {
@@ -27,5 +80,43 @@ func TestDeletionOfAnotherUid(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, "a read after the transaction", shows(t, c, eventual, "a"), "1")
+	}
+}
+
+// A strong read of a type that is not copied has nothing to wait for.
+func TestStrongReadOfAnotherType(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type}})
+	defer v.hold()()
+	other := storetest.Resource("a", "other")
+	other.Id.Type.Kind = "Other"
+	storetest.Write(t, v.Backend, other)
+	if res, err := c.Read(t.Context(), strong, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
+		t.Errorf("a read of another type shows %v, %v", res, err)
+	}
+	if v.asked() > 0 {
+		t.Errorf("%d proofs were asked for, expected none", v.asked())
+	}
+}
+
+// Where watches prove nothing, a list of the database puts every key in doubt; those that it has shown as the copy shows them are not, and
+// the others only until a read of the database has shown the same.
+func TestReadAfterAListWithoutBookmarks(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, mute{v}, nil)
+	storetest.Write(t, c, storetest.Resource("a", "1"))
+	storetest.Write(t, c, storetest.Resource("b", "1"))
+	storetest.Eventually(t, "the copy has both", func() bool { return c.Stats().Resources == 2 })
+	if all, err := c.List(t.Context(), strong, storetest.Type, storetest.Tenancy, "a"); err != nil || len(all) != 1 {
+		t.Fatalf("the list has %v, %v, expected one", all, err)
+	}
+	for range 10 {
+		want(t, "a read of what was listed", shows(t, c, eventual, "a"), "1")
+		want(t, "a read of what was not", shows(t, c, eventual, "b"), "1")
+	}
+	if v.reads != 1 {
+		t.Errorf("%d reads went to the database, expected one", v.reads)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // WatchList implements storage.Backend. The watch is the backend's own.
 func (c *Cache) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
-	return c.watched(c.backend.WatchList(ctx, typ, tenancy, namePrefix))
+	w, err := c.backend.WatchList(ctx, typ, tenancy, namePrefix)
+	return c.watched(w, err, typ)
 }
 
 // resumer is a cache over a Resumer.
@@ -21,15 +22,16 @@ type resumer struct {
 
 // WatchFrom implements storage.Resumer.
 func (r resumer) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (storage.Watch, error) {
-	return r.watched(r.inner.WatchFrom(ctx, typ, tenancy, namePrefix, cursor))
+	w, err := r.inner.WatchFrom(ctx, typ, tenancy, namePrefix, cursor)
+	return r.watched(w, err, typ)
 }
 
 // watched returns a watch with the capabilities of a backend's.
-func (c *Cache) watched(inner storage.Watch, err error) (storage.Watch, error) {
+func (c *Cache) watched(inner storage.Watch, err error, typ storage.UnversionedType) (storage.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{inner, c}
+	w := &watch{inner, c, typ}
 	bookmarker, bookmarks := inner.(storage.Bookmarker)
 	recaller, recalls := inner.(storage.Recaller)
 	switch {
@@ -57,6 +59,7 @@ func (c *Cache) watched(inner storage.Watch, err error) (storage.Watch, error) {
 type watch struct {
 	storage.Watch
 	cache *Cache
+	typ   storage.UnversionedType
 }
 
 // Next implements storage.Watch.
@@ -69,6 +72,9 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		w.cache.event(key.Of(res.GetId()), res.GetVersion(), false)
 	} else if res := ev.GetDelete().GetResource(); res != nil {
 		w.cache.event(key.Of(res.GetId()), res.GetVersion(), true)
+	}
+	if ev.GetEndOfSnapshot() != nil {
+		w.cache.listed(w.typ, nil)
 	}
 	return ev, nil
 }
