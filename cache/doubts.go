@@ -87,7 +87,8 @@ func (d *doubts) addAll() int64 {
 	return d.last
 }
 
-// confirm notes that the copy shows of a key what was shown after the doubt of a number. The doubt of every key is then not one of this key.
+// confirm notes that the copy shows of a key what was shown after the doubt of a number. The doubt of every key is then not one of this
+// key.
 func (d *doubts) confirm(k key.Key, number int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,8 +201,8 @@ func (c *Cache) answer(k key.Key, version string, number int64) {
 	c.doubts.confirm(k, number)
 }
 
-// listed notes that the backend has shown some or all of the resources of a type. What it has not shown the copy may still show, or may have
-// yet to come by.
+// listed notes that the backend has shown some or all of the resources of a type. What it has not shown the copy may still show, or may
+// have yet to come by.
 func (c *Cache) listed(typ storage.UnversionedType, shown []*resourcepb.Resource) {
 	if !c.meets(typ) {
 		return

@@ -45,7 +45,8 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	return res, nil
 }
 
-// memory reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database may.
+// memory reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database
+// may.
 func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency, doubtful func() bool) (bool, error) {
 	if consistency == storage.EventualConsistency && (!c.doubts.some.Load() || !doubtful()) {
 		return true, nil

@@ -100,6 +100,29 @@ func TestStrongReadOfAnotherType(t *testing.T) {
 	}
 }
 
+// While the store is listed anew, after the point that the list shows, a resource is created and deleted. It stays gone.
+func TestOwnLifeWhileListing(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, nil)
+	listing, wrote := make(chan struct{}), make(chan struct{})
+	v.listing = func() {
+		close(listing)
+		<-wrote
+	}
+	v.end()
+	<-listing
+	storetest.Remove(t, c, storetest.Write(t, c, storetest.Resource("a", "1")))
+	release := v.hold()
+	close(wrote)
+	storetest.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
+	want(t, "a read when the store is listed", shows(t, c, eventual, "a"), "nothing")
+	v.let(t, 1)
+	want(t, "a read when the copy has come by the creation", shows(t, c, eventual, "a"), "nothing")
+	release()
+	want(t, "a strong read", shows(t, c, strong, "a"), "nothing")
+}
+
 // Where watches prove nothing, a list of the database puts every key in doubt; those that it has shown as the copy shows them are not, and
 // the others only until a read of the database has shown the same.
 func TestReadAfterAListWithoutBookmarks(t *testing.T) {

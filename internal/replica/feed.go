@@ -236,8 +236,14 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		base, _ := r.rows.Get(&Row[V]{Key: k})
 		if o := r.own[k]; o != nil {
 			base = o.base
-			if o.base = row; o.number >= began && !o.is(version, row == nil) {
-				o.pass(version, row == nil)
+			mine := o.is(version, row == nil)
+			if o.base = row; o.number >= began && (!mine || row == nil && o.life != "") { // nothing is there yet, or nothing any more
+				switch {
+				case !mine:
+					o.pass(version, row == nil)
+				case base != nil:
+					version = base.Version
+				}
 				if !same(base, row) {
 					changes = append(changes, change[V]{key: k, base: base, now: row, version: version})
 				}
