@@ -16,7 +16,7 @@ import (
 
 // Options are the options of a cache. Nil and zero values are the defaults.
 type Options struct {
-	// Types are what is copied; none: everything in the store. Reads of other types go to the backend. A copy of several types is fed by a
+	// Types are what is copied, none of them a wildcard; no types: everything in the store. Reads of other types go to the backend. A copy of several types is fed by a
 	// watch of their group, or of the whole store if they are of several groups.
 	Types []storage.UnversionedType
 	// Trim removes from a resource what need not be in memory, before it is put there. What Read and List return from memory lacks it, so

@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -97,6 +98,21 @@ func TestStrongReadOfAnotherType(t *testing.T) {
 	}
 	if v.asked() > 0 {
 		t.Errorf("%d proofs were asked for, expected none", v.asked())
+	}
+}
+
+// Types are named one by one: a wildcard would be a type of that name, which nothing has.
+func TestWildcardsAreNoTypes(t *testing.T) {
+	t.Parallel()
+	b := storetest.Open(t, "mem://")
+	for _, typ := range []storage.UnversionedType{storetest.AllTypes, {Group: storetest.Type.Group, Kind: "*"}, {}, {Group: "\xff", Kind: "K"}} {
+		c, err := cache.New(t.Context(), b, &cache.Options{Types: []storage.UnversionedType{storetest.Type, typ}})
+		if !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a cache of the type %v: %v, expected ErrInvalid", typ, err)
+		}
+		if c != nil {
+			defer c.Close()
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"unique"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -85,14 +88,19 @@ type Replica[V any] struct {
 	ended    error // why there are no more changes
 }
 
-// Open returns a replica when all is in memory. The backend stays the caller's.
+// Open returns a replica when all is in memory. The backend stays the caller's. A type that no resource can have, as a wildcard, is
+// [storage.ErrInvalid].
 func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) (*Replica[V], error) {
 	r := &Replica[V]{
 		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, done: make(chan struct{}),
 		own: map[key.Key]*own[V]{}, inflight: map[key.Key][]*Writing[V]{},
 		log: newLog[V](opts.LogLength, opts.LogBytes),
 	}
+	r.opts.Types = slices.Clone(opts.Types)
 	for _, t := range opts.Types {
+		if err := named(t); err != nil {
+			return nil, err
+		}
 		r.types[t] = true
 	}
 	r.trees = newTrees[V]()
@@ -109,6 +117,15 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go r.feed(r.ctx, w)
 	return r, nil
+}
+
+// named checks that a type is one that resources can have.
+func named(t storage.UnversionedType) error {
+	if t.Group == storage.Wildcard || t.Kind == storage.Wildcard {
+		return fmt.Errorf("%w: the type %s/%s is a wildcard, expected one type, or no types for all", storage.ErrInvalid, t.Group, t.Kind)
+	}
+	_, err := check.Filter(t, &resourcepb.Tenancy{}, "")
+	return err
 }
 
 // Close ends the replica and its followers.
