@@ -140,7 +140,7 @@ func (c *Cache) Close() error {
 // begin is the first line of a call that memory may answer. Of several errors that apply it returns the first of these: storage.ErrClosed,
 // the problems of the arguments, the context's.
 func (c *Cache) begin(ctx context.Context, problems ...error) error {
-	if c.closed.Load() {
+	if c.closed.Load() || c.copy.Ended() { // the copy ends when the backend under it is closed
 		return storage.ErrClosed
 	}
 	for _, problem := range problems {

@@ -139,6 +139,24 @@ func TestOwnLifeWhileListing(t *testing.T) {
 	want(t, "a strong read", shows(t, c, strong, "a"), "nothing")
 }
 
+// A program that closes the backend under a cache has closed the cache.
+func TestClosedBelow(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	c := over(t, v, nil)
+	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	if err := v.Backend.Close(); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, "the copy has ended", func() bool { return !c.Stats().Live })
+	if _, err := c.Read(t.Context(), eventual, a.GetId()); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("a read ended with %v, expected ErrClosed", err)
+	}
+	if _, err := c.List(t.Context(), eventual, storetest.AllTypes, storetest.AllTenancies, ""); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("a list ended with %v, expected ErrClosed", err)
+	}
+}
+
 // Where watches prove nothing, a list of the database puts every key in doubt; those that it has shown as the copy shows them are not, and
 // the others only until a read of the database has shown the same.
 func TestReadAfterAListWithoutBookmarks(t *testing.T) {

@@ -76,6 +76,7 @@ func (r *Replica[V]) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = err
+	r.over.Store(true)
 	r.barriers.end(err)
 	r.changed()
 }

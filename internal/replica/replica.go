@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unique"
 
 	"google.golang.org/protobuf/proto"
@@ -85,7 +86,8 @@ type Replica[V any] struct {
 	log      changeLog[V]
 	wake     chan struct{} // closed at the next change; nil if nobody waits
 	barriers barriers
-	ended    error // why there are no more changes
+	ended    error       // why there are no more changes
+	over     atomic.Bool // ended is set
 }
 
 // Open returns a replica when all is in memory. The backend stays the caller's. A type that no resource can have, as a wildcard, is
@@ -159,6 +161,9 @@ func (r *Replica[V]) Size() (rows int, bytes int64) {
 	defer r.mu.Unlock()
 	return r.rows.Len(), r.bytes
 }
+
+// Ended reports whether the copy is not brought up to date any more, as Err does, and spares the lock.
+func (r *Replica[V]) Ended() bool { return r.over.Load() }
 
 // Err returns why the copy is not brought up to date any more; nil while it is.
 func (r *Replica[V]) Err() error {
