@@ -109,8 +109,11 @@ func (f *Follower[V]) read(ctx context.Context) error {
 func (f *Follower[V]) show(c *change[V]) {
 	old := c.base
 	if o, over := f.own[c.key]; over {
-		if c.settles || o.is(c.version, c.now == nil) {
+		if c.settles || o.settledBy(c.version, c.now == nil) {
 			delete(f.own, c.key)
+		} else {
+			o.pass(c.version)
+			f.own[c.key] = o
 		}
 		if !c.settles {
 			return // the View has shown it, or what came after it

@@ -12,9 +12,6 @@ type own[V any] struct {
 	number int64   // of the barriers asked for before: a later one settles it
 	laid   int64   // counts what was laid
 	under  []laid  // what lay there before, and the watch has not brought either, in order
-	// life, of a deletion, is a version that the watch has yet to bring, and "" once it has. The first deletion after that settles the
-	// write, whoever has made it: a deletion succeeds where another program was faster.
-	life string
 }
 
 // laid is a write that another one has covered.
@@ -33,7 +30,7 @@ func (o *own[V]) oldest() int64 {
 }
 
 // settledBy reports whether a change that the watch has brought is the write, or comes after it.
-func (o *own[V]) settledBy(version string, deleted bool) bool {
+func (o *overlay[V]) settledBy(version string, deleted bool) bool {
 	return o.is(version, deleted) || deleted && o.row == nil && o.life == ""
 }
 
@@ -45,6 +42,11 @@ func (o *own[V]) pass(version string, deleted bool) {
 			break
 		}
 	}
+	o.overlay.pass(version)
+}
+
+// pass notes a version that the watch has brought.
+func (o *overlay[V]) pass(version string) {
 	if o.life == version {
 		o.life = ""
 	}
@@ -64,6 +66,9 @@ func same[V any](a, b *Row[V]) bool {
 type overlay[V any] struct {
 	row     *Row[V] // nil for a deletion
 	version string  // that of row, or the one that was deleted
+	// life, of a deletion, is a version that the watch has yet to bring, and "" once it has. The first deletion after that settles the
+	// write, whoever has made it: a deletion succeeds where another program was faster.
+	life string
 }
 
 // Writing is a commit under way.
@@ -125,12 +130,12 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 		}
 	}
 	for _, row := range rows {
-		if !w.lay(row.Key, overlay[V]{row, row.Version}) {
+		if !w.lay(row.Key, overlay[V]{row: row, version: row.Version}) {
 			unsure = append(unsure, row.Key)
 		}
 	}
 	for _, res := range deleted {
-		if k := key.Of(res.GetId()); !w.spared(k, res) && !w.lay(k, overlay[V]{nil, res.GetVersion()}) {
+		if k := key.Of(res.GetId()); !w.spared(k, res) && !w.lay(k, overlay[V]{version: res.GetVersion()}) {
 			unsure = append(unsure, k)
 		}
 	}

@@ -1,0 +1,45 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A deletion of one's own succeeds where another program has deleted a later version. A follower whose View has shown it goes on with the
+// key's next life.
+func TestFollowerOfADeletionThatAnotherMade(t *testing.T) {
+	t.Parallel()
+	ctx := storetest.Context(t)
+	b := quiet{storetest.Open(t, "mem://"), make(chan struct{})}
+	first := storetest.Write(t, b, storetest.Resource("a", "1"))
+	r, err := Open(ctx, b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	later := storetest.Resource("a", "2")
+	later.Version = first.GetVersion()
+	storetest.Remove(t, b, storetest.Write(t, b, later))
+	w := r.Begin([]key.Key{key.Of(first.GetId())})
+	storetest.Remove(t, b, first)
+	if unsure := w.End(nil, []*resourcepb.Resource{first}); len(unsure) > 0 {
+		t.Errorf("the copy is not sure of %v", unsure)
+	}
+	view, f := r.ViewAndFollow()
+	defer f.Close()
+	if row := view.Get(key.Of(first.GetId())); row != nil {
+		t.Errorf("the View shows version %s of what was deleted", row.Version)
+	}
+	again := storetest.Write(t, b, storetest.Resource("a", "3"))
+	close(b.told)
+	changes, err := f.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(changes) != 1 || changes[0].Old != nil || changes[0].New == nil || changes[0].New.Version != again.GetVersion() {
+		t.Errorf("the follower returns %v, expected the creation of version %s", changes, again.GetVersion())
+	}
+}
