@@ -1,0 +1,146 @@
+package typed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// JSON returns the codec of resources whose payload is a Go value, which is stored as the google.protobuf.Struct of its JSON object. So
+// ashlar get shows it, and programs in other languages read it.
+func JSON[T any]() *Codec[T] {
+	decode := func(payload []byte) (v T, err error) {
+		s := &structpb.Struct{}
+		if err := proto.Unmarshal(payload, s); err != nil {
+			return v, err
+		}
+		plain, err := object(s)
+		if err != nil {
+			return v, err
+		}
+		text, err := json.Marshal(plain)
+		if err != nil {
+			return v, err
+		}
+		return v, json.Unmarshal(text, &v)
+	}
+	encode := func(v T) ([]byte, error) {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		s := &structpb.Struct{}
+		if err := protojson.Unmarshal(text, s); err != nil {
+			return nil, fmt.Errorf("its JSON is no object: %w", err)
+		}
+		payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(s)
+		if err != nil {
+			return nil, err
+		}
+		if number := inexact(text); number != "" { // the text of a float64 is shorter than what that is; that of an integer may not be
+			again, err := decode(payload)
+			if back, _ := json.Marshal(again); err != nil || !bytes.Equal(back, text) {
+				return nil, fmt.Errorf("the number %s cannot be stored exactly: tag the field with `json:\",string\"`", number)
+			}
+		}
+		return payload, nil
+	}
+	return &Codec[T]{
+		message: "google.protobuf.Struct", encode: encode, decode: decode,
+		clone: func(v T) T {
+			out := v
+			if payload, err := encode(v); err == nil {
+				if decoded, err := decode(payload); err == nil {
+					out = decoded
+				}
+			}
+			return out
+		},
+		equal: func(a, b T) bool {
+			x, errX := encode(a)
+			y, errY := encode(b)
+			return errX == nil && errY == nil && bytes.Equal(x, y)
+		},
+	}
+}
+
+// inexact returns the first whole number in a JSON text that is not the floating-point number of a Struct which it becomes, "" for none.
+// These tell whole numbers apart up to 2^53.
+func inexact(text []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return "" // the end: the text was decoded before
+		}
+		number, ok := token.(json.Number)
+		if !ok {
+			continue
+		}
+		whole, integer := new(big.Int).SetString(number.String(), 10)
+		f, err := number.Float64()
+		if !integer || err != nil {
+			continue // a fraction, which is as exact as a float64 is; what is too large for one has been refused already
+		}
+		if stored, _ := big.NewFloat(f).Int(nil); stored.Cmp(whole) != 0 {
+			return number.String()
+		}
+	}
+}
+
+// object returns what encoding/json writes as the object that a Struct holds.
+func object(s *structpb.Struct) (map[string]any, error) {
+	all := make(map[string]any, len(s.GetFields()))
+	for name, field := range s.GetFields() {
+		v, err := value(field)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = v
+	}
+	return all, nil
+}
+
+// value returns what encoding/json writes as a value. A whole number gets all its digits: the shortest text of the floating-point number
+// is that of another integer beyond 2^53.
+func value(v *structpb.Value) (any, error) {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_NullValue:
+		return nil, nil
+	case *structpb.Value_BoolValue:
+		return kind.BoolValue, nil
+	case *structpb.Value_StringValue:
+		return kind.StringValue, nil
+	case *structpb.Value_StructValue:
+		return object(kind.StructValue)
+	case *structpb.Value_ListValue:
+		all := make([]any, 0, len(kind.ListValue.GetValues()))
+		for _, item := range kind.ListValue.GetValues() {
+			v, err := value(item)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		return all, nil
+	case *structpb.Value_NumberValue:
+		f := kind.NumberValue
+		switch {
+		case math.IsNaN(f) || math.IsInf(f, 0):
+			return nil, fmt.Errorf("JSON has no number %v", f)
+		case f == math.Trunc(f) && math.Abs(f) < 1<<64:
+			return json.Number(strconv.FormatFloat(f, 'f', 0, 64)), nil
+		}
+		return f, nil
+	}
+	return nil, errors.New("it holds a value of no kind")
+}
