@@ -133,9 +133,10 @@ func (c *Client[T]) Update(ctx context.Context, id *resourcepb.ID, change func(*
 		if err := change(o); err != nil {
 			return err
 		}
-		o.ID.Uid, o.ID.Name, o.ID.Tenancy = key.Uid, key.Name, key.Tenancy
-		o.ID.Type.Group, o.ID.Type.Kind = key.Type.Group, key.Type.Kind
-		o.Version, o.Status = version, statuses
+		if t := o.ID.GetType(); t != nil {
+			key.Type.GroupVersion = t.GroupVersion
+		}
+		o.ID, o.Version, o.Status = key, version, statuses
 		return nil
 	}, func(o *Object[T]) { o.Generation = ulid.Make().String() })
 }

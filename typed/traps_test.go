@@ -1,9 +1,14 @@
 package typed_test
 
 import (
+	"context"
 	"math"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
 )
@@ -46,4 +51,25 @@ func TestJSONWholeNumbers(t *testing.T) {
 			t.Errorf("%g comes back as %g", n, out.Data.Floats[i])
 		}
 	}
+}
+
+// A function that takes the id or its type away changes nothing by that.
+func TestUpdateWithoutAnID(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
+		c := typed.New[*wrapperspb.Int64Value](b, counterType)
+		made, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spoil := range []func(o *counter){
+			func(o *counter) { o.ID = nil },
+			func(o *counter) { o.ID.Type = nil },
+			func(o *counter) { o.ID = &resourcepb.ID{Uid: "other", Name: "other"} },
+		} {
+			got, err := c.Update(ctx, made.ID, func(o *counter) error { spoil(o); o.Data.Value++; return nil })
+			if err != nil || !proto.Equal(got.ID, made.ID) {
+				t.Errorf("the update returns %v, %v, expected the id %v", got, err, made.ID)
+			}
+		}
+	})
 }
