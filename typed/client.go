@@ -152,6 +152,9 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, id *resourcepb.ID, key str
 		if err := change(c.codec.Copy(o), status); err != nil {
 			return err
 		}
+		if o.Status[key] == nil && proto.Equal(status, &resourcepb.Status{}) {
+			return nil // there is none still
+		}
 		if o.Status == nil {
 			o.Status = map[string]*resourcepb.Status{}
 		}

@@ -73,3 +73,18 @@ func TestUpdateWithoutAnID(t *testing.T) {
 		}
 	})
 }
+
+// A function that leaves a status empty which was not there changes nothing.
+func TestUpdateStatusOfNothing(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
+		c := typed.New[*wrapperspb.Int64Value](b, counterType)
+		made, err := c.Create(ctx, counter{ID: c.ID(shop, "a"), Data: wrapperspb.Int64(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.UpdateStatus(ctx, made.ID, "watcher", func(*counter, *resourcepb.Status) error { return nil })
+		if err != nil || got.Version != made.Version || len(got.Status) > 0 {
+			t.Errorf("the update returns %v, %v, expected version %s without a status", got, err, made.Version)
+		}
+	})
+}
