@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
@@ -27,6 +28,8 @@ type Object[T any] struct {
 	Status map[string]*resourcepb.Status
 	// Data is the payload.
 	Data T
+
+	unknown protoreflect.RawFields // of the resource, as programs that are newer than this one may have written; never changed
 }
 
 // PayloadError is returned, as *PayloadError, where the payload of a stored resource is not what the client takes: another message, or
@@ -68,7 +71,7 @@ type Codec[T any] struct {
 func (c *Codec[T]) Object(res *resourcepb.Resource) (*Object[T], error) {
 	o := &Object[T]{
 		ID: res.GetId(), Owner: res.GetOwner(), Version: res.GetVersion(), Generation: res.GetGeneration(),
-		Metadata: res.GetMetadata(), Status: res.GetStatus(),
+		Metadata: res.GetMetadata(), Status: res.GetStatus(), unknown: res.ProtoReflect().GetUnknown(),
 	}
 	if got := string(res.GetData().MessageName()); got != c.message {
 		return nil, &PayloadError{ID: res.GetId(), Got: got, Want: c.message}
@@ -87,10 +90,14 @@ func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the payload of %s does not encode: %w", storage.ErrInvalid, named(o.ID), err)
 	}
-	return &resourcepb.Resource{
+	res := &resourcepb.Resource{
 		Id: o.ID, Owner: o.Owner, Version: o.Version, Generation: o.Generation, Metadata: o.Metadata, Status: o.Status,
 		Data: &anypb.Any{TypeUrl: "type.googleapis.com/" + c.message, Value: payload},
-	}, nil
+	}
+	if len(o.unknown) > 0 {
+		res.ProtoReflect().SetUnknown(o.unknown)
+	}
+	return res, nil
 }
 
 // Copy returns a deep copy of an object.

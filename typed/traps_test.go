@@ -5,7 +5,9 @@ import (
 	"math"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
@@ -85,6 +87,32 @@ func TestUpdateStatusOfNothing(t *testing.T) {
 		got, err := c.UpdateStatus(ctx, made.ID, "watcher", func(*counter, *resourcepb.Status) error { return nil })
 		if err != nil || got.Version != made.Version || len(got.Status) > 0 {
 			t.Errorf("the update returns %v, %v, expected version %s without a status", got, err, made.Version)
+		}
+	})
+}
+
+// Fields of a resource that this program does not know survive an update.
+func TestUpdateKeepsUnknownFields(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, b storage.Backend) {
+		c := typed.New[*wrapperspb.Int64Value](b, counterType)
+		data, err := anypb.New(wrapperspb.Int64(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := &resourcepb.Resource{Id: c.ID(shop, "a"), Data: data}
+		res.Id.Uid = "1"
+		unknown := protowire.AppendString(protowire.AppendTag(nil, 500, protowire.BytesType), "of a newer program")
+		res.ProtoReflect().SetUnknown(unknown)
+		if _, err := b.WriteCAS(ctx, res); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Update(ctx, res.Id, func(o *counter) error { o.Data.Value = 2; return nil })
+		if err != nil || got.Data.Value != 2 {
+			t.Fatal(got, err)
+		}
+		stored, err := b.Read(ctx, storage.StrongConsistency, res.Id)
+		if err != nil || string(stored.ProtoReflect().GetUnknown()) != string(unknown) {
+			t.Errorf("%v is stored, %v, expected the unknown field", stored, err)
 		}
 	})
 }
