@@ -49,6 +49,9 @@ type storeWatch struct {
 // maxEntries is how many entries a request may have: each is looked at for each change.
 const maxEntries = 64
 
+// maxActions is how many actions an entry may name, and how many there are.
+const maxActions = 3
+
 // watchStore begins a call of WatchStore.
 func (s *Server) watchStore(ctx context.Context, req *resourcepb.WatchStoreRequest) (*storeWatch, error) {
 	switch {
@@ -88,6 +91,9 @@ func (s *Server) checkEntry(ctx context.Context, e *resourcepb.WatchEntry, asked
 	t, tenancy, err := s.scopeOf(e.GetType(), asked, "")
 	if err != nil {
 		return err
+	}
+	if n := len(e.GetActions()); n > maxActions {
+		return invalid("actions invalid: there are %d, expected each once at most", n)
 	}
 	for _, a := range e.GetActions() {
 		if a < resourcepb.Action_ACTION_CREATE || a > resourcepb.Action_ACTION_DELETE {

@@ -75,8 +75,9 @@ func (b *Batch) end() {
 // changes meanwhile, such as the variables of a loop that was written for an old version of Go.
 //
 // If fn returns an error, its changes are dropped and Update returns the error; the batch goes on. What fn has read for its error is not
-// checked. fn must not call Update of its Batch: that is [storage.ErrInvalid]. An error that fn returns when it is called again ends the batch. [storage.ErrTooLarge]: the changes of fn alone do not fit a
-// transaction; they are dropped, too. A [*BatchError] is final.
+// checked. An error that fn returns when it is called again ends the batch. [storage.ErrTooLarge]: the changes of fn alone do not fit a
+// transaction; they are dropped, too. [storage.ErrInvalid]: fn has called Update of its own Batch, or the Batch is over. A [*BatchError]
+// is final.
 func (b *Batch) Update(fn func(*Tx) error) error {
 	if b.calling {
 		return fmt.Errorf("%w: Update of a batch within a function of its Update", storage.ErrInvalid)

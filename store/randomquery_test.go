@@ -58,7 +58,9 @@ func randomQuery(r *rand.Rand, depth int) meant {
 	case 2:
 		return meant{fmt.Sprint("value to ", n), byValue.To(n), func(o *number) bool { return o.Data.Value < n }}
 	case 3:
-		return meant{fmt.Sprint("value ", n, " to ", m), byValue.Between(n, m), func(o *number) bool { return o.Data.Value >= n && o.Data.Value < m }}
+		return meant{fmt.Sprint("value ", n, " to ", m), byValue.Between(n, m), func(o *number) bool {
+			return o.Data.Value >= n && o.Data.Value < m
+		}}
 	case 4:
 		return meant{fmt.Sprint("divisor ", n), byDivisor.Is(d), func(o *number) bool { return slices.Contains(divisors(o), d) }}
 	case 5:

@@ -94,7 +94,9 @@ func (b *markless) As(target any) bool {
 	return ok
 }
 
-func (b *markless) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+func (b *markless) WatchList(
+	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
+) (storage.Watch, error) {
 	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
 	return struct{ storage.Watch }{w}, err
 }

@@ -39,7 +39,9 @@ func (b *blind) As(target any) bool {
 	return ok
 }
 
-func (b *blind) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+func (b *blind) WatchList(
+	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
+) (storage.Watch, error) {
 	if b.shut.Load() {
 		select {
 		case b.ended <- struct{}{}:

@@ -19,7 +19,9 @@ type deaf struct {
 	watches atomic.Int64
 }
 
-func (d *deaf) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
+func (d *deaf) WatchList(
+	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
+) (storage.Watch, error) {
 	w, err := d.Backend.WatchList(ctx, typ, tenancy, prefix)
 	if d.watches.Add(1) > 1 || err != nil {
 		return struct{ storage.Watch }{w}, err

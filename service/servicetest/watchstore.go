@@ -3,6 +3,7 @@ package servicetest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -134,11 +135,24 @@ func selectionRefused(s *suite) {
 	for range 40 {
 		deep = &resourcepb.Selector{By: &resourcepb.Selector_Not{Not: deep}}
 	}
+	wide := &resourcepb.Selectors{}
+	for range 256 {
+		wide.Of = append(wide.Of, named("a"))
+	}
+	entries := make([]*resourcepb.WatchEntry, 65)
+	for i := range entries {
+		entries[i] = entry(thing, nil)
+	}
+	again := slices.Repeat([]resourcepb.Action{resourcepb.Action_ACTION_DELETE}, 1<<16)
 	s.refuse([]row{
 		{"WatchStore of nothing", watch(&resourcepb.WatchStoreRequest{}), codes.InvalidArgument, "^entries are required"},
 		{"WatchStore without a type", one(&resourcepb.WatchEntry{}), codes.InvalidArgument, `^entries\[0\]: type is required`},
 		{"WatchStore of a type that is not there", one(entry(unregistered, nil)), codes.InvalidArgument, "not registered"},
 		{"WatchStore of no action", one(entry(thing, nil, resourcepb.Action_ACTION_EXISTS)), codes.InvalidArgument, "actions invalid"},
+		{"WatchStore of the same actions again and again", one(entry(thing, nil, again...)), codes.InvalidArgument, "actions invalid"},
+		{"WatchStore by too many entries", watch(&resourcepb.WatchStoreRequest{Entries: entries}), codes.InvalidArgument, "^entries invalid"},
+		{"WatchStore by too many selectors", one(entry(thing, &resourcepb.Selector{By: &resourcepb.Selector_And{And: wide}})),
+			codes.InvalidArgument, "selector invalid"},
 		{"WatchStore by a selector of nothing", one(entry(thing, &resourcepb.Selector{})), codes.InvalidArgument, "selector invalid"},
 		{"WatchStore by a deep selector", one(entry(thing, deep)), codes.InvalidArgument, "selector invalid"},
 		{"WatchStore of a snapshot after a cursor", watch(&resourcepb.WatchStoreRequest{
