@@ -191,10 +191,10 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 // Put stores an object when tx is committed, and shows it to what tx reads from now on. The object belongs to the store then.
 //
 // Without a version it is created: it gets a uid if it has none (that of the object which tx has deleted under this key, if so), and if
-// the store holds an object of this key, the error is [storage.ErrCASFailure]. With a version, it replaces the object of this version, as
-// [Table.Edit] or an earlier read has returned it: if the store holds another version by now, the error is [storage.ErrCASFailure], if it
-// holds another uid [storage.ErrWrongUid], and nothing is put. An object that is as the store has it is not written. The generation is
-// set anew, unless nothing but statuses has changed.
+// the store or tx holds an object of this key, the error is [storage.ErrCASFailure]. With a version, it replaces the object of this
+// version, as [Table.Edit] or an earlier read has returned it: if the store holds another version by now, the error is
+// [storage.ErrCASFailure], if it holds another uid [storage.ErrWrongUid], and nothing is put. An object that is as the store has it is not
+// written. The generation is set anew, unless nothing but statuses has changed.
 //
 // As other errors of fn, these are checked against the newest state before [Store.Update] returns them.
 func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
@@ -206,8 +206,9 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 		return err
 	}
 	was, present := held.was, held.was.present()
+	again := held.now != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
 	switch {
-	case held.now == nil && o.Version != "" || held.now != nil && o.Version != held.now.version:
+	case held.now == nil && o.Version != "" || held.now != nil && o.Version != held.now.version || again:
 		return fmt.Errorf("put %s: %w", named(o.ID), storage.ErrCASFailure)
 	case held.now != nil && o.ID.GetUid() != held.now.id.GetUid():
 		return fmt.Errorf("put %s: %w", named(o.ID), storage.ErrWrongUid)
