@@ -60,14 +60,15 @@ func (s *Store) add(t *table) error {
 	if t.broken != nil {
 		return t.broken
 	}
-	for _, name := range []storage.UnversionedType{t.name(), storage.UnversionedTypeFrom(t.guard().Type)} {
+	takes := map[storage.UnversionedType]*table{t.name(): t}
+	if t.guarded {
+		takes[storage.UnversionedTypeFrom(t.guard().Type)] = nil
+	}
+	for name, of := range takes {
 		if _, twice := s.tables[name]; twice {
 			return fmt.Errorf("%w: two tables of %s/%s", storage.ErrInvalid, name.Group, name.Kind)
 		}
-	}
-	s.tables[t.name()] = t
-	if t.guarded {
-		s.tables[storage.UnversionedTypeFrom(t.guard().Type)] = nil
+		s.tables[name] = of
 	}
 	return nil
 }

@@ -3,9 +3,14 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/store"
 )
 
@@ -36,4 +41,30 @@ func TestCreatedTwice(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Which tables go together does not depend on their order: a guard's name is taken only by a table that has one.
+func TestTablesBesideAGuard(t *testing.T) {
+	t.Parallel()
+	ctx := storetest.Context(t)
+	b := storetest.Open(t, fmt.Sprint("mem://store-", stores.Add(1)))
+	named := store.NewTable[*wrapperspb.StringValue](&resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Number.guard"})
+	for _, c := range []struct {
+		tables []store.AnyTable
+		fit    bool
+	}{
+		{[]store.AnyTable{numbers, named}, true},
+		{[]store.AnyTable{named, numbers}, true},
+		{[]store.AnyTable{guarded, named}, false},
+		{[]store.AnyTable{named, guarded}, false},
+		{[]store.AnyTable{guarded, numbers}, false},
+	} {
+		s, err := store.Open(ctx, b, c.tables...)
+		if c.fit != (err == nil) || !c.fit && !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("tables %v: %v, expected to fit: %v", c.tables, err, c.fit)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
 }
