@@ -150,7 +150,7 @@ func (s *shell) normal(text string) string {
 			text = strings.ReplaceAll(text, strconv.FormatInt(number, 10), fmt.Sprintf("LEASE%d", i))
 		}
 	}
-	text = regexp.MustCompile(`\b[0-9a-f]{15,16}\b`).ReplaceAllString(text, "ID") // the lease of a session
+	text = regexp.MustCompile(`\b[0-9a-f]{12,16}\b`).ReplaceAllString(text, "ID") // the lease of a session
 	return revisions.ReplaceAllStringFunc(text, func(found string) string {
 		parts := revisions.FindStringSubmatch(found)
 		number, err := strconv.ParseInt(parts[2], 10, 64)
