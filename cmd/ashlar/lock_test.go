@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -98,6 +99,10 @@ func TestLockThatIsLost(t *testing.T) {
 // What ends this program tells the command to end; how that ends is the answer.
 func TestLockIsToldToEnd(t *testing.T) {
 	t.Parallel()
+	// What a program ignores its commands ignore, and the tests may run under nohup; what it is told of they get.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		for script, code := range map[string]int{
 			`trap "exit 3" TERM; echo held; while :; do sleep 0.1; done`: 3,
