@@ -159,9 +159,6 @@ func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry],
 	if err := s.tooMany(len(ops)); err != nil {
 		return false, nil, err
 	}
-	if err := s.clear(ctx, tx); err != nil {
-		return false, nil, err
-	}
 	_, err := s.transactor.Commit(ctx, ops)
 	if lost, conflict := conflictOf(err, keys); conflict {
 		return false, nil, s.copy.Passed(ctx, tx.r.rows, lost.key, lost.version)

@@ -28,7 +28,8 @@ func digestOf(t *table, object any) digest {
 // check panics if a program has changed the object.
 func (e *entry) check() {
 	if e != nil && e.object != nil && digestOf(e.table, e.object) != e.digest {
-		panic(fmt.Sprintf("store: %s was changed by the program: what a Reader returns and what was put is shared, use Edit for a copy", named(e.id)))
+		panic(fmt.Sprintf("store: %s was changed by the program: what a Reader returns and what was put is shared, use Edit for a copy",
+			named(e.id)))
 	}
 }
 

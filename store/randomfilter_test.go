@@ -23,7 +23,8 @@ func TestRandomFilters(t *testing.T) {
 		const end = 1000
 		for round := range int64(20) {
 			q, held := randomQuery(r, 3), map[string]string{}
-			w, err := s.ViewAndWatch(ctx, func(v *store.View) error { return hold(v, q, held) }, numbers.Where(q.query), numbers.Where(byValue.From(end)))
+			w, err := s.ViewAndWatch(ctx, func(v *store.View) error { return hold(v, q, held) },
+				numbers.Where(q.query), numbers.Where(byValue.From(end)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,16 +13,6 @@ import (
 	"github.com/ashlar-dev/storage/store"
 )
 
-// exists reports whether there is an object.
-func exists(t *testing.T, r store.Reader, name string) bool {
-	t.Helper()
-	_, err := numbers.Get(r, id(name))
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
 // A program may use one id again and again. What it found absent under the first name conflicts with what is created there.
 func TestAnIDThatIsUsedAgain(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
@@ -74,12 +64,15 @@ func TestAMarkThatWasLeftIsAbsent(t *testing.T) {
 		if _, err := w.Next(ctx); err != nil { // so the copy has the mark, too
 			t.Fatal(err)
 		}
-		if err := s.Update(ctx, func(tx *store.Tx) error {
+		read := func(tx *store.Tx) error {
 			_, err := numbers.Get(tx, id("a"))
 			return err
-		}); !errors.Is(err, storage.ErrNotFound) || ctx.Err() != nil {
+		}
+		if err := s.Update(ctx, read); !errors.Is(err, storage.ErrNotFound) || ctx.Err() != nil {
 			t.Errorf("%v, after %v", err, ctx.Err())
 		}
+		create(ctx, t, s, map[string]int64{"a": 1})
+		update(ctx, t, s, read)
 	})
 }
 
