@@ -40,7 +40,7 @@ func RunPeers(t *testing.T, url string, ordered bool) {
 
 func runPeers(t *testing.T, o PeerOptions) (err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	defer cancel()
 	p := &peers{ctx: ctx, ordered: o.Ordered, began: time.Now()}
 	if p.around, err = storage.Open(ctx, o.URL); err != nil {
