@@ -58,13 +58,10 @@ func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
 			if bytes := held(&l); bytes < room/2 {
 				t.Errorf("only %d bytes are used of %d", bytes, room)
 			}
-			kept, ok := int64(0), true
-			for at := l.first; at < l.end; kept++ {
-				var changes []change[string]
-				if changes, ok = l.from(at); !ok || len(changes) == 0 || changes[0].key.Name != fmt.Sprint(at) {
+			for at := l.first; at < l.end; at++ {
+				if changes, ok := l.from(at); !ok || len(changes) == 0 || changes[0].key.Name != fmt.Sprint(at) {
 					t.Fatalf("from %d there are %v, %v", at, changes, ok)
 				}
-				at++
 			}
 			if changes, ok := l.from(l.end); !ok || len(changes) != 0 {
 				t.Errorf("from the end there are %v, %v", changes, ok)
