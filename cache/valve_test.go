@@ -23,6 +23,8 @@ type valve struct {
 	ended     chan struct{}     // closed when the watches end
 	bookmarks int               // how often proof was asked for
 	reads     int               // that went to the database
+	away      int               // how many reads of the database fail next
+	why       error             // of that
 	answering func(error) error // called, once, between a write and its answer
 	listing   func()            // called, once, between the point of a list and its return
 }
@@ -85,6 +87,17 @@ func (v *valve) end() {
 	v.ended = make(chan struct{})
 }
 
+// unreachable has some more reads of the database fail, and returns how many will.
+func (v *valve) unreachable(reads int, why error) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.away += reads
+	if why != nil {
+		v.why = why
+	}
+	return v.away
+}
+
 // asked returns how often proof was asked for.
 func (v *valve) asked() int {
 	v.mu.Lock()
@@ -104,6 +117,11 @@ func once[T any](v *valve, hook *T) (taken T) {
 func (v *valve) Read(ctx context.Context, consistency storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
 	v.mu.Lock()
 	v.reads++
+	if v.away > 0 {
+		defer v.mu.Unlock()
+		v.away--
+		return nil, v.why
+	}
 	v.mu.Unlock()
 	return v.Backend.Read(ctx, consistency, id)
 }

@@ -53,7 +53,7 @@ func (c *Cache) wrote(unsure []key.Key, written []*resourcepb.Resource) {
 	for _, k := range unsure {
 		version := ""
 		for _, res := range written {
-			if key.Of(res.GetId()) == k {
+			if c.copy.Bookmarks() && key.Of(res.GetId()) == k { // else the copy shows it, and nothing proves that it is not behind
 				version = res.GetVersion()
 			}
 		}

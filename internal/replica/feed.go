@@ -165,20 +165,22 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		} else {
 			base, _ = r.rows.Get(&Row[V]{Key: a.key})
 		}
+		overtaken := o != nil && o.overtakenBy(a.version, a.row == nil)
 		if !same(base, a.row) { // it is not the same again, as after a list that was no snapshot
-			changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor})
+			changes = append(changes, change[V]{key: a.key, base: base, now: a.row, version: a.version, cursor: a.cursor, settles: overtaken})
 		}
 		switch {
 		case o == nil && !same(base, a.row):
 			r.set(a.key, a.row)
 		case o == nil:
-		case o.settledBy(a.version, a.row == nil):
+		case overtaken || o.settledBy(a.version, a.row == nil):
 			delete(r.own, a.key)
 			if !same(o.row, a.row) {
 				r.set(a.key, a.row)
 			}
 		default:
 			o.base = a.row
+			o.passed++
 			o.pass(a.version, a.row == nil)
 		}
 	}
@@ -222,9 +224,13 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 	r.adopt(listed, began)
 	some := len(r.own) > 0
 	r.mu.Unlock()
-	if some {
+	switch {
+	case !some:
+		return nil
+	case !r.barriers.offered:
 		return r.doubt(ctx)
 	}
+	r.asking.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
 	return nil
 }
 
@@ -239,6 +245,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 			base = o.base
 			mine := o.is(version, row == nil)
 			if o.base = row; o.number >= began && (!mine || row == nil && o.life != "") { // nothing is there yet, or nothing any more
+				o.passed, o.next = o.passed+1, nil
 				switch {
 				case !mine:
 					o.pass(version, row == nil)
@@ -286,33 +293,4 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	r.view = nil
 	r.changed()
 	r.append(changes)
-}
-
-// doubt has own writes settled of which the list did not tell.
-func (r *Replica[V]) doubt(ctx context.Context) error {
-	if r.barriers.offered {
-		go func() { _ = r.Barrier(ctx) }() // its answer settles them
-		return nil
-	}
-	r.mu.Lock()
-	doubtful := make(map[key.Key]string, len(r.own))
-	for k, o := range r.own {
-		doubtful[k] = o.version
-	}
-	r.mu.Unlock()
-	for k, version := range doubtful {
-		res, err := r.backend.Read(ctx, storage.StrongConsistency, k.ID("", ""))
-		if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
-			res, err = mismatch.Stored, nil
-		}
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
-			return err
-		}
-		r.mu.Lock()
-		if o := r.own[k]; o != nil && o.version == version && res.GetVersion() != version {
-			r.uncover(k, o)
-		}
-		r.mu.Unlock()
-	}
-	return nil
 }

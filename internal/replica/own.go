@@ -12,6 +12,8 @@ type own[V any] struct {
 	number int64   // of the barriers asked for before: a later one settles it
 	laid   int64   // counts what was laid
 	under  []laid  // what lay there before, and the watch has not brought either, in order
+	passed int     // counts what the watch has brought since
+	next   *laid   // was stored after the write, and the watch has yet to bring it; nil if that is not known
 }
 
 // laid is a write that another one has covered.
@@ -32,6 +34,11 @@ func (o *own[V]) oldest() int64 {
 // settledBy reports whether a change that the watch has brought is the write, or comes after it.
 func (o *overlay[V]) settledBy(version string, deleted bool) bool {
 	return o.is(version, deleted) || deleted && o.row == nil && o.life == ""
+}
+
+// overtakenBy reports whether a change that the watch has brought is known to come after the write.
+func (o *own[V]) overtakenBy(version string, deleted bool) bool {
+	return o.next != nil && deleted == o.next.deleted && (deleted || version == o.next.version)
 }
 
 // pass notes a change that does not settle the write.
@@ -116,7 +123,7 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.relisted && r.ended == nil && !r.barriers.offered {
-		go func() { _ = r.doubt(r.ctx) }() // the list may have had the write, or what came after it
+		r.asking.Go(r.ask) // the list may have had the write, or what came after it
 	}
 	for _, k := range w.keys {
 		others := r.inflight[k][:0]
@@ -154,7 +161,7 @@ func (w *Writing[V]) spared(k key.Key, deleted *resourcepb.Resource) bool {
 
 // lay puts a write over what the watch has brought, unless it has brought the write. It lays nothing and returns false if what it would
 // cover may be newer: what was listed anew or laid since the commit began, or, if nothing of this version is there to be deleted, what came
-// after that. The caller holds the lock.
+// after that. Where watches prove nothing, it lays the write over what was listed anew, too, and returns false. The caller holds the lock.
 func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	r := w.r
 	before := r.own[k]
@@ -179,7 +186,7 @@ func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	}
 	r.own[k] = over
 	r.set(k, o.row)
-	return true
+	return !w.relisted
 }
 
 // note tells commits under way what the watch has brought. The caller holds the lock.

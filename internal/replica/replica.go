@@ -72,7 +72,8 @@ type Replica[V any] struct {
 	types   map[storage.UnversionedType]bool
 	ctx     context.Context // over when the replica is closed
 	stop    context.CancelFunc
-	done    chan struct{} // closed when the feed has ended
+	done    chan struct{}  // closed when the feed has ended
+	asking  sync.WaitGroup // who ask the database about own writes
 
 	mu sync.Mutex
 	trees[V]
@@ -134,6 +135,7 @@ func named(t storage.UnversionedType) error {
 func (r *Replica[V]) Close() {
 	r.stop()
 	<-r.done
+	r.asking.Wait()
 }
 
 // Bookmarks reports whether there are barriers.

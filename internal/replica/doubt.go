@@ -1,0 +1,84 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+)
+
+// ask has own writes settled, of which a list did not tell, however long the database is out of reach.
+func (r *Replica[V]) ask() {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		if err := r.doubt(r.ctx); err == nil || errors.Is(err, storage.ErrClosed) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-r.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// doubt has own writes settled of which a list did not tell, where watches prove nothing: it reads their keys.
+func (r *Replica[V]) doubt(ctx context.Context) error {
+	r.mu.Lock()
+	all := make([]key.Key, 0, len(r.own))
+	for k := range r.own {
+		all = append(all, k)
+	}
+	r.mu.Unlock()
+	for _, k := range all {
+		for settled := false; !settled; {
+			var err error
+			if settled, err = r.compare(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compare reads a key, and holds what is stored against the own write that lies over it. It returns false if the watch has brought
+// something for the key meanwhile, which may be older than what was read, or newer.
+func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
+	r.mu.Lock()
+	o := r.own[k]
+	var passed int
+	if o != nil {
+		passed = o.passed
+	}
+	r.mu.Unlock()
+	if o == nil {
+		return true, nil
+	}
+	res, err := r.backend.Read(ctx, storage.StrongConsistency, k.ID("", ""))
+	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
+		res, err = mismatch.Stored, nil
+	}
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	base := ""
+	if o.base != nil {
+		base = o.base.Version
+	}
+	switch stored := res.GetVersion(); {
+	case r.own[k] != o:
+	case o.passed != passed:
+		return false, nil
+	case o.row != nil && o.version == stored: // the watch is going to bring it
+	case base == stored:
+		r.uncover(k, o) // the write is older
+	default:
+		o.next = &laid{version: stored, deleted: stored == ""} // the write is older, and is newer or older than what the watch has brought
+	}
+	return true, nil
+}
