@@ -50,7 +50,8 @@ test-unit: cc curl ## The tests that need no Docker, race detector on
 .PHONY: test-integration
 test-integration: cc curl docker images ## The packages that talk to databases in containers
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
-		$$(grep -rl --include='*_test.go' '/internal/testenv"' . | xargs -n1 dirname | sort -u) ./internal/testenv
+		$$($(GO) list -tags integration -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | \
+			awk '/ [^ ]*\/internal\/testenv( |$$)/ { print $$1 }') ./internal/testenv
 
 .PHONY: compat
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
