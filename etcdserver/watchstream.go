@@ -51,6 +51,7 @@ type watchStream struct {
 	all    sync.WaitGroup          // what runs for it, but not what receives
 
 	sending sync.Mutex // held while something is sent
+	newest  int64      // the newest revision that events were sent with
 
 	mu      sync.Mutex
 	closed  bool // nothing is begun any more
@@ -134,6 +135,9 @@ func (w *watchStream) sendEnd(one *watch, r *pb.WatchResponse) {
 
 // sendLocked sends an answer. The caller holds the lock of sending.
 func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
+	if len(r.Events) > 0 {
+		w.newest = max(w.newest, r.Header.GetRevision())
+	}
 	if err := w.to.Send(r); err != nil {
 		w.stop(err)
 		return false
@@ -215,7 +219,8 @@ func (w *watchStream) prove(ctx context.Context) {
 	w.progress()
 }
 
-// progress answers those requests for progress up to which every watch has sent everything.
+// progress answers the requests for progress up to which every watch has sent everything, if no watch has sent more: clients take progress
+// for the revision at which they are. Else those watches that are behind have to come as far as the others first.
 func (w *watchStream) progress() {
 	w.sending.Lock() // so that no watch sends between the look and the answer
 	w.mu.Lock()
@@ -225,24 +230,39 @@ func (w *watchStream) progress() {
 			least, known = one.sent, true
 		}
 	}
-	answer, left := int64(0), w.asked[:0]
+	var left []int64
 	for _, revision := range w.asked {
-		switch {
-		case !known: // no watch is left to speak of
-		case revision <= least:
-			answer = max(answer, revision)
-		default:
+		if revision > least {
 			left = append(left, revision)
+		}
+	}
+	answer := known && len(left) < len(w.asked)
+	var behind []storage.Follower
+	switch {
+	case !known:
+		left = nil // no watch is left to speak of
+	case answer && least < w.newest:
+		answer = false
+		if len(left) == 0 || left[0] > w.newest {
+			left = append([]int64{w.newest}, left...)
+		}
+		for _, one := range w.watches {
+			if one.follower != nil && one.sent < w.newest {
+				behind = append(behind, one.follower)
+			}
 		}
 	}
 	w.asked = left
 	w.mu.Unlock()
 	var err error
-	if answer > 0 {
-		err = w.to.Send(&pb.WatchResponse{Header: header(answer), WatchId: noWatch})
+	if answer {
+		err = w.to.Send(&pb.WatchResponse{Header: header(least), WatchId: noWatch})
 	}
 	w.sending.Unlock()
 	if err != nil {
 		w.stop(err)
+	}
+	for _, f := range behind {
+		_ = f.Bookmark(w.to.Context()) // one that has ended holds nothing up
 	}
 }
