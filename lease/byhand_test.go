@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,10 @@ func TestANameWhoseLeaseWasDeletedIsGrantedAgain(t *testing.T) {
 		grant(t, k, "session", 10*time.Second)
 		synctest.Wait()
 		remove(t, b, "lease", "Lease")
+		if _, err := k.Grant(t.Context(), "session", time.Hour); !errors.Is(err, storage.ErrCASFailure) {
+			t.Errorf("granted before what was deleted is gone: %v", err)
+		}
+		<-time.After(2 * time.Second)
 		if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
 			t.Fatal(err)
 		}

@@ -44,5 +44,7 @@
 // rewritten without the owner is not attached any more and stays.
 //
 // A lease is two resources of one name: lease/Lease says for how long it lives, and stands still until its end; lease/Renewal changes
-// each time it is renewed.
+// each time it is renewed, and names the lease's uid. If somebody deletes the record of a lease, keepers delete what was attached to it: one
+// that watched knows the uid, and the others find it in the renewal that is left. A lease whose record a keeper cannot read, one of another
+// version of this package, ends only when it is revoked.
 package lease

@@ -32,10 +32,11 @@ func (k *Keeper) expire(ctx context.Context) {
 			}
 			ending.Go(func() {
 				defer func() { <-places }()
-				if err := k.expired(ctx, d); err != nil && !errors.Is(err, storage.ErrCASFailure) {
+				err := k.expired(ctx, d)
+				if err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					wait(ctx, retry)
 				}
-				k.notEnding(d.name)
+				k.tried(d, err)
 			})
 		}
 		select {
@@ -49,10 +50,13 @@ func (k *Keeper) expire(ctx context.Context) {
 
 // expired ends a lease of which the keeper has seen the end, or that nobody has renewed. It is storage.ErrCASFailure if somebody has.
 func (k *Keeper) expired(ctx context.Context, d dying) error {
-	if d.lease.ended {
+	switch {
+	case d.lease == nil:
+		return k.sweep(ctx, d.named)
+	case d.lease.ended:
 		return k.end(ctx, d.lease)
 	}
-	last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, d.name))
+	last, err := k.stored(ctx, renewalType, d.name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		last = &resourcepb.Resource{Id: k.id(renewalType, d.name)} // the proof is that there is none
@@ -81,17 +85,22 @@ func (k *Keeper) end(ctx context.Context, l *Lease, proofs ...storage.Op) error 
 	} else if err != nil {
 		return err
 	}
+	if err := k.clear(ctx, l.res.GetId()); err != nil {
+		return err
+	}
+	return k.forget(ctx, l)
+}
+
+// clear deletes what is attached to a lease to which nothing can be attached any more.
+func (k *Keeper) clear(ctx context.Context, lease *resourcepb.ID) error {
 	for {
-		left, err := k.backend.OwnerReferences(ctx, l.res.GetId())
-		if err != nil {
+		left, err := k.backend.OwnerReferences(ctx, lease)
+		if err != nil || len(left) == 0 {
 			return err
-		}
-		if len(left) == 0 {
-			return k.forget(ctx, l)
 		}
 		deleted := false
 		for _, id := range left {
-			did, err := k.detach(ctx, id, l)
+			did, err := k.detach(ctx, id, lease)
 			if err != nil {
 				return err
 			}
@@ -129,7 +138,7 @@ func (k *Keeper) await(ctx context.Context, l *Lease) error {
 }
 
 // detach deletes a resource if it is still attached to a lease, and reports whether it did.
-func (k *Keeper) detach(ctx context.Context, id *resourcepb.ID, l *Lease) (bool, error) {
+func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, error) {
 	for {
 		res, err := k.backend.Read(ctx, storage.StrongConsistency, id)
 		damaged, mismatch := (*storage.DamagedError)(nil), storage.GroupVersionMismatchError{}
@@ -137,14 +146,14 @@ func (k *Keeper) detach(ctx context.Context, id *resourcepb.ID, l *Lease) (bool,
 		case errors.As(err, &mismatch):
 			res, err = mismatch.Stored, nil
 		case errors.As(err, &damaged) && damaged.Version != "":
-			res, err = &resourcepb.Resource{Id: damaged.ID, Version: damaged.Version, Owner: l.res.GetId()}, nil
+			res, err = &resourcepb.Resource{Id: damaged.ID, Version: damaged.Version, Owner: lease}, nil
 		}
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			return false, nil
 		case err != nil:
 			return false, err
-		case !owned(res, l):
+		case !owned(res, lease):
 			return false, nil
 		}
 		err = k.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
@@ -155,14 +164,14 @@ func (k *Keeper) detach(ctx context.Context, id *resourcepb.ID, l *Lease) (bool,
 }
 
 // owned reports whether a resource is attached to a lease.
-func owned(res *resourcepb.Resource, l *Lease) bool {
-	return res.GetOwner().GetUid() == l.res.GetId().GetUid() && res.GetOwner().GetName() == l.res.GetId().GetName()
+func owned(res *resourcepb.Resource, lease *resourcepb.ID) bool {
+	return res.GetOwner().GetUid() == lease.GetUid() && res.GetOwner().GetName() == lease.GetName()
 }
 
 // forget deletes the record of a lease and its renewal.
 func (k *Keeper) forget(ctx context.Context, l *Lease) error {
 	ops := []storage.Op{{Delete: l.res.GetId(), Version: l.res.GetVersion()}}
-	last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, l.res.GetId().GetName()))
+	last, err := k.stored(ctx, renewalType, l.res.GetId().GetName())
 	switch {
 	case err == nil:
 		ops = append(ops, storage.Op{Delete: last.GetId(), Version: last.GetVersion()})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -27,13 +28,16 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	leases  map[string]*kept // by name
-	changed chan struct{}    // closed and made anew when leases changes
+	orphans map[named]*orphan
+	changed chan struct{} // closed and made anew when leases or orphans changes
 }
 
 // kept is what a keeper has seen of a lease.
 type kept struct {
-	lease   *Lease // nil if only the renewal was seen
+	lease   *Lease // nil if its record was not seen, or cannot be read
+	record  string // the lease's uid, "" if none is stored
 	renewal string // the version of the newest renewal, "" if none is stored
+	renewed string // the uid of the lease that the newest renewal is of
 	since   time.Time
 	ending  bool // something here is about to end it
 }
@@ -51,7 +55,7 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{
 		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
-		blind: make(chan struct{}), leases: map[string]*kept{}, changed: make(chan struct{}),
+		blind: make(chan struct{}), leases: map[string]*kept{}, orphans: map[named]*orphan{}, changed: make(chan struct{}),
 	}
 	k.running.Go(func() { k.observe(ctx) })
 	k.running.Go(func() { k.expire(ctx) })
@@ -65,7 +69,8 @@ func (k *Keeper) Close() {
 	k.running.Wait()
 }
 
-// Grant makes a lease. It is [storage.ErrCASFailure] if there is one of that name, also one that has ended and of which something is left.
+// Grant makes a lease. It is [storage.ErrCASFailure] if there is one of that name, also one that has ended or was deleted and of which
+// something is left.
 // The time to live counts from the moment at which a keeper sees the lease, so it may live a little longer, and never shorter.
 func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Lease, error) {
 	if ttl <= 0 {
@@ -74,14 +79,6 @@ func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Le
 	l := &Lease{TTL: ttl, res: &resourcepb.Resource{Id: k.id(leaseType, name), Generation: ulid.Make().String()}}
 	l.res.Id.Uid = ulid.Make().String()
 	stored, err := k.tx.Commit(ctx, []storage.Op{{Write: l.record(false)}, {Write: k.renewal(nil, l)}})
-	if failed := (*storage.OpError)(nil); errors.As(err, &failed) && failed.Index == 1 {
-		// The lease of which this is the renewal was deleted by hand.
-		last, readErr := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, name))
-		if readErr != nil && !errors.Is(readErr, storage.ErrNotFound) {
-			return nil, fmt.Errorf("grant lease %q: %w", name, readErr)
-		}
-		stored, err = k.tx.Commit(ctx, []storage.Op{{Write: l.record(false)}, {Write: k.renewal(last, l)}})
-	}
 	if errors.Is(err, storage.ErrWrongUid) {
 		err = storage.ErrCASFailure
 	}
@@ -94,14 +91,15 @@ func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Le
 
 // Lease returns a lease. It is [storage.ErrNotFound] if there is none, or if its end has begun.
 func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
-	l, err := k.read(ctx, name)
-	if err == nil && l.ended {
-		err = storage.ErrNotFound
-	}
+	res, err := k.stored(ctx, leaseType, name)
 	if err != nil {
 		return nil, fmt.Errorf("lease %q: %w", name, err)
 	}
-	return l, nil
+	l, err := leaseOf(res)
+	if err == nil && l.ended {
+		return nil, fmt.Errorf("lease %q: %w: its end has begun", name, storage.ErrNotFound)
+	}
+	return l, err
 }
 
 // Renew has a lease live for another time to live, which it returns. It is [storage.ErrNotFound] if there is none, or if its end has begun.
@@ -111,7 +109,7 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 		if err != nil {
 			return 0, err
 		}
-		last, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(renewalType, name))
+		last, err := k.stored(ctx, renewalType, name)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return 0, fmt.Errorf("renew lease %q: %w", name, err)
 		}
@@ -147,7 +145,7 @@ func (k *Keeper) Attached(ctx context.Context, l *Lease) ([]*resourcepb.ID, erro
 	return k.backend.OwnerReferences(ctx, l.res.GetId())
 }
 
-// Names returns the names of the leases whose end has not begun.
+// Names returns the names of the leases whose end has not begun, without those whose records cannot be read.
 func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 	list, err := k.backend.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(leaseType), k.tenancy, "")
 	if err != nil {
@@ -155,23 +153,24 @@ func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, res := range list {
-		l, err := leaseOf(res)
-		if err != nil {
-			return nil, err
-		}
-		if !l.ended {
+		if l, err := leaseOf(res); err == nil && !l.ended {
 			names = append(names, res.GetId().GetName())
 		}
 	}
 	return names, nil
 }
 
-// Revoke ends a lease at once, and deletes what is attached to it. It is [storage.ErrNotFound] if there is none. If it fails otherwise, the
-// end may have begun; then keepers go on with it. It is [storage.ErrClosed] if the keeper was closed meanwhile.
+// Revoke ends a lease at once, also one whose record cannot be read, and deletes what is attached to it. It is [storage.ErrNotFound] if
+// there is none. If it fails otherwise, the end may have begun; then keepers go on with it. It is [storage.ErrClosed] if the keeper was
+// closed meanwhile.
 func (k *Keeper) Revoke(ctx context.Context, name string) error {
 	for {
-		l, err := k.read(ctx, name)
+		res, err := k.stored(ctx, leaseType, name)
 		if err == nil {
+			l, malformed := leaseOf(res)
+			if malformed != nil {
+				l = &Lease{res: res}
+			}
 			err = k.end(ctx, l)
 		}
 		switch {
@@ -183,13 +182,13 @@ func (k *Keeper) Revoke(ctx context.Context, name string) error {
 	}
 }
 
-// read returns a lease, also one whose end has begun.
-func (k *Keeper) read(ctx context.Context, name string) (*Lease, error) {
-	res, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(leaseType, name))
-	if err != nil {
-		return nil, err
+// stored returns the record of a lease or its renewal, of whatever version.
+func (k *Keeper) stored(ctx context.Context, typ *resourcepb.Type, name string) (*resourcepb.Resource, error) {
+	res, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(typ, name))
+	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
+		return mismatch.Stored, nil
 	}
-	return leaseOf(res)
+	return res, err
 }
 
 func (k *Keeper) id(typ *resourcepb.Type, name string) *resourcepb.ID {
@@ -199,7 +198,8 @@ func (k *Keeper) id(typ *resourcepb.Type, name string) *resourcepb.ID {
 // renewal returns the renewal of a lease, to be written over the stored one.
 func (k *Keeper) renewal(stored *resourcepb.Resource, l *Lease) *resourcepb.Resource {
 	res := &resourcepb.Resource{
-		Id: k.id(renewalType, l.res.GetId().GetName()), Version: stored.GetVersion(), Generation: ulid.Make().String(), Data: payload(nil),
+		Id: k.id(renewalType, l.res.GetId().GetName()), Version: stored.GetVersion(), Generation: ulid.Make().String(),
+		Data: payload(map[string]*structpb.Value{uidField: structpb.NewStringValue(l.res.GetId().GetUid())}),
 	}
 	if res.Id.Uid = stored.GetId().GetUid(); res.Id.Uid == "" {
 		res.Id.Uid = ulid.Make().String()

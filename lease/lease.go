@@ -17,8 +17,11 @@ var (
 	renewalType = &resourcepb.Type{Group: "lease", GroupVersion: "v1", Kind: "Renewal"}
 )
 
-// endedField is true in the record of a lease that has ended and of which something is left.
-const endedField = "ended"
+// The fields of a lease's payload beside ttlField, and of a renewal's.
+const (
+	endedField = "ended" // true if the lease has ended and something is left of it
+	uidField   = "lease" // the uid of the lease that was renewed
+)
 
 // Lease is a lease that was granted.
 type Lease struct {
@@ -39,15 +42,18 @@ func (l *Lease) Alive() storage.Op {
 	return storage.Op{Check: proto.CloneOf(l.res.GetId()), Version: l.res.GetVersion()}
 }
 
-// leaseOf reads the record of a lease.
+// leaseOf reads the record of a lease. One of another version is not read: what it means is known to who wrote it.
 func leaseOf(res *resourcepb.Resource) (*Lease, error) {
+	if version := res.GetId().GetType().GetGroupVersion(); version != leaseType.GroupVersion {
+		return nil, fmt.Errorf("lease %q: its record is of version %q", res.GetId().GetName(), version)
+	}
 	fields := &structpb.Struct{}
 	if err := res.GetData().UnmarshalTo(fields); err != nil {
 		return nil, fmt.Errorf("lease %q: its record does not decode: %w", res.GetId().GetName(), err)
 	}
 	l := &Lease{res: res, ended: fields.GetFields()[endedField].GetBoolValue()}
 	var err error
-	if l.TTL, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); err != nil || l.TTL <= 0 {
+	if l.TTL, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); !l.ended && (err != nil || l.TTL <= 0) {
 		return nil, fmt.Errorf("lease %q: its record is malformed: %v", res.GetId().GetName(), fields)
 	}
 	return l, nil
@@ -56,6 +62,7 @@ func leaseOf(res *resourcepb.Resource) (*Lease, error) {
 // record returns the record of a lease, to be written over what the lease knows of.
 func (l *Lease) record(ended bool) *resourcepb.Resource {
 	res := proto.CloneOf(l.res)
+	res.Id.Type = proto.CloneOf(leaseType)
 	res.Data = payload(map[string]*structpb.Value{
 		ttlField:   structpb.NewStringValue(l.TTL.String()),
 		endedField: structpb.NewBoolValue(ended),

@@ -75,10 +75,11 @@ func (k *Keeper) see(res *resourcepb.Resource) {
 			seen.since = time.Now() // its renewal comes with it, unless somebody deleted that
 		}
 		// One that does not decode is left alone: nobody knows for how long it was to live.
+		k.replaced(name, seen, res.GetId().GetUid())
 		seen.lease, _ = leaseOf(res)
 	case renewalType.Kind:
 		if seen.renewal != res.GetVersion() {
-			seen.renewal, seen.since = res.GetVersion(), time.Now()
+			seen.renewal, seen.renewed, seen.since = res.GetVersion(), renewed(res), time.Now()
 		}
 	}
 }
@@ -91,11 +92,12 @@ func (k *Keeper) gone(kind, name string) {
 	case seen == nil:
 		return
 	case kind == leaseType.Kind:
+		k.replaced(name, seen, "")
 		seen.lease = nil
 	case kind == renewalType.Kind && seen.renewal != "":
 		seen.renewal, seen.since = "", time.Now()
 	}
-	if seen.lease == nil && seen.renewal == "" {
+	if seen.record == "" && seen.renewal == "" {
 		delete(k.leases, name)
 	}
 }
@@ -108,10 +110,10 @@ func (k *Keeper) has(name, version string) (bool, <-chan struct{}) {
 	return seen != nil && seen.lease != nil && seen.lease.res.GetVersion() == version, k.changed
 }
 
-// dying is a lease that nobody has renewed for its time to live, or whose end has begun.
+// dying is a lease that nobody has renewed for its time to live, or whose end has begun, or whose record was deleted.
 type dying struct {
-	name    string
-	lease   *Lease
+	named
+	lease   *Lease // nil if its record was deleted
 	renewal string
 }
 
@@ -122,10 +124,12 @@ func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-
 	next = time.Hour
 	for name, seen := range k.leases {
 		switch {
+		case seen.record == "":
+			k.orphaned(named{name, seen.renewed}) // there is only a renewal
 		case seen.lease == nil || seen.ending:
 		case seen.lease.ended:
 			seen.ending = true
-			all = append(all, dying{name, seen.lease, ""})
+			all = append(all, dying{named{name, seen.record}, seen.lease, ""})
 		default:
 			left := seen.since.Add(seen.lease.TTL).Sub(now)
 			if left > 0 {
@@ -133,17 +137,20 @@ func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-
 				continue
 			}
 			seen.ending = true
-			all = append(all, dying{name, seen.lease, seen.renewal})
+			all = append(all, dying{named{name, seen.record}, seen.lease, seen.renewal})
 		}
 	}
-	return all, next, k.changed
+	return k.dueOrphans(now, all, next)
 }
 
-// notEnding has another try made at a lease.
-func (k *Keeper) notEnding(name string) {
+// tried has another try made at a lease that did not end.
+func (k *Keeper) tried(d dying, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if seen := k.leases[name]; seen != nil {
+	switch seen := k.leases[d.name]; {
+	case d.lease == nil:
+		k.swept(d.named, err)
+	case seen != nil:
 		seen.ending = false
 	}
 	close(k.changed)
