@@ -1,0 +1,114 @@
+package etcdserver_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Tests of what kine, which serves etcd's API on SQL databases too, was found to do. Those of progress that overtakes events (kine#731) and
+// of watches that begin where history is compacted (kine#747) stand in watch_test.go.
+
+// handles returns two handles of a new store, which are one where only one process can have it.
+func handles(t *testing.T, name, url string) (first, second storage.Backend) {
+	t.Helper()
+	first = open(t, url)
+	if name == "memory" {
+		return first, first
+	}
+	return first, open(t, url)
+}
+
+// Kubernetes reads from its cache what is to be consistent: it asks for the revision of now, and waits for progress of its watch up to
+// there. That has to come though nothing happens to what is watched, and whoever wrote, or such reads stand still (kine#577). A revision of
+// 0, as of a server that has seen nothing yet, is none.
+func TestProgressReachesWhatWasRead(t *testing.T) {
+	t.Parallel()
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here, there := handles(t, name, url(t))
+			c, other := client(t, serve(t, here, nil)), client(t, serve(t, there, nil))
+			s := stream(t, c)
+			create(t, s, &pb.WatchCreateRequest{Key: []byte("/quiet/"), RangeEnd: []byte("/quiet0")})
+			if r := receive(t, s); !r.Created || r.Header.Revision < 1 {
+				t.Fatalf("the watch begins with %v", r)
+			}
+			for i := range 50 {
+				wrote := put(t, other, "/busy", fmt.Sprint(i))
+				read, err := c.Get(ctx(t), "/quiet/", clientv3.WithPrefix(), clientv3.WithLimit(1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if read.Header.Revision < wrote {
+					t.Fatalf("a read after a write at revision %d has revision %d", wrote, read.Header.Revision)
+				}
+				ask := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
+				if err := s.Send(ask); err != nil {
+					t.Fatal(err)
+				}
+				if r := receive(t, s); len(r.Events) > 0 || r.WatchId != -1 || r.Header.Revision < read.Header.Revision {
+					t.Fatalf("progress after a read at revision %d: %v", read.Header.Revision, r)
+				}
+			}
+		})
+	}
+}
+
+// What is stored for a while, as Kubernetes' Events are, is deleted once by whichever server, though the one that stored it has ended and
+// history is compacted beyond it, and watches of every server have each deletion once (kine#289).
+func TestWhatExpiresIsDeletedOnce(t *testing.T) {
+	t.Parallel()
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here, there := handles(t, name, url(t))
+			address, granting := start(t, there, nil)
+			writer := client(t, address)
+			const keys = 20
+			short, long := grant(t, writer, 3), grant(t, writer, 3600)
+			for i := range keys {
+				put(t, writer, fmt.Sprintf("/events/%d", i), "stored", clientv3.WithLease(short))
+			}
+			put(t, writer, "/events/again", "stored", clientv3.WithLease(short))
+			last := put(t, writer, "/events/again", "seen again", clientv3.WithLease(long))
+			clients := []*clientv3.Client{client(t, serve(t, here, nil)), client(t, serve(t, there, nil))}
+			granting.Close()
+			if _, err := clients[0].Compact(ctx(t), last); err != nil {
+				t.Fatal(err)
+			}
+			var deletions []map[string]int64 // by watch: the revision by key
+			for _, c := range clients {
+				deleted := map[string]int64{}
+				for answer := range c.Watch(ctx(t), "/events/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(last+1)) {
+					if answer.Err() != nil {
+						t.Fatal(answer.Err())
+					}
+					for _, ev := range answer.Events {
+						key := string(ev.Kv.Key)
+						if ev.Type != clientv3.EventTypeDelete || string(ev.PrevKv.GetValue()) != "stored" || deleted[key] != 0 {
+							t.Errorf("%s: %v, before it %v, deleted before at %d", key, ev.Type, ev.PrevKv, deleted[key])
+						}
+						deleted[key] = ev.Kv.ModRevision
+					}
+					if len(deleted) == keys {
+						break
+					}
+				}
+				deletions = append(deletions, deleted)
+			}
+			if !maps.Equal(deletions[0], deletions[1]) {
+				t.Errorf("two servers tell of other deletions: %v and %v", deletions[0], deletions[1])
+			}
+			left, err := clients[0].Get(ctx(t), "/events/", clientv3.WithPrefix())
+			if err != nil || left.Count != 1 || string(left.Kvs[0].Value) != "seen again" {
+				t.Errorf("what is left: %v, %v", left, err)
+			}
+		})
+	}
+}
