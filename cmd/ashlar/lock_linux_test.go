@@ -63,3 +63,15 @@ func TestLockThatIsStopped(t *testing.T) {
 	}
 	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
 }
+
+// A command that stands still is told to end like any other.
+func TestLockWhoseCommandStandsStill(t *testing.T) {
+	t.Parallel()
+	p := holding(t, fileURL(t), `trap "exit 3" TERM; echo held; echo $$; kill -STOP $$; while :; do sleep 0.1; done`)
+	var command int
+	_, err := fmt.Sscan(p.next(), &command)
+	require.NoError(t, err)
+	stopped(t, command)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 3, p.end(), p.err.String())
+}

@@ -45,6 +45,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	p := &process{t: t, cmd: exec.Command(self, args...), lines: make(chan string, 10_000), done: make(chan struct{})}
 	p.cmd.Env = append(env, asCommand+"=1")
 	p.cmd.Stderr = &p.err
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, also where the tests have one
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())

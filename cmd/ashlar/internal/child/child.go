@@ -21,7 +21,7 @@ type Condition struct {
 
 // Run runs a command until it exits, and returns what [exec.Cmd.Wait] does. When the condition says so, the command is told to end
 // (SIGTERM), and if that was because the condition is lost it is killed after the grace time. Where the system can do that, signals reach
-// what the command started as well, unless its standard input is a terminal; if this process is killed, the command is killed with it; and
+// what the command started as well, unless this process has a terminal; if this process is killed, the command is killed with it; and
 // if this process is told to stop (SIGTSTP, by Ctrl-Z), the command stops first, and goes on only if the condition still holds.
 func Run(cmd *exec.Cmd, c Condition) error {
 	together(cmd)
@@ -55,10 +55,10 @@ func Run(cmd *exec.Cmd, c Condition) error {
 			pause(cmd, pauses, c.Holds)
 		case <-end:
 			end, told = nil, true
-			signal(cmd, syscall.SIGTERM)
+			terminate(cmd)
 		case <-lost:
 			lost, told = nil, true
-			signal(cmd, syscall.SIGTERM)
+			terminate(cmd)
 			kill = time.After(c.Grace)
 		case <-kill:
 			signal(cmd, syscall.SIGKILL)

@@ -10,12 +10,10 @@ import (
 
 func together(*exec.Cmd) {}
 
-func signal(cmd *exec.Cmd, sig syscall.Signal) {
-	if sig == syscall.SIGTERM {
-		return // there is no such signal: only killing is possible
-	}
-	single(cmd, sig)
-}
+func signal(cmd *exec.Cmd, sig syscall.Signal) { single(cmd, sig) }
+
+// terminate does nothing: there is no such signal, and only killing is possible.
+func terminate(*exec.Cmd) {}
 
 // pausing never tells of anything: there is no such signal.
 func pausing() (<-chan os.Signal, func()) { return nil, func() {} }

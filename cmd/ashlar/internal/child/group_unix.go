@@ -7,17 +7,24 @@ import (
 	"os/exec"
 	ossignal "os/signal"
 	"syscall"
-
-	"golang.org/x/term"
 )
 
-// together makes the command a group of its own, so that it can be ended with all that it starts. A group that reads from a terminal is
-// stopped by the system unless it is the one in the foreground: there it stays in the group of this process.
+// together makes the command a group of its own, so that it can be ended with all that it starts. The system stops a group that uses a
+// terminal unless it is the one in the foreground, also if its standard input is something else (ssh and sudo ask at /dev/tty): where this
+// process has a terminal, the command stays in the group of this process.
 func together(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(cmd.SysProcAttr)
-	in, ok := cmd.Stdin.(*os.File)
-	cmd.SysProcAttr.Setpgid = !ok || !term.IsTerminal(int(in.Fd()))
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if cmd.SysProcAttr.Setpgid = err != nil; err == nil {
+		tty.Close()
+	}
+}
+
+// terminate tells the command to end. One that stands still hears of it when it is woken.
+func terminate(cmd *exec.Cmd) {
+	signal(cmd, syscall.SIGTERM)
+	signal(cmd, syscall.SIGCONT)
 }
 
 func signal(cmd *exec.Cmd, sig syscall.Signal) {
