@@ -19,7 +19,7 @@
 // dead.
 //
 // The holder gives up by itself when it has not renewed for two thirds of the time to live, counted from the beginning of the last renewal
-// that succeeded.
+// that succeeded. A renewal that hangs, as on a connection that is dead and does not say so, is given up early enough for another one.
 //
 // # What is stored
 //

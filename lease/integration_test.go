@@ -9,6 +9,7 @@ import (
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
@@ -83,4 +84,25 @@ func TestNoOrphansOnEtcd(t *testing.T) {
 func TestNoOrphansOnDynamoDB(t *testing.T) {
 	t.Parallel()
 	noOrphans(t, opened(t, testenv.DynamoDB(t).StoreURL(t))...)
+}
+
+// A connection that is dead and does not say so costs a sign of life, and not the lock.
+func TestAHolderOutlivesADeadConnectionToPostgres(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	link := faultproxy.New(t, server.Addr)
+	b, around := storetest.Open(t, server.At(t, link.Addr()).StoreURLIn(t, schema)), storetest.Open(t, server.StoreURLIn(t, schema))
+	tenure := campaign(t, elector(t, b, "job"))
+	trap := link.HoldAnswer([]byte("Heartbeat"))
+	<-trap.Sprung()
+	defer trap.Cut()
+	last := only(t, around, "coordination", "Heartbeat").GetVersion()
+	storetest.Eventually(t, "the holder gives a sign of life again", func() bool {
+		return tenure.Err() != nil || only(t, around, "coordination", "Heartbeat").GetVersion() != last
+	})
+	if tenure.Err() != nil {
+		t.Error(tenure.Err())
+	}
+	resign(t, tenure)
 }

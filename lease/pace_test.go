@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,5 +136,34 @@ func TestEpochsGrowWhereALockWasDeleted(t *testing.T) {
 		}
 		resign(t, first)
 		resign(t, second)
+	})
+}
+
+// stuck is a backend of which one commit hangs, as on a connection that is dead and does not say so.
+type stuck struct {
+	storage.Backend
+	storage.Transactor
+	commits atomic.Int32
+	hangs   int32 // the number of the commit that hangs
+}
+
+func (s *stuck) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if s.commits.Add(1) == s.hangs {
+		<-ctx.Done()
+		return nil, errors.Join(storage.ErrInconsistent, ctx.Err())
+	}
+	return s.Transactor.Commit(ctx, ops)
+}
+
+// A sign of life that hangs is given up in time for another one.
+func TestAHolderOutlivesACallThatHangs(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		tenure := campaign(t, elector(t, &stuck{Backend: b, Transactor: b.(storage.Transactor), hangs: 5}, "job"))
+		select {
+		case <-tenure.Done():
+			t.Error(tenure.Err())
+		case <-time.After(time.Hour):
+		}
+		resign(t, tenure)
 	})
 }

@@ -97,7 +97,8 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		t.stop()
 	})
 	defer deadline.Stop()
-	pause := t.ttl/3 - time.Since(good) // what a sign of life takes is part of its third
+	took := time.Since(good)
+	pause, again := t.ttl/3-took, false // what a sign of life takes is part of its third
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,11 +106,17 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		case <-time.After(pause):
 		}
 		began := time.Now()
-		stored, err := t.beat(ctx, beat, holder)
+		limit := t.patience() - began.Sub(good)
+		if !again { // a call that hangs must leave time for another one; a store that is slow is given more
+			limit = max(limit/2, 2*took)
+		}
+		stored, err := t.beat(ctx, limit, beat, holder)
+		again = err != nil
 		switch {
 		case err == nil:
-			if beat, pause = stored, t.ttl/3-time.Since(began); deadline.Stop() {
-				deadline.Reset(t.patience() - time.Since(began))
+			beat, good, took = stored, began, time.Since(began)
+			if pause = t.ttl/3 - took; deadline.Stop() {
+				deadline.Reset(t.patience() - took)
 			}
 		case errors.Is(err, ErrLost), errors.Is(err, storage.ErrClosed):
 			t.end(err)
@@ -123,8 +130,12 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 // patience is how long a tenure goes on without a sign of life.
 func (t *Tenure) patience() time.Duration { return t.ttl - t.ttl/3 }
 
-// beat gives a sign of life, and proves that the tenure is the newest one.
-func (t *Tenure) beat(ctx context.Context, last *resourcepb.Resource, holder string) (*resourcepb.Resource, error) {
+// beat gives a sign of life, in a limited time, and proves that the tenure is the newest one.
+func (t *Tenure) beat(
+	ctx context.Context, limit time.Duration, last *resourcepb.Resource, holder string,
+) (*resourcepb.Resource, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	stored, err := t.elector.tx.Commit(ctx, []storage.Op{t.Fence(), {Write: t.elector.nextBeat(last, t.lock.GetId(), holder, t.epoch)}})
 	if err == nil {
 		return stored[1], nil
