@@ -80,6 +80,7 @@ func TestDefects(t *testing.T) {
 				t.Parallel()
 			}
 			operations := 0
+			var others []Violation
 			for began := time.Now(); time.Since(began) < time.Minute; { // most take luck
 				s := newServer(d.name)
 				report, err := Run(t.Context(), s.harness(d.name != "no reason"), o)
@@ -97,11 +98,9 @@ func TestDefects(t *testing.T) {
 						return
 					}
 				}
-				if len(report.Violations) > 0 {
-					t.Fatalf("found by another check than %q: %v", d.by, report.Violations)
-				}
+				others = append(others, report.Violations...) // they may see it first, by luck
 			}
-			t.Errorf("not found in %d operations", operations)
+			t.Errorf("not found in %d operations by %q, but by %v", operations, d.by, others)
 		})
 	}
 }
