@@ -61,10 +61,11 @@ compat: cc ## The published client of the API that the resource service is compa
 etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, on SQLite and Postgres, compared with a real etcd
 	cd etcdserver/etcdctl && $(GO) test -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
-# Without the race detector: Kubernetes takes minutes to compile, and with it twice as many.
+# Without the race detector: Kubernetes takes minutes to compile, and with it twice as many. Its tests wait more than they work, so that more
+# of them run at a time than there are processors.
 .PHONY: kubernetes
 kubernetes: ## Kubernetes' own tests of its storage, on memory and SQLite (TESTFLAGS='-tags integration': on Postgres and etcd too)
-	cd kubernetes && $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd kubernetes && $(GO) test -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: kubetest
 kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (it takes ten minutes to compile); ASHLAR_KUBETEST_MANIFESTS=folder is applied to it

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apiserver/pkg/features"
 	kube "k8s.io/apiserver/pkg/storage"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+
+	"github.com/ashlar-dev/storage"
 )
 
 // behindCache is a test that needs nothing but the storage.
@@ -45,7 +47,7 @@ var cacheTests = []upstreamTest[*cached]{
 	}},
 	{upstream: "RunTestCreateWithTTL", run: behindCache(storagetesting.RunTestCreateWithTTL)},
 	{upstream: "RunTestCreateWithKeyExist", run: behindCache(storagetesting.RunTestCreateWithKeyExist)},
-	{upstream: "RunTestGet", alone: true, run: behindCache(storagetesting.RunTestGet)},
+	{upstream: "RunTestGet", hurried: true, run: behindCache(storagetesting.RunTestGet)},
 	{upstream: "RunTestUnconditionalDelete", run: behindCache(storagetesting.RunTestUnconditionalDelete)},
 	{upstream: "RunTestConditionalDelete", run: behindCache(storagetesting.RunTestConditionalDelete)},
 	{upstream: "RunTestDeleteWithSuggestion", run: behindCache(storagetesting.RunTestDeleteWithSuggestion)},
@@ -144,7 +146,7 @@ var cacheTests = []upstreamTest[*cached]{
 	{upstream: "RunTestWatchDispatchBookmarkEvents", run: func(ctx context.Context, t *testing.T, c *cached) {
 		storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, c, true)
 	}},
-	{upstream: "RunTestOptionalWatchBookmarksWithCorrectResourceVersion",
+	{upstream: "RunTestOptionalWatchBookmarksWithCorrectResourceVersion", hurried: true,
 		run: behindCache(storagetesting.RunTestOptionalWatchBookmarksWithCorrectResourceVersion)},
 	{upstream: "RunSendInitialEventsBackwardCompatibility",
 		run: behindCache(storagetesting.RunSendInitialEventsBackwardCompatibility)},
@@ -160,20 +162,19 @@ var cacheTests = []upstreamTest[*cached]{
 	}},
 }
 
+var cacheSuite = suite[*cached]{
+	tests: cacheTests,
+	open: func(t *testing.T, u upstreamTest[*cached], empty storage.Backend) *cached {
+		return newCached(t, newHarness(t, empty, "/registry", connect), u.options)
+	},
+	without: func(e engine) map[string]string { return e.notCached },
+}
+
 // TestCache runs those of Kubernetes' tests that it runs on its cache, with that cache before every engine.
 func TestCache(t *testing.T) {
-	for _, e := range engines {
-		t.Run(e.name, func(t *testing.T) {
-			backend := e.prepare(t)
-			for _, test := range cacheTests {
-				if reason, not := e.notCached[test.name()]; not {
-					t.Logf("%s: %s", test.name(), reason)
-					continue
-				}
-				test.start(t, e, func(t *testing.T, untouched bool) *cached {
-					return newCached(t, newHarness(t, backend(t, untouched), "/registry", connect), test.options)
-				})
-			}
-		})
-	}
+	t.Parallel()
+	cacheSuite.runTogether(t, engines)
 }
+
+// TestCacheAlone runs those of them that no other test may run beside.
+func TestCacheAlone(t *testing.T) { cacheSuite.runAlone(t, engines) }

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,46 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/featuregate"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 )
-
-// upstreamTest runs a test that Kubernetes exports for implementations of its storage.Interface, on storage of some kind.
-type upstreamTest[Storage any] struct {
-	upstream string // its name, in k8s.io/apiserver/pkg/storage/testing
-	variant  string // where it is run in several ways
-	gates    gates  // features to be set while it runs. They are the process's, so that such a test runs alone.
-	alone    bool   // the test sets features by itself, or does not wait for others
-	// untouched: reads from the first revision of a store on.
-	untouched bool
-	options   cacheOptions
-	run       func(ctx context.Context, t *testing.T, s Storage)
-}
-
-type gates map[featuregate.Feature]bool
-
-// name returns what tells the test from all others of its table.
-func (u upstreamTest[Storage]) name() string {
-	if u.variant == "" {
-		return u.upstream
-	}
-	return u.upstream + "/" + u.variant
-}
-
-// start runs the test, beside others where its features and the engine allow that.
-func (u upstreamTest[Storage]) start(t *testing.T, e engine, open func(t *testing.T, untouched bool) Storage) {
-	t.Run(u.name(), func(t *testing.T) {
-		for feature, on := range u.gates {
-			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, feature, on)
-		}
-		if len(u.gates) == 0 && !u.alone && !e.alone {
-			t.Parallel()
-		}
-		u.run(context.Background(), t, open(t, u.untouched))
-	})
-}
 
 // names returns the names of tests in a table.
 func names[Storage any](tests []upstreamTest[Storage]) map[string]bool {

@@ -8,6 +8,8 @@ import (
 	kube "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+
+	"github.com/ashlar-dev/storage"
 )
 
 // plain is a test that needs nothing but the storage.
@@ -26,7 +28,7 @@ var storageTests = []upstreamTest[*harness]{
 	}},
 	{upstream: "RunTestCreateWithTTL", run: plain(storagetesting.RunTestCreateWithTTL)},
 	{upstream: "RunTestCreateWithKeyExist", run: plain(storagetesting.RunTestCreateWithKeyExist)},
-	{upstream: "RunTestGet", alone: true, run: plain(storagetesting.RunTestGet)},
+	{upstream: "RunTestGet", hurried: true, run: plain(storagetesting.RunTestGet)},
 	{upstream: "RunTestUnconditionalDelete", run: plain(storagetesting.RunTestUnconditionalDelete)},
 	{upstream: "RunTestConditionalDelete", run: plain(storagetesting.RunTestConditionalDelete)},
 	{upstream: "RunTestDeleteWithSuggestion", run: plain(storagetesting.RunTestDeleteWithSuggestion)},
@@ -159,9 +161,9 @@ var storageTests = []upstreamTest[*harness]{
 	{upstream: "RunSendInitialEventsBackwardCompatibility", run: plain(storagetesting.RunSendInitialEventsBackwardCompatibility)},
 	{upstream: "RunWatchSemantics", untouched: true, variant: "streamed", alone: true,
 		run: plain(storagetesting.RunWatchSemantics)},
-	{upstream: "RunWatchSemantics", untouched: true, variant: "in pages", gates: gates{features.EtcdRangeStream: false},
+	{upstream: "RunWatchSemantics", untouched: true, alone: true, variant: "in pages", gates: gates{features.EtcdRangeStream: false},
 		run: plain(storagetesting.RunWatchSemantics)},
-	{upstream: "RunWatchSemantics", untouched: true, variant: "decoded one by one",
+	{upstream: "RunWatchSemantics", untouched: true, alone: true, variant: "decoded one by one",
 		gates: gates{features.ConcurrentWatchObjectDecode: false}, run: plain(storagetesting.RunWatchSemantics)},
 	{upstream: "RunWatchSemanticInitialEventsExtended", untouched: true, alone: true,
 		run: plain(storagetesting.RunWatchSemanticInitialEventsExtended)},
@@ -171,14 +173,18 @@ var storageTests = []upstreamTest[*harness]{
 	}},
 }
 
+var storageSuite = suite[*harness]{
+	tests: storageTests,
+	open: func(t *testing.T, _ upstreamTest[*harness], empty storage.Backend) *harness {
+		return newHarness(t, empty, "", connect)
+	},
+}
+
 // TestStorage runs Kubernetes' own tests on every engine, without its cache.
 func TestStorage(t *testing.T) {
-	for _, e := range engines {
-		t.Run(e.name, func(t *testing.T) {
-			backend := e.prepare(t)
-			for _, test := range storageTests {
-				test.start(t, e, func(t *testing.T, untouched bool) *harness { return newHarness(t, backend(t, untouched), "", connect) })
-			}
-		})
-	}
+	t.Parallel()
+	storageSuite.runTogether(t, engines)
 }
+
+// TestStorageAlone runs those of them that no other test may run beside.
+func TestStorageAlone(t *testing.T) { storageSuite.runAlone(t, engines) }

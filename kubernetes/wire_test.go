@@ -8,8 +8,8 @@ import (
 	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcdserver"
-	"github.com/ashlar-dev/storage/inmem"
 )
 
 // dial returns a client that calls s by gRPC, over a socket.
@@ -36,11 +36,18 @@ func dial(t testing.TB, s *etcdserver.Server) *connection {
 	return &connection{Client: client, streams: &streams{life: client.Ctx()}, name: listener.Addr().String()}
 }
 
+var wireSuite = suite[*harness]{
+	tests: storageTests,
+	open: func(t *testing.T, _ upstreamTest[*harness], empty storage.Backend) *harness {
+		return newHarness(t, empty, "", func(s *etcdserver.Server) *connection { return dial(t, s) })
+	},
+}
+
 // TestWire runs Kubernetes' tests with etcd's own client on the other side of a socket, as a kube-apiserver has it.
 func TestWire(t *testing.T) {
-	for _, test := range storageTests {
-		test.start(t, engine{}, func(t *testing.T, _ bool) *harness {
-			return newHarness(t, inmem.New(nil), "", func(s *etcdserver.Server) *connection { return dial(t, s) })
-		})
-	}
+	t.Parallel()
+	wireSuite.runTogether(t, engines[:1])
 }
+
+// TestWireAlone runs those of them that no other test may run beside.
+func TestWireAlone(t *testing.T) { wireSuite.runAlone(t, engines[:1]) }
