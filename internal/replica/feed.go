@@ -163,7 +163,7 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		if o != nil {
 			base = o.base
 		} else {
-			base, _ = r.rows.Get(&Row[V]{Key: a.key})
+			base = r.at(a.key)
 		}
 		overtaken := o != nil && o.overtakenBy(a.version, a.row == nil)
 		if !same(base, a.row) { // it is not the same again, as after a list that was no snapshot
@@ -240,7 +240,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	var changes []change[V]
 	put := func(k key.Key, row *Row[V], version string) {
 		r.note(k, version, row == nil)
-		base, _ := r.rows.Get(&Row[V]{Key: k})
+		base := r.at(k)
 		if o := r.own[k]; o != nil {
 			base = o.base
 			mine := o.is(version, row == nil)
@@ -262,7 +262,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		} else if !same(base, row) {
 			changes = append(changes, change[V]{key: k, base: base, now: row, version: version})
 		}
-		if shown, _ := r.rows.Get(&Row[V]{Key: k}); !same(shown, row) {
+		if shown := r.at(k); !same(shown, row) {
 			r.set(k, row)
 		}
 	}

@@ -155,7 +155,7 @@ func (w *Writing[V]) spared(k key.Key, deleted *resourcepb.Resource) bool {
 	if w.r.opts.Uid == nil {
 		return false
 	}
-	shown, _ := w.r.rows.Get(&Row[V]{Key: k})
+	shown := w.r.at(k)
 	return shown != nil && shown.Version == deleted.GetVersion() && w.r.opts.Uid(shown) != deleted.GetId().GetUid()
 }
 
@@ -171,7 +171,7 @@ func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 		}
 		return true
 	}
-	shown, _ := r.rows.Get(&Row[V]{Key: k})
+	shown := r.at(k)
 	switch {
 	case w.relisted && r.barriers.offered, before != nil && before.laid > w.began:
 		return false

@@ -77,6 +77,7 @@ type Replica[V any] struct {
 
 	mu sync.Mutex
 	trees[V]
+	probe    Row[V]   // has the key that is looked up, so that a look-up allocates nothing
 	view     *View[V] // of this state; nil if it has changed since
 	own      map[key.Key]*own[V]
 	laid     int64 // counts what was ever in own
@@ -153,7 +154,14 @@ func (r *Replica[V]) Live() bool {
 func (r *Replica[V]) Get(k key.Key) *Row[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	row, _ := r.rows.Get(&Row[V]{Key: k})
+	return r.at(k)
+}
+
+// at returns the row of a key, nil for none. The caller holds the lock.
+func (r *Replica[V]) at(k key.Key) *Row[V] {
+	r.probe.Key = k
+	row, _ := r.rows.Get(&r.probe)
+	r.probe.Key = key.Key{}
 	return row
 }
 
@@ -246,7 +254,7 @@ func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version 
 	for {
 		r.mu.Lock()
 		held := ""
-		if row, ok := r.rows.Get(&Row[V]{Key: k}); ok {
+		if row := r.at(k); row != nil {
 			held = row.Version
 		}
 		var touched bool
