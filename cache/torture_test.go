@@ -36,6 +36,7 @@ func init() {
 
 // TestTortureOverMemory has the history forgotten all the time, so that the copy is listed anew.
 func TestTortureOverMemory(t *testing.T) {
+	t.Parallel()
 	const store = "mem://cache-faults"
 	h := faults.Harness{
 		Open:   torture.Opener("cached-" + store),
@@ -52,6 +53,7 @@ func TestTortureOverMemory(t *testing.T) {
 
 // TestTortureOverSQLite has several processes, each with a cache, use one file, kills them, stops them, and has the history forgotten.
 func TestTortureOverSQLite(t *testing.T) {
+	t.Parallel()
 	file := "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "torture.db"))
 	processes := faults.NewProcesses("cached-" + file)
 	h := faults.Harness{Open: processes.Open, Around: torture.Opener(file), Faults: processes.Faults()}
