@@ -155,9 +155,8 @@ func BenchmarkCacheMemDB(b *testing.B) {
 	}
 	txn.Commit()
 	b.Run("lookup/cache", func(b *testing.B) {
-		v := r.View()
 		for i := 0; b.Loop(); i++ {
-			if v.Get(keys[i*7919%n]) == nil {
+			if r.Get(keys[i*7919%n]) == nil {
 				b.Fatal("nothing")
 			}
 		}

@@ -38,7 +38,7 @@ func (i *item) stored() driver.Stored {
 	return driver.Stored{Exists: true, Uid: i.resource.Id.Uid, Version: i.resource.Version}
 }
 
-func byKey(a, b *item) bool { return a.key.Compare(b.key) < 0 }
+func byKey(a, b *item) bool { return a.key.Before(&b.key) }
 
 // owner is what a reference to an owner matches by.
 type owner struct {

@@ -193,15 +193,13 @@ func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
 			ops = append(ops, storage.Op{Check: t.key.ID("", t.table.typ.GetGroupVersion())})
 		}
 	}
-	for t, written := range tx.guards {
+	for t, g := range tx.guards {
 		id := t.guard()
-		k := key.Of(id)
-		version := versionOf(tx.r.under(k))
-		keys = append(keys, seenAt{k, version})
-		if written {
-			ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: id, Version: version}})
+		keys = append(keys, seenAt{key.Of(id), g.version})
+		if g.written {
+			ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: id, Version: g.version}})
 		} else {
-			ops = append(ops, storage.Op{Check: id, Version: version})
+			ops = append(ops, storage.Op{Check: id, Version: g.version})
 		}
 	}
 	return ops, keys

@@ -2,8 +2,8 @@ package store
 
 import (
 	"encoding/binary"
-	"fmt"
 	"reflect"
+	"strconv"
 
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -106,4 +106,4 @@ func ownerValue(id *resourcepb.ID) string {
 }
 
 // metadataValue is the value of an entry of the metadata.
-func metadataValue(name, value string) string { return fmt.Sprintf("%d:%s%s", len(name), name, value) }
+func metadataValue(name, value string) string { return strconv.Itoa(len(name)) + ":" + name + value }

@@ -59,10 +59,10 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 		}
 		r.rows = s.copy.Cut()
 	} else {
-		r.rows = s.copy.View()
+		r.rows = s.copy.Borrow()
+		defer r.rows.Return()
 	}
-	defer r.unchanged()
-	return fn(&View{r})
+	return r.show(fn)
 }
 
 // reading is a state of the store, as somebody reads it.
@@ -71,7 +71,24 @@ type reading struct {
 	rows  *replica.View[*entry]
 	tx    *Tx  // whose changes are part of the state; nil for none
 	noted bool // what is read is noted in tx
+	over  bool // rows is the replica's again
 	seen  seen
+}
+
+// show calls a function with a View.
+func (r *reading) show(fn func(*View) error) error {
+	defer func() { r.over = true }()
+	err := fn(&View{r})
+	r.unchanged()
+	return err
+}
+
+// usable refuses what a program has kept.
+func (r *reading) usable() error {
+	if r.over {
+		return fmt.Errorf("%w: the View is over: it is good until the function that got it returns", storage.ErrInvalid)
+	}
+	return r.tx.usable()
 }
 
 // under returns the row of a key, nil for none.
@@ -96,7 +113,7 @@ func (r *reading) all(t *table) iter.Seq[*entry] {
 
 // get returns what is stored under an id, nil for nothing.
 func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
-	if err := errors.Join(t.owns(id), r.store.has(t), r.tx.usable()); err != nil {
+	if err := errors.Join(t.owns(id), r.store.has(t), r.usable()); err != nil {
 		return nil, err
 	}
 	k := key.Of(id)
@@ -118,7 +135,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 
 // list returns what is meant by all of the queries.
 func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
-	if err := errors.Join(r.store.has(t), r.tx.usable()); err != nil {
+	if err := errors.Join(r.store.has(t), r.usable()); err != nil {
 		return nil, err
 	}
 	q, err := and(queries).resolve(t)
@@ -229,8 +246,12 @@ func (t *Table[T]) List(r Reader, queries ...Query) ([]*typed.Object[T], error) 
 	return objects, nil
 }
 
-// Damaged returns an error for each resource of the table's type that is no object of the table, mostly a [*typed.PayloadError].
+// Damaged returns an error for each resource of the table's type that is no object of the table, mostly a [*typed.PayloadError]; one
+// alone, [storage.ErrInvalid], if r is over.
 func (t *Table[T]) Damaged(r Reader) (problems []error) {
+	if err := r.reading().usable(); err != nil {
+		return []error{err}
+	}
 	for e := range r.reading().all(t.table) {
 		if e.err != nil {
 			problems = append(problems, e.err)

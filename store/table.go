@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
 )
@@ -101,7 +102,7 @@ func (t *Table[T]) Guarded() *Table[T] {
 
 // ID returns the id of an object of the table, without a uid.
 func (t *Table[T]) ID(tenancy *resourcepb.Tenancy, name string) *resourcepb.ID {
-	return &resourcepb.ID{Type: proto.CloneOf(t.typ), Tenancy: proto.CloneOf(tenancy), Name: name}
+	return codec.CloneID(&resourcepb.ID{Type: t.typ, Tenancy: tenancy, Name: name})
 }
 
 func (t *table) described() *table { return t }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/replica"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
@@ -24,11 +25,18 @@ type Tx struct {
 	undo    []undone
 	size    int // of all that is written
 	listed  bool
-	guards  map[*table]bool // those that are checked (false) or written (true)
-	over    bool            // nothing that is done now would be committed
+	guards  map[*table]guard
+	over    bool // nothing that is done now would be committed
+	borrows bool // rows is borrowed
 }
 
 func (tx *Tx) reading() *reading { return tx.r }
+
+// guard is what a transaction does with the guard of a table: it checks it, or writes it.
+type guard struct {
+	version string // that the store holds; "" for none
+	written bool
+}
 
 // touched is a key that a transaction has read.
 type touched struct {
@@ -54,10 +62,10 @@ type undone struct {
 
 // newTx returns a transaction on a state of the store; nil is that of a View.
 func newTx(s *Store, at *replica.View[*entry]) *Tx {
-	if at == nil {
-		at = s.copy.View()
-	}
 	tx := &Tx{}
+	if at == nil {
+		at, tx.borrows = s.copy.Borrow(), true
+	}
 	tx.r = &reading{store: s, rows: at, tx: tx, noted: true}
 	return tx
 }
@@ -70,8 +78,13 @@ func (tx *Tx) call(fn func(*Tx) error) error {
 	return err
 }
 
-// end has the transaction take nothing any more.
-func (tx *Tx) end() { tx.over = true }
+// end has the transaction take nothing any more, and gives back what it reads: its own change would have to be noted for that.
+func (tx *Tx) end() {
+	if tx.over = true; tx.borrows {
+		tx.borrows = false
+		tx.r.rows.Return()
+	}
+}
 
 // usable refuses a transaction that a program has kept.
 func (tx *Tx) usable() error {
@@ -152,10 +165,15 @@ func (tx *Tx) noteList(t *table, found []*entry) {
 
 // guard notes that a table was listed, or changed.
 func (tx *Tx) guard(t *table, written bool) {
-	if tx.guards == nil {
-		tx.guards = map[*table]bool{}
+	g, noted := tx.guards[t]
+	if !noted {
+		g.version = versionOf(tx.r.under(key.Of(t.guard())))
 	}
-	tx.guards[t] = tx.guards[t] || written
+	g.written = g.written || written
+	if tx.guards == nil {
+		tx.guards = map[*table]guard{}
+	}
+	tx.guards[t] = g
 }
 
 // merge puts the changes of a transaction into what a query has found.
@@ -217,7 +235,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	case o.ID.GetUid() == "" && present:
 		o.ID = was.id
 	case o.ID.GetUid() == "":
-		o.ID = proto.CloneOf(o.ID)
+		o.ID = codec.CloneID(o.ID)
 		o.ID.Uid = ulid.Make().String()
 	}
 	if present && was.object != nil {
@@ -322,15 +340,15 @@ func (tx *Tx) change(t *table, k key.Key, c *change) {
 // sizeOf returns the size of a resource that is going to be written, and takes the version from it, which does not count.
 func sizeOf(res *resourcepb.Resource) int {
 	res.Version = ""
-	return proto.Size(res)
+	return codec.Size(res)
 }
 
 // fits returns why the transaction is too large for the backend.
 func (tx *Tx) fits() error {
 	size := tx.size
-	for t, written := range tx.guards {
-		if written {
-			size += proto.Size(&resourcepb.Resource{Id: t.guard()})
+	for t, g := range tx.guards {
+		if g.written {
+			size += codec.Size(&resourcepb.Resource{Id: t.guard()})
 		}
 	}
 	if size > maxSize {
@@ -348,7 +366,7 @@ func (tx *Tx) bare() (less bool) {
 			continue
 		}
 		res := &resourcepb.Resource{Id: c.res.GetId(), Owner: c.res.GetOwner(), Metadata: map[string]string{DeletedMark: "true"}}
-		if size := proto.Size(res); size < c.size {
+		if size := codec.Size(res); size < c.size {
 			tx.size += size - c.size
 			c.res, c.size, less = res, size, true
 		}
@@ -360,7 +378,7 @@ func (tx *Tx) bare() (less bool) {
 type savepoint struct {
 	touched, undo, size int
 	listed              bool
-	guards              map[*table]bool
+	guards              map[*table]guard
 }
 
 func (tx *Tx) savepoint() savepoint {

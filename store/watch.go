@@ -94,11 +94,10 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 		w.filters[f.table] = append(w.filters[f.table], q)
 	}
 	r := &reading{store: s}
-	r.rows, w.follower = s.copy.ViewAndFollow()
+	r.rows, w.follower = s.copy.BorrowAndFollow()
+	defer r.rows.Return()
 	if fn != nil {
-		err := fn(&View{r})
-		r.unchanged()
-		if err != nil {
+		if err := r.show(fn); err != nil {
 			w.Close()
 			return nil, err
 		}

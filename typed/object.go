@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -103,7 +104,7 @@ func (c *Codec[T]) Resource(o *Object[T]) (*resourcepb.Resource, error) {
 // Copy returns a deep copy of an object.
 func (c *Codec[T]) Copy(o *Object[T]) *Object[T] {
 	out := *o
-	out.ID, out.Owner = proto.CloneOf(o.ID), proto.CloneOf(o.Owner)
+	out.ID, out.Owner = codec.CloneID(o.ID), codec.CloneID(o.Owner)
 	out.Metadata, out.Status = maps.Clone(o.Metadata), maps.Clone(o.Status)
 	for key, status := range out.Status {
 		out.Status[key] = proto.CloneOf(status)

@@ -6,7 +6,6 @@ package key
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -41,13 +40,29 @@ func (k Key) ID(uid, groupVersion string) *resourcepb.ID {
 
 // Compare orders keys by their bytes, part by part.
 func (k Key) Compare(o Key) int {
-	return cmp.Or(
-		strings.Compare(k.Group, o.Group),
-		strings.Compare(k.Kind, o.Kind),
-		strings.Compare(k.Partition, o.Partition),
-		strings.Compare(k.Namespace, o.Namespace),
-		strings.Compare(k.Name, o.Name),
-	)
+	switch {
+	case k.Before(&o):
+		return -1
+	case k == o:
+		return 0
+	}
+	return 1
+}
+
+// Before reports whether k comes before o. Trees call it for each step of a search, so it copies nothing, and passes over the parts that
+// most keys have in common without looking at their order.
+func (k *Key) Before(o *Key) bool {
+	switch {
+	case k.Group != o.Group:
+		return k.Group < o.Group
+	case k.Kind != o.Kind:
+		return k.Kind < o.Kind
+	case k.Partition != o.Partition:
+		return k.Partition < o.Partition
+	case k.Namespace != o.Namespace:
+		return k.Namespace < o.Namespace
+	}
+	return k.Name < o.Name
 }
 
 // Bytes returns the parts joined by NUL.

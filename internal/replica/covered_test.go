@@ -23,7 +23,7 @@ func TestWriteThatAListBroughtIsShown(t *testing.T) {
 	w := r.Begin([]key.Key{k})
 	first := storetest.Write(t, b, storetest.Resource("a", "1"))
 	w.End([]*resourcepb.Resource{first}, nil)
-	_, follower := r.ViewAndFollow()
+	_, follower := r.BorrowAndFollow()
 	defer follower.Close()
 
 	w = r.Begin([]key.Key{k})

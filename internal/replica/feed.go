@@ -21,7 +21,8 @@ func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
 		case ev.GetEndOfSnapshot() != nil:
 			return nil
 		case r.has(ev.GetUpsert().GetResource()):
-			r.set(key.Key{}, r.row(ev.GetUpsert().GetResource()))
+			row := r.row(ev.GetUpsert().GetResource())
+			r.set(row.Key, row)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func (r *Replica[V]) end(err error) {
 	r.ended = err
 	r.over.Store(true)
 	r.barriers.end(err)
-	r.changed()
+	r.release()
 }
 
 // follow applies the changes of a watch until it ends.
@@ -230,7 +231,7 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 	case !r.barriers.offered:
 		return r.doubt(ctx)
 	}
-	r.asking.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
+	r.helping.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
 	return nil
 }
 
@@ -267,7 +268,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		}
 	}
 	var gone []*Row[V]
-	r.rows.Scan(func(row *Row[V]) bool {
+	r.trees.rows.Scan(func(row *Row[V]) bool {
 		if listed[row.Key] == nil {
 			gone = append(gone, row)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -18,21 +19,21 @@ type Change[V any] struct {
 // Follower reads the log from a View on. Next is for one goroutine at a time; Close may be called from any.
 type Follower[V any] struct {
 	r      *Replica[V]
-	at     int64                  // of the first change that is not in rest
-	rest   []change[V]            // was read from the log, which never changes what is in it
+	place  place[V]
 	out    []Change[V]            // of the commit under way
 	within bool                   // a commit is under way
 	own    map[key.Key]overlay[V] // what the View showed beyond what the watch had brought
 	fallen error                  // it fell behind the log
 	once   sync.Once
+	closed atomic.Bool
 	done   chan struct{}
 }
 
-// ViewAndFollow returns a View, and a follower of what comes after it.
-func (r *Replica[V]) ViewAndFollow() (*View[V], *Follower[V]) {
+// BorrowAndFollow returns a View, which is borrowed, and a follower of what comes after it.
+func (r *Replica[V]) BorrowAndFollow() (*View[V], *Follower[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.viewed(), &Follower[V]{r: r, at: r.log.end, own: r.overlays(), done: make(chan struct{})}
+	return r.borrow(), &Follower[V]{r: r, place: r.log.now(), own: r.overlays(), done: make(chan struct{})}
 }
 
 // Next returns the changes of the next commit that is not empty, waiting for one if need be. They are good until the next call.
@@ -45,14 +46,14 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 		if err := f.Ended(ctx); err != nil {
 			return nil, err
 		}
-		if len(f.rest) == 0 {
-			if err := f.read(ctx); err != nil {
-				return nil, err
-			}
+		c, err := f.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
 			continue
 		}
-		c := &f.rest[0]
-		f.rest, f.within = f.rest[1:], c.more
+		f.within = c.more
 		f.show(c)
 		if !f.within && len(f.out) > 0 {
 			return f.out, nil
@@ -62,47 +63,41 @@ func (f *Follower[V]) Next(ctx context.Context) ([]Change[V], error) {
 
 // Ended returns why Next returns no more changes: it is over for good, or the context is.
 func (f *Follower[V]) Ended(ctx context.Context) error {
-	select {
-	case <-f.done:
+	switch {
+	case f.closed.Load():
 		return fmt.Errorf("%w: it was closed", storage.ErrWatchClosed)
-	case <-f.r.done:
+	case f.r.Ended():
 		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, f.r.Err())
-	default:
-	}
-	if f.fallen != nil {
+	case f.fallen != nil:
 		return f.fallen
 	}
 	return ctx.Err()
 }
 
-// read reads what the log has, or waits until it has something.
-func (f *Follower[V]) read(ctx context.Context) error {
+// read returns the next change of the log. If there is none yet it waits, and returns nil once there may be one.
+func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
+	c, ok := f.place.next()
+	if c != nil {
+		return c, nil
+	}
+	if !ok {
+		f.fallen = fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
+		return nil, f.fallen
+	}
 	r := f.r
 	r.mu.Lock()
-	changes, ok := r.log.from(f.at)
-	switch {
-	case !ok:
+	if c, ok = f.place.next(); c != nil || !ok || r.ended != nil {
 		r.mu.Unlock()
-		f.fallen = fmt.Errorf("%w: the reader fell behind the changes that are kept", storage.ErrWatchClosed)
-		return f.fallen
-	case len(changes) > 0:
-		f.rest, f.at = changes, f.at+int64(len(changes))
-		r.mu.Unlock()
-		return nil
-	case r.ended != nil:
-		defer r.mu.Unlock()
-		return fmt.Errorf("%w: %w", storage.ErrWatchClosed, r.ended)
+		return c, nil
 	}
 	wake := r.wait()
 	r.mu.Unlock()
 	select {
 	case <-wake:
-		return nil
 	case <-f.done:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return nil, nil
 }
 
 // show appends what a change is for who has seen the View.
@@ -126,4 +121,9 @@ func (f *Follower[V]) show(c *change[V]) {
 }
 
 // Close ends the follower. Closing twice is fine.
-func (f *Follower[V]) Close() { f.once.Do(func() { close(f.done) }) }
+func (f *Follower[V]) Close() {
+	f.once.Do(func() {
+		f.closed.Store(true)
+		close(f.done)
+	})
+}

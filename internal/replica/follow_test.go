@@ -28,7 +28,7 @@ func TestFollowerOfADeletionThatAnotherMade(t *testing.T) {
 	if unsure := w.End(nil, []*resourcepb.Resource{first}); len(unsure) > 0 {
 		t.Errorf("the copy is not sure of %v", unsure)
 	}
-	view, f := r.ViewAndFollow()
+	view, f := r.BorrowAndFollow()
 	defer f.Close()
 	if row := view.Get(key.Of(first.GetId())); row != nil {
 		t.Errorf("the View shows version %s of what was deleted", row.Version)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sort"
+	"sync/atomic"
 
 	"github.com/ashlar-dev/storage/driver/key"
 )
@@ -23,21 +24,25 @@ const (
 	logBytes  = 32 << 20
 )
 
-// changeLog is the newest changes, in chunks: a reader who holds on to one holds on to no more than that.
+// changeLog is the newest changes, in chunks: a reader who holds on to one holds on to no more than that. The replica's lock guards it;
+// readers need none for what is in a chunk.
 type changeLog[V any] struct {
-	chunks []chunk[V] // only the last one grows
-	first  int64      // the place of the first change of the first chunk
-	end    int64      // the place of the next change
-	bytes  int        // of all changes, and of all rows that they are about, each once
+	chunks []*chunk[V] // one at least; only the last one grows
+	end    int64       // the place of the next change
+	bytes  int         // of all changes, and of all rows that they are about, each once
 	most   int
 	room   int
 }
 
-// chunk is a run of changes. What is in it never changes.
+// chunk is a run of changes.
 type chunk[V any] struct {
 	first   int64 // the place of its first change
-	changes []change[V]
+	changes [chunkLength]change[V]
 	bytes   int // that came with it: of what older chunks have no bytes are counted
+
+	length    atomic.Int32             // of the changes, those that are there. They never change
+	next      atomic.Pointer[chunk[V]] // nil while this one grows, and once it is forgotten
+	forgotten atomic.Bool              // what comes after it is not reached from here any more
 }
 
 // A chunk ends when it has so many changes, or bytes.
@@ -53,7 +58,7 @@ func newLog[V any](length, bytes int) changeLog[V] {
 	if bytes == 0 {
 		bytes = logBytes
 	}
-	return changeLog[V]{most: length, room: bytes}
+	return changeLog[V]{chunks: []*chunk[V]{{}}, most: length, room: bytes}
 }
 
 // append puts a commit behind the others, and forgets the oldest chunks beyond the bounds.
@@ -61,25 +66,59 @@ func (l *changeLog[V]) append(commit []change[V]) {
 	for i := range commit {
 		c := &commit[i]
 		c.more = i+1 < len(commit)
-		last := len(l.chunks) - 1
-		if last < 0 || len(l.chunks[last].changes) == chunkLength || l.chunks[last].bytes >= chunkBytes {
-			l.chunks = append(l.chunks, chunk[V]{first: l.end, changes: make([]change[V], 0, chunkLength)})
-			last++
+		last := l.last()
+		n := last.length.Load()
+		if n == chunkLength || last.bytes >= chunkBytes {
+			next := &chunk[V]{first: l.end}
+			l.chunks = append(l.chunks, next)
+			last.next.Store(next)
+			last, n = next, 0
 		}
-		l.chunks[last].changes = append(l.chunks[last].changes, *c)
 		bytes := changeCost + c.base.kept(1) + c.now.kept(1)
-		l.chunks[last].bytes += bytes
+		last.bytes += bytes
 		l.bytes += bytes
 		l.end++
+		last.changes[n] = *c
+		last.length.Store(n + 1)
 	}
 	for len(l.chunks) > 1 && (l.end-l.chunks[1].first > int64(l.most) || l.bytes > l.room) {
-		for i := range l.chunks[0].changes {
-			c := &l.chunks[0].changes[i]
+		oldest := l.chunks[0]
+		for i := range oldest.length.Load() {
+			c := &oldest.changes[i]
 			l.bytes -= changeCost + c.base.kept(-1) + c.now.kept(-1)
 		}
-		l.chunks[0] = chunk[V]{}
+		oldest.forgotten.Store(true)
+		oldest.next.Store(nil)
+		l.chunks[0] = nil
 		l.chunks = l.chunks[1:]
-		l.first = l.chunks[0].first
+	}
+}
+
+// last returns the chunk that grows.
+func (l *changeLog[V]) last() *chunk[V] { return l.chunks[len(l.chunks)-1] }
+
+// place is where a reader has come to in a log.
+type place[V any] struct {
+	chunk *chunk[V]
+	at    int32
+}
+
+// now returns the place behind all changes.
+func (l *changeLog[V]) now() place[V] { return place[V]{l.last(), l.last().length.Load()} }
+
+// next returns the change at the place, which moves on; nil if there is none yet. false: it is forgotten.
+func (p *place[V]) next() (*change[V], bool) {
+	for {
+		if p.at < p.chunk.length.Load() {
+			p.at++
+			return &p.chunk.changes[p.at-1], true
+		}
+		switch next := p.chunk.next.Load(); {
+		case next == nil:
+			return nil, !p.chunk.forgotten.Load()
+		case p.at == p.chunk.length.Load(): // it has not grown before the other one began
+			p.chunk, p.at = next, 0
+		}
 	}
 }
 
@@ -98,32 +137,19 @@ func (r *Row[V]) kept(more int32) int {
 	return int(r.Weight)
 }
 
-// from returns changes from a place on, as many as are together; none if the place is that of the next change. false: they are forgotten.
-func (l *changeLog[V]) from(at int64) ([]change[V], bool) {
-	if at < l.first {
-		return nil, false
-	}
-	if at == l.end {
-		return nil, true
-	}
-	n := sort.Search(len(l.chunks), func(n int) bool { return l.chunks[n].first > at }) - 1
-	return l.chunks[n].changes[at-l.chunks[n].first:], true
-}
-
 // touches reports whether there is a change of a key from a place on, or may have been one that is forgotten, and the place of the next
 // change.
 func (l *changeLog[V]) touches(k key.Key, at int64) (bool, int64) {
-	for at < l.end {
-		changes, ok := l.from(at)
-		if !ok {
-			return true, l.end
-		}
-		for i := range changes {
-			if changes[i].key == k {
+	if at < l.chunks[0].first {
+		return true, l.end
+	}
+	n := sort.Search(len(l.chunks), func(n int) bool { return l.chunks[n].first > at }) - 1
+	for _, c := range l.chunks[n:] {
+		for i := max(0, at-c.first); i < int64(c.length.Load()); i++ {
+			if c.changes[i].key == k {
 				return true, l.end
 			}
 		}
-		at += int64(len(changes))
 	}
 	return false, l.end
 }

@@ -2,6 +2,9 @@ package replica
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ashlar-dev/storage/driver/key"
@@ -11,7 +14,7 @@ import (
 func held(l *changeLog[string]) (bytes int) {
 	rows := map[*Row[string]]bool{nil: true}
 	for _, c := range l.chunks {
-		for _, one := range c.changes {
+		for _, one := range c.changes[:c.length.Load()] {
 			for _, row := range []*Row[string]{one.base, one.now} {
 				if !rows[row] {
 					bytes += int(row.Weight)
@@ -58,16 +61,17 @@ func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
 			if bytes := held(&l); bytes < room/2 {
 				t.Errorf("only %d bytes are used of %d", bytes, room)
 			}
-			for at := l.first; at < l.end; at++ {
-				if changes, ok := l.from(at); !ok || len(changes) == 0 || changes[0].key.Name != fmt.Sprint(at) {
-					t.Fatalf("from %d there are %v, %v", at, changes, ok)
+			p := place[string]{chunk: l.chunks[0]}
+			for at := l.chunks[0].first; at < l.end; at++ {
+				if c, ok := p.next(); !ok || c == nil || c.key.Name != fmt.Sprint(at) {
+					t.Fatalf("at %d there is %v, %v", at, c, ok)
 				}
 			}
-			if changes, ok := l.from(l.end); !ok || len(changes) != 0 {
-				t.Errorf("from the end there are %v, %v", changes, ok)
+			if c, ok := p.next(); !ok || c != nil {
+				t.Errorf("at the end there is %v, %v", c, ok)
 			}
-			if _, ok := l.from(l.first - 1); ok {
-				t.Error("what was forgotten is there")
+			if touched, _ := l.touches(key.Key{}, l.chunks[0].first-1); !touched {
+				t.Error("what was forgotten is known")
 			}
 		})
 	}
@@ -80,7 +84,67 @@ func TestLogLength(t *testing.T) {
 	for range 5000 {
 		l.append([]change[string]{{now: &Row[string]{Weight: 1}}, {now: &Row[string]{Weight: 1}}})
 	}
-	if n := l.end - l.first; n < 1000 || n > 1000+2*chunkLength {
+	if n := l.end - l.chunks[0].first; n < 1000 || n > 1000+2*chunkLength {
 		t.Errorf("%d changes are kept, 1000 are wanted", n)
+	}
+}
+
+// A reader beside the writer sees each change once and in order, or is told that some are forgotten. It holds on to one chunk.
+func TestLogIsReadWhileItGrows(t *testing.T) {
+	t.Parallel()
+	for name, log := range map[string]struct {
+		room   int
+		weight int32
+	}{"all is kept": {}, "chunks are forgotten": {room: 300 * changeCost}, "a chunk for each": {1 << 40, chunkBytes}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := 100 * chunkLength
+			if log.weight > 0 {
+				n = 2000
+			}
+			l := newLog[string](n, log.room)
+			start := l.now()
+			var readers sync.WaitGroup
+			var fell atomic.Int32
+			for range 4 {
+				readers.Go(func() {
+					p := start
+					for at := 0; at < n; {
+						c, ok := p.next()
+						switch {
+						case !ok:
+							fell.Add(1)
+							if p.chunk.next.Load() != nil {
+								t.Error("a chunk that is forgotten leads to others")
+							}
+							return
+						case c == nil:
+							runtime.Gosched()
+						case c.key.Name != fmt.Sprint(at):
+							t.Errorf("at %d there is %s", at, c.key.Name)
+							return
+						default:
+							at++
+						}
+					}
+				})
+			}
+			for i := range n {
+				l.append([]change[string]{{key: key.Key{Name: fmt.Sprint(i)}, now: &Row[string]{Weight: log.weight}}})
+			}
+			readers.Wait()
+			late := start
+			c, ok := late.next()
+			for c != nil {
+				c, ok = late.next()
+			}
+			kept := name != "chunks are forgotten"
+			if ok != kept {
+				t.Errorf("a reader who comes last may go on: %v", ok)
+			}
+			if kept && fell.Load() > 0 {
+				t.Errorf("%d of 4 readers fell behind a log that keeps all", fell.Load())
+			}
+		})
 	}
 }

@@ -123,7 +123,7 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.relisted && r.ended == nil && !r.barriers.offered {
-		r.asking.Go(r.ask) // the list may have had the write, or what came after it
+		r.helping.Go(r.ask) // the list may have had the write, or what came after it
 	}
 	for _, k := range w.keys {
 		others := r.inflight[k][:0]

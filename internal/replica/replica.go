@@ -73,12 +73,13 @@ type Replica[V any] struct {
 	ctx     context.Context // over when the replica is closed
 	stop    context.CancelFunc
 	done    chan struct{}  // closed when the feed has ended
-	asking  sync.WaitGroup // who ask the database about own writes
+	helping sync.WaitGroup // the herald, and who ask the database about own writes
 
-	mu sync.Mutex
-	trees[V]
-	probe    Row[V]   // has the key that is looked up, so that a look-up allocates nothing
-	view     *View[V] // of this state; nil if it has changed since
+	mu       sync.Mutex
+	trees    *trees[V]
+	byHash   byHash[V]
+	view     *View[V]   // of this state; nil if it has changed since
+	borrowed []*View[V] // those that are read here and have no trees of their own
 	own      map[key.Key]*own[V]
 	laid     int64 // counts what was ever in own
 	bytes    int64 // of all rows
@@ -87,6 +88,8 @@ type Replica[V any] struct {
 	inflight map[key.Key][]*Writing[V]
 	log      changeLog[V]
 	wake     chan struct{} // closed at the next change; nil if nobody waits
+	waiting  int           // who waits for that
+	many     chan struct{} // has the herald wake them
 	barriers barriers
 	ended    error       // why there are no more changes
 	over     atomic.Bool // ended is set
@@ -96,9 +99,9 @@ type Replica[V any] struct {
 // [storage.ErrInvalid].
 func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) (*Replica[V], error) {
 	r := &Replica[V]{
-		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, done: make(chan struct{}),
+		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, done: make(chan struct{}), many: make(chan struct{}, 1),
 		own: map[key.Key]*own[V]{}, inflight: map[key.Key][]*Writing[V]{},
-		log: newLog[V](opts.LogLength, opts.LogBytes),
+		log: newLog[V](opts.LogLength, opts.LogBytes), trees: newTrees[V](), byHash: newByHash[V](),
 	}
 	r.opts.Types = slices.Clone(opts.Types)
 	for _, t := range opts.Types {
@@ -107,7 +110,6 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 		}
 		r.types[t] = true
 	}
-	r.trees = newTrees[V]()
 	w, err := r.open(ctx)
 	if err != nil {
 		return nil, err
@@ -120,6 +122,7 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 	r.live = true
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go r.feed(r.ctx, w)
+	r.helping.Go(r.herald)
 	return r, nil
 }
 
@@ -136,7 +139,7 @@ func named(t storage.UnversionedType) error {
 func (r *Replica[V]) Close() {
 	r.stop()
 	<-r.done
-	r.asking.Wait()
+	r.helping.Wait()
 }
 
 // Bookmarks reports whether there are barriers.
@@ -159,17 +162,17 @@ func (r *Replica[V]) Get(k key.Key) *Row[V] {
 
 // at returns the row of a key, nil for none. The caller holds the lock.
 func (r *Replica[V]) at(k key.Key) *Row[V] {
-	r.probe.Key = k
-	row, _ := r.rows.Get(&r.probe)
-	r.probe.Key = key.Key{}
-	return row
+	if row, known := r.byHash.get(&k); known {
+		return row
+	}
+	return r.trees.get(k)
 }
 
 // Size returns the number of rows, and about what they take in memory.
 func (r *Replica[V]) Size() (rows int, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rows.Len(), r.bytes
+	return r.trees.rows.Len(), r.bytes
 }
 
 // Ended reports whether the copy is not brought up to date any more, as Err does, and spares the lock.
@@ -217,8 +220,12 @@ func shared(s string) string { return unique.Make(s).Value() }
 
 // set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
 func (r *Replica[V]) set(k key.Key, row *Row[V]) {
+	if len(r.borrowed) > 0 {
+		r.keep(k, r.at(k))
+	}
 	r.view = nil
 	old := r.trees.set(k, row, r.opts.Index)
+	r.byHash.set(&k, row)
 	if r.opts.Size == nil {
 		return
 	}
@@ -230,11 +237,41 @@ func (r *Replica[V]) set(k key.Key, row *Row[V]) {
 	}
 }
 
-// changed wakes those who wait for a change. The caller holds the lock.
+// few is how many waiting goroutines a change wakes by itself.
+const few = 4
+
+// changed wakes those who wait for a change. The caller holds the lock: if many wait, it leaves them to the herald, so that it is not the
+// writer who wakes them all, and so that what comes meanwhile wakes nobody twice.
 func (r *Replica[V]) changed() {
+	if r.waiting <= few {
+		r.release()
+		return
+	}
+	select {
+	case r.many <- struct{}{}:
+	default:
+	}
+}
+
+// herald wakes those who wait, if they are many, until the feed ends.
+func (r *Replica[V]) herald() {
+	for {
+		select {
+		case <-r.done:
+			return
+		case <-r.many:
+		}
+		r.mu.Lock()
+		r.release()
+		r.mu.Unlock()
+	}
+}
+
+// release wakes those who wait. The caller holds the lock.
+func (r *Replica[V]) release() {
 	if r.wake != nil {
 		close(r.wake)
-		r.wake = nil
+		r.wake, r.waiting = nil, 0
 	}
 }
 
@@ -243,6 +280,7 @@ func (r *Replica[V]) wait() <-chan struct{} {
 	if r.wake == nil {
 		r.wake = make(chan struct{})
 	}
+	r.waiting++
 	return r.wake
 }
 

@@ -20,21 +20,27 @@ type indexed[V any] struct {
 	row *Row[V]
 }
 
-func newTrees[V any]() trees[V] {
+func newTrees[V any]() *trees[V] {
 	unlocked := btree.Options{NoLocks: true}
-	return trees[V]{
-		rows: btree.NewBTreeGOptions(func(a, b *Row[V]) bool { return a.Key.Compare(b.Key) < 0 }, unlocked),
+	return &trees[V]{
+		rows: btree.NewBTreeGOptions(func(a, b *Row[V]) bool { return a.Key.Before(&b.Key) }, unlocked),
 		index: btree.NewBTreeGOptions(func(a, b indexed[V]) bool {
 			if a.at != b.at {
 				return a.at < b.at
 			}
-			return a.row.Key.Compare(b.row.Key) < 0
+			return a.row.Key.Before(&b.row.Key)
 		}, unlocked),
 	}
 }
 
 // copy returns trees of the same rows. Nodes are shared until one of the two is changed.
-func (t *trees[V]) copy() trees[V] { return trees[V]{t.rows.Copy(), t.index.Copy()} }
+func (t *trees[V]) copy() *trees[V] { return &trees[V]{t.rows.Copy(), t.index.Copy()} }
+
+// get returns the row of a key, nil for none.
+func (t *trees[V]) get(k key.Key) *Row[V] {
+	row, _ := t.rows.Get(&Row[V]{Key: k})
+	return row
+}
 
 // set puts a row in the place of what is there under its key, which it returns; a nil row removes that.
 func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) (old *Row[V]) {

@@ -4,17 +4,40 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"slices"
+	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // View is the copy at one moment. It is good for any number of goroutines.
+//
+// Trees of its own would make every change that follows copy the nodes on its way. So a View that is borrowed has none at first: it is read
+// where the copy is, and notes the rows that change in the meantime as they were.
 type View[V any] struct {
-	trees[V]
+	r     *Replica[V]
+	own   atomic.Pointer[trees[V]]
 	at    int64 // a place in the log behind which are all changes that it does not show
 	lists int64 // how often the store had been listed anew
+
+	// The replica's lock guards the rest.
+	users   int         // who have borrowed it
+	reads   int         // what was looked up so far
+	changed []before[V] // since the moment
 }
+
+// before is a key with its row at the moment of a View; nil for nothing.
+type before[V any] struct {
+	key key.Key
+	row *Row[V]
+}
+
+// A View gets trees of its own when so many rows have changed, or when so many were looked up.
+const (
+	mostChanged = 32
+	mostReads   = 64
+)
 
 // Cut returns the copy as the watch has brought it: the state after some commit. Own writes that the watch has not brought are not part of
 // it, since what others have written between is not either.
@@ -24,10 +47,12 @@ func (r *Replica[V]) Cut() *View[V] {
 	if len(r.own) == 0 {
 		return r.viewed()
 	}
-	cut := &View[V]{trees: r.trees.copy(), at: r.log.end, lists: r.lists}
+	cut := r.newView()
+	all := r.trees.copy()
 	for k, o := range r.own {
-		cut.set(k, o.base, r.opts.Index)
+		all.set(k, o.base, r.opts.Index)
 	}
+	cut.own.Store(all)
 	return cut
 }
 
@@ -69,36 +94,136 @@ func (r *Replica[V]) View() *View[V] {
 	return r.viewed()
 }
 
+// Borrow returns what View does. The caller gives it back soon: it is cheaper as long as it is for a few rows and not for long.
+func (r *Replica[V]) Borrow() *View[V] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.borrow()
+}
+
+// borrow is Borrow for a caller that holds the lock.
+func (r *Replica[V]) borrow() *View[V] {
+	if r.view == nil {
+		r.view = r.newView()
+		r.borrowed = append(r.borrowed, r.view)
+	}
+	r.view.users++
+	return r.view
+}
+
+// Return gives back what was borrowed, which must not be read any more.
+func (v *View[V]) Return() {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	if v.users--; v.users == 0 && v.own.Load() == nil {
+		v.r.forget(v)
+		if v.r.view == v {
+			v.r.view = nil
+		}
+	}
+}
+
+// forget has changes not be noted for a View any more. The caller holds the lock.
+func (r *Replica[V]) forget(v *View[V]) {
+	if i := slices.Index(r.borrowed, v); i >= 0 {
+		r.borrowed = slices.Delete(r.borrowed, i, i+1)
+	}
+}
+
+// viewed is View for a caller that holds the lock.
 func (r *Replica[V]) viewed() *View[V] {
 	if r.view == nil {
-		r.view = &View[V]{trees: r.trees.copy(), at: r.log.end, lists: r.lists}
+		r.view = r.newView()
 	}
+	r.view.settle()
 	return r.view
+}
+
+func (r *Replica[V]) newView() *View[V] { return &View[V]{r: r, at: r.log.end, lists: r.lists} }
+
+// settle gives the View trees of its own. The caller holds the lock.
+func (v *View[V]) settle() *trees[V] {
+	if own := v.own.Load(); own != nil {
+		return own
+	}
+	own := v.r.trees.copy()
+	for _, was := range v.changed {
+		own.set(was.key, was.row, v.r.opts.Index)
+	}
+	v.changed = nil
+	v.own.Store(own)
+	v.r.forget(v)
+	return own
+}
+
+// trees returns the trees of the View.
+func (v *View[V]) trees() *trees[V] {
+	if own := v.own.Load(); own != nil {
+		return own
+	}
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	return v.settle()
+}
+
+// keep notes how a row was before it changes. The caller holds the lock.
+func (r *Replica[V]) keep(k key.Key, row *Row[V]) {
+	for i := len(r.borrowed) - 1; i >= 0; i-- {
+		switch v := r.borrowed[i]; {
+		case v.noted(k) >= 0:
+		case len(v.changed) == mostChanged:
+			v.settle()
+		default:
+			v.changed = append(v.changed, before[V]{k, row})
+		}
+	}
+}
+
+// noted returns where changed has a key, -1 for nowhere. The caller holds the lock.
+func (v *View[V]) noted(k key.Key) int {
+	for i := range v.changed {
+		if v.changed[i].key == k {
+			return i
+		}
+	}
+	return -1
 }
 
 // Get returns the row of a key, nil for none.
 func (v *View[V]) Get(k key.Key) *Row[V] {
-	row, _ := v.rows.Get(&Row[V]{Key: k})
-	return row
+	if own := v.own.Load(); own != nil {
+		return own.get(k)
+	}
+	v.r.mu.Lock()
+	if v.reads++; v.reads > mostReads {
+		own := v.settle()
+		v.r.mu.Unlock()
+		return own.get(k)
+	}
+	defer v.r.mu.Unlock()
+	if i := v.noted(k); i >= 0 {
+		return v.changed[i].row
+	}
+	return v.r.at(k)
 }
 
 // All returns the rows of a type in key order.
 func (v *View[V]) All(t storage.UnversionedType) iter.Seq[*Row[V]] {
-	return func(yield func(*Row[V]) bool) {
-		v.rows.Ascend(&Row[V]{Key: key.Key{Group: t.Group, Kind: t.Kind}}, func(row *Row[V]) bool {
-			return row.Key.Group == t.Group && row.Key.Kind == t.Kind && yield(row)
-		})
-	}
+	return v.Select(key.Filter{Group: t.Group, Kind: t.Kind, Partition: storage.Wildcard, Namespace: storage.Wildcard})
 }
 
 // Select returns the rows that a filter matches, in key order.
 func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
+	if begins, exact := filter.Prefix(); exact {
+		return v.run(begins)
+	}
 	return func(yield func(*Row[V]) bool) {
+		rows := v.trees().rows
 		from, more := filter.Seek(nil)
 		for more {
 			more = false
 			passed := 0
-			v.rows.Ascend(&Row[V]{Key: lowest(from)}, func(row *Row[V]) bool {
+			rows.Ascend(&Row[V]{Key: lowest(from)}, func(row *Row[V]) bool {
 				if filter.Match(&row.Key) {
 					passed = 0
 					return yield(row)
@@ -116,6 +241,21 @@ func (v *View[V]) Select(filter key.Filter) iter.Seq[*Row[V]] {
 // stride is how many rows a selection looks at in vain before it seeks: a seek costs about as much.
 const stride = 8
 
+// run returns the rows whose keys begin alike, which are neighbours. It looks for the one behind them once, and at none of their keys.
+func (v *View[V]) run(begins []byte) iter.Seq[*Row[V]] {
+	return func(yield func(*Row[V]) bool) {
+		rows := v.trees().rows
+		var behind *Row[V]
+		if end := key.PrefixEnd(begins); end != nil {
+			rows.Ascend(&Row[V]{Key: lowest(end)}, func(row *Row[V]) bool {
+				behind = row
+				return false
+			})
+		}
+		rows.Ascend(&Row[V]{Key: lowest(begins)}, func(row *Row[V]) bool { return row != behind && yield(row) })
+	}
+}
+
 // lowest returns the lowest key whose bytes are not before these.
 func lowest(b []byte) (k key.Key) {
 	parts := bytes.SplitN(b, []byte{0}, 5)
@@ -129,6 +269,6 @@ func lowest(b []byte) (k key.Key) {
 // often as it has such a key.
 func (v *View[V]) Between(from, to string) iter.Seq[*Row[V]] {
 	return func(yield func(*Row[V]) bool) {
-		v.index.Ascend(indexed[V]{from, &Row[V]{}}, func(x indexed[V]) bool { return x.at < to && yield(x.row) })
+		v.trees().index.Ascend(indexed[V]{from, &Row[V]{}}, func(x indexed[V]) bool { return x.at < to && yield(x.row) })
 	}
 }
