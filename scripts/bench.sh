@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures the adapters side by side with the raw drivers (bench/doc.go says how to read it).
 #
-#   BACKEND    memory, sqlite, postgres, etcd, dynamodb, or migrate (moving a store); all of them if unset
+#   BACKEND    memory, sqlite, postgres, etcd, dynamodb, or migrate (moving a store); all of them if unset. Not among them: kine, which
+#              compares `ashlar serve etcd` with kine on SQLite and Postgres, and builds kine first, for minutes
 #   BENCHTIME  how long each turn takes (1s)
 #   ROUNDS     how many turns each side gets (5)
 #   ASHLAR_POSTGRES_VERSION, ASHLAR_ETCD_VERSION, …  another release than the pinned one (internal/images/versions.env)
@@ -23,9 +24,10 @@ postgres) pattern=Postgres ;;
 etcd) pattern=Etcd ;;
 dynamodb) pattern=DynamoDB ;;
 migrate) pattern=Migrate ;;
+kine) pattern=Kine ;;
 all) pattern='(Mem|SQLite|Postgres|Etcd|DynamoDB|Migrate)' ;;
 *)
-	echo "bench: unknown BACKEND=$BACKEND, expected memory, sqlite, postgres, etcd, dynamodb or migrate" >&2
+	echo "bench: unknown BACKEND=$BACKEND, expected memory, sqlite, postgres, etcd, dynamodb, migrate or kine" >&2
 	exit 2
 	;;
 esac
@@ -37,6 +39,11 @@ fi
 mkdir -p .cache
 ASHLAR_BENCH_DIR=$PWD/.cache
 export ASHLAR_BENCH_DIR
+if [ "${BACKEND:-}" = kine ]; then
+	go build -o .cache/bin/ashlar ./cmd/ashlar
+	(cd tools/kine && GOBIN=$ASHLAR_BENCH_DIR/bin go install tool)
+	export ASHLAR_BENCH_ASHLAR=$ASHLAR_BENCH_DIR/bin/ashlar ASHLAR_BENCH_KINE=$ASHLAR_BENCH_DIR/bin/kine
+fi
 plots=''
 if [ "${SMOKE:-0}" != 0 ]; then
 	plots=$ASHLAR_BENCH_DIR/growth # nobody looks at them

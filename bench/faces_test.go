@@ -1,0 +1,142 @@
+//go:build integration
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// programs are the servers of etcd's API that are compared; scripts/bench.sh builds them. Each is run as its users run it, with what it
+// does by default.
+const (
+	kineVariable   = "ASHLAR_BENCH_KINE"
+	ashlarVariable = "ASHLAR_BENCH_ASHLAR"
+)
+
+// face starts a server of etcd's API, in a process of its own, and returns a client of it.
+type face struct {
+	name  string
+	start func(b *testing.B) *clientv3.Client
+}
+
+// sqliteFaces are kine and Ashlar, each on a new file.
+func sqliteFaces(b *testing.B) (kine, ours face) {
+	b.Helper()
+	theirs, own := diskDir(b), filepath.Join(diskDir(b), "ashlar.db")
+	return kineFace("sqlite://", theirs), ashlarFace("sqlite://" + own)
+}
+
+// postgresFaces are kine and Ashlar on one server, at the container's own address.
+func postgresFaces(b *testing.B) (kine, ours face) {
+	b.Helper()
+	ctx := context.Background()
+	server := testenv.Postgres(b).Direct(b)
+	pool := must(pgxpool.New(ctx, server.URL))
+	b.Cleanup(pool.Close)
+	database := server.Schema(b) // a name that nothing else has
+	must(pool.Exec(ctx, "create database "+database))
+	b.Cleanup(func() { must(pool.Exec(ctx, "drop database "+database+" with (force)")) })
+	u := must(url.Parse(server.URL))
+	u.Path = "/" + database
+	return kineFace(u.String(), b.TempDir()), ashlarFace(server.StoreURL(b))
+}
+
+// kineFace is kine on a database, with a working directory, in which its default for SQLite has its file.
+func kineFace(endpoint, dir string) face {
+	return face{name: "kine", start: func(b *testing.B) *clientv3.Client {
+		return startFace(b, os.Getenv(kineVariable), dir, func(address string) []string {
+			return []string{"--endpoint", endpoint, "--listen-address", "tcp://" + address, "--metrics-bind-address", "0"}
+		})
+	}}
+}
+
+// ashlarFace is Ashlar on a store.
+func ashlarFace(store string) face {
+	return face{name: "ashlar", start: func(b *testing.B) *clientv3.Client {
+		return startFace(b, os.Getenv(ashlarVariable), b.TempDir(), func(address string) []string {
+			return []string{"serve", "etcd", "--store", store, "--listen", address, "--log-level", "warn"}
+		})
+	}}
+}
+
+// startFace runs a program until the benchmark ends, and waits until it answers.
+func startFace(b *testing.B, program, dir string, args func(address string) []string) *clientv3.Client {
+	b.Helper()
+	if program == "" {
+		b.Fatalf("%s and %s are to name the programs: make bench BACKEND=kine", kineVariable, ashlarVariable)
+	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		b.Fatal(err)
+	}
+	log := must(os.Create(filepath.Join(b.TempDir(), "log")))
+	command := exec.Command(program, args(address)...)
+	command.Dir, command.Stdout, command.Stderr = dir, log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = command.Wait() // its log says how it ended
+	}()
+	b.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			_ = command.Process.Kill()
+			<-ended
+		}
+		if err := log.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	client := must(clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()}))
+	b.Cleanup(func() { client.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		_, err := client.Get(ctx, "is it there")
+		if err == nil {
+			return client
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+			continue
+		}
+		said := must(os.ReadFile(log.Name()))
+		b.Fatalf("%s does not answer: %v\n%s", filepath.Base(program), err, said[max(0, len(said)-4000):])
+	}
+}
+
+// diskDir returns a new folder on a real disk.
+func diskDir(b *testing.B) string {
+	b.Helper()
+	dir := must(os.MkdirTemp(os.Getenv("ASHLAR_BENCH_DIR"), "face-"))
+	b.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			b.Error(fmt.Errorf("delete what the benchmark has stored: %w", err))
+		}
+	})
+	return dir
+}
