@@ -55,7 +55,10 @@ func newServer(store *kubernetes.Store, listener net.Listener) (*genericserver.G
 	custom := store.RESTOptions(options.NewCRDRESTOptionsGetter(*etcd, nil, config.StorageObjectCountTracker))
 
 	all := &apiserver.Config{GenericConfig: config, ExtraConfig: apiserver.ExtraConfig{CRDRESTOptionsGetter: custom}}
-	server, err := all.Complete().New(genericserver.NewEmptyDelegate())
+	complete := all.Complete()
+	// Where there are several API servers, the one before them tells clients what all of them serve. Here is no other one.
+	complete.GenericConfig.EnableDiscovery = true
+	server, err := complete.New(genericserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}

@@ -18,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/ashlar-dev/storage"
@@ -223,6 +225,25 @@ func TestInformers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDiscovery finds what is served as kubectl does, which is told the name of a kind alone.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	client, _ := serve(t, urls["memory"](t))
+	define(t, client)
+	groups := discovery.NewDiscoveryClientForConfigOrDie(client)
+	eventually(t, "the kinds that are served", func() error {
+		served, err := restmapper.GetAPIGroupResources(groups)
+		if err != nil {
+			return err
+		}
+		found, err := restmapper.NewDiscoveryRESTMapper(served).ResourceFor(schema.GroupVersionResource{Resource: "thing"})
+		if err == nil && found != things {
+			t.Fatalf("things are served as %v, want %v", found, things)
+		}
+		return err
+	})
 }
 
 // list returns all things, by a list that is consistent with all writes.

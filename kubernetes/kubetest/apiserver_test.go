@@ -27,6 +27,7 @@ import (
 // apiserver is a kube-apiserver in a process of its own.
 type apiserver struct {
 	*rest.Config
+	tally   *tally
 	clients *kubernetes.Clientset
 	process *os.Process
 	log     string // file
@@ -35,8 +36,8 @@ type apiserver struct {
 
 const token = "kubetest"
 
-// startAPIServer starts a kube-apiserver on an etcd, with its data in a folder, and returns when it is ready.
-func startAPIServer(t *testing.T, etcd string, flags ...string) *apiserver {
+// startAPIServer starts a kube-apiserver on a face, and returns when it is ready.
+func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
 	t.Helper()
 	dir := t.TempDir()
 	port := freePort(t)
@@ -46,7 +47,7 @@ func startAPIServer(t *testing.T, etcd string, flags ...string) *apiserver {
 		t.Fatal(err)
 	}
 	args := append([]string{
-		"--etcd-servers=" + etcd,
+		"--etcd-servers=" + f.endpoint(),
 		"--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", port), "--cert-dir=" + dir,
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc",
@@ -72,7 +73,7 @@ func startAPIServer(t *testing.T, etcd string, flags ...string) *apiserver {
 			Host: fmt.Sprintf("https://127.0.0.1:%d", port), BearerToken: token,
 			TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000,
 		},
-		process: command.Process, log: log.Name(), ended: make(chan struct{}),
+		tally: f.tally, process: command.Process, log: log.Name(), ended: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.ended)
@@ -116,6 +117,19 @@ func (s *apiserver) stop(t *testing.T) {
 // inconsistencies returns how often the server found its caches as they should be, and how often not.
 func (s *apiserver) inconsistencies(t *testing.T) (good, bad int) {
 	t.Helper()
+	const checks = "apiserver_storage_consistency_checks_total"
+	return s.sum(t, checks, `status="success"`), s.sum(t, checks, `status="failure"`)
+}
+
+// relists returns how often the server has filled its caches from lists.
+func (s *apiserver) relists(t *testing.T) int {
+	t.Helper()
+	return s.sum(t, "apiserver_watch_cache_initializations_total", "")
+}
+
+// sum returns the sum of those series of a metric whose labels hold a text.
+func (s *apiserver) sum(t *testing.T, metric, labels string) (sum int) {
+	t.Helper()
 	metrics, err := s.clients.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -123,19 +137,15 @@ func (s *apiserver) inconsistencies(t *testing.T) (good, bad int) {
 	for line := range strings.Lines(string(metrics)) {
 		var n float64
 		name, value, _ := strings.Cut(line, "} ")
-		if !strings.HasPrefix(name, "apiserver_storage_consistency_checks_total{") {
+		if !strings.HasPrefix(name, metric+"{") || !strings.Contains(name, labels) {
 			continue
 		}
 		if _, err := fmt.Sscan(value, &n); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(name, `status="success"`) {
-			good += int(n)
-		} else if strings.Contains(name, `status="failure"`) {
-			bad += int(n)
-		}
+		sum += int(n)
 	}
-	return good, bad
+	return sum
 }
 
 // freePort returns a port that nobody listens on.

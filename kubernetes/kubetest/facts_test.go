@@ -5,6 +5,7 @@ package kubetest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 )
@@ -48,7 +51,13 @@ type watched struct {
 // watch starts informers, which end with the test.
 func watch(t *testing.T, s *apiserver) *watched {
 	t.Helper()
-	w := &watched{factory: informers.NewSharedInformerFactory(s.clients, 0)}
+	config := rest.CopyConfig(s.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{RoundTripper: next, tally: s.tally} })
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{factory: informers.NewSharedInformerFactory(clients, 0)}
 	w.maps = w.factory.Core().V1().ConfigMaps().Informer()
 	w.factory.Core().V1().Namespaces().Informer()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -90,13 +99,15 @@ var patient = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1
 func churn(ctx context.Context, servers []*apiserver, round string, clients, each int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for c := range clients {
-		maps := servers[c%len(servers)].clients.CoreV1().ConfigMaps("default")
+		s := servers[c%len(servers)]
+		maps := s.clients.CoreV1().ConfigMaps("default")
 		group.Go(func() error {
 			for i := range each {
 				name := fmt.Sprintf("churn-%s-%d-%d", round, c, i)
 				if _, err := maps.Create(ctx, configMap(name, "0"), metav1.CreateOptions{}); err != nil {
 					return err
 				}
+				s.tally.add("creations", 1)
 				if err := retry.RetryOnConflict(patient, func() error {
 					shared, err := maps.Get(ctx, "shared", metav1.GetOptions{})
 					if err != nil {
@@ -104,14 +115,19 @@ func churn(ctx context.Context, servers []*apiserver, round string, clients, eac
 					}
 					shared.Data["writes"] += "."
 					_, err = maps.Update(ctx, shared, metav1.UpdateOptions{})
+					if apierrors.IsConflict(err) {
+						s.tally.add("conflicts", 1)
+					}
 					return err
 				}); err != nil {
 					return err
 				}
+				s.tally.add("updates", 1)
 				if i%3 == 0 {
 					if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 						return err
 					}
+					s.tally.add("deletions", 1)
 				}
 			}
 			return nil

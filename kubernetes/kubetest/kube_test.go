@@ -22,8 +22,7 @@ func TestChurn(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := startFace(t, url(t))
-			s := startAPIServer(t, f.endpoint())
+			s := startAPIServer(t, startFace(t, newTally(t), url(t)))
 			create(t, s, configMap("shared", ""))
 			w := watch(t, s)
 			begin := listed(t, s)
@@ -72,6 +71,9 @@ func checked(t *testing.T, s *apiserver) {
 		if good < before+20 {
 			return fmt.Errorf("%d caches were compared", good)
 		}
+		s.tally.add("caches as they should be", good)
+		s.tally.add("caches that differed", bad)
+		s.tally.add("caches filled from lists", s.relists(t))
 		return nil
 	})
 }
@@ -82,15 +84,18 @@ func TestRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, restart := start(t)
-			f := startFace(t, url)
-			s := startAPIServer(t, f.endpoint())
+			f := startFace(t, newTally(t), url)
+			s := startAPIServer(t, f)
 			create(t, s, configMap("shared", ""))
 			w := watch(t, s)
 			for i := range 3 {
 				done, stop := make(chan error, 1), make(chan struct{})
 				go func() { done <- persistently(t.Context(), s, i, stop) }()
 				f.restart(t)
-				restart()
+				if restart != nil {
+					restart()
+					f.tally.add("restarts of the database", 1)
+				}
 				close(stop)
 				if err := <-done; err != nil {
 					t.Fatal(err)
@@ -109,8 +114,9 @@ func TestTwoServers(t *testing.T) {
 	url := databases["postgres"](t)
 	var servers []*apiserver
 	var informers []*watched
+	y := newTally(t)
 	for range 2 {
-		s := startAPIServer(t, startFace(t, url).endpoint())
+		s := startAPIServer(t, startFace(t, y, url))
 		servers = append(servers, s)
 	}
 	create(t, servers[0], configMap("shared", ""))
@@ -122,6 +128,7 @@ func TestTwoServers(t *testing.T) {
 	}
 	handOver(t, servers)
 
+	y.add("servers stopped for a while", 1)
 	if err := servers[1].process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +154,42 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
+// TestRelist keeps the storage away from one of two kube-apiservers until the history that it would go on with is compacted: it fills its
+// caches anew, and its informers hold what a consistent list says.
+func TestRelist(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, y := url(t), newTally(t)
+			away := startFace(t, y, store)
+			s, other := startAPIServer(t, away), startAPIServer(t, startFace(t, y, store))
+			create(t, other, configMap("shared", ""))
+			w := watch(t, s)
+			if err := churn(t.Context(), []*apiserver{s, other}, "both", writers, rounds); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the informer", func() error { return w.same(t.Context(), s) })
+			filled := s.relists(t)
+
+			away.stop()
+			if err := churn(t.Context(), []*apiserver{other}, "one", writers, rounds); err != nil {
+				t.Fatal(err)
+			}
+			compacted(t, other, listed(t, other))
+			away.start(t)
+			eventually(t, "the informer after its server's caches were filled anew", func() error { return w.same(t.Context(), s) })
+			eventually(t, "the server's caches are filled anew", func() error {
+				if now := s.relists(t); now <= filled {
+					return fmt.Errorf("caches were filled %d times, as before", now)
+				}
+				return nil
+			})
+			checked(t, s)
+			checked(t, other)
+		})
+	}
+}
+
 // handOver reads a list in pages from all servers in turn, while objects are written: it holds what was there when it began.
 func handOver(t *testing.T, servers []*apiserver) {
 	t.Helper()
@@ -163,6 +206,9 @@ func handOver(t *testing.T, servers []*apiserver) {
 		}
 		pages = append(pages, page.Items...)
 		options.Continue = page.Continue
+		if options.Continue != "" {
+			servers[0].tally.add("continue tokens taken to the other server", 1)
+		}
 		create(t, servers[0], configMap(fmt.Sprint("late-", n), ""))
 	}
 	if !equality.Semantic.DeepEqual(byName(pages), byName(want.Items)) {
@@ -191,5 +237,6 @@ func persistently(ctx context.Context, s *apiserver, round int, stop <-chan stru
 		if err := insist(ctx, s, fmt.Sprintf("persistent-%d-%d", round, i), fmt.Sprint(i)); err != nil {
 			return err
 		}
+		s.tally.add("creations while it restarts", 1)
 	}
 }

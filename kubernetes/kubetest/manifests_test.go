@@ -37,8 +37,8 @@ func TestManifests(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := url(t)
-			first := newApplier(t, startAPIServer(t, startFace(t, store).endpoint()), objects)
+			store, y := url(t), newTally(t)
+			first := newApplier(t, startAPIServer(t, startFace(t, y, store)), objects)
 			applied := make([]*unstructured.Unstructured, len(objects))
 			for i, object := range objects {
 				first.prepare(t, object)
@@ -49,7 +49,7 @@ func TestManifests(t *testing.T) {
 					t.Errorf("%s %s is another one when it is applied again", object.GetKind(), object.GetName())
 				}
 			}
-			second := newApplier(t, startAPIServer(t, startFace(t, store).endpoint()), objects)
+			second := newApplier(t, startAPIServer(t, startFace(t, y, store)), objects)
 			for _, want := range applied {
 				got, err := second.resource(t, want).Get(t.Context(), want.GetName(), metav1.GetOptions{})
 				if err != nil {
@@ -58,7 +58,8 @@ func TestManifests(t *testing.T) {
 					t.Errorf("%s %s is another one by the second server", want.GetKind(), want.GetName())
 				}
 			}
-			t.Logf("%d objects of %d kinds", len(objects), len(first.kinds))
+			y.add("objects applied twice", len(objects))
+			y.add("kinds", len(first.kinds))
 			checked(t, first.server)
 		})
 	}
