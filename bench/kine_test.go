@@ -31,7 +31,7 @@ func BenchmarkKine(b *testing.B) {
 		for _, database := range []struct {
 			name  string
 			faces func(b *testing.B) (kine, ours face)
-		}{{"sqlite", sqliteFaces}, {"postgres", postgresFaces}} {
+		}{{"sqlite", sqliteFaces}, {"sqlite-synced", syncedFaces}, {"postgres", postgresFaces}} {
 			if slices.ContainsFunc(kineComparisons, func(what string) bool { return wanted("kine-" + database.name + "/" + what) }) {
 				b.Run(database.name, func(b *testing.B) { kine(b, "kine-"+database.name, database.faces) })
 			}
