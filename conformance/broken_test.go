@@ -100,6 +100,7 @@ var defects = []defect{
 	{bug: "a span's end is part of it", by: "Historian/Spans", says: "too many"},
 	{bug: "the future is the present", by: "Historian/BadInput", says: "a revision to come"},
 	{bug: "a swap does not compare", by: "Historian/Swap", says: "done is true|another uid"},
+	{bug: "a swap compares with what the handle remembers", by: "Historian/Swap", says: "was changed at revision|others have deleted"},
 	{bug: "a swap compares, then acts", by: "Historian/SwapsAtTheSameTime", says: "swaps were done"},
 	{bug: "a refusal tells nothing", by: "Historian/Swap", says: "what is in the way"},
 	{bug: "swaps tell the revision before", by: "Historian/Swap", says: "at revision"},

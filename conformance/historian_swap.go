@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func historianSwap(s *suite) {
@@ -70,6 +71,55 @@ func historianSwap(s *suite) {
 	if r := again.Stored; r.Created != again.Revision || r.Writes != 1 {
 		s.Fatalf("a creation of what was deleted, at revision %d: %s", again.Revision, recordText(*r))
 	}
+	historianTurns(s, again.Stored)
+}
+
+// historianTurns has two handles and callers of other methods change a resource in turn: what a handle has left there itself is not what is
+// stored.
+func historianTurns(s *suite, stored *storage.Record) {
+	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
+	try := func(h storage.Historian, expect int64) storage.Swapped {
+		s.Helper()
+		swapped, err := h.Swap(s.ctx, storage.Swap{Write: changed(stored.Resource), Expect: expect})
+		s.succeeds("a swap in turn", err)
+		return swapped
+	}
+	before := stored
+	for turn := range 6 {
+		h := handles[turn%2]
+		if turn == 4 { // neither of the handles' swaps
+			s.write(changed(stored.Resource))
+			before, stored = stored, s.recordOf(handles[1], stored.Resource.Id)
+		}
+		if swapped := try(h, before.Modified); before != stored && swapped.Done {
+			s.Fatalf("turn %d: what is stored was changed at revision %d, a swap that expects %d is done", turn, stored.Modified, before.Modified)
+		} else if before != stored {
+			s.succeeds("what is in the way", sameRecord(*swapped.Stored, *stored))
+		} else {
+			before, stored = stored, swapped.Stored
+			continue
+		}
+		swapped := try(h, stored.Modified)
+		if r := swapped.Stored; !swapped.Done || r.Created != stored.Created || r.Writes != stored.Writes+1 || r.Modified != swapped.Revision {
+			s.Fatalf("turn %d: a swap over %s: %v, %s", turn, recordText(*stored), swapped.Done, recordText(*r))
+		}
+		before, stored = stored, swapped.Stored
+	}
+	s.delete(stored.Resource)
+	if swapped := try(handles[1], stored.Modified); swapped.Done || swapped.Stored != nil {
+		s.Fatalf("a swap of what others have deleted: %v", swapped)
+	}
+}
+
+// recordOf reads the record of a resource that is stored.
+func (s *suite) recordOf(h storage.Historian, id *resourcepb.ID) *storage.Record {
+	s.Helper()
+	scan, err := h.Scan(s.ctx, storage.Span{From: id, To: after(id)}, storage.ScanOptions{})
+	s.succeeds("a scan of one resource", err)
+	if len(scan.Records) != 1 {
+		s.Fatalf("a scan of one resource: %d records", len(scan.Records))
+	}
+	return &scan.Records[0]
 }
 
 // historianCreations has several create a resource: of those who create one resource at the same time, each with a uid of its own, one is done, and the others are

@@ -144,7 +144,8 @@ func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, 
 	defer h.mu.Unlock()
 	st := h.past(h.revision())
 	is, there := st[keyOf(id)]
-	if is.Modified != swap.Expect && !h.has("a swap does not compare") {
+	remembers := swap.Expect != 0 && swap.Expect == h.swapped[keyOf(id)] && h.has("a swap compares with what the handle remembers")
+	if is.Modified != swap.Expect && !remembers && !h.has("a swap does not compare") {
 		swapped := storage.Swapped{Revision: h.revision()}
 		if there && !h.has("a refusal tells nothing") {
 			is.Resource = clone(is.Resource)
@@ -165,6 +166,10 @@ func (h *handle) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, 
 		return storage.Swapped{}, storage.ErrWrongUid
 	}
 	written := h.apply([]storage.Op{op})
+	if h.swapped == nil {
+		h.swapped = make(map[string]int64)
+	}
+	h.swapped[keyOf(id)] = h.revision()
 	swapped := storage.Swapped{Done: true, Revision: h.revision(), Stored: &is}
 	if h.has("swaps tell the revision before") {
 		swapped.Revision--

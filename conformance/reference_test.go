@@ -48,8 +48,9 @@ func newStore(bug string) *store {
 // A handle is an opened backend on a store.
 type handle struct {
 	*store
-	closed chan struct{}
-	once   sync.Once
+	closed  chan struct{}
+	once    sync.Once
+	swapped map[string]int64 // the revisions at which it has swapped; mu guards it
 }
 
 func (s *store) open() *handle { return &handle{store: s, closed: make(chan struct{})} }

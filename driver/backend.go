@@ -25,6 +25,8 @@ type Backend[P any] struct {
 	shelf  *paging.Shelf // nil where the driver is a Pager or a Historian
 	bound  sharedDeadline
 
+	swapped recent
+
 	closed  atomic.Bool
 	closing sync.Once
 	ended   error // of closing

@@ -33,6 +33,12 @@ type Historian[P any] interface {
 	Compact(ctx context.Context, revision int64) error
 }
 
+// Settler is a Historian that knows more cheaply than by PositionAt when the revision of a change is one that everybody can read at.
+type Settler interface {
+	// Settled waits until no change up to a revision can appear any more. The revision is that of a change which the handle has made.
+	Settled(ctx context.Context, revision int64) error
+}
+
 // TokenLife is how long a continue token lives at least, after the first page of its listing was read.
 const TokenLife = 5 * time.Minute
 

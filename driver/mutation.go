@@ -34,6 +34,9 @@ type Mutation struct {
 	Written string
 	// Revision is the number of the change, 0 for a mutation that changed nothing. Apply of a Historian sets it.
 	Revision int64
+	// Settled says that no change up to Revision can appear any more. Apply of a Historian may set it for a mutation that is Alone, which
+	// spares it the call that asks for that.
+	Settled bool
 }
 
 // Encode returns a resource as bytes, without its version.

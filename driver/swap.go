@@ -18,8 +18,10 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 		return storage.Swapped{}, err
 	}
 	defer done()
+	try := h.swapKnown
 	for {
-		swapped, err := h.swapOnce(ctx, k, swap)
+		swapped, err := try(ctx, k, swap)
+		try = h.swapOnce
 		switch {
 		case err == nil:
 			return swapped, nil
@@ -30,6 +32,19 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 		}
 		return storage.Swapped{}, failed("swap", k, err)
 	}
+}
+
+// swapKnown is swapOnce without the look, where it is known what has to be stored: nothing, or what this handle has swapped before. If
+// something else is stored, the error is storage.ErrCASFailure.
+func (h historian[P]) swapKnown(ctx context.Context, k Key, swap storage.Swap) (storage.Swapped, error) {
+	known := h.b.swapped.at(k, swap.Expect)
+	switch {
+	case swap.Write == nil, known == nil && swap.Expect != 0:
+		return h.swapOnce(ctx, k, swap)
+	case known != nil && known.Resource.GetId().GetUid() != swap.Write.GetId().GetUid():
+		return h.swapOnce(ctx, k, swap) // the look tells whether it is refused for that
+	}
+	return h.carryOut(ctx, k, swap, known)
 }
 
 func (h historian[P]) swapOnce(ctx context.Context, k Key, swap storage.Swap) (storage.Swapped, error) {
@@ -92,8 +107,10 @@ func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, st
 	if m.Revision == 0 {
 		return storage.Swapped{}, storage.ErrCASFailure // somebody else has deleted it
 	}
-	if err := h.settled(ctx, m.Revision); err != nil {
-		return storage.Swapped{}, err
+	if !m.Settled {
+		if err := h.settled(ctx, m.Revision); err != nil {
+			return storage.Swapped{}, err
+		}
 	}
 	swapped := storage.Swapped{Done: true, Revision: m.Revision, Stored: stored}
 	if m.Verb == Write {
@@ -102,13 +119,19 @@ func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, st
 			record.Created, record.Writes = stored.Created, stored.Writes+1
 		}
 		swapped.Stored = &record
+		h.b.swapped.note(k, &record)
 	}
 	return swapped, nil
 }
 
 // settled waits until nothing up to the revision of a change can appear any more.
 func (h historian[P]) settled(ctx context.Context, revision int64) error {
-	_, err := h.h.PositionAt(ctx, revision)
+	var err error
+	if s, ok := h.h.(Settler); ok {
+		err = s.Settled(ctx, revision)
+	} else {
+		_, err = h.h.PositionAt(ctx, revision)
+	}
 	if err == nil || errors.Is(err, storage.ErrCompacted) {
 		return nil
 	}

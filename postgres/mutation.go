@@ -35,6 +35,7 @@ type mutation struct {
 	busy     bool          // another transaction holds the key
 	stored   driver.Stored // what stands under the key, if it was not applied
 	revision int64         // of the change
+	settled  bool          // all changes with lower numbers are there, or never will be
 	place    int32
 	created  int64         // of the change that created the resource; 0 where the answer did not say
 	writes   int64         // changes since, this one included
@@ -101,7 +102,7 @@ func (m *mutation) isRefused() bool {
 // reset takes back what an attempt said that was not committed.
 func (m *mutation) reset() {
 	m.applied, m.failure, m.busy, m.stored = false, nil, false, driver.Stored{}
-	m.revision, m.place, m.created, m.writes = 0, 0, 0, 0
+	m.revision, m.settled, m.place, m.created, m.writes = 0, false, 0, 0, 0
 }
 
 // setStored takes note of what a statement found under the key instead of applying the mutation: a nil version for nothing.

@@ -52,7 +52,7 @@ func TestBatchMeetsLock(t *testing.T) {
 		t.Helper()
 		answers := make(map[int]answer)
 		rows, err := conn.Query(ctx, sql.updateMany, [][]byte{[]byte("a"), []byte("b"), []byte("c"), []byte("d")},
-			all("uid"), all("old"), all("ours"), all("v1"), make([][]byte, 4), all("data"), expires)
+			all("uid"), all("old"), all("ours"), all("v1"), make([][]byte, 4), all("data"), expires, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestBatchMeetsLock(t *testing.T) {
 		var version []byte
 		var revision pgtype.Int8
 		var busy bool
-		_, err = pgx.ForEachRow(rows, []any{&place, nil, &version, &revision, &busy, nil, nil}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&place, nil, &version, &revision, &busy, nil, nil, nil}, func() error {
 			answers[place] = answer{revision.Valid, busy, string(version)}
 			return nil
 		})

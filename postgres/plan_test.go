@@ -60,6 +60,7 @@ func TestPlans(t *testing.T) {
 		"step":     {sql.step, "bigint", "5000"},
 		"prune":    {sql.prune, "bigint, bigint, bigint", "1000, 6000, 1000000"},
 		"numbered": {sql.numbered, "bigint", "1999990"},
+		"followed": {sql.followed, "bigint", "1999990"},
 		"before":   {sql.before, "bigint[], int[]", "'{1999990, 1999991}', '{0, 0}'"},
 		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
 			`'key-5', '\xff', 101, null, 0, 0, '{}', 101, false, 1000000`},
@@ -68,11 +69,11 @@ func TestPlans(t *testing.T) {
 		"readOne":   {sql.readOne, "bytea", `'\x00'`},
 		"readMany":  {sql.readMany, "bytea[]", keys},
 		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
-		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, bytea, bytea, bytea, timestamptz",
-			`'\x01', '\x00', '\x00', '\x01', '\x00', null, '\x00', 'infinity'`},
-		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz", strings.Join([]string{
+		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, bytea, bytea, bytea, timestamptz, bool",
+			`'\x01', '\x00', '\x00', '\x01', '\x00', null, '\x00', 'infinity', true`},
+		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
-			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'"}, ", ")},
+			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true"}, ", ")},
 	}
 	for name, s := range statements {
 		exec(fmt.Sprintf(`prepare "%s" (%s) as %s`, name, s.types, s.sql))

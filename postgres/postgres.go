@@ -190,6 +190,7 @@ func (h *handle) Close() error {
 	defer time.AfterFunc(closeGrace, h.database.abort).Stop()
 	h.writer.batch.Close()
 	h.reader.batch.Close()
+	h.lookout.batch.Close()
 	h.running.Wait()
 	h.notifier.finish(closeGrace)
 	h.database.close()

@@ -113,15 +113,16 @@ func travel(ms []*mutation) time.Duration {
 func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
 	var revision, created, writes pgtype.Int8
 	var uid, version []byte
-	var late pgtype.Bool
+	var late, settled pgtype.Bool
 	err := conn.QueryRow(ctx, s.sql.updateOne,
-		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires).
-		Scan(&revision, &uid, &version, &late, &created, &writes)
+		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires, m.Alone).
+		Scan(&revision, &uid, &version, &late, &created, &writes, &settled)
 	switch {
 	case err != nil:
 		return err
 	case revision.Valid:
 		m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
+		m.settled = settled.Bool
 	case late.Bool:
 		return errLate
 	default:
@@ -136,13 +137,16 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	var uid, version []byte
 	var revision, created, writes pgtype.Int8
 	var busy bool
+	var settled pgtype.Bool
 	answered := false
+	alone := slices.ContainsFunc(ms, func(m *mutation) bool { return m.Alone })
 	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
-		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires)
-	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes}, func() error {
+		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires, alone)
+	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes, &settled}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
+			m.settled = settled.Bool
 		} else {
 			m.setStored(uid, version, busy)
 		}

@@ -25,6 +25,16 @@ type statements struct {
 const note = `select pg_advisory_xact_lock_shared(($changes_name::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int)::text as held
     from $changes_seq`
 
+// others are the notes of other sessions below a number that this one has drawn ($drawn). Who could have drawn a lower one, and has not
+// committed yet, holds such a note from before. The text stands where $drawn is a column of a row, so that it is carried out after that
+// was drawn: in the other order somebody could note and draw in between, unseen.
+const others = `select from pg_locks
+    where locktype = 'advisory' and objsubid = 2
+      and classid::bigint = ($changes_name::regclass::oid::bigint & 2147483647)
+      and database = (select oid from pg_database where datname = current_database())
+      and pid is distinct from pg_backend_pid()
+      and ((objid::bigint - $drawn + 1073741824) & 2147483647) < 1073741824`
+
 // milestones are the changes that the index by key holds.
 const milestones = `(op = 2 or writes % 16 = 1)`
 
@@ -60,7 +70,8 @@ func newStatements(schema string) *statements {
 		"$created", quoted("created"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
-	parts := strings.NewReplacer("$note", note, "$head", head, "$counted", counted, "$previous", previous, "$milestones", milestones)
+	parts := strings.NewReplacer("$note", note, "$others_logged", strings.ReplaceAll(others, "$drawn", "logged.revision"),
+		"$others_drawn", strings.ReplaceAll(others, "$drawn", "drawn.last"), "$head", head, "$counted", counted, "$previous", previous, "$milestones", milestones)
 	sql := func(text string) string {
 		return names.Replace(parts.Replace(strings.TrimSpace(text)))
 	}
@@ -98,7 +109,7 @@ with written as (
     returning revision, created, writes
 )
 select logged.revision, stored.uid, stored.version, stored.uid = $2 and stored.version = $3 and clock_timestamp() >= $8,
-    logged.created, logged.writes
+    logged.created, logged.writes, case when $9 then not exists ($others_logged) end
 from (select 1) as one left join logged on true
 left join lateral (select uid, version from $resources where key = $1 and logged.revision is null offset 0) as stored on true`),
 
@@ -133,11 +144,15 @@ with input as materialized (
 ), logged as (
     insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
     select revision, 0, false, 1, key, token, token, data, created, writes, previous, previous_place from updated
+), drawn as materialized (
+    select max(revision) as last from updated
+), alone as materialized (
+    select case when $9 then not exists ($others_drawn) end as settled from drawn
 )
 select input.place, stored.stored_uid, stored.stored_version, updated.revision,
     stored.place is null and exists (select from $resources resource where resource.key = input.key),
-    updated.created, updated.writes
-from input left join stored using (place) left join updated using (place)`),
+    updated.created, updated.writes, alone.settled
+from input left join stored using (place) left join updated using (place) cross join alone`),
 
 		apply: sql(`
 select place, outcome, stored_uid, stored_version, revision, rank, created, writes

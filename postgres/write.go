@@ -60,7 +60,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 			m.Written = versionText(m.token)
 		}
 		if err == nil && m.changed() {
-			m.Revision = m.revision
+			m.Revision, m.Settled = m.revision, m.settled
 		}
 	}
 	return err

@@ -11,7 +11,10 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-var _ driver.Historian[mark] = (*handle)(nil)
+var (
+	_ driver.Historian[mark] = (*handle)(nil)
+	_ driver.Settler         = (*handle)(nil)
+)
 
 // span is the rows of the log at which the store can be read: from the horizon up to the newest.
 type span struct {
@@ -105,6 +108,9 @@ func (s *handle) PositionAt(ctx context.Context, rev int64) (at mark, err error)
 	})
 	return at, err
 }
+
+// Settled implements driver.Settler: when a change is committed, all that come before it are.
+func (*handle) Settled(context.Context, int64) error { return nil }
 
 // RevisionOf implements driver.Historian.
 func (*handle) RevisionOf(at mark) int64 { return at.revision() }
