@@ -2,7 +2,9 @@
 # Measures the adapters side by side with the raw drivers (bench/doc.go says how to read it).
 #
 #   BACKEND    memory, sqlite, postgres, etcd, dynamodb, or migrate (moving a store); all of them if unset. Not among them: kine, which
-#              compares `ashlar serve etcd` with kine on SQLite and Postgres, and builds kine first, for minutes
+#              compares `ashlar serve etcd` with kine on SQLite and Postgres, and builds kine first, for minutes; and kubernetes, which runs
+#              Kubernetes' own benchmarks of its storage in an etcd and in ours (its module takes minutes to compile; ONLY is Write
+#              or List; BENCHTIME is how many operations, such as 500x, so that each side does the same)
 #   BENCHTIME  how long each turn takes (1s)
 #   ROUNDS     how many turns each side gets (5)
 #   ASHLAR_POSTGRES_VERSION, ASHLAR_ETCD_VERSION, …  another release than the pinned one (internal/images/versions.env)
@@ -25,9 +27,10 @@ etcd) pattern=Etcd ;;
 dynamodb) pattern=DynamoDB ;;
 migrate) pattern=Migrate ;;
 kine) pattern=Kine ;;
+kubernetes) pattern=Upstream ;;
 all) pattern='(Mem|SQLite|Postgres|Etcd|DynamoDB|Migrate)' ;;
 *)
-	echo "bench: unknown BACKEND=$BACKEND, expected memory, sqlite, postgres, etcd, dynamodb, migrate or kine" >&2
+	echo "bench: unknown BACKEND=$BACKEND, expected memory, sqlite, postgres, etcd, dynamodb, migrate, kine or kubernetes" >&2
 	exit 2
 	;;
 esac
@@ -39,6 +42,15 @@ fi
 mkdir -p .cache
 ASHLAR_BENCH_DIR=$PWD/.cache
 export ASHLAR_BENCH_DIR
+if [ "${BACKEND:-}" = kubernetes ]; then
+	pods=''
+	[ "${SMOKE:-0}" = 0 ] || BENCHTIME=1x ROUNDS=1 pods='-updated 100 -listed 200'
+	cd kubernetes
+	# shellcheck disable=SC2086
+	go test -tags integration -run '^$' -bench "^BenchmarkUpstream${ONLY:-}" -benchtime "${BENCHTIME:-500x}" -timeout 6h . \
+		-rounds "${ROUNDS:-3}" $pods | awk -f ../scripts/kubernetes-ratios.awk
+	exit
+fi
 if [ "${BACKEND:-}" = kine ]; then
 	go build -o .cache/bin/ashlar ./cmd/ashlar
 	(cd tools/kine && GOBIN=$ASHLAR_BENCH_DIR/bin go install tool)
