@@ -21,21 +21,27 @@ const deleted = `
         ) select key from gone where key is not null limit $3
     ) as gone`
 
-// current is what is stored under picked keys now. The log has the numbers of what was never changed since it was created.
-const current = `
+// currentRow is what is stored now, and currentHead what the log knows of what was never changed since it was created.
+const (
+	currentRow = `
     select resource.key, resource.version, resource.data,
         coalesce(resource.created, head.revision) as created, coalesce(resource.writes, 1) as writes,
-        coalesce(resource.modified, head.revision) as modified, coalesce(resource.modified_place, head.place) as place
-    from picked join $resources resource using (key)
+        coalesce(resource.modified, head.revision) as modified, coalesce(resource.modified_place, head.place) as place`
+	currentHead = `
     left join lateral (
         select revision, place from $changes
         where resource.modified is null and key = resource.key and $milestones order by revision desc limit 1
     ) as head on true`
+)
+
+// current is what is stored under picked keys now.
+const current = currentRow + ` from picked join $resources resource using (key)` + currentHead
 
 const included = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
 
 // asOf is what a position includes of picked keys. Only of those that have changed since the past is searched for: "offset 0" keeps
-// Postgres from searching first and asking then, and from reading all of the log to join it.
+// Postgres from searching first and asking then, and from reading all of the log to join it. It also has what is stored looked up key by
+// key: a plan for any arguments, which expects few keys, would join all with all.
 const asOf = `
     select picked.key,
         case when current.key is null then change.version else current.version end as version,
@@ -43,7 +49,9 @@ const asOf = `
         coalesce(current.created, change.created) as created, coalesce(current.writes, change.writes) as writes,
         coalesce(current.modified, change.revision) as modified
     from picked
-    left join current on current.key = picked.key and ` + included + `
+    left join lateral (` + currentRow + ` from $resources resource` + currentHead + `
+        where resource.key = picked.key offset 0
+    ) as current on ` + included + `
     left join lateral (
         select earlier.* from $past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null offset 0
     ) as found on true
@@ -79,7 +87,7 @@ with stretch as materialized (` + stored + `), ` + picked + `, current as (` + c
 	pastPage = `
 with stretch as materialized (
     select key from ((` + stored + `) union ` + deleted + `) as keys order by key limit $3
-), ` + picked + `, current as (` + current + `), versions as (` + asOf + `)` + pageOf
+), ` + picked + `, versions as (` + asOf + `)` + pageOf
 
 	// All keys are one stretch.
 	presentCount = `
@@ -87,7 +95,7 @@ select count(*) from $resources
 where key >= $1 and key < $2 and ($4::bytea is null or key like $4)
   and $3::bigint is not null and $5::bigint is not null and $6::int is not null and $7::text is not null`
 	pastCount = `
-with stretch as materialized ((` + stored + `) union ` + deleted + `), ` + picked + `, current as (` + current + `)
+with stretch as materialized ((` + stored + `) union ` + deleted + `), ` + picked + `
 select count(*) from (` + asOf + `) as versions`
 
 	// What the log has at a position, and whether its commit goes on there.
