@@ -72,6 +72,10 @@ kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (it t
 	cd kubernetes/kubetest && $(GO) test -tags integration -count=1 -v -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		-ldflags '-X k8s.io/component-base/version.gitVersion=v1.36.3' ./...
 
+.PHONY: etcd-changes
+etcd-changes: cc docker images ## CHANGES (1000000) by etcd's API under compaction, on SQLite and Postgres: what is kept, how long writes take
+	ASHLAR_CHANGES=$${CHANGES:-1000000} $(GO) test -tags 'integration soak' -count=1 -timeout 2h -v $(TESTFLAGS) -run '^TestManyChanges$$' ./etcdserver
+
 .PHONY: migrate-matrix
 migrate-matrix: cc docker images ## Move 20,000 resources between every pair of databases, under load, and interfere at each step (a long time)
 	ASHLAR_MIGRATE_RESOURCES=$${ASHLAR_MIGRATE_RESOURCES:-20000} $(GO) test -tags integration -count=1 -timeout 6h -v $(TESTFLAGS) \
