@@ -2,10 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -40,6 +43,38 @@ func scanFinal(row pgx.Row) (last, final int64, err error) {
 	}
 	return last, last, nil
 }
+
+// finalOn asks how far the history is final, and which server says so.
+func (h *history) finalOn(ctx context.Context, conn *pgxpool.Conn) (final int64, server time.Time, err error) {
+	var asked pgx.Batch
+	asked.Queue(readCommitted)
+	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
+		_, final, err = scanFinal(row)
+		return err
+	})
+	asked.Queue(started).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
+	asked.Queue(`commit`)
+	err = conn.SendBatch(ctx, &asked).Close()
+	return final, server, err
+}
+
+// stillOn reports whether a transaction is on that server: what is final on one that a fail-over has replaced may still be under way on the
+// next one, and a pooler brings the next transaction there without a word.
+func (h *history) stillOn(ctx context.Context, tx pgx.Tx, server time.Time) error {
+	var here time.Time
+	if err := tx.QueryRow(ctx, started).Scan(&here); err != nil {
+		return err
+	}
+	if !here.Equal(server) {
+		return notSent{errMoved} // it is tried again
+	}
+	return nil
+}
+
+// started tells the runs of servers apart.
+const started = `select pg_postmaster_start_time()`
+
+var errMoved = errors.New("the server was replaced by another one between two statements")
 
 // newest returns the position of the last change that is final.
 func (h *history) newest(ctx context.Context, q querier) (position, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -24,19 +25,7 @@ const (
 
 // ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
 func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
-	at := q.At
-	if at == nil && q.Final {
-		newest, err := r.history.lookUpNumber(ctx, 0)
-		if err != nil {
-			return driver.Past[position]{}, err
-		}
-		at = &newest.at
-	}
-	var look *pastLook
-	err := r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-		look, err = r.lookAt(ctx, conn, at, q)
-		return err
-	})
+	look, err := r.lookOrWait(ctx, q)
 	if err != nil {
 		return driver.Past[position]{}, err
 	}
@@ -49,6 +38,26 @@ func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add 
 		r.inbox.listed(&look.past.At)
 	}
 	return look.past, nil
+}
+
+// lookOrWait reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
+// that comes after a number which is still to come. Otherwise it waits for that.
+func (r *reader) lookOrWait(ctx context.Context, q *driver.PastQuery[position]) (look *pastLook, err error) {
+	at := q.At
+	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		look, err = r.lookAt(ctx, conn, at, q)
+		return err
+	}
+	if err := r.onPrimary(ctx, read); err != nil || at != nil || !q.Final || len(look.at.ahead) == 0 {
+		return look, err
+	}
+	newest, err := r.history.lookUpNumber(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	at = &newest.at
+	err = r.onPrimary(ctx, read)
+	return look, err
 }
 
 // pastLook is one attempt at a page of the past, in one snapshot.
@@ -67,9 +76,10 @@ type pastLook struct {
 func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.PastQuery[position]) (*pastLook, error) {
 	l := &pastLook{history: r.history, q: q, now: at == nil}
 	var final int64
+	var server time.Time
 	if l.now {
 		var err error
-		if _, final, err = scanFinal(conn.QueryRow(ctx, r.sql.final)); err != nil {
+		if final, server, err = r.history.finalOn(ctx, conn); err != nil {
 			return nil, err
 		}
 	}
@@ -79,6 +89,11 @@ func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q
 	}
 	defer rollback(tx) // it only reads
 	l.tx = tx
+	if l.now && q.Final {
+		if err := r.history.stillOn(ctx, tx, server); err != nil {
+			return nil, err
+		}
+	}
 	if l.now {
 		if l.at, err = r.history.last(ctx, tx, final); err == nil {
 			err = r.history.addAhead(ctx, tx, &l.at, final)

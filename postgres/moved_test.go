@@ -1,0 +1,36 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// TestMovedBetweenTwoStatements asks one server how far history is final, and reads on another one: the answer does not count there.
+func TestMovedBetweenTwoStatements(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	h := opened(t, ctx).handle.reader.history
+	conn := acquire(t, ctx, h.main)
+	_, server, err := h.finalOn(ctx, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rollback(tx) // it only reads
+	if err := h.stillOn(ctx, tx, server); err != nil {
+		t.Errorf("on the same server: %v", err)
+	}
+	if err := h.stillOn(ctx, tx, server.Add(-time.Microsecond)); !errors.Is(err, errMoved) || fateOf(err) == refused {
+		t.Errorf("on another one: %v, expected one that has it tried again", err)
+	}
+}
