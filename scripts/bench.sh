@@ -65,7 +65,7 @@ elif [ -n "$grow" ] && [ -z "${ONLY:-}" ]; then
 fi
 [ -z "$plots" ] || mkdir -p "$plots"
 cd bench
-[ "${SMOKE:-0}" = 0 ] || go test ./growth/...
+[ "${SMOKE:-0}" = 0 ] || go test ./growth/... ./ratios
 go test -tags "$tags" -run '^$' -bench "^Benchmark$grow$pattern\$" -benchtime 1x -timeout 6h . \
 	-turn "${BENCHTIME:-1s}" -rounds "${ROUNDS:-5}" -only "${ONLY:-}" -smoke="${SMOKE:-0}" -plots "$plots" -largest "${LARGEST:-1000000}"
 if [ -n "$plots" ]; then
