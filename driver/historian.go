@@ -39,6 +39,13 @@ type Settler interface {
 	Settled(ctx context.Context, revision int64) error
 }
 
+// Looker is a Historian that reads a single key more cheaply than by ReadAt.
+type Looker interface {
+	// Look returns what is stored under a key, nil for nothing, and the revision of which that is: what ReadAt of the present position finds
+	// with Final set.
+	Look(ctx context.Context, k Key) (*Version, int64, error)
+}
+
 // TokenLife is how long a continue token lives at least, after the first page of its listing was read.
 const TokenLife = 5 * time.Minute
 

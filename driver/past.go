@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -45,7 +46,12 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 		Consistency: storage.StrongConsistency, Final: true,
 		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
-	scan, err := h.scan(ctx, q, opts.Revision)
+	var scan storage.Scan
+	if l, ok := h.h.(Looker); ok && opts.Revision == 0 && single(&q) {
+		scan, err = lookAt(ctx, l, *from, opts)
+	} else {
+		scan, err = h.scan(ctx, q, opts.Revision)
+	}
 	if err != nil {
 		return storage.Scan{}, failed("scan", nil, err)
 	}
@@ -55,6 +61,26 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 		scan.Rest = storage.Span{From: after.ID("", ""), To: codec.CloneID(span.To)}
 	}
 	return scan, nil
+}
+
+// single reports whether a query is about the key alone at which it begins: no key follows it by a byte of 0 or is before one of 1.
+func single[P any](q *PastQuery[P]) bool {
+	n := len(q.From)
+	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)
+}
+
+// lookAt is a scan of one key.
+func lookAt(ctx context.Context, l Looker, k Key, opts storage.ScanOptions) (scan storage.Scan, err error) {
+	found, revision, err := l.Look(ctx, k)
+	if err != nil || found == nil {
+		return storage.Scan{Revision: revision}, err
+	}
+	r, err := recordOf(found, opts.KeysOnly)
+	scan = storage.Scan{Records: []storage.Record{r}, Revision: revision}
+	if opts.Count {
+		scan.Count = 1
+	}
+	return scan, err
 }
 
 // mostRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -45,7 +44,7 @@ func scanFinal(row pgx.Row) (last, final int64, err error) {
 }
 
 // finalOn asks how far the history is final, and which server says so.
-func (h *history) finalOn(ctx context.Context, conn *pgxpool.Conn) (final int64, server time.Time, err error) {
+func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server time.Time, err error) {
 	var asked pgx.Batch
 	asked.Queue(readCommitted)
 	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
@@ -87,18 +86,7 @@ func (h *history) newest(ctx context.Context, q querier) (position, error) {
 
 // last returns the position of the last change up to a number, which has to be final.
 func (h *history) last(ctx context.Context, q querier, final int64) (position, error) {
-	var id driver.StoreID
-	var oldest int64
-	var revision pgtype.Int8
-	var place pgtype.Int4
-	var piece []byte
-	err := q.QueryRow(ctx, h.sql.last, final).Scan((*[16]byte)(&id), &oldest, &revision, &place, &piece)
-	if err != nil {
-		return position{}, err
-	}
-	at := position{revision: revision.Int64, place: place.Int32}
-	copy(at.piece[:], piece)
-	return at, h.check(id, oldest, &at, piece)
+	return h.scanLast(q.QueryRow(ctx, h.sql.last, final))
 }
 
 var (

@@ -18,7 +18,7 @@ func TestMovedBetweenTwoStatements(t *testing.T) {
 	t.Cleanup(cancel)
 	h := opened(t, ctx).handle.reader.history
 	conn := acquire(t, ctx, h.main)
-	_, server, err := h.finalOn(ctx, conn)
+	_, server, err := h.finalOn(ctx, conn.Conn())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q
 	var server time.Time
 	if l.now {
 		var err error
-		if final, server, err = r.history.finalOn(ctx, conn); err != nil {
+		if final, server, err = r.history.finalOn(ctx, conn.Conn()); err != nil {
 			return nil, err
 		}
 	}

@@ -60,6 +60,7 @@ func TestPlans(t *testing.T) {
 		"step":     {sql.step, "bigint", "5000"},
 		"prune":    {sql.prune, "bigint, bigint, bigint", "1000, 6000, 1000000"},
 		"numbered": {sql.numbered, "bigint", "1999990"},
+		"look":     {sql.look, "bytea[]", keys},
 		"followed": {sql.followed, "bigint", "1999990"},
 		"before":   {sql.before, "bigint[], int[]", "'{1999990, 1999991}', '{0, 0}'"},
 		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",

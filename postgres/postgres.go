@@ -191,6 +191,7 @@ func (h *handle) Close() error {
 	h.writer.batch.Close()
 	h.reader.batch.Close()
 	h.lookout.batch.Close()
+	h.looker.batch.Close()
 	h.running.Wait()
 	h.notifier.finish(closeGrace)
 	h.database.close()

@@ -21,11 +21,12 @@ type reader struct {
 	replica *replica
 	history *history
 	lookout *lookout
+	looker  *looker
 	inbox   *currentInbox
 }
 
 func newReader(d *database, replica *replica, h *history, in *currentInbox) *reader {
-	r := &reader{database: d, replica: replica, history: h, lookout: newLookout(h), inbox: in}
+	r := &reader{database: d, replica: replica, history: h, lookout: newLookout(h), looker: newLooker(h), inbox: in}
 	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, r.readBatch)
 	return r
 }

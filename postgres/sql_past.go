@@ -111,6 +111,11 @@ from $store left join lateral (
     select revision, place, token from $changes where revision > 0 and revision <= $1 order by revision desc, place desc limit 1
 ) as last on true`
 
+	// What is stored under single keys now.
+	look = `
+select one.* from unnest($1::bytea[]) as wanted (key)
+cross join lateral (` + currentRow + ` from $resources resource` + currentHead + ` where resource.key = wanted.key offset 0) as one`
+
 	// Whether there is a change of a number, or after it.
 	followed = `
 select id, exists (select from $changes where revision >= $1 and revision < $never) from $store`
@@ -133,11 +138,11 @@ update $store set oldest = $1
 where oldest < $1 and exists (select from $changes where revision = $1 and place = $2 and substr(token, 1, 8) = $3)`
 )
 
-type pastStatements struct{ presentPage, pastPage, presentCount, pastCount, placeAt, numbered, followed, before, compact string }
+type pastStatements struct{ presentPage, pastPage, presentCount, pastCount, placeAt, numbered, look, followed, before, compact string }
 
 func newPastStatements(sql func(string) string) pastStatements {
 	return pastStatements{
 		presentPage: sql(presentPage), pastPage: sql(pastPage), presentCount: sql(presentCount), pastCount: sql(pastCount),
-		placeAt: sql(placeAt), numbered: sql(numbered), followed: sql(followed), before: sql(before), compact: sql(compact),
+		placeAt: sql(placeAt), numbered: sql(numbered), look: sql(look), followed: sql(followed), before: sql(before), compact: sql(compact),
 	}
 }

@@ -1,0 +1,83 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestLookIsFinal looks at keys while a session is under way that can have a lower number than what is visible. That is no revision yet:
+// Look waits for it.
+func TestLookIsFinal(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	h := b.handle
+	conn, other := acquire(t, ctx, h.database.main), acquire(t, ctx, h.database.main)
+	first, second := key.Key{Group: "g", Kind: "Kind", Name: "first"}, key.Key{Group: "g", Kind: "Kind", Name: "second"}
+	write := func(k key.Key) *resourcepb.Resource {
+		t.Helper()
+		stored, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: k.ID("uid", "v1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored
+	}
+	look := func(later bool) snapshot {
+		t.Helper()
+		snap, err := h.looker.lookOnce(ctx, conn.Conn(), [][]byte{first.Bytes(), second.Bytes(), []byte("nothing")})
+		if err != nil || snap.later != later || snap.found["nothing"] != nil {
+			t.Fatalf("found %v, later: %v, expected %v: %v", snap.found, snap.later, later, err)
+		}
+		return snap
+	}
+	execute := func(sql string) {
+		t.Helper()
+		if _, err := other.Exec(ctx, h.database.sql.named(sql)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := write(first)
+	before := look(false)
+	if v := before.found[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.Modified != before.revision || v.Created != v.Modified || v.Writes != 1 {
+		t.Errorf("what was created is %+v, as of revision %d", v, before.revision)
+	}
+	execute("begin")
+	execute(note)
+	execute("select nextval($seq_name)")
+	two := write(second)
+	look(true)
+	type answer struct {
+		version  *driver.Version
+		revision int64
+		err      error
+	}
+	asked := make(chan answer, 1)
+	go func() {
+		v, revision, err := h.Look(ctx, second)
+		asked <- answer{v, revision, err}
+	}()
+	execute("rollback")
+	if a := <-asked; a.err != nil || a.version == nil || string(a.version.Version) != two.Version || a.revision < a.version.Modified {
+		t.Errorf("a look that may have had to wait: %+v", a)
+	}
+	after := look(false)
+	if v := after.found[string(second.Bytes())]; v == nil || v.Modified != after.revision || v.Modified <= before.revision {
+		t.Errorf("what was written behind the other session is %+v, as of revision %d", v, after.revision)
+	}
+	historian, _ := storage.As[storage.Historian](b)
+	end := second
+	end.Name += "\x01"
+	scan, err := historian.Scan(ctx, storage.Span{From: second.ID("", ""), To: end.ID("", "")}, storage.ScanOptions{KeysOnly: true, Count: true})
+	if err != nil || len(scan.Records) != 1 || scan.Count != 1 || scan.Revision != after.revision || scan.Records[0].Resource.Version != two.Version {
+		t.Errorf("a scan of the key alone: %+v, %v", scan, err)
+	}
+}
