@@ -42,17 +42,22 @@ var errLater = errors.New("what is visible is not final")
 func (r *reader) Look(ctx context.Context, k driver.Key) (*driver.Version, int64, error) {
 	found, err := r.looker.batch.Do(ctx, k.Bytes())
 	r.replica.answered()
-	if !errors.Is(err, errLater) {
-		return found.version, found.revision, err
+	if errors.Is(err, errLater) {
+		return r.lookLater(ctx, k)
 	}
+	return found.version, found.revision, err
+}
+
+// lookLater is Look where it has to wait. What was seen before that does not count.
+func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
 	from := k.Bytes()
-	past, err := r.ReadAt(ctx, &driver.PastQuery[position]{ // which waits
+	past, err := r.ReadAt(ctx, &driver.PastQuery[position]{
 		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, func(v *driver.Version) error {
-		found.version = v
+		found = v
 		return nil
 	})
-	return found.version, r.RevisionOf(past.At), err
+	return found, r.RevisionOf(past.At), err
 }
 
 func (l *looker) look(ctx context.Context, calls []*batch.Call[[]byte, looked]) {
