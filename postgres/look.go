@@ -50,9 +50,13 @@ func (r *reader) Look(ctx context.Context, k driver.Key) (*driver.Version, int64
 
 // lookLater is Look where it has to wait. What was seen before that does not count.
 func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
+	newest, err := r.history.lookUpNumber(ctx, 0)
+	if err != nil {
+		return nil, 0, err
+	}
 	from := k.Bytes()
 	past, err := r.ReadAt(ctx, &driver.PastQuery[position]{
-		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+		At: &newest.at, Consistency: storage.StrongConsistency, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, func(v *driver.Version) error {
 		found = v
 		return nil

@@ -102,13 +102,16 @@ func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q
 		l.at = *at
 		err = l.prove(ctx)
 	}
+	l.past.At = l.at
+	if err == nil && l.now && q.Final && len(l.at.ahead) > 0 {
+		return l, nil // it is to be read at an earlier position
+	}
 	if err == nil {
 		err = l.read(ctx)
 	}
 	if err == nil && q.Count {
 		err = l.count(ctx)
 	}
-	l.past.At = l.at
 	return l, err
 }
 
