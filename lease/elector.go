@@ -56,34 +56,6 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 	return e, nil
 }
 
-// Campaign waits until this candidate holds the lock. It goes on while the store is away. It fails when the context is over, when the
-// backend is closed, and when the store refuses what a lock is made of. If the context ends while a call is under way, the lock may be
-// taken until its time to live has passed, by nobody.
-func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
-	holder := e.candidate()
-	obs := &observation{}
-	type versions struct{ lock, beat string }
-	var lost *versions // what was read by the newest try in which another one was faster
-	for {
-		tenure, err := e.try(ctx, holder, obs)
-		read := versions{obs.lock, obs.beat}
-		switch {
-		case tenure != nil:
-			return tenure, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("lock %q: %w", e.name, ctx.Err())
-		case err != nil && !passing(err):
-			return nil, fmt.Errorf("lock %q: %w", e.name, err)
-		case conflict(err) && (lost == nil || *lost != read):
-			lost = &read // what the other one did is there to be seen, and each conflict is one's success
-		case err != nil:
-			wait(ctx, retry)
-		default:
-			e.observe(ctx, obs)
-		}
-	}
-}
-
 // Try takes the lock if it is free, and returns [ErrHeld] if somebody holds it, dead or alive: only who waits can tell that. If the store
 // does not answer in time, the lock may be taken until its time to live has passed, by nobody.
 func (e *Elector) Try(ctx context.Context) (*Tenure, error) {
@@ -128,7 +100,6 @@ func conflict(err error) bool {
 
 // observation is what a candidate has seen of the holder's signs of life.
 type observation struct {
-	lock  string    // the version of the lock's record
 	beat  string    // the version of the newest heartbeat
 	since time.Time // when the candidate saw that one first
 	ttl   time.Duration
@@ -136,7 +107,7 @@ type observation struct {
 
 // note takes in what is stored.
 func (o *observation) note(r *record) {
-	o.lock, o.ttl = r.lock.GetVersion(), r.ttl
+	o.ttl = r.ttl
 	o.seen(r.beat.GetVersion())
 }
 
@@ -175,43 +146,6 @@ func (e *Elector) try(ctx context.Context, holder string, obs *observation) (*Te
 	}
 	r.beat = stored[1]
 	return e.tenure(r, began), nil
-}
-
-// observe follows the holder's signs of life until there was none for its time, or the lock's record is another one. It may return early.
-func (e *Elector) observe(ctx context.Context, obs *observation) {
-	w, err := e.backend.WatchList(ctx, storage.UnversionedType{Group: lockType.Group, Kind: storage.Wildcard}, e.tenancy, e.name)
-	if err != nil {
-		wait(ctx, retry)
-		return
-	}
-	defer w.Close()
-	for {
-		until, cancel := context.WithDeadline(ctx, obs.since.Add(obs.ttl))
-		ev, err := w.Next(until)
-		over := until.Err() != nil
-		cancel()
-		if err != nil {
-			if !over {
-				wait(ctx, retry) // the watch has ended
-			}
-			return
-		}
-		if id := ev.GetDelete().GetResource().GetId(); id.GetName() == e.name && id.GetType().GetKind() == lockType.Kind {
-			return
-		}
-		res := ev.GetUpsert().GetResource()
-		if res.GetId().GetName() != e.name {
-			continue
-		}
-		switch res.GetId().GetType().GetKind() {
-		case heartbeatType.Kind:
-			obs.seen(res.GetVersion())
-		case lockType.Kind:
-			if res.GetVersion() != obs.lock {
-				return
-			}
-		}
-	}
 }
 
 // wait waits for some time, or for the end of ctx.

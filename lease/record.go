@@ -48,17 +48,24 @@ func (e *Elector) read(ctx context.Context) (*record, error) {
 	if r.lock, err = e.one(ctx, lockType); err != nil || r.lock == nil {
 		return r, err
 	}
-	fields := &structpb.Struct{}
-	if err := r.lock.GetData().UnmarshalTo(fields); err != nil {
-		return nil, fmt.Errorf("lock %q: its record does not decode: %w", e.name, err)
+	if r.holder, r.ttl, err = held(r.lock); err != nil {
+		return nil, err
 	}
-	r.holder = fields.GetFields()[holderField].GetStringValue()
-	epoch := epochOf(r.lock)
-	if r.ttl, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); err != nil || r.ttl <= 0 || epoch < 1 {
-		return nil, fmt.Errorf("lock %q: its record is malformed: %v", e.name, fields)
-	}
-	r.epoch = max(r.epoch, epoch)
+	r.epoch = max(r.epoch, epochOf(r.lock))
 	return r, nil
+}
+
+// held returns who holds a lock, "" for nobody, and for how long that one is waited for without a sign of life.
+func held(lock *resourcepb.Resource) (holder string, ttl time.Duration, err error) {
+	fields := &structpb.Struct{}
+	if err := lock.GetData().UnmarshalTo(fields); err != nil {
+		return "", 0, fmt.Errorf("lock %q: its record does not decode: %w", lock.GetId().GetName(), err)
+	}
+	ttl, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue())
+	if err != nil || ttl <= 0 || epochOf(lock) < 1 {
+		return "", 0, fmt.Errorf("lock %q: its record is malformed: %v", lock.GetId().GetName(), fields)
+	}
+	return fields.GetFields()[holderField].GetStringValue(), ttl, nil
 }
 
 // lastEpoch is the largest epoch after which a record can say the next one: its numbers are floating-point.

@@ -1,0 +1,112 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// campaign is the way of one candidate to the lock.
+type campaign struct {
+	*Elector
+	holder string
+	obs    observation
+	watch  storage.Watch // nil if there is none
+	// modesty is how long, at most, the candidate lets others go first when the lock becomes free. It grows with each time that another one
+	// was faster: hundreds of candidates that try at once would have the next holder wait for hundreds of calls.
+	modesty time.Duration
+}
+
+// Campaign waits until this candidate holds the lock. Candidates have no order among each other. It goes on while the store is away. It
+// fails when the context is over, when the backend is closed, and when the store refuses what a lock is made of. If the context ends while
+// a call is under way, the lock may be taken until its time to live has passed, by nobody.
+func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
+	c := &campaign{Elector: e, holder: e.candidate()}
+	defer c.unwatch()
+	for conflicts := 0; ; {
+		tenure, err := e.try(ctx, c.holder, &c.obs)
+		switch {
+		case tenure != nil:
+			return tenure, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("lock %q: %w", e.name, ctx.Err())
+		case err != nil && !passing(err):
+			return nil, fmt.Errorf("lock %q: %w", e.name, err)
+		case conflict(err):
+			c.modesty = min(max(2*c.modesty, time.Millisecond), retry)
+			if conflicts++; conflicts > 1 { // nothing was there to be seen of the one before
+				wait(ctx, rand.N(c.modesty+1))
+			}
+			c.observe(ctx)
+		case err != nil:
+			wait(ctx, retry)
+		default:
+			conflicts = 0
+			c.observe(ctx)
+		}
+	}
+}
+
+// observe follows the holder's signs of life until there was none for its time, or the lock is free, or something is to be read. It may
+// return early: only a try proves anything.
+func (c *campaign) observe(ctx context.Context) {
+	if c.watch == nil {
+		typ := storage.UnversionedType{Group: lockType.Group, Kind: storage.Wildcard}
+		w, err := c.backend.WatchList(ctx, typ, c.tenancy, c.name)
+		if err != nil {
+			wait(ctx, retry)
+			return
+		}
+		c.watch = w
+	}
+	var turn time.Time // when to try, if the lock was seen free
+	for {
+		at := c.obs.since.Add(c.obs.ttl)
+		if !turn.IsZero() {
+			at = turn
+		}
+		until, cancel := context.WithDeadline(ctx, at)
+		ev, err := c.watch.Next(until)
+		over := until.Err() != nil
+		cancel()
+		switch {
+		case err != nil && over:
+			return
+		case err != nil:
+			c.unwatch()
+			wait(ctx, retry)
+			return
+		case c.is(ev.GetDelete().GetResource(), lockType):
+			return
+		case c.is(ev.GetUpsert().GetResource(), heartbeatType):
+			c.obs.seen(ev.GetUpsert().GetResource().GetVersion())
+		case c.is(ev.GetUpsert().GetResource(), lockType):
+			holder, ttl, err := held(ev.GetUpsert().GetResource())
+			switch {
+			case err != nil, holder == c.holder: // a try whose answer was lost
+				return
+			case holder != "":
+				c.obs.ttl, turn = ttl, time.Time{}
+			case turn.IsZero():
+				turn = time.Now().Add(rand.N(c.modesty + 1))
+			}
+		}
+	}
+}
+
+// is reports whether a resource is one of the lock's two.
+func (c *campaign) is(res *resourcepb.Resource, typ *resourcepb.Type) bool {
+	return res.GetId().GetName() == c.name && res.GetId().GetType().GetKind() == typ.GetKind()
+}
+
+// unwatch ends the watch.
+func (c *campaign) unwatch() {
+	if c.watch != nil {
+		c.watch.Close()
+		c.watch = nil
+	}
+}

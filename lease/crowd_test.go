@@ -1,0 +1,81 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/lease"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// refusing is a backend whose commits fail as if others were always faster.
+type refusing struct {
+	slow
+	commits atomic.Int64
+}
+
+func (r *refusing) Commit(context.Context, []storage.Op) ([]*resourcepb.Resource, error) {
+	r.commits.Add(1)
+	return nil, &storage.OpError{Err: storage.ErrCASFailure}
+}
+
+// Where conflicts do not end, and nothing is to be seen of who is faster, a candidate does not try all the time.
+func TestConflictsWithoutProgress(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		r := &refusing{slow: slow{Backend: b, Transactor: b.(storage.Transactor)}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := elector(t, r, "job").Campaign(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a campaign that cannot end well: %v", err)
+		}
+		if n := r.commits.Load(); n < 60 || n > 1000 {
+			t.Errorf("%d tries in a minute", n)
+		}
+	})
+}
+
+// counting is a backend that counts calls, each of which takes a moment.
+type counting struct {
+	slow
+	commits, watches atomic.Int64
+}
+
+func (c *counting) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	c.commits.Add(1)
+	return c.slow.Commit(ctx, ops)
+}
+
+func (c *counting) WatchList(
+	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
+) (storage.Watch, error) {
+	c.watches.Add(1)
+	return c.Backend.WatchList(ctx, typ, tenancy, prefix)
+}
+
+// Candidates that were not fast enough let others go first: not all of those that wait try at each resignation, and none lists again.
+func TestACrowdOfCandidates(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		const candidates = 100
+		first := campaign(t, elector(t, b, "job"))
+		c := &counting{slow: slow{b, b.(storage.Transactor), time.Millisecond}}
+		next := make(chan *lease.Tenure)
+		for range candidates {
+			go func() { next <- campaign(t, elector(t, c, "job")) }()
+		}
+		<-time.After(time.Minute)
+		resign(t, first)
+		for range candidates {
+			resign(t, <-next)
+		}
+		if most := int64(candidates * candidates / 4); c.commits.Load() > most {
+			t.Errorf("%d candidates have tried %d times", candidates, c.commits.Load())
+		}
+		if c.watches.Load() != candidates {
+			t.Errorf("%d candidates have watched %d times", candidates, c.watches.Load())
+		}
+	})
+}
