@@ -108,8 +108,8 @@ type Transactor interface {
 	// operations: nil, nil.
 	//
 	// If an operation cannot be done, none is, and the error is an [*OpError] with the lowest failing index, which unwraps
-	// to what WriteCAS or DeleteCAS would have returned. Two operations on one key, an Op without exactly one of its
-	// fields, and a Version beside Write are [ErrInvalid]. More than MaxOps operations, or resources of more than 1 MiB
+	// to what WriteCAS or DeleteCAS would have returned. Two operations on one key, an Op without exactly one of Write, Delete
+	// and Check, a Version beside Write and Present without Delete are [ErrInvalid]. More than MaxOps operations, or resources of more than 1 MiB
 	// together, are [ErrTooLarge]. What no single operation caused is not an OpError. The order of events within one
 	// transaction is undefined.
 	Commit(ctx context.Context, ops []Op) ([]*resourcepb.Resource, error)
@@ -128,6 +128,9 @@ type Op struct {
 	Check *resourcepb.ID
 	// Version belongs to Delete and Check.
 	Version string
+	// Present belongs to Delete, which then needs a uid: where nothing is stored, or another uid, it fails as a Check at a version does,
+	// instead of doing nothing.
+	Present bool
 }
 
 // OpError says which operation of a transaction failed.

@@ -157,6 +157,7 @@ var defects = []defect{
 	{bug: "reads ignore the uid", by: "Read/Table", says: "another uid", wrap: func(h *handle) storage.Backend { return anyUid{h} }},
 	{bug: "bad ids are not found", by: "Limits/BadIDs", says: "Read with", wrap: func(h *handle) storage.Backend { return lenient{h} }},
 	{bug: "the last operation on a key counts", by: "Commit/Malformed", says: "of one key", wrap: func(h *handle) storage.Backend { return lastCounts{h} }},
+	{bug: "what has to be there may be gone", by: "Commit/Table", says: "what has to be there", wrap: func(h *handle) storage.Backend { return unseeing{h} }},
 	{bug: "large transactions in parts", by: "Commit/TooLarge", says: "more than 1 MiB together", wrap: func(h *handle) storage.Backend { return inParts{h} }},
 	{bug: "a list read in two halves", by: "List/IsOneCut", says: "holders of a token|List", wrap: func(h *handle) storage.Backend { return halves{h} }},
 	{bug: "a list read in two halves", by: "Commit/SeenAtOnce", says: "half a transaction", wrap: func(h *handle) storage.Backend { return halves{h} }},

@@ -108,6 +108,15 @@ func commitResults(s *suite) {
 	s.stored(alone)
 	s.commit(storage.Op{Delete: alone.Id, Version: alone.Version})
 	s.deletion(w, alone)
+
+	// What has to be there is deleted as anything else is, beside other changes and by itself.
+	taken := s.commit(storage.Op{Delete: checked.Id, Version: checked.Version, Present: true}, storage.Op{Write: newThing("last")})
+	s.absent(checked.Id)
+	s.anyOrder(w, deleted(checked), upserted(taken[1]))
+	gone := storage.Op{Delete: taken[1].Id, Version: taken[1].Version, Present: true}
+	s.commit(gone)
+	s.deletion(w, taken[1])
+	s.failsAt("Commit that deletes by itself what has to be there, of nothing", 0, storage.ErrCASFailure, gone)
 }
 
 // commitTable puts each row of the decision tables among operations that are fine.
@@ -118,6 +127,9 @@ func commitTable(s *suite) {
 		return storage.Op{Write: res}
 	}
 	del := func(id *resourcepb.ID, version string) storage.Op { return storage.Op{Delete: id, Version: version} }
+	take := func(id *resourcepb.ID, version string) storage.Op {
+		return storage.Op{Delete: id, Version: version, Present: true}
+	}
 	check := func(id *resourcepb.ID, version string) storage.Op { return storage.Op{Check: id, Version: version} }
 	for i, row := range []struct {
 		decision
@@ -137,6 +149,11 @@ func commitTable(s *suite) {
 		{decision{"a delete without a uid", true, noText, sameVersion, nil}, del},
 		{decision{"a delete at another version", true, sameUid, otherVersion, storage.ErrCASFailure}, del},
 		{decision{"a delete without a version", true, sameUid, noText, storage.ErrCASFailure}, del},
+		{decision{"a delete of what has to be there, of nothing", false, otherUid, otherVersion, storage.ErrCASFailure}, take},
+		{decision{"a delete of what has to be there, of nothing, without a version", false, otherUid, noText, storage.ErrCASFailure}, take},
+		{decision{"a delete of what has to be there, of another uid", true, otherUid, sameVersion, storage.ErrWrongUid}, take},
+		{decision{"a delete of what has to be there, at another version", true, sameUid, otherVersion, storage.ErrCASFailure}, take},
+		{decision{"a delete of what has to be there, without a version", true, sameUid, noText, storage.ErrCASFailure}, take},
 		{decision{"a check of nothing at a version", false, otherUid, otherVersion, storage.ErrCASFailure}, check},
 		{decision{"a check of another uid", true, otherUid, sameVersion, storage.ErrWrongUid}, check},
 		{decision{"a check of another uid at another version", true, otherUid, otherVersion, storage.ErrWrongUid}, check},

@@ -163,6 +163,17 @@ func (b inParts) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	return results, nil
 }
 
+// unseeing deletes what is gone, too, where it has to be there.
+type unseeing struct{ *handle }
+
+func (b unseeing) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		ops[i].Present = ops[i].Present && ops[i].Delete.GetUid() == ""
+	}
+	return b.handle.Commit(ctx, ops)
+}
+
 // neverNil answers with an empty slice where nothing is found.
 type neverNil struct{ *handle }
 

@@ -68,6 +68,8 @@ func checkOps(ops []storage.Op, most int) error {
 	for i, op := range ops {
 		var err error
 		switch {
+		case op.Present && op.Delete == nil:
+			err = invalid("presence is demanded of what is to be deleted")
 		case op.Write != nil && op.Delete == nil && op.Check == nil && op.Version == "":
 			res := op.Write
 			err = checkID("id", res.Id, true)
@@ -86,7 +88,7 @@ func checkOps(ops []storage.Op, most int) error {
 				err = fmt.Errorf("%w: %d bytes, at most %d", storage.ErrTooLarge, size, 1<<20)
 			}
 		case op.Delete != nil && op.Write == nil && op.Check == nil:
-			err = checkID("id", op.Delete, false)
+			err = checkID("id", op.Delete, op.Present)
 		case op.Check != nil && op.Write == nil && op.Delete == nil:
 			err = checkID("id", op.Check, op.Version != "")
 		default:

@@ -236,7 +236,9 @@ func (h *handle) decide(op storage.Op) error {
 	row := h.rows[h.key(opID(op))]
 	uid, version := op.Check.GetUid(), op.Version
 	switch {
-	case op.Delete != nil && (row == nil || row.Id.Uid != op.Delete.Uid):
+	case op.Present && row == nil:
+		return storage.ErrCASFailure
+	case op.Delete != nil && !op.Present && (row == nil || row.Id.Uid != op.Delete.Uid):
 		return nil
 	case op.Check != nil && version == "":
 		if row != nil && uid != "" && uid != row.Id.Uid {

@@ -24,6 +24,10 @@ func (m *Mutation) Decide(s Stored) (changes bool, err error) {
 		return err == nil, err
 	case Delete:
 		switch {
+		case m.Present && !s.Exists:
+			return false, fmt.Errorf("%w: nothing is stored", storage.ErrCASFailure)
+		case m.Present && s.Uid != m.Uid:
+			return false, storage.ErrWrongUid
 		case !s.Exists || s.Uid != m.Uid:
 			return false, nil
 		case s.Version != m.Version:

@@ -18,22 +18,33 @@ func TestTables(t *testing.T) {
 		write        error
 		remove       bool
 		del          error
+		take         error
 		check        error
 	}{
-		{name: "absent, no version", uid: "u"},
-		{name: "absent, a version", uid: "u", version: "1", write: storage.ErrCASFailure, check: storage.ErrCASFailure},
-		{name: "another uid, no version", stored: there, uid: "x", write: storage.ErrWrongUid, check: storage.ErrWrongUid},
-		{name: "another uid, the version", stored: there, uid: "x", version: "1", write: storage.ErrWrongUid, check: storage.ErrWrongUid},
-		{name: "no version", stored: there, uid: "u", write: storage.ErrCASFailure, del: storage.ErrCASFailure, check: storage.ErrCASFailure},
-		{name: "another version", stored: there, uid: "u", version: "2", write: storage.ErrCASFailure, del: storage.ErrCASFailure, check: storage.ErrCASFailure},
+		{name: "absent, no version", uid: "u", take: storage.ErrCASFailure},
+		{name: "absent, a version", uid: "u", version: "1", write: storage.ErrCASFailure, take: storage.ErrCASFailure, check: storage.ErrCASFailure},
+		{name: "another uid, no version", stored: there, uid: "x", write: storage.ErrWrongUid, take: storage.ErrWrongUid, check: storage.ErrWrongUid},
+		{name: "another uid, the version", stored: there, uid: "x", version: "1", write: storage.ErrWrongUid, take: storage.ErrWrongUid, check: storage.ErrWrongUid},
+		{
+			name: "no version", stored: there, uid: "u",
+			write: storage.ErrCASFailure, del: storage.ErrCASFailure, take: storage.ErrCASFailure, check: storage.ErrCASFailure,
+		},
+		{
+			name: "another version", stored: there, uid: "u", version: "2",
+			write: storage.ErrCASFailure, del: storage.ErrCASFailure, take: storage.ErrCASFailure, check: storage.ErrCASFailure,
+		},
 		{name: "the version", stored: there, uid: "u", version: "1", remove: true},
 	} {
 		for _, want := range []struct {
 			verb    Verb
+			present bool
 			changes bool
 			err     error
-		}{{Write, row.write == nil, row.write}, {Delete, row.remove, row.del}, {Check, false, row.check}} {
-			m := Mutation{Verb: want.verb, Uid: row.uid, Version: row.version}
+		}{
+			{Write, false, row.write == nil, row.write}, {Delete, false, row.remove, row.del}, {Delete, true, row.remove, row.take},
+			{Check, false, false, row.check},
+		} {
+			m := Mutation{Verb: want.verb, Uid: row.uid, Version: row.version, Present: want.present}
 			if changes, err := m.Decide(row.stored); changes != want.changes || !errors.Is(err, want.err) {
 				t.Errorf("%s: verb %d: %v, %v, expected %v, %v", row.name, want.verb, changes, err, want.changes, want.err)
 			}

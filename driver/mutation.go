@@ -25,6 +25,8 @@ type Mutation struct {
 	// Uid and Version are what the caller expects to be stored. For a Write, Version "" expects nothing, and Uid is the uid that
 	// is written; for a Check, Version "" expects nothing.
 	Uid, Version string
+	// Present says of a Delete that it is refused where there is nothing to delete.
+	Present bool
 	// Resource is what a Write stores, without looking at its Version. It belongs to the caller of the backend.
 	Resource *resourcepb.Resource
 	// Alone says that no other change may have the same Revision: a driver that carries out the changes of several callers together
@@ -66,7 +68,7 @@ func mutation(k key.Key, op *storage.Op) Mutation {
 	case op.Write != nil:
 		return Mutation{Verb: Write, Key: k, Uid: op.Write.GetId().GetUid(), Version: op.Write.GetVersion(), Resource: op.Write}
 	case op.Delete != nil:
-		return Mutation{Verb: Delete, Key: k, Uid: op.Delete.GetUid(), Version: op.Version}
+		return Mutation{Verb: Delete, Key: k, Uid: op.Delete.GetUid(), Version: op.Version, Present: op.Present}
 	default:
 		return Mutation{Verb: Check, Key: k, Uid: op.Check.GetUid(), Version: op.Version}
 	}

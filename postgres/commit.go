@@ -10,7 +10,7 @@ import (
 // commit carries out mutations of different keys, all or none of them. The error of one that failed is a *storage.OpError with its
 // place in ms.
 func (w *writer) commit(ctx context.Context, ms []*mutation) error {
-	sorted := slices.Clone(ms)
+	sorted := withPresence(ms)
 	slices.SortFunc(sorted, byKey)
 	err := w.whileBusy(ctx, ms, func() error {
 		busy := false
@@ -36,6 +36,18 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 		return nil
 	}
 	return err
+}
+
+// withPresence returns mutations with a check beside each delete that is refused where there is nothing to delete: to the function apply
+// that is no reason to leave the others undone.
+func withPresence(ms []*mutation) []*mutation {
+	all := slices.Clone(ms)
+	for _, m := range ms {
+		if m.Present {
+			all = append(all, m.presence())
+		}
+	}
+	return all
 }
 
 // decideAll is the answer to a transaction whose statement was answered.

@@ -66,6 +66,16 @@ func newMutation(d *driver.Mutation) (m *mutation, err error) {
 	return m, err
 }
 
+// presence returns the check that a delete finds what it is to delete.
+func (m *mutation) presence() *mutation {
+	check := &mutation{
+		Mutation: &driver.Mutation{Verb: driver.Check, Key: m.Key, Uid: m.Uid, Version: m.Version}, kind: kindCheck,
+		keyBytes: m.keyBytes, expected: m.expected, token: make([]byte, versionSize), groupVersion: []byte{}, data: []byte{},
+	}
+	_, _ = rand.Read(check.token) // never fails
+	return check
+}
+
 // ownerHash stands for an owner's key and uid, which together may be too long for an index.
 func ownerHash(owner driver.Key, uid string) []byte {
 	h := sha256.New()

@@ -190,7 +190,9 @@ func (p *process) OwnerReferences(ctx context.Context, id *resourcepb.ID) (ids [
 func (p *process) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	q := request{Method: "commit"}
 	for _, op := range ops {
-		q.Ops = append(q.Ops, wireOp{Write: packed(op.Write), Delete: packed(op.Delete), Check: packed(op.Check), Version: op.Version})
+		q.Ops = append(q.Ops, wireOp{
+			Write: packed(op.Write), Delete: packed(op.Delete), Check: packed(op.Check), Version: op.Version, Present: op.Present,
+		})
 	}
 	return p.resources(ctx, q)
 }

@@ -106,7 +106,8 @@ func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
 		var ops []storage.Op
 		for _, op := range q.Ops {
 			ops = append(ops, storage.Op{
-				Write: unpacked[resourcepb.Resource](op.Write), Delete: unpacked[resourcepb.ID](op.Delete), Check: unpacked[resourcepb.ID](op.Check), Version: op.Version,
+				Write: unpacked[resourcepb.Resource](op.Write), Delete: unpacked[resourcepb.ID](op.Delete),
+				Check: unpacked[resourcepb.ID](op.Check), Version: op.Version, Present: op.Present,
 			})
 		}
 		all, err = t.Commit(ctx, ops)

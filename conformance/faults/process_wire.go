@@ -44,6 +44,7 @@ type response struct {
 type wireOp struct {
 	Write, Delete, Check []byte
 	Version              string
+	Present              bool
 }
 
 // wireError is an error as far as the contract speaks of it.

@@ -49,11 +49,15 @@ func op(o *storage.Op, maxSize int) (key.Key, error) {
 		return key.Key{}, invalid("%d of Write, Delete and Check are set, expected exactly one", set)
 	}
 	switch {
+	case o.Present && o.Delete == nil:
+		return key.Key{}, invalid("Present is set without Delete")
 	case o.Write != nil:
 		if o.Version != "" {
 			return key.Key{}, invalid("Version stands beside Write, whose version is in the resource")
 		}
 		return Resource(o.Write, maxSize)
+	case o.Present:
+		return IDWithUid("delete", o.Delete)
 	case o.Delete != nil:
 		return ID("delete", o.Delete)
 	default:
