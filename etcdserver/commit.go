@@ -39,19 +39,11 @@ func (c *change) changes() bool { return c.write != nil || c.delete && c.before 
 // errAgain says that something has changed since it was read, and that nothing was done.
 var errAgain = errors.New("it has changed since it was read")
 
-// run makes the changes, and returns the revision of the last one. What others have deleted before is then no longer among the keys.
+// run makes the changes, and returns the revision of the last one.
 func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	ops, err := c.ops(ctx, s)
 	if err != nil {
 		return 0, err
-	}
-	marked := !slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Write != nil })
-	if marked {
-		mark, err := s.deletion(ctx)
-		if err != nil {
-			return 0, err
-		}
-		ops = append(ops, storage.Op{Write: mark})
 	}
 	if len(ops) > s.commits.MaxOps() {
 		return 0, rpctypes.ErrGRPCTooManyOps
@@ -63,7 +55,7 @@ func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	case err != nil:
 		return 0, err
 	}
-	return c.revision(ctx, s, stored, marked)
+	return c.revision(ctx, s, stored)
 }
 
 // ops returns the changes as operations of a transaction.
@@ -88,7 +80,7 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 			one.write.Version, one.write.Owner = version, owners[one.lease]
 			ops = append(ops, storage.Op{Write: one.write})
 		case one.changes():
-			ops = append(ops, storage.Op{Delete: one.id, Version: version})
+			ops = append(ops, storage.Op{Delete: one.id, Version: version, Present: true})
 		case one.guarded:
 			ops = append(ops, storage.Op{Check: one.id, Version: version})
 		}
@@ -96,26 +88,30 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 	return ops, nil
 }
 
-// revision finds the revision of a commit, which is that in which something it has written is found. A key that somebody else has deleted
-// between the reading and the commit is none of its keys.
-func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource, marked bool) (int64, error) {
+// revision finds the revision of a commit: that of what it has written or, if it has written nothing, of the first deletion of one of its
+// keys after they were read. Had another one deleted that key, the commit had failed.
+func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
 	if key, one := c.only(); one != nil { // nothing is as quick as to read it, if nobody has written since
 		now, _, err := s.get(ctx, idAt(key))
 		if err == nil && now != nil && ours(now.Resource, stored) {
 			return now.Modified, nil
 		}
 	}
-	left := map[string]bool{}
+	var changing []string
+	writes := false
 	for key, one := range c.keys {
 		if one.changes() {
-			left[key] = true
+			changing, writes = append(changing, key), writes || one.write != nil
 		}
 	}
-	changing := slices.Collect(maps.Keys(left))
 	span := storage.Span{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
 	span.To.Name += "\x01"
-	if marked {
-		span.From = deletionID
+	made := func(ch storage.Change) bool {
+		if writes {
+			return ch.Now != nil && ours(ch.Now.Resource, stored)
+		}
+		one := c.keys[changedKey(&ch)]
+		return one != nil && one.changes()
 	}
 	follower, err := s.history.Follow(ctx, span, c.after)
 	if err != nil {
@@ -128,13 +124,8 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 			return c.unknown(ctx, s, err)
 		}
 		for _, one := range commits(changes) {
-			if slices.ContainsFunc(one, func(ch storage.Change) bool { return ch.Now != nil && ours(ch.Now.Resource, stored) }) {
+			if slices.ContainsFunc(one, made) {
 				return one[len(one)-1].Revision, nil
-			}
-			for i := range one {
-				if key := changedKey(&one[i]); left[key] {
-					delete(c.keys, key)
-				}
 			}
 		}
 	}

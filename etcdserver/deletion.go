@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // DeleteRange implements etcd's KV service. Every key that the range had before the call is deleted, and of what is created meanwhile only
@@ -54,9 +53,6 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	return answer, nil
 }
 
-// mostDeleted is how many keys one commit deletes at most. One operation is the mark of the deletion.
-func (s *Server) mostDeleted() int { return s.commits.MaxOps() - 1 }
-
 // swept is what a sweep has deleted. The revision is one that is not after the creation of any key that is left: that of the last deletion
 // if nothing is left, and otherwise that from which on the sweep spares what is created.
 type swept struct {
@@ -71,7 +67,7 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 	span, ok := spanOf(r.Key, r.RangeEnd)
 	last := revision
 	for more := ok; more; {
-		scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: revision, Limit: s.mostDeleted()})
+		scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: revision, Limit: s.commits.MaxOps()})
 		if errors.Is(err, storage.ErrCompacted) && ctx.Err() == nil { // nothing is known of that revision any more: a later one will do
 			if _, revision, err = s.history.Revisions(ctx); err == nil {
 				all.revision = revision
@@ -131,22 +127,4 @@ func (s *Server) deleteAll(ctx context.Context, read []storage.Record, at int64)
 		}
 	}
 	return deleted, last, nil
-}
-
-// deletionID is what a commit that only deletes writes as well: a deletion leaves nothing by which a commit is told from another one that
-// deletes the same.
-var deletionID = &resourcepb.ID{
-	Uid: uid, Type: &resourcepb.Type{Group: keyType.Group, GroupVersion: keyType.GroupVersion, Kind: "deletion"},
-	Tenancy: &resourcepb.Tenancy{}, Name: "last",
-}
-
-// deletion returns the mark of a commit that only deletes, to be written over that of the one before.
-func (s *Server) deletion(ctx context.Context) (*resourcepb.Resource, error) {
-	mark := resourceOf(deletionID, nil)
-	stored, err := s.backend.Read(ctx, storage.StrongConsistency, deletionID)
-	if errors.Is(err, storage.ErrNotFound) {
-		return mark, nil
-	}
-	mark.Version = stored.GetVersion()
-	return mark, err
 }

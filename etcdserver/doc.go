@@ -21,8 +21,7 @@
 //   - So do the deletions of a lease that ends, and of more keys than a transaction of the store takes.
 //   - Keys are UTF-8 without NUL, of at most 762 bytes, and no character lies across byte 254 or 508. Others are InvalidArgument; as ends
 //     of ranges all bytes are fine.
-//   - A transaction that changes something compares single keys, not ranges. One that compares a key and deletes it compares and changes no
-//     other key. Both are Unimplemented.
+//   - A transaction that is to change something because a comparison of a range holds, or because the range is empty, is Unimplemented.
 //   - Keys that somebody creates, at the same moment, in a range that a transaction deletes are deleted too, by changes that follow the
 //     others. If the range was empty then, the answer has that revision, and otherwise the transaction's: a watch from there on sees
 //     the deletions and whatever is left.

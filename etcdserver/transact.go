@@ -13,13 +13,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What a transaction cannot promise here is refused.
-var (
-	errRangeCompared = status.Error(codes.Unimplemented,
-		"etcdserver: a transaction that changes something compares single keys here, not ranges of keys")
-	errDeletedCompared = status.Error(codes.Unimplemented,
-		"etcdserver: a transaction that compares a key and deletes it compares and changes no other key here")
-)
+// errRangeCompared is the refusal of what a transaction cannot promise here: nothing in the store keeps others from creating a key in a range.
+var errRangeCompared = status.Error(codes.Unimplemented,
+	"etcdserver: a transaction that changes something if a comparison of a range holds is not served here: compare single keys")
 
 // transact carries out a transaction of any kind. It reads at one revision, decides, and makes its changes depend on what it has read,
 // until nobody comes between.
@@ -49,7 +45,7 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 type transaction struct {
 	server *Server
 	commit commit
-	ranges bool // a range was compared
+	ranges bool // what is to be done depends on what a range has not
 	taken  map[*pb.DeleteRangeRequest][]*resourcepb.ID
 	plan   map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
 }
@@ -72,8 +68,6 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 		return t.answer(ctx, r, &v)
 	case t.ranges:
 		return nil, errRangeCompared
-	case len(changing) > 1 && slices.ContainsFunc(changing, func(c *change) bool { return c.delete && c.guarded }):
-		return nil, errDeletedCompared
 	}
 	err := t.server.checkRevisions(ctx, t.reads(r))
 	if err == nil {
@@ -124,9 +118,6 @@ func (t *transaction) sweep(ctx context.Context, v *view) error {
 // change makes the changes. One key alone that nothing else depends on is changed by a swap.
 func (t *transaction) change(ctx context.Context, changing []*change) (int64, error) {
 	if len(changing) > 1 || len(t.commit.keys) > 1 || changing[0].lease != 0 {
-		if len(changing) == 1 && changing[0].delete && changing[0].guarded {
-			return 0, errDeletedCompared
-		}
 		return t.commit.run(ctx, t.server)
 	}
 	swapped, err := t.server.swap(ctx, changing[0])
@@ -136,19 +127,23 @@ func (t *transaction) change(ctx context.Context, changing []*change) (int64, er
 	return swapped.Revision, err
 }
 
-// decide compares, and goes on within the branches that are taken. All see the store as it was before the transaction.
+// decide compares, and goes on within the branches that are taken. All see the store as it was before the transaction. Of a range for which
+// a comparison fails, one key for which it does is all that the failure depends on.
 func (t *transaction) decide(ctx context.Context, r *pb.TxnRequest) error {
-	holds := true
+	holds, ranges := true, false
 	for _, c := range r.Compare {
-		one, err := t.compare(ctx, c)
+		one, whole, err := t.compare(ctx, c)
 		if err != nil {
 			return err
 		}
-		if holds = holds && one; !holds {
+		ranges = ranges || whole
+		if holds = one; !holds {
+			ranges = whole
 			break
 		}
 	}
 	t.plan[r] = holds
+	t.ranges = t.ranges || ranges
 	for _, op := range t.branch(r) {
 		if inside := op.GetRequestTxn(); inside != nil {
 			if err := t.decide(ctx, inside); err != nil {
@@ -166,21 +161,26 @@ func (t *transaction) branch(r *pb.TxnRequest) []*pb.RequestOp {
 	return r.Failure
 }
 
-func (t *transaction) compare(ctx context.Context, c *pb.Compare) (bool, error) {
+// compare reports whether a comparison holds, and whether that depends on a range as a whole.
+func (t *transaction) compare(ctx context.Context, c *pb.Compare) (holds, whole bool, err error) {
 	if len(c.RangeEnd) == 0 {
 		one, err := t.key(ctx, c.Key)
 		if one == nil || err != nil {
-			return compares(c, nil), err
+			return compares(c, nil), false, err
 		}
 		one.guarded = true
-		return compares(c, one.before), nil
+		return compares(c, one.before), false, nil
 	}
-	t.ranges = true
 	all, err := t.scan(ctx, c.Key, c.RangeEnd, 0)
-	if len(all) == 0 {
-		return compares(c, nil), err
+	if err != nil || len(all) == 0 {
+		return compares(c, nil), true, err
 	}
-	return !slices.ContainsFunc(all, func(r storage.Record) bool { return !compares(c, &r) }), nil
+	i := slices.IndexFunc(all, func(r storage.Record) bool { return !compares(c, &r) })
+	if i < 0 {
+		return true, true, nil
+	}
+	t.known(&all[i]).guarded = true
+	return false, false, nil
 }
 
 // scan reads a range as the transaction sees it.
@@ -260,18 +260,23 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 	}
 	t.taken[r] = nil
 	for i := range all {
-		id := all[i].Resource.GetId()
-		key := string(keyOf(id))
-		if t.commit.keys[key] == nil {
-			t.commit.keys[key] = &change{id: id, before: &all[i]}
-		}
-		if one := t.commit.keys[key]; !one.delete { // else another range has it as well
+		one := t.known(&all[i])
+		if !one.delete { // else another range has it as well
 			one.delete = true
-			t.commit.order = append(t.commit.order, key)
+			t.commit.order = append(t.commit.order, string(keyOf(one.id)))
 		}
-		t.taken[r] = append(t.taken[r], id)
+		t.taken[r] = append(t.taken[r], one.id)
 	}
 	return nil
+}
+
+// known returns what the transaction knows of a key that it has read.
+func (t *transaction) known(r *storage.Record) *change {
+	key := string(keyOf(r.Resource.GetId()))
+	if t.commit.keys[key] == nil {
+		t.commit.keys[key] = &change{id: r.Resource.GetId(), before: r}
+	}
+	return t.commit.keys[key]
 }
 
 // reads returns the requests to read of the branches that are taken.

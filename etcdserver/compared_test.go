@@ -1,0 +1,226 @@
+package etcdserver_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A key that is compared, deleted and turned into another one is taken by one only, whoever else deletes it at the same time.
+func TestOneTakesAKey(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const takers = 6
+		for round := range 20 {
+			token := fmt.Sprint("token/", round)
+			put(t, c, token, "")
+			var taken atomic.Int64
+			var all sync.WaitGroup
+			for i := range takers {
+				all.Go(func() {
+					if i%3 == 0 {
+						r, err := c.Delete(ctx(t), token)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						taken.Add(r.Deleted)
+						return
+					}
+					won := fmt.Sprintf("won/%d-%d", round, i)
+					r, err := c.Txn(ctx(t)).If(clientv3.Compare(clientv3.Version(token), ">", 0)).
+						Then(clientv3.OpDelete(token), clientv3.OpPut(won, ""), clientv3.OpDelete("none")).
+						Else(clientv3.OpGet(token), clientv3.OpGet(won)).Commit()
+					switch {
+					case err != nil:
+						t.Error(err)
+					case r.Succeeded:
+						taken.Add(r.Responses[0].GetResponseDeleteRange().Deleted)
+					case r.Responses[0].GetResponseRange().Count+r.Responses[1].GetResponseRange().Count > 0:
+						t.Errorf("a transaction that failed sees %v", r.Responses)
+					}
+				})
+			}
+			all.Wait()
+			if taken.Load() != 1 {
+				t.Fatalf("a key was taken %d times", taken.Load())
+			}
+		}
+	})
+}
+
+// What a transaction deletes and puts has no later revision than its answer, also if it puts nothing.
+func TestTakenKeysAreWatchedTogether(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		for _, puts := range [][]clientv3.Op{{clientv3.OpPut("k/4", "")}, nil} {
+			for i := range 4 {
+				put(t, c, fmt.Sprint("k/", i), "")
+			}
+			before := put(t, c, "other", "")
+			is := clientv3.Compare
+			r, err := c.Txn(ctx(t)).If(is(clientv3.Version("k/0"), "=", 1), is(clientv3.Version("k/5"), "=", 0)).
+				Then(append(puts, clientv3.OpDelete("k/0"), clientv3.OpDelete("k/1", clientv3.WithRange("k/3")))...).Commit()
+			if err != nil || !r.Succeeded {
+				t.Fatal(r, err)
+			}
+			last, events := put(t, c, "k/5", ""), 0
+			for answer := range c.Watch(ctx(t), "k/", clientv3.WithPrefix(), clientv3.WithRev(before+1)) {
+				if answer.Err() != nil {
+					t.Fatal(answer.Err())
+				}
+				for _, ev := range answer.Events {
+					if events++; ev.Kv.ModRevision > r.Header.Revision && ev.Kv.ModRevision != last {
+						t.Errorf("%s has revision %d, the transaction %d", ev.Kv.Key, ev.Kv.ModRevision, r.Header.Revision)
+					}
+				}
+				if answer.Header.Revision >= last {
+					break
+				}
+			}
+			if events != 4+len(puts) {
+				t.Errorf("%d events", events)
+			}
+			if _, err := c.Delete(ctx(t), "k/", clientv3.WithPrefix()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Money that is moved between accounts, which are deleted when they are empty, is neither made nor lost.
+func TestSoftwareTransactionalMemoryDeletesKeys(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const accounts, all = 4, 12
+		put(t, c, "account/0", fmt.Sprint(all))
+		count := func(s concurrency.STM, n int) (sum int) {
+			_, _ = fmt.Sscan(s.Get(fmt.Sprint("account/", n)), &sum) // what is not there is nothing
+			return sum
+		}
+		set := func(s concurrency.STM, n, sum int) {
+			if sum == 0 {
+				s.Del(fmt.Sprint("account/", n))
+				return
+			}
+			s.Put(fmt.Sprint("account/", n), fmt.Sprint(sum))
+		}
+		var movers sync.WaitGroup
+		for m := range 4 {
+			movers.Go(func() {
+				for i := range 10 {
+					from, to := (m+i)%accounts, (m+2*i+1)%accounts
+					_, err := concurrency.NewSTM(c, func(s concurrency.STM) error {
+						if has := count(s, from); has > 0 && from != to {
+							set(s, to, count(s, to)+has)
+							set(s, from, 0)
+						}
+						return nil
+					}, concurrency.WithAbortContext(ctx(t)))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		movers.Wait()
+		r, err := c.Get(ctx(t), "account/", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for _, kv := range r.Kvs {
+			one := 0
+			if _, err := fmt.Sscan(string(kv.Value), &one); err != nil || one == 0 {
+				t.Errorf("%s has %s: %v", kv.Key, kv.Value, err)
+			}
+			sum += one
+		}
+		if sum != all {
+			t.Errorf("the accounts have %d, not %d: %v", sum, all, r.Kvs)
+		}
+	})
+}
+
+// A transaction that would change something because a range is as it is, is refused, and one that does so because of a single key is not.
+func TestComparedRanges(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		for _, key := range []string{"r/1", "r/2", "r/2"} {
+			put(t, c, key, "")
+		}
+		is := clientv3.Compare
+		range1, range2 := is(clientv3.Version("r/"), "=", 1).WithPrefix(), is(clientv3.Version("r/"), ">", 0).WithPrefix()
+		empty := is(clientv3.Version("none/"), "=", 0).WithPrefix()
+		key1, key2 := is(clientv3.Version("r/1"), "=", 1), is(clientv3.Version("r/1"), "=", 2)
+		change := []clientv3.Op{clientv3.OpPut("changed", ""), clientv3.OpPut("changed too", "")}
+		for name, row := range map[string]struct {
+			compared  []clientv3.Cmp
+			then, not []clientv3.Op
+			refused   bool
+			succeeded bool
+		}{
+			"holds, and changes":                   {[]clientv3.Cmp{range2}, change, nil, true, false},
+			"holds with a key, and changes":        {[]clientv3.Cmp{key1, range2}, change[:1], nil, true, false},
+			"is empty, and changes":                {[]clientv3.Cmp{empty}, change[:1], nil, true, false},
+			"holds, and reads":                     {[]clientv3.Cmp{range2, empty}, nil, change, false, true},
+			"fails for a key, and changes":         {[]clientv3.Cmp{range1}, nil, change, false, false},
+			"fails for a key, and changes one":     {[]clientv3.Cmp{range1}, nil, change[:1], false, false},
+			"fails for a key, and changes that":    {[]clientv3.Cmp{range1}, nil, []clientv3.Op{clientv3.OpDelete("r/2"), change[0]}, false, false},
+			"fails beside one that holds":          {[]clientv3.Cmp{range2, range1}, nil, change, false, false},
+			"holds beside a key for which it does": {[]clientv3.Cmp{range2, key2}, nil, change, false, false},
+			"fails, and only success changes":      {[]clientv3.Cmp{range1}, change, nil, false, false},
+		} {
+			put(t, c, "r/2", "")
+			put(t, c, "r/2", "")
+			r, err := c.Txn(ctx(t)).If(row.compared...).Then(row.then...).Else(row.not...).Commit()
+			switch {
+			case row.refused && status.Code(err) != codes.Unimplemented:
+				t.Errorf("a range that %s: %v, %v", name, r, err)
+			case !row.refused && (err != nil || r.Succeeded != row.succeeded):
+				t.Errorf("a range that %s: %v, %v", name, r, err)
+			}
+			changed, err := c.Delete(ctx(t), "changed", clientv3.WithPrefix())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wanted := !row.refused && !row.succeeded && row.not != nil; wanted != (changed.Deleted > 0) {
+				t.Errorf("a range that %s: %d keys were changed", name, changed.Deleted)
+			}
+		}
+	})
+}
+
+// The key for which a comparison of a range fails is part of what is done.
+func TestARangeThatFailsIsStillTheSame(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const rounds = 40
+		var all sync.WaitGroup
+		all.Go(func() { // the range fails in every second revision, and the other key says in which
+			for i := range rounds {
+				sign := []string{"fails", "holds"}[i%2]
+				_, err := c.Txn(ctx(t)).Then(clientv3.OpPut("range/1", sign), clientv3.OpPut("sign", sign)).Commit()
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for range rounds {
+			r, err := c.Txn(ctx(t)).If(clientv3.Compare(clientv3.Value("range/"), "=", "holds").WithPrefix()).
+				Else(clientv3.OpGet("sign"), clientv3.OpPut("seen", "")).Commit()
+			if status.Code(err) == codes.Unimplemented || err == nil && r.Succeeded {
+				continue // nothing was there yet, or it holds
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) != 1 || string(kvs[0].Value) != "fails" {
+				t.Errorf("a range that fails, in a transaction that sees %v", kvs)
+			}
+		}
+		all.Wait()
+	})
+}
