@@ -25,11 +25,13 @@ type Keeper struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	blind   chan struct{} // closed when the keeper sees nothing any more
+	places  chan struct{} // taken by renewals that the store is asked for
 
-	mu      sync.Mutex
-	leases  map[string]*kept // by name
-	orphans map[named]*orphan
-	changed chan struct{} // closed and made anew when leases or orphans changes
+	mu       sync.Mutex
+	leases   map[string]*kept // by name
+	renewing map[string]int   // how many renewals of a lease are under way
+	orphans  map[named]*orphan
+	changed  chan struct{} // closed and made anew when leases, renewing or orphans changes
 }
 
 // kept is what a keeper has seen of a lease.
@@ -55,7 +57,8 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{
 		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
-		blind: make(chan struct{}), leases: map[string]*kept{}, orphans: map[named]*orphan{}, changed: make(chan struct{}),
+		blind: make(chan struct{}), places: make(chan struct{}, renewalsAtOnce),
+		leases: map[string]*kept{}, renewing: map[string]int{}, orphans: map[named]*orphan{}, changed: make(chan struct{}),
 	}
 	k.running.Go(func() { k.observe(ctx) })
 	k.running.Go(func() { k.expire(ctx) })
@@ -102,8 +105,19 @@ func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
 	return l, err
 }
 
+// renewalsAtOnce is how many renewals a keeper asks the store for at the same time. Others wait, and their leases live meanwhile.
+const renewalsAtOnce = 32
+
 // Renew has a lease live for another time to live, which it returns. It is [storage.ErrNotFound] if there is none, or if its end has begun.
+// A call that comes before the end is not too late, however long the store takes for it: this keeper does not end the lease meanwhile.
 func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) {
+	defer k.renews(name)()
+	select {
+	case k.places <- struct{}{}:
+		defer func() { <-k.places }()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("renew lease %q: %w", name, ctx.Err())
+	}
 	for {
 		l, err := k.Lease(ctx, name)
 		if err != nil {
@@ -122,6 +136,30 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 		}
 		// Another one has renewed it, or its end has begun: the next reading tells.
 	}
+}
+
+// renews notes that a renewal of a lease is under way, until what it returns is called.
+func (k *Keeper) renews(name string) (over func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.renewing[name]++
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.renewing[name]--; k.renewing[name] > 0 {
+			return
+		}
+		delete(k.renewing, name)
+		if seen := k.leases[name]; seen != nil && seen.lease != nil && time.Since(seen.since) >= seen.lease.TTL {
+			k.announce() // the lease was spared
+		}
+	}
+}
+
+// announce tells who waits that something has changed. The caller holds the lock.
+func (k *Keeper) announce() {
+	close(k.changed)
+	k.changed = make(chan struct{})
 }
 
 // Remaining returns how long a lease lives if nobody renews it, as far as this keeper has seen: not more than its time to live, and not

@@ -55,8 +55,7 @@ func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
 			}
 			k.see(res)
 		}
-		close(k.changed)
-		k.changed = make(chan struct{})
+		k.announce()
 		k.mu.Unlock()
 	}
 }
@@ -136,6 +135,9 @@ func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-
 				next = min(next, left)
 				continue
 			}
+			if k.renewing[name] > 0 {
+				continue // its holder came in time, or what comes of it shows that it did not
+			}
 			seen.ending = true
 			all = append(all, dying{named{name, seen.record}, seen.lease, seen.renewal})
 		}
@@ -153,6 +155,5 @@ func (k *Keeper) tried(d dying, err error) {
 	case seen != nil:
 		seen.ending = false
 	}
-	close(k.changed)
-	k.changed = make(chan struct{})
+	k.announce()
 }

@@ -1,0 +1,133 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// stalling is a backend whose calls stand still while it is stalled.
+type stalling struct {
+	storage.Backend
+	storage.Transactor
+
+	mu   sync.Mutex
+	open chan struct{} // closed when calls go on, nil while they do
+}
+
+func (s *stalling) stall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = make(chan struct{})
+}
+
+func (s *stalling) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.open)
+	s.open = nil
+}
+
+func (s *stalling) wait(ctx context.Context) error {
+	s.mu.Lock()
+	open := s.open
+	s.mu.Unlock()
+	if open == nil {
+		return nil
+	}
+	select {
+	case <-open:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(storage.ErrInconsistent, ctx.Err())
+	}
+}
+
+func (s *stalling) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Backend.Read(ctx, c, id)
+}
+
+func (s *stalling) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Transactor.Commit(ctx, ops)
+}
+
+// A renewal that comes in time is not too late because the store stands still meanwhile, and after it a lease ends as any other.
+func TestARenewalInTimeOutlivesAStall(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		const leases = 40 // more than are renewed at the same time
+		s := &stalling{Backend: b, Transactor: b.(storage.Transactor)}
+		k := keeper(t, s)
+		defer k.Close()
+		name := func(i int) string { return fmt.Sprint("session", i) }
+		for i := range leases {
+			if err := attach(t.Context(), b, grant(t, k, name(i), 10*time.Second), name(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(9 * time.Second)
+		s.stall()
+		renewed := make(chan error)
+		for i := range leases - 1 {
+			go func() { renewed <- second(k.Renew(t.Context(), name(i))) }()
+		}
+		<-time.After(20 * time.Second)
+		s.resume()
+		for range leases - 1 {
+			if err := <-renewed; err != nil {
+				t.Error(err)
+			}
+		}
+		<-time.After(9 * time.Second)
+		synctest.Wait()
+		for i := range leases {
+			if dead := i == leases-1; missing(t, b, name(i)) != dead {
+				t.Errorf("lease %d: what was attached is gone: %v", i, !dead)
+			}
+		}
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		for i := range leases {
+			if !missing(t, b, name(i)) {
+				t.Errorf("lease %d, which nobody renews any more, has not ended", i)
+			}
+		}
+	})
+}
+
+// A renewal that fails keeps a lease no longer than it takes.
+func TestARenewalThatFailsEndsWithItself(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		s := &stalling{Backend: b, Transactor: b.(storage.Transactor)}
+		k := keeper(t, s)
+		defer k.Close()
+		if err := attach(t.Context(), b, grant(t, k, "session", 10*time.Second), "attached"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(9 * time.Second)
+		s.stall()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := k.Renew(ctx, "session"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("renewed while the store stands still: %v", err)
+		}
+		s.resume()
+		<-time.After(time.Second)
+		synctest.Wait()
+		if !missing(t, b, "attached") {
+			t.Error("a lease that nobody renews any more has not ended")
+		}
+	})
+}
