@@ -6,14 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/lease"
@@ -106,44 +104,6 @@ func (s *Server) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb
 	}
 	h, err := s.header(ctx)
 	return &pb.LeaseRevokeResponse{Header: h}, err
-}
-
-// LeaseKeepAlive implements etcd's Lease service. A lease that is not there is answered with a time to live of 0.
-func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
-	ctx, cancel := context.WithCancel(to.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- s.keepAlive(ctx, to) }() // ends with the stream's context
-	select {
-	case err := <-ended:
-		return err
-	case <-s.done: // a client may send nothing more for long
-		return errStopped
-	}
-}
-
-// keepAlive renews leases until the client has no more to renew.
-func (s *Server) keepAlive(ctx context.Context, to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
-	for {
-		r, err := to.Recv()
-		if errors.Is(err, io.EOF) || ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		ttl, err := s.leases.Renew(ctx, leaseName(r.ID))
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
-			return failed(ctx, err)
-		}
-		h, err := s.header(ctx)
-		if err != nil {
-			return err
-		}
-		if err := to.Send(&pb.LeaseKeepAliveResponse{Header: h, ID: r.ID, TTL: int64(ttl / time.Second)}); err != nil {
-			return err
-		}
-	}
 }
 
 // LeaseTimeToLive implements etcd's Lease service. A lease that is not there has a time to live of -1.
