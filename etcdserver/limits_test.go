@@ -1,0 +1,166 @@
+package etcdserver_test
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// overhead is what a value is smaller than 1 MiB, beside the bytes of its key: docs/etcd.md says so.
+const overhead = 100
+
+// A value has up to 1 MiB less its key and a little. A larger one is refused as etcd refuses what is larger than its own limit, and so are
+// values that are too large together.
+func TestLargestValues(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		large := strings.Repeat("v", 1<<20)
+		for _, n := range []int{1, 100, 300, 600, 762} {
+			key := strings.Repeat("k", n)
+			least := 1<<20 - n - overhead
+			most := least + sort.Search(overhead, func(more int) bool {
+				_, err := c.Put(ctx(t), key, large[:least+more])
+				if err != nil && !errors.Is(err, rpctypes.ErrRequestTooLarge) {
+					t.Fatal(err)
+				}
+				return err != nil
+			}) - 1
+			if most < least || most == least+overhead-1 {
+				t.Fatalf("the largest value of a key of %d bytes has %d, expected between %d and %d", n, most, least, least+overhead)
+			}
+			put(t, c, key, large[:most])
+			r, err := c.Get(ctx(t), key)
+			if err != nil || len(r.Kvs) != 1 || len(r.Kvs[0].Value) != most {
+				t.Errorf("the largest value of a key of %d bytes: %v", n, err)
+			}
+			if _, err := c.Delete(ctx(t), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(t, c, "here", "small")
+		lease := grant(t, c, 3600)
+		is := clientv3.Compare(clientv3.Version("here"), "=", 1)
+		for name, puts := range map[string][]clientv3.Op{
+			"a value":                     {clientv3.OpPut("here", large)},
+			"a value with a lease":        {clientv3.OpPut("here", large, clientv3.WithLease(lease))},
+			"two values, each of which":   {clientv3.OpPut("here", large[:1<<19]), clientv3.OpPut("there", large[:1<<19])},
+			"a value, beside a deletion,": {clientv3.OpPut("there", large), clientv3.OpDelete("here")},
+		} {
+			if _, err := c.Txn(ctx(t)).If(is).Then(puts...).Commit(); !errors.Is(err, rpctypes.ErrRequestTooLarge) {
+				t.Errorf("%s is too large: %v", name, err)
+			}
+		}
+		if r, err := c.Get(ctx(t), "", clientv3.WithPrefix()); err != nil || r.Count != 1 || string(r.Kvs[0].Value) != "small" {
+			t.Errorf("after requests that were too large: %v, %v", r, err)
+		}
+	})
+}
+
+// Keys that are no UTF-8, or hold a NUL, or are too long, are refused with a reason where they would be written. Nobody finds one, and
+// nothing is done beside one.
+func TestKeysThatAreRefused(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		put(t, c, "here", "")
+		kv := pb.NewKVClient(c.ActiveConnection())
+		for reason, key := range map[string]string{
+			"not valid UTF-8":       "\xff\xfe",
+			"holds a NUL byte":      "a\x00b",
+			"the most is 762":       strings.Repeat("k", 763),
+			"lies across byte 254":  strings.Repeat("k", 253) + "é",
+			"lies across byte 508":  strings.Repeat("k", 507) + "é",
+			"is not valid UTF-8":    "\x00\x00\x01\x80",
+			"cannot be stored: it ": "\xed\xa0\x80",
+		} {
+			one := &pb.PutRequest{Key: []byte(key)}
+			puts := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: one}}
+			absent := &pb.Compare{Key: one.Key, Target: pb.Compare_VERSION} // is equal to 0
+			there := &pb.Compare{Key: one.Key, Target: pb.Compare_VERSION, Result: pb.Compare_GREATER}
+			for what, call := range map[string]func() (fmt.Stringer, error){
+				"put": func() (fmt.Stringer, error) { return kv.Put(ctx(t), one) },
+				"put what is there": func() (fmt.Stringer, error) {
+					return kv.Put(ctx(t), &pb.PutRequest{Key: one.Key, IgnoreValue: true})
+				},
+				"create": func() (fmt.Stringer, error) {
+					return kv.Txn(ctx(t), &pb.TxnRequest{Compare: []*pb.Compare{absent}, Success: []*pb.RequestOp{puts}})
+				},
+				"put beside another": func() (fmt.Stringer, error) {
+					return kv.Txn(ctx(t), &pb.TxnRequest{Success: []*pb.RequestOp{putOp("beside"), puts}})
+				},
+				"put after a deletion": func() (fmt.Stringer, error) {
+					return kv.Txn(ctx(t), &pb.TxnRequest{Success: []*pb.RequestOp{deleteOp("here", ""), txnOp(puts)}})
+				},
+			} {
+				if answer, err := call(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), reason) {
+					t.Errorf("%s, %s: %v, %v", reason, what, answer, err)
+				}
+			}
+			r, err := kv.Txn(ctx(t), &pb.TxnRequest{
+				Compare: []*pb.Compare{absent},
+				Success: []*pb.RequestOp{rangeOp(&pb.RangeRequest{Key: one.Key}), deleteOp(key, ""), putOp("beside")},
+			})
+			if err != nil || !r.Succeeded || r.Responses[0].GetResponseRange().Count+r.Responses[1].GetResponseDeleteRange().Deleted != 0 {
+				t.Errorf("%s, absent: %v, %v", reason, r, err)
+			}
+			r, err = kv.Txn(ctx(t), &pb.TxnRequest{Compare: []*pb.Compare{there}, Success: []*pb.RequestOp{puts}})
+			if err != nil || r.Succeeded {
+				t.Errorf("%s, there: %v, %v", reason, r, err)
+			}
+			if found, err := kv.Range(ctx(t), &pb.RangeRequest{Key: one.Key}); err != nil || found.Count != 0 {
+				t.Errorf("%s, range: %v, %v", reason, found, err)
+			}
+			if _, err := c.Delete(ctx(t), "beside"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := c.Get(ctx(t), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil || r.Count != 1 || string(r.Kvs[0].Key) != "here" {
+			t.Errorf("beside keys that are refused: %v, %v", r, err)
+		}
+	})
+}
+
+// A watch of such a key is one of nothing, and one of a range that such bytes bound shows what is in it.
+func TestWatchesOfKeysThatAreRefused(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		of := c.Watch(ctx(t), "\xff", clientv3.WithCreatedNotify())
+		between := c.Watch(ctx(t), "a\xff", clientv3.WithRange("c\x00"), clientv3.WithCreatedNotify())
+		for _, w := range []clientv3.WatchChan{of, between} {
+			if r := <-w; !r.Created || r.Err() != nil {
+				t.Fatal(r, r.Err())
+			}
+		}
+		for _, key := range []string{"a", "d", "b", "c"} {
+			put(t, c, key, "")
+		}
+		shown := ""
+		for len(shown) < 2 {
+			r := <-between
+			if r.Err() != nil {
+				t.Fatal(r.Err())
+			}
+			for _, ev := range r.Events {
+				shown += string(ev.Kv.Key)
+			}
+		}
+		if shown != "bc" {
+			t.Errorf("a watch between such bytes shows %q", shown)
+		}
+		if err := c.RequestProgress(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-of:
+			if r.Err() != nil || len(r.Events) > 0 {
+				t.Errorf("a watch of what cannot be there shows %v, %v", r.Events, r.Err())
+			}
+		case <-between:
+		}
+	})
+}
