@@ -162,7 +162,7 @@ func keyStep(at state, in onKey) (bool, state) {
 	if p.verb == read {
 		return at == p.got, at
 	}
-	refusal := refusal(p.verb, p.given, at)
+	refusal := p.refusal(at)
 	switch {
 	case in.call.fate == refused:
 		return errors.Is(refusal, p.cause), at

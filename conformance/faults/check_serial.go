@@ -186,7 +186,7 @@ func (g *graph) refusal(k *call) {
 		c := g.e.chains[p.key]
 		var positions []int
 		for at := range len(c.steps) + 1 {
-			if errors.Is(refusal(p.verb, p.given, c.at(at)), p.cause) {
+			if errors.Is(p.refusal(c.at(at)), p.cause) {
 				positions = append(positions, at)
 			}
 		}

@@ -39,6 +39,7 @@ var defects = []struct{ name, by string }{
 	{"an event is missing", "watches are complete|cursors are exact"},
 	{"half a transaction", "refused changes do not happen"},
 	{"a transaction in two steps", "strictly serializable|transactions|refused|watches are complete"},
+	{"what has to be there may be gone", "linearizable"},
 	{"a late call", "deadlines"},
 	{"an early end", "deadlines"},
 	{"eventual reads go back", "eventual reads do not go back"},

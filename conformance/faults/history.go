@@ -33,11 +33,20 @@ type part struct {
 	verb  verb
 	key   string
 	given state  // what the caller said is there
+	taken bool   // of a delete: it is refused where that is not there
 	name  string // of a write: it is stored with it
 	owner string // of a write: what it names as the owner
 	got   state  // read: what was there; write: what it left
 	shown string // read: the name of the write that was there
 	cause error  // why this part was refused: a sentinel
+}
+
+// refusal is why the part is refused where s is stored; nil if it is not.
+func (p part) refusal(s state) error {
+	if p.taken {
+		return refusal(demand, p.given, s)
+	}
+	return refusal(p.verb, p.given, s)
 }
 
 // forever is the end of calls that have none.

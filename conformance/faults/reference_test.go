@@ -91,6 +91,9 @@ func (s *server) decide(op storage.Op) error {
 	id, verb, given := op.Write.GetId(), write, state{op.Write.GetId().GetUid(), op.Write.GetVersion()}
 	if op.Delete != nil {
 		id, verb, given = op.Delete, remove, state{op.Delete.Uid, op.Version}
+		if op.Present && !s.has("what has to be there may be gone") {
+			verb = demand
+		}
 	} else if op.Check != nil {
 		id, verb, given = op.Check, demand, state{op.Check.Uid, op.Version}
 	}

@@ -136,8 +136,9 @@ func (c *client) transact(known map[string]state, patience time.Duration) {
 			ops = append(ops, storage.Op{Check: idOf(c.round.namespace, key, given.uid), Version: given.version})
 			parts = append(parts, part{verb: demand, key: key, given: given})
 		case chance < 4 && given.uid != "":
-			ops = append(ops, storage.Op{Delete: idOf(c.round.namespace, key, given.uid), Version: given.version})
-			parts = append(parts, part{verb: remove, key: key, given: given})
+			taken := c.random.IntN(2) == 0
+			ops = append(ops, storage.Op{Delete: idOf(c.round.namespace, key, given.uid), Version: given.version, Present: taken})
+			parts = append(parts, part{verb: remove, key: key, given: given, taken: taken})
 		default:
 			res, p := c.resource(key, given, c.random.IntN(2000))
 			ops, parts = append(ops, storage.Op{Write: res}), append(parts, p)

@@ -1,0 +1,108 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"go.etcd.io/etcd/api/v3/etcdserverpb/gw"
+	"go.etcd.io/etcd/api/v3/version"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// gateway translates etcd's API in JSON, below /v3/, to calls of a gRPC server of its own in this process.
+type gateway struct {
+	handler  http.Handler
+	listener *bufconn.Listener
+	conn     *grpc.ClientConn
+}
+
+// gatewayBuffer is how much may be on its way between the gateway and its server.
+const gatewayBuffer = 1 << 20
+
+// maxEtcdJSON is the largest body of a request: bytes grow by a third there.
+const maxEtcdJSON = 2 * maxEtcdRequest
+
+func newGateway(ctx context.Context) (*gateway, error) {
+	g := &gateway{listener: bufconn.Listen(gatewayBuffer)}
+	var err error
+	g.conn, err = grpc.NewClient("passthrough:///gateway",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.HTTPBodyMarshaler{Marshaler: &runtime.JSONPb{
+		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
+		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true},
+	}}))
+	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
+		gw.RegisterKVHandler, gw.RegisterWatchHandler, gw.RegisterLeaseHandler,
+		gw.RegisterClusterHandler, gw.RegisterMaintenanceHandler, gw.RegisterAuthHandler,
+	} {
+		if err := register(ctx, mux, g.conn); err != nil {
+			_ = g.conn.Close() // nobody has called
+			return nil, err
+		}
+	}
+	g.handler = http.MaxBytesHandler(mux, maxEtcdJSON)
+	return g, nil
+}
+
+// noPages refuses what a page in a browser sends: etcd's API knows nothing of pages, and one that the user of this machine looks at is not to
+// reach a server that trusts whoever reaches it.
+func noPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if from := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || from != "" && from != "none" {
+			say(w, http.StatusForbidden, "pages in browsers are not served")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// etcdPages returns what etcd serves by HTTP at the port of its clients.
+func (s *server) etcdPages(g *gateway) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v3/", g.handler)
+	mux.Handle("GET /metrics", s.metrics.page())
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		compatible := version.Cluster(version.Version) + ".0"
+		sayJSON(w, http.StatusOK, version.Versions{Server: version.Version, Cluster: compatible, Storage: compatible})
+	})
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		type health struct {
+			Health string `json:"health"`
+			Reason string `json:"reason"`
+		}
+		if err := s.ready.check(r.Context()); err != nil {
+			sayJSON(w, http.StatusServiceUnavailable, health{"false", s.unreadiness(r.Context(), err)})
+			return
+		}
+		sayJSON(w, http.StatusOK, health{Health: "true"})
+	})
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready.check(r.Context()); err != nil {
+			say(w, http.StatusServiceUnavailable, "not ready: "+s.unreadiness(r.Context(), err))
+			return
+		}
+		say(w, http.StatusOK, "ok")
+	})
+	return noPages(mux)
+}
+
+func sayJSON(w http.ResponseWriter, code int, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(what) // whoever asked may have gone
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestServeEtcdCrashesOnSQLite(t *testing.T) {
+	t.Parallel()
+	etcdCrashes(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
+}
+
+// crashes is what clients of a server that is killed again and again were told.
+type crashes struct {
+	t *testing.T
+
+	mu                   sync.Mutex
+	acknowledged, denied map[string]int64 // keys, with the revisions of the answers
+	open                 int
+	answers              chan struct{}
+	seen                 map[string][]int64 // the revisions at which watches have shown a key
+	next                 int64              // where the next watch goes on
+}
+
+// etcdCrashes kills a server under writers and starts it again: what was acknowledged is there, what was denied is not, transactions are
+// there as a whole or not at all, and watches that go on where they were show each change once.
+func etcdCrashes(t *testing.T, store string) {
+	t.Helper()
+	const rounds, most = 4, 150
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	c := &crashes{t: t, acknowledged: map[string]int64{}, denied: map[string]int64{}, seen: map[string][]int64{}, next: 1}
+	for round := range rounds {
+		c.answers = make(chan struct{}, 1000)
+		s := serveEtcd(t, store)
+		client := etcdClient(t, s, nil)
+		working, stop := context.WithCancel(ctx)
+		var all sync.WaitGroup
+		all.Go(func() { c.watch(working, client) })
+		for w := range 16 {
+			all.Go(func() { c.write(working, client, fmt.Sprintf("w/%d/%d/", round, w)) })
+		}
+		for range most {
+			select {
+			case <-c.answers:
+			case <-ctx.Done():
+				t.Fatalf("round %d: %v", round, ctx.Err())
+			}
+		}
+		s.signal(syscall.SIGKILL)
+		s.end()
+		stop()
+		all.Wait()
+	}
+	client := etcdClient(t, serveEtcd(t, store), nil)
+	c.check(ctx, client)
+	t.Logf("%d changes were acknowledged, %d denied, of %d the outcome is not known", len(c.acknowledged), len(c.denied), c.open)
+}
+
+// write counts in keys that others count in as well, and writes down each number under a key of its own, until the server is gone.
+func (c *crashes) write(ctx context.Context, client *clientv3.Client, prefix string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		key, counter := prefix+strconv.Itoa(i), fmt.Sprint("counter/", i%4)
+		now, err := client.Get(ctx, counter)
+		if err != nil {
+			return
+		}
+		n, revision := 0, int64(0)
+		if len(now.Kvs) > 0 {
+			_, _ = fmt.Sscan(string(now.Kvs[0].Value), &n)
+			revision = now.Kvs[0].ModRevision
+		}
+		r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(counter), "=", revision)).
+			Then(clientv3.OpPut(counter, strconv.Itoa(n+1)), clientv3.OpPut(key, counter)).
+			Else(clientv3.OpGet(counter)).Commit()
+		c.mu.Lock()
+		switch {
+		case err != nil:
+			c.open++
+		case r.Succeeded:
+			c.acknowledged[key] = r.Header.Revision
+		default:
+			c.denied[key] = r.Header.Revision
+		}
+		c.mu.Unlock()
+		select {
+		case c.answers <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watch notes what a watch shows, from where the last one ended.
+func (c *crashes) watch(ctx context.Context, client *clientv3.Client) {
+	for answer := range client.Watch(ctx, "w/", clientv3.WithPrefix(), clientv3.WithRev(c.next)) {
+		if err := answer.Err(); err != nil && !errors.Is(err, context.Canceled) {
+			c.t.Errorf("a watch from revision %d: %v", c.next, err)
+			return
+		}
+		for _, ev := range answer.Events {
+			c.next = ev.Kv.ModRevision + 1
+			c.seen[string(ev.Kv.Key)] = append(c.seen[string(ev.Kv.Key)], ev.Kv.ModRevision)
+			if string(ev.Kv.Key) == "w/end" {
+				return
+			}
+		}
+	}
+}
+
+func (c *crashes) check(ctx context.Context, client *clientv3.Client) {
+	t := c.t
+	_, err := client.Put(ctx, "w/end", "")
+	require.NoError(t, err)
+	watching, stop := context.WithCancel(ctx)
+	c.watch(watching, client)
+	stop()
+	all, err := client.Get(ctx, "w/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	stored, counted := map[string]bool{}, map[string]int{}
+	for _, kv := range all.Kvs {
+		key := string(kv.Key)
+		stored[key] = true
+		counted[string(kv.Value)]++
+		require.Equal(t, []int64{kv.ModRevision}, c.seen[key], "%s was seen at these revisions", key)
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(stored)), slices.Collect(maps.Keys(c.seen)))
+	for key, revision := range c.acknowledged {
+		require.True(t, stored[key], "%s was acknowledged at revision %d and is gone", key, revision)
+		require.LessOrEqual(t, c.seen[key][0], revision, key)
+	}
+	for key, revision := range c.denied {
+		require.False(t, stored[key], "%s was denied at revision %d and is there", key, revision)
+	}
+	counters, err := client.Get(ctx, "counter/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range counters.Kvs {
+		require.Equal(t, strconv.Itoa(counted[string(kv.Key)]), string(kv.Value), "half of a transaction of %s is there", kv.Key)
+	}
+}
+
+func TestServeEtcdFrozenOnSQLite(t *testing.T) {
+	t.Parallel()
+	etcdFrozen(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
+}
+
+// etcdFrozen has one of two servers of a store stand still for longer than a lease lives. When it goes on, it ends no lease that was renewed
+// at the other one meanwhile, and renews none that the other one has ended.
+func etcdFrozen(t *testing.T, store string) {
+	t.Helper()
+	const ttl = 3
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	frozen, awake := serveEtcd(t, store), serveEtcd(t, store)
+	there, here := etcdClient(t, frozen, nil), etcdClient(t, awake, nil)
+	granted := func(key string) clientv3.LeaseID {
+		lease, err := there.Grant(ctx, ttl)
+		require.NoError(t, err)
+		_, err = there.Put(ctx, key, "", clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		return lease.ID
+	}
+	has := func(c *clientv3.Client, key string) bool {
+		r, err := c.Get(ctx, key)
+		require.NoError(t, err)
+		return len(r.Kvs) == 1
+	}
+	living, dying := granted("living"), granted("dying")
+	keeping, stop := context.WithCancel(ctx)
+	defer stop()
+	alive, err := here.KeepAlive(keeping, living)
+	require.NoError(t, err)
+	renewed := func(times int) { // each comes a third of the time to live after the one before
+		for range times {
+			answer := <-alive
+			require.NotNil(t, answer, "the lease has ended though it was renewed in time")
+			require.EqualValues(t, ttl, answer.TTL)
+		}
+	}
+	renewed(1)
+	frozen.signal(syscall.SIGSTOP)
+	renewed(3 * ttl)
+	require.Eventually(t, func() bool { return !has(here, "dying") }, patience, 50e6)
+	frozen.signal(syscall.SIGCONT)
+	_, err = there.KeepAliveOnce(ctx, dying)
+	require.ErrorContains(t, err, "lease not found")
+	renewed(2 * ttl)
+	require.True(t, has(there, "living"))
+	require.True(t, has(here, "living"))
+	stop()
+	require.Eventually(t, func() bool { return !has(there, "living") }, patience, 50e6)
+}

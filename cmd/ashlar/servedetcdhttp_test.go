@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// etcdHTTP is a client of etcd's API in JSON.
+type etcdHTTP struct {
+	t      *testing.T
+	base   string
+	client *http.Client
+}
+
+func newEtcdHTTP(t *testing.T, s *served, config *tls.Config) *etcdHTTP {
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	base := "http://" + s.grpc
+	if config != nil {
+		base = "https://" + s.grpc
+	}
+	return &etcdHTTP{t, base, &http.Client{Transport: transport, Timeout: patience}}
+}
+
+func (c *etcdHTTP) do(method, path, body string, header ...string) *http.Response {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body))
+	require.NoError(c.t, err)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer, err := c.client.Do(r)
+	require.NoError(c.t, err)
+	return answer
+}
+
+// says returns the code and the body of an answer.
+func (c *etcdHTTP) says(method, path, body string, header ...string) (int, string) {
+	c.t.Helper()
+	answer := c.do(method, path, body, header...)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(c.t, err)
+	return answer.StatusCode, string(text)
+}
+
+// post calls a method of etcd's API, which has to succeed.
+func (c *etcdHTTP) post(path, body string) map[string]any {
+	c.t.Helper()
+	code, text := c.says(http.MethodPost, path, body)
+	require.Equal(c.t, http.StatusOK, code, text)
+	answer := map[string]any{}
+	require.NoError(c.t, json.Unmarshal([]byte(text), &answer))
+	return answer
+}
+
+// next returns the next result of a stream.
+func next(t *testing.T, lines *bufio.Scanner) map[string]any {
+	t.Helper()
+	require.True(t, lines.Scan(), "the stream has ended: %v", lines.Err())
+	var line struct{ Result map[string]any }
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &line), lines.Text())
+	return line.Result
+}
+
+// What Patroni, probes and curl send is answered at the port of gRPC, with TLS and without.
+func TestServeEtcdByHTTP(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	cert, key := ours.sign("server")
+	roots := x509.NewCertPool()
+	roots.AddCert(ours.cert)
+	for name, tc := range map[string]struct {
+		args   []string
+		config *tls.Config
+	}{
+		"plain": {},
+		"TLS":   {[]string{"--tls-cert", cert, "--tls-key", key}, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serveEtcd(t, memoryURL(), tc.args...)
+			c := newEtcdHTTP(t, s, tc.config)
+			code, text := c.says(http.MethodGet, "/health", "")
+			require.Equal(t, http.StatusOK, code)
+			require.JSONEq(t, `{"health":"true","reason":""}`, text)
+			code, text = c.says(http.MethodGet, "/version", "")
+			require.Equal(t, http.StatusOK, code)
+			require.Regexp(t, `^{"etcdserver":"3\.\d+\.\d+","etcdcluster":"3\.\d+\.0","storage":"3\.\d+\.0"}\n$`, text)
+			for path, want := range map[string]string{"/livez": "ok\n", "/readyz": "ok\n"} {
+				code, text = c.says(http.MethodGet, path, "")
+				require.Equal(t, http.StatusOK, code)
+				require.Equal(t, want, text)
+			}
+			etcdByJSON(t, c)
+			_, err := etcdClient(t, s, tc.config).Get(t.Context(), "foo")
+			require.NoError(t, err)
+			_, text = c.says(http.MethodGet, "/metrics", "")
+			require.Contains(t, text, `grpc_method="Txn"`)
+			watch := c.do(http.MethodPost, "/v3/watch", `{"create_request":{"key":"Zm9v"}}`)
+			defer watch.Body.Close()
+			lines := bufio.NewScanner(watch.Body)
+			require.Equal(t, true, next(t, lines)["created"])
+			s.signal(syscall.SIGTERM)
+			require.Equal(t, exitOK, s.end())
+			for lines.Scan() {
+				require.Contains(t, lines.Text(), "etcdserver: server stopped")
+			}
+		})
+	}
+}
+
+func etcdByJSON(t *testing.T, c *etcdHTTP) {
+	t.Helper()
+	lease := c.post("/v3/lease/grant", `{"TTL":"30"}`)
+	require.Equal(t, "30", lease["TTL"])
+	id := lease["ID"].(string)
+	c.post("/v3/kv/put", `{"key":"Zm9v","value":"YmFy","lease":"`+id+`"}`)
+	kv := c.post("/v3/kv/range", `{"key":"Zm9v","serializable":true}`)["kvs"].([]any)[0].(map[string]any)
+	require.Equal(t, "YmFy", kv["value"])
+	require.Equal(t, id, kv["lease"])
+	revision := kv["mod_revision"].(string)
+	kept := c.post("/v3/lease/keepalive", `{"ID":"`+id+`"}`)["result"].(map[string]any)
+	require.Equal(t, "30", kept["TTL"])
+
+	watch := c.do(http.MethodPost, "/v3/watch", `{"create_request":{"key":"Zm9v","start_revision":"`+revision+`","prev_kv":true}}`)
+	defer watch.Body.Close()
+	lines := bufio.NewScanner(watch.Body)
+	require.Equal(t, true, next(t, lines)["created"])
+	event := func() map[string]any { return next(t, lines)["events"].([]any)[0].(map[string]any) }
+	require.Equal(t, "YmFy", event()["kv"].(map[string]any)["value"])
+	swap := `{"compare":[{"key":"Zm9v","target":"MOD","result":"EQUAL","mod_revision":"` + revision + `"}],
+		"success":[{"request_put":{"key":"Zm9v","value":"YmF6"}}],"failure":[{"request_range":{"key":"Zm9v"}}]}`
+	require.Equal(t, true, c.post("/v3/kv/txn", swap)["succeeded"])
+	require.Nil(t, c.post("/v3/kv/txn", swap)["succeeded"])
+	require.Equal(t, "YmF6", event()["kv"].(map[string]any)["value"])
+	require.Equal(t, "1", c.post("/v3/kv/deleterange", `{"key":"Zm9v"}`)["deleted"])
+	require.Equal(t, "DELETE", event()["type"])
+	c.post("/v3/lease/revoke", `{"ID":"`+id+`"}`)
+	require.Nil(t, c.post("/v3/lease/keepalive", `{"ID":"`+id+`"}`)["result"].(map[string]any)["TTL"])
+
+	code, text := c.says(http.MethodPost, "/v3/kv/range", `{"key":"Zm9v","revision":"999999"}`)
+	require.Equal(t, http.StatusBadRequest, code)
+	require.Contains(t, text, "required revision is a future revision")
+	code, text = c.says(http.MethodPost, "/v3/cluster/member/list", `{}`)
+	require.Equal(t, http.StatusNotImplemented, code)
+	require.Contains(t, text, "no members")
+}
+
+// What nobody should send harms nobody: pages in browsers, requests that are too large, and connections that begin as nothing does.
+func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
+	t.Parallel()
+	s := serveEtcd(t, memoryURL())
+	c := newEtcdHTTP(t, s, nil)
+	put := `{"key":"Zm9v","value":"YmFy"}`
+	for _, header := range [][]string{
+		{"Origin", "http://example.com"}, {"Origin", "http://" + s.grpc}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Site", "same-origin"},
+	} {
+		code, _ := c.says(http.MethodPost, "/v3/kv/put", put, header...)
+		require.Equal(t, http.StatusForbidden, code, "%v", header)
+	}
+	for body, want := range map[string]int{
+		`{"key":"Zm9v","value":"` + strings.Repeat("YmFy", 1<<19) + `"}`: http.StatusBadRequest,
+		`{"key":"Zm9v","value":"` + strings.Repeat("YmFy", 1<<22) + `"}`: http.StatusBadRequest,
+		strings.Repeat("[", 1<<20):                                       http.StatusBadRequest, `{"key":`: http.StatusBadRequest, `{"key":"?"}`: http.StatusBadRequest,
+		``: http.StatusBadRequest, `{"key":"Zm9v","unknown":1,"value":"YmFy"}`: http.StatusOK,
+	} {
+		code, text := c.says(http.MethodPost, "/v3/kv/put", body)
+		require.Equal(t, want, code, "%.40s: %.200s", body, text)
+	}
+	for path, want := range map[string]int{"/": 404, "/v2/keys": 404, "/v3/": 404, "/v3/kv/put": 405, "/debug/pprof/": 404} {
+		code, _ := c.says(http.MethodGet, path, "")
+		require.Equal(t, want, code, path)
+	}
+	code, _ := c.says(http.MethodDelete, "/health", "")
+	require.Equal(t, http.StatusMethodNotAllowed, code)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	silent, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.grpc)
+	require.NoError(t, err)
+	defer silent.Close()
+	for _, first := range []string{"", "P", "PRI", "PRI * ", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "PRI X HTTP", "GET /", "\x16\x03\x01\x00\x00\x00", "\x00\x00\x00\x00\x00\x00"} {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.grpc)
+		require.NoError(t, err)
+		_, err = conn.Write([]byte(first))
+		require.NoError(t, err)
+		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, _ = io.Copy(io.Discard, conn) // until the server closes it
+		require.NoError(t, conn.Close())
+	}
+	_, err = etcdClient(t, s, nil).Put(ctx, "a", "")
+	require.NoError(t, err)
+	code, _ = c.says(http.MethodGet, "/health", "")
+	require.Equal(t, http.StatusOK, code)
+	s.signal(syscall.SIGTERM) // the silent one does not hold it up
+	require.Equal(t, exitOK, s.end())
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// peak returns the most memory that a server had at any time, in bytes.
+func (s *served) peak() (bytes int64) {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	require.NoError(s.t, err)
+	_, rest, found := strings.Cut(string(text), "VmHWM:")
+	require.True(s.t, found)
+	_, err = fmt.Sscan(rest, &bytes)
+	require.NoError(s.t, err)
+	return bytes << 10
+}
+
+// Clients that watch large values and read nothing hold up neither writers nor other watches, and what is kept for them is bounded. When they
+// read at last, they get all of it.
+func TestServeEtcdSlowWatches(t *testing.T) {
+	t.Parallel()
+	const values, slow, size = 200, 8, 1000 << 10
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	s := serveEtcd(t, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"))
+	c := etcdClient(t, s, nil)
+	var streams []pb.Watch_WatchClient
+	for range slow { // each with a connection of its own, as clients are
+		stream, err := pb.NewWatchClient(etcdClient(t, s, nil).ActiveConnection()).Watch(ctx)
+		require.NoError(t, err)
+		request := &pb.WatchCreateRequest{Key: []byte("v/"), RangeEnd: []byte("v0"), StartRevision: 1, PrevKv: true}
+		require.NoError(t, stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}}))
+		streams = append(streams, stream)
+	}
+	w := c.Watch(ctx, "v/", clientv3.WithPrefix())
+	value := strings.Repeat("x", size)
+	for i := range values {
+		_, err := c.Put(ctx, fmt.Sprint("v/", i%10), value)
+		require.NoError(t, err)
+		for seen := 0; seen == 0; {
+			answer := <-w
+			require.NoError(t, answer.Err())
+			seen += len(answer.Events)
+		}
+	}
+	require.Less(t, s.peak(), int64(values*size*2), "what is kept grows with what is not read")
+	t.Logf("the server had at most %d MiB for %d watches that did not read %d MiB each", s.peak()>>20, slow, 2*values*size>>20)
+	for _, stream := range streams[:2] {
+		for n, last := 0, int64(0); n < values; {
+			answer, err := stream.Recv()
+			require.NoError(t, err)
+			for _, ev := range answer.Events {
+				require.Equal(t, fmt.Sprint("v/", n%10), string(ev.Kv.Key))
+				require.Greater(t, ev.Kv.ModRevision, last)
+				last = ev.Kv.ModRevision
+				n++
+			}
+		}
+	}
+}
