@@ -37,7 +37,7 @@ func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResp
 	if !errors.Is(err, errStopped) { // else a client that reads nothing would hold up the end of the server
 		w.all.Wait()
 	}
-	if errors.Is(err, io.EOF) || to.Context().Err() != nil {
+	if to.Context().Err() != nil {
 		return nil
 	}
 	return failed(to.Context(), err)
@@ -63,13 +63,17 @@ type watchStream struct {
 	created <-chan struct{} // closed when the newest request to create a watch is answered
 }
 
-// receive handles requests until there are no more.
+// receive handles requests until the stream ends. A client that has no more of them still watches.
 func (w *watchStream) receive(ctx context.Context) error {
 	created := make(chan struct{})
 	close(created)
 	w.created = created
 	for {
 		r, err := w.to.Recv()
+		if errors.Is(err, io.EOF) {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			return err
 		}
