@@ -181,7 +181,7 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 		code, text := c.says(http.MethodPost, "/v3/kv/put", body)
 		require.Equal(t, want, code, "%.40s: %.200s", body, text)
 	}
-	for path, want := range map[string]int{"/": 404, "/v2/keys": 404, "/v3/": 404, "/v3/kv/put": 405, "/debug/pprof/": 404} {
+	for path, want := range map[string]int{"/": 404, "/v2/keys": 404, "/v3/": 404, "/v3/kv/put": 501, "/debug/pprof/": 404} {
 		code, _ := c.says(http.MethodGet, path, "")
 		require.Equal(t, want, code, path)
 	}

@@ -20,7 +20,8 @@ func (a *app) serveEtcdCommand() *cobra.Command {
 		Long: `Serve a store by etcd's API, so that kube-apiserver, etcdctl and other clients of etcd use it as they use etcd, until it is
 interrupted. The store is one that numbers its changes: all but DynamoDB. Any number of servers may serve one store.
 
-Metrics (/metrics) and probes (/healthz, /readyz) are at the address of --admin. SIGHUP has the certificates read again. SIGTERM and SIGINT
+Clients find metrics, /health, /version and etcd's API in JSON (/v3/) at the same port. With --admin, metrics (/metrics) and probes (/healthz,
+/readyz) are at an address that asks nobody for a certificate. SIGHUP has the certificates read again. SIGTERM and SIGINT
 end the server: calls under way may end, then watches are told to go on elsewhere; a second signal ends it at once.
 
 Without TLS it listens on addresses of this machine only, unless --insecure is given. Callers are known by their certificates alone.`,

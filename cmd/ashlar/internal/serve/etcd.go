@@ -52,13 +52,36 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
 	s.healthOver, s.endHealth = context.WithCancel(context.Background())
 	defer s.endHealth()
-	s.grpc = s.newEtcdGRPC()
+	creds := insecure.NewCredentials()
+	if s.certificates != nil {
+		creds = credentials.NewTLS(s.certificates.config(true, sharedProtocols...))
+	}
+	port := newSharedPort(creds, listeners[0].Addr())
+	s.greetings = newGreetings(port)
+	s.grpc = s.newEtcdGRPC(s.greetings)
 	keys.Register(s.grpc)
 	s.health = service.RegisterHealth(s.grpc)
 	s.metrics.grpc.InitializeMetrics(s.grpc)
+	json, err := newGateway(ctx)
+	if err != nil {
+		return err
+	}
+	inside := s.newEtcdGRPC(insecure.NewCredentials())
+	keys.Register(inside)
+	defer func() {
+		inside.Stop()
+		_ = json.conn.Close() // its calls have ended
+	}()
 
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.grpc.Serve(listeners[0]) })
+	group.Go(func() error {
+		if err := inside.Serve(json.listener); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil
+	})
+	s.serveEtcdHTTP(group, port, json)
 	where := []any{"grpc", listeners[0].Addr().String()}
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
@@ -78,6 +101,7 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	group.Go(func() error {
 		<-failed.Done()
 		s.drainEtcd(keys)
+		inside.Stop()
 		return nil
 	})
 	config.Logger.InfoContext(ctx, "listening", append(where, "tls", s.certificates != nil)...)
@@ -95,17 +119,25 @@ const etcdPings = 5 * time.Second
 // maxEtcdRequest is the largest request: that of etcd by default. No transaction of a store takes more.
 const maxEtcdRequest = 2 << 20
 
+// serveEtcdHTTP serves etcd's clients of HTTP/1, until its server is shut down.
+func (s *server) serveEtcdHTTP(group *errgroup.Group, port *sharedPort, json *gateway) {
+	h := s.newHTTP(s.etcdPages(json), true)
+	h.TLSConfig = nil // the port has dealt with it
+	s.http = append(s.http, h)
+	group.Go(func() error {
+		if err := h.Serve(port); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+}
+
 // newEtcdGRPC returns a gRPC server for etcd's clients, without services. A client sends all of its watches through one connection.
-func (s *server) newEtcdGRPC() *grpc.Server {
-	creds := insecure.NewCredentials()
-	if s.certificates != nil {
-		creds = credentials.NewTLS(s.certificates.config(true, "h2"))
-	}
-	s.greetings = newGreetings(creds)
+func (s *server) newEtcdGRPC(creds credentials.TransportCredentials) *grpc.Server {
 	log := requestLog{s.config.Logger}
 	guard := guard{metrics: s.metrics, log: log}
 	return grpc.NewServer(
-		grpc.Creds(s.greetings),
+		grpc.Creds(creds),
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxEtcdRequest),
 		grpc.MaxConcurrentStreams(math.MaxUint32),
