@@ -36,6 +36,16 @@ func TestSessionOnDynamoDB(t *testing.T) {
 	session(t, func(t *testing.T) string { return testenv.DynamoDB(t).StoreURL(t) })
 }
 
+func TestServeEtcdCrashesOnPostgres(t *testing.T) {
+	t.Parallel()
+	etcdCrashes(t, testenv.Postgres(t).StoreURL(t))
+}
+
+func TestServeEtcdFrozenOnPostgres(t *testing.T) {
+	t.Parallel()
+	etcdFrozen(t, testenv.Postgres(t).StoreURL(t))
+}
+
 func TestPastOnPostgres(t *testing.T) {
 	t.Parallel()
 	pastIsShown(t, newCLI(t, testenv.Postgres(t).StoreURL(t)))

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -189,14 +190,14 @@ func etcdFrozen(t *testing.T, store string) {
 	}
 	renewed(1)
 	frozen.signal(syscall.SIGSTOP)
-	renewed(3 * ttl)
-	require.Eventually(t, func() bool { return !has(here, "dying") }, patience, 50e6)
+	renewed(2 * ttl)
+	require.Eventually(t, func() bool { return !has(here, "dying") }, patience, 50*time.Millisecond)
 	frozen.signal(syscall.SIGCONT)
 	_, err = there.KeepAliveOnce(ctx, dying)
 	require.ErrorContains(t, err, "lease not found")
-	renewed(2 * ttl)
+	renewed(ttl)
 	require.True(t, has(there, "living"))
 	require.True(t, has(here, "living"))
 	stop()
-	require.Eventually(t, func() bool { return !has(there, "living") }, patience, 50e6)
+	require.Eventually(t, func() bool { return !has(there, "living") }, patience, 50*time.Millisecond)
 }
