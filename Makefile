@@ -8,8 +8,9 @@ GO ?= go
 CACHE := $(CURDIR)/.cache
 TOOLS := $(CACHE)/bin
 
-# Test binaries build in parallel, but few of them run at once: each may bring a database server with it.
-TEST_P ?= 2
+# Test binaries build in parallel, but few of them run at once: each may bring a database server with it. One more than there are processors,
+# because most wait half of the time.
+TEST_P ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 TEST_TIMEOUT ?= 25m
 TESTFLAGS ?=
 PKG ?= ./...

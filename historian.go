@@ -46,8 +46,11 @@ type Span struct{ From, To *resourcepb.ID }
 type ScanOptions struct {
 	// Revision at which to read; 0 is the newest one, as Revisions says it.
 	Revision int64
-	// Limit is the largest number of records; 0 is none. A scan ends at a number of bytes too, with Scan.More set.
+	// Limit is the largest number of records; 0 is none.
 	Limit int
+	// Bytes is the size of resources at which a scan ends too, after the one that reaches it and with Scan.More set; 0 is 4 MiB. What a
+	// scan returns is in memory all at once, and in that of some databases before.
+	Bytes int
 	// KeysOnly leaves out everything of a resource but the key and the version.
 	KeysOnly bool
 	// Count has all keys of the span counted, whatever the limit.

@@ -97,6 +97,7 @@ var defects = []defect{
 	{bug: "more between commits", by: "Bounds/UnderLoad", says: "joined to an earlier commit|the last event of all"},
 	{bug: "scans show the present", by: "Historian/ScanAtEveryRevision", says: "the scan at revision"},
 	{bug: "counts end with the page", by: "Historian/ScanOptions", says: "count 2"},
+	{bug: "large scans end early", by: "Historian/ScanBytes", says: "records, count 6, more true"},
 	{bug: "a span's end is part of it", by: "Historian/Spans", says: "too many"},
 	{bug: "the future is the present", by: "Historian/BadInput", says: "a revision to come"},
 	{bug: "a swap does not compare", by: "Historian/Swap", says: "done is true|another uid"},

@@ -54,8 +54,8 @@ func Guarantees() []Guarantee {
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
 			[]string{
-				"Historian/ScanAtEveryRevision", "Historian/ScanOptions", "Historian/Spans", "Historian/PagesAtARevision", "Historian/PagesInAnyHandle",
-				"Historian/BadInput",
+				"Historian/ScanAtEveryRevision", "Historian/ScanOptions", "Historian/ScanBytes", "Historian/Spans", "Historian/PagesAtARevision",
+				"Historian/PagesInAnyHandle", "Historian/BadInput",
 			},
 			[]string{"the past stays"},
 		}, {

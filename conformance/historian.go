@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
+	"math"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ var historianCases = topic{"Historian", []testCase{
 	{name: "Empty", needs: needHistorian, run: historianEmpty},
 	{name: "ScanAtEveryRevision", needs: needHistorian | needTransactor, run: historianScans},
 	{name: "ScanOptions", needs: needHistorian, run: historianScanOptions},
+	{name: "ScanBytes", needs: needHistorian, run: historianScanBytes},
 	{name: "Spans", needs: needHistorian, run: historianSpans},
 	{name: "BadInput", needs: needHistorian, run: historianBadInput},
 	{name: "Swap", needs: needHistorian, run: historianSwap},
@@ -344,6 +346,28 @@ func historianScanOptions(s *suite) {
 	}
 }
 
+// historianScanBytes: a scan ends at as many bytes as it is asked for, be they more or less than usual.
+func historianScanBytes(s *suite) {
+	h := s.historian()
+	const all = 6
+	for i := range all {
+		s.write(sized(newThing(fmt.Sprint("large-", i)), 900<<10))
+	}
+	for _, revision := range []int64{0, s.newest(h)} {
+		for size, want := range map[int]int{1: 1, 1000 << 10: 2, math.MaxInt: all} {
+			scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision, Bytes: size, Count: true})
+			s.succeeds("Scan", err)
+			if len(scan.Records) != want || scan.More != (want < all) || scan.Count != all {
+				s.Fatalf("%d bytes at revision %d of %d times 900 KiB: %d records, count %d, more %v",
+					size, revision, all, len(scan.Records), scan.Count, scan.More)
+			}
+		}
+		if scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision}); err != nil || !scan.More {
+			s.Fatalf("6 times 900 KiB at revision %d are more than 4 MiB: %d records, more %v, %v", revision, len(scan.Records), scan.More, err)
+		}
+	}
+}
+
 // historianSpans: bounds are compared as the bytes of keys are, whatever they hold.
 func historianSpans(s *suite) {
 	h := s.historian()
@@ -385,6 +409,7 @@ func historianBadInput(s *suite) {
 	s.fails("Compact at a revision to come", h.Compact(s.ctx, newest+farAhead), storage.ErrFutureRevision)
 	for what, call := range map[string]func() error{
 		"a negative revision": func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: -1}); return err },
+		"negative bytes":      func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Bytes: -1}); return err },
 		"a negative limit":    func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Limit: -1}); return err },
 		"a bound with a NUL": func() error {
 			_, err := h.Scan(s.ctx, storage.Span{From: thingID("a\x00b")}, storage.ScanOptions{})

@@ -2,10 +2,13 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -81,7 +84,7 @@ func checkSpan(span storage.Span) error {
 
 func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
 	var problem error
-	if opts.Revision < 0 || opts.Limit < 0 {
+	if min(opts.Revision, int64(opts.Limit), int64(opts.Bytes)) < 0 {
 		problem = invalid("a negative option")
 	}
 	if err := h.enter(ctx, problem, checkSpan(span)); err != nil {
@@ -99,16 +102,21 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 	if h.has("scans show the present") {
 		at = h.revision()
 	}
+	most, size := cmp.Or(opts.Bytes, 4<<20), 0
+	if h.has("large scans end early") {
+		most = min(most, 4<<20)
+	}
 	scan := storage.Scan{Revision: opts.Revision}
 	for _, r := range h.past(at).sorted() {
 		if !within(span, r.Resource.Id, h.has("a span's end is part of it")) {
 			continue
 		}
 		scan.Count++
-		if scan.More || opts.Limit > 0 && len(scan.Records) == opts.Limit {
+		if scan.More || opts.Limit > 0 && len(scan.Records) == opts.Limit || size >= most {
 			scan.More = true
 			continue
 		}
+		size += proto.Size(r.Resource)
 		r.Resource = clone(r.Resource)
 		if opts.KeysOnly {
 			r.Resource = &resourcepb.Resource{Id: r.Resource.Id, Version: r.Resource.Version}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -63,14 +64,19 @@ type PastQuery[P any] struct {
 	// Filter, where it is not nil, leaves out other keys. A filter that leaves out many costs a probe for each run of keys that it
 	// skips, not a look at each of them.
 	Filter *Filter
-	// Limit is the largest number of records to add; 0: no bound. Beside that a driver stops after about PageBytes of data, if there
+	// Limit is the largest number of records to add; 0: no bound. Beside that a driver stops after about Most bytes of data, if there
 	// was at least one record.
 	Limit int
+	// Bytes is how many bytes of data that is; 0: PageBytes.
+	Bytes int
 	// KeysOnly says that Version.Data is not wanted.
 	KeysOnly bool
 	// Count has all matching keys counted, those beyond the limit too.
 	Count bool
 }
+
+// Most returns after how many bytes of data the reading ends.
+func (q *PastQuery[P]) Most() int { return cmp.Or(q.Bytes, PageBytes) }
 
 // Past is what Historian.ReadAt has read.
 type Past[P any] struct {

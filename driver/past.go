@@ -44,7 +44,7 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	defer done()
 	q := PastQuery[P]{
 		Consistency: storage.StrongConsistency, Final: true,
-		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), KeysOnly: opts.KeysOnly, Count: opts.Count,
+		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
 	var scan storage.Scan
 	if l, ok := h.h.(Looker); ok && opts.Revision == 0 && single(&q) {

@@ -76,7 +76,7 @@ func (b *handle) readPast(ctx context.Context, q *driver.PastQuery[position]) (*
 			return nil, err
 		}
 		r.versions = append(r.versions, v)
-		if size += len(kv.Value); len(r.versions) == q.Limit || size >= driver.PageBytes {
+		if size += len(kv.Value); len(r.versions) == q.Limit || size >= q.Most() {
 			break
 		}
 	}

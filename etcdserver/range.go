@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -79,7 +80,7 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 		_, newest, err := s.history.Revisions(ctx)
 		return &pb.RangeResponse{}, newest, err
 	}
-	opts := storage.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit)}
+	opts := storage.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit), Bytes: math.MaxInt}
 	opts.KeysOnly = r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE
 	if selects(r) {
 		opts.Limit = 0
@@ -138,7 +139,7 @@ func (s *Server) scan(ctx context.Context, span storage.Span, opts storage.ScanO
 func (s *Server) scanOnce(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
 	all, err := s.history.Scan(ctx, span, opts)
 	for err == nil && all.More && (opts.Limit == 0 || len(all.Records) < opts.Limit) {
-		next := storage.ScanOptions{Revision: all.Revision, KeysOnly: opts.KeysOnly}
+		next := storage.ScanOptions{Revision: all.Revision, KeysOnly: opts.KeysOnly, Bytes: opts.Bytes}
 		if opts.Limit > 0 {
 			next.Limit = opts.Limit - len(all.Records)
 		}

@@ -3,6 +3,7 @@ package etcdserver
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -189,7 +190,7 @@ func (t *transaction) scan(ctx context.Context, key, end []byte, limit int) ([]s
 	if !ok {
 		return nil, nil
 	}
-	scan, err := t.server.scanOnce(ctx, span, storage.ScanOptions{Revision: t.commit.after, Limit: limit})
+	scan, err := t.server.scanOnce(ctx, span, storage.ScanOptions{Revision: t.commit.after, Limit: limit, Bytes: math.MaxInt})
 	return scan.Records, err
 }
 

@@ -68,7 +68,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 			return true
 		}
 		past.Count++
-		if past.More || q.Limit > 0 && added == q.Limit || size >= driver.PageBytes {
+		if past.More || q.Limit > 0 && added == q.Limit || size >= q.Most() {
 			past.More = true
 			return q.Count
 		}

@@ -165,7 +165,7 @@ func (l *pastLook) read(ctx context.Context) error {
 			l.found, l.past.More = l.found[:l.q.Limit], true
 			return nil
 		}
-		if full && (l.bytes >= driver.PageBytes || l.q.KeysOnly && len(l.found) > stretchRows) {
+		if full && (l.bytes >= l.q.Most() || l.q.KeysOnly && len(l.found) > stretchRows) {
 			l.past.More = true
 			return nil
 		}
@@ -223,16 +223,21 @@ func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 // if there are no more. full says that a bound of the page was reached.
 func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
 	keys = max(keys, limit)
-	sql := l.sql.pastPage
-	if l.now {
+	most := l.q.Most() - l.bytes
+	sql, arguments := l.sql.pastPage, []any{
+		b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, l.q.KeysOnly, most,
+	}
+	switch {
+	case l.now && b.pattern == nil:
+		sql, arguments = l.sql.presentSpan, []any{b.first, b.end, limit, l.q.KeysOnly, most}
+	case l.now:
 		sql = l.sql.presentPage
 	}
 	var k, version, data pgtype.DriverBytes
 	var created, modified, writes pgtype.Int8
 	var inStretch int64
 	before := len(l.found)
-	rows, _ := l.tx.Query(ctx, sql, b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, // an error shows in the rows
-		l.q.KeysOnly, driver.PageBytes-l.bytes)
+	rows, _ := l.tx.Query(ctx, sql, arguments...) // an error shows in the rows
 	_, err = pgx.ForEachRow(rows, []any{&k, &version, &data, &created, &modified, &writes}, func() error {
 		if !modified.Valid {
 			inStretch, last = created.Int64, bytes.Clone(k)
@@ -248,7 +253,7 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 	switch n := len(l.found); {
 	case err != nil:
 		return nil, false, err
-	case n-before == limit || l.bytes >= driver.PageBytes:
+	case n-before == limit || l.bytes >= l.q.Most():
 		return bytes.Clone(l.found[n-1].Key), true, nil
 	case inStretch < int64(keys):
 		return nil, false, nil

@@ -84,6 +84,16 @@ with stretch as materialized (` + stored + `), ` + picked + `, current as (` + c
     select key, version, data, created, writes, modified from current
     where $5::bigint is not null and $6::int is not null and $7::text is not null
 )` + pageOf
+	// Without a pattern, no key is passed over, and all is read in the order of the index.
+	presentSpan = `
+select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
+from (
+    select few.*, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
+    from (select key, version, data, created, writes, modified from $resources where key >= $1 and key < $2 order by key limit $3) as few
+) as resource` + currentHead + `
+where before < $5 or $4
+order by key`
+
 	pastPage = `
 with stretch as materialized (
     select key from ((` + stored + `) union ` + deleted + `) as keys order by key limit $3
@@ -138,11 +148,13 @@ update $store set oldest = $1
 where oldest < $1 and exists (select from $changes where revision = $1 and place = $2 and substr(token, 1, 8) = $3)`
 )
 
-type pastStatements struct{ presentPage, pastPage, presentCount, pastCount, placeAt, numbered, look, followed, before, compact string }
+type pastStatements struct {
+	presentPage, presentSpan, pastPage, presentCount, pastCount, placeAt, numbered, look, followed, before, compact string
+}
 
 func newPastStatements(sql func(string) string) pastStatements {
 	return pastStatements{
-		presentPage: sql(presentPage), pastPage: sql(pastPage), presentCount: sql(presentCount), pastCount: sql(pastCount),
+		presentPage: sql(presentPage), presentSpan: sql(presentSpan), pastPage: sql(pastPage), presentCount: sql(presentCount), pastCount: sql(pastCount),
 		placeAt: sql(placeAt), numbered: sql(numbered), look: sql(look), followed: sql(followed), before: sql(before), compact: sql(compact),
 	}
 }

@@ -28,7 +28,7 @@ func (s *handle) ReadAt(ctx context.Context, q *driver.PastQuery[mark], add func
 		last := q.From
 		size, added := 0, 0
 		err = r.each(q.From, q.KeysOnly, func(v *driver.Version) (bool, error) {
-			if q.Limit > 0 && added == q.Limit || size >= driver.PageBytes {
+			if q.Limit > 0 && added == q.Limit || size >= q.Most() {
 				p.More = true
 				return false, nil
 			}

@@ -21,6 +21,8 @@ func Scan(opts storage.ScanOptions) error {
 		return invalid("revision is %d, expected 0 or more", opts.Revision)
 	case opts.Limit < 0:
 		return invalid("limit is %d, expected 0 or more", opts.Limit)
+	case opts.Bytes < 0:
+		return invalid("bytes are %d, expected 0 or more", opts.Bytes)
 	}
 	return nil
 }
