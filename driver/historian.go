@@ -42,9 +42,9 @@ type Settler interface {
 
 // Looker is a Historian that reads a single key more cheaply than by ReadAt.
 type Looker interface {
-	// Look returns what is stored under a key, nil for nothing, and the revision of which that is: what ReadAt of the present position finds
-	// with Final set.
-	Look(ctx context.Context, k Key) (*Version, int64, error)
+	// Look returns what is stored under a key, nil for nothing, and the revision of which that is: what ReadAt of the present position finds,
+	// with Final set or not. Without it the revision is of no use to anybody.
+	Look(ctx context.Context, k Key, final bool) (*Version, int64, error)
 }
 
 // TokenLife is how long a continue token lives at least, after the first page of its listing was read.

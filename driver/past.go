@@ -48,7 +48,7 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	}
 	var scan storage.Scan
 	if l, ok := h.h.(Looker); ok && opts.Revision == 0 && single(&q) {
-		scan, err = lookAt(ctx, l, *from, opts)
+		scan, err = lookAt(ctx, l, *from, opts, true)
 	} else {
 		scan, err = h.scan(ctx, q, opts.Revision)
 	}
@@ -70,8 +70,8 @@ func single[P any](q *PastQuery[P]) bool {
 }
 
 // lookAt is a scan of one key.
-func lookAt(ctx context.Context, l Looker, k Key, opts storage.ScanOptions) (scan storage.Scan, err error) {
-	found, revision, err := l.Look(ctx, k)
+func lookAt(ctx context.Context, l Looker, k Key, opts storage.ScanOptions, final bool) (scan storage.Scan, err error) {
+	found, revision, err := l.Look(ctx, k, final)
 	if err != nil || found == nil {
 		return storage.Scan{Revision: revision}, err
 	}

@@ -71,7 +71,7 @@ func (h historian[P]) swapOnce(ctx context.Context, k Key, swap storage.Swap) (s
 // stored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
 func (h historian[P]) stored(ctx context.Context, k Key, final bool) (*storage.Record, int64, error) {
 	if l, ok := h.h.(Looker); ok {
-		scan, err := lookAt(ctx, l, k, storage.ScanOptions{})
+		scan, err := lookAt(ctx, l, k, storage.ScanOptions{}, final)
 		if err != nil || len(scan.Records) == 0 {
 			return nil, scan.Revision, err
 		}

@@ -4,11 +4,13 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -100,11 +102,19 @@ func opened(b *testing.B) func(kube.Interface, factory.DestroyFunc, error) kube.
 	}
 }
 
+var quiet sync.Once
+
 // takeTurns opens all sides, gives each the same pods, and has them take turns.
 func takeTurns(b *testing.B, data storagetesting.BenchmarkData, turn func(b *testing.B, s kube.Interface)) {
 	b.Helper()
-	klog.LogToStderr(false) // a watch that ends by itself is an error to Kubernetes
-	klog.SetOutput(io.Discard)
+	quiet.Do(func() {
+		flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+		klog.InitFlags(flags)
+		if err := errors.Join(flags.Set("logtostderr", "false"), flags.Set("stderrthreshold", "FATAL")); err != nil {
+			b.Fatal(err)
+		}
+		klog.SetOutput(io.Discard) // a watch that ends by itself is an error to Kubernetes
+	})
 	stores := make([]kube.Interface, len(sides))
 	for i, side := range sides {
 		stores[i] = side.open(b)

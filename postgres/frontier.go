@@ -28,10 +28,10 @@ import (
 
 // scanFinal reads the number up to which the history is final from the answer to the statement final. The changes have to be
 // read in a later statement. A standby does not have the notes.
-func scanFinal(row pgx.Row) (last, final int64, err error) {
+func scanFinal(row pgx.Row, more ...any) (last, final int64, err error) {
 	var noted pgtype.Int8
 	var standby bool
-	if err := row.Scan(&last, &noted, &standby); err != nil {
+	if err := row.Scan(append([]any{&last, &noted, &standby}, more...)...); err != nil {
 		return 0, 0, err
 	}
 	if standby {

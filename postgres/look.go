@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -18,7 +17,13 @@ import (
 // them has asked.
 type looker struct {
 	*history
-	batch *batch.Batcher[[]byte, looked]
+	batch *batch.Batcher[wanted, looked]
+}
+
+// wanted is a key to look at, and whether the revision has to be final.
+type wanted struct {
+	key   []byte
+	final bool
 }
 
 // looked is what was found under a key, nil for nothing, and the revision of which that is.
@@ -29,7 +34,7 @@ type looked struct {
 
 func newLooker(h *history) *looker {
 	l := &looker{history: h}
-	l.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Direct: true}, l.look)
+	l.batch = batch.New(batch.Options[wanted]{MaxCalls: 256, Direct: true}, l.look)
 	return l
 }
 
@@ -39,8 +44,8 @@ var _ driver.Looker = (*reader)(nil)
 var errLater = errors.New("what is visible is not final")
 
 // Look implements driver.Looker.
-func (r *reader) Look(ctx context.Context, k driver.Key) (*driver.Version, int64, error) {
-	found, err := r.looker.batch.Do(ctx, k.Bytes())
+func (r *reader) Look(ctx context.Context, k driver.Key, final bool) (*driver.Version, int64, error) {
+	found, err := r.looker.batch.Do(ctx, wanted{k.Bytes(), final})
 	r.replica.answered()
 	if errors.Is(err, errLater) {
 		return r.lookLater(ctx, k)
@@ -64,24 +69,44 @@ func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Ver
 	return found, r.RevisionOf(past.At), err
 }
 
-func (l *looker) look(ctx context.Context, calls []*batch.Call[[]byte, looked]) {
+// looksAgain is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
+// does not wait for anybody else.
+const looksAgain = 8
+
+func (l *looker) look(ctx context.Context, calls []*lookMember) {
+	for range looksAgain {
+		snap, err := l.lookAt(ctx, calls)
+		var left []*lookMember
+		for _, c := range calls {
+			if err == nil && snap.later && c.Request.final {
+				left = append(left, c)
+			} else {
+				c.Done(looked{snap.found[string(c.Request.key)], snap.revision}, err)
+			}
+		}
+		if calls = left; len(calls) == 0 {
+			return
+		}
+	}
+	for _, c := range calls {
+		c.Done(looked{}, errLater)
+	}
+}
+
+type lookMember = batch.Call[wanted, looked]
+
+func (l *looker) lookAt(ctx context.Context, calls []*lookMember) (snap snapshot, err error) {
 	keys := make([][]byte, len(calls))
 	for i, c := range calls {
-		keys[i] = c.Request
+		keys[i] = c.Request.key
 	}
-	var snap snapshot
-	err := l.retry(ctx, func(ctx context.Context) error {
+	err = l.retry(ctx, func(ctx context.Context) error {
 		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 			snap, err = l.lookOnce(ctx, conn, keys)
 			return err
 		})
 	})
-	if err == nil && snap.later {
-		err = errLater
-	}
-	for _, c := range calls {
-		c.Done(looked{snap.found[string(c.Request)], snap.revision}, err)
-	}
+	return snap, err
 }
 
 // snapshot is what one look has found.
@@ -91,41 +116,40 @@ type snapshot struct {
 	later    bool // something was visible that is not final
 }
 
-// lookOnce asks how far the history is final, and reads keys in a snapshot that is taken after that.
+// lookOnce asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
 func (l *looker) lookOnce(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
-	final, server, err := l.finalOn(ctx, conn)
-	if err != nil {
-		return snap, err
-	}
 	snap.found = make(map[string]*driver.Version, len(keys))
-	var here time.Time
 	var at position
 	var asked pgx.Batch
-	asked.Queue(repeatableRead)
-	asked.Queue(started).QueryRow(func(row pgx.Row) error { return row.Scan(&here) })
-	asked.Queue(l.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
-		at, err = l.scanLast(row)
+	asked.Queue(readCommitted)
+	asked.Queue(l.sql.finalNoted).QueryRow(func(row pgx.Row) error {
+		_, _, err := scanFinal(row, nil)
 		return err
 	})
-	asked.Queue(l.sql.followed, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &snap.later) })
 	asked.Queue(l.sql.look, keys).Query(func(rows pgx.Rows) error {
-		var key, version, data []byte
-		var created, writes, modified int64
-		_, err := pgx.ForEachRow(rows, []any{&key, &version, &data, &created, &writes, &modified, nil}, func() error {
-			snap.found[string(key)] = &driver.Version{
-				Key: key, Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: data,
-				Created: created, Writes: writes, Modified: modified,
+		var id driver.StoreID
+		var oldest int64
+		var last, created, writes, modified pgtype.Int8
+		var place pgtype.Int4
+		var piece, key, version, data []byte
+		in := []any{(*[16]byte)(&id), &oldest, &last, &place, &piece, &snap.later, &key, &version, &data, &created, &writes, &modified, nil}
+		_, err := pgx.ForEachRow(rows, in, func() error {
+			if key != nil {
+				snap.found[string(key)] = &driver.Version{
+					Key: key, Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: data,
+					Created: created.Int64, Writes: writes.Int64, Modified: modified.Int64,
+				}
 			}
 			return nil
 		})
+		if err == nil {
+			at, err = l.lastAt(id, oldest, last, place, piece)
+		}
 		return err
 	})
 	asked.Queue(`commit`)
 	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
 		return snap, err
-	}
-	if !here.Equal(server) {
-		return snap, notSent{errMoved} // it is tried again
 	}
 	snap.revision = max(at.revision, firstRevision)
 	return snap, nil
@@ -141,7 +165,12 @@ func (h *history) scanLast(row pgx.Row) (at position, err error) {
 	if err := row.Scan((*[16]byte)(&id), &oldest, &revision, &place, &piece); err != nil {
 		return position{}, err
 	}
-	at = position{revision: revision.Int64, place: place.Int32}
+	return h.lastAt(id, oldest, revision, place, piece)
+}
+
+// lastAt is the position of a change, none if there was none, if it is still in the store.
+func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, place pgtype.Int4, piece []byte) (position, error) {
+	at := position{revision: revision.Int64, place: place.Int32}
 	copy(at.piece[:], piece)
 	return at, h.check(id, oldest, &at, piece)
 }

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -55,17 +56,25 @@ func TestLookIsFinal(t *testing.T) {
 	execute("select nextval($seq_name)")
 	two := write(second)
 	look(true)
-	h.looker.batch = batch.New(batch.Options[[]byte]{}, func(_ context.Context, calls []*batch.Call[[]byte, looked]) {
+	if v, _, err := h.Look(ctx, second, false); err != nil || v == nil || string(v.Version) != two.Version {
+		t.Errorf("what is visible: %+v, %v", v, err)
+	}
+	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if v, revision, err := h.Look(brief, second, true); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("what is not final was found as of revision %d: %+v, %v", revision, v, err)
+	}
+	h.looker.batch = batch.New(batch.Options[wanted]{}, func(_ context.Context, calls []*lookMember) {
 		snap := look(true)
 		if err := b.DeleteCAS(ctx, two.Id, two.Version); err != nil {
 			t.Error(err)
 		}
 		execute("rollback")
 		for _, c := range calls {
-			c.Done(looked{snap.found[string(c.Request)], snap.revision}, errLater)
+			c.Done(looked{snap.found[string(c.Request.key)], snap.revision}, errLater)
 		}
 	})
-	if v, revision, err := h.Look(ctx, second); err != nil || v != nil || revision <= before.revision {
+	if v, revision, err := h.Look(ctx, second, true); err != nil || v != nil || revision <= before.revision {
 		t.Errorf("what was deleted after a first look, which did not count: %+v, as of revision %d: %v", v, revision, err)
 	}
 	h.looker = newLooker(h.looker.history)

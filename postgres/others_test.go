@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -56,15 +57,36 @@ func TestOthersUnderWay(t *testing.T) {
 		if err := h.updateMany(ctx, conn.Conn(), a, many); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range append(one, many...) {
+		all := append(one, many...)
+		fresh := key.Key{Group: "g", Kind: "Kind", Name: "fresh"}
+		created, err := newWrite(fresh, &resourcepb.Resource{Id: fresh.ID("uid", "v1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleted, err := newMutation(&driver.Mutation{
+			Verb: driver.Delete, Key: fresh, Uid: "uid", Version: string(versionText(created.token)), Alone: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		created.Alone = true
+		for _, m := range []*mutation{created, deleted} {
+			if err := h.apply(ctx, conn.Conn(), a, []*mutation{m}, false); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+		}
+		for _, m := range all {
 			if !m.applied || m.settled != want {
 				t.Errorf("%s: applied: %v, settled: %v, expected %v", when, m.applied, m.settled, want)
 			}
-			versions[m.Key.Name].Version = versionText(m.token)
+			if stored := versions[m.Key.Name]; stored != nil {
+				stored.Version = versionText(m.token)
+			}
 		}
-		final, there, err := h.lookout.lookOnce(ctx, conn.Conn(), one[0].revision)
-		if err != nil || !there || final >= one[0].revision != want {
-			t.Errorf("%s: all is final up to %d, after the change %d: %v", when, final, one[0].revision, err)
+		final, there, err := h.lookout.lookOnce(ctx, conn.Conn(), deleted.revision)
+		if err != nil || !there || final >= deleted.revision != want {
+			t.Errorf("%s: all is final up to %d, after the change %d: %v", when, final, deleted.revision, err)
 		}
 	}
 	execute := func(sql string) {

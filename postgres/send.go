@@ -139,9 +139,8 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	var busy bool
 	var settled pgtype.Bool
 	answered := false
-	alone := slices.ContainsFunc(ms, func(m *mutation) bool { return m.Alone })
 	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
-		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires, alone)
+		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires, alone(ms))
 	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes, &settled}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
@@ -158,6 +157,11 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	return err
 }
 
+// alone reports whether somebody needs to know of a change that nothing before it is to come.
+func alone(ms []*mutation) bool {
+	return slices.ContainsFunc(ms, func(m *mutation) bool { return m.Alone })
+}
+
 // outcomeBusy is what the function apply answers for a key that another transaction holds.
 const outcomeBusy = 0
 
@@ -169,11 +173,13 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	var uid, version []byte
 	var revision, created, writes pgtype.Int8
 	var rank pgtype.Int4
+	var settled pgtype.Bool
 	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
-		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted)
-	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank, &created, &writes}, func() error {
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted, alone(ms))
+	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank, &created, &writes, &settled}, func() error {
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, rank.Int32, created.Int64, writes.Int64)
+			m.settled = settled.Bool
 		} else {
 			m.setStored(uid, version, outcome == outcomeBusy)
 		}

@@ -16,7 +16,7 @@ type statements struct {
 	id, readOne, readMany, identify, updateOne, updateMany, apply string
 	server, revoke, overdue, writers, tokens, lastNumber          string
 	list, owned, readAfter                                        string
-	final, last, piece, tokensIn, changes                         string
+	final, finalNoted, last, piece, tokensIn, changes             string
 	retentionLock, mark, moveOldest, forget, step, prune, pruned  string
 }
 
@@ -34,6 +34,19 @@ const others = `select from pg_locks
       and database = (select oid from pg_database where datname = current_database())
       and pid is distinct from pg_backend_pid()
       and ((objid::bigint - $drawn + 1073741824) & 2147483647) < 1073741824`
+
+// final is the last number drawn, and then the lowest one that somebody noted who has not committed yet. The subquery refers to the outer
+// row, so it is carried out after that was read; in the other order numbers could be drawn unseen in between. A note holds the lower 31
+// bits of its number, which is near the last one.
+const final = `
+select last_value, (
+    select min(last_value + ((objid::bigint - last_value + 1073741824) & 2147483647) - 1073741824)
+    from pg_locks
+    where locktype = 'advisory' and objsubid = 2
+      and classid::bigint = ($changes_name::regclass::oid::bigint & 2147483647)
+      and database = (select oid from pg_database where datname = current_database())
+), pg_is_in_recovery()
+from $changes_seq`
 
 // milestones are the changes that the index by key holds.
 const milestones = `(op = 2 or writes % 16 = 1)`
@@ -157,9 +170,17 @@ select input.place, stored.stored_uid, stored.stored_version, updated.revision,
     updated.created, updated.writes, alone.settled
 from input left join stored using (place) left join updated using (place) cross join alone`),
 
+		// The numbers are drawn when the function has returned, and before the notes of others are read.
 		apply: sql(`
-select place, outcome, stored_uid, stored_version, revision, rank, created, writes
-from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12, $13)`),
+with applied as materialized (
+    select place, outcome, stored_uid, stored_version, revision, rank, created, writes
+    from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12, $13)
+), drawn as materialized (
+    select max(revision) as last from applied
+), alone as materialized (
+    select case when $14 then not exists ($others_drawn) end as settled from drawn
+)
+select applied.*, alone.settled from applied cross join alone`),
 
 		// What a new connection learns about its server.
 		server: sql(`select last_value, clock_timestamp(), pg_backend_pid() from $changes_seq`),
@@ -218,18 +239,11 @@ where before < $3`),
 
 		lastNumber: sql(`select last_value from $changes_seq`),
 
-		// The last number drawn, and then the lowest one that somebody noted who has not committed yet. The subquery refers to the
-		// outer row, so it is carried out after that was read; in the other order numbers could be drawn unseen in between. A note
-		// holds the lower 31 bits of its number, which is near the last one.
-		final: sql(`
-select last_value, (
-    select min(last_value + ((objid::bigint - last_value + 1073741824) & 2147483647) - 1073741824)
-    from pg_locks
-    where locktype = 'advisory' and objsubid = 2
-      and classid::bigint = ($changes_name::regclass::oid::bigint & 2147483647)
-      and database = (select oid from pg_database where datname = current_database())
-), pg_is_in_recovery()
-from $changes_seq`),
+		final: sql(final),
+
+		// The same, and the number up to which the history is final is left for the next statement of the transaction.
+		finalNoted: sql(`
+select last, noted, standby, set_config('ashlar.final', least(last, noted)::text, true) from (` + final + ` offset 0) as final (last, noted, standby)`),
 
 		// The last change up to a number.
 		last: sql(`

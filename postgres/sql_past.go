@@ -121,10 +121,21 @@ from $store left join lateral (
     select revision, place, token from $changes where revision > 0 and revision <= $1 order by revision desc, place desc limit 1
 ) as last on true`
 
-	// What is stored under single keys now.
+	// What is stored under single keys now, the last change up to the number up to which the history is final, and whether there is one
+	// after it: one statement, of one snapshot, after the statement finalNoted.
 	look = `
-select one.* from unnest($1::bytea[]) as wanted (key)
-cross join lateral (` + currentRow + ` from $resources resource` + currentHead + ` where resource.key = wanted.key offset 0) as one`
+with final as materialized (select current_setting('ashlar.final')::bigint as number)
+select store.id, store.oldest, last.revision, last.place, last.piece,
+    exists (select from $changes where revision > final.number and revision < $never), one.*
+from final cross join $store as store
+left join lateral (
+    select revision, place, substr(token, 1, 8) as piece from $changes
+    where revision > 0 and revision <= greatest(final.number, store.oldest) order by revision desc, place desc limit 1
+) as last on true
+left join (
+    select one.* from unnest($1::bytea[]) as wanted (key)
+    cross join lateral (` + currentRow + ` from $resources resource` + currentHead + ` where resource.key = wanted.key offset 0) as one
+) as one on true`
 
 	// Whether there is a change of a number, or after it.
 	followed = `

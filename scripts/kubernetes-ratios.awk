@@ -1,6 +1,9 @@
 # Prints the output of Kubernetes' benchmarks, and after it how many times as fast as the storage in etcd each of ours was: the median of
 # the rounds.
 { print; fflush() }
+# What a program logs may stand between the name of a benchmark and what came of it.
+/^BenchmarkUpstream/ && $4 != "ns/op" { name = $1; next }
+/^ *[0-9]+\t.* ns\/op/ { $0 = name " " $0 }
 /^BenchmarkUpstream/ {
 	parts = split($1, part, "/")
 	sub(/-[0-9]+$/, "", part[parts])
