@@ -53,15 +53,11 @@ func (r *reader) Look(ctx context.Context, k driver.Key, final bool) (*driver.Ve
 	return found.version, found.revision, err
 }
 
-// lookLater is Look where it has to wait. What was seen before that does not count.
+// lookLater is Look where it may have to wait. What was seen before that does not count.
 func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
-	newest, err := r.history.lookUpNumber(ctx, 0)
-	if err != nil {
-		return nil, 0, err
-	}
 	from := k.Bytes()
 	past, err := r.ReadAt(ctx, &driver.PastQuery[position]{
-		At: &newest.at, Consistency: storage.StrongConsistency, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, func(v *driver.Version) error {
 		found = v
 		return nil

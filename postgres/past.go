@@ -48,16 +48,23 @@ func (r *reader) lookOrWait(ctx context.Context, q *driver.PastQuery[position]) 
 		look, err = r.lookAt(ctx, conn, at, q)
 		return err
 	}
-	if err := r.onPrimary(ctx, read); err != nil || at != nil || !q.Final || len(look.at.ahead) == 0 {
-		return look, err
+	for {
+		err = r.onPrimary(ctx, read)
+		switch {
+		case q.At != nil || !q.Final:
+			return look, err
+		case at != nil && errors.Is(err, storage.ErrCompacted):
+			at = nil // others have gone on since, and forgotten that
+			continue
+		case err != nil || len(look.at.ahead) == 0:
+			return look, err
+		}
+		newest, err := r.history.lookUpNumber(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		at = &newest.at
 	}
-	newest, err := r.history.lookUpNumber(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
-	at = &newest.at
-	err = r.onPrimary(ctx, read)
-	return look, err
 }
 
 // pastLook is one attempt at a page of the past, in one snapshot.

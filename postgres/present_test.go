@@ -1,0 +1,93 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/testenv"
+)
+
+// TestPresentIsNeverCompacted reads the present while somebody's commit stalls. When that is over, and before the reader reads what was the
+// newest revision then, others write and forget everything before that. The present is still there: it is another one by now.
+func TestPresentIsNeverCompacted(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"a span", "a key", "a swap"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			t.Cleanup(cancel)
+			storeURL := testenv.Postgres(t).StoreURL(t)
+			other := openHandle(t, ctx, storeURL)
+			b, tr := openTraced(t, ctx, storeURL)
+			historian, _ := storage.As[storage.Historian](b)
+			stalled := acquire(t, ctx, other.handle.database.main)
+			execute := func(sql string) {
+				t.Helper()
+				if _, err := stalled.Exec(ctx, other.handle.database.sql.named(sql)); err != nil {
+					t.Error(err)
+				}
+			}
+			execute("begin")
+			execute(note)
+			execute("select nextval($seq_name)")
+			stored, err := other.WriteCAS(ctx, named("one", "behind"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits, forgotten := false, false
+			sends := func(sql []string) {
+				switch {
+				case len(sql) == 2 && sql[0] == readCommitted && !waits: // it asks how far all is final
+					waits = true
+					execute("rollback")
+				case waits && !forgotten && strings.Contains(sql[0], "repeatable read"):
+					forgotten = true
+					stored.Metadata["v"] = "later"
+					if stored, err = other.WriteCAS(ctx, stored); err != nil {
+						t.Error(err)
+					}
+					_, newest, err := other.handle.Revisions(ctx)
+					if err == nil {
+						err = other.handle.Compact(ctx, newest)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			tr.sends.Store(&sends)
+			one := key.Of(stored.Id)
+			end := one
+			end.Name += "\x01"
+			var got *storage.Record
+			switch what {
+			case "a swap":
+				var swapped storage.Swapped
+				swapped, err = historian.Swap(ctx, storage.Swap{Write: named("one", "mine"), Expect: 1})
+				got = swapped.Stored
+			case "a key":
+				got, err = only(historian.Scan(ctx, storage.Span{From: one.ID("", ""), To: end.ID("", "")}, storage.ScanOptions{}))
+			default:
+				got, err = only(historian.Scan(ctx, storage.Span{}, storage.ScanOptions{}))
+			}
+			tr.sends.Store(nil)
+			if err != nil || !forgotten || got == nil || got.Resource.Version != stored.Version {
+				t.Errorf("read %v, %v, expected %v; forgotten meanwhile: %v", got, err, stored, forgotten)
+			}
+		})
+	}
+}
+
+// only is the one record of a scan.
+func only(scan storage.Scan, err error) (*storage.Record, error) {
+	if err != nil || len(scan.Records) != 1 {
+		return nil, err
+	}
+	return &scan.Records[0], nil
+}
