@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -43,35 +42,42 @@ func scanFinal(row pgx.Row, more ...any) (last, final int64, err error) {
 	return last, last, nil
 }
 
-// finalOn asks how far the history is final, and which server says so.
-func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server time.Time, err error) {
+// finalOn asks how far the history is final, and which run of which server says so.
+func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server string, err error) {
 	var asked pgx.Batch
 	asked.Queue(readCommitted)
 	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
 		_, final, err = scanFinal(row)
 		return err
 	})
-	asked.Queue(started).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
+	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&server) })
 	asked.Queue(`commit`)
 	err = conn.SendBatch(ctx, &asked).Close()
 	return final, server, err
 }
 
-// stillOn reports whether a transaction is on that server: what is final on one that a fail-over has replaced may still be under way on the
-// next one, and a pooler brings the next transaction there without a word.
-func (h *history) stillOn(ctx context.Context, tx pgx.Tx, server time.Time) error {
-	var here time.Time
-	if err := tx.QueryRow(ctx, started).Scan(&here); err != nil {
+// lastOn is last in a transaction that is on the server which has said that the number is final. On one that a fail-over has put in its
+// place, or after a crash, lower numbers may be under way again; and a pooler brings the next transaction there without a word.
+func (h *history) lastOn(ctx context.Context, tx pgx.Tx, final int64, server string) (at position, err error) {
+	var here string
+	var asked pgx.Batch
+	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&here) })
+	asked.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
+		at, err = h.scanLast(row)
 		return err
+	})
+	err = tx.SendBatch(ctx, &asked).Close()
+	if err == nil && here != server {
+		err = notSent{errMoved} // it is tried again
 	}
-	if !here.Equal(server) {
-		return notSent{errMoved} // it is tried again
-	}
-	return nil
+	return at, err
 }
 
-// started tells the runs of servers apart.
-const started = `select pg_postmaster_start_time()`
+// whichRun tells apart the runs of servers, and the databases that bear a name one after another. A server that has crashed and
+// recovered by itself has the same start, but has lost its statistics.
+const whichRun = `
+select concat_ws(' ', extract(epoch from pg_postmaster_start_time()), extract(epoch from pg_stat_get_bgwriter_stat_reset_time()), oid)
+from pg_database where datname = current_database()`
 
 var errMoved = errors.New("the server was replaced by another one between two statements")
 

@@ -99,7 +99,7 @@ func (r *reader) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.
 }
 
 func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Filter, rows driver.Rows) (position, error) {
-	_, final, err := scanFinal(conn.QueryRow(ctx, r.sql.final))
+	final, server, err := r.history.finalOn(ctx, conn.Conn())
 	if err != nil {
 		return position{}, err
 	}
@@ -108,7 +108,7 @@ func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Fil
 		return position{}, err
 	}
 	defer rollback(tx) // it only reads
-	at, err := r.history.last(ctx, tx, final)
+	at, err := r.history.lastOn(ctx, tx, final, server)
 	if err != nil {
 		return position{}, err
 	}

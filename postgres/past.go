@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -83,7 +82,7 @@ type pastLook struct {
 func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.PastQuery[position]) (*pastLook, error) {
 	l := &pastLook{history: r.history, q: q, now: at == nil}
 	var final int64
-	var server time.Time
+	var server string
 	if l.now {
 		var err error
 		if final, server, err = r.history.finalOn(ctx, conn.Conn()); err != nil {
@@ -96,13 +95,8 @@ func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q
 	}
 	defer rollback(tx) // it only reads
 	l.tx = tx
-	if l.now && q.Final {
-		if err := r.history.stillOn(ctx, tx, server); err != nil {
-			return nil, err
-		}
-	}
 	if l.now {
-		if l.at, err = r.history.last(ctx, tx, final); err == nil {
+		if l.at, err = r.history.lastOn(ctx, tx, final, server); err == nil {
 			err = r.history.addAhead(ctx, tx, &l.at, final)
 		}
 	} else {
