@@ -95,9 +95,6 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 		if err == nil {
 			err = b.tx.fits()
 			full = errors.Is(err, storage.ErrTooLarge) && len(b.waiting) > 0
-			if errors.Is(err, storage.ErrTooLarge) && !full && b.tx.bare() {
-				err = b.tx.fits()
-			}
 		}
 		if err == nil {
 			b.waiting = append(b.waiting, fn)

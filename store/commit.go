@@ -32,14 +32,6 @@ import (
 // fn may be called several times, so it must have no effect but by tx and by variables that it sets anew each time. It must not call
 // methods of the Store that write.
 //
-// # Deletions
-//
-// A commit cannot demand of an object that it is there and delete it. So an object that is deleted is first written with a mark in its
-// metadata, together with the other changes, and removed right afterwards. All stores see the mark as the deletion; a program that reads
-// the backend directly may see the marked object for a moment or, if it could not be removed, until the next Update; if this process is
-// killed or an answer is lost, until the next [Open]. Where an object is too large to be written with the mark, the mark is written without
-// what it held.
-//
 // # Errors
 //
 // [storage.ErrTooLarge]: fn has read and changed more objects than the backend takes in one transaction ([storage.Transactor].MaxOps), or
@@ -77,15 +69,11 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			cut, tx = at, nil
 			continue
 		}
-		if err := tx.fits(); err != nil && (!errors.Is(err, storage.ErrTooLarge) || !tx.bare() || tx.fits() != nil) {
+		if err := tx.fits(); err != nil {
 			return err
 		}
 		ops, keys := tx.ops()
 		err := s.commit(ctx, tx, ops)
-		if errors.Is(err, storage.ErrTooLarge) && tx.bare() { // the backend takes less than others do
-			ops, keys = tx.ops()
-			err = s.commit(ctx, tx, ops)
-		}
 		lost, conflict := conflictOf(err, keys)
 		if !conflict {
 			return err
@@ -181,12 +169,12 @@ func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
 		t := &tx.touched[i]
 		keys = append(keys, seenAt{t.key, versionOf(t.seen)})
 		switch {
+		case t.change != nil && t.change.now == nil:
+			ops = append(ops, storage.Op{Delete: t.seen.id, Version: t.seen.version, Present: true})
 		case t.change != nil:
-			if t.change.res.Version = ""; t.seen.present() {
-				t.change.res.Version = t.seen.version
-			}
+			t.change.res.Version = versionOf(t.seen)
 			ops = append(ops, storage.Op{Write: t.change.res})
-		case t.seen != nil: // also if it is marked as deleted
+		case t.seen != nil:
 			ops = append(ops, storage.Op{Check: t.seen.id, Version: t.seen.version})
 		default:
 			// The id that the program has given is the program's, which may have changed it since.
@@ -216,63 +204,8 @@ func (s *Store) tooMany(n int) error {
 	return nil
 }
 
-// commit carries out a transaction, and shows it to readers.
+// commit commits the operations of a transaction, and shows readers what they have done, all at once.
 func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
-	if err := s.clear(ctx, tx); err != nil {
-		return err
-	}
-	results, err := s.write(ctx, tx, ops)
-	if err != nil {
-		return err
-	}
-	var marked []storage.Op
-	for _, res := range results {
-		if res == nil {
-			continue
-		}
-		if _, gone := res.GetMetadata()[DeletedMark]; gone {
-			marked = append(marked, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
-		}
-	}
-	s.remove(ctx, tx, marked)
-	return nil
-}
-
-// remove removes what is marked as deleted. For all readers of stores it is deleted already: what fails here is done after the next commit,
-// or by another Open.
-func (s *Store) remove(ctx context.Context, tx *Tx, marked []storage.Op) {
-	if len(marked) > 0 {
-		if _, err := s.write(ctx, tx, marked); err != nil {
-			s.leave(marked)
-			return
-		}
-	}
-	if !s.leftover.Load() {
-		return
-	}
-	s.mu.Lock()
-	left := s.left
-	s.left = nil
-	s.leftover.Store(false)
-	s.mu.Unlock()
-	for i, op := range left {
-		if err := s.backend.DeleteCAS(ctx, op.Delete, op.Version); err != nil && !errors.Is(err, storage.ErrCASFailure) {
-			s.leave(left[i:])
-			return
-		}
-	}
-}
-
-// leave notes what is marked as deleted and was not removed.
-func (s *Store) leave(marked []storage.Op) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.left = append(s.left, marked...)
-	s.leftover.Store(true)
-}
-
-// write commits operations, and shows readers what they have done, all at once.
-func (s *Store) write(ctx context.Context, tx *Tx, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	keys := make([]key.Key, 0, len(ops))
 	var deleted []*resourcepb.Resource
 	for i := range ops {
@@ -288,7 +221,7 @@ func (s *Store) write(ctx context.Context, tx *Tx, ops []storage.Op) ([]*resourc
 	results, err := s.carryOut(ctx, ops)
 	if err != nil {
 		writing.EndWith(nil, nil)
-		return nil, err
+		return err
 	}
 	rows := make([]*replica.Row[*entry], 0, len(keys))
 	for _, res := range results {
@@ -303,7 +236,7 @@ func (s *Store) write(ctx context.Context, tx *Tx, ops []storage.Op) ([]*resourc
 		// The copy had to be listed anew meanwhile. What is committed is committed, also if ctx ends here.
 		_ = s.copy.Barrier(ctx)
 	}
-	return results, nil
+	return nil
 }
 
 // carryOut commits operations. A lone write is no transaction: a backend may take it together with those of others.
@@ -328,19 +261,4 @@ func (s *Store) stored(c *change, res *resourcepb.Resource) *entry {
 	e.table.stamp(e.object, e.version)
 	e.digest = digestOf(e.table, e.object)
 	return e
-}
-
-// clear removes what is marked as deleted and stands where the transaction creates something.
-func (s *Store) clear(ctx context.Context, tx *Tx) error {
-	for i := range tx.touched {
-		r := &tx.touched[i]
-		if r.change == nil || r.seen == nil || !r.seen.gone {
-			continue
-		}
-		err := s.backend.DeleteCAS(ctx, r.seen.id, r.seen.version)
-		if err != nil && !errors.Is(err, storage.ErrCASFailure) {
-			return err
-		}
-	}
-	return nil
 }

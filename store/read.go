@@ -126,7 +126,7 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 			e = c.now
 		}
 	}
-	if !e.present() || id.GetUid() != "" && id.GetUid() != e.id.GetUid() {
+	if e == nil || id.GetUid() != "" && id.GetUid() != e.id.GetUid() {
 		return nil, nil
 	}
 	r.note(e)

@@ -90,7 +90,7 @@ func TestTheLargestObject(t *testing.T) {
 	})
 }
 
-// What can be created can be deleted, though a mark takes room: be it by a limit of the backend's, or because many are deleted together.
+// What can be created can be deleted, however large it is and whatever else is deleted with it.
 func TestDeletionsAreNeverTooLarge(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
 		const most = 1 << 16

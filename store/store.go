@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
@@ -19,10 +18,6 @@ type Store struct {
 	tables     map[storage.UnversionedType]*table
 	copy       *replica.Replica[*entry]
 	closed     atomic.Bool
-
-	leftover atomic.Bool // there is something left
-	mu       sync.Mutex
-	left     []storage.Op // removes what is marked as deleted, and could not be removed
 }
 
 // Open returns a store of the objects of some tables, once all of them are in memory. The backend stays the caller's: close it after the
@@ -52,7 +47,6 @@ func Open(ctx context.Context, backend storage.Backend, tables ...AnyTable) (*St
 		return nil, err
 	}
 	s.copy = copied
-	s.sweep(ctx)
 	return s, nil
 }
 
@@ -83,20 +77,6 @@ func (s *Store) types() (types []storage.UnversionedType) {
 // decode makes a row of the copy. What does not decode is a row too: readers are told.
 func (s *Store) decode(res *resourcepb.Resource) *entry {
 	return entryOf(s.tables[storage.UnversionedTypeFrom(res.GetId().GetType())], res)
-}
-
-// sweep removes what programs that were killed have left marked as deleted. It is deleted for all readers of stores already.
-func (s *Store) sweep(ctx context.Context) {
-	for _, t := range s.tables {
-		if t == nil {
-			continue
-		}
-		for e := range (&reading{rows: s.copy.View()}).all(t) {
-			if e.gone {
-				_ = s.backend.DeleteCAS(ctx, e.id, e.version)
-			}
-		}
-	}
 }
 
 // Close ends all watches and frees the copy. Calls after it return [storage.ErrClosed]; closing twice is fine.

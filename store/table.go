@@ -136,25 +136,17 @@ type entry struct {
 	id      *resourcepb.ID
 	version string
 	table   *table
-	object  any                  // a *typed.Object; nil if gone, damaged or a guard
+	object  any                  // a *typed.Object; nil if damaged or a guard
 	err     error                // why there is no object
 	damaged *resourcepb.Resource // what err is about
-	gone    bool                 // it is marked as deleted
 	values  []string             // of all indexes
 	digest  digest
 }
-
-// DeletedMark is in the metadata of a resource that an Update has deleted and that is yet to be removed: see [Store.Update]. It is for
-// programs that read the backend directly.
-const DeletedMark = "store.ashlar.dev/deleted"
 
 // entryOf decodes a resource; t is nil for a guard. What cannot be decoded is an entry too.
 func entryOf(t *table, res *resourcepb.Resource) *entry {
 	e := &entry{key: key.Of(res.GetId()), id: res.GetId(), version: res.GetVersion(), table: t}
 	if t == nil {
-		return e
-	}
-	if _, e.gone = res.GetMetadata()[DeletedMark]; e.gone {
 		return e
 	}
 	if e.object, e.err = t.object(res); e.err != nil {
@@ -165,9 +157,6 @@ func entryOf(t *table, res *resourcepb.Resource) *entry {
 	e.digest = digestOf(t, e.object)
 	return e
 }
-
-// present reports whether there is something for programs to see.
-func (e *entry) present() bool { return e != nil && !e.gone }
 
 // named returns the name of a resource as errors have it.
 func named(id *resourcepb.ID) string {

@@ -3,8 +3,6 @@ package store_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
@@ -42,28 +40,14 @@ func TestAnIDThatIsUsedAgain(t *testing.T) {
 	})
 }
 
-// Where watches cannot prove how far they are, a mark that a killed program has left is absent, and compares so.
-func TestAMarkThatWasLeftIsAbsent(t *testing.T) {
+// Where watches cannot prove how far they are, what was read as absent is compared by the database.
+func TestAbsenceIsProven(t *testing.T) {
 	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		b := storetest.Open(t, url)
-		s, err := store.Open(ctx, &markless{b}, numbers)
+		s, err := store.Open(ctx, &markless{storetest.Open(t, url)}, numbers)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		w, err := s.ViewAndWatch(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		other := open(t, url, numbers)
-		left := &resourcepb.Resource{Id: id("a"), Metadata: map[string]string{store.DeletedMark: "true"}}
-		left.Id.Uid = "uid"
-		storetest.Write(t, b, left)
-		create(ctx, t, other, map[string]int64{"b": 1})
-		if _, err := w.Next(ctx); err != nil { // so the copy has the mark, too
-			t.Fatal(err)
-		}
 		read := func(tx *store.Tx) error {
 			_, err := numbers.Get(tx, id("a"))
 			return err
@@ -73,6 +57,46 @@ func TestAMarkThatWasLeftIsAbsent(t *testing.T) {
 		}
 		create(ctx, t, s, map[string]int64{"a": 1})
 		update(ctx, t, s, read)
+	})
+}
+
+// Of two transactions that each turn one object into another, one finds it gone. Readers of the backend see the deletion and nothing else.
+func TestWhatIsDeletedHasToBeThere(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s, other := open(t, url, numbers), open(t, url, numbers)
+		create(ctx, t, s, map[string]int64{"token": 1})
+		w := storetest.WatchAll(t, storetest.Open(t, url))
+		for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+		}
+		take := func(name string) func(*store.Tx) error {
+			return func(tx *store.Tx) error {
+				return errors.Join(numbers.Delete(tx, id("token")), numbers.Put(tx, put(name, 1)))
+			}
+		}
+		tries := 0
+		err := s.Update(ctx, func(tx *store.Tx) error {
+			if tries++; tries == 1 {
+				defer update(ctx, t, other, take("theirs"))
+			}
+			return take("mine")(tx)
+		})
+		if !errors.Is(err, storage.ErrNotFound) || tries != 2 {
+			t.Errorf("%v after %d tries", err, tries)
+		}
+		deleted, written := 0, 0
+		for range 2 {
+			switch ev := storetest.Next(t, w); {
+			case ev.GetDelete().GetResource().GetId().GetName() == "token":
+				deleted++
+			case ev.GetUpsert().GetResource().GetId().GetName() == "theirs":
+				written++
+			default:
+				t.Errorf("what nobody has done: %v", ev)
+			}
+		}
+		if deleted != 1 || written != 1 {
+			t.Errorf("%d deletions and %d creations", deleted, written)
+		}
 	})
 }
 
@@ -167,80 +191,4 @@ func TestAFunctionOfABatchIsAtomic(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// The name of the mark is the store's: an object that had it would be gone as soon as it is written.
-func TestTheMarkIsReserved(t *testing.T) {
-	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		err := open(t, url, numbers).Update(ctx, func(tx *store.Tx) error {
-			o := put("a", 1)
-			o.Metadata = map[string]string{store.DeletedMark: "true"}
-			return numbers.Put(tx, o)
-		})
-		if !errors.Is(err, storage.ErrInvalid) {
-			t.Error(err)
-		}
-	})
-}
-
-// A mark whose removal has failed is removed with the next commit, though the process lives on for long and opens nothing.
-func TestAMarkIsNotLeftForLong(t *testing.T) {
-	onEach(t, func(ctx context.Context, t *testing.T, url string) {
-		b := storetest.Open(t, url)
-		transactor, ok := storage.As[storage.Transactor](b)
-		if !ok {
-			t.Fatal("no transactor")
-		}
-		lame := &undeleting{Backend: b, Transactor: transactor}
-		s, err := store.Open(ctx, lame, numbers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		create(ctx, t, s, map[string]int64{"a": 1, "b": 2, "c": 3})
-		lame.off.Store(true)
-		update(ctx, t, s, func(tx *store.Tx) error {
-			return errors.Join(numbers.Delete(tx, id("a")), numbers.Delete(tx, id("b")))
-		})
-		if left := storetest.Stored(t, b, id("a")); left == nil {
-			t.Error("its removal was to fail")
-		}
-		update(ctx, t, s, func(tx *store.Tx) error { return numbers.Delete(tx, id("c")) })
-		lame.off.Store(false)
-		create(ctx, t, s, map[string]int64{"d": 1})
-		for _, name := range []string{"a", "b", "c"} {
-			if left := storetest.Stored(t, b, id(name)); left != nil {
-				t.Errorf("left: %v", left)
-			}
-		}
-	})
-}
-
-// undeleting is a backend that at times does not delete.
-type undeleting struct {
-	storage.Backend
-	storage.Transactor
-	off atomic.Bool
-}
-
-func (b *undeleting) As(target any) bool {
-	transactor, ok := target.(*storage.Transactor)
-	if ok {
-		*transactor = b
-	}
-	return ok
-}
-
-func (b *undeleting) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
-	if b.off.Load() && slices.ContainsFunc(ops, func(op storage.Op) bool { return op.Delete != nil }) {
-		return nil, storage.ErrInconsistent
-	}
-	return b.Transactor.Commit(ctx, ops)
-}
-
-func (b *undeleting) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	if b.off.Load() {
-		return storage.ErrInconsistent
-	}
-	return b.Backend.DeleteCAS(ctx, id, version)
 }

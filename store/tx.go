@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/oklog/ulid/v2"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -216,14 +215,11 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 //
 // As other errors of fn, these are checked against the newest state before [Store.Update] returns them.
 func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
-	if _, marked := o.Metadata[DeletedMark]; marked {
-		return fmt.Errorf("put %s: %w: the metadata %q is the store's own", named(o.ID), storage.ErrInvalid, DeletedMark)
-	}
 	held, err := tx.held(t.table, o.ID)
 	if err != nil {
 		return err
 	}
-	was, present := held.was, held.was.present()
+	was, present := held.was, held.was != nil
 	again := held.now != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
 	switch {
 	case held.now == nil && o.Version != "" || held.now != nil && o.Version != held.now.version || again:
@@ -276,22 +272,11 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 	if held.now == nil || id.GetUid() != "" && id.GetUid() != held.now.id.GetUid() {
 		return fmt.Errorf("delete %s: %w", named(id), storage.ErrNotFound)
 	}
-	if !held.was.present() {
+	if held.was == nil {
 		tx.change(t.table, held.now.key, nil)
 		return nil
 	}
-	res := held.was.damaged
-	if res == nil {
-		if res, err = t.encode(held.was.object); err != nil {
-			return err
-		}
-	}
-	res = proto.CloneOf(res)
-	if res.Metadata == nil {
-		res.Metadata = map[string]string{}
-	}
-	res.Metadata[DeletedMark] = "true"
-	tx.change(t.table, held.was.key, &change{was: held.was, res: res, size: sizeOf(res)})
+	tx.change(t.table, held.was.key, &change{was: held.was})
 	return nil
 }
 
@@ -301,10 +286,7 @@ func (tx *Tx) held(t *table, id *resourcepb.ID) (change, error) {
 		return change{}, err
 	}
 	was := tx.find(key.Of(id))
-	held := change{was: was.seen}
-	if held.was.present() {
-		held.now = held.was
-	}
+	held := change{was: was.seen, now: was.seen}
 	if was.change != nil {
 		held.now = was.change.now
 	}
@@ -356,22 +338,6 @@ func (tx *Tx) fits() error {
 			storage.ErrTooLarge, size, maxSize)
 	}
 	return tx.r.store.tooMany(len(tx.touched) + len(tx.guards))
-}
-
-// bare leaves out of what is marked as deleted all that a mark can do without. It reports whether there was any.
-func (tx *Tx) bare() (less bool) {
-	for i := range tx.touched {
-		c := tx.touched[i].change
-		if c == nil || c.now != nil {
-			continue
-		}
-		res := &resourcepb.Resource{Id: c.res.GetId(), Owner: c.res.GetOwner(), Metadata: map[string]string{DeletedMark: "true"}}
-		if size := codec.Size(res); size < c.size {
-			tx.size += size - c.size
-			c.res, c.size, less = res, size, true
-		}
-	}
-	return less
 }
 
 // savepoint is a transaction as it was.

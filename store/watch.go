@@ -151,7 +151,7 @@ func (w *Watch) read(ctx context.Context) error {
 	return nil
 }
 
-// visible returns what programs see of a row: nil for what is marked as deleted, damaged, or a guard.
+// visible returns what programs see of a row: nil for what is damaged, or a guard.
 func visible(row *replica.Row[*entry]) *entry {
 	if row == nil || row.Value.object == nil {
 		return nil

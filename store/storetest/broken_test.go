@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,15 @@ var defects = []struct {
 				if op.Check == nil {
 					kept = append(kept, op)
 				}
+			}
+			return kept
+		}}
+	}},
+	{bug: "what has to be there may be gone", rule: "S4", says: "write skew|not serializable", layer: func(b storage.Backend) *layer {
+		return &layer{Backend: b, commit: func(ops []storage.Op) []storage.Op {
+			kept := slices.Clone(ops)
+			for i := range kept {
+				kept[i].Present = false
 			}
 			return kept
 		}}

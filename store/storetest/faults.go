@@ -100,9 +100,7 @@ func stored(w *world) (map[string]string, error) {
 	}
 	want := map[string]string{}
 	for _, res := range list {
-		if _, gone := res.GetMetadata()[store.DeletedMark]; !gone { // whose removal was lost
-			want[res.GetId().GetName()] = res.GetVersion()
-		}
+		want[res.GetId().GetName()] = res.GetVersion()
 	}
 	return want, nil
 }

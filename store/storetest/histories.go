@@ -29,10 +29,10 @@ const (
 )
 
 // histories makes short concurrent histories of transactions that read some objects, also absent ones, and write others or none, and has
-// a checker find an order in which they could have happened one after the other. It begins with a case that only transactions pass which
-// compare what they have read and do not write.
+// a checker find an order in which they could have happened one after the other. It begins with cases that only transactions pass which
+// compare what they have read and do not write, and which delete only what is there.
 func histories(w *world) error {
-	if err := skew(w); err != nil {
+	if err := errors.Join(skew(w), taking(w)); err != nil {
 		return err
 	}
 	for h := range historyCount {
@@ -91,6 +91,46 @@ func skew(w *world) error {
 		}
 		if left != 1 {
 			return fmt.Errorf("write skew: of two that leave only if the other one stays, %d stay", left)
+		}
+	}
+	return nil
+}
+
+// taking has two transactions turn the same object into one of their own at the same time.
+func taking(w *world) error {
+	for round := range rounds {
+		token := fmt.Sprint("token", round)
+		if err := set(w.ctx, w.at(0), to(1), token); err != nil {
+			return err
+		}
+		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, token); err != nil {
+			return err // the other store has it now
+		}
+		var met sync.WaitGroup
+		met.Add(2)
+		var take []func(context.Context) error
+		var taken [2]bool
+		for i := range taken {
+			take = append(take, func(ctx context.Context) error {
+				var once sync.Once
+				return w.at(i).Update(ctx, func(tx *store.Tx) error {
+					there, err := value(tx, token)
+					once.Do(func() { // both have read it before one of them takes it
+						met.Done()
+						met.Wait()
+					})
+					if taken[i] = there == 1; err != nil || !taken[i] {
+						return err
+					}
+					return errors.Join(numbers.Delete(tx, id(token)), change(tx, fmt.Sprint(token, "-", i), to(1)))
+				})
+			})
+		}
+		if err := together(w.ctx, take...); err != nil {
+			return err
+		}
+		if taken[0] == taken[1] {
+			return fmt.Errorf("not serializable: of two that turn one object into another, it is %v that both have", taken[0])
 		}
 	}
 	return nil
