@@ -46,7 +46,7 @@ func (e notSent) Unwrap() error { return e.error }
 var (
 	// errStandby says that nothing was asked of a server, because it does not know the present.
 	errStandby = errors.New("the server is a standby, expected a primary")
-	// errLate says what late says, where a statement answers so by answering nothing.
+	// errLate says what late says, where a statement answers so by answering nothing, or that the floor of its sender is of another history.
 	errLate = errors.New("the statement arrived after its time")
 	// errUnsure says that a statement took effect, and that it is not known to be durable.
 	errUnsure = errors.New("the server did not wait until it was durable")

@@ -52,7 +52,7 @@ func TestBatchMeetsLock(t *testing.T) {
 		t.Helper()
 		answers := make(map[int]answer)
 		rows, err := conn.Query(ctx, sql.updateMany, [][]byte{[]byte("a"), []byte("b"), []byte("c"), []byte("d")},
-			all("uid"), all("old"), all("ours"), all("v1"), make([][]byte, 4), all("data"), expires, false)
+			all("uid"), all("old"), all("ours"), all("v1"), make([][]byte, 4), all("data"), expires, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

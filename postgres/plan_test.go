@@ -70,11 +70,11 @@ func TestPlans(t *testing.T) {
 		"readOne":   {sql.readOne, "bytea", `'\x00'`},
 		"readMany":  {sql.readMany, "bytea[]", keys},
 		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
-		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, bytea, bytea, bytea, timestamptz, bool",
-			`'\x01', '\x00', '\x00', '\x01', '\x00', null, '\x00', 'infinity', true`},
-		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool", strings.Join([]string{
+		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, bytea, bytea, bytea, timestamptz, bool, bigint",
+			`'\x01', '\x00', '\x00', '\x01', '\x00', null, '\x00', 'infinity', true, 0`},
+		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
-			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true"}, ", ")},
+			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0"}, ", ")},
 	}
 	for name, s := range statements {
 		exec(fmt.Sprintf(`prepare "%s" (%s) as %s`, name, s.types, s.sql))

@@ -27,7 +27,7 @@ const maxAge = time.Minute
 type attempt struct {
 	lock    int64 // an advisory lock; 0: it holds none
 	expires time.Time
-	floor   int64 // its numbers are higher
+	floor   int64 // its numbers are higher: it does nothing where that is still to be drawn
 	ended   bool  // it was seen to be over for good
 }
 
@@ -82,7 +82,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 		}
 	}
 	if isLate(err) {
-		on.floor = 0 // its clock has to be read again
+		on.floor = 0 // its clock and the floor have to be read again
 	}
 	for _, m := range ms {
 		if err == nil {
@@ -115,7 +115,7 @@ func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 	var uid, version []byte
 	var late, settled pgtype.Bool
 	err := conn.QueryRow(ctx, s.sql.updateOne,
-		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires, m.Alone).
+		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires, m.Alone, a.floor).
 		Scan(&revision, &uid, &version, &late, &created, &writes, &settled)
 	switch {
 	case err != nil:
@@ -140,7 +140,7 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	var settled pgtype.Bool
 	answered := false
 	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
-		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires, alone(ms))
+		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires, alone(ms), a.floor)
 	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes, &settled}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
@@ -175,8 +175,10 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	var rank pgtype.Int4
 	var settled pgtype.Bool
 	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
-		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted, alone(ms))
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted, alone(ms), a.floor)
+	answered := false
 	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank, &created, &writes, &settled}, func() error {
+		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, rank.Int32, created.Int64, writes.Int64)
 			m.settled = settled.Bool
@@ -185,6 +187,9 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 		}
 		return nil
 	})
+	if err == nil && !answered {
+		return errLate
+	}
 	return err
 }
 

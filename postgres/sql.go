@@ -104,6 +104,9 @@ func newStatements(schema string) *statements {
 		// One write of what exists. It locks the row, then notes, then draws: the subquery with the note is carried out when the
 		// row is at hand that was locked. A row that somebody else holds is passed over, as below: a time to wait for it would have to
 		// be set by every write. stored is what is in the way, as the statement's snapshot shows it.
+		//
+		// This statement and the next two do nothing where the last number drawn is below the sender's floor: theirs would not be
+		// found above it, should the answer be lost. That is so in a database that a fail-over or a restore has put there.
 		updateOne: sql(`
 with written as (
     update $resources resource
@@ -113,7 +116,7 @@ with written as (
     from (
         select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
         from $resources
-        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8
+        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8 and (select last_value from $changes_seq) >= $10
         for update skip locked
     ) as locked
     where resource.ctid = locked.tid
@@ -124,7 +127,8 @@ with written as (
     select revision, 0, false, 1, $1, $4, $4, $7, created, writes, previous, previous_place from written
     returning revision, created, writes
 )
-select logged.revision, stored.uid, stored.version, stored.uid = $2 and stored.version = $3 and clock_timestamp() >= $8,
+select logged.revision, stored.uid, stored.version,
+    stored.uid = $2 and stored.version = $3 and (clock_timestamp() >= $8 or (select last_value from $changes_seq) < $10),
     logged.created, logged.writes, case when $9 then not exists ($others_logged) end
 from (select 1) as one left join logged on true
 left join lateral (select uid, version from $resources where key = $1 and logged.revision is null offset 0) as stored on true`),
@@ -138,7 +142,7 @@ with input as materialized (
     select *
     from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
         with ordinality as input (key, uid, expected, token, group_version, owner, data, place)
-    where (select clock_timestamp()) < $8
+    where (select clock_timestamp()) < $8 and (select last_value from $changes_seq) >= $10
 ), stored as materialized (
     select input.*, locked.*
     from input cross join lateral (
@@ -174,7 +178,9 @@ from input left join stored using (place) left join updated using (place) cross 
 		apply: sql(`
 with applied as materialized (
     select place, outcome, stored_uid, stored_version, revision, rank, created, writes
-    from $apply($1, $2, $3, $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12, $13)
+    from (select 1 as one from $changes_seq where last_value >= $15 offset 0) as reached
+    cross join lateral $apply($1::bigint * one, $2, $3,
+        $4::bytea[], $5::smallint[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12, $13)
 ), drawn as materialized (
     select max(revision) as last from applied
 ), alone as materialized (

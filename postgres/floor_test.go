@@ -1,0 +1,69 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// TestFloorOfAnotherHistory sends each kind of statement through a session that takes numbers for drawn which are still to come, as
+// behind a pooler that leads to a restored database. Changes with such numbers would not be found, so the statement does nothing, and
+// the session asks again.
+func TestFloorOfAnotherHistory(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx)
+	var stored []*resourcepb.Resource
+	for _, name := range []string{"one", "two", "three"} {
+		res, err := b.WriteCAS(ctx, named(name, "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, res)
+	}
+	for name, of := range map[string]struct {
+		resources []*resourcepb.Resource
+		atomic    bool
+	}{
+		"an update":     {stored[:1], false},
+		"updates":       {stored[1:], false},
+		"a creation":    {[]*resourcepb.Resource{named("new", "v")}, false},
+		"a transaction": {[]*resourcepb.Resource{named("x", "v"), named("y", "v")}, true},
+	} {
+		var ms []*mutation
+		for _, res := range of.resources {
+			m, err := newMutation(&driver.Mutation{
+				Verb: driver.Write, Key: key.Of(res.Id), Uid: res.Id.Uid, Version: res.Version, Resource: res, Alone: len(of.resources) == 1,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ms = append(ms, m)
+		}
+		ahead := func() {
+			t.Helper()
+			for _, conn := range b.handle.database.main.AcquireAllIdle(ctx) {
+				on := b.handle.database.sessions.of(conn.Conn())
+				if err := on.ask(ctx, conn.Conn(), b.handle.database.sql); err != nil {
+					t.Fatal(err)
+				}
+				on.floor += 1000
+				conn.Release()
+			}
+		}
+		ahead()
+		if err := b.handle.sender.send(ctx, ms, of.atomic); !isLate(err) || fateOf(err) != undone || ms[0].applied {
+			t.Errorf("%s above numbers that are to come: %v, applied: %v; expected that nothing is done", name, err, ms[0].applied)
+		}
+		if err := b.handle.sender.send(ctx, ms, of.atomic); err != nil || !ms[0].applied || !ms[len(ms)-1].applied {
+			t.Errorf("%s after that: %v, applied: %v", name, err, ms[0].applied)
+		}
+	}
+}
