@@ -81,13 +81,18 @@ from pg_database where datname = current_database()`
 
 var errMoved = errors.New("the server was replaced by another one between two statements")
 
-// newest returns the position of the last change that is final.
-func (h *history) newest(ctx context.Context, q querier) (position, error) {
-	_, final, err := scanFinal(q.QueryRow(ctx, h.sql.final))
-	if err != nil {
-		return position{}, err
-	}
-	return h.last(ctx, q, final)
+// newest returns the position of the last change that is final. The transaction keeps both questions on one server.
+func (h *history) newest(ctx context.Context, db interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}) (at position, err error) {
+	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		_, final, err := scanFinal(tx.QueryRow(ctx, h.sql.final))
+		if err == nil {
+			at, err = h.last(ctx, tx, final)
+		}
+		return err
+	})
+	return at, err
 }
 
 // last returns the position of the last change up to a number, which has to be final.
