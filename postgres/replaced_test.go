@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -30,34 +33,66 @@ func TestReplacedBetweenTwoStatements(t *testing.T) {
 	for _, what := range []string{"feed", "watch", "page", "scan"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			database := server.Database(t)
-			name := strings.TrimPrefix(parsed(t, database.URL).Path, "/")
-			admin := server.Connect(t)
-			alone := func(sql string) {
-				t.Helper()
-				storetest.Eventually(t, "nobody else to use the database", func() bool {
-					_, err := admin.Exec(ctx, "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '"+name+"'")
-					if err != nil {
-						t.Fatal(err)
-					}
-					if _, err = admin.Exec(ctx, sql); err != nil {
-						_, _ = admin.Exec(ctx, "rollback") // what it had begun
-					}
-					return err == nil
-				})
-			}
-			t.Cleanup(func() { _, _ = admin.Exec(context.Background(), "drop database if exists "+name+"_lost with (force)") })
-			appearsLater(t, ctx, database, pooler, what, func(b *Backend) {
-				alone("create database " + name + "_copy template " + name)
+			r := newReplaceable(t, ctx, server)
+			appearsLater(t, ctx, r, pooler, what, func(b *Backend) {
+				r.copy()
 				for i := range 5 {
 					if _, err := b.WriteCAS(ctx, named(fmt.Sprint("lost-", i), "v")); err != nil {
 						t.Fatal(err)
 					}
 				}
-			}, func() {
-				alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
-			})
+			}, r.replace)
 		})
+	}
+}
+
+// TestReplacedBehindThePublished replaces the database while a page of history is read beside a stalled commit: what the feed has published
+// is known to be final in the one database, and says nothing about the other.
+func TestReplacedBehindThePublished(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	server := testenv.StartPostgres(t)
+	r := newReplaceable(t, ctx, server)
+	b, tr := openTraced(t, ctx, r.pooledBy(testenv.StartPgBouncer(t, server)))
+	if _, err := b.WriteCAS(ctx, named("one", "v")); err != nil {
+		t.Fatal(err)
+	}
+	from, err := b.handle.source.history.newest(ctx, b.handle.database.main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.copy()
+	stranger := r.database.Connect(t)
+	for _, sql := range []string{"begin", note, "select nextval($seq_name)"} {
+		if _, err := stranger.Exec(ctx, b.handle.database.sql.named(sql)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		if _, err := b.WriteCAS(ctx, named(fmt.Sprint("lost-", i), "v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	published, err := b.handle.source.history.last(ctx, b.handle.database.main, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.handle.source.published.Store(&published)
+	pages := 0
+	sends := func(sql []string) {
+		if len(sql) == 4 && sql[2] == b.handle.database.sql.changes {
+			if pages++; pages == 2 {
+				r.replace()
+				beginLate(t, ctx, r.database)
+			}
+		}
+	}
+	tr.sends.Store(&sends)
+	defer tr.sends.Store(nil)
+	events, _, _, err := b.handle.source.page(ctx, from, 10)
+	if len(events) > 0 || pages < 2 {
+		t.Errorf("after %d looks, %q was shown while a lower number is under way: %v", pages, events[0].Key.Name, err)
 	}
 }
 
@@ -68,9 +103,9 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	server := testenv.StartPostgres(t, "-c", "wal_writer_delay=10s") // or the numbers are not forgotten
-	database := server.Database(t)
-	appearsLater(t, ctx, database, testenv.StartPgBouncer(t, server), "scan", func(b *Backend) {
-		stranger := database.Connect(t)
+	r := newReplaceable(t, ctx, server)
+	appearsLater(t, ctx, r, testenv.StartPgBouncer(t, server), "scan", func(b *Backend) {
+		stranger := r.database.Connect(t)
 		for _, sql := range []string{"begin", note, "select nextval($seq_name) from generate_series(1, 100)", "rollback"} {
 			if _, err := stranger.Exec(ctx, b.handle.database.sql.named(sql)); err != nil {
 				t.Fatal(err)
@@ -87,14 +122,11 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 // appearsLater has a reader read through the pooler. Before that the store draws numbers, and after the reader has asked how far all is
 // final, before it reads, the store forgets them.
 func appearsLater(
-	t *testing.T, ctx context.Context, database *testenv.PostgresServer, pooler *testenv.PgBouncerServer, what string,
+	t *testing.T, ctx context.Context, r *replaceable, pooler *testenv.PgBouncerServer, what string,
 	draw func(*Backend), forget func(),
 ) {
 	t.Helper()
-	pooled := parsed(t, pooler.URL)
-	pooled.Path = parsed(t, database.URL).Path
-	pooled.RawQuery += "&" + url.Values{"schema": {"store"}, "listen": {"off"}, "poll": {"1h"}}.Encode()
-	b, tr := openTraced(t, ctx, pooled.String())
+	b, tr := openTraced(t, ctx, r.pooledBy(pooler))
 	if _, err := b.WriteCAS(ctx, named("one", "v")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,29 +140,7 @@ func appearsLater(
 		}
 		gone = true
 		forget()
-		other := openHandle(t, ctx, database.StoreURLIn(t, "store", "listen=off"))
-		late := named("late", "v")
-		m, err := newWrite(key.Of(late.Id), late)
-		if err != nil {
-			t.Error(err)
-		}
-		tx, err := database.Connect(t).Begin(ctx)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		commit = func() {
-			if err := tx.Commit(ctx); err != nil {
-				t.Error(err)
-			}
-		}
-		a := &attempt{lock: 1, expires: time.Now().Add(time.Hour)}
-		if err := other.handle.sender.apply(ctx, tx.Conn(), a, []*mutation{m}, false); err != nil {
-			t.Error(err)
-		}
-		if _, err := other.WriteCAS(ctx, named("early", "v")); err != nil {
-			t.Error(err)
-		}
+		commit = beginLate(t, ctx, r.database)
 	}
 	tr.sends.Store(&sends)
 	switch what {
@@ -190,4 +200,80 @@ func parsed(t *testing.T, raw string) *url.URL {
 		t.Fatal(err)
 	}
 	return u
+}
+
+// replaceable is a database that can be replaced by an older copy of itself.
+type replaceable struct {
+	t        *testing.T
+	ctx      context.Context
+	database *testenv.PostgresServer
+	name     string
+	admin    *pgx.Conn
+}
+
+func newReplaceable(t *testing.T, ctx context.Context, server *testenv.PostgresServer) *replaceable {
+	t.Helper()
+	r := &replaceable{t: t, ctx: ctx, database: server.Database(t), admin: server.Connect(t)}
+	r.name = strings.TrimPrefix(parsed(t, r.database.URL).Path, "/")
+	t.Cleanup(func() {
+		_, _ = r.admin.Exec(context.Background(), "drop database if exists "+r.name+"_lost with (force)")
+	})
+	return r
+}
+
+// pooledBy is the URL of a store in the database, through a pooler.
+func (r *replaceable) pooledBy(pooler *testenv.PgBouncerServer) string {
+	pooled := parsed(r.t, pooler.URL)
+	pooled.Path = "/" + r.name
+	pooled.RawQuery += "&" + url.Values{"schema": {"store"}, "listen": {"off"}, "poll": {"1h"}}.Encode()
+	return pooled.String()
+}
+
+func (r *replaceable) copy() { r.alone("create database " + r.name + "_copy template " + r.name) }
+
+func (r *replaceable) replace() {
+	r.alone("begin; alter database " + r.name + " rename to " + r.name + "_lost; " +
+		"alter database " + r.name + "_copy rename to " + r.name + "; commit")
+}
+
+// alone executes what nobody may be connected to the database for.
+func (r *replaceable) alone(sql string) {
+	r.t.Helper()
+	storetest.Eventually(r.t, "nobody else to use the database", func() bool {
+		_, err := r.admin.Exec(r.ctx, "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '"+r.name+"'")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if _, err = r.admin.Exec(r.ctx, sql); err != nil {
+			_, _ = r.admin.Exec(r.ctx, "rollback") // what it had begun
+		}
+		return err == nil
+	})
+}
+
+// beginLate writes a resource named late, which the function that it returns commits, and early after it.
+func beginLate(t *testing.T, ctx context.Context, database *testenv.PostgresServer) (commit func()) {
+	t.Helper()
+	other := openHandle(t, ctx, database.StoreURLIn(t, "store", "listen=off"))
+	late := named("late", "v")
+	m, err := newWrite(key.Of(late.Id), late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := database.Connect(t).Begin(ctx)
+	if err == nil {
+		a := &attempt{lock: 1, expires: time.Now().Add(time.Hour)}
+		err = other.handle.sender.apply(ctx, tx.Conn(), a, []*mutation{m}, false)
+	}
+	if err == nil {
+		_, err = other.WriteCAS(ctx, named("early", "v"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Commit(ctx); err != nil {
+			t.Error(err)
+		}
+	}
 }

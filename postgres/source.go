@@ -93,15 +93,15 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 		if err != nil || !next.back || published == nil || published.revision <= next.view.final {
 			return err
 		}
-		// If it is the same history.
-		var piece []byte
-		if err := conn.QueryRow(ctx, s.sql.piece, published.revision, published.place).Scan(&piece); err != nil {
+		if next, err = s.history.after(ctx, conn, &from, published.revision, limit); err != nil {
 			return err
 		}
-		if string(piece) != string(published.piece[:]) {
-			return errForked
+		// If it is the same history. A pooler may have led to another one meanwhile, so this comes last.
+		var piece []byte
+		err = conn.QueryRow(ctx, s.sql.piece, published.revision, published.place).Scan(&piece)
+		if err == nil && string(piece) != string(published.piece[:]) {
+			err = errForked
 		}
-		next, err = s.history.after(ctx, conn, &from, published.revision, limit)
 		return err
 	})
 	if err != nil {
