@@ -72,7 +72,7 @@ type pastLook struct {
 	tx    pgx.Tx
 	q     *driver.PastQuery[position]
 	at    position
-	now   bool // the position is that of the snapshot
+	now   bool // the position is that of the snapshot, or nothing that is asked for has changed since
 	found []driver.Version
 	bytes int
 	past  driver.Past[position]
@@ -116,14 +116,27 @@ func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q
 	return l, err
 }
 
-// prove reports whether the store can be read at the position: what it includes is there, and nothing of it was forgotten.
+// mostSince is how many changes after a position are looked at, at most, in order to read the present instead.
+const mostSince = 10000
+
+// prove reports whether the store can be read at the position: what it includes is there, and nothing of it was forgotten. Where nothing
+// that is asked for has changed since, it can be read as the present.
 func (l *pastLook) prove(ctx context.Context) error {
 	var id driver.StoreID
 	var oldest int64
 	var there bool
 	var more pgtype.Bool
 	var piece []byte
-	err := l.tx.QueryRow(ctx, l.sql.placeAt, l.at.revision, l.at.place).Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
+	var asked pgx.Batch
+	asked.Queue(l.sql.placeAt, l.at.revision, l.at.place).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
+	})
+	if b := l.bounds(); b != nil && len(l.at.ahead) == 0 {
+		asked.Queue(l.sql.unchanged, b.first, b.end, l.at.revision, l.at.place, mostSince).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&l.now)
+		})
+	}
+	err := l.tx.SendBatch(ctx, &asked).Close()
 	if err == nil {
 		err = l.check(id, oldest, &l.at, piece)
 	}
@@ -282,9 +295,17 @@ func (l *pastLook) count(ctx context.Context) error {
 	if b == nil {
 		return nil
 	}
-	sql := l.sql.pastCount
 	if l.now {
-		sql = l.sql.presentCount
+		return l.tx.QueryRow(ctx, l.sql.presentCount, b.first, b.end, b.pattern).Scan(&l.past.Count)
 	}
-	return l.tx.QueryRow(ctx, sql, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead)).Scan(&l.past.Count)
+	if len(l.at.ahead) == 0 {
+		var count pgtype.Int8
+		err := l.tx.QueryRow(ctx, l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.place, mostSince).Scan(&count)
+		if err != nil || count.Valid {
+			l.past.Count = count.Int64
+			return err
+		}
+	}
+	return l.tx.QueryRow(ctx, l.sql.pastCount, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead)).
+		Scan(&l.past.Count)
 }

@@ -99,11 +99,31 @@ with stretch as materialized (
     select key from ((` + stored + `) union ` + deleted + `) as keys order by key limit $3
 ), ` + picked + `, versions as (` + asOf + `)` + pageOf
 
-	// All keys are one stretch.
 	presentCount = `
-select count(*) from $resources
-where key >= $1 and key < $2 and ($4::bytea is null or key like $4)
-  and $3::bigint is not null and $5::bigint is not null and $6::int is not null and $7::text is not null`
+select count(*) from $resources where key >= $1 and key < $2 and ($3::bytea is null or key like $3)`
+
+	// Whether nothing between two keys has changed after a change, as far as the log is looked through for that.
+	unchanged = `
+with since as materialized (
+    select key from $changes where (revision, place) > ($3::bigint, $4::int) and revision < $never order by revision, place limit $5 + 1
+)
+select (select count(*) from since) <= $5 and not exists (select from since where key >= $1 and key < $2)`
+
+	// How many there were at a change: as many as now, and what the first change of each key after it tells. Null where there were many
+	// changes since.
+	countSince = `
+with since as materialized (
+    select key, revision, place, previous from $changes
+    where (revision, place) > ($4::bigint, $5::int) and revision < $never order by revision, place limit $6 + 1
+), first as (
+    select distinct on (key) key, previous is not null as there from since
+    where key >= $1 and key < $2 and ($3::bytea is null or key like $3) order by key, revision, place
+)
+select case when (select count(*) from since) <= $6 then (` + presentCount + `) + (
+    select count(*) filter (where first.there) - count(resource.key) from first left join $resources resource using (key)
+) end`
+
+	// All keys are one stretch.
 	pastCount = `
 with stretch as materialized ((` + stored + `) union ` + deleted + `), ` + picked + `
 select count(*) from (` + asOf + `) as versions`
@@ -160,12 +180,12 @@ where oldest < $1 and exists (select from $changes where revision = $1 and place
 )
 
 type pastStatements struct {
-	presentPage, presentSpan, pastPage, presentCount, pastCount, placeAt, numbered, look, followed, before, compact string
+	presentPage, presentSpan, pastPage, presentCount, unchanged, countSince, pastCount, placeAt, numbered, look, followed, before, compact string
 }
 
 func newPastStatements(sql func(string) string) pastStatements {
 	return pastStatements{
-		presentPage: sql(presentPage), presentSpan: sql(presentSpan), pastPage: sql(pastPage), presentCount: sql(presentCount), pastCount: sql(pastCount),
+		presentPage: sql(presentPage), presentSpan: sql(presentSpan), pastPage: sql(pastPage), presentCount: sql(presentCount), unchanged: sql(unchanged), countSince: sql(countSince), pastCount: sql(pastCount),
 		placeAt: sql(placeAt), numbered: sql(numbered), look: sql(look), followed: sql(followed), before: sql(before), compact: sql(compact),
 	}
 }
