@@ -179,9 +179,12 @@ func (l *pastLook) read(ctx context.Context) error {
 			l.found, l.past.More = l.found[:l.q.Limit], true
 			return nil
 		}
-		if full && (l.bytes >= l.q.Most() || l.q.KeysOnly && len(l.found) > stretchRows) {
-			l.past.More = true
+		switch {
+		case full && l.q.KeysOnly && len(l.found) > stretchRows:
+			l.found, l.past.More = l.found[:len(l.found)-1], true
 			return nil
+		case full && l.bytes >= l.q.Most():
+			return l.lookFurther(ctx, append(last, 0))
 		}
 		if last == nil {
 			return nil
@@ -189,6 +192,16 @@ func (l *pastLook) read(ctx context.Context) error {
 		bounds = l.bounds().from(l.q.Filter, append(last, 0))
 	}
 	return nil
+}
+
+// lookFurther finds out whether a page that is large enough is all there is.
+func (l *pastLook) lookFurther(ctx context.Context, from []byte) error {
+	q := *l.q
+	q.From, q.Limit, q.KeysOnly = from, 1, true
+	next := &pastLook{history: l.history, tx: l.tx, q: &q, at: l.at, now: l.now}
+	err := next.read(ctx)
+	l.past.More = len(next.found) > 0
+	return err
 }
 
 // keyRange is a range of keys, of which a pattern, if it is not nil, leaves some.

@@ -1,0 +1,79 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/codec"
+)
+
+// TestMoreIsThere scans up to each of the bounds of a page, with nothing behind it and with one more resource. Only the latter is more, now
+// and at an earlier revision.
+func TestMoreIsThere(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := opened(t, ctx) // which has three resources
+	historian, _ := storage.As[storage.Historian](b)
+	// As many as a page of keys alone holds.
+	_, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.named(`
+insert into $resources (key, uid, version, group_version, data, created, writes, modified, modified_place)
+select 'k' || '\x00'::bytea || 'Kind' || '\x000000'::bytea || convert_to(lpad(n::text, 9, '0'), 'UTF8'), 'u', 'v', 'v1', '', 2, 1, 2, 0
+from generate_series(1, $1::int) n`), stretchRows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(group string) storage.Span {
+		id := named("", "").Id
+		id.Type.Group, id.Type.Kind = group, ""
+		to := named("", "").Id
+		to.Type.Group, to.Type.Kind = group+"\x01", ""
+		return storage.Span{From: id, To: to}
+	}
+	check := func(what string, group string, opts storage.ScanOptions, want int, more bool) {
+		t.Helper()
+		scan, err := historian.Scan(ctx, of(group), opts)
+		if err != nil || len(scan.Records) != want || scan.More != more {
+			t.Errorf("%s: %d records, more: %v, %v; expected %d, more: %v", what, len(scan.Records), scan.More, err, want, more)
+		}
+		if !more {
+			return
+		}
+		rest, err := historian.Scan(ctx, scan.Rest, storage.ScanOptions{Limit: 1, KeysOnly: true, Revision: opts.Revision})
+		if err != nil || len(rest.Records) == 0 {
+			t.Errorf("%s: what is said to be more is %v, %v", what, rest.Records, err)
+		}
+	}
+	size := 0
+	all, err := historian.Scan(ctx, of("g"), storage.ScanOptions{})
+	if err != nil || len(all.Records) != 3 {
+		t.Fatalf("%d records: %v", len(all.Records), err)
+	}
+	for _, r := range all.Records {
+		data, err := codec.Encode(r.Resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(data)
+	}
+	if _, err := b.WriteCAS(ctx, named("z", "")); err != nil {
+		t.Fatal(err)
+	}
+	for at, more := range map[int64]bool{all.Revision: false, 0: true} {
+		check(fmt.Sprint("bytes at ", at), "g", storage.ScanOptions{Bytes: size, Revision: at}, 3, more)
+		check(fmt.Sprint("limit at ", at), "g", storage.ScanOptions{Limit: 3, Revision: at}, 3, more)
+	}
+	check("all bytes", "g", storage.ScanOptions{Bytes: size + 1}, 4, false)
+	check("keys alone", "k", storage.ScanOptions{KeysOnly: true}, stretchRows, false)
+	other := named("z", "")
+	other.Id.Type.Group = "k"
+	if _, err := b.WriteCAS(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	check("more keys alone", "k", storage.ScanOptions{KeysOnly: true}, stretchRows, true)
+}
