@@ -26,6 +26,7 @@ type Backend[P any] struct {
 	bound  sharedDeadline
 
 	swapped recent
+	places  places[P]
 
 	closed  atomic.Bool
 	closing sync.Once

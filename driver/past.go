@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
@@ -93,14 +94,27 @@ func boundary(k *Key) []byte {
 	return k.Bytes()
 }
 
-func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) (scan storage.Scan, err error) {
+func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) (storage.Scan, error) {
+	if at, known := h.b.places.of(revision); known {
+		q.At = &at
+		scan, err := h.scanAt(ctx, q, revision)
+		if errors.Is(err, storage.ErrCompacted) {
+			h.b.places.forget(revision) // where commits were lost, it may be one to come by now
+		}
+		return scan, err
+	}
 	if revision != 0 {
 		at, err := h.h.PositionAt(ctx, revision)
 		if err != nil {
-			return scan, err
+			return storage.Scan{}, err
 		}
 		q.At = &at
 	}
+	return h.scanAt(ctx, q, revision)
+}
+
+// scanAt is scan where the position is known, or that of the present.
+func (h historian[P]) scanAt(ctx context.Context, q PastQuery[P], revision int64) (scan storage.Scan, err error) {
 	past, err := h.h.ReadAt(ctx, &q, func(v *Version) error {
 		r, err := recordOf(v, q.KeysOnly)
 		if err == nil {
@@ -111,6 +125,9 @@ func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) 
 	scan.Revision, scan.Count, scan.More = revision, past.Count, past.More
 	if revision == 0 {
 		scan.Revision = h.h.RevisionOf(past.At)
+		if err == nil && q.Final && past.More {
+			h.b.places.note(scan.Revision, past.At)
+		}
 	}
 	return scan, err
 }
