@@ -19,9 +19,9 @@ const maxAhead = 10_000
 var errAhead = errors.New("a commit that stalls holds back the history")
 
 // addAhead adds to the position of a snapshot what it shows above the number that is final.
-func (h *history) addAhead(ctx context.Context, tx pgx.Tx, at *position, final int64) (err error) {
+func (h *history) addAhead(ctx context.Context, conn querier, at *position, final int64) (err error) {
 	count := 0
-	at.aheadPiece, err = h.digest(ctx, tx, span{final + 1, math.MaxInt64 - 1}, maxAhead+1, func(revision int64) bool {
+	at.aheadPiece, err = h.digest(ctx, conn, span{final + 1, math.MaxInt64 - 1}, maxAhead+1, func(revision int64) bool {
 		count++
 		if n := len(at.ahead); n > 0 && at.ahead[n-1].to >= revision-1 {
 			at.ahead[n-1].to = revision

@@ -61,16 +61,21 @@ func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, ser
 func (h *history) lastOn(ctx context.Context, tx pgx.Tx, final int64, server string) (at position, err error) {
 	var here string
 	var asked pgx.Batch
-	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(&here) })
-	asked.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
-		at, err = h.scanLast(row)
-		return err
-	})
+	h.queueLast(&asked, final, &here, &at)
 	err = tx.SendBatch(ctx, &asked).Close()
 	if err == nil && here != server {
 		err = notSent{errMoved} // it is tried again
 	}
 	return at, err
+}
+
+// queueLast has asked which server this is, and for the position of the last change up to a number.
+func (h *history) queueLast(asked *pgx.Batch, final int64, here *string, at *position) {
+	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })
+	asked.Queue(h.sql.last, final).QueryRow(func(row pgx.Row) (err error) {
+		*at, err = h.scanLast(row)
+		return err
+	})
 }
 
 // whichRun tells apart the runs of servers, and the databases that bear a name one after another. A server that has crashed and

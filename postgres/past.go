@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -14,12 +12,6 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-)
-
-// Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns.
-const (
-	stretchKeys = 1000
-	stretchRows = 5000
 )
 
 // ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
@@ -55,7 +47,7 @@ func (r *reader) lookOrWait(ctx context.Context, q *driver.PastQuery[position]) 
 		case at != nil && errors.Is(err, storage.ErrCompacted):
 			at = nil // others have gone on since, and forgotten that
 			continue
-		case err != nil || len(look.at.ahead) == 0:
+		case err != nil || !look.later:
 			return look, err
 		}
 		newest, err := r.history.lookUpNumber(ctx, 0)
@@ -69,65 +61,77 @@ func (r *reader) lookOrWait(ctx context.Context, q *driver.PastQuery[position]) 
 // pastLook is one attempt at a page of the past, in one snapshot.
 type pastLook struct {
 	*history
-	tx    pgx.Tx
-	q     *driver.PastQuery[position]
-	at    position
-	now   bool // the position is that of the snapshot, or nothing that is asked for has changed since
-	found []driver.Version
-	bytes int
-	past  driver.Past[position]
+	conn    *pgx.Conn
+	q       *driver.PastQuery[position]
+	at      position
+	now     bool // the position is that of the snapshot, or nothing that is asked for has changed since
+	later   bool // nothing was read, because something is visible that is not final
+	found   []driver.Version
+	bytes   int
+	counted bool
+	past    driver.Past[position]
 }
 
-// lookAt reads a page at a position; nil is the present one.
+// lookAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
 func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.PastQuery[position]) (*pastLook, error) {
-	l := &pastLook{history: r.history, q: q, now: at == nil}
-	var final int64
-	var server string
-	if l.now {
-		var err error
-		if final, server, err = r.history.finalOn(ctx, conn.Conn()); err != nil {
-			return nil, err
-		}
-	}
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return nil, err
-	}
-	defer rollback(tx) // it only reads
-	l.tx = tx
-	if l.now {
-		if l.at, err = r.history.lastOn(ctx, tx, final, server); err == nil {
-			err = r.history.addAhead(ctx, tx, &l.at, final)
-		}
+	l := &pastLook{history: r.history, conn: conn.Conn(), q: q}
+	var err error
+	if at == nil {
+		err = l.beginNow(ctx)
 	} else {
 		l.at = *at
-		err = l.prove(ctx)
+		err = l.beginAt(ctx)
 	}
+	defer l.end()
 	l.past.At = l.at
-	if err == nil && l.now && q.Final && len(l.at.ahead) > 0 {
-		return l, nil // it is to be read at an earlier position
-	}
-	if err == nil {
+	if err == nil && !l.later {
 		err = l.read(ctx)
 	}
-	if err == nil && q.Count {
+	if err == nil && !l.later && !l.counted {
 		err = l.count(ctx)
 	}
 	return l, err
 }
 
+// beginNow takes the present snapshot, and finds out at which position it is.
+func (l *pastLook) beginNow(ctx context.Context) error {
+	final, server, err := l.finalOn(ctx, l.conn)
+	if err != nil {
+		return err
+	}
+	l.now = true
+	var here string
+	var asked pgx.Batch
+	asked.Queue(repeatableRead)
+	l.queueLast(&asked, final, &here, &l.at)
+	if l.q.Final {
+		asked.Queue(l.sql.followed, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.later) })
+	}
+	if err := l.conn.SendBatch(ctx, &asked).Close(); err != nil {
+		return err
+	}
+	if here != server {
+		return notSent{errMoved} // it is tried again
+	}
+	if l.q.Final {
+		return nil
+	}
+	return l.addAhead(ctx, l.conn, &l.at, final)
+}
+
 // mostSince is how many changes after a position are looked at, at most, in order to read the present instead.
 const mostSince = 10000
 
-// prove reports whether the store can be read at the position: what it includes is there, and nothing of it was forgotten. Where nothing
-// that is asked for has changed since, it can be read as the present.
-func (l *pastLook) prove(ctx context.Context) error {
+// beginAt takes a snapshot, and reports whether the store can be read at the position: what it includes is there, and nothing of it was
+// forgotten. Where nothing that is asked for has changed since, it can be read as the present.
+func (l *pastLook) beginAt(ctx context.Context) error {
 	var id driver.StoreID
 	var oldest int64
 	var there bool
 	var more pgtype.Bool
 	var piece []byte
 	var asked pgx.Batch
+	asked.Queue(repeatableRead)
 	asked.Queue(l.sql.placeAt, l.at.revision, l.at.place).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
 	})
@@ -136,7 +140,7 @@ func (l *pastLook) prove(ctx context.Context) error {
 			return row.Scan(&l.now)
 		})
 	}
-	err := l.tx.SendBatch(ctx, &asked).Close()
+	err := l.conn.SendBatch(ctx, &asked).Close()
 	if err == nil {
 		err = l.check(id, oldest, &l.at, piece)
 	}
@@ -144,9 +148,16 @@ func (l *pastLook) prove(ctx context.Context) error {
 		err = fmt.Errorf("%w: the position is inside a commit", storage.ErrInvalid)
 	}
 	if err == nil {
-		err = l.checkAhead(ctx, l.tx, &l.at)
+		err = l.checkAhead(ctx, l.conn, &l.at)
 	}
 	return settled(err)
+}
+
+// end ends the transaction, which only reads.
+func (l *pastLook) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = l.conn.Exec(ctx, `rollback`)
 }
 
 // settled marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
@@ -155,170 +166,4 @@ func settled(err error) error {
 		return permanent{err}
 	}
 	return err
-}
-
-// read reads stretch after stretch until the page is full, or there is nothing more.
-func (l *pastLook) read(ctx context.Context) error {
-	bounds := l.bounds()
-	// The position may include none of the next keys, however many there are: each stretch is longer than the one before.
-	keys := 1
-	if bounds != nil && bounds.pattern != nil {
-		keys = stretchKeys
-	}
-	for ; bounds != nil; keys = min(4*keys, stretchRows) {
-		limit := stretchRows
-		if l.q.Limit > 0 {
-			limit = min(limit, l.q.Limit-len(l.found))
-		}
-		// One more tells whether there is more.
-		last, full, err := l.readStretch(ctx, bounds, limit+1, keys)
-		if err != nil {
-			return err
-		}
-		if n := len(l.found); l.q.Limit > 0 && n > l.q.Limit {
-			l.found, l.past.More = l.found[:l.q.Limit], true
-			return nil
-		}
-		switch {
-		case full && l.q.KeysOnly && len(l.found) > stretchRows:
-			l.found, l.past.More = l.found[:len(l.found)-1], true
-			return nil
-		case full && l.bytes >= l.q.Most():
-			return l.lookFurther(ctx, append(last, 0))
-		}
-		if last == nil {
-			return nil
-		}
-		bounds = l.bounds().from(l.q.Filter, append(last, 0))
-	}
-	return nil
-}
-
-// lookFurther finds out whether a page that is large enough is all there is.
-func (l *pastLook) lookFurther(ctx context.Context, from []byte) error {
-	q := *l.q
-	q.From, q.Limit, q.KeysOnly = from, 1, true
-	next := &pastLook{history: l.history, tx: l.tx, q: &q, at: l.at, now: l.now}
-	err := next.read(ctx)
-	l.past.More = len(next.found) > 0
-	return err
-}
-
-// keyRange is a range of keys, of which a pattern, if it is not nil, leaves some.
-type keyRange struct{ first, end, pattern []byte }
-
-// afterAll is after all keys, which are UTF-8.
-var afterAll = []byte{0xff}
-
-// bounds are those of the query; nil if nothing can be between them.
-func (l *pastLook) bounds() *keyRange {
-	b := &keyRange{first: []byte{}, end: afterAll}
-	if l.q.Filter != nil {
-		arguments := listArguments(l.q.Filter)
-		b.first, b.pattern = arguments[0].([]byte), arguments[2].([]byte)
-		if end := arguments[1].([]byte); end != nil {
-			b.end = end
-		}
-	}
-	if l.q.To != nil && bytes.Compare(l.q.To, b.end) < 0 {
-		b.end = l.q.To
-	}
-	if bytes.Compare(l.q.From, b.first) > 0 {
-		return b.from(l.q.Filter, l.q.From)
-	}
-	return b.from(l.q.Filter, b.first)
-}
-
-// from is what is left of a range from a key on, which a filter may leave out, with others after it.
-func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
-	if b == nil {
-		return nil
-	}
-	if f != nil {
-		var more bool
-		if first, more = f.Seek(first); !more {
-			return nil
-		}
-	}
-	if bytes.Compare(first, b.end) >= 0 {
-		return nil
-	}
-	return &keyRange{first, b.end, b.pattern}
-}
-
-// readStretch reads what there is of one stretch, of at least some keys, and returns its last one, after which there may be more; nil
-// if there are no more. full says that a bound of the page was reached.
-func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
-	keys = max(keys, limit)
-	most := l.q.Most() - l.bytes
-	sql, arguments := l.sql.pastPage, []any{
-		b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, l.q.KeysOnly, most,
-	}
-	switch {
-	case l.now && b.pattern == nil:
-		sql, arguments = l.sql.presentSpan, []any{b.first, b.end, limit, l.q.KeysOnly, most}
-	case l.now:
-		sql = l.sql.presentPage
-	}
-	var k, version, data pgtype.DriverBytes
-	var created, modified, writes pgtype.Int8
-	var inStretch int64
-	before := len(l.found)
-	rows, _ := l.tx.Query(ctx, sql, arguments...) // an error shows in the rows
-	_, err = pgx.ForEachRow(rows, []any{&k, &version, &data, &created, &modified, &writes}, func() error {
-		if !modified.Valid {
-			inStretch, last = created.Int64, bytes.Clone(k)
-			return nil
-		}
-		l.bytes += len(data)
-		l.found = append(l.found, driver.Version{
-			Key: bytes.Clone(k), Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: bytes.Clone(data),
-			Created: created.Int64, Modified: modified.Int64, Writes: writes.Int64,
-		})
-		return nil
-	})
-	switch n := len(l.found); {
-	case err != nil:
-		return nil, false, err
-	case n-before == limit || l.bytes >= l.q.Most():
-		return bytes.Clone(l.found[n-1].Key), true, nil
-	case inStretch < int64(keys):
-		return nil, false, nil
-	}
-	return last, false, nil
-}
-
-// multirange are ranges of numbers as Postgres writes them.
-func multirange(spans []span) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, s := range spans {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "[%d,%d]", s.from, s.to)
-	}
-	b.WriteByte('}')
-	return b.String()
-}
-
-// count counts what the query asks for, whatever its limit.
-func (l *pastLook) count(ctx context.Context) error {
-	b := l.bounds()
-	if b == nil {
-		return nil
-	}
-	if l.now {
-		return l.tx.QueryRow(ctx, l.sql.presentCount, b.first, b.end, b.pattern).Scan(&l.past.Count)
-	}
-	if len(l.at.ahead) == 0 {
-		var count pgtype.Int8
-		err := l.tx.QueryRow(ctx, l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.place, mostSince).Scan(&count)
-		if err != nil || count.Valid {
-			l.past.Count = count.Int64
-			return err
-		}
-	}
-	return l.tx.QueryRow(ctx, l.sql.pastCount, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead)).
-		Scan(&l.past.Count)
 }

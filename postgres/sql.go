@@ -67,6 +67,9 @@ const (
 // otherwise begins with.
 const readCommitted = `begin isolation level read committed read only`
 
+// repeatableRead begins a transaction in which all statements have the snapshot of the first one.
+const repeatableRead = `begin isolation level repeatable read read only`
+
 // A range that is open at one end is taken for a third of the table as long as Postgres knows nothing about it, and a third is
 // read by a scan of all; one that is closed at both ends goes through the index.
 const never = "9223372036854775807"
