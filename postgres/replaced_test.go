@@ -26,13 +26,13 @@ import (
 // sees. Nobody may be told that all is final up to there, and no watch from there may leave the change out.
 func TestReplacedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
 	server := testenv.StartPostgres(t)
 	pooler := testenv.StartPgBouncer(t, server)
 	for _, what := range []string{"feed", "watch", "page", "scan"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			t.Cleanup(cancel)
 			r := newReplaceable(t, ctx, server)
 			appearsLater(t, ctx, r, pooler, what, func(b *Backend) {
 				r.copy()

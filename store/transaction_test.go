@@ -80,7 +80,7 @@ func TestWhatIsDeletedHasToBeThere(t *testing.T) {
 			}
 			return take("mine")(tx)
 		})
-		if !errors.Is(err, storage.ErrNotFound) || tries != 2 {
+		if !errors.Is(err, storage.ErrNotFound) || tries < 2 { // another one may prove what the second has found
 			t.Errorf("%v after %d tries", err, tries)
 		}
 		deleted, written := 0, 0
