@@ -46,6 +46,8 @@ type Event[P any] struct {
 type Version struct {
 	Key, Version, Data []byte
 	Resource           *resourcepb.Resource
+	// Once says that nobody looks at Data but who turns it into a resource, which may keep it.
+	Once bool
 	// Created is the revision at which the resource was created, Modified that of its last change then, and Writes the number of changes
 	// from the one to the other, both counted.
 	Created, Modified, Writes int64

@@ -28,12 +28,16 @@ func OfVersion(v *changes.Version) (*resourcepb.Resource, error) {
 	if v.Resource != nil {
 		return Clone(v.Resource), nil
 	}
-	return DecodeAt(v.Key, v.Data, string(v.Version))
+	return decodeAt(v.Key, v.Data, string(v.Version), v.Once)
 }
 
 // DecodeAt is DecodeOf with the bytes of the key, which are taken apart only where they are needed for an error.
 func DecodeAt(at, data []byte, version string) (*resourcepb.Resource, error) {
-	res, err := Decode(data, version)
+	return decodeAt(at, data, version, false)
+}
+
+func decodeAt(at, data []byte, version string, adopt bool) (*resourcepb.Resource, error) {
+	res, err := decode(data, version, adopt)
 	if err == nil {
 		if k := key.Of(res.Id); k.Is(at) && res.GetId().GetUid() != "" {
 			return res, nil
