@@ -53,7 +53,7 @@ type server struct {
 // serve serves a store on a loopback port until the test ends.
 func serve(t *testing.T, url string) *server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	backend, err := storage.Open(ctx, url)
 	if err != nil {
@@ -96,7 +96,7 @@ func serveBackend(t *testing.T, backend storage.Backend) *server {
 
 // limited is a context for all calls of a test.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -189,7 +189,7 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 	s := fake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.Timeout = 5 * time.Second })
 	res := storetest.Write(t, b, box("a", nil))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := gateOf(b).SetFence(ctx, new("mem://there")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("with a deadline that is too near: %v", err)

@@ -24,7 +24,7 @@ import (
 // no more of its commit follows, what a reader could see at that time; also where it goes on from the cursor of any event.
 func TestCommitsOfWhatIsHidden(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -131,7 +131,7 @@ func TestBlanketWritesAreOvertakenOnly(t *testing.T) {
 	b := &interrupted{Backend: inmem.New(nil)}
 	defer b.Close()
 	c := service.New(b, types, nil).Client()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	write := func(text string) *resourcepb.ID {
 		t.Helper()

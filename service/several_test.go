@@ -148,7 +148,7 @@ func TestReadsOfAnyVersion(t *testing.T) {
 func TestWatchOfSeveralTypes(t *testing.T) {
 	t.Parallel()
 	served, all := varied(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	events, err := served.WatchList(ctx, &resourcepb.WatchListRequest{Type: typeOf("*.*.*")})
 	if err != nil {

@@ -14,12 +14,16 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
+// deepest is how deep the messages of a Struct may lie in each other. It takes three of them for a JSON object in another one, and JSON that
+// becomes a Struct is up to 10,000 deep: with the limit of package proto, which is that, some could be written and not read.
+const deepest = 3*10_000 + 10
+
 // JSON returns the codec of resources whose payload is a Go value, which is stored as the google.protobuf.Struct of its JSON object. So
 // ashlar get shows it, and programs in other languages read it.
 func JSON[T any]() *Codec[T] {
 	decode := func(payload []byte) (v T, err error) {
 		s := &structpb.Struct{}
-		if err := proto.Unmarshal(payload, s); err != nil {
+		if err := (proto.UnmarshalOptions{RecursionLimit: deepest}).Unmarshal(payload, s); err != nil {
 			return v, err
 		}
 		plain, err := object(s)

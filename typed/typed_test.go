@@ -33,7 +33,7 @@ func onEach(t *testing.T, test func(ctx context.Context, t *testing.T, b storage
 	for _, url := range []string{"mem://", "sqlite:" + filepath.Join(t.TempDir(), "store.db")} {
 		t.Run(strings.SplitN(url, ":", 2)[0], func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			t.Cleanup(cancel)
 			b, err := storage.Open(ctx, url)
 			if err != nil {

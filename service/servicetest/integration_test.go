@@ -4,6 +4,7 @@ package servicetest_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/dynamodb"
@@ -29,6 +30,7 @@ func overNetwork(t *testing.T, url func(testing.TB) string) {
 		},
 		Transport: servicetest.OverGRPC(servicetest.CompatibleName),
 		Slow:      true,
+		Patience:  3 * time.Minute, // the machine may be busy with other databases
 	})
 }
 

@@ -44,7 +44,16 @@ func (s *suite) selectedBy(ctx context.Context, req *resourcepb.WatchStoreReques
 	}
 	s.succeeds("WatchStore", err)
 	w := &selected{s: s, recv: stream.Recv}
-	if req.GetCursor() == "" && !req.GetSnapshot() {
+	switch {
+	case req.GetSnapshot(): // which was taken when its first event comes, and not before
+		first = w.next()
+		w.recv = func() (ev *resourcepb.StoreEvent, err error) {
+			if ev, first = first, nil; ev == nil {
+				ev, err = stream.Recv()
+			}
+			return ev, err
+		}
+	case req.GetCursor() == "":
 		if first = w.next(); first.GetAction() != resourcepb.Action_ACTION_START || first.GetCursor() == "" {
 			s.Fatalf("the stream begins with %s", text(first))
 		}

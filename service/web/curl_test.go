@@ -20,7 +20,7 @@ var changing = regexp.MustCompile(`"(uid|generation|version|cursor)":( ?)"[^"]+"
 // What docs/service.md shows of a session of curl is what curl shows.
 func TestCurlSession(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	_, err := exec.LookPath("curl")
 	require.NoError(t, err, "install curl: the documentation's session is run with it")
