@@ -13,15 +13,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// frozen is a backend whose keeper stands still between the last look at what is attached to a lease and the deletion of its record.
-type frozen struct {
+// standing is a backend whose keeper stands still between the last look at what is attached to a lease and the deletion of its record.
+type standing struct {
 	storage.Backend
 	storage.Transactor
 	stood     atomic.Bool
 	meanwhile func()
 }
 
-func (f *frozen) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+func (f *standing) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	left, err := f.Backend.OwnerReferences(ctx, id)
 	if err == nil && len(left) == 0 && f.stood.CompareAndSwap(false, true) {
 		f.meanwhile()
@@ -32,7 +32,7 @@ func (f *frozen) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*res
 func TestAFrozenKeeperLeavesTheNextLeaseAlone(t *testing.T) {
 	in(t, func(t *testing.T, b storage.Backend) {
 		again := make(chan struct{})
-		f := &frozen{Backend: b, Transactor: b.(storage.Transactor), meanwhile: func() {
+		f := &standing{Backend: b, Transactor: b.(storage.Transactor), meanwhile: func() {
 			other := keeper(t, b)
 			defer other.Close()
 			for { // until the other keeper has ended the lease

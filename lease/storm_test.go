@@ -16,6 +16,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
+	"github.com/ashlar-dev/storage/internal/frozen"
 	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -89,10 +90,10 @@ func (s *storm) kill(name string) {
 	delete(s.procs, name)
 }
 
-func (s *storm) signal(name string, sig syscall.Signal) {
+func (s *storm) wake(name string) {
 	s.t.Helper()
-	if err := s.procs[name].Process.Signal(sig); err != nil {
-		s.t.Fatalf("%v %s: %v", sig, name, err)
+	if err := frozen.Wake(s.procs[name].Process); err != nil {
+		s.t.Fatalf("%s: %v", name, err)
 	}
 }
 
@@ -104,6 +105,7 @@ func (s *storm) until(what string, holds func() bool) {
 	for !holds() {
 		ev, err := s.w.Next(ctx)
 		if err != nil {
+			s.dump()
 			s.t.Fatalf("until %s: %v; lock %+v, counter %+v", what, err, s.lock, s.counter)
 		}
 		if ev.GetDelete() != nil {
@@ -112,6 +114,21 @@ func (s *storm) until(what string, holds func() bool) {
 		if res := ev.GetUpsert().GetResource(); res != nil {
 			s.see(res)
 		}
+	}
+}
+
+// dump tells what is stored, whatever the watch has told, and has each candidate end and print what it was about.
+func (s *storm) dump() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	list, err := s.around.List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
+	s.t.Logf("stored are %v, %v", list, err)
+	for name, cmd := range s.procs {
+		s.t.Logf("%s is process %d", name, cmd.Process.Pid)
+		_ = cmd.Process.Signal(syscall.SIGQUIT)
+		_ = frozen.Wake(cmd.Process)
+		_ = cmd.Wait() // it says by which signal the process has ended
 	}
 }
 
@@ -172,7 +189,9 @@ func (s *storm) stop() (holder string) {
 	s.t.Helper()
 	for {
 		holder = s.held()
-		s.signal(holder, syscall.SIGSTOP)
+		if err := frozen.Stop(s.procs[holder].Process); err != nil {
+			s.t.Fatalf("%s: %v", holder, err)
+		}
 		ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Second)
 		probe := storetest.Resource("probe", "")
 		_, err := s.around.WriteCAS(ctx, probe)
@@ -180,7 +199,7 @@ func (s *storm) stop() (holder string) {
 		if err == nil || errors.Is(err, storage.ErrCASFailure) {
 			return holder
 		}
-		s.signal(holder, syscall.SIGCONT)
+		s.wake(holder)
 	}
 }
 
@@ -189,7 +208,7 @@ func (s *storm) freeze() {
 	s.t.Helper()
 	holder := s.stop()
 	s.overtaken(holder)
-	s.signal(holder, syscall.SIGCONT)
+	s.wake(holder)
 	n := s.counter.n
 	s.until("work goes on", func() bool { return s.counter.n > n+turn })
 }
@@ -260,7 +279,7 @@ func TestStormFindsWhoDoesNotFence(t *testing.T) {
 	s := newStorm(t, []string{url, url}, storetest.Open(t, url), true, candidateCareless+"=1")
 	holder := s.stop()
 	s.until("another holds the lock", func() bool { return s.lock.name != holder || s.wrong != "" })
-	s.signal(holder, syscall.SIGCONT)
+	s.wake(holder)
 	s.until("something wrong is seen", func() bool { return s.wrong != "" })
 }
 

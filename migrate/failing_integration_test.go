@@ -124,7 +124,7 @@ func newRole(t *testing.T, server *testenv.PostgresServer, storeURL string) role
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, server.URL)
 		if err == nil {

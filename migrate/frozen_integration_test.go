@@ -11,5 +11,5 @@ import (
 // TestFrozenPostgresToEtcd is TestFrozenProcess between two servers.
 func TestFrozenPostgresToEtcd(t *testing.T) {
 	t.Parallel()
-	frozen(t, testenv.Postgres(t).StoreURL(t), testenv.Etcd(t).StoreURL(t), Following)
+	standsStill(t, testenv.Postgres(t).StoreURL(t), testenv.Etcd(t).StoreURL(t), Following)
 }

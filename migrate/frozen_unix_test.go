@@ -12,11 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/frozen"
 	"github.com/ashlar-dev/storage/internal/storetest"
 )
 
@@ -26,12 +26,12 @@ func TestFrozenProcess(t *testing.T) {
 	for _, phase := range []Phase{Copying, Following} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			frozen(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), phase)
+			standsStill(t, "sqlite://"+filepath.Join(t.TempDir(), "from.db"), "sqlite://"+filepath.Join(t.TempDir(), "to.db"), phase)
 		})
 	}
 }
 
-func frozen(t *testing.T, from, to string, phase Phase) {
+func standsStill(t *testing.T, from, to string, phase Phase) {
 	source, target := storetest.Open(t, from), storetest.Open(t, to)
 	fill(t, source, zoo(300))
 	herd := graze(t, 2, func() storage.Backend { return storetest.Open(t, from) })
@@ -50,19 +50,21 @@ func frozen(t *testing.T, from, to string, phase Phase) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && Phase(lines.Text()) != phase {
 	}
-	signal := func(s os.Signal) {
+	wake := func() {
 		t.Helper()
-		if err := cmd.Process.Signal(s); err != nil {
+		if err := frozen.Wake(cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for {
 		herd.some(t, 10)
-		signal(syscall.SIGSTOP)
+		if err := frozen.Stop(cmd.Process); err != nil {
+			t.Fatal(err)
+		}
 		if usable(t, source) && usable(t, target) {
 			break
 		}
-		signal(syscall.SIGCONT) // it was in a transaction: nobody else could go on
+		wake() // it was in a transaction: nobody else could go on
 	}
 	herd.some(t, 50)
 	if _, err := Run(limited(t), source, target, quick(Options{Live: true, CutoverLag: time.Hour})); err != nil {
@@ -71,7 +73,7 @@ func frozen(t *testing.T, from, to string, phase Phase) {
 	herd.check(t, target)
 	wantEqual(t, source, target)
 	seen := observe(t, target)
-	signal(syscall.SIGCONT)
+	wake()
 	for lines.Scan() {
 	}
 	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), ErrTakenOver.Error()) {

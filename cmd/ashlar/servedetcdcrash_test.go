@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage/internal/frozen"
 )
 
 func TestServeEtcdCrashesOnSQLite(t *testing.T) {
@@ -162,8 +164,8 @@ func etcdFrozen(t *testing.T, store string) {
 	const ttl = 3
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
-	frozen, awake := serveEtcd(t, store), serveEtcd(t, store)
-	there, here := etcdClient(t, frozen, nil), etcdClient(t, awake, nil)
+	still, awake := serveEtcd(t, store), serveEtcd(t, store)
+	there, here := etcdClient(t, still, nil), etcdClient(t, awake, nil)
 	granted := func(key string) clientv3.LeaseID {
 		lease, err := there.Grant(ctx, ttl)
 		require.NoError(t, err)
@@ -189,10 +191,20 @@ func etcdFrozen(t *testing.T, store string) {
 		}
 	}
 	renewed(1)
-	frozen.signal(syscall.SIGSTOP)
+	for {
+		require.NoError(t, frozen.Stop(still.cmd.Process))
+		probing, cancel := context.WithTimeout(ctx, ttl*time.Second/6)
+		_, err := here.Put(probing, "probe", "")
+		cancel()
+		if err == nil {
+			break
+		}
+		require.NoError(t, ctx.Err())
+		require.NoError(t, frozen.Wake(still.cmd.Process)) // it stood within a transaction: nobody else could go on
+	}
 	renewed(2 * ttl)
 	require.Eventually(t, func() bool { return !has(here, "dying") }, patience, 50*time.Millisecond)
-	frozen.signal(syscall.SIGCONT)
+	require.NoError(t, frozen.Wake(still.cmd.Process))
 	_, err = there.KeepAliveOnce(ctx, dying)
 	require.ErrorContains(t, err, "lease not found")
 	renewed(ttl)

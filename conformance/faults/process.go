@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/frozen"
 )
 
 // Processes opens handles of a store in processes of their own, which can be killed and frozen. They are children of the running
@@ -47,7 +48,7 @@ func (p *Processes) Faults() []Fault {
 		b.kill()
 		return b.start, nil
 	}}}
-	if freeze == nil {
+	if !frozen.Possible {
 		return faults
 	}
 	return append(faults, Fault{Kind: FreezeClient, Weight: 2, Touches: "processes", Hold: 3 * time.Second, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
@@ -55,7 +56,7 @@ func (p *Processes) Faults() []Fault {
 		if err != nil {
 			return nil, err
 		}
-		return func(context.Context) error { return b.signal(wake) }, b.signal(freeze)
+		return func(context.Context) error { return b.to(frozen.Wake) }, b.to(frozen.Stop)
 	}})
 }
 

@@ -63,10 +63,11 @@ func (p *process) kill() {
 	c.end()
 }
 
-func (p *process) signal(s os.Signal) error {
+// to does something to the process that there is now.
+func (p *process) to(do func(*os.Process) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.conn.cmd.Process.Signal(s)
+	return do(p.conn.cmd.Process)
 }
 
 func (p *process) generation() int {

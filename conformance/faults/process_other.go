@@ -2,11 +2,6 @@
 
 package faults
 
-import (
-	"os"
-	"syscall"
-)
-
-var freeze, wake os.Signal // there is no way
+import "syscall"
 
 func group() *syscall.SysProcAttr { return nil }

@@ -52,7 +52,7 @@ func apart(t *testing.T) (*process, storage.Watch) {
 
 func nextOf(t *testing.T, w storage.Watch) *resourcepb.WatchEvent {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	ev, err := w.Next(ctx)
 	if err != nil {
