@@ -17,7 +17,7 @@ import (
 // the session asks again.
 func TestFloorOfAnotherHistory(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	var stored []*resourcepb.Resource

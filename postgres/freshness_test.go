@@ -17,7 +17,7 @@ import (
 // once: by then a replica that does not have them must not answer any more.
 func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	server := testenv.Postgres(t)
 	u, err := url.Parse(server.StoreURL(t, "replica="+url.QueryEscape(server.URL)))

@@ -67,7 +67,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 // TestPausesWhileHeldBack looks for changes while a commit stalls: from look to look the pause grows, and ends with the stall.
 func TestPausesWhileHeldBack(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	r, _, shown, commit := heldBack(t, ctx)
 	var pauses []time.Duration
@@ -95,7 +95,7 @@ func TestPausesWhileHeldBack(t *testing.T) {
 // asking would else cost a look that finds nothing.
 func TestLongPauseIsNotCutShort(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	r := &run{in: &inbox{bell: make(chan struct{})}} // the bell is heard only by who waits for it
 	tick, done := make(chan time.Time), make(chan error, 1)
@@ -120,7 +120,7 @@ func TestLongPauseIsNotCutShort(t *testing.T) {
 // is there; what only bears its number is not.
 func TestPublishedIsOfThisHistory(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	r, b, _, _ := heldBack(t, ctx)
 	page := func() (names []string, err error) {

@@ -17,7 +17,7 @@ import (
 // then carried out apart. The other was refused by nobody: it must be tried again, and must not be told what the first is to blame for.
 func TestInnocentMemberLosesItsConnection(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	name := func(of string) string { return pgx.Identifier{b.handle.database.opts.Schema, of}.Sanitize() }

@@ -20,7 +20,7 @@ import (
 // next. A write that was left out for that must not be told that another version is stored.
 func TestTimeEndsForAllWrites(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	var ms []*mutation

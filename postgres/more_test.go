@@ -16,7 +16,7 @@ import (
 // and at an earlier revision.
 func TestMoreIsThere(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx) // which has three resources
 	historian, _ := storage.As[storage.Historian](b)

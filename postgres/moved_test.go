@@ -14,7 +14,7 @@ import (
 // TestMovedBetweenTwoStatements asks one server how far history is final, and reads on another one: the answer does not count there.
 func TestMovedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	h := opened(t, ctx).handle.reader.history
 	conn := acquire(t, ctx, h.main)

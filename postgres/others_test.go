@@ -21,7 +21,7 @@ import (
 // session holds a note from before, whether it has drawn a number or is about to.
 func TestOthersUnderWay(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	h := b.handle

@@ -46,13 +46,15 @@ func TestPastCostsItsKeys(t *testing.T) {
 	for name, s := range map[string]struct{ sql, types, arguments string }{
 		"page": {sql.pastPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
 			fmt.Sprintf(`'key', '\xff', %d, null, %d, 0, '{}', %d, false, 1000000`, keys+1, keys, keys+1)},
+		"span": {sql.presentSpan, "bytea, bytea, bigint, bool, bigint", fmt.Sprintf(`'key', '\xff', %d, false, 1000000`, keys+1)},
+		"all":  {sql.presentRows, "bytea, bytea, bigint, bool", fmt.Sprintf(`'key', '\xff', %d, false`, keys+1)},
 		"count": {sql.pastCount, "bytea, bytea, bigint, bytea, bigint, int, text",
 			fmt.Sprintf(`'key', '\xff', 2147483647, null, %d, 0, '{}'`, keys)},
 	} {
-		exec("prepare %s (%s) as %s", name, s.types, s.sql)
+		exec("prepare %s (%s) as %s", pgx.Identifier{name}.Sanitize(), s.types, s.sql)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			exec("set plan_cache_mode = %s", mode)
-			rows := rowsRead(ctx, t, conn, pgx.TraceQueryStartData{SQL: fmt.Sprintf("execute %s (%s)", name, s.arguments)})
+			rows := rowsRead(ctx, t, conn, pgx.TraceQueryStartData{SQL: fmt.Sprintf("execute %s (%s)", pgx.Identifier{name}.Sanitize(), s.arguments)})
 			if rows > 10*keys {
 				t.Errorf("%s of %d keys with %s reads %.0f rows", name, keys, mode, rows)
 			}

@@ -39,7 +39,7 @@ func namesOf(resources []*resourcepb.Resource) string {
 // waits.
 func TestListingBesideStalledCommit(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	_, b, _, commit := heldBack(t, ctx)
 	anywhere := &resourcepb.Tenancy{}
@@ -87,7 +87,7 @@ func TestListingBesideStalledCommit(t *testing.T) {
 // TestForgedPositions reads at positions that nobody was given: each is refused, and none is taken for another.
 func TestForgedPositions(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	if _, err := b.Commit(ctx, []storage.Op{{Write: named("x", "")}, {Write: named("y", "")}}); err != nil {

@@ -31,7 +31,7 @@ func (*statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryE
 // later is passed over in some looks, not key by key.
 func TestPageBeforeManyCreations(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	server := testenv.Postgres(t)
 	config, err := pgxpool.ParseConfig(server.URL)

@@ -108,7 +108,7 @@ func TestPlans(t *testing.T) {
 // them, nor reads all of it.
 func TestPastOfWhatIsUnchanged(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	server := testenv.Postgres(t)
 	schema := server.Schema(t)

@@ -20,7 +20,7 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 	for _, what := range []string{"a span", "a key", "a swap"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			t.Cleanup(cancel)
 			storeURL := testenv.Postgres(t).StoreURL(t)
 			other := openHandle(t, ctx, storeURL)

@@ -61,9 +61,13 @@ func TestUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			logged := " (seq, op, key, version, token, data) values (1, 1, $1, $2, $2, $3)"
-			if version >= 5 {
-				logged = " (revision, place, more, op, key, version, token, data) values (nextval('" + pgx.Identifier{schema, "changes_seq"}.Sanitize() +
-					"'), 0, false, 1, $1, $2, $2, $3)"
+			numbers := pgx.Identifier{schema, "changes_seq"}.Sanitize()
+			switch {
+			case version > withoutHistory:
+				logged = " (revision, created, writes, place, more, op, key, version, token, data) select n, n, 1, 0, false, 1, $1, $2, $2, $3 from nextval('" +
+					numbers + "') n"
+			case version >= 5:
+				logged = " (revision, place, more, op, key, version, token, data) values (nextval('" + numbers + "'), 0, false, 1, $1, $2, $2, $3)"
 			}
 			if _, err := conn.Exec(ctx, "insert into "+changes+logged, stored, token, data); err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // of it is found out anew, or a lost answer could not be settled where somebody compacts.
 func TestSessionIsAskedAnew(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t, "pool_max_conns=1", "retention=24h"))
 	d := b.handle.database

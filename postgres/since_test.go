@@ -20,7 +20,7 @@ import (
 // which keys were created, changed, deleted and created anew.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -91,7 +91,7 @@ func TestChangedSince(t *testing.T) {
 // TestManyChangesSince counts where the log is too long to be looked through.
 func TestManyChangesSince(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	r := b.handle.reader

@@ -89,10 +89,16 @@ with stretch as materialized (` + stored + `), ` + picked + `, current as (` + c
 select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
 from (
     select few.*, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
-    from (select key, version, data, created, writes, modified from $resources where key >= $1 and key < $2 order by key limit $3) as few
+    from (` + presentFew + `) as few
 ) as resource` + currentHead + `
 where before < $5 or $4
 order by key`
+	// Where bytes are not bounded, they need not be summed up, which takes longer than the rest.
+	presentRows = `
+select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
+from (` + presentFew + `) as resource` + currentHead + `
+order by key`
+	presentFew = `select key, version, data, created, writes, modified from $resources where key >= $1 and key < $2 order by key limit $3`
 
 	pastPage = `
 with stretch as materialized (
@@ -180,12 +186,12 @@ where oldest < $1 and exists (select from $changes where revision = $1 and place
 )
 
 type pastStatements struct {
-	presentPage, presentSpan, pastPage, presentCount, unchanged, countSince, pastCount, placeAt, numbered, look, followed, before, compact string
+	presentPage, presentSpan, presentRows, pastPage, presentCount, unchanged, countSince, pastCount, placeAt, numbered, look, followed, before, compact string
 }
 
 func newPastStatements(sql func(string) string) pastStatements {
 	return pastStatements{
-		presentPage: sql(presentPage), presentSpan: sql(presentSpan), pastPage: sql(pastPage), presentCount: sql(presentCount), unchanged: sql(unchanged), countSince: sql(countSince), pastCount: sql(pastCount),
+		presentPage: sql(presentPage), presentSpan: sql(presentSpan), presentRows: sql(presentRows), pastPage: sql(pastPage), presentCount: sql(presentCount), unchanged: sql(unchanged), countSince: sql(countSince), pastCount: sql(pastCount),
 		placeAt: sql(placeAt), numbered: sql(numbered), look: sql(look), followed: sql(followed), before: sql(before), compact: sql(compact),
 	}
 }

@@ -31,7 +31,7 @@ func opened(t *testing.T, ctx context.Context) *Backend {
 // process stood still while an older backup was restored: the numbers it read there say nothing about the history that is there now.
 func TestRetentionOfAnotherHistory(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	const elsewhere = 1000 // the last number there
@@ -64,7 +64,7 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 // TestStrangersLock waits for the end of an attempt that holds no lock, while a stranger holds the one whose key means so.
 func TestStrangersLock(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	stranger := testenv.Postgres(t).Connect(t)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,11 +15,15 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns.
+// Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns. For many more rows than
+// these, if they are most of the table, Postgres sorts all of it instead of reading them in the order of the index.
 const (
 	stretchKeys = 1000
-	stretchRows = 5000
+	stretchRows = 2000
 )
+
+// manyRows is from how many rows of a stretch on there is room made for all that it may have.
+const manyRows = 500
 
 // read reads stretch after stretch until the page is full, or there is nothing more.
 func (l *pastLook) read(ctx context.Context) error {
@@ -117,6 +123,8 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 		b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, l.q.KeysOnly, most,
 	}
 	switch {
+	case l.now && b.pattern == nil && l.q.Most() == math.MaxInt:
+		sql, arguments = l.sql.presentRows, []any{b.first, b.end, limit, l.q.KeysOnly}
 	case l.now && b.pattern == nil:
 		sql, arguments = l.sql.presentSpan, []any{b.first, b.end, limit, l.q.KeysOnly, most}
 	case l.now:
@@ -134,10 +142,12 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 				return nil
 			}
 			l.bytes += len(data)
-			l.found = append(l.found, driver.Version{
-				Key: bytes.Clone(k), Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: bytes.Clone(data),
-				Created: created.Int64, Modified: modified.Int64, Writes: writes.Int64,
-			})
+			found := versionOf(k, version, data)
+			found.Created, found.Modified, found.Writes = created.Int64, modified.Int64, writes.Int64
+			if n := len(l.found); n == cap(l.found) && n >= manyRows { // it would be copied again and again
+				l.found = slices.Grow(l.found, before+limit-n)
+			}
+			l.found = append(l.found, found)
 			return nil
 		})
 		return err
@@ -153,6 +163,15 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 		return nil, false, nil
 	}
 	return last, false, nil
+}
+
+// versionOf copies what a row has, at once.
+func versionOf(k, version, data []byte) driver.Version {
+	all := make([]byte, 0, len(data)+len(k)+base64.RawURLEncoding.EncodedLen(len(version)))
+	all = append(append(all, data...), k...)
+	all = base64.RawURLEncoding.AppendEncode(all, version)
+	n, m := len(data), len(data)+len(k)
+	return driver.Version{Data: all[:n:n], Key: all[n:m:m], Version: all[m:], Once: true}
 }
 
 // multirange are ranges of numbers as Postgres writes them.

@@ -42,7 +42,7 @@ func TestTorture(t *testing.T) {
 
 // crashSession kills one of the server's sessions, which has it end all of them and recover.
 func crashSession(t *testing.T, server *testenv.PostgresServer) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, server.URL)
 	if err != nil {

@@ -5,15 +5,18 @@ package postgres
 import (
 	"context"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// tracer tells what a handle is about to send, in its own goroutine: what a test does meanwhile happens between two statements.
+// tracer tells what a handle is about to send, in its own goroutine, one after the other: what a test does meanwhile happens between two
+// statements.
 type tracer struct {
 	sends atomic.Pointer[func(sql []string)] // nil: nobody is told
+	one   sync.Mutex                         // held while sends is called
 }
 
 func (tr *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -32,6 +35,8 @@ func (tr *tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 
 func (tr *tracer) tell(sql ...string) {
 	if f := tr.sends.Load(); f != nil {
+		tr.one.Lock()
+		defer tr.one.Unlock()
 		(*f)(sql)
 	}
 }

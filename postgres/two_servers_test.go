@@ -19,7 +19,7 @@ import (
 // all is final. On the new one a lower number is drawn and not committed: its newest change is not to be taken for final.
 func TestRevisionsOfOneServer(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	before := testenv.Postgres(t).Database(t)
 	b := openHandle(t, ctx, before.StoreURLIn(t, "store")) // goes with the database

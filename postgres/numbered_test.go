@@ -1,0 +1,425 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/migrations"
+)
+
+// caller calls the function apply by a connection of its own, and commits.
+type caller struct {
+	conn *pgx.Conn
+	sql  *statements
+}
+
+// operation is a creation of a key, or a check that nothing is stored there.
+type operation struct {
+	key  string
+	kind int16
+}
+
+// apply returns the numbers of the changes, by key.
+func (c caller) apply(ctx context.Context, atomic bool, operations ...operation) (map[string]int64, error) {
+	ms := make([]*mutation, len(operations))
+	for i, op := range operations {
+		token := fmt.Appendf(nil, "%016x", rand.Uint64())
+		ms[i] = &mutation{
+			Mutation: new(driver.Mutation), kind: op.kind, keyBytes: []byte(op.key), token: token, groupVersion: []byte("v1"), data: []byte("data"),
+		}
+	}
+	in := columnsOf(ms)
+	rows, _ := c.conn.Query(ctx, c.sql.apply, rand.Int64(), time.Now().Add(time.Hour), atomic,
+		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, pgtype.Text{}, pgtype.UUID{}, false, 0)
+	drawn := make(map[string]int64)
+	var place int
+	var revision pgtype.Int8
+	_, err := pgx.ForEachRow(rows, []any{&place, nil, nil, nil, &revision, nil, nil, nil, nil}, func() error {
+		if revision.Valid {
+			drawn[operations[place-1].key] = revision.Int64
+		}
+		return nil
+	})
+	return drawn, err
+}
+
+// newCallers returns so many on one store, and the names of its tables.
+func newCallers(ctx context.Context, t *testing.T, n int) ([]caller, *statements) {
+	t.Helper()
+	server := testenv.Postgres(t)
+	schema := server.Schema(t)
+	sql := newStatements(schema)
+	callers := make([]caller, n)
+	for i := range callers {
+		callers[i] = caller{server.Connect(t), sql}
+	}
+	if _, err := migrations.Up(ctx, callers[0].conn, schema, migrations.Latest); err != nil {
+		t.Fatal(err)
+	}
+	return callers, sql
+}
+
+// TestCreationsHoldTheirNumbers compares what the rows of new resources say with the log.
+func TestCreationsHoldTheirNumbers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		n, with   int // creations, and how many of them are to hold their numbers
+		atomic    bool
+		isolation string
+	}{
+		{"one", 1, 1, false, "read committed"},
+		{"some", 64, 64, false, "read committed"},
+		{"a transaction", 64, 64, true, "read committed"},
+		{"too many locks", 65, 0, false, "read committed"},
+		{"an old snapshot", 3, 0, false, "repeatable read"},
+		{"an old snapshot of a transaction", 3, 0, true, "serializable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			callers, sql := newCallers(ctx, t, 1)
+			conn := callers[0].conn
+			if _, err := conn.Exec(ctx, "set session characteristics as transaction isolation level "+c.isolation); err != nil {
+				t.Fatal(err)
+			}
+			operations := []operation{{"absent", kindCheck}}
+			for i := range c.n {
+				operations = append(operations, operation{fmt.Sprintf("key-%d", i), kindWrite})
+			}
+			drawn, err := callers[0].apply(ctx, c.atomic, operations...)
+			if err != nil || len(drawn) != c.n {
+				t.Fatalf("%d of %d creations were applied: %v", len(drawn), c.n, err)
+			}
+			var with, wrong int
+			if err := conn.QueryRow(ctx, sql.named(`
+select count(resource.modified), count(*) filter (where (change.created, change.writes, change.revision, change.place)
+    <> (resource.created, resource.writes, resource.modified, resource.modified_place))
+from $resources resource join $changes change using (key)`)).Scan(&with, &wrong); err != nil {
+				t.Fatal(err)
+			}
+			if with != c.with || wrong != 0 {
+				t.Errorf("%d rows hold their numbers, %d of them wrong ones; expected %d and none", with, wrong, c.with)
+			}
+		})
+	}
+}
+
+// waiting waits until so many of the callers' sessions wait for a lock, or have given that up, and reports which.
+func waiting(ctx context.Context, t *testing.T, watcher *pgx.Conn, n int, over <-chan struct{}, callers ...caller) bool {
+	t.Helper()
+	var pids []uint32
+	for _, c := range callers {
+		pids = append(pids, c.conn.PgConn().PID())
+	}
+	for {
+		var found int
+		err := watcher.QueryRow(ctx, `select count(distinct pid) from pg_locks where not granted and pid = any($1)`, pids).Scan(&found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found == n {
+			return true
+		}
+		select {
+		case <-over:
+			return false
+		default:
+		}
+	}
+}
+
+// rounds repeats what has a tenth of a second to go as it is meant to, until it did.
+func rounds(t *testing.T, round func(i int) bool) {
+	t.Helper()
+	for i := range 200 {
+		if round(i) {
+			return
+		}
+	}
+	t.Fatal("the sessions never met")
+}
+
+// TestCreationAfterAnotherLife has somebody create and delete a resource between the moment when a creation of it has drawn its number and
+// that when its row is there: it may not take effect with a number from before the deletion.
+func TestCreationAfterAnotherLife(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	callers, sql := newCallers(ctx, t, 3)
+	other, watcher := callers[1].conn, callers[2].conn
+	rounds(t, func(i int) bool {
+		key := fmt.Sprintf("key-%d", i)
+		tx, err := other.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, sql.named(`insert into $resources (key, uid, version, group_version, data) values ($1, 'u', 'v', 'g', 'd')`),
+			[]byte(key)); err != nil {
+			t.Fatal(err)
+		}
+		var drawn map[string]int64
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			drawn, err = callers[0].apply(ctx, false, operation{key, kindWrite})
+		}()
+		met := waiting(ctx, t, watcher, 1, over, callers[0])
+		var deleted int64
+		if err := tx.QueryRow(ctx, sql.named(`
+with life as (
+    insert into $changes (revision, created, writes, place, op, more, key, version, token, data)
+    select nextval($seq_name), 1, 1, 0, op, false, $1, 'v', 'v', 'd' from unnest('{1,2}'::int[]) op returning revision
+), gone as (
+    delete from $resources where key = $1
+)
+select max(revision) from life`), []byte(key)).Scan(&deleted); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		<-over
+		if err == nil && drawn[key] < deleted {
+			t.Fatalf("the creation has number %d, the deletion before it %d", drawn[key], deleted)
+		}
+		return met && hasCode(err, overlapped)
+	})
+}
+
+// TestCreationAfterAbsence has a transaction that relies on that nothing is stored under a key, or under more of them than it can lock, wait
+// before it draws its number, and somebody create that key: the creation comes later, or the transaction is tried again.
+func TestCreationAfterAbsence(t *testing.T) {
+	t.Parallel()
+	for _, absences := range []int{1, 100} {
+		t.Run(fmt.Sprint(absences), func(t *testing.T) {
+			t.Parallel()
+			creationAfterAbsence(t, absences)
+		})
+	}
+}
+
+func creationAfterAbsence(t *testing.T, absences int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	callers, sql := newCallers(ctx, t, 4)
+	other, watcher := callers[2].conn, callers[3].conn
+	rounds(t, func(i int) bool {
+		absent, held, written := fmt.Sprintf("absent-%d", i), fmt.Sprintf("held-%d", i), fmt.Sprintf("written-%d", i)
+		transaction := []operation{{absent, kindCheck}}
+		for n := range absences - 1 {
+			transaction = append(transaction, operation{fmt.Sprintf("absent-%d-%03d", i, n), kindCheck})
+		}
+		transaction = append(transaction, operation{held, kindCheck}, operation{written, kindWrite})
+		tx, err := other.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, sql.named(`insert into $resources (key, uid, version, group_version, data) values ($1, 'u', 'v', 'g', 'd')`),
+			[]byte(held)); err != nil {
+			t.Fatal(err)
+		}
+		var drawn [2]map[string]int64
+		var errs [2]error
+		over := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+		go func() {
+			defer close(over[0])
+			drawn[0], errs[0] = callers[0].apply(ctx, true, transaction...)
+		}()
+		met := waiting(ctx, t, watcher, 1, over[0], callers[0])
+		go func() {
+			defer close(over[1])
+			drawn[1], errs[1] = callers[1].apply(ctx, false, operation{absent, kindWrite})
+		}()
+		met = met && waiting(ctx, t, watcher, 2, over[1], callers[:2]...)
+		if err := tx.Rollback(ctx); err != nil {
+			t.Fatal(err)
+		}
+		<-over[0]
+		<-over[1]
+		if !met || errs[1] != nil {
+			return false
+		}
+		if absences > 1 && hasCode(errs[0], overlapped) {
+			return true
+		}
+		if errs[0] != nil {
+			return false
+		}
+		if drawn[1][absent] < drawn[0][written] {
+			t.Fatalf("the resource was created as number %d, and was not there as of number %d", drawn[1][absent], drawn[0][written])
+		}
+		return true
+	})
+}
+
+// TestLostRaceDrawsNoNumber has a creation wait for another one of the same resource. It comes too late, and finds that out before it draws
+// a number: readers would wait for that.
+func TestLostRaceDrawsNoNumber(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	callers, sql := newCallers(ctx, t, 3)
+	watcher := callers[2].conn
+	rounds(t, func(i int) bool {
+		key := fmt.Sprintf("key-%d", i)
+		tx, err := callers[0].conn.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn, err := callers[0].apply(ctx, false, operation{key, kindWrite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost error
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_, lost = callers[1].apply(ctx, false, operation{key, kindWrite})
+		}()
+		met := waiting(ctx, t, watcher, 1, over, callers[1])
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		<-over
+		if !met || !hasCode(lost, overlapped) {
+			return false
+		}
+		var last int64
+		if err := watcher.QueryRow(ctx, sql.lastNumber).Scan(&last); err != nil {
+			t.Fatal(err)
+		}
+		if last != drawn[key] {
+			t.Errorf("the last number is %d, that of the resource %d", last, drawn[key])
+		}
+		return true
+	})
+}
+
+// TestLocksOfATransaction has a transaction rely on that nothing is stored under many keys: the server has room for the locks of few.
+func TestLocksOfATransaction(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	callers, _ := newCallers(ctx, t, 1)
+	operations := []operation{{"written", kindWrite}}
+	for i := range maxOps - 1 {
+		operations = append(operations, operation{fmt.Sprintf("absent-%d", i), kindCheck})
+	}
+	tx, err := callers[0].conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := callers[0].apply(ctx, true, operations...); err != nil {
+		t.Fatal(err)
+	}
+	var locks int
+	if err := tx.QueryRow(ctx, `select count(*) from pg_locks where pid = pg_backend_pid()`).Scan(&locks); err != nil {
+		t.Fatal(err)
+	}
+	if locks > 100 {
+		t.Errorf("the transaction holds %d locks", locks)
+	}
+}
+
+// TestUpgradeToNumbers replaces the function while a transaction runs by it as it was, which locks no key that it relies on not to be there:
+// that ends first, and one that comes meanwhile runs by the new one.
+func TestUpgradeToNumbers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	const withoutNumbers = 7
+	server := testenv.Postgres(t)
+	schema, gate := server.Schema(t), rand.Int32()
+	sql := newStatements(schema)
+	before, between, after, conn := caller{server.Connect(t), sql}, caller{server.Connect(t), sql}, caller{server.Connect(t), sql}, server.Connect(t)
+	if _, err := migrations.Up(ctx, conn, schema, withoutNumbers); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		fmt.Sprintf(`create function $fence() returns trigger language plpgsql set lock_timeout = 0 as $body$
+begin
+    perform pg_advisory_xact_lock_shared(0, %d);
+    return new;
+end $body$`, gate),
+		`create trigger gate before insert on $resources for each row when (new.key = 'held') execute function $fence()`,
+		fmt.Sprintf(`select pg_advisory_lock(0, %d)`, gate),
+	} {
+		if _, err := conn.Exec(ctx, sql.named(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := between.apply(ctx, true, operation{"known", kindCheck}); err != nil { // its session knows the function
+		t.Fatal(err)
+	}
+
+	never := make(chan struct{})
+	var errs [2]error
+	var drawn map[string]int64
+	over := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+	go func() {
+		defer close(over[0])
+		drawn, errs[0] = before.apply(ctx, true, operation{"absent", kindCheck}, operation{"held", kindCheck}, operation{"written", kindWrite})
+	}()
+	waiting(ctx, t, conn, 1, never, before)
+	upgraded := make(chan struct{})
+	go func() {
+		defer close(upgraded)
+		if _, err := migrations.Up(ctx, after.conn, schema, withoutNumbers+1); err != nil {
+			t.Error(err)
+		}
+	}()
+	// Other upgrades in the database, one at a time, may come first.
+	for held := false; !held; {
+		err := conn.QueryRow(ctx, sql.named(`select exists (select from pg_locks where not granted and pid = $1 and relation = $seq_name::regclass)`),
+			after.conn.PgConn().PID()).Scan(&held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-upgraded:
+			t.Fatal("the function was replaced while a transaction ran by it")
+		default:
+		}
+	}
+	tx, err := between.conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(over[1])
+		_, errs[1] = between.apply(ctx, true, operation{"there", kindCheck})
+	}()
+	waiting(ctx, t, conn, 3, over[1], before, between, after)
+	if _, err := conn.Exec(ctx, `select pg_advisory_unlock(0, $1)`, gate); err != nil {
+		t.Fatal(err)
+	}
+	<-over[0]
+	<-over[1]
+	<-upgraded
+	if errs != [2]error{} {
+		t.Fatal(errs)
+	}
+	var locks int
+	if err := tx.QueryRow(ctx, `select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'`).Scan(&locks); err != nil {
+		t.Fatal(err)
+	}
+	if locks != 2 {
+		t.Errorf("what came during the upgrade has %d locks, expected its own and that of its key", locks)
+	}
+	later, err := after.apply(ctx, false, operation{"absent", kindWrite})
+	if err != nil || later["absent"] < drawn["written"] {
+		t.Errorf("the resource was created as number %d, and was not there as of number %d: %v", later["absent"], drawn["written"], err)
+	}
+}
