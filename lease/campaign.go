@@ -22,18 +22,21 @@ type campaign struct {
 }
 
 // Campaign waits until this candidate holds the lock. Candidates have no order among each other. It goes on while the store is away. It
-// fails when the context is over, when the backend is closed, and when the store refuses what a lock is made of. If the context ends while
-// a call is under way, the lock may be taken until its time to live has passed, by nobody.
+// fails when the context is over, when the backend is closed, and when the store refuses what a lock is made of. If the context is over, the
+// error also matches [ErrHeld] if the last answer of the store was that somebody holds the lock, and otherwise the store's last error. If the
+// context ends while a call is under way, the lock may be taken until its time to live has passed, by nobody.
 func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 	c := &campaign{Elector: e, holder: e.candidate()}
 	defer c.unwatch()
+	var why error // what was in the way, as far as it is known
 	for conflicts := 0; ; {
 		tenure, err := e.try(ctx, c.holder, &c.obs)
+		why = obstacle(ctx, err, why)
 		switch {
 		case tenure != nil:
 			return tenure, nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("lock %q: %w", e.name, ctx.Err())
+			return nil, fmt.Errorf("lock %q: %w: %w", e.name, ctx.Err(), why)
 		case err != nil && !passing(err):
 			return nil, fmt.Errorf("lock %q: %w", e.name, err)
 		case conflict(err):
@@ -49,6 +52,18 @@ func (e *Elector) Campaign(ctx context.Context) (*Tenure, error) {
 			c.observe(ctx)
 		}
 	}
+}
+
+// obstacle returns what keeps a candidate from the lock after a try that has failed with err, given what did so before. A try that the
+// context has ended knows nothing new.
+func obstacle(ctx context.Context, err, before error) error {
+	switch {
+	case err == nil, conflict(err):
+		return ErrHeld
+	case ctx.Err() != nil && before != nil:
+		return before
+	}
+	return err
 }
 
 // observe follows the holder's signs of life until there was none for its time, or the lock is free, or something is to be read. It may

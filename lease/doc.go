@@ -46,5 +46,6 @@
 // A lease is two resources of one name: lease/Lease says for how long it lives, and stands still until its end; lease/Renewal changes
 // each time it is renewed, and names the lease's uid. If somebody deletes the record of a lease, keepers delete what was attached to it: one
 // that watched knows the uid, and the others find it in the renewal that is left. A lease whose record a keeper cannot read, one of another
-// version of this package, ends only when it is revoked.
+// version of this package, ends only when it is revoked. So does one whose record was damaged in the database: a keeper writes one without a
+// time to live in its place, since nobody can watch leases before. A renewal that was damaged is deleted, and the time to live counts anew.
 package lease

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
@@ -27,7 +28,7 @@ type Options struct {
 	// TTL is how long a holder is waited for that gives no sign of life. It is renewed every third of it. 0 is 15 seconds; less than a
 	// second is taken for a second.
 	TTL time.Duration
-	// Holder names the candidate in the lock's record, for people. A unique text is added. "" is fine.
+	// Holder names the candidate in the lock's record, for people: a text in UTF-8. A unique text is added. "" is fine.
 	Holder string
 }
 
@@ -53,6 +54,9 @@ func NewElector(b storage.Backend, tenancy *resourcepb.Tenancy, name string, o *
 		e.opts.TTL = defaultTTL
 	}
 	e.opts.TTL = max(e.opts.TTL, minTTL)
+	if !utf8.ValidString(e.opts.Holder) {
+		return nil, fmt.Errorf("%w: lock %q: the holder's name %q is not UTF-8", storage.ErrInvalid, name, e.opts.Holder)
+	}
 	return e, nil
 }
 

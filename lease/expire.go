@@ -55,6 +55,8 @@ func (k *Keeper) expired(ctx context.Context, d dying) error {
 		return k.sweep(ctx, d.named)
 	case d.lease.ended:
 		return k.end(ctx, d.lease)
+	case k.spared(d.name): // since it was found to be due: many may have been before it
+		return storage.ErrCASFailure
 	}
 	last, err := k.stored(ctx, renewalType, d.name)
 	switch {

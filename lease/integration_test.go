@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
@@ -84,6 +86,23 @@ func TestNoOrphansOnEtcd(t *testing.T) {
 func TestNoOrphansOnDynamoDB(t *testing.T) {
 	t.Parallel()
 	noOrphans(t, opened(t, testenv.DynamoDB(t).StoreURL(t))...)
+}
+
+// etcd does not tell the uid of what was damaged.
+func TestADamagedRecordStopsNoOtherLeaseOnEtcd(t *testing.T) {
+	t.Parallel()
+	server := testenv.Etcd(t)
+	client := server.Client(t)
+	damagedRecords(t, func(t *testing.T) (storage.Backend, func(kind string)) {
+		prefix := server.Prefix(t)
+		b := storetest.Open(t, server.StoreURLIn(t, prefix))
+		return b, func(kind string) {
+			at := prefix + "/\x00r" + string(key.Of(only(t, b, "lease", kind).GetId()).Bytes())
+			if _, err := client.Put(storetest.Context(t), at, "no resource"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // A connection that is dead and does not say so costs a sign of life, and not the lock.

@@ -111,7 +111,7 @@ const renewalsAtOnce = 32
 // Renew has a lease live for another time to live, which it returns. It is [storage.ErrNotFound] if there is none, or if its end has begun.
 // A call that comes before the end is not too late, however long the store takes for it: this keeper does not end the lease meanwhile.
 func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) {
-	defer k.renews(name)()
+	defer k.Spare(name)()
 	select {
 	case k.places <- struct{}{}:
 		defer func() { <-k.places }()
@@ -138,8 +138,9 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 	}
 }
 
-// renews notes that a renewal of a lease is under way, until what it returns is called.
-func (k *Keeper) renews(name string) (over func()) {
+// Spare has this keeper not end a lease by itself until what it returns is called, as Renew does while it runs: for who has something to do
+// before the lease is renewed. Other keepers know nothing of it.
+func (k *Keeper) Spare(name string) (over func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.renewing[name]++
@@ -154,6 +155,13 @@ func (k *Keeper) renews(name string) (over func()) {
 			k.announce() // the lease was spared
 		}
 	}
+}
+
+// spared reports whether a lease is not to be ended at the moment.
+func (k *Keeper) spared(name string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.renewing[name] > 0
 }
 
 // announce tells who waits that something has changed. The caller holds the lock.

@@ -244,3 +244,34 @@ func TestLocksOfOtherNamesAreApart(t *testing.T) {
 		}
 	})
 }
+
+// A campaign that ends says what was in the way: a holder, or a store that does not answer.
+func TestWhatACampaignWaitedFor(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		first := campaign(t, elector(t, b, "job"))
+		defer resign(t, first)
+		for name, want := range map[string]error{"job": lease.ErrHeld, "free": storage.ErrInconsistent} {
+			line := newCut(b)
+			line.set(true)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := elector(t, line, name).Campaign(ctx)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, want) {
+				t.Errorf("a campaign for %q in vain: %v, expected %v", name, err, want)
+			}
+			if errors.Is(err, lease.ErrHeld) != (want == lease.ErrHeld) {
+				t.Errorf("a campaign for %q in vain: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestAHolderHasATextForAName(t *testing.T) {
+	t.Parallel()
+	b := inmem.New(nil)
+	defer b.Close()
+	_, err := lease.NewElector(b, system, "job", &lease.Options{Holder: "host-\xff"})
+	if !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("a holder whose name is no text: %v", err)
+	}
+}

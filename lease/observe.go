@@ -22,6 +22,9 @@ func (k *Keeper) observe(ctx context.Context) {
 			return
 		}
 		wait(ctx, retry)
+		if damaged := (*storage.DamagedError)(nil); errors.As(err, &damaged) {
+			_ = k.repair(ctx, damaged) // the next watch shows whether there is more to do
+		}
 	}
 }
 
@@ -60,8 +63,11 @@ func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
 	}
 }
 
-// see takes in a lease or a renewal that was written.
+// see takes in a lease or a renewal that was written. What is neither of them is not a keeper's.
 func (k *Keeper) see(res *resourcepb.Resource) {
+	if kind := res.GetId().GetType().GetKind(); kind != leaseType.Kind && kind != renewalType.Kind {
+		return
+	}
 	name := res.GetId().GetName()
 	seen := k.leases[name]
 	if seen == nil {

@@ -167,3 +167,14 @@ func TestAHolderOutlivesACallThatHangs(t *testing.T) {
 		resign(t, tenure)
 	})
 }
+
+// A tenure that began so slowly that it is over has ended when it is returned: nobody begins anything in it.
+func TestATenureThatIsWonTooSlowly(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		tenure := campaign(t, elector(t, &slow{b, b.(storage.Transactor), 6 * time.Second}, "job"))
+		if !errors.Is(tenure.Err(), lease.ErrLost) {
+			t.Errorf("a tenure that has gone on for two thirds of the time to live without a sign of life: %v", tenure.Err())
+		}
+		resign(t, tenure)
+	})
+}

@@ -131,3 +131,50 @@ func TestARenewalThatFailsEndsWithItself(t *testing.T) {
 		}
 	})
 }
+
+// slowRenewals is a backend in which renewals take five times as long as what else is written.
+type slowRenewals struct{ slow }
+
+func (s *slowRenewals) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if ops[0].Check != nil {
+		wait := slow{s.Backend, s.Transactor, 5 * s.takes}
+		return wait.Commit(ctx, ops)
+	}
+	return s.slow.Commit(ctx, ops)
+}
+
+// A renewal that is asked for while a lease waits for its turn to be ended comes before the end.
+func TestARenewalBeforeItsTurnToEnd(t *testing.T) {
+	in(t, func(t *testing.T, b storage.Backend) {
+		const leases, atOnce = 40, 8
+		s := &slowRenewals{slow{b, b.(storage.Transactor), time.Second}}
+		k := keeper(t, s)
+		defer k.Close()
+		granted := make(chan error)
+		for i := range leases {
+			go func() { granted <- second(k.Grant(t.Context(), fmt.Sprint("session", i), 10*time.Second)) }()
+		}
+		for range leases {
+			if err := <-granted; err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(10*time.Second + 500*time.Millisecond)
+		synctest.Wait()
+		renewed := make(chan error)
+		for i := range leases {
+			go func() { renewed <- second(k.Renew(t.Context(), fmt.Sprint("session", i))) }()
+		}
+		late := 0
+		for range leases {
+			if err := <-renewed; errors.Is(err, storage.ErrNotFound) {
+				late++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if late > atOnce {
+			t.Errorf("%d leases have ended while they were being renewed, expected those whose turn it was, %d", late, atOnce)
+		}
+	})
+}

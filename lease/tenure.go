@@ -38,6 +38,9 @@ type Tenure struct {
 func (e *Elector) tenure(r *record, began time.Time) *Tenure {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, done: make(chan struct{}), stop: cancel, exited: make(chan struct{})}
+	if time.Since(began) >= t.patience() { // nobody has it begin anything
+		t.expire()
+	}
 	go t.renew(ctx, r.beat, r.holder, began)
 	return t
 }
@@ -87,13 +90,18 @@ func (t *Tenure) end(why error) {
 	}
 }
 
+// expire ends a tenure that has gone on for long enough without a sign of life.
+func (t *Tenure) expire() {
+	t.end(fmt.Errorf("%w: no sign of life could be given for %v", ErrLost, t.patience()))
+}
+
 // renew writes heartbeats until the tenure ends. good is when the last one that succeeded was begun.
 func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder string, good time.Time) {
 	defer close(t.exited)
 	defer t.stop()
 	// A heartbeat that hangs must not keep the tenure up: its end is a timer of its own.
 	deadline := time.AfterFunc(t.patience()-time.Since(good), func() {
-		t.end(fmt.Errorf("%w: no sign of life could be given for %v", ErrLost, t.patience()))
+		t.expire()
 		t.stop()
 	})
 	defer deadline.Stop()
