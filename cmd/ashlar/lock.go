@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,8 +41,10 @@ if a signal ended it. Without a command: show who holds the lock, and in which e
 The lock is one for all that open the store and name the lock, the partition and the namespace alike. Who holds it renews it all the
 time. If that is not possible for two thirds of the time to live (--ttl), the command is told to end (SIGTERM), and killed before the
 time to live has passed. Only then can another process take over. If this program is killed, the command is killed with it (Linux), and
-the lock is free when the time to live has passed. Ctrl-Z stops the command, too; a command that is woken when the lock was lost
-meanwhile is killed.
+the lock is free when the time to live has passed. If this program is told to end (Ctrl-C, SIGTERM, SIGHUP), the command is told to
+end; the second time (Ctrl-C, SIGTERM), it is killed. At a terminal only the command itself is told or killed, not what it has started:
+that can run on without the lock. Ctrl-Z stops this program with the command, and on Linux only then: a command that ignores it keeps
+the lock. A command that is woken when the lock was lost meanwhile is killed.
 
 A machine that stands still with this program and its command, and wakes later, can find the lock taken over, while the command does not
 know yet. Every tenure has an epoch, a number that grows, in $ASHLAR_LOCK_EPOCH: have whatever the command writes to refuse numbers that
@@ -78,7 +81,7 @@ are smaller than the largest it has seen. Programs in Go fence their writes to t
 	}
 	l.flags(cmd, defaultTenancy)
 	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "how long the lock stays taken when its holder gives no sign of life")
-	cmd.Flags().DurationVar(&l.wait, "wait", 0, "give up if the lock cannot be had in this time, with exit code 4 (default: wait for ever)")
+	cmd.Flags().DurationVar(&l.wait, "wait", 0, "give up if the lock cannot be had in this time, with exit code 4 if it is held (default: wait for ever)")
 	return cmd
 }
 
@@ -95,6 +98,7 @@ func (l *locker) run(ctx context.Context, b storage.Backend, name string, comman
 	if err != nil {
 		host = "unknown"
 	}
+	host = strings.ToValidUTF8(host, "?") // the system takes any bytes
 	elector, err := lease.NewElector(b, l.proto(), name, &lease.Options{TTL: l.ttl, Holder: fmt.Sprintf("%s/%d", host, os.Getpid())})
 	if err != nil {
 		return err
@@ -147,7 +151,7 @@ func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name stri
 		defer cancel()
 	}
 	tenure, err := elector.Campaign(waiting)
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+	if errors.Is(err, lease.ErrHeld) && ctx.Err() == nil && waiting.Err() != nil {
 		err = held
 	}
 	return tenure, err
@@ -160,7 +164,9 @@ func (l *locker) under(ctx context.Context, b storage.Backend, tenure *lease.Ten
 	cmd.Env = append(os.Environ(), lockName+"="+name, fmt.Sprintf("%s=%d", lockEpoch, tenure.Epoch()))
 	end, stop := hangup(ctx)
 	defer stop()
-	err := child.Run(cmd, child.Condition{End: end.Done(), Lost: tenure.Done(), Grace: l.ttl / 6, Holds: func() bool {
+	kill, forget := insisted()
+	defer forget()
+	err := child.Run(cmd, child.Condition{End: end.Done(), Kill: kill, Lost: tenure.Done(), Grace: l.ttl / 6, Holds: func() bool {
 		return l.holds(context.WithoutCancel(ctx), b, tenure)
 	}})
 	switch {
@@ -186,6 +192,27 @@ func (l *locker) holds(ctx context.Context, b storage.Backend, tenure *lease.Ten
 	}
 	_, err := tx.Commit(ctx, []storage.Op{tenure.Fence()})
 	return err == nil && tenure.Err() == nil
+}
+
+// insisted returns a channel that is closed when this program has been told to end twice: if it died of that, what the command has started
+// would run on without the lock.
+func insisted() (<-chan struct{}, func()) {
+	signals, twice, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for range 2 {
+			select {
+			case <-signals:
+			case <-over:
+				return
+			}
+		}
+		close(twice)
+	}()
+	return twice, func() {
+		signal.Stop(signals)
+		close(over)
+	}
 }
 
 // hangup returns a context that also ends when the terminal does (SIGHUP), unless that is ignored, as under nohup.

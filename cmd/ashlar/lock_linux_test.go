@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,4 +76,34 @@ func TestLockWhoseCommandStandsStill(t *testing.T) {
 	stopped(t, command)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 3, p.end(), p.err.String())
+}
+
+// Ctrl-Z stops nothing where no shell could wake it, as in a session of ssh -t: neither the command nor the program that renews the lock.
+func TestLockAtATerminalWithoutAShell(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ours, theirs, err := pty.Open()
+	require.NoError(t, err)
+	defer ours.Close()
+	defer theirs.Close()
+	url, again := fileURL(t), write(t, t.TempDir(), "again", "")
+	cmd := exec.Command(self, "lock", "job", "--ttl", "4s", "--", "sh", "-c", `echo held; while [ -e $0 ]; do sleep 0.1; done; echo done`, again)
+	cmd.Env = []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }() // it has ended, unless the test fails
+	lines := newScanner(out)
+	require.True(t, lines.Scan())
+	_, err = ours.WriteString("\x1a")
+	require.NoError(t, err)
+	refused := newCLI(t, url).run("", "lock", "job", "--wait", "8s", "--", "true")
+	require.Equal(t, exitConflict, refused.code, "the lock was lost while the command runs: %s", refused.err)
+	require.NoError(t, os.Remove(again))
+	require.True(t, lines.Scan())
+	require.Equal(t, "done", lines.Text())
+	require.NoError(t, cmd.Wait())
 }

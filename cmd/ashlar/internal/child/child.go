@@ -10,22 +10,30 @@ import (
 	"time"
 )
 
+// ErrNotStarted says that there was no time left in which the command could have run.
+var ErrNotStarted = errors.New("it was not started")
+
 // Condition is what a command may run under. Its channels are closed once; a nil one never is.
 type Condition struct {
 	End   <-chan struct{} // closed when the command is to end
+	Kill  <-chan struct{} // closed when the command is to be killed
 	Lost  <-chan struct{} // closed when the condition is about to be lost
 	Grace time.Duration   // how long after that the command is killed
 	// Holds reports, after this process and the command have stood still, whether the condition still holds.
 	Holds func() bool
 }
 
-// Run runs a command until it exits, and returns what [exec.Cmd.Wait] does. When the condition says so, the command is told to end
-// (SIGTERM), and if that was because the condition is lost it is killed after the grace time. Where the system can do that, signals reach
-// what the command started as well, unless this process has a terminal; if this process is killed, the command is killed with it; and
-// if this process is told to stop (SIGTSTP, by Ctrl-Z), the command stops first, and goes on only if the condition still holds.
+// Run runs a command until it exits, and returns what [exec.Cmd.Wait] does, or [ErrNotStarted] if the condition was over before. When the
+// condition says so, the command is told to end (SIGTERM), and if that was because the condition is lost it is killed after the grace time.
+// Where the system can do that, signals reach what the command started as well, unless this process has a terminal; if this process is
+// killed, the command is killed with it; and if this process is told to stop (SIGTSTP, by Ctrl-Z), the command stops first, and goes on only
+// if the condition still holds. On Linux this process does not stop if the command does not, as where nobody could wake them.
 func Run(cmd *exec.Cmd, c Condition) error {
+	if over(c.End) || over(c.Kill) || over(c.Lost) {
+		return ErrNotStarted
+	}
 	together(cmd)
-	pauses, forget := pausing()
+	pauses, children, forget := pausing()
 	defer forget()
 	started, exited := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -41,9 +49,15 @@ func Run(cmd *exec.Cmd, c Condition) error {
 	if err := <-started; err != nil {
 		return err
 	}
-	end, lost := c.End, c.Lost
-	told := false
-	var kill <-chan time.Time
+	end, kill, lost := c.End, c.Kill, c.Lost
+	told, asked := false, false
+	var grace <-chan time.Time
+	paused := func() {
+		if asked && halted(cmd) {
+			asked = false
+			pause(cmd, pauses, c.Holds)
+		}
+	}
 	for {
 		select {
 		case err := <-exited:
@@ -52,17 +66,33 @@ func Run(cmd *exec.Cmd, c Condition) error {
 			}
 			return err
 		case <-pauses:
-			pause(cmd, pauses, c.Holds)
+			asked = true
+			paused()
+		case <-children: // one may stand still
+			paused()
 		case <-end:
 			end, told = nil, true
 			terminate(cmd)
 		case <-lost:
 			lost, told = nil, true
 			terminate(cmd)
-			kill = time.After(c.Grace)
+			grace = time.After(c.Grace)
 		case <-kill:
+			kill, told = nil, true
+			signal(cmd, syscall.SIGKILL)
+		case <-grace:
 			signal(cmd, syscall.SIGKILL)
 		}
+	}
+}
+
+// over reports whether a channel is closed.
+func over(closed <-chan struct{}) bool {
+	select {
+	case <-closed:
+		return true
+	default:
+		return false
 	}
 }
 

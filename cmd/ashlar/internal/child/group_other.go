@@ -16,6 +16,8 @@ func signal(cmd *exec.Cmd, sig syscall.Signal) { single(cmd, sig) }
 func terminate(*exec.Cmd) {}
 
 // pausing never tells of anything: there is no such signal.
-func pausing() (<-chan os.Signal, func()) { return nil, func() {} }
+func pausing() (pauses, children <-chan os.Signal, forget func()) { return nil, nil, func() {} }
+
+func halted(*exec.Cmd) bool { return false }
 
 func pause(*exec.Cmd, <-chan os.Signal, func() bool) {}

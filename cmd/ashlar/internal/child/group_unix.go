@@ -36,22 +36,32 @@ func signal(cmd *exec.Cmd, sig syscall.Signal) {
 	_ = syscall.Kill(-cmd.Process.Pid, sig)
 }
 
-// pausing returns a channel that gets the signals by which terminals stop this process.
-func pausing() (<-chan os.Signal, func()) {
-	all := make(chan os.Signal, 1)
+// pausing returns a channel that gets the signals by which terminals stop this process, and one that gets those that tell of its children.
+func pausing() (pauses, children <-chan os.Signal, forget func()) {
+	all, others := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	if !ossignal.Ignored(syscall.SIGTSTP) {
 		ossignal.Notify(all, syscall.SIGTSTP)
+		ossignal.Notify(others, syscall.SIGCHLD)
 	}
-	return all, func() { ossignal.Stop(all) }
+	return all, others, func() {
+		ossignal.Stop(all)
+		ossignal.Stop(others)
+	}
 }
 
-// pause stops the command and this process, as the signal would have done, and returns when somebody has woken them. A command that does not
-// hold any more what it ran under is killed, if it can be before it has gone on.
-func pause(cmd *exec.Cmd, pauses <-chan os.Signal, holds func() bool) {
-	own := cmd.SysProcAttr.Setpgid
-	if own { // else the terminal stops it, and wakes it
-		signal(cmd, syscall.SIGSTOP)
+// halted reports whether the command stands still after this process was told to stop. Where the command has the same terminal, that tells it,
+// too; but it may ignore that, and so does the system where no shell could wake it (a group that is orphaned, as with ssh -t).
+func halted(cmd *exec.Cmd) bool {
+	if !cmd.SysProcAttr.Setpgid {
+		return standsStill(cmd)
 	}
+	signal(cmd, syscall.SIGSTOP)
+	return true
+}
+
+// pause stops this process, as the signal would have done, and returns when somebody has woken it. The command stands still by then. One that
+// does not hold any more what it ran under is killed, if it can be before it has gone on.
+func pause(cmd *exec.Cmd, pauses <-chan os.Signal, holds func() bool) {
 	// The call may return before this process stands still.
 	woken := make(chan os.Signal, 1)
 	ossignal.Notify(woken, syscall.SIGCONT)
@@ -68,7 +78,7 @@ func pause(cmd *exec.Cmd, pauses <-chan os.Signal, holds func() bool) {
 	switch {
 	case !holds():
 		signal(cmd, syscall.SIGKILL)
-	case own:
+	case cmd.SysProcAttr.Setpgid: // else the terminal wakes it
 		signal(cmd, syscall.SIGCONT)
 	}
 }

@@ -2,7 +2,13 @@
 
 package child
 
-import "syscall"
+import (
+	"os/exec"
+	"syscall"
+)
 
 // dieWithParent does nothing: only Linux offers it.
 func dieWithParent(*syscall.SysProcAttr) {}
+
+// standsStill takes it that the command does what the terminal tells it: only Linux says so without waiting for its end.
+func standsStill(*exec.Cmd) bool { return true }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/child"
+)
+
+// nobodyWrites keeps everybody from writing to a store until what it returns is called.
+func nobodyWrites(t *testing.T, url string) (over func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
+	require.NoError(t, err)
+	t.Cleanup(func() { db.Close() })
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	return func() { require.NoError(t, tx.Rollback()) }
+}
+
+// That nobody holds the lock may be unknown; that somebody does is said only if the store has said so.
+func TestLockOfAStoreThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	c := newCLI(t, url)
+	c.ok("", "lock", "job", "--", "true")
+	over := nobodyWrites(t, url)
+	for _, wait := range []string{"1s", "100ms"} {
+		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
+		require.Equal(t, exitFailed, refused.code, refused.err)
+		require.NotContains(t, refused.err, "held")
+	}
+	over()
+}
+
+// What is over before a command starts keeps it from being started.
+func TestAConditionThatIsOver(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	close(over)
+	for name, c := range map[string]child.Condition{"end": {End: over}, "kill": {Kill: over}, "lost": {Lost: over}} {
+		started := filepath.Join(t.TempDir(), "started")
+		err := child.Run(exec.Command("sh", "-c", "trap '' TERM; touch "+started), c)
+		require.ErrorIs(t, err, child.ErrNotStarted, name)
+		require.NoFileExists(t, started, name)
+	}
+}
+
+// The second signal kills the command and what it started, and frees the lock.
+func TestLockIsToldToEndTwice(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t)
+	p := holding(t, url, `trap "echo told" TERM; echo held; (trap "" TERM; echo $(sh -c 'echo $PPID'); while :; do sleep 0.1; done) & while :; do wait; done`)
+	started, err := strconv.Atoi(p.next())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(started, syscall.SIGKILL) }) // it has ended, unless the test fails
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, "told", p.next())
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool {
+		return errors.Is(syscall.Kill(started, 0), syscall.ESRCH)
+	}, patience, time.Millisecond, "what the command started outlives it")
+	require.Equal(t, 128+int(syscall.SIGKILL), p.end(), p.err.String())
+	newCLI(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
+}
