@@ -2,10 +2,12 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc"
@@ -43,7 +45,7 @@ func connect(s *etcdserver.Server) *connection {
 // close ends the client's watches and leases, and returns when nothing of them runs any more.
 func (c *connection) close() {
 	_ = c.Close() // says that its context was cancelled, always
-	c.streams.running.Wait()
+	c.streams.close()
 }
 
 // Endpoints returns a name that no other connection of the process has: what Kubernetes finds out about a server, it remembers under
@@ -85,7 +87,7 @@ func (c *kvClient) RangeStream(
 ) (grpc.ServerStreamingClient[pb.RangeStreamResponse], error) {
 	return start(ctx, c.streams, func(end *serverEnd[pb.RangeRequest, pb.RangeStreamResponse]) error {
 		return c.server.RangeStream(r, end)
-	}), nil
+	})
 }
 
 // watchClient is the Watch service.
@@ -98,8 +100,12 @@ func (c *watchClient) Watch(
 	ctx context.Context, _ ...grpc.CallOption,
 ) (grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchResponse], error) {
 	return start(ctx, c.streams, func(end *serverEnd[pb.WatchRequest, pb.WatchResponse]) error {
-		return c.server.Watch(end)
-	}), nil
+		err := c.server.Watch(end)
+		if errors.Is(err, rpctypes.ErrGRPCStopped) {
+			return errClosed // etcd's client would look for another server, in silence and for ever
+		}
+		return err
+	})
 }
 
 // leaseClient is the Lease service.
@@ -125,7 +131,7 @@ func (c *leaseClient) LeaseKeepAlive(
 ) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
 	return start(ctx, c.streams, func(end *serverEnd[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
 		return c.server.LeaseKeepAlive(end)
-	}), nil
+	})
 }
 
 func (c *leaseClient) LeaseTimeToLive(

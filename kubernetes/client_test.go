@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage/etcdserver"
 	"github.com/ashlar-dev/storage/inmem"
@@ -33,7 +36,7 @@ func inProcess(t *testing.T) *connection {
 func TestManyWatchesBeginWhileEventsCome(t *testing.T) {
 	t.Parallel()
 	c := inProcess(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	const watches, writes = 400, 100
 	first, err := c.KV.Put(ctx, "k", "first")
@@ -74,7 +77,7 @@ func TestCloseEndsStreams(t *testing.T) {
 	life, end := context.WithCancel(t.Context())
 	all := &streams{life: life}
 	ended := make(chan error, 1)
-	start(context.Background(), all, func(end *serverEnd[int, int]) error {
+	_, err := start(context.Background(), all, func(end *serverEnd[int, int]) error {
 		for {
 			if err := end.Send(new(int)); err != nil {
 				ended <- err
@@ -82,6 +85,9 @@ func TestCloseEndsStreams(t *testing.T) {
 			}
 		}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	end()
 	select {
 	case err := <-ended:
@@ -91,7 +97,7 @@ func TestCloseEndsStreams(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the server still sends, a minute after the client's end")
 	}
-	all.running.Wait()
+	all.close()
 }
 
 // A stream carries requests and responses in order, the end of each side, and the error of the server after its last response.
@@ -99,7 +105,7 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	all := &streams{life: t.Context()}
-	client := start(t.Context(), all, func(end *serverEnd[int, int]) error {
+	client, err := start(t.Context(), all, func(end *serverEnd[int, int]) error {
 		sum := 0
 		for {
 			n, err := end.Recv()
@@ -116,6 +122,9 @@ func TestStream(t *testing.T) {
 			}
 		}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	const n = 10 * responsesAhead // more than the server may be ahead: requests wait, and do not block
 	for i := range n {
 		if err := client.Send(&i); err != nil {
@@ -140,5 +149,66 @@ func TestStream(t *testing.T) {
 	if err := client.Send(new(int)); !errors.Is(err, io.EOF) {
 		t.Errorf("a request after the end: %v, want io.EOF", err)
 	}
-	all.running.Wait()
+	all.close()
+}
+
+// A server that is closed leaves behind what still sends to its watches: that is told that it is over, and the client receives what was
+// sent before.
+func TestServerSendsAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	late := make(chan error, 1)
+	all := &streams{life: t.Context()}
+	client, err := start(t.Context(), all, func(end *serverEnd[int, int]) error {
+		for i := range responsesAhead {
+			if err := end.Send(&i); err != nil {
+				return err
+			}
+		}
+		go func() { late <- end.Send(new(int)) }()
+		return boom
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-late; !errors.Is(err, context.Canceled) {
+		t.Errorf("a response after the end: %v, want that the call is over", err)
+	}
+	for i := range responsesAhead {
+		if got, err := client.Recv(); err != nil || *got != i {
+			t.Fatalf("response %d is %v, %v", i, got, err)
+		}
+	}
+	if _, err := client.Recv(); !errors.Is(err, boom) {
+		t.Errorf("after the last response: %v, want the server's error", err)
+	}
+	all.close()
+}
+
+// Whoever still lists when a client is closed is refused, and holds nothing up.
+func TestListsWhileClientCloses(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for range 100 {
+		c := inProcess(t)
+		var lists sync.WaitGroup
+		for range 8 {
+			lists.Go(func() {
+				for {
+					answers, err := c.KV.GetStream(ctx, "k")
+					if err != nil {
+						if status.Code(err) != codes.Canceled {
+							t.Errorf("a list of a closed client: %v, want that it is cancelled", err)
+						}
+						return
+					}
+					for range answers {
+					}
+				}
+			})
+		}
+		c.close()
+		lists.Wait()
+	}
 }

@@ -136,7 +136,7 @@ func (h *harness) compact(ctx context.Context, t *testing.T, version string) {
 // eventually waits for a condition.
 func eventually(ctx context.Context, t *testing.T, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -24,7 +24,8 @@ import (
 // Options are the options of a Store. A nil *Options stands for the zero value.
 type Options struct {
 	// CompactionInterval is how often history is given up: what was already there at the compaction before. History then reaches back
-	// for one to two intervals. 0 is Kubernetes' default of five minutes; with less than 0 this store compacts nothing.
+	// for one to two intervals, unless the backend forgets earlier by itself, as its retention says. 0 is Kubernetes' default of five
+	// minutes; with less than 0 this store compacts nothing.
 	CompactionInterval time.Duration
 	// Server are the options of the server that answers etcd's calls in the process.
 	Server etcdserver.Options
@@ -72,7 +73,8 @@ func interval(option time.Duration) time.Duration {
 	}
 }
 
-// Close ends the server, and all watches with it. Release what Interface and the decorators made before.
+// Close ends the server, and all watches with it, those of storage that was not released too. Release what Interface and the decorators
+// made before.
 func (s *Store) Close() {
 	s.compactor.Stop()
 	s.connection.close()

@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // responsesAhead is how many responses a server may be ahead of the client that receives them.
@@ -27,31 +29,52 @@ type stream[Request, Response any] struct {
 	closed   bool          // by the client: no further requests
 	arrived  chan struct{} // holds a token if requests or closed have changed
 
-	err error // of the server, set before responses is closed; nil if it ended well
+	over chan struct{} // closed when the server has ended; responses never is, as what the server has left behind may still send
+	err  error         // of the server, set before over is closed; nil if it ended well
 }
 
 // streams are the streams of one client.
 type streams struct {
-	life    context.Context // of the client: ends them all
-	running sync.WaitGroup  // the goroutines that serve them
+	life context.Context // of the client: ends them all
+
+	lock    sync.Mutex
+	closed  bool           // none begins any more
+	running sync.WaitGroup // the goroutines that serve them
+}
+
+// errClosed is what calls of a client, or watches of a server, that was closed end with. It is the code of gRPC's own clients, after which
+// nobody tries again.
+var errClosed = status.Error(codes.Canceled, "kubernetes: the store is closed")
+
+// close waits for the end of all streams, which that of the client's life has brought about, and lets none begin.
+func (all *streams) close() {
+	all.lock.Lock()
+	all.closed = true
+	all.lock.Unlock()
+	all.running.Wait()
 }
 
 // start runs serve in a goroutine of its own and returns the client's end of the stream.
 func start[Request, Response any](
 	ctx context.Context, all *streams, serve func(*serverEnd[Request, Response]) error,
-) *clientEnd[Request, Response] {
+) (*clientEnd[Request, Response], error) {
+	all.lock.Lock()
+	defer all.lock.Unlock()
+	if all.closed {
+		return nil, errClosed
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(all.life, cancel)
 	s := &stream[Request, Response]{
-		ctx: ctx, responses: make(chan *Response, responsesAhead), arrived: make(chan struct{}, 1),
+		ctx: ctx, responses: make(chan *Response, responsesAhead), arrived: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	all.running.Go(func() {
 		s.err = serve(&serverEnd[Request, Response]{stream: s})
-		close(s.responses)
+		close(s.over)
 		stop()
 		cancel()
 	})
-	return &clientEnd[Request, Response]{stream: s}
+	return &clientEnd[Request, Response]{stream: s}, nil
 }
 
 // clientEnd is grpc.BidiStreamingClient and grpc.ServerStreamingClient. Methods of the embedded interface that it does not have are
@@ -86,15 +109,20 @@ func (c *clientEnd[Request, Response]) CloseSend() error {
 
 func (c *clientEnd[Request, Response]) Recv() (*Response, error) {
 	s := c.stream
-	response, open := <-s.responses
-	switch {
-	case open:
+	select {
+	case response := <-s.responses:
 		return response, nil
-	case s.err != nil:
-		return nil, s.err
-	default:
-		return nil, io.EOF
+	case <-s.over:
 	}
+	select {
+	case response := <-s.responses: // sent before the end
+		return response, nil
+	default:
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	return nil, io.EOF
 }
 
 // serverEnd is grpc.BidiStreamingServer and grpc.ServerStreamingServer, as clientEnd is what clients expect.

@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -23,6 +27,16 @@ import (
 
 // serveEtcd starts ashlar serve etcd as a process of its own, on a free port, and waits until it listens.
 func serveEtcd(t *testing.T, store string, args ...string) *served {
+	t.Helper()
+	s := startEtcd(t, store, args...)
+	var where struct{ Grpc, Admin string }
+	require.NoError(t, json.Unmarshal([]byte(s.says(`"msg":"listening"`)), &where))
+	s.grpc, s.http = where.Grpc, where.Admin
+	return s
+}
+
+// startEtcd starts it and does not wait.
+func startEtcd(t *testing.T, store string, args ...string) *served {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -48,9 +62,6 @@ func serveEtcd(t *testing.T, store string, args ...string) *served {
 		_ = s.cmd.Process.Kill() // it has ended, or nobody needs it any more
 		<-s.done
 	})
-	var where struct{ Grpc, Admin string }
-	require.NoError(t, json.Unmarshal([]byte(s.says(`"msg":"listening"`)), &where))
-	s.grpc, s.http = where.Grpc, where.Admin
 	return s
 }
 
@@ -120,4 +131,53 @@ func TestServeEtcdDemandsCertificates(t *testing.T) {
 	defer cancel()
 	_, err = etcdClient(t, s, with(others)).Get(short, "a")
 	require.Error(t, err)
+}
+
+// A server that is told to stop before it has come up was not in trouble.
+func TestServeEtcdEndsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	s := startEtcd(t, "postgres://u:p@"+silent.Addr().String()+"/x?sslmode=disable")
+	conn, err := silent.Accept() // the store is being opened
+	require.NoError(t, err)
+	defer conn.Close()
+	s.signal(syscall.SIGTERM)
+	require.Equal(t, exitOK, s.end())
+}
+
+// A list that is sent in parts is a call that ends by itself: a server that is told to stop sends it to its end, before watches end.
+func TestServeEtcdDrainsLists(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const keys = 60
+	s := serveEtcd(t, memoryURL(), "--log-level", "debug")
+	c := etcdClient(t, s, nil)
+	for i := range keys {
+		_, err := c.Put(ctx, fmt.Sprintf("list/%02d", i), strings.Repeat("x", 1000<<10))
+		require.NoError(t, err)
+	}
+	w := c.Watch(ctx, "list/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	require.True(t, (<-w).Created)
+	list, err := pb.NewKVClient(c.ActiveConnection()).RangeStream(ctx, &pb.RangeRequest{Key: []byte("list/"), RangeEnd: []byte("list0")})
+	require.NoError(t, err)
+	first, err := list.Recv()
+	require.NoError(t, err)
+	s.signal(syscall.SIGTERM)
+	s.says(`"msg":"draining"`)
+	received := len(first.RangeResponse.Kvs)
+	for received < keys {
+		part, err := list.Recv()
+		require.NoError(t, err)
+		received += len(part.RangeResponse.Kvs)
+	}
+	_, err = list.Recv()
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, exitOK, s.end())
+	_, drained, _ := strings.Cut(s.logged(), `"msg":"draining"`)
+	listed, told := strings.Index(drained, "KV/RangeStream"), strings.Index(drained, "Watch/Watch")
+	require.Positive(t, listed)
+	require.Greater(t, told, listed)
 }

@@ -6,9 +6,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -209,4 +211,56 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	s.signal(syscall.SIGTERM) // the silent one does not hold it up
 	require.Equal(t, exitOK, s.end())
+}
+
+// Clients that do not say which protocols they speak are served by HTTP/1, as by etcd: probes of load balancers and older libraries are such.
+func TestServeEtcdByHTTPWithoutALPN(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	cert, key := ours.sign("server")
+	roots := x509.NewCertPool()
+	roots.AddCert(ours.cert)
+	s := serveEtcd(t, memoryURL(), "--tls-cert", cert, "--tls-key", key)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", s.grpc)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(conn, "GET /health HTTP/1.0\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), `{"health":"true"`)
+}
+
+// A client that never ends its request by HTTP/1 does not keep its connection.
+func TestServeEtcdEndsHalfRequests(t *testing.T) {
+	t.Parallel()
+	cert, key := newAuthority(t).sign("server")
+	for name, args := range map[string][]string{"plain": nil, "TLS": {"--tls-cert", cert, "--tls-key", key}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serveEtcd(t, memoryURL(), args...)
+			var conns []net.Conn
+			for range 100 {
+				conn, err := net.Dial("tcp", s.grpc)
+				require.NoError(t, err)
+				defer conn.Close()
+				require.NoError(t, conn.SetDeadline(time.Now().Add(patience/4)))
+				if name == "TLS" {
+					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+				}
+				_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n")
+				require.NoError(t, err)
+				conns = append(conns, conn)
+			}
+			for i, conn := range conns {
+				_, err := io.ReadAll(conn)
+				require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server keeps connection %d", i)
+			}
+			s.signal(syscall.SIGTERM)
+			require.Equal(t, exitOK, s.end())
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 )
 
@@ -52,6 +53,15 @@ func (c *calls) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, nex
 	c.begin()
 	defer c.end()
 	return next(ctx, req)
+}
+
+// lists counts the lists that etcd's API sends in parts.
+func (c *calls) lists(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if info.FullMethod == etcdserverpb.KV_RangeStream_FullMethodName {
+		c.begin()
+		defer c.end()
+	}
+	return next(srv, stream)
 }
 
 func (c *calls) handler(next http.Handler) http.Handler {

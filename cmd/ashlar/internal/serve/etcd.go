@@ -36,6 +36,10 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 		}
 	}()
 	backend, err := storage.Open(ctx, config.Store)
+	if err != nil && ctx.Err() != nil {
+		config.Logger.InfoContext(ctx, "stopped before the store was open")
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -52,11 +56,7 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
 	s.healthOver, s.endHealth = context.WithCancel(context.Background())
 	defer s.endHealth()
-	creds := insecure.NewCredentials()
-	if s.certificates != nil {
-		creds = credentials.NewTLS(s.certificates.config(true, sharedProtocols...))
-	}
-	port := newSharedPort(creds, listeners[0].Addr())
+	port := newSharedPort(s.certificates, listeners[0].Addr())
 	s.greetings = newGreetings(port)
 	s.grpc = s.newEtcdGRPC(s.greetings)
 	keys.Register(s.grpc)
@@ -74,13 +74,8 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	}()
 
 	group, failed := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.grpc.Serve(listeners[0]) })
-	group.Go(func() error {
-		if err := inside.Serve(json.listener); !errors.Is(err, grpc.ErrServerStopped) {
-			return err
-		}
-		return nil
-	})
+	group.Go(func() error { return serveGRPC(s.grpc, lending{listeners[0]}) })
+	group.Go(func() error { return serveGRPC(inside, json.listener) })
 	s.serveEtcdHTTP(group, port, json)
 	where := []any{"grpc", listeners[0].Addr().String()}
 	if listeners[1] != nil {
@@ -144,7 +139,9 @@ func (s *server) newEtcdGRPC(creds credentials.TransportCredentials) *grpc.Serve
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: etcdPings, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
-		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream),
+		grpc.ChainStreamInterceptor(
+			s.calls.lists, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
+		),
 	)
 }
 

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"errors"
+	"net"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -50,4 +52,12 @@ func (s *server) newGRPC() *grpc.Server {
 		)))
 	}
 	return grpc.NewServer(options...)
+}
+
+// serveGRPC serves until the server is stopped, which may have come first.
+func serveGRPC(g *grpc.Server, l net.Listener) error {
+	if err := g.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
 }

@@ -125,7 +125,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	defer stop()
 	group, failed := errgroup.WithContext(ctx)
 	where := []any{"grpc", listeners[0].Addr().String()}
-	group.Go(func() error { return s.grpc.Serve(listeners[0]) })
+	group.Go(func() error { return serveGRPC(s.grpc, listeners[0]) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
 		mux.Handle("/api/", s.api())

@@ -1,12 +1,16 @@
 package serve
 
 import (
+	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // sharedPort are the credentials of a gRPC server at whose port clients of HTTP/1 are served as well, as etcd's are. It is the listener of
@@ -14,6 +18,7 @@ import (
 type sharedPort struct {
 	credentials.TransportCredentials
 
+	config  *tls.Config // nil without TLS
 	address net.Addr
 	conns   chan net.Conn
 	closing sync.Once
@@ -26,13 +31,51 @@ var sharedProtocols = []string{"http/1.1", "h2"}
 // preface is what only clients of HTTP/2 begin with.
 const preface = "PRI * "
 
-func newSharedPort(creds credentials.TransportCredentials, address net.Addr) *sharedPort {
-	return &sharedPort{TransportCredentials: creds, address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
+func newSharedPort(certificates *certificates, address net.Addr) *sharedPort {
+	p := &sharedPort{
+		TransportCredentials: insecure.NewCredentials(), address: address, conns: make(chan net.Conn), closed: make(chan struct{}),
+	}
+	if certificates != nil {
+		p.config = certificates.config(true, sharedProtocols...)
+		p.TransportCredentials = credentials.NewTLS(p.config)
+	}
+	return p
 }
 
-// ServerHandshake is called by the gRPC server with every connection, which is given a time to come to its end.
-func (p *sharedPort) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := p.TransportCredentials.ServerHandshake(raw)
+// lending is the listener of the gRPC server.
+type lending struct{ net.Listener }
+
+func (l lending) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &lent{Conn: conn}, nil
+}
+
+// lent is a connection as the gRPC server has it. That server takes back the time that it has given the client, also where it has been told
+// that the connection is not its own any more: the time that whoever owns it now has given.
+type lent struct {
+	net.Conn
+	given atomic.Bool // to somebody else
+}
+
+// SetDeadline sets the time for reading and writing.
+func (c *lent) SetDeadline(at time.Time) error {
+	if c.given.Load() {
+		return nil
+	}
+	return c.Conn.SetDeadline(at)
+}
+
+// ServerHandshake is called by the gRPC server with every connection, which comes from lending and is given a time to come to its end.
+func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	borrowed, is := accepted.(*lent)
+	if !is {
+		return nil, nil, fmt.Errorf("the connection is a %T, and not one that can be given away", accepted)
+	}
+	raw := borrowed.Conn
+	conn, info, err := p.secure(raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,6 +92,7 @@ func (p *sharedPort) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		_ = conn.Close() // no request is as short as that
 		return nil, nil, err
 	}
+	borrowed.given.Store(true)
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		_ = conn.Close() // it has ended
 		return nil, nil, err
@@ -60,6 +104,21 @@ func (p *sharedPort) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		_ = conn.Close() // nothing was said there that could be lost
 		return nil, nil, net.ErrClosed
 	}
+}
+
+// secure begins TLS on a connection, if that is set up. The credentials of gRPC would refuse a client that does not say which protocols it
+// speaks, as clients of HTTP/1 need not.
+func (p *sharedPort) secure(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if p.config == nil {
+		return p.TransportCredentials.ServerHandshake(raw)
+	}
+	conn := tls.Server(raw, p.config)
+	if err := conn.Handshake(); err != nil {
+		_ = conn.Close() // the first error tells more
+		return nil, nil, err
+	}
+	common := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
+	return conn, credentials.TLSInfo{State: conn.ConnectionState(), CommonAuthInfo: common}, nil
 }
 
 // Accept returns the next connection of a client of HTTP/1.
