@@ -127,3 +127,26 @@ func TestNumbersOfWatchesThatEnded(t *testing.T) {
 		}
 	})
 }
+
+// The number of a watch that is to end is free as soon as that is asked for, as at etcd: nobody has to wait for the answer.
+func TestNumbersOfWatchesThatAreToEnd(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		s := stream(t, c)
+		const turns = 200
+		for range turns {
+			create(t, s, &pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7})
+			cancel := &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 7}}
+			if err := s.Send(&pb.WatchRequest{RequestUnion: cancel}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range turns {
+			if r := receive(t, s); r.WatchId != 7 || !r.Created || r.Canceled {
+				t.Fatalf("turn %d begins with %v", i, r)
+			}
+			if r := receive(t, s); r.WatchId != 7 || r.Created || !r.Canceled {
+				t.Fatalf("turn %d ends with %v", i, r)
+			}
+		}
+	})
+}

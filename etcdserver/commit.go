@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
@@ -88,9 +89,13 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 	return ops, nil
 }
 
-// revision finds the revision of a commit: that of what it has written or, if it has written nothing, of the first deletion of one of its
-// keys after they were read. Had another one deleted that key, the commit had failed.
+// revision finds the revision of a commit, that of its last change. The store may carry out those of others in the same transaction: what
+// they have changed behind it is not part of it.
+//
+// The search ends after a while, also where the caller has set no end: what it follows waits for a database that is away.
 func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.Resource) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestSearch)
+	defer cancel()
 	if key, one := c.only(); one != nil { // nothing is as quick as to read it, if nobody has written since
 		now, _, err := s.get(ctx, idAt(key))
 		if err == nil && now != nil && ours(now.Resource, stored) {
@@ -98,21 +103,13 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 		}
 	}
 	var changing []string
-	writes := false
 	for key, one := range c.keys {
 		if one.changes() {
-			changing, writes = append(changing, key), writes || one.write != nil
+			changing = append(changing, key)
 		}
 	}
 	span := storage.Span{From: idAt(slices.Min(changing)), To: idAt(slices.Max(changing))}
 	span.To.Name += "\x01"
-	made := func(ch storage.Change) bool {
-		if writes {
-			return ch.Now != nil && ours(ch.Now.Resource, stored)
-		}
-		one := c.keys[changedKey(&ch)]
-		return one != nil && one.changes()
-	}
 	follower, err := s.history.Follow(ctx, span, c.after)
 	if err != nil {
 		return c.unknown(ctx, s, err)
@@ -123,12 +120,34 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 		if err != nil {
 			return c.unknown(ctx, s, err)
 		}
-		for _, one := range commits(changes) {
-			if slices.ContainsFunc(one, made) {
-				return one[len(one)-1].Revision, nil
+		for _, together := range commits(changes) {
+			revision := int64(0)
+			for i := range together {
+				if c.made(&together[i], stored) {
+					revision = together[i].Revision
+				}
+			}
+			if revision > 0 {
+				return revision, nil
 			}
 		}
 	}
+}
+
+// longestSearch is as long as a store answers at all by default.
+const longestSearch = 30 * time.Second
+
+// made reports whether a change is one of the commit. A key that it has deleted was stored as it was read: had another one deleted that, the
+// commit had failed.
+func (c *commit) made(ch *storage.Change, stored []*resourcepb.Resource) bool {
+	one := c.keys[changedKey(ch)]
+	switch {
+	case one == nil || !one.changes():
+		return false
+	case one.write != nil:
+		return ch.Now != nil && ours(ch.Now.Resource, stored)
+	}
+	return ch.Now == nil && ch.Before != nil && ch.Before.Modified == one.before.Modified
 }
 
 // unknown returns the newest revision, where history is already forgotten in which that of the commit was.

@@ -23,6 +23,12 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 		return nil, rpctypes.ErrGRPCEmptyKey
 	}
 	if len(r.RangeEnd) == 0 {
+		turn, over, err := s.turns.take(ctx, string(r.Key))
+		if err != nil {
+			return nil, failed(ctx, err)
+		}
+		defer over()
+		turn.last = nil
 		one := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
 		answer, err := s.transact(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{one}})
 		if err != nil {

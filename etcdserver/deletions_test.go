@@ -107,3 +107,35 @@ func TestRangesAreDeletedWhileKeysAreCreated(t *testing.T) {
 		}
 	})
 }
+
+// Of two transactions one comes first: it does not see what the other one does, and has another revision.
+func TestOneTransactionComesFirst(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		const pairs, rounds = 8, 30
+		var all sync.WaitGroup
+		for p := range pairs {
+			all.Go(func() {
+				for round := range rounds {
+					var sees, at [2]int64
+					var both sync.WaitGroup
+					for side := range 2 {
+						both.Go(func() {
+							mine, other := fmt.Sprintf("/%d/%d/%d", p, round, side), fmt.Sprintf("/%d/%d/%d", p, round, 1-side)
+							r, err := c.Txn(ctx(t)).Then(clientv3.OpPut("a"+mine, ""), clientv3.OpPut("z"+mine, ""), clientv3.OpGet("a"+other)).Commit()
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							sees[side], at[side] = r.Responses[2].GetResponseRange().Count, r.Header.Revision
+						})
+					}
+					both.Wait()
+					if sees[0]+sees[1] != 1 || at[0] == at[1] {
+						t.Errorf("of two transactions, at revisions %d, %d see the other one", at, sees[0]+sees[1])
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}

@@ -25,6 +25,9 @@
 //   - Keys that somebody creates, at the same moment, in a range that a transaction deletes are deleted too, by changes that follow the
 //     others. If the range was empty then, the answer has that revision, and otherwise the transaction's: a watch from there on sees
 //     the deletions and whatever is left.
+//   - A put of a key in one transaction within a transaction, and the deletion of that key in a later one, are refused as a duplicate key, where
+//     etcd does one after the other.
+//   - A transaction has at most 4,096 comparisons and operations, those of transactions within it included.
 //   - A transaction changes no more keys than one of the store: on etcd fewer than the 128 that are the most elsewhere.
 //   - A value has the size of a resource, 1 MiB less what its key takes, where etcd's requests have 1.5 MiB.
 //   - A read of keys only does not say their leases.

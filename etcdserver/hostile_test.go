@@ -2,6 +2,7 @@ package etcdserver_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/status"
 )
@@ -241,4 +243,36 @@ func sameAs(t *testing.T, file, got string) {
 	if len(theirs) != len(ours) {
 		t.Errorf("%d lines, etcd has %d", len(ours), len(theirs))
 	}
+}
+
+// A transaction of transactions has no more operations than can be looked at in no time: each may be in the way of each other one.
+func TestTransactionsOfManyOperations(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		kv := pb.NewKVClient(c.ActiveConnection())
+		n := 0
+		leaf := func(int) *pb.RequestOp {
+			if n++; n%2 == 0 {
+				return deleteOp(fmt.Sprint(n), "")
+			}
+			return putOp(fmt.Sprint(n))
+		}
+		inner := func(int) *pb.RequestOp { return txnOp(times(20, leaf)...) }
+		many := &pb.TxnRequest{Failure: times(50, func(int) *pb.RequestOp { return txnOp(times(30, inner)...) })}
+		if r, err := kv.Txn(ctx(t), many); !errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyOps) {
+			t.Errorf("%d operations: %v, %v", n, r, err)
+		}
+		compares := make([]*pb.Compare, 100)
+		for i := range compares {
+			compares[i] = &pb.Compare{Key: fmt.Append(nil, i), Target: pb.Compare_VERSION, Result: pb.Compare_LESS}
+		}
+		guarded := func(int) *pb.RequestOp {
+			return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{Compare: compares}}}
+		}
+		if r, err := kv.Txn(ctx(t), &pb.TxnRequest{Success: times(100, guarded)}); !errors.Is(rpctypes.Error(err), rpctypes.ErrTooManyOps) {
+			t.Errorf("%d comparisons: %v, %v", 100*len(compares), r, err)
+		}
+		if r, err := kv.Txn(ctx(t), &pb.TxnRequest{Success: times(20, guarded)}); err != nil || len(r.Responses) != 20 {
+			t.Errorf("%d comparisons: %v, %v", 20*len(compares), r, err)
+		}
+	})
 }

@@ -123,12 +123,16 @@ func (k *keepAlives) send(ctx context.Context, answer *pb.LeaseKeepAliveResponse
 	return k.to.Send(answer)
 }
 
-// keepAlive renews a lease.
+// keepAlive renews a lease. The revision of the answer is one from before that: at a later one the lease may have been revoked.
 func (s *Server) keepAlive(ctx context.Context, id int64) (*pb.LeaseKeepAliveResponse, error) {
+	defer s.leases.Spare(leaseName(id))()
+	h, err := s.header(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ttl, err := s.leases.Renew(ctx, leaseName(id))
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return nil, failed(ctx, err)
 	}
-	h, err := s.header(ctx)
-	return &pb.LeaseKeepAliveResponse{Header: h, ID: id, TTL: int64(ttl / time.Second)}, err
+	return &pb.LeaseKeepAliveResponse{Header: h, ID: id, TTL: int64(ttl / time.Second)}, nil
 }

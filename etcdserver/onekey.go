@@ -101,6 +101,14 @@ func (t *oneKey) guess() (*storage.Record, bool) {
 
 // run carries the transaction out.
 func (t *oneKey) run(ctx context.Context, s *Server) (*pb.TxnResponse, error) {
+	if len(t.request.Compare) == 0 { // it is tried until it is done
+		turn, over, err := s.turns.take(ctx, string(keyOf(t.id)))
+		if err != nil {
+			return nil, err
+		}
+		defer over()
+		turn.last = nil
+	}
 	if stored, guessed := t.guess(); guessed {
 		answer, now, err := t.apply(ctx, s, state{stored: stored}, true)
 		if answer != nil || err != nil {

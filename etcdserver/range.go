@@ -82,8 +82,11 @@ func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64
 	}
 	opts := storage.ScanOptions{Revision: max(revision, 0), Limit: clamp(r.Limit), Bytes: math.MaxInt}
 	opts.KeysOnly = r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE
-	if selects(r) {
+	switch {
+	case selects(r):
 		opts.Limit = 0
+	case opts.Limit > 0 && r.SortTarget != pb.RangeRequest_KEY:
+		opts.Limit++ // etcd reads one more to tell whether there is more, before it sorts
 	}
 	if r.CountOnly {
 		opts.Limit, opts.KeysOnly, opts.Count = 1, true, true

@@ -149,6 +149,8 @@ func (s *script) gets() {
 			s.do(fmt.Sprintf("sort by %d, %d", target, order), clientv3.OpGet("", all, clientv3.WithSort(target, order), clientv3.WithLimit(3)))
 		}
 	}
+	byRevision := clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortNone)
+	s.do("sort by revision in no order", clientv3.OpGet("", all, byRevision, clientv3.WithLimit(1)))
 	s.do("modified since", clientv3.OpGet("", all, clientv3.WithMinModRev(s.at(9))))
 	s.do("modified until", clientv3.OpGet("", all, clientv3.WithMaxModRev(s.at(9)), clientv3.WithLimit(2)))
 	s.do("created since", clientv3.OpGet("", all, clientv3.WithMinCreateRev(s.at(9))))

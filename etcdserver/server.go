@@ -37,6 +37,7 @@ type Server struct {
 	commits storage.Transactor
 	leases  *lease.Keeper
 	opts    Options
+	turns   turns
 
 	closing sync.Once
 	done    chan struct{} // closed when the server ends

@@ -260,6 +260,13 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 		return err
 	}
 	t.taken[r] = nil
+	if len(all) == 0 && len(r.RangeEnd) == 0 {
+		if one, err := t.key(ctx, r.Key); one == nil || err != nil {
+			return err
+		} else if one.write == nil {
+			one.guarded = true // else somebody may create it before the rest is done
+		}
+	}
 	for i := range all {
 		one := t.known(&all[i])
 		if !one.delete { // else another range has it as well

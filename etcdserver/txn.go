@@ -16,6 +16,9 @@ import (
 
 // Txn implements etcd's KV service.
 func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if size(r) > maxAllOps {
+		return nil, rpctypes.ErrGRPCTooManyOps
+	}
 	if err := checkTxn(r, maxTxnOps); err != nil {
 		return nil, err
 	}
@@ -54,6 +57,23 @@ func carriedOut(err error) error {
 
 // maxTxnOps is the largest number of comparisons, and of operations in a branch: that of etcd by default.
 const maxTxnOps = 128
+
+// maxAllOps is the largest number of comparisons and operations, those of transactions within others included. Each comparison reads, and
+// each put is held against each deletion.
+const maxAllOps = 4096
+
+// size counts the comparisons and operations of a transaction, in all branches.
+func size(r *pb.TxnRequest) int {
+	n := len(r.Compare) + len(r.Success) + len(r.Failure)
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range branch {
+			if inside := op.GetRequestTxn(); inside != nil {
+				n += size(inside)
+			}
+		}
+	}
+	return n
+}
 
 // checkTxn refuses a request that etcd refuses.
 func checkTxn(r *pb.TxnRequest, most int) error {

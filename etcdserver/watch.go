@@ -21,6 +21,9 @@ type watch struct {
 	id      int64
 	cancel  context.CancelFunc
 
+	previous *watch        // of the same number, cancelled before this one was asked for; nil if there is none
+	ended    chan struct{} // closed when nothing more is sent
+
 	// Both belong to the stream's lock.
 	follower storage.Follower // nil until it is there
 	sent     int64            // everything up to this revision has been sent
@@ -45,6 +48,10 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 	}
 	follower, from, newest, err := w.open(stream, ctx)
 	<-before
+	if w.previous != nil {
+		<-w.previous.ended
+		w.previous = nil
+	}
 	if newest > 0 {
 		w.stream.send(&pb.WatchResponse{Header: header(newest), WatchId: w.id, Created: true})
 	}
@@ -88,6 +95,16 @@ func (w *watch) end(stream, ctx context.Context, err error) {
 
 // open begins to follow what the request asks for, from a revision on.
 func (w *watch) open(stream, ctx context.Context) (follower storage.Follower, from, newest int64, err error) {
+	for {
+		follower, from, newest, err = w.openOnce(stream, ctx)
+		if !errors.Is(err, storage.ErrCompacted) || from <= newest || ctx.Err() != nil {
+			return follower, from, newest, err
+		}
+		// It wants nothing of what is compacted: that was the newest revision when it began.
+	}
+}
+
+func (w *watch) openOnce(stream, ctx context.Context) (follower storage.Follower, from, newest int64, err error) {
 	s := w.stream.server
 	oldest, newest, err := s.history.Revisions(stream)
 	if err != nil {
@@ -192,8 +209,11 @@ func (w *watch) events(changes []storage.Change, from int64) []*mvccpb.Event {
 // fragmentSize is the size from which on an answer is cut into several, where the request allows it.
 const fragmentSize = 3 << 19
 
-// sendEvents sends the events of whole commits, in one answer unless they may be cut.
+// sendEvents sends the events of whole commits, in one answer unless they may be cut. Nothing comes between the fragments of an answer:
+// etcd's client puts together what comes until the last one.
 func (w *watch) sendEvents(events []*mvccpb.Event, revision int64) bool {
+	w.stream.sending.Lock()
+	defer w.stream.sending.Unlock()
 	for len(events) > 0 {
 		n := len(events)
 		if w.request.Fragment {
@@ -204,8 +224,8 @@ func (w *watch) sendEvents(events []*mvccpb.Event, revision int64) bool {
 				}
 			}
 		}
-		sent := w.stream.send(&pb.WatchResponse{Header: header(revision), WatchId: w.id, Events: events[:n], Fragment: n < len(events)})
-		if !sent {
+		part := &pb.WatchResponse{Header: header(revision), WatchId: w.id, Events: events[:n], Fragment: n < len(events)}
+		if !w.stream.sendLocked(part) {
 			return false
 		}
 		events = events[n:]

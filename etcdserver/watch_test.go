@@ -296,3 +296,38 @@ func TestWatchesGetTransactionsAsAWhole(t *testing.T) {
 		}
 	})
 }
+
+// The fragments of an answer come one after the other: a client that puts them together takes what comes between for a part of them, or for
+// nothing.
+func TestNothingComesBetweenFragments(t *testing.T) {
+	onEngines(t, func(t *testing.T, c *clientv3.Client) {
+		s := stream(t, c)
+		const watches, keys, rounds = 12, 8, 3
+		for range watches {
+			create(t, s, &pb.WatchCreateRequest{Key: []byte("t"), RangeEnd: []byte("u"), Fragment: true, PrevKv: true})
+		}
+		for range watches {
+			receive(t, s)
+		}
+		for round := range rounds {
+			var ops []clientv3.Op
+			for i := range keys {
+				ops = append(ops, clientv3.OpPut(fmt.Sprint("t", i), strings.Repeat(fmt.Sprint(round), 120<<10)))
+			}
+			if _, err := c.Txn(ctx(t)).Then(ops...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+			var begun *pb.WatchResponse
+			for whole := 0; whole < watches; {
+				r := receive(t, s)
+				if begun != nil && begun.WatchId != r.WatchId {
+					t.Fatalf("an answer to watch %d comes between the fragments of one to watch %d", r.WatchId, begun.WatchId)
+				}
+				if begun = r; !r.Fragment {
+					begun = nil
+					whole++
+				}
+			}
+		}
+	})
+}

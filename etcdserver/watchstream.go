@@ -19,7 +19,7 @@ import (
 func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, stop := context.WithCancelCause(to.Context())
 	defer stop(nil)
-	w := &watchStream{server: s, to: to, stop: stop, watches: map[int64]*watch{}}
+	w := &watchStream{server: s, to: to, stop: stop, watches: map[int64]*watch{}, ending: map[int64]*watch{}}
 	requests := make(chan error, 1)
 	go func() { requests <- w.receive(ctx) }() // ends with the stream's context
 	var err error
@@ -56,11 +56,12 @@ type watchStream struct {
 	mu      sync.Mutex
 	closed  bool // nothing is begun any more
 	watches map[int64]*watch
-	next    int64           // the number of the next watch that does not bring its own
-	asked   []int64         // revisions that are to be told once all watches have come so far: at most the first and the newest
-	proving bool            // a request for progress is under way
-	again   bool            // and another one has come
-	created <-chan struct{} // closed when the newest request to create a watch is answered
+	ending  map[int64]*watch // those that their client has cancelled and whose end is not told yet: their numbers are free
+	next    int64            // the number of the next watch that does not bring its own
+	asked   []int64          // revisions that are to be told once all watches have come so far: at most the first and the newest
+	proving bool             // a request for progress is under way
+	again   bool             // and another one has come
+	created <-chan struct{}  // closed when the newest request to create a watch is answered
 }
 
 // receive handles requests until the stream ends. A client that has no more of them still watches.
@@ -85,6 +86,8 @@ func (w *watchStream) receive(ctx context.Context) error {
 		case *pb.WatchRequest_CancelRequest:
 			w.mu.Lock()
 			if one := w.watches[r.CancelRequest.GetWatchId()]; one != nil {
+				delete(w.watches, one.id)
+				w.ending[one.id] = one
 				one.cancel()
 			}
 			w.mu.Unlock()
@@ -132,7 +135,11 @@ func (w *watchStream) sendEnd(one *watch, r *pb.WatchResponse) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	w.mu.Lock()
-	delete(w.watches, one.id)
+	for _, all := range []map[int64]*watch{w.watches, w.ending} {
+		if all[one.id] == one {
+			delete(all, one.id)
+		}
+	}
 	w.mu.Unlock()
 	w.sendLocked(r)
 }
@@ -153,7 +160,7 @@ func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
 func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	before, answered := w.created, make(chan struct{})
 	w.created = answered
-	one := &watch{stream: w, request: r}
+	one := &watch{stream: w, request: r, ended: make(chan struct{})}
 	mine, cancel := context.WithCancel(ctx)
 	one.cancel = cancel
 	w.mu.Lock()
@@ -185,8 +192,10 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 		one.id = w.next
 		w.next++
 	}
+	one.previous = w.ending[one.id]
 	w.watches[one.id] = one
 	w.all.Go(func() {
+		defer close(one.ended)
 		defer one.cancel()
 		one.end(ctx, mine, one.run(ctx, mine, before, answered))
 		w.progress()

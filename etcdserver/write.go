@@ -20,7 +20,12 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 	if err != nil {
 		return nil, err
 	}
-	var before *storage.Record
+	turn, over, err := s.turns.take(ctx, string(r.Key))
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	defer over()
+	before := turn.last
 	if r.IgnoreValue || r.IgnoreLease {
 		if before, _, err = s.get(ctx, id); err != nil {
 			return nil, failed(ctx, err)
@@ -36,6 +41,7 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 		case err != nil:
 			return nil, failed(ctx, err)
 		case swapped.Done:
+			turn.last = swapped.Stored
 			return putAnswer(r, before, swapped.Revision), nil
 		}
 		before = swapped.Stored

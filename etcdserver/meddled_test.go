@@ -1,0 +1,145 @@
+package etcdserver_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// meddled is a store in which something happens just before or after a commit, or just before somebody follows it, once it is asked for.
+type meddled struct {
+	storage.Backend
+	storage.Historian
+	storage.Transactor
+	commits, committed, follows atomic.Pointer[func()]
+}
+
+func meddle(t *testing.T, b storage.Backend) *meddled {
+	t.Helper()
+	h, numbered := storage.As[storage.Historian](b)
+	tx, commits := storage.As[storage.Transactor](b)
+	if !numbered || !commits {
+		t.Fatal("the store has no history or no transactions")
+	}
+	return &meddled{Backend: b, Historian: h, Transactor: tx}
+}
+
+func (m *meddled) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if do := m.commits.Swap(nil); do != nil {
+		(*do)()
+	}
+	stored, err := m.Transactor.Commit(ctx, ops)
+	if do := m.committed.Swap(nil); do != nil {
+		(*do)()
+	}
+	return stored, err
+}
+
+func (m *meddled) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
+	if do := m.commits.Swap(nil); do != nil {
+		(*do)()
+	}
+	return m.Historian.Swap(ctx, swap)
+}
+
+func (m *meddled) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+	if do := m.follows.Swap(nil); do != nil {
+		(*do)()
+	}
+	return m.Historian.Follow(ctx, span, after)
+}
+
+// A lease that is said to live was not revoked up to the revision that says so.
+func TestALeaseLivesAtTheRevisionOfItsRenewal(t *testing.T) {
+	t.Parallel()
+	b := open(t, "mem:")
+	m := meddle(t, b)
+	renewing, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
+	id := grant(t, other, 60)
+	put(t, other, "leased", "", clientv3.WithLease(id))
+	revoke := func() {
+		if _, err := other.Revoke(ctx(t), id); err != nil {
+			t.Error(err)
+		}
+	}
+	m.committed.Store(&revoke)
+	kept, err := renewing.KeepAliveOnce(ctx(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := other.Get(ctx(t), "leased", clientv3.WithRev(kept.Revision))
+	if err != nil || kept.TTL != 60 || r.Count != 1 {
+		t.Errorf("a lease lives for %d at revision %d, and has %d keys there, %v", kept.TTL, kept.Revision, r.Count, err)
+	}
+}
+
+// A watch from now on, or from what is yet to come, knows nothing of what is compacted in the moment in which it begins.
+func TestCompactionWhileAWatchBegins(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]int64{"now": 0, "the future": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, "mem:")
+			m := meddle(t, b)
+			watching, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
+			at := put(t, other, "a", "before")
+			compact := func() {
+				if _, err := other.Compact(ctx(t), put(t, other, "a", "between")); err != nil {
+					t.Error(err)
+				}
+			}
+			m.follows.Store(&compact)
+			var from []clientv3.OpOption
+			if ahead > 0 {
+				from = append(from, clientv3.WithRev(at+ahead))
+			}
+			w := watching.Watch(ctx(t), "a", append(from, clientv3.WithCreatedNotify())...)
+			if r := <-w; r.Err() != nil || r.CompactRevision != 0 || !r.Created {
+				t.Fatalf("it begins with %v, %v", r, r.Err())
+			}
+			put(t, other, "a", "next")
+			last := put(t, other, "a", "last")
+			for seen := int64(0); seen < last; {
+				r := <-w
+				if r.Err() != nil {
+					t.Fatal(r.Err())
+				}
+				for _, ev := range r.Events {
+					if seen = ev.Kv.ModRevision; seen < at+ahead {
+						t.Errorf("it shows revision %d", seen)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What a transaction deletes is not there at its revision, also if it was not there before, and somebody creates it at the same moment.
+func TestAKeyIsCreatedWhileItIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, puts := range map[string][]clientv3.Op{
+		"beside a put": {clientv3.OpPut("done", "")}, "beside two puts": {clientv3.OpPut("done", ""), clientv3.OpPut("done too", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, "mem:")
+			m := meddle(t, b)
+			deleting, other := client(t, serve(t, m, nil)), client(t, serve(t, b, nil))
+			creates := func() { put(t, other, "k", "") }
+			m.commits.Store(&creates)
+			r, err := deleting.Txn(ctx(t)).Then(append(puts, clientv3.OpDelete("k"))...).Commit()
+			if err != nil {
+				t.Fatal(err)
+			}
+			there, err := other.Get(ctx(t), "k", clientv3.WithRev(r.Header.Revision))
+			if err != nil || there.Count > 0 {
+				t.Errorf("at the revision at which a transaction has deleted a key, it is there: %v, %v", there, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package etcdserver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/etcdserver"
+	"github.com/ashlar-dev/storage/inmem"
+)
+
+// silent is a store whose followers learn nothing.
+type silent struct {
+	storage.Backend
+	storage.Historian
+	storage.Transactor
+}
+
+func (s silent) Follow(ctx context.Context, span storage.Span, after int64) (storage.Follower, error) {
+	f, err := s.Historian.Follow(ctx, span, after)
+	return &silentFollower{f}, err
+}
+
+type silentFollower struct{ storage.Follower }
+
+func (silentFollower) Next(ctx context.Context) ([]storage.Change, int64, error) {
+	<-ctx.Done()
+	return nil, 0, ctx.Err()
+}
+
+// A transaction that was carried out, and whose revision cannot be found out because the store is away, has an end, though its caller has set
+// none: its outcome is not known to the caller then.
+func TestTransactionWhoseRevisionIsNotFoundEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := inmem.New(nil)
+		defer b.Close()
+		h, ok := storage.As[storage.Historian](b)
+		if !ok {
+			t.Fatal("memory has no history")
+		}
+		s, err := etcdserver.New(silent{b, h, b}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		r, err := s.Txn(t.Context(), &pb.TxnRequest{Success: []*pb.RequestOp{putOp("a"), putOp("b")}})
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrTimeout) {
+			t.Errorf("got %v, %v, expected ErrTimeout", r, err)
+		}
+	})
+}
