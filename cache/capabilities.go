@@ -43,7 +43,7 @@ type pager struct {
 // ListPage implements storage.Pager. Pages come from the database.
 func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	page, err := p.inner.ListPage(ctx, typ, tenancy, namePrefix, opts)
-	if err == nil && opts.Revision == 0 {
+	if err == nil { // also at a revision, which the copy may have yet to come by
 		p.listed(typ, page.Resources)
 	}
 	return page, err

@@ -16,11 +16,11 @@
 //
 // # What goes past the copy
 //
-// Pages, watches, other types, and what [storage.Historian] offers come from the backend, and may be ahead of the copy. An eventual read is
-// never older than what the same Cache has shown before. So a key of which the copy may be behind is held in doubt, until the copy has
-// arrived there or a barrier has proven it; that is the only case in which an eventual read may cost a round trip. A list, a page or the
-// snapshot of a watch puts every key of the copy in doubt, because of what it lacks. Where watches prove nothing, the database then answers
-// for each key until it has shown what the copy shows.
+// Pages, watches, other types, and what [storage.Historian] offers come from the backend, and may be ahead of the copy, as may be what a
+// write was refused for. An eventual read is never older than what the same Cache has shown before. So a key of which the copy may be behind
+// is held in doubt, until the copy has arrived there or a barrier has proven it; that is the only case in which an eventual read may cost a
+// round trip. A list, a page or the snapshot of a watch puts every key of the copy in doubt, because of what it lacks. Where watches prove
+// nothing, the database then answers for each key until it has shown what the copy shows.
 //
 // # Loss of history
 //

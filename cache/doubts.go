@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +35,11 @@ const mostDoubts = 4096
 func (d *doubts) add(k key.Key, version string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.put(k, version)
+}
+
+// put is add for a caller that holds the lock.
+func (d *doubts) put(k key.Key, version string) {
 	d.last++
 	_, twice := d.keys[k]
 	switch {
@@ -65,14 +71,20 @@ func (d *doubts) resolve(k key.Key, shown string) {
 	}
 }
 
-// settleKey ends the doubt of a key, up to a number.
-func (d *doubts) settleKey(k key.Key, number int64) {
+// answered ends the doubt of a key up to a number, and puts it in doubt anew unless the copy shows the version of an answer that is not
+// older. Nobody finds the key without a doubt in between.
+func (d *doubts) answered(k key.Key, version string, number int64, shows func(key.Key) string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if one, ok := d.keys[k]; ok && one.number <= number {
 		delete(d.keys, k)
-		d.some.Store(d.all != 0 || len(d.keys) > 0)
 	}
+	if version == "" || shows(k) != version {
+		d.put(k, version)
+		return
+	}
+	d.vouch(k, number)
+	d.some.Store(d.all != 0 || len(d.keys) > 0)
 }
 
 // addAll puts every key in doubt, and returns the number of that.
@@ -92,6 +104,11 @@ func (d *doubts) addAll() int64 {
 func (d *doubts) confirm(k key.Key, number int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.vouch(k, number)
+}
+
+// vouch is confirm for a caller that holds the lock.
+func (d *doubts) vouch(k key.Key, number int64) {
 	if d.all == 0 || number < d.all {
 		return
 	}
@@ -190,15 +207,31 @@ func (c *Cache) event(k key.Key, version string, deleted bool) {
 // answer notes that the backend shows a version of a key, "" for nothing, in an answer to a call that began after the doubt of a number:
 // an answer is not older than what was shown before.
 func (c *Cache) answer(k key.Key, version string, number int64) {
+	if c.holds(k) {
+		c.doubts.answered(k, version, number, c.shows)
+	}
+}
+
+// refused notes that a write, a deletion or a check of an id at a version has failed. Where the copy shows what would have let it succeed,
+// or would have had it fail otherwise, it is behind.
+func (c *Cache) refused(id *resourcepb.ID, version string, err error) {
+	k := key.Of(id)
 	if !c.holds(k) {
 		return
 	}
-	c.doubts.settleKey(k, number)
-	if version == "" || c.shows(k) != version {
-		c.doubts.add(k, version)
-		return
+	row := c.copy.Get(k)
+	switch {
+	case errors.Is(err, storage.ErrCASFailure) && (row == nil && version == "" || row != nil && row.Version == version),
+		errors.Is(err, storage.ErrWrongUid) && (row == nil || uid(row) == id.GetUid()):
+		c.doubts.add(k, "")
 	}
-	c.doubts.confirm(k, number)
+}
+
+// checked notes that an id was found stored at a version, or absent if that is "".
+func (c *Cache) checked(id *resourcepb.ID, version string) {
+	if k := key.Of(id); c.holds(k) && c.shows(k) != version {
+		c.doubts.add(k, version)
+	}
 }
 
 // listed notes that the backend has shown some or all of the resources of a type. What it has not shown the copy may still show, or may

@@ -70,3 +70,37 @@ func TestListedBeforeTheAnswerWithoutBookmarks(t *testing.T) {
 		t.Errorf("a list shows %v, %v, expected the other write", all, err)
 	}
 }
+
+// Watches prove nothing. While the store is listed anew, after the point that the list shows, a resource is created and deleted. It stays
+// gone.
+func TestOwnLifeWhileListingWithoutBookmarks(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]bool{"by itself": true, "by another": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newValve(t)
+			c := over(t, mute{v}, nil)
+			listing, wrote := make(chan struct{}), make(chan struct{})
+			v.listing = func() {
+				close(listing)
+				<-wrote
+			}
+			v.end()
+			<-listing
+			a := storetest.Write(t, c, storetest.Resource("a", "1"))
+			if remove {
+				storetest.Remove(t, c, a)
+			} else {
+				storetest.Remove(t, v.Backend, a)
+			}
+			release := v.hold()
+			close(wrote)
+			storetest.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
+			want(t, "a read when the store is listed", shows(t, c, eventual, "a"), "nothing")
+			v.let(t, 1)
+			want(t, "a read when the copy has come by the creation", shows(t, c, eventual, "a"), "nothing")
+			release()
+			want(t, "a strong read", shows(t, c, strong, "a"), "nothing")
+		})
+	}
+}

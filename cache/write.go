@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
@@ -19,6 +20,7 @@ func (c *Cache) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 	stored, err := c.backend.WriteCAS(ctx, res)
 	if err != nil {
 		writing.End(nil, nil)
+		c.refused(res.GetId(), res.GetVersion(), err)
 		return nil, err
 	}
 	c.wrote(writing.End([]*resourcepb.Resource{c.kept(stored)}, nil), []*resourcepb.Resource{stored})
@@ -34,6 +36,7 @@ func (c *Cache) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string
 	writing := c.copy.Begin([]key.Key{k})
 	if err := c.backend.DeleteCAS(ctx, id, version); err != nil {
 		writing.End(nil, nil)
+		c.refused(id, version, err)
 		return err
 	}
 	c.wrote(writing.End(nil, []*resourcepb.Resource{{Id: id, Version: version}}), nil)
@@ -90,7 +93,13 @@ func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	results, err := t.inner.Commit(ctx, ops)
 	if err != nil {
 		writing.End(nil, nil)
+		t.failed(ops, err)
 		return nil, err
+	}
+	for i := range ops {
+		if ops[i].Check != nil {
+			t.checked(ops[i].Check, ops[i].Version)
+		}
 	}
 	var written []*resourcepb.Resource
 	for _, res := range results {
@@ -100,4 +109,20 @@ func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	}
 	t.wrote(writing.End(written, deleted), written)
 	return results, nil
+}
+
+// failed notes which operation of a commit was refused.
+func (c *Cache) failed(ops []storage.Op, err error) {
+	var failed *storage.OpError
+	if !errors.As(err, &failed) || failed.Index >= len(ops) {
+		return
+	}
+	switch op := &ops[failed.Index]; {
+	case op.Write != nil:
+		c.refused(op.Write.GetId(), op.Write.GetVersion(), err)
+	case op.Delete != nil:
+		c.refused(op.Delete, op.Version, err)
+	case op.Check != nil:
+		c.refused(op.Check, op.Version, err)
+	}
 }

@@ -25,7 +25,8 @@ import (
 //
 // If fn returns an error, nothing is written, and Update returns the error; if fn has changed nothing, nothing is written either. Both are
 // checked: unless what fn has read is still so, fn is called again. (An error of fn cannot be checked where the watches of the backend are
-// no [storage.Bookmarker] and fn has read more than fits a transaction.)
+// no [storage.Bookmarker] and fn has read more than fits a transaction.) What cannot be checked before ctx is over, or the store is closed,
+// is no answer: Update then returns the error that says so, and of fn's no more than its text.
 //
 // # What fn may do
 //
@@ -63,6 +64,8 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 			switch {
 			case err != nil && refused == nil:
 				return err
+			case err != nil && !errors.Is(err, storage.ErrTooLarge): // whoever looks for the error in what is returned would believe it
+				return fmt.Errorf("update: %w: so what its function has returned is not checked: %s", err, refused.Error())
 			case err != nil, still:
 				return refused
 			}
@@ -259,6 +262,7 @@ func (s *Store) stored(c *change, res *resourcepb.Resource) *entry {
 	e := c.now
 	e.version = res.GetVersion()
 	e.table.stamp(e.object, e.version)
+	e.values = e.table.values(e.object) // the version may be one of them
 	e.digest = digestOf(e.table, e.object)
 	return e
 }

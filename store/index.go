@@ -21,8 +21,8 @@ type Value interface {
 type Index[T any, K Value] struct {
 	// Name tells the indexes of a table apart.
 	Name string
-	// Values returns the values of an object: none, one or several. It is called once for each state of an object, from several
-	// goroutines. It must not change the object, nor keep it.
+	// Values returns the values of an object: none, one or several. It is called for each state of an object, from several goroutines; for
+	// one that is put, again once it is stored and has its version. It must not change the object, nor keep it.
 	Values func(*typed.Object[T]) []K
 }
 

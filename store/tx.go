@@ -229,7 +229,8 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	case held.now == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
 		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", named(o.ID), storage.ErrWrongUid)
 	case o.ID.GetUid() == "" && present:
-		o.ID = was.id
+		o.ID = codec.CloneID(o.ID)
+		o.ID.Uid = was.id.GetUid()
 	case o.ID.GetUid() == "":
 		o.ID = codec.CloneID(o.ID)
 		o.ID.Uid = ulid.Make().String()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/store"
 )
 
 // Next looks at its context and at Close before it returns what it has: a reader that is slower than the writers would never end.
@@ -47,6 +49,42 @@ func TestEndsOfAWatch(t *testing.T) {
 		}
 		if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrClosed) {
 			t.Errorf("the store is closed: %v", err)
+		}
+	})
+}
+
+// What has changed while there was no watch, which a list shows in the end, has a cursor too: a program goes on from there.
+func TestCursorOfWhatWasListed(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		other := open(t, url, numbers)
+		b := &blind{Backend: storetest.Open(t, url), ended: make(chan struct{}, 1), refused: make(chan struct{}, 10)}
+		s, err := store.Open(ctx, b, numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		w, err := s.ViewAndWatch(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		b.shut.Store(true)
+		create(ctx, t, other, map[string]int64{"a": 1})
+		<-b.ended
+		b.shut.Store(false)
+		ev, err := w.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(ctx, t, other, map[string]int64{"b": 2})
+		resumer, _ := storage.As[storage.Resumer](b.Backend)
+		on, err := resumer.WatchFrom(ctx, storetest.AllTypes, storetest.AllTenancies, "", ev.Cursor)
+		if err != nil {
+			t.Fatalf("go on from the cursor %q: %v", ev.Cursor, err)
+		}
+		defer on.Close()
+		if next := storetest.Next(t, on).GetUpsert().GetResource().GetId().GetName(); next != "b" {
+			t.Errorf("the next change is of %q, expected b", next)
 		}
 	})
 }

@@ -13,12 +13,7 @@ import (
 func TestWriteThatAListBroughtIsShown(t *testing.T) {
 	t.Parallel()
 	ctx := storetest.Context(t)
-	b := quiet{storetest.Open(t, "mem://"), make(chan struct{})}
-	r, err := Open(ctx, b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	b, r := openQuiet(t)
 	k := key.Of(storetest.ID("a"))
 	w := r.Begin([]key.Key{k})
 	first := storetest.Write(t, b, storetest.Resource("a", "1"))

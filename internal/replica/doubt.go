@@ -76,6 +76,9 @@ func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
 		return false, nil
 	case o.row != nil && o.version == stored: // the watch is going to bring it
 	case base == stored:
+		if stored == "" { // the base may be nothing yet, and not nothing any more
+			r.bury(k, o)
+		}
 		r.uncover(k, o) // the write is older
 	default:
 		o.next = &laid{version: stored, deleted: stored == ""} // the write is older, and is newer or older than what the watch has brought

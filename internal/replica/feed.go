@@ -19,6 +19,7 @@ func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
 		case err != nil:
 			return err
 		case ev.GetEndOfSnapshot() != nil:
+			r.cursor = w.Cursor()
 			return nil
 		case r.has(ev.GetUpsert().GetResource()):
 			row := r.row(ev.GetUpsert().GetResource())
@@ -30,10 +31,14 @@ func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
 // feed applies what the watch returns, and opens another one when it has ended.
 func (r *Replica[V]) feed(ctx context.Context, w storage.Watch) {
 	defer close(r.done)
+	var pause time.Duration
 	for {
-		err := r.follow(ctx, w)
+		some, err := r.follow(ctx, w)
 		w.Close()
-		if w = r.reopen(ctx, err); w == nil {
+		if pause = longer(pause); some {
+			pause = 0 // watches that bring nothing at all must not have the store listed all the time
+		}
+		if w = r.reopen(ctx, err, pause); w == nil {
 			return
 		}
 	}
@@ -45,13 +50,22 @@ const (
 	maxPause = time.Second
 )
 
-// reopen lists everything anew; nil if the replica was closed, or its backend.
-func (r *Replica[V]) reopen(ctx context.Context, err error) storage.Watch {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+// longer returns the pause after another one.
+func longer(pause time.Duration) time.Duration { return min(max(2*pause, minPause), maxPause) }
+
+// reopen lists everything anew, after a pause; nil if the replica was closed, or its backend.
+func (r *Replica[V]) reopen(ctx context.Context, err error, pause time.Duration) storage.Watch {
+	for ; ; pause = longer(pause) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			r.end(fmt.Errorf("the copy: %w", storage.ErrClosed))
 			return nil
 		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
 		r.mu.Lock()
 		r.barriers.asked++ // what is acknowledged from now on is perhaps not in the list
 		began := r.barriers.asked
@@ -63,12 +77,6 @@ func (r *Replica[V]) reopen(ctx context.Context, err error) storage.Watch {
 			}
 			w.Close()
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
 	}
 }
 
@@ -82,8 +90,8 @@ func (r *Replica[V]) end(err error) {
 	r.release()
 }
 
-// follow applies the changes of a watch until it ends.
-func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) error {
+// follow applies the changes of a watch until it ends, and reports whether it brought anything.
+func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) (some bool, err error) {
 	r.mu.Lock()
 	r.live = true
 	r.barriers.watch(w)
@@ -96,8 +104,9 @@ func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) error {
 			r.live = false
 			r.barriers.watch(nil)
 			r.mu.Unlock()
-			return err
+			return some, err
 		}
+		some = true
 		if ev.GetBookmark() != nil {
 			r.mu.Lock()
 			r.settle(r.barriers.answered())
@@ -158,7 +167,11 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 	defer r.mu.Unlock()
 	changes := make([]change[V], 0, len(commit))
 	for _, a := range commit {
+		r.cursor = a.cursor
 		r.note(a.key, a.version, a.row == nil)
+		if a.row != nil {
+			r.raise(a.key, a.version)
+		}
 		o := r.own[a.key]
 		var base *Row[V]
 		if o != nil {
@@ -176,6 +189,9 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		case o == nil:
 		case overtaken || o.settledBy(a.version, a.row == nil):
 			delete(r.own, a.key)
+			if overtaken && a.row == nil { // perhaps by the end of a life before the write
+				r.bury(a.key, o)
+			}
 			if !same(o.row, a.row) {
 				r.set(a.key, a.row)
 			}
@@ -195,6 +211,9 @@ func (r *Replica[V]) append(commit []change[V]) {
 		return
 	}
 	r.log.append(commit)
+	if r.view != nil {
+		r.view.at = r.log.end // it shows what own writes show, so nothing of this is new to it
+	}
 	r.changed()
 }
 
@@ -222,6 +241,7 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 		listed[row.Key] = row
 	}
 	r.mu.Lock()
+	r.cursor = w.Cursor()
 	r.adopt(listed, began)
 	some := len(r.own) > 0
 	r.mu.Unlock()
@@ -254,14 +274,14 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 					version = base.Version
 				}
 				if !same(base, row) {
-					changes = append(changes, change[V]{key: k, base: base, now: row, version: version})
+					changes = append(changes, change[V]{key: k, base: base, now: row, version: version, cursor: r.cursor})
 				}
 				return
 			}
 			delete(r.own, k)
-			changes = append(changes, change[V]{key: k, base: base, now: row, settles: true})
+			changes = append(changes, change[V]{key: k, base: base, now: row, cursor: r.cursor, settles: true})
 		} else if !same(base, row) {
-			changes = append(changes, change[V]{key: k, base: base, now: row, version: version})
+			changes = append(changes, change[V]{key: k, base: base, now: row, version: version, cursor: r.cursor})
 		}
 		if shown := r.at(k); !same(shown, row) {
 			r.set(k, row)
@@ -288,6 +308,11 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	for _, all := range r.inflight {
 		for _, w := range all {
 			w.relisted = true
+		}
+	}
+	for k, o := range r.past {
+		if o.number < began { // the list is newer than what was read
+			delete(r.past, k)
 		}
 	}
 	r.lists++

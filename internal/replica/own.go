@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -11,7 +13,7 @@ type own[V any] struct {
 	base   *Row[V] // what the watch has brought; nil for nothing
 	number int64   // of the barriers asked for before: a later one settles it
 	laid   int64   // counts what was laid
-	under  []laid  // what lay there before, and the watch has not brought either, in order
+	under  []laid  // what lay there before, and the watch has not brought either, in order; of many, some stand for those before them
 	passed int     // counts what the watch has brought since
 	next   *laid   // was stored after the write, and the watch has yet to bring it; nil if that is not known
 }
@@ -21,6 +23,20 @@ type laid struct {
 	version string
 	deleted bool
 	number  int64
+}
+
+// mostUnder is how many covered writes of a key are told apart, so that a watch that is away for long costs no memory for each of them.
+const mostUnder = 64
+
+// covered returns what lies under a write that covers this one.
+func (o *own[V]) covered() []laid {
+	one := laid{o.version, o.row == nil, o.laid}
+	if last := len(o.under) - 1; len(o.under) == mostUnder {
+		one.number = o.under[last].number // who waits for that one waits for this one
+		o.under[last] = one
+		return o.under
+	}
+	return append(o.under, one)
 }
 
 // oldest returns the number of the oldest write that the watch has not brought.
@@ -182,9 +198,10 @@ func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	over := &own[V]{overlay: o, base: shown, number: r.barriers.asked, laid: r.laid}
 	if before != nil {
 		over.base, over.life = before.base, before.version
-		over.under = append(before.under, laid{before.version, before.row == nil, before.laid})
+		over.under = before.covered()
 	}
 	r.own[k] = over
+	delete(r.past, k)
 	r.set(k, o.row)
 	return !w.relisted
 }
@@ -206,13 +223,46 @@ func (r *Replica[V]) settle(number int64) {
 			r.uncover(k, o)
 		}
 	}
+	for k, o := range r.past {
+		if o.number < number {
+			delete(r.past, k)
+		}
+	}
 }
 
 // uncover drops a write that lies over the rest: the watch has been where it was. The caller holds the lock.
 func (r *Replica[V]) uncover(k key.Key, o *own[V]) {
 	delete(r.own, k)
 	r.set(k, o.base)
-	r.append([]change[V]{{key: k, base: o.base, now: o.base, settles: true}})
+	r.append([]change[V]{{key: k, base: o.base, now: o.base, cursor: r.cursor, settles: true}})
+}
+
+// bury notes that a key was found empty after an own write, and that the watch may have yet to bring the write. The caller holds the lock.
+func (r *Replica[V]) bury(k key.Key, o *own[V]) {
+	life := o.life
+	if o.row != nil {
+		life = o.version
+	}
+	if life != "" {
+		r.past[k] = &own[V]{overlay: overlay[V]{version: o.version, life: life}, number: r.barriers.asked, laid: o.laid, under: o.under}
+	}
+}
+
+// raise lays the deletion over the copy that is the end of an own write, if the watch brings that after it was found gone: it is not shown
+// again. The caller holds the lock.
+func (r *Replica[V]) raise(k key.Key, version string) {
+	o := r.past[k]
+	if o == nil || r.own[k] != nil {
+		return
+	}
+	if o.life != version && !slices.ContainsFunc(o.under, func(one laid) bool { return one.version == version }) {
+		return
+	}
+	delete(r.past, k)
+	if o.base = r.at(k); o.base != nil {
+		r.set(k, nil)
+	}
+	r.own[k] = o
 }
 
 // overlays are what lies over the rest. The caller holds the lock.

@@ -81,10 +81,12 @@ type Replica[V any] struct {
 	view     *View[V]   // of this state; nil if it has changed since
 	borrowed []*View[V] // those that are read here and have no trees of their own
 	own      map[key.Key]*own[V]
-	laid     int64 // counts what was ever in own
-	bytes    int64 // of all rows
-	live     bool  // a watch feeds the copy
-	lists    int64 // counts how often all was listed anew
+	past     map[key.Key]*own[V] // own writes whose end was read, which the watch may have yet to bring
+	laid     int64               // counts what was ever in own
+	bytes    int64               // of all rows
+	live     bool                // a watch feeds the copy
+	lists    int64               // counts how often all was listed anew
+	cursor   string              // the watch's, at or behind all that it has brought
 	inflight map[key.Key][]*Writing[V]
 	log      changeLog[V]
 	wake     chan struct{} // closed at the next change; nil if nobody waits
@@ -100,7 +102,7 @@ type Replica[V any] struct {
 func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) (*Replica[V], error) {
 	r := &Replica[V]{
 		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, done: make(chan struct{}), many: make(chan struct{}, 1),
-		own: map[key.Key]*own[V]{}, inflight: map[key.Key][]*Writing[V]{},
+		own: map[key.Key]*own[V]{}, past: map[key.Key]*own[V]{}, inflight: map[key.Key][]*Writing[V]{},
 		log: newLog[V](opts.LogLength, opts.LogBytes), trees: newTrees[V](), byHash: newByHash[V](),
 	}
 	r.opts.Types = slices.Clone(opts.Types)
@@ -288,9 +290,9 @@ func (r *Replica[V]) wait() <-chan struct{} {
 // same state again, as when what was created was deleted, counts as well. So does a list of everything anew, which does not show what was
 // created and deleted before it.
 func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version string) error {
+	r.mu.Lock()
 	at := v.at
 	for {
-		r.mu.Lock()
 		held := ""
 		if row := r.at(k); row != nil {
 			held = row.Version
@@ -311,5 +313,6 @@ func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		r.mu.Lock()
 	}
 }

@@ -41,16 +41,23 @@ func (w *quietWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	return ev, err
 }
 
+// openQuiet returns a copy of a new store in memory that is told of nothing by itself.
+func openQuiet(t *testing.T) (quiet, *Replica[string]) {
+	t.Helper()
+	b := quiet{storetest.Open(t, "mem://"), make(chan struct{})}
+	r, err := Open(storetest.Context(t), b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return b, r
+}
+
 // Who waits for an own write goes on waiting when a second one has covered it: a cut has neither.
 func TestSettledWaitsForWhatIsCovered(t *testing.T) {
 	t.Parallel()
 	ctx := storetest.Context(t)
-	b := quiet{storetest.Open(t, "mem://"), make(chan struct{})}
-	r, err := Open(ctx, b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	b, r := openQuiet(t)
 	write := func(res *resourcepb.Resource) *resourcepb.Resource {
 		w := r.Begin([]key.Key{key.Of(res.GetId())})
 		stored := storetest.Write(t, b, res)
@@ -82,5 +89,85 @@ func TestSettledWaitsForWhatIsCovered(t *testing.T) {
 	}
 	if r.Cut().Get(key.Of(first.GetId())) == nil {
 		t.Error("a cut does not have the write")
+	}
+}
+
+// What the watch brings of an own write is nothing new to a View that shows it, which stays what it is: who waits for what came after the
+// write goes on waiting.
+func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
+	t.Parallel()
+	ctx := storetest.Context(t)
+	b, r := openQuiet(t)
+	k := key.Of(storetest.ID("a"))
+	w := r.Begin([]key.Key{k})
+	own := storetest.Write(t, b, storetest.Resource("a", "1"))
+	w.End([]*resourcepb.Resource{own}, nil)
+	r.View()
+	b.told <- struct{}{}
+	storetest.Eventually(t, "the watch has brought the write", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.own) == 0
+	})
+	other := storetest.Write(t, b, own)
+	passed := make(chan error, 1)
+	go func() { passed <- r.Passed(ctx, r.View(), k, own.GetVersion()) }()
+	storetest.Eventually(t, "it waits, or has ended", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.wake != nil || len(passed) > 0
+	})
+	if len(passed) > 0 {
+		t.Error("it has ended before the other write has come")
+	}
+	close(b.told)
+	if err := <-passed; err != nil {
+		t.Fatal(err)
+	}
+	if row := r.Get(k); row.Version != other.GetVersion() {
+		t.Errorf("it has ended when the copy shows version %s, expected %s", row.Version, other.GetVersion())
+	}
+}
+
+// While the watch brings nothing, a key that is written over and over takes no more memory with each write, and who waits for one of the
+// writes waits for it.
+func TestManyWritesOfAKeyAreFewToRemember(t *testing.T) {
+	t.Parallel()
+	ctx := storetest.Context(t)
+	b, r := openQuiet(t)
+	k := key.Of(storetest.ID("a"))
+	res := storetest.Resource("a", "")
+	write := func() {
+		w := r.Begin([]key.Key{k})
+		res = storetest.Write(t, b, res)
+		w.End([]*resourcepb.Resource{res}, nil)
+	}
+	const before, all = 500, 1000
+	older := map[string]bool{}
+	for range before {
+		older[res.GetVersion()] = true
+		write()
+	}
+	settled := make(chan error, 1)
+	go func() { settled <- r.Settled(ctx, func(key.Key) bool { return true }) }()
+	storetest.Eventually(t, "it waits", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.wake != nil
+	})
+	for range all - before {
+		write()
+	}
+	r.mu.Lock()
+	if n := len(r.own[k].under); n > 100 {
+		t.Errorf("%d writes of one key are remembered", n)
+	}
+	r.mu.Unlock()
+	close(b.told)
+	if err := <-settled; err != nil {
+		t.Fatal(err)
+	}
+	if version := r.Cut().Get(k).Version; older[version] {
+		t.Errorf("it has ended when the copy shows version %s, which was overwritten before", version)
 	}
 }

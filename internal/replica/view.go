@@ -18,10 +18,10 @@ import (
 type View[V any] struct {
 	r     *Replica[V]
 	own   atomic.Pointer[trees[V]]
-	at    int64 // a place in the log behind which are all changes that it does not show
 	lists int64 // how often the store had been listed anew
 
 	// The replica's lock guards the rest.
+	at      int64       // a place in the log behind which are all changes that it does not show
 	users   int         // who have borrowed it
 	reads   int         // what was looked up so far
 	changed []before[V] // since the moment
