@@ -261,27 +261,6 @@ func (c *Container) Unpause(t testing.TB) {
 	})
 }
 
-// Freeze stops the server's first process until Wake is called: its connections stay open and nothing answers. For a server of one
-// process that is what Pause does, without the freezer of the kernel, which on a busy machine can fail.
-func (c *Container) Freeze(t testing.TB) {
-	t.Helper()
-	c.signal(t, "SIGSTOP")
-}
-
-// Wake ends a Freeze.
-func (c *Container) Wake(t testing.TB) {
-	t.Helper()
-	c.signal(t, "SIGCONT")
-}
-
-func (c *Container) signal(t testing.TB, name string) {
-	t.Helper()
-	c.do(t, name, func(ctx context.Context, cli client.APIClient, id string) error {
-		_, err := cli.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: name})
-		return err
-	})
-}
-
 // Kill ends the server the way a power cut does. Start brings it back with its data.
 func (c *Container) Kill(t testing.TB) {
 	t.Helper()

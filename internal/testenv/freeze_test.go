@@ -4,6 +4,7 @@ package testenv
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 )
@@ -15,15 +16,17 @@ func TestFreeze(t *testing.T) {
 	connected := postgres.Connect(t)
 	for _, c := range []struct {
 		name         string
+		callers      int // meanwhile
 		freeze, wake func(testing.TB)
 		answers      func(ctx context.Context) error
 	}{
-		{"etcd", member.Freeze, member.Wake, member.ready},
-		{"DynamoDB", emulator.Freeze, emulator.Wake, emulator.ready},
-		{"Postgres", postgres.Freeze, postgres.Wake, connected.Ping},
+		{"etcd", 16, member.Freeze, member.Wake, member.ready},
+		{"DynamoDB", 16, emulator.Freeze, emulator.Wake, emulator.ready},
+		{"Postgres", 0, postgres.Freeze, postgres.Wake, connected.Ping},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for range 3 {
+			busy(t, c.callers, c.answers)
+			for range 5 {
 				c.freeze(t)
 				answer := make(chan error, 1)
 				go func() {
@@ -43,4 +46,18 @@ func TestFreeze(t *testing.T) {
 			}
 		})
 	}
+}
+
+// busy has a server answer all the time until the test ends: one that has nothing to do stands still at once.
+func busy(t *testing.T, callers int, answers func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var calls sync.WaitGroup
+	for range callers {
+		calls.Go(func() {
+			for ctx.Err() == nil {
+				_ = answers(ctx) // it may be frozen
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); calls.Wait() })
 }

@@ -21,7 +21,9 @@ func (s *PostgresServer) KillProcess(t testing.TB, pid uint32) (there bool) {
 // stops that as well, but not reliably: it fails while the server makes processes.
 func (s *PostgresServer) Freeze(t testing.TB) {
 	t.Helper()
+	others := s.processes(t)[1:]
 	s.Exec(t, "sh", "-c", "kill -STOP -1")
+	s.awaitStandstill(t, others)
 }
 
 // Wake ends a Freeze.
