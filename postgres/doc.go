@@ -22,7 +22,7 @@
 //
 //   - read.go, list.go, owner.go, bulk.go: the reader; replica.go says when a replica may answer for the primary.
 //   - write.go, commit.go: the writer, its batches and transactions; mutation.go what they are of; send.go one statement; settle.go
-//     what happens when an answer does not come. The function apply stands in migrations/006_revoked.sql.
+//     what happens when an answer does not come. The function apply stands in migrations/008_numbered.sql.
 //   - source.go, run.go: the changes for the feed; history.go reads them, frontier.go says up to where they are final, ahead.go what a
 //     snapshot shows beyond; position.go has the places between them, inbox.go what need not be read.
 //   - notify.go: the notifier; retention.go deletes old changes; mover.go, fence.go: the seams of a migration.

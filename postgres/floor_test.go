@@ -21,7 +21,7 @@ func TestFloorOfAnotherHistory(t *testing.T) {
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
 	var stored []*resourcepb.Resource
-	for _, name := range []string{"one", "two", "three"} {
+	for _, name := range []string{"one", "two", "three", "four"} {
 		res, err := b.WriteCAS(ctx, named(name, "v"))
 		if err != nil {
 			t.Fatal(err)
@@ -29,18 +29,20 @@ func TestFloorOfAnotherHistory(t *testing.T) {
 		stored = append(stored, res)
 	}
 	for name, of := range map[string]struct {
+		verb      driver.Verb
 		resources []*resourcepb.Resource
 		atomic    bool
 	}{
-		"an update":     {stored[:1], false},
-		"updates":       {stored[1:], false},
-		"a creation":    {[]*resourcepb.Resource{named("new", "v")}, false},
-		"a transaction": {[]*resourcepb.Resource{named("x", "v"), named("y", "v")}, true},
+		"an update":     {driver.Write, stored[:1], false},
+		"updates":       {driver.Write, stored[1:3], false},
+		"a deletion":    {driver.Delete, stored[3:], false},
+		"a creation":    {driver.Write, []*resourcepb.Resource{named("new", "v")}, false},
+		"a transaction": {driver.Write, []*resourcepb.Resource{named("x", "v"), named("y", "v")}, true},
 	} {
 		var ms []*mutation
 		for _, res := range of.resources {
 			m, err := newMutation(&driver.Mutation{
-				Verb: driver.Write, Key: key.Of(res.Id), Uid: res.Id.Uid, Version: res.Version, Resource: res, Alone: len(of.resources) == 1,
+				Verb: of.verb, Key: key.Of(res.Id), Uid: res.Id.Uid, Version: res.Version, Resource: res, Alone: len(of.resources) == 1,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -104,6 +104,18 @@ from pg_locks join pg_stat_activity using (pid) where not granted and applicatio
 	return here, behind
 }
 
+// notes counts those that its writers hold: the locks with two keys, but the gate's own.
+func (g *gate) notes() (n int) {
+	g.t.Helper()
+	err := g.conn.QueryRow(storetest.Context(g.t), `
+select count(*) from pg_locks join pg_stat_activity using (pid)
+where granted and locktype = 'advisory' and objsubid = 2 and classid <> 0 and application_name = $1`, g.application).Scan(&n)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
+
 func (g *gate) await(writers int) {
 	g.t.Helper()
 	storetest.Eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })

@@ -3,42 +3,58 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/faultproxy"
 	"github.com/ashlar-dev/storage/internal/storetest"
 	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// TestRefusedAfterLostUpdate cuts the answer to an update off that is in its commit, and takes the right to write away meanwhile. The
-// next attempt is refused; but that is no answer as long as the first one may still succeed.
-func TestRefusedAfterLostUpdate(t *testing.T) {
+// TestRefusedAfterLost cuts the answer to an update or a deletion off that is in its commit, and takes the right to write away meanwhile.
+// The next attempt is refused; but that is no answer as long as the first one may still succeed.
+func TestRefusedAfterLost(t *testing.T) {
 	t.Parallel()
-	database := testenv.Postgres(t).Database(t)
-	g := newGate(t, database, logged)
-	as, role := database.Role(t)
-	grantAll(t, g.conn, g.schema, role)
-	proxy := faultproxy.New(t, database.Addr)
-	b := storetest.Open(t, as.At(t, proxy.Addr()).StoreURLIn(t, g.schema, "application_name="+g.application))
-	one := storetest.Write(t, b, storetest.Resource("one", "old"))
+	for name, change := range map[string]func(ctx context.Context, b storage.Backend, stored *resourcepb.Resource) error{
+		"update": func(ctx context.Context, b storage.Backend, stored *resourcepb.Resource) error {
+			stored.Data.Value = []byte("new")
+			_, err := b.WriteCAS(ctx, stored)
+			return err
+		},
+		"deletion": func(ctx context.Context, b storage.Backend, stored *resourcepb.Resource) error {
+			return b.DeleteCAS(ctx, stored.Id, stored.Version)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testenv.Postgres(t).Database(t)
+			g := newGate(t, database, logged)
+			as, role := database.Role(t)
+			grantAll(t, g.conn, g.schema, role)
+			proxy := faultproxy.New(t, database.Addr)
+			b := storetest.Open(t, as.At(t, proxy.Addr()).StoreURLIn(t, g.schema, "application_name="+g.application))
+			one := storetest.Write(t, b, storetest.Resource("one", "old"))
 
-	g.close()
-	one.Data.Value = []byte("new")
-	updated := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(storetest.Context(t), one); updated <- err }()
-	g.await(1)
-	if _, err := g.conn.Exec(storetest.Context(t), "revoke update on "+g.resources+" from "+role); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Cut()
-	select {
-	case err := <-updated:
-		t.Fatalf("while its commit was under way the update ended with %v", err)
-	case <-time.After(5 * time.Second): // longer than a statement may be on its way
-	}
-	g.open()
-	if err := <-updated; err != nil {
-		t.Errorf("the update has been committed: %v", err)
+			g.close()
+			changed := make(chan error, 1)
+			go func() { changed <- change(storetest.Context(t), b, one) }()
+			g.await(1)
+			if _, err := g.conn.Exec(storetest.Context(t), "revoke update, delete on "+g.resources+" from "+role); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Cut()
+			select {
+			case err := <-changed:
+				t.Fatalf("while its commit was under way the %s ended with %v", name, err)
+			case <-time.After(5 * time.Second): // longer than a statement may be on its way
+			}
+			g.open()
+			if err := <-changed; err != nil {
+				t.Errorf("the %s has been committed: %v", name, err)
+			}
+		})
 	}
 }

@@ -51,30 +51,25 @@ func TestOthersUnderWay(t *testing.T) {
 		t.Helper()
 		a := &attempt{expires: time.Now().Add(time.Hour)}
 		one, many := mutations(1), mutations(3)[1:]
-		if err := h.updateOne(ctx, conn.Conn(), a, one[0]); err != nil {
+		if err := h.changeOne(ctx, conn.Conn(), a, one[0]); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.updateMany(ctx, conn.Conn(), a, many); err != nil {
 			t.Fatal(err)
 		}
 		all := append(one, many...)
-		fresh := key.Key{Group: "g", Kind: "Kind", Name: "fresh"}
-		created, err := newWrite(fresh, &resourcepb.Resource{Id: fresh.ID("uid", "v1")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		deleted, err := newMutation(&driver.Mutation{
-			Verb: driver.Delete, Key: fresh, Uid: "uid", Version: string(versionText(created.token)), Alone: true,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		created.Alone = true
-		for _, m := range []*mutation{created, deleted} {
-			if err := h.apply(ctx, conn.Conn(), a, []*mutation{m}, false); err != nil {
+		alone := func(m *mutation) error { return h.changeOne(ctx, conn.Conn(), a, m) }
+		among := func(m *mutation) error { return h.apply(ctx, conn.Conn(), a, []*mutation{m}, false) }
+		var last *mutation
+		for _, remove := range []func(*mutation) error{alone, among} {
+			created, deleted := creationAndDeletion(t, "fresh")
+			if err := among(created); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, m)
+			if err := remove(deleted); err != nil {
+				t.Fatal(err)
+			}
+			all, last = append(all, created, deleted), deleted
 		}
 		for _, m := range all {
 			if !m.applied || m.settled != want {
@@ -84,9 +79,9 @@ func TestOthersUnderWay(t *testing.T) {
 				stored.Version = versionText(m.token)
 			}
 		}
-		final, there, err := h.lookout.lookOnce(ctx, conn.Conn(), deleted.revision)
-		if err != nil || !there || final >= deleted.revision != want {
-			t.Errorf("%s: all is final up to %d, after the change %d: %v", when, final, deleted.revision, err)
+		final, there, err := h.lookout.lookOnce(ctx, conn.Conn(), last.revision)
+		if err != nil || !there || final >= last.revision != want {
+			t.Errorf("%s: all is final up to %d, after the change %d: %v", when, final, last.revision, err)
 		}
 	}
 	execute := func(sql string) {
@@ -103,6 +98,22 @@ func TestOthersUnderWay(t *testing.T) {
 	check("another session has drawn a number", false)
 	execute("rollback")
 	check("it has given up", true)
+}
+
+// creationAndDeletion returns two mutations of one resource, who want to know of others.
+func creationAndDeletion(t *testing.T, name string) (created, deleted *mutation) {
+	t.Helper()
+	k := key.Key{Group: "g", Kind: "Kind", Name: name}
+	created, err := newWrite(k, &resourcepb.Resource{Id: k.ID("uid", "v1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted, err = newMutation(&driver.Mutation{Verb: driver.Delete, Key: k, Uid: "uid", Version: string(versionText(created.token)), Alone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Alone = true
+	return created, deleted
 }
 
 // acquire takes a connection for the time of a test.

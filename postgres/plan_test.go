@@ -70,8 +70,9 @@ func TestPlans(t *testing.T) {
 		"readOne":   {sql.readOne, "bytea", `'\x00'`},
 		"readMany":  {sql.readMany, "bytea[]", keys},
 		"readAfter": {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
-		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, bytea, bytea, bytea, timestamptz, bool, bigint",
-			`'\x01', '\x00', '\x00', '\x01', '\x00', null, '\x00', 'infinity', true, 0`},
+		"updateOne": {sql.updateOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint, bytea, bytea, bytea",
+			`'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0, '\x00', null, '\x00'`},
+		"deleteOne": {sql.deleteOne, "bytea, bytea, bytea, bytea, timestamptz, bool, bigint", `'\x01', '\x00', '\x00', '\x01', 'infinity', true, 0`},
 		"updateMany": {sql.updateMany, "bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], timestamptz, bool, bigint", strings.Join([]string{
 			keys, same(`'\x00'::bytea`), same(`'\x00'::bytea`), same(`'\x01'::bytea`),
 			same(`'\x00'::bytea`), same("null::bytea"), same(`'\x00'::bytea`), "'infinity'", "true", "0"}, ", ")},

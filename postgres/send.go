@@ -34,8 +34,8 @@ type attempt struct {
 // sender sends mutations, in one statement each time.
 type sender struct{ *database }
 
-// send sends one statement, and takes note if its answer is lost. What can only replace something has statements of its own, which
-// need no snapshot after their locks.
+// send sends one statement, and takes note if its answer is lost. What can only replace something, or delete it, has statements of its
+// own, which need no snapshot after their locks.
 func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	if len(ms) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	slow := travel(ms)
 	a := &attempt{expires: on.expiry(slow), floor: on.floor}
-	if atomic || slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
+	if atomic || !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
 		a.lock = rand.Int64()
 	}
 	on.warned = false
@@ -67,8 +67,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	switch {
 	case a.lock != 0:
 		err = s.apply(ctx, conn.Conn(), a, ms, atomic)
-	case len(ms) == 1:
-		err = s.updateOne(ctx, conn.Conn(), a, ms[0])
+	case lone(ms):
+		err = s.changeOne(ctx, conn.Conn(), a, ms[0])
 	default:
 		err = s.updateMany(ctx, conn.Conn(), a, ms)
 	}
@@ -110,12 +110,18 @@ func travel(ms []*mutation) time.Duration {
 	return min(2*longest, maxTravel)
 }
 
-func (s *sender) updateOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
+// lone reports whether there is a statement for this mutation alone, which can take effect once at most.
+func lone(ms []*mutation) bool { return len(ms) == 1 && (ms[0].updates() || ms[0].kind == kindDelete) }
+
+func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
+	text, args := s.sql.deleteOne, []any{m.keyBytes, []byte(m.Uid), m.expected, m.token, a.expires, m.Alone, a.floor}
+	if m.kind == kindWrite {
+		text, args = s.sql.updateOne, append(args, m.groupVersion, m.owner, m.data)
+	}
 	var revision, created, writes pgtype.Int8
 	var uid, version []byte
 	var late, settled pgtype.Bool
-	err := conn.QueryRow(ctx, s.sql.updateOne,
-		m.keyBytes, []byte(m.Uid), m.expected, m.token, m.groupVersion, m.owner, m.data, a.expires, m.Alone, a.floor).
+	err := conn.QueryRow(ctx, text, args...).
 		Scan(&revision, &uid, &version, &late, &created, &writes, &settled)
 	switch {
 	case err != nil:

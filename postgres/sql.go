@@ -13,11 +13,11 @@ type statements struct {
 	pastStatements
 	listSteps [maxWildcards]string // by the number of wildcards that have something fixed after them, less one
 
-	id, readOne, readMany, identify, updateOne, updateMany, apply string
-	server, revoke, overdue, writers, tokens, lastNumber          string
-	list, owned, readAfter                                        string
-	final, finalNoted, last, piece, tokensIn, changes             string
-	retentionLock, mark, moveOldest, forget, step, prune, pruned  string
+	id, readOne, readMany, identify, updateOne, deleteOne, updateMany, apply string
+	server, revoke, overdue, writers, tokens, lastNumber                     string
+	list, owned, readAfter                                                   string
+	final, finalNoted, last, piece, tokensIn, changes                        string
+	retentionLock, mark, moveOldest, forget, step, prune, pruned             string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
@@ -47,6 +47,24 @@ select last_value, (
       and database = (select oid from pg_database where datname = current_database())
 ), pg_is_in_recovery()
 from $changes_seq`
+
+// What the statements that change one resource have in common, and with it their first arguments: the key, the uid, the version that is
+// expected, the token, the time by which the statement begins or does nothing, whether to look for others, and the floor. They lock the
+// row, then note, then draw: what has the note in it is carried out when the row is at hand that was locked.
+const (
+	locked = `(
+        select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
+        from $resources
+        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $5 and (select last_value from $changes_seq) >= $7
+        for update skip locked
+    ) as locked`
+	answer = `
+select logged.revision, stored.uid, stored.version,
+    stored.uid = $2 and stored.version = $3 and (clock_timestamp() >= $5 or (select last_value from $changes_seq) < $7),
+    logged.created, logged.writes, case when $6 then not exists ($others_logged) end
+from (select 1) as one left join logged on true
+left join lateral (select uid, version from $resources where key = $1 and logged.revision is null offset 0) as stored on true`
+)
 
 // milestones are the changes that the index by key holds.
 const milestones = `(op = 2 or writes % 16 = 1)`
@@ -86,10 +104,11 @@ func newStatements(schema string) *statements {
 		"$created", quoted("created"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
+	one := strings.NewReplacer("$locked", locked, "$answer", answer)
 	parts := strings.NewReplacer("$note", note, "$others_logged", strings.ReplaceAll(others, "$drawn", "logged.revision"),
 		"$others_drawn", strings.ReplaceAll(others, "$drawn", "drawn.last"), "$head", head, "$counted", counted, "$previous", previous, "$milestones", milestones)
 	sql := func(text string) string {
-		return names.Replace(parts.Replace(strings.TrimSpace(text)))
+		return names.Replace(parts.Replace(one.Replace(strings.TrimSpace(text))))
 	}
 	return &statements{
 		names:          names,
@@ -101,37 +120,43 @@ func newStatements(schema string) *statements {
 		readMany: sql(`select key, version, data from $resources where key = any($1)`),
 		identify: sql(`select uid from $resources where key = $1 and version = $2`),
 
-		// One write of what exists. It locks the row, then notes, then draws: the subquery with the note is carried out when the
-		// row is at hand that was locked. A row that somebody else holds is passed over, as below: a time to wait for it would have to
-		// be set by every write. stored is what is in the way, as the statement's snapshot shows it.
+		// One write of what exists. A row that somebody else holds is passed over, as below: a time to wait for it would have to be set by
+		// every write. stored is what is in the way, as the statement's snapshot shows it.
 		//
-		// This statement and the next two do nothing where the last number drawn is below the sender's floor: theirs would not be
+		// This statement and the next three do nothing where the last number drawn is below the sender's floor: theirs would not be
 		// found above it, should the answer be lost. That is so in a database that a fail-over or a restore has put there.
 		updateOne: sql(`
 with written as (
     update $resources resource
-    set version = $4, group_version = $5, owner = $6, data = $7,
+    set version = $4, group_version = $8, owner = $9, data = $10,
         created = coalesce(locked.created, locked.head[1]), writes = coalesce(locked.writes, 1) + 1, modified_place = 0,
         modified = (select nextval($seq_name) from ($note offset 0) as note where note.held is not null)
-    from (
-        select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
-        from $resources
-        where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $8 and (select last_value from $changes_seq) >= $10
-        for update skip locked
-    ) as locked
+    from $locked
     where resource.ctid = locked.tid
     returning resource.modified as revision, resource.created, resource.writes,
         coalesce(locked.modified, locked.head[1]) as previous, coalesce(locked.modified_place, locked.head[2]) as previous_place
 ), logged as (
     insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
-    select revision, 0, false, 1, $1, $4, $4, $7, created, writes, previous, previous_place from written
+    select revision, 0, false, 1, $1, $4, $4, $10, created, writes, previous, previous_place from written
     returning revision, created, writes
 )
-select logged.revision, stored.uid, stored.version,
-    stored.uid = $2 and stored.version = $3 and (clock_timestamp() >= $8 or (select last_value from $changes_seq) < $10),
-    logged.created, logged.writes, case when $9 then not exists ($others_logged) end
-from (select 1) as one left join logged on true
-left join lateral (select uid, version from $resources where key = $1 and logged.revision is null offset 0) as stored on true`),
+$answer`),
+
+		// One deletion. Its change holds the version and the data of what was deleted, and the number of writes before it.
+		deleteOne: sql(`
+with deleted as (
+    delete from $resources resource
+    using $locked cross join lateral (select note.held from ($note offset 0) as note where locked.tid is not null offset 0) as noted
+    where resource.ctid = locked.tid and noted.held is not null
+    returning resource.version, resource.data, nextval($seq_name) as revision,
+        coalesce(locked.created, locked.head[1]) as created, coalesce(locked.writes, 1) as writes,
+        coalesce(locked.modified, locked.head[1]) as previous, coalesce(locked.modified_place, locked.head[2]) as previous_place
+), logged as (
+    insert into $changes (revision, place, more, op, key, version, token, data, created, writes, previous, previous_place)
+    select revision, 0, false, 2, $1, version, $4, data, coalesce(created, revision), writes, previous, previous_place from deleted
+    returning revision, created, writes
+)
+$answer`),
 
 		// Many writes of what exists, each by itself. Rows that others hold are passed over, not waited for, and so are those that
 		// changed since the statement's snapshot: their place in the table (ctid) is one where it sees nothing. Both are answered as

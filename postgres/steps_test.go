@@ -58,6 +58,9 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 	done := make(chan error, 1)
 	go func() { _, err := mutations(b, old)[call](storetest.Context(t)); done <- err }()
 	g.await(1)
+	if notes := g.notes(); last && notes != 1 {
+		t.Errorf("a writer that stopped behind its note holds %d of them", notes)
+	}
 	for i := range 3 {
 		storetest.Write(t, other, storetest.Resource(fmt.Sprint("other-", i), "v"))
 	}
