@@ -229,15 +229,19 @@ func TestStalledCommit(t *testing.T) {
 		stalled <- err
 	}()
 	// A plain write of the same row waits too, and holds nobody up.
-	go func() { stalled <- b.DeleteCAS(ctx, held.Id, "no version") }()
+	go func() { _, err := b.WriteCAS(ctx, storetest.Resource("held", "created")); stalled <- err }()
 	for range 20 {
 		expect(t, "watch beside the stalled transaction", w, storetest.Write(t, b, storetest.Resource("other"+unique(), "v")))
 	}
 	// One that gives up leaves by itself.
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	if err := b.DeleteCAS(short, held.Id, "another version"); !isInconsistent(err) {
+	if err := b.DeleteCAS(short, held.Id, held.Version); !isInconsistent(err) {
 		t.Errorf("a delete of the held row: %v", err)
+	}
+	// One that demands another version than the one that is there is refused at once, whatever becomes of the row.
+	if err := b.DeleteCAS(ctx, held.Id, "another version"); !isCASFailure(err) {
+		t.Errorf("a delete of another version of the held row: %v", err)
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
@@ -252,7 +256,7 @@ func TestStalledCommit(t *testing.T) {
 		}
 	}
 	if failures != 1 {
-		t.Errorf("%d of the two failed, expected the delete alone", failures)
+		t.Errorf("%d of the two failed, expected the creation alone", failures)
 	}
 	expectSet(t, "watch after the stall", w, storetest.Resource("a", ""), held, storetest.Resource("z", ""))
 }
