@@ -19,8 +19,6 @@ import (
 // same in the log.
 func TestDeletionAlone(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
 	for name, c := range map[string]struct {
 		updates int
 		numbers bool // the row holds those of its only change
@@ -31,6 +29,8 @@ func TestDeletionAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			t.Cleanup(cancel)
 			b := opened(t, ctx)
 			conn := acquire(t, ctx, b.handle.database.main)
 			a := &attempt{expires: time.Now().Add(time.Hour)}
