@@ -24,7 +24,15 @@ create or replace function {{.schema}}.apply(
 ) returns table (
     place int, outcome smallint, stored_uid bytea, stored_version bytea, revision bigint, rank int, created bigint, writes bigint
 )
-language plpgsql as $body$
+language plpgsql
+-- The statements in here are planned once in each session, for any arguments, and that plan stays when the tables have grown. So it may not
+-- depend on how small they were: what is looked up by a key is a subquery with "offset 0", which Postgres does not join in any other way
+-- than row by row, and which goes through the index where scans of the table are off. Then again a scan of the sequence, to which there is
+-- no other way, looks so expensive that it would be compiled.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $body$
 #variable_conflict use_column
 declare
     given_up   boolean;
@@ -93,7 +101,9 @@ begin
                 else 2
             end::smallint as outcome
         from unnest(keys, ops, uids, expected, locked) with ordinality as input (key, op, uid, expected, locked, place)
-        left join {{.schema}}.resources resource on resource.key = input.key
+        left join lateral (
+            select key, uid, version from {{.schema}}.resources resource where resource.key = input.key offset 0
+        ) as resource on true
     ) as decided;
 
     if atomic and refused then
@@ -119,7 +129,7 @@ begin
     if numbered then
         -- Whoever held one of the locks may have created the resource. To draw a number that is not used would make readers wait for it.
         perform from unnest(keys, ops, expected, outcomes) as input (key, op, expected, outcome)
-        join {{.schema}}.resources resource on resource.key = input.key
+        cross join lateral (select from {{.schema}}.resources resource where resource.key = input.key offset 0) as resource
         where input.outcome = 1 and input.expected is null and input.op = 1;
         if found then
             raise exception using errcode = 'AS003', message = 'a resource was created meanwhile';
@@ -144,7 +154,10 @@ begin
         end if;
         delete from {{.schema}}.resources resource
         using unnest(keys, ops, tokens) as input (key, op, token)
-        where input.op in (2, 3) and resource.key = input.key and resource.version = input.token;
+        cross join lateral (
+            select ctid as tid from {{.schema}}.resources held where held.key = input.key and held.version = input.token offset 0
+        ) as held
+        where input.op in (2, 3) and resource.ctid = held.tid;
     end if;
 
     if changing > 0 then
@@ -161,12 +174,15 @@ begin
                 as input (key, op, uid, expected, token, group_version, owner, content, outcome, place)
             where input.outcome = 1 and input.op in (1, 2)
         ), known as materialized (
-            select input.*,
+            select input.*, resource.tid,
                 coalesce(resource.created, head.revision) as old_created,
                 case when input.expected is not null then coalesce(resource.writes, 1) end as old_writes,
                 coalesce(resource.modified, head.revision) as previous, coalesce(resource.modified_place, head.place) as previous_place
             from input
-            left join {{.schema}}.resources resource on resource.key = input.key and input.expected is not null
+            left join lateral (
+                select ctid as tid, key, created, writes, modified, modified_place from {{.schema}}.resources resource
+                where resource.key = input.key and input.expected is not null offset 0
+            ) as resource on true
             left join lateral (
                 select change.revision, change.place from {{.schema}}.changes change
                 where resource.modified is null and change.key = resource.key and (change.op = 2 or change.writes % 16 = 1)
@@ -174,7 +190,7 @@ begin
             ) as head on true
         ), deleted as (
             delete from {{.schema}}.resources resource using known
-            where resource.key = known.key and known.op = 2
+            where resource.ctid = known.tid and known.op = 2
             returning known.place, resource.version, resource.data
         ), ranked as materialized (
             select known.*, coalesce(deleted.version, known.token) as version, coalesce(deleted.data, known.content) as data,
@@ -188,7 +204,7 @@ begin
                 created = ranked.old_created, writes = ranked.old_writes + 1,
                 modified = ranked.revision, modified_place = ranked.rank
             from ranked
-            where resource.key = ranked.key and ranked.op = 1 and ranked.expected is not null
+            where resource.ctid = ranked.tid and ranked.op = 1 and ranked.expected is not null
         ), inserted as (
             insert into {{.schema}}.resources
                 (key, uid, version, group_version, owner, data, created, writes, modified, modified_place)
@@ -213,10 +229,13 @@ begin
             -- Of a life that others began and ended meanwhile, the index has the end.
             select count(*) into made
             from unnest(keys, ops, tokens) as input (key, op, token)
-            join {{.schema}}.resources resource on resource.key = input.key and resource.version = input.token
+            cross join lateral (
+                select writes, modified from {{.schema}}.resources resource
+                where resource.key = input.key and resource.version = input.token offset 0
+            ) as resource
             where input.op = 1 and resource.writes = 1 and not exists (
                 select from {{.schema}}.changes change
-                where change.key = input.key and (change.op = 2 or change.writes % 16 = 1) and change.revision > resource.modified
+                where change.key = input.key and (change.op = 2 or change.writes % 16 = 1) and change.revision > resource.modified offset 0
             );
             if made <> creations then
                 raise exception using errcode = 'AS003', message = 'a resource was created meanwhile';
