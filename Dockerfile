@@ -1,4 +1,4 @@
-# The server, `ashlar serve`. `make image` builds it (scripts/image.sh): the binary comes from the Go toolchain of the machine.
+# The server, `ashlar serve`. `make image` builds it (tools/image.sh): the binary comes from the Go toolchain of the machine.
 #
 # A store in a file belongs into the volume /data. Without arguments the server keeps one there, takes every type, and listens on the
 # container's own addresses only: name --listen, --http, certificates and tokens as in docs/service.md.

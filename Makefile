@@ -21,11 +21,11 @@ help: ## List the targets
 
 .PHONY: demo
 demo: ## Build the command line and show it at work on the embedded default (needs nothing but Go)
-	@scripts/demo.sh
+	@tools/demo.sh
 
 .PHONY: demo-serve
 demo-serve: curl ## Start a server on the embedded default, write to it by curl, watch it, delete with all that is owned (needs Go and curl)
-	@scripts/demo-serve.sh
+	@tools/demo-serve.sh
 
 .PHONY: record-top
 record-top: ## Record the session of ashlar top that docs/cli.md shows (docs/top.cast)
@@ -52,11 +52,11 @@ test-unit: cc curl ## The tests that need no Docker, race detector on
 test-integration: cc curl docker images ## The packages that talk to databases in containers
 	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		$$($(GO) list -tags integration -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | \
-			awk '/ [^ ]*\/internal\/testenv( |$$)/ { print $$1 }') ./internal/testenv
+			awk '/ [^ ]*\/internal\/test\/env( |$$)/ { print $$1 }') ./internal/test/env
 
 .PHONY: compat
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
-	cd compat && $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd service/compat && $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: etcdctl
 etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, on SQLite and Postgres, compared with a real etcd
@@ -66,11 +66,11 @@ etcdctl: docker images ## The commands of etcdctl against `ashlar serve etcd`, o
 # of them run at a time than there are processors.
 .PHONY: kubernetes
 kubernetes: ## Kubernetes' own tests of its storage, on memory and SQLite (TESTFLAGS='-tags integration': on Postgres and etcd too)
-	cd kubernetes && $(GO) test -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	cd etcdserver/kubernetes && $(GO) test -parallel 8 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: kubetest
 kubetest: docker images ## A real kube-apiserver on SQLite and on Postgres (it takes ten minutes to compile); ASHLAR_KUBETEST_MANIFESTS=folder is applied to it
-	cd kubernetes/kubetest && $(GO) test -tags integration -count=1 -v -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
+	cd etcdserver/kubernetes/kubetest && $(GO) test -tags integration -count=1 -v -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
 		-ldflags '-X k8s.io/component-base/version.gitVersion=v1.36.3' ./...
 
 .PHONY: etcd-changes
@@ -84,16 +84,16 @@ migrate-matrix: cc docker images ## Move 20,000 resources between every pair of 
 
 .PHONY: test-postgres
 test-postgres: cc docker ## The Postgres tests on every supported release (15 to 18)
-	@. internal/images/versions.env; for v in $$ASHLAR_POSTGRES_VERSIONS; do \
+	@. internal/test/images/versions.env; for v in $$ASHLAR_POSTGRES_VERSIONS; do \
 		echo "== Postgres $$v"; \
-		ASHLAR_POSTGRES_VERSION=$$v scripts/images.sh postgres; \
+		ASHLAR_POSTGRES_VERSION=$$v tools/images.sh postgres; \
 		ASHLAR_POSTGRES_VERSION=$$v $(GO) test -race -tags integration -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./postgres/...; \
 	done
 
 .PHONY: test-faults
 test-faults: cc docker images ## Tests that take too long for every run: faults of a Postgres server, memory behind stuck watches, a user's own server
 	$(GO) test -race -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestFaults ./postgres
-	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) ./internal/heap
+	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) ./internal/test/heap
 	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestConformance ./cmd/ashlar
 
 .PHONY: torture
@@ -106,46 +106,46 @@ torture: cc docker images ## Break databases under load for FOR (1m) each; BACKE
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME (30s); PKG=./etcd and FUZZ=Keys pick some (the first build takes minutes)
-	@scripts/fuzz.sh
+	@tools/fuzz.sh
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## Run each fuzz test on 3,000 inputs, without instrumentation
-	@SMOKE=1 FUZZTIME=$${FUZZTIME:-3000x} scripts/fuzz.sh
+	@SMOKE=1 FUZZTIME=$${FUZZTIME:-3000x} tools/fuzz.sh
 
 .PHONY: bench
 bench: ## Measure side by side with the raw drivers; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one; GROW=1 plots how costs grow with the store
-	@scripts/bench.sh
+	@tools/bench.sh
 
 .PHONY: bench-smoke
 bench-smoke: ## Run every comparison for a moment, to see that it does (with the images of make images)
-	@SMOKE=1 scripts/bench.sh
+	@SMOKE=1 tools/bench.sh
 
 ##@ Servers
 
 .PHONY: image
 image: docker ## Build the container image of the server, ashlar:dev, on this machine (Dockerfile)
-	@scripts/image.sh
+	@tools/image.sh
 
 .PHONY: test-image
 test-image: image curl ## Build it, run it and look whether it serves, keeps what it is given and ends well
-	@scripts/image-test.sh
+	@tools/image-test.sh
 
 .PHONY: docker
 docker: ## Make sure of a Docker daemon (installs and starts one on Debian, as root)
-	@scripts/docker.sh
+	@tools/docker.sh
 
 .PHONY: images
 images: docker ## Provide the pinned database images: pulled, or built where no registry can be reached
-	@scripts/images.sh
+	@tools/images.sh
 
 .PHONY: up
 up: images image ## Start the three databases and a server on Postgres on loopback ports (docker-compose.yaml), ready when it returns
-	@scripts/compose.sh up -d
-	@scripts/compose.sh --wait
+	@tools/compose.sh up -d
+	@tools/compose.sh --wait
 
 .PHONY: down
 down: ## Stop them and delete their data
-	@scripts/compose.sh down -v
+	@tools/compose.sh down -v
 
 ##@ Code
 
@@ -155,7 +155,7 @@ generate: tools ## Generate the Go code of the .proto files
 
 .PHONY: check-generate
 check-generate: tools ## Fail when the generated code is not current
-	@scripts/check-generate.sh "$(TOOLS)"
+	@tools/check-generate.sh "$(TOOLS)"
 
 .PHONY: tools
 tools: $(TOOLS)/.stamp
@@ -179,8 +179,8 @@ vet: ## go vet, with and without the integration tests, and of the other modules
 	$(GO) vet ./...
 	$(GO) vet -tags 'integration soak' ./...
 	cd bench && $(GO) vet -tags integration ./...
-	cd compat && $(GO) vet ./... && $(GO) vet -tags integration ./...
-	cd kubernetes && $(GO) vet ./... && $(GO) vet -tags integration ./...
+	cd service/compat && $(GO) vet ./... && $(GO) vet -tags integration ./...
+	cd etcdserver/kubernetes && $(GO) vet ./... && $(GO) vet -tags integration ./...
 	cd etcdserver/etcdctl && $(GO) vet ./... && $(GO) vet -tags integration ./...
 
 .PHONY: lint
@@ -195,12 +195,12 @@ $(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 # Tests run the sessions that the documents show.
 .PHONY: curl
 curl:
-	@command -v curl >/dev/null || scripts/apt-install.sh curl
+	@command -v curl >/dev/null || tools/apt-install.sh curl
 
 # The race detector is C code.
 .PHONY: cc
 cc:
-	@command -v $$($(GO) env CC | cut -d' ' -f1) >/dev/null || scripts/apt-install.sh gcc libc6-dev
+	@command -v $$($(GO) env CC | cut -d' ' -f1) >/dev/null || tools/apt-install.sh gcc libc6-dev
 
 .PHONY: clean
 clean: ## Delete what was built, and containers that tests left behind

@@ -98,7 +98,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 		switch name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"); {
 		case adapter != "":
 			mayLink(pkg, drivers[adapter]...)
-		case name == "cache", name == "registry", name == "typed", name == "store":
+		case name == "cache", name == "service/registry", name == "typed", name == "typed/tables":
 			mayLink(pkg)
 		case name == "etcdserver":
 			mayLink(pkg, drivers["etcd"]...) // the API that it serves is that of the driver
@@ -119,7 +119,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 func onTop(pkg string) bool {
 	name, _ := strings.CutPrefix(pkg, module+"/")
 	first, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"cache", "registry", "typed", "lease", "store", "service", "reaper", "etcdserver"}, first)
+	return slices.Contains([]string{"cache", "typed", "lease", "service", "etcdserver"}, first)
 }
 
 // What stands on top of the contract knows no adapter, so that a server links the databases that its program imports; and nothing below

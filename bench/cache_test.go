@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/replica"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -55,7 +55,7 @@ func fillCached(b *testing.B, backend storage.Backend, n int) {
 // BenchmarkCachePostgres reads from a cache beside a statement on the same server, and has 256 strong readers ask at once.
 func BenchmarkCachePostgres(b *testing.B) {
 	ctx := context.Background()
-	server := testenv.Postgres(b)
+	server := env.Postgres(b)
 	backend := must(storage.Open(ctx, server.StoreURL(b)))
 	c := must(cache.New(ctx, backend, nil))
 	defer c.Close()

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	_ "github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // BenchmarkDynamoDB compares with one conditional PutItem, and one strong GetItem, for each key by the SDK against the same
@@ -23,7 +23,7 @@ func BenchmarkDynamoDB(b *testing.B) { once(b, func() { dynamodb(b) }) }
 
 func dynamodb(b *testing.B) {
 	ctx := context.Background()
-	server := testenv.DynamoDB(b)
+	server := env.DynamoDB(b)
 	backend := open(b, server.StoreURL(b))
 	follow(b, backend)
 	h := fill(b, backend, "dynamodb", crowd(), 500)

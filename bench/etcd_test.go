@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // BenchmarkEtcd compares with one transaction per key by clientv3 on the same server, first where nobody watches, then where
@@ -23,7 +23,7 @@ import (
 func BenchmarkEtcd(b *testing.B) { once(b, func() { etcd(b) }) }
 
 func etcd(b *testing.B) {
-	server := testenv.Etcd(b)
+	server := env.Etcd(b)
 	callers := []int{1, 16, 64, 256}
 	backend := open(b, server.StoreURL(b))
 	h := fill(b, backend, "etcd", crowd(), 500)
@@ -80,7 +80,7 @@ type rawEtcd struct {
 	revisions [][keysPerCaller]int64 // by caller
 }
 
-func fillEtcd(b *testing.B, server *testenv.EtcdServer, callers, size int) *rawEtcd {
+func fillEtcd(b *testing.B, server *env.EtcdServer, callers, size int) *rawEtcd {
 	b.Helper()
 	r := &rawEtcd{client: server.Client(b), prefix: server.Prefix(b) + "/raw/default/default/", data: string(payload(size)),
 		revisions: make([][keysPerCaller]int64, callers)}

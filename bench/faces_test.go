@@ -18,10 +18,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-// programs are the servers of etcd's API that are compared; scripts/bench.sh builds them. Each is run as its users run it, with what it
+// programs are the servers of etcd's API that are compared; tools/bench.sh builds them. Each is run as its users run it, with what it
 // does by default.
 const (
 	kineVariable   = "ASHLAR_BENCH_KINE"
@@ -54,7 +54,7 @@ func syncedFaces(b *testing.B) (kine, ours face) {
 func postgresFaces(b *testing.B) (kine, ours face) {
 	b.Helper()
 	ctx := context.Background()
-	server := testenv.Postgres(b).Direct(b)
+	server := env.Postgres(b).Direct(b)
 	pool := must(pgxpool.New(ctx, server.URL))
 	b.Cleanup(pool.Close)
 	database := server.Schema(b) // a name that nothing else has

@@ -16,7 +16,7 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // BenchmarkGrowthDynamoDB grows a store beside a table of things and of edges from owners, read and written by the SDK on the same
@@ -28,7 +28,7 @@ func init() {
 }
 
 func growDynamoDB(b *testing.B) {
-	server := testenv.DynamoDB(b)
+	server := env.DynamoDB(b)
 	where := [2]string{server.Endpoint + " raw-" + server.Prefix(b), server.StoreURL(b)}
 	raw := must(openGrowingDynamoDB(where[0]))
 	b.Cleanup(func() { raw.close() })

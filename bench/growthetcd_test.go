@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // BenchmarkGrowthEtcd grows a store beside keys, and one more for each owned thing, read and written by clientv3 on the same server.
@@ -22,7 +22,7 @@ func init() {
 
 func growEtcd(b *testing.B) {
 	// For a million resources on either side, in one server.
-	server := testenv.StartEtcd(b, "--quota-backend-bytes=8589934592")
+	server := env.StartEtcd(b, "--quota-backend-bytes=8589934592")
 	where := [2]string{server.Endpoint, server.StoreURL(b)}
 	raw := must(openGrowingEtcd(where[0]))
 	b.Cleanup(func() { raw.close() })

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // BenchmarkGrowthPostgres grows a store beside a table with an index of owners, read and written by bare statements through pgxpool,
@@ -23,7 +23,7 @@ func init() {
 }
 
 func growPostgres(b *testing.B) {
-	server := testenv.Postgres(b).Direct(b)
+	server := env.Postgres(b).Direct(b)
 	schema := server.Schema(b)
 	conn := server.Connect(b)
 	must(conn.Exec(context.Background(), "create schema "+schema))

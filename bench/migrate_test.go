@@ -17,7 +17,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/migrate"
 )
 
@@ -47,7 +47,7 @@ func migration(b *testing.B) {
 		must(tx.Commit(ctx, ops))
 	}
 
-	server := testenv.Postgres(b)
+	server := env.Postgres(b)
 	var same, bare, copied, all []float64
 	for range turns() {
 		rows := copyRows(b, server, file, int64(resources))
@@ -78,7 +78,7 @@ func migration(b *testing.B) {
 }
 
 // copyTable copies into a table that somebody made for the purpose.
-func copyTable(b *testing.B, server *testenv.PostgresServer, file string, want int64) time.Duration {
+func copyTable(b *testing.B, server *env.PostgresServer, file string, want int64) time.Duration {
 	b.Helper()
 	ctx := context.Background()
 	schema := server.Schema(b)
@@ -96,7 +96,7 @@ func copyTable(b *testing.B, server *testenv.PostgresServer, file string, want i
 }
 
 // copyRows copies into the tables of a store.
-func copyRows(b *testing.B, server *testenv.PostgresServer, file string, want int64) time.Duration {
+func copyRows(b *testing.B, server *env.PostgresServer, file string, want int64) time.Duration {
 	b.Helper()
 	ctx := context.Background()
 	schema := server.Schema(b)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
@@ -21,7 +21,7 @@ func BenchmarkPostgres(b *testing.B) { once(b, func() { postgres(b) }) }
 
 func postgres(b *testing.B) {
 	ctx := context.Background()
-	server := testenv.Postgres(b).Direct(b)
+	server := env.Postgres(b).Direct(b)
 	schema := server.Schema(b)
 	pool := must(pgxpool.New(ctx, server.URL+"&pool_max_conns=32"))
 	b.Cleanup(pool.Close)

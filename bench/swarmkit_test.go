@@ -15,15 +15,15 @@ import (
 
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/store"
 	"github.com/ashlar-dev/storage/typed"
+	"github.com/ashlar-dev/storage/typed/tables"
 )
 
 type thing = typed.Object[*wrapperspb.BytesValue]
 
-var things = store.NewTable[*wrapperspb.BytesValue](&resourcepb.Type{Group: "bench", GroupVersion: "v1", Kind: "Thing"})
+var things = tables.NewTable[*wrapperspb.BytesValue](&resourcepb.Type{Group: "bench", GroupVersion: "v1", Kind: "Thing"})
 
-// BenchmarkStore compares package store over memory with the MemoryStore of SwarmKit, which is a store in memory that a log would feed. Both
+// BenchmarkStore compares package tables over memory with the MemoryStore of SwarmKit, which is a store in memory that a log would feed. Both
 // hold as many objects with as many bytes.
 func BenchmarkStore(b *testing.B) { once(b, func() { swarmkit(b) }) }
 
@@ -35,7 +35,7 @@ func swarmkit(b *testing.B) {
 	b.Cleanup(func() { peer.Close() })
 	backend := inmem.New(nil)
 	b.Cleanup(func() { backend.Close() })
-	s := must(store.Open(ctx, backend, things))
+	s := must(tables.Open(ctx, backend, things))
 	b.Cleanup(func() { s.Close() })
 	for i := range n {
 		if err := peer.Update(func(tx peers.Tx) error {
@@ -46,9 +46,9 @@ func swarmkit(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	if err := s.Batch(ctx, func(batch *store.Batch) error {
+	if err := s.Batch(ctx, func(batch *tables.Batch) error {
 		for i := range n {
-			if err := batch.Update(func(tx *store.Tx) error {
+			if err := batch.Update(func(tx *tables.Tx) error {
 				return things.Put(tx, &thing{ID: things.ID(anywhere, name(i)), Data: wrapperspb.Bytes(payload(500))})
 			}); err != nil {
 				return err
@@ -66,7 +66,7 @@ func swarmkit(b *testing.B) {
 		})
 	}
 	update := func(_, i int) error {
-		return s.Update(ctx, func(tx *store.Tx) error {
+		return s.Update(ctx, func(tx *tables.Tx) error {
 			o, err := things.Edit(tx, things.ID(anywhere, name(i%n)))
 			if err != nil {
 				return err
@@ -87,8 +87,8 @@ func swarmkit(b *testing.B) {
 		})
 		return err
 	}}, side{"ashlar", func(_, i int) error {
-		return s.View(ctx, func(v *store.View) error {
-			found, err := things.List(v, store.In(anywhere), store.NamePrefix(fmt.Sprintf("%03d-", i%max(1, n/1000))))
+		return s.View(ctx, func(v *tables.View) error {
+			found, err := things.List(v, tables.In(anywhere), tables.NamePrefix(fmt.Sprintf("%03d-", i%max(1, n/1000))))
 			if err == nil && len(found) < min(n, 1000) {
 				err = few
 			}

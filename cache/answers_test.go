@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -16,13 +16,13 @@ func TestReadsAtTheSameTimeWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, mute{v}, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
-	storetest.Eventually(t, "the copy has the first write", func() bool {
-		all, err := c.List(t.Context(), eventual, storetest.Type, storetest.Tenancy, "")
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
+	fixture.Eventually(t, "the copy has the first write", func() bool {
+		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 1
 	})
 	defer v.hold()()
-	storetest.Write(t, v.Backend, rewritten(a, "2"))
+	fixture.Write(t, v.Backend, rewritten(a, "2"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "2")
 	var readers sync.WaitGroup
 	for range 8 {
@@ -43,15 +43,15 @@ func TestReadAfterARefusal(t *testing.T) {
 	t.Parallel()
 	for name, try := range map[string]func(c storage.Backend, tx storage.Transactor, shown *resourcepb.Resource) error{
 		"write": func(c storage.Backend, _ storage.Transactor, shown *resourcepb.Resource) error {
-			_, err := c.WriteCAS(storetest.Context(t), rewritten(shown, "mine"))
+			_, err := c.WriteCAS(fixture.Context(t), rewritten(shown, "mine"))
 			return err
 		},
 		"deletion": func(c storage.Backend, _ storage.Transactor, shown *resourcepb.Resource) error {
-			return c.DeleteCAS(storetest.Context(t), shown.GetId(), shown.GetVersion())
+			return c.DeleteCAS(fixture.Context(t), shown.GetId(), shown.GetVersion())
 		},
 		"transaction": func(_ storage.Backend, tx storage.Transactor, shown *resourcepb.Resource) error {
-			_, err := tx.Commit(storetest.Context(t), []storage.Op{
-				{Write: storetest.Resource("b", "mine")}, {Check: shown.GetId(), Version: shown.GetVersion()},
+			_, err := tx.Commit(fixture.Context(t), []storage.Op{
+				{Write: fixture.Resource("b", "mine")}, {Check: shown.GetId(), Version: shown.GetVersion()},
 			})
 			return err
 		},
@@ -60,10 +60,10 @@ func TestReadAfterARefusal(t *testing.T) {
 			t.Parallel()
 			v := newValve(t)
 			c := over(t, v, nil)
-			a := storetest.Write(t, c, storetest.Resource("a", "1"))
+			a := fixture.Write(t, c, fixture.Resource("a", "1"))
 			want(t, "a strong read", shows(t, c, strong, "a"), "1")
 			release := v.hold()
-			storetest.Write(t, v.Backend, rewritten(a, "2"))
+			fixture.Write(t, v.Backend, rewritten(a, "2"))
 			tx, _ := storage.As[storage.Transactor](storage.Backend(c))
 			if err := try(c, tx, a); !errors.Is(err, storage.ErrCASFailure) {
 				t.Errorf("got %v, expected ErrCASFailure", err)
@@ -79,12 +79,12 @@ func TestReadAfterACheck(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	release := v.hold()
-	storetest.Remove(t, v.Backend, a)
+	fixture.Remove(t, v.Backend, a)
 	tx, _ := storage.As[storage.Transactor](storage.Backend(c))
-	if _, err := tx.Commit(t.Context(), []storage.Op{{Check: a.GetId()}, {Write: storetest.Resource("b", "")}}); err != nil {
+	if _, err := tx.Commit(t.Context(), []storage.Op{{Check: a.GetId()}, {Write: fixture.Resource("b", "")}}); err != nil {
 		t.Fatal(err)
 	}
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
@@ -111,14 +111,14 @@ func TestReadAfterAPageOfARevision(t *testing.T) {
 	v := newValve(t)
 	c := over(t, past{v}, nil)
 	release := v.hold()
-	storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 	history, _ := storage.As[storage.Historian](storage.Backend(c))
 	pages, _ := storage.As[storage.Pager](storage.Backend(c))
 	_, newest, err := history.Revisions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := pages.ListPage(t.Context(), storetest.Type, storetest.Tenancy, "", storage.ListOptions{Revision: newest})
+	page, err := pages.ListPage(t.Context(), fixture.Type, fixture.Tenancy, "", storage.ListOptions{Revision: newest})
 	if err != nil || len(page.Resources) != 1 {
 		t.Fatalf("the page shows %v, %v, expected one resource", page.Resources, err)
 	}

@@ -11,33 +11,33 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
 func TestMain(m *testing.M) {
 	if !faults.ServeProcess() {
-		testenv.Main(m)
+		env.Main(m)
 	}
 }
 
 func TestConformanceOverPostgres(t *testing.T) {
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	conformance.Run(t, layered(func(t testing.TB) string { return server.StoreURL(t) }))
 }
 
 func TestConformanceOverEtcd(t *testing.T) {
 	conformance.Run(t, layered(func(t testing.TB) string {
 		if strings.Contains(t.Name(), "/Historian/Compact") {
-			return testenv.StartEtcd(t).StoreURL(t) // a compaction concerns all of a cluster
+			return env.StartEtcd(t).StoreURL(t) // a compaction concerns all of a cluster
 		}
-		return testenv.Etcd(t).StoreURL(t)
+		return env.Etcd(t).StoreURL(t)
 	}))
 }
 
 func TestConformanceOverDynamoDB(t *testing.T) {
-	h := layered(func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
+	h := layered(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
 	h.Slow = true
 	h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
 	h.NoOrderAcrossKeys = "each shard of a stream has an order of its own"
@@ -49,7 +49,7 @@ func TestConformanceOverDynamoDB(t *testing.T) {
 
 // TestTortureOverPostgres cuts connections, kills processes, and crashes and stops the server.
 func TestTortureOverPostgres(t *testing.T) {
-	server := testenv.StartFeignedPostgres(t)
+	server := env.StartFeignedPostgres(t)
 	h := torture.Behind(t, "cached-"+server.StoreURL(t), server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,12 +17,12 @@ func TestTrim(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, &cache.Options{Trim: func(res *resourcepb.Resource) { res.Data = nil }})
-	stored := storetest.Write(t, c, storetest.Resource("a", "payload"))
+	stored := fixture.Write(t, c, fixture.Resource("a", "payload"))
 	want(t, "the answer to a write", string(stored.GetData().GetValue()), "payload")
 	want(t, "a read from memory", shows(t, c, eventual, "a"), "")
 	want(t, "a read of the database", shows(t, c.Unwrap(), strong, "a"), "payload")
 	before := c.Stats()
-	storetest.Write(t, c, storetest.Resource("b", strings.Repeat("x", 100_000)))
+	fixture.Write(t, c, fixture.Resource("b", strings.Repeat("x", 100_000)))
 	if after := c.Stats(); after.Resources != 2 || after.Bytes-before.Bytes > 1000 || after.Bytes <= before.Bytes {
 		t.Errorf("the cache holds %+v after %+v, expected a little more", after, before)
 	}
@@ -32,17 +32,17 @@ func TestTrim(t *testing.T) {
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type, storetest.Type}})
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type, fixture.Type}})
 	release := v.hold()
-	other := storetest.Resource("a", "other")
+	other := fixture.Resource("a", "other")
 	other.Id.Type.Kind = "Other"
-	storetest.Write(t, v.Backend, other)
-	storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+	fixture.Write(t, v.Backend, other)
+	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 	if res, err := c.Read(t.Context(), eventual, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
 		t.Errorf("a read of another type shows %v, %v", res, err)
 	}
 	want(t, "a read of a copied type", shows(t, c, eventual, "a"), "nothing")
-	if all, err := c.List(t.Context(), eventual, storetest.AllTypes, storetest.AllTenancies, ""); err != nil || len(all) != 2 {
+	if all, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); err != nil || len(all) != 2 {
 		t.Errorf("a list of all types shows %v, %v, expected 2 resources", all, err)
 	}
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
@@ -55,7 +55,7 @@ func TestTypes(t *testing.T) {
 // What the backend has is found through the cache, as far as the cache upholds it.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	c := storage.Backend(over(t, storetest.Open(t, "mem://"), nil))
+	c := storage.Backend(over(t, fixture.Open(t, "mem://"), nil))
 	_, pager := storage.As[storage.Pager](c)
 	_, resumer := storage.As[storage.Resumer](c)
 	_, transactor := storage.As[storage.Transactor](c)
@@ -74,7 +74,7 @@ func TestCapabilities(t *testing.T) {
 // A cache is not made over a backend that is closed.
 func TestNewOverClosedBackend(t *testing.T) {
 	t.Parallel()
-	b := storetest.Open(t, "mem://")
+	b := fixture.Open(t, "mem://")
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // What the snapshot of a watch lacks, a read does not show any more.
@@ -14,16 +14,16 @@ func TestReadAfterASnapshot(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	release := v.hold()
-	storetest.Remove(t, v.Backend, a)
-	w, err := c.WatchList(t.Context(), storetest.AllTypes, storetest.AllTenancies, "a")
+	fixture.Remove(t, v.Backend, a)
+	w, err := c.WatchList(t.Context(), fixture.AllTypes, fixture.AllTenancies, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if ev := storetest.Next(t, w); ev.GetEndOfSnapshot() == nil {
+	if ev := fixture.Next(t, w); ev.GetEndOfSnapshot() == nil {
 		t.Fatalf("the snapshot has %v, expected nothing", ev)
 	}
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
@@ -34,10 +34,10 @@ func TestReadAfterASnapshot(t *testing.T) {
 func TestReadAfterAListThatLacksIt(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type}})
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
 	release := v.hold()
-	storetest.Remove(t, v.Backend, storetest.Write(t, v.Backend, storetest.Resource("a", "1")))
-	if all, err := c.List(t.Context(), eventual, storetest.AllTypes, storetest.AllTenancies, ""); err != nil || len(all) > 0 {
+	fixture.Remove(t, v.Backend, fixture.Write(t, v.Backend, fixture.Resource("a", "1")))
+	if all, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); err != nil || len(all) > 0 {
 		t.Fatalf("the list has %v, %v, expected nothing", all, err)
 	}
 	v.let(t, 1)
@@ -49,12 +49,12 @@ func TestReadAfterAListThatLacksIt(t *testing.T) {
 func TestReadAfterReferences(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type}})
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
 	release := v.hold()
-	a := storetest.Resource("a", "1")
-	a.Owner = storetest.ID("owner")
-	storetest.Write(t, v.Backend, a)
-	if ids, err := c.OwnerReferences(t.Context(), storetest.ID("owner")); err != nil || len(ids) != 1 {
+	a := fixture.Resource("a", "1")
+	a.Owner = fixture.ID("owner")
+	fixture.Write(t, v.Backend, a)
+	if ids, err := c.OwnerReferences(t.Context(), fixture.ID("owner")); err != nil || len(ids) != 1 {
 		t.Fatalf("the owner has the references %v, %v, expected one", ids, err)
 	}
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
@@ -66,11 +66,11 @@ func TestDeletionOfAnotherUid(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	defer v.hold()()
 	for _, uid := range []string{"", "another"} {
-		id := storetest.ID("a")
+		id := fixture.ID("a")
 		id.Uid = uid
 		if err := c.DeleteCAS(t.Context(), id, a.GetVersion()); err != nil {
 			t.Fatal(err)
@@ -88,11 +88,11 @@ func TestDeletionOfAnotherUid(t *testing.T) {
 func TestStrongReadOfAnotherType(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
-	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{storetest.Type}})
+	c := over(t, v, &cache.Options{Types: []storage.UnversionedType{fixture.Type}})
 	defer v.hold()()
-	other := storetest.Resource("a", "other")
+	other := fixture.Resource("a", "other")
 	other.Id.Type.Kind = "Other"
-	storetest.Write(t, v.Backend, other)
+	fixture.Write(t, v.Backend, other)
 	if res, err := c.Read(t.Context(), strong, other.Id); err != nil || string(res.GetData().GetValue()) != "other" {
 		t.Errorf("a read of another type shows %v, %v", res, err)
 	}
@@ -104,9 +104,9 @@ func TestStrongReadOfAnotherType(t *testing.T) {
 // Types are named one by one: a wildcard would be a type of that name, which nothing has.
 func TestWildcardsAreNoTypes(t *testing.T) {
 	t.Parallel()
-	b := storetest.Open(t, "mem://")
-	for _, typ := range []storage.UnversionedType{storetest.AllTypes, {Group: storetest.Type.Group, Kind: "*"}, {}, {Group: "\xff", Kind: "K"}} {
-		c, err := cache.New(t.Context(), b, &cache.Options{Types: []storage.UnversionedType{storetest.Type, typ}})
+	b := fixture.Open(t, "mem://")
+	for _, typ := range []storage.UnversionedType{fixture.AllTypes, {Group: fixture.Type.Group, Kind: "*"}, {}, {Group: "\xff", Kind: "K"}} {
+		c, err := cache.New(t.Context(), b, &cache.Options{Types: []storage.UnversionedType{fixture.Type, typ}})
 		if !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("a cache of the type %v: %v, expected ErrInvalid", typ, err)
 		}
@@ -128,10 +128,10 @@ func TestOwnLifeWhileListing(t *testing.T) {
 	}
 	v.end()
 	<-listing
-	storetest.Remove(t, c, storetest.Write(t, c, storetest.Resource("a", "1")))
+	fixture.Remove(t, c, fixture.Write(t, c, fixture.Resource("a", "1")))
 	release := v.hold()
 	close(wrote)
-	storetest.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
+	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 	want(t, "a read when the store is listed", shows(t, c, eventual, "a"), "nothing")
 	v.let(t, 1)
 	want(t, "a read when the copy has come by the creation", shows(t, c, eventual, "a"), "nothing")
@@ -144,15 +144,15 @@ func TestClosedBelow(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	if err := v.Backend.Close(); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "the copy has ended", func() bool { return !c.Stats().Live })
+	fixture.Eventually(t, "the copy has ended", func() bool { return !c.Stats().Live })
 	if _, err := c.Read(t.Context(), eventual, a.GetId()); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a read ended with %v, expected ErrClosed", err)
 	}
-	if _, err := c.List(t.Context(), eventual, storetest.AllTypes, storetest.AllTenancies, ""); !errors.Is(err, storage.ErrClosed) {
+	if _, err := c.List(t.Context(), eventual, fixture.AllTypes, fixture.AllTenancies, ""); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("a list ended with %v, expected ErrClosed", err)
 	}
 }
@@ -163,10 +163,10 @@ func TestReadAfterAListWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, mute{v}, nil)
-	storetest.Write(t, c, storetest.Resource("a", "1"))
-	storetest.Write(t, c, storetest.Resource("b", "1"))
-	storetest.Eventually(t, "the copy has both", func() bool { return c.Stats().Resources == 2 })
-	if all, err := c.List(t.Context(), strong, storetest.Type, storetest.Tenancy, "a"); err != nil || len(all) != 1 {
+	fixture.Write(t, c, fixture.Resource("a", "1"))
+	fixture.Write(t, c, fixture.Resource("b", "1"))
+	fixture.Eventually(t, "the copy has both", func() bool { return c.Stats().Resources == 2 })
+	if all, err := c.List(t.Context(), strong, fixture.Type, fixture.Tenancy, "a"); err != nil || len(all) != 1 {
 		t.Fatalf("the list has %v, %v, expected one", all, err)
 	}
 	for range 10 {

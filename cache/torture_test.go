@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
 // Caches by URL, for handles in processes of their own.

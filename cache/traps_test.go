@@ -7,7 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,9 +19,9 @@ const (
 // shows returns what a read shows: the payload, or "nothing".
 func shows(t *testing.T, b storage.Backend, consistency storage.ReadConsistency, name string) string {
 	t.Helper()
-	id := storetest.ID(name)
+	id := fixture.ID(name)
 	id.Uid = ""
-	res, err := b.Read(storetest.Context(t), consistency, id)
+	res, err := b.Read(fixture.Context(t), consistency, id)
 	if errors.Is(err, storage.ErrNotFound) {
 		return "nothing"
 	}
@@ -41,7 +41,7 @@ func want(t *testing.T, what, got, expected string) {
 
 // rewritten returns a resource with another payload, to be written over it.
 func rewritten(res *resourcepb.Resource, payload string) *resourcepb.Resource {
-	next := storetest.Resource(res.GetId().GetName(), payload)
+	next := fixture.Resource(res.GetId().GetName(), payload)
 	next.Id.Uid, next.Version = res.GetId().GetUid(), res.GetVersion()
 	return next
 }
@@ -52,7 +52,7 @@ func afterProof(t *testing.T, v *valve, release func(), call func() string) stri
 	before := v.asked()
 	got := make(chan string, 1)
 	go func() { got <- call() }()
-	storetest.Eventually(t, "the call asks for proof", func() bool { return v.asked() > before || len(got) > 0 })
+	fixture.Eventually(t, "the call asks for proof", func() bool { return v.asked() > before || len(got) > 0 })
 	release()
 	return <-got
 }
@@ -62,14 +62,14 @@ func TestOwnWritesAreSeenAtOnce(t *testing.T) {
 	v := newValve(t)
 	c := over(t, v, nil)
 	defer v.hold()()
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a read after a write", shows(t, c, eventual, "a"), "1")
-	a = storetest.Write(t, c, rewritten(a, "2"))
+	a = fixture.Write(t, c, rewritten(a, "2"))
 	want(t, "a read after a second write", shows(t, c, eventual, "a"), "2")
-	storetest.Remove(t, c, a)
+	fixture.Remove(t, c, a)
 	want(t, "a read after a deletion", shows(t, c, eventual, "a"), "nothing")
 	tx, _ := storage.As[storage.Transactor](storage.Backend(c))
-	if _, err := tx.Commit(t.Context(), []storage.Op{{Write: storetest.Resource("b", "3")}, {Write: storetest.Resource("c", "4")}}); err != nil {
+	if _, err := tx.Commit(t.Context(), []storage.Op{{Write: fixture.Resource("b", "3")}, {Write: fixture.Resource("c", "4")}}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "a read after a transaction", shows(t, c, eventual, "b")+shows(t, c, eventual, "c"), "34")
@@ -83,14 +83,14 @@ func TestEventBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	v.answering = func(err error) error {
-		stored, _ := v.Backend.Read(t.Context(), strong, storetest.ID("a"))
-		storetest.Write(t, v.Backend, rewritten(stored, "3"))
-		storetest.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "3" })
+		stored, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
+		fixture.Write(t, v.Backend, rewritten(stored, "3"))
+		fixture.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "3" })
 		return err
 	}
-	storetest.Write(t, c, rewritten(a, "2"))
+	fixture.Write(t, c, rewritten(a, "2"))
 	want(t, "a read after the answer", shows(t, c, eventual, "a"), "3")
 }
 
@@ -99,11 +99,11 @@ func TestAnotherWriteAfterAnOwnOne(t *testing.T) {
 	v := newValve(t)
 	c := over(t, v, nil)
 	release := v.hold()
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
-	storetest.Write(t, v.Backend, rewritten(a, "2"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
+	fixture.Write(t, v.Backend, rewritten(a, "2"))
 	want(t, "a read before the watch", shows(t, c, eventual, "a"), "1")
 	release()
-	storetest.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "2" })
+	fixture.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "2" })
 }
 
 // After an own deletion another program creates the key anew.
@@ -111,16 +111,16 @@ func TestAnotherLifeAfterAnOwnDeletion(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	release := v.hold()
-	storetest.Remove(t, c, a)
-	again := storetest.Resource("a", "2")
+	fixture.Remove(t, c, a)
+	again := fixture.Resource("a", "2")
 	again.Id.Uid = "another"
-	storetest.Write(t, v.Backend, again)
+	fixture.Write(t, v.Backend, again)
 	want(t, "a read before the watch", shows(t, c, eventual, "a"), "nothing")
 	release()
-	storetest.Eventually(t, "the copy has the new life", func() bool { return shows(t, c, eventual, "a") == "2" })
+	fixture.Eventually(t, "the copy has the new life", func() bool { return shows(t, c, eventual, "a") == "2" })
 }
 
 // A deletion succeeds, and does nothing, where another program has deleted and created the key anew.
@@ -128,18 +128,18 @@ func TestDeletionOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	release := v.hold()
-	storetest.Remove(t, v.Backend, storetest.Write(t, v.Backend, rewritten(a, "more")))
-	again := storetest.Resource("a", "2")
+	fixture.Remove(t, v.Backend, fixture.Write(t, v.Backend, rewritten(a, "more")))
+	again := fixture.Resource("a", "2")
 	again.Id.Uid = "another"
-	again = storetest.Write(t, v.Backend, again)
-	storetest.Remove(t, c, a)
+	again = fixture.Write(t, v.Backend, again)
+	fixture.Remove(t, c, a)
 	want(t, "a read after the deletion", shows(t, c, eventual, "a"), "nothing")
-	storetest.Write(t, v.Backend, rewritten(again, "3"))
+	fixture.Write(t, v.Backend, rewritten(again, "3"))
 	release()
-	storetest.Eventually(t, "the copy has the new life", func() bool { return shows(t, c, eventual, "a") == "3" })
+	fixture.Eventually(t, "the copy has the new life", func() bool { return shows(t, c, eventual, "a") == "3" })
 }
 
 // A deletion of what the copy does not have yet: its creation must not show afterwards.
@@ -148,8 +148,8 @@ func TestDeletionOfWhatTheCopyLacks(t *testing.T) {
 	v := newValve(t)
 	c := over(t, v, nil)
 	release := v.hold()
-	a := storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
-	storetest.Remove(t, c, a)
+	a := fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
+	fixture.Remove(t, c, a)
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
 	want(t, "a read after the deletion", got, "nothing")
 }
@@ -159,11 +159,11 @@ func TestDeletionOfANewLife(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	release := v.hold()
-	storetest.Remove(t, v.Backend, a)
-	storetest.Remove(t, c, storetest.Write(t, v.Backend, storetest.Resource("a", "2")))
+	fixture.Remove(t, v.Backend, a)
+	fixture.Remove(t, c, fixture.Write(t, v.Backend, fixture.Resource("a", "2")))
 	v.let(t, 2) // the end of the one, the beginning of the other
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
 	want(t, "a read after the deletion", got, "nothing")
@@ -176,7 +176,7 @@ func TestLostAnswer(t *testing.T) {
 	c := over(t, v, nil)
 	release := v.hold()
 	v.answering = func(error) error { return storage.ErrInconsistent }
-	if _, err := c.WriteCAS(t.Context(), storetest.Resource("a", "1")); !errors.Is(err, storage.ErrInconsistent) {
+	if _, err := c.WriteCAS(t.Context(), fixture.Resource("a", "1")); !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("got %v, expected ErrInconsistent", err)
 	}
 	got := afterProof(t, v, release, func() string { return shows(t, c, strong, "a") })
@@ -188,16 +188,16 @@ func TestAnswersInTheOtherOrder(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	release := v.hold()
 	v.answering = func(err error) error {
-		stored, _ := v.Backend.Read(t.Context(), strong, storetest.ID("a"))
-		storetest.Write(t, c, rewritten(stored, "3"))
+		stored, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
+		fixture.Write(t, c, rewritten(stored, "3"))
 		want(t, "a read after the second write", shows(t, c, eventual, "a"), "3")
 		return err
 	}
-	storetest.Write(t, c, rewritten(a, "2"))
+	fixture.Write(t, c, rewritten(a, "2"))
 	got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
 	want(t, "a read after both", got, "3")
 }
@@ -208,22 +208,22 @@ func TestListIsACut(t *testing.T) {
 	v := newValve(t)
 	c := over(t, v, nil)
 	release := v.hold()
-	storetest.Write(t, v.Backend, storetest.Resource("b", "other"))
-	own := storetest.Resource("a", "own")
-	own.Owner = storetest.ID("owner")
-	own = storetest.Write(t, c, own)
+	fixture.Write(t, v.Backend, fixture.Resource("b", "other"))
+	own := fixture.Resource("a", "own")
+	own.Owner = fixture.ID("owner")
+	own = fixture.Write(t, c, own)
 	want(t, "a read", shows(t, c, eventual, "a")+shows(t, c, eventual, "b"), "ownnothing")
-	storetest.Write(t, c, rewritten(own, "again")) // what lies below is waited for, too
+	fixture.Write(t, c, rewritten(own, "again")) // what lies below is waited for, too
 	listed, owned := make(chan int, 1), make(chan int, 1)
 	go func() {
-		all, err := c.List(storetest.Context(t), eventual, storetest.AllTypes, storetest.AllTenancies, "")
+		all, err := c.List(fixture.Context(t), eventual, fixture.AllTypes, fixture.AllTenancies, "")
 		if err != nil {
 			t.Error(err)
 		}
 		listed <- len(all)
 	}()
 	go func() {
-		ids, err := c.OwnerReferences(storetest.Context(t), storetest.ID("owner"))
+		ids, err := c.OwnerReferences(fixture.Context(t), fixture.ID("owner"))
 		if err != nil {
 			t.Error(err)
 		}
@@ -243,28 +243,28 @@ func TestReadAfterAnEvent(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	w, err := c.WatchList(t.Context(), storetest.AllTypes, storetest.AllTenancies, "a")
+	w, err := c.WatchList(t.Context(), fixture.AllTypes, fixture.AllTenancies, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	storetest.Next(t, w)
+	fixture.Next(t, w)
 	for _, step := range []struct {
 		shown string
 		do    func(a *resourcepb.Resource) *resourcepb.Resource
 	}{
 		{"1", func(*resourcepb.Resource) *resourcepb.Resource {
-			return storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+			return fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 		}},
 		{"2", func(a *resourcepb.Resource) *resourcepb.Resource {
-			return storetest.Write(t, v.Backend, rewritten(a, "2"))
+			return fixture.Write(t, v.Backend, rewritten(a, "2"))
 		}},
-		{"nothing", func(a *resourcepb.Resource) *resourcepb.Resource { storetest.Remove(t, v.Backend, a); return nil }},
+		{"nothing", func(a *resourcepb.Resource) *resourcepb.Resource { fixture.Remove(t, v.Backend, a); return nil }},
 	} {
-		a, _ := v.Backend.Read(t.Context(), strong, storetest.ID("a"))
+		a, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
 		release := v.hold()
 		step.do(a)
-		storetest.Next(t, w)
+		fixture.Next(t, w)
 		got := afterProof(t, v, release, func() string { return shows(t, c, eventual, "a") })
 		want(t, "a read after an event", got, step.shown)
 	}
@@ -275,7 +275,7 @@ func TestOwnWriteWhileListing(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, v, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	listing, wrote := make(chan struct{}), make(chan struct{})
 	v.listing = func() {
@@ -284,15 +284,15 @@ func TestOwnWriteWhileListing(t *testing.T) {
 	}
 	v.end()
 	<-listing
-	storetest.Write(t, v.Backend, storetest.Resource("b", "other"))
-	storetest.Write(t, c, rewritten(a, "2"))
+	fixture.Write(t, v.Backend, fixture.Resource("b", "other"))
+	fixture.Write(t, c, rewritten(a, "2"))
 	want(t, "a read while the store is listed", shows(t, c, eventual, "a"), "2")
 	release := v.hold()
 	close(wrote)
-	storetest.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
+	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 	want(t, "a read when the store is listed", shows(t, c, eventual, "a"), "2")
 	release()
-	storetest.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "b") == "other" })
+	fixture.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "b") == "other" })
 	want(t, "a strong read", shows(t, c, strong, "a"), "2")
 }
 
@@ -302,13 +302,13 @@ func TestStrongReadsShareProof(t *testing.T) {
 	v := newValve(t)
 	c := over(t, v, nil)
 	release := v.hold()
-	storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 	const readers = 64
 	got := make(chan string, readers)
 	for range readers {
 		go func() { got <- shows(t, c, strong, "a") }()
 	}
-	storetest.Eventually(t, "proof is asked for", func() bool { return v.asked() > 0 })
+	fixture.Eventually(t, "proof is asked for", func() bool { return v.asked() > 0 })
 	release()
 	for range readers {
 		want(t, "a strong read", <-got, "1")
@@ -326,13 +326,13 @@ func TestCloseEndsWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.hold()()
-	storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+	fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Read(context.Background(), strong, storetest.ID("a"))
+		_, err := c.Read(context.Background(), strong, fixture.ID("a"))
 		ended <- err
 	}()
-	storetest.Eventually(t, "the read waits", func() bool { return v.asked() > 0 })
+	fixture.Eventually(t, "the read waits", func() bool { return v.asked() > 0 })
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -347,11 +347,11 @@ func TestWithoutBookmarks(t *testing.T) {
 	v := newValve(t)
 	c := over(t, mute{v}, nil)
 	release := v.hold()
-	a := storetest.Write(t, v.Backend, storetest.Resource("a", "1"))
+	a := fixture.Write(t, v.Backend, fixture.Resource("a", "1"))
 	want(t, "an eventual read before", shows(t, c, eventual, "a"), "nothing")
 	want(t, "a strong read", shows(t, c, strong, "a"), "1")
 	want(t, "an eventual read after it", shows(t, c, eventual, "a"), "1")
-	storetest.Remove(t, v.Backend, a)
+	fixture.Remove(t, v.Backend, a)
 	want(t, "a strong read of what is gone", shows(t, c, strong, "a"), "nothing")
 	release()
 	for range 1000 {

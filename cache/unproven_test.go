@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // Watches prove nothing. While the store is listed anew, after the point that the list shows, an own write is acknowledged and another
@@ -13,9 +13,9 @@ func TestOwnWriteWhileListingWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, mute{v}, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
-	storetest.Eventually(t, "the copy has the first write", func() bool {
-		all, err := c.List(t.Context(), eventual, storetest.Type, storetest.Tenancy, "")
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
+	fixture.Eventually(t, "the copy has the first write", func() bool {
+		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 1
 	})
 	listing, wrote := make(chan struct{}), make(chan struct{})
@@ -25,17 +25,17 @@ func TestOwnWriteWhileListingWithoutBookmarks(t *testing.T) {
 	}
 	v.end()
 	<-listing
-	a = storetest.Write(t, c, rewritten(a, "2"))
-	storetest.Write(t, v.Backend, rewritten(a, "3"))
+	a = fixture.Write(t, c, rewritten(a, "2"))
+	fixture.Write(t, v.Backend, rewritten(a, "3"))
 	release := v.hold()
 	close(wrote)
-	storetest.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
+	fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 	if got := shows(t, c, eventual, "a"); got != "2" && got != "3" {
 		t.Errorf("a read shows %q, expected the own write or a later one", got)
 	}
 	release()
-	storetest.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "3" })
-	if all, err := c.List(t.Context(), eventual, storetest.Type, storetest.Tenancy, ""); err != nil || len(all) != 1 {
+	fixture.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "3" })
+	if all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, ""); err != nil || len(all) != 1 {
 		t.Errorf("a list shows %v, %v, expected one resource", all, err)
 	}
 }
@@ -46,26 +46,26 @@ func TestListedBeforeTheAnswerWithoutBookmarks(t *testing.T) {
 	t.Parallel()
 	v := newValve(t)
 	c := over(t, mute{v}, nil)
-	a := storetest.Write(t, c, storetest.Resource("a", "1"))
-	storetest.Eventually(t, "the copy has the first write", func() bool {
-		all, err := c.List(t.Context(), eventual, storetest.Type, storetest.Tenancy, "")
+	a := fixture.Write(t, c, fixture.Resource("a", "1"))
+	fixture.Eventually(t, "the copy has the first write", func() bool {
+		all, err := c.List(t.Context(), eventual, fixture.Type, fixture.Tenancy, "")
 		return err == nil && len(all) == 1
 	})
 	release := v.hold()
 	v.answering = func(error) error {
-		stored, _ := v.Backend.Read(t.Context(), strong, storetest.ID("a"))
-		storetest.Write(t, v.Backend, rewritten(stored, "3"))
+		stored, _ := v.Backend.Read(t.Context(), strong, fixture.ID("a"))
+		fixture.Write(t, v.Backend, rewritten(stored, "3"))
 		v.end()
-		storetest.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "3" })
-		storetest.Eventually(t, "a watch feeds the copy", func() bool { return c.Stats().Live })
+		fixture.Eventually(t, "the copy has the other write", func() bool { return shows(t, c, eventual, "a") == "3" })
+		fixture.Eventually(t, "a watch feeds the copy", func() bool { return c.Stats().Live })
 		release()
 		v.unreachable(1, errors.New("out of reach"))
 		return nil
 	}
-	storetest.Write(t, c, rewritten(a, "2"))
-	storetest.Eventually(t, "the database is within reach", func() bool { return v.unreachable(0, nil) == 0 })
+	fixture.Write(t, c, rewritten(a, "2"))
+	fixture.Eventually(t, "the database is within reach", func() bool { return v.unreachable(0, nil) == 0 })
 	want(t, "a read after the answer", shows(t, c, eventual, "a"), "3")
-	all, err := c.List(storetest.Context(t), eventual, storetest.Type, storetest.Tenancy, "")
+	all, err := c.List(fixture.Context(t), eventual, fixture.Type, fixture.Tenancy, "")
 	if err != nil || len(all) != 1 || string(all[0].GetData().GetValue()) != "3" {
 		t.Errorf("a list shows %v, %v, expected the other write", all, err)
 	}
@@ -87,15 +87,15 @@ func TestOwnLifeWhileListingWithoutBookmarks(t *testing.T) {
 			}
 			v.end()
 			<-listing
-			a := storetest.Write(t, c, storetest.Resource("a", "1"))
+			a := fixture.Write(t, c, fixture.Resource("a", "1"))
 			if remove {
-				storetest.Remove(t, c, a)
+				fixture.Remove(t, c, a)
 			} else {
-				storetest.Remove(t, v.Backend, a)
+				fixture.Remove(t, v.Backend, a)
 			}
 			release := v.hold()
 			close(wrote)
-			storetest.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
+			fixture.Eventually(t, "the list is the copy", func() bool { return c.Stats().Live })
 			want(t, "a read when the store is listed", shows(t, c, eventual, "a"), "nothing")
 			v.let(t, 1)
 			want(t, "a read when the copy has come by the creation", shows(t, c, eventual, "a"), "nothing")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cache"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -31,7 +31,7 @@ type valve struct {
 
 func newValve(t *testing.T) *valve {
 	t.Helper()
-	return &valve{Backend: storetest.Open(t, "mem://"), ended: make(chan struct{})}
+	return &valve{Backend: fixture.Open(t, "mem://"), ended: make(chan struct{})}
 }
 
 // over returns a cache over a valve.
@@ -72,7 +72,7 @@ func (v *valve) let(t *testing.T, events int) {
 	v.held = make(chan struct{})
 	close(held)
 	v.mu.Unlock()
-	storetest.Eventually(t, "the events have passed", func() bool {
+	fixture.Eventually(t, "the events have passed", func() bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		return v.allowed == 0 && v.waiting > waiting

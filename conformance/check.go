@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/trial"
+	"github.com/ashlar-dev/storage/internal/testrun"
 )
 
 // Options are the settings of Check. Zero values are the defaults.
@@ -161,7 +161,7 @@ func (h *Harness) attempt(ctx context.Context, name string, f func(testing.TB), 
 	began := time.Now()
 	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	t := trial.New(limit, name)
+	t := testrun.New(limit, name)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -45,16 +45,16 @@ func (d *decoded) addVersion(v *Version) error {
 // copied is Rows as they are, in memory up to a bound and beyond it in a temporary file.
 type copied struct {
 	memory int
-	spool  *spool.Spool
+	spool  *spill.Spool
 	record []byte
 }
 
-func newCopied(memory int) *copied { return &copied{memory: memory, spool: spool.New(memory)} }
+func newCopied(memory int) *copied { return &copied{memory: memory, spool: spill.New(memory)} }
 
 // Restart implements Rows.
 func (c *copied) Restart() {
 	_ = c.spool.Close() // what was in it is of no use
-	c.spool = spool.New(c.memory)
+	c.spool = spill.New(c.memory)
 }
 
 // A record is the key and the version with their lengths, then the resource.
@@ -94,8 +94,8 @@ func cut(record []byte) (text, rest []byte) {
 
 // spooled is copied rows as the snapshot of a watch.
 type spooled struct {
-	rows   *spool.Spool
-	reader *spool.Reader
+	rows   *spill.Spool
+	reader *spill.Reader
 }
 
 // Next implements Snapshot.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -21,7 +21,7 @@ func TestSkewedClocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-40 * time.Minute, -10 * time.Minute, -3 * time.Minute, 10 * time.Minute, 40 * time.Minute} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			s.SetShards(3)
 			s.Advance(-ahead)
 			b := handle(t, s)
@@ -52,11 +52,11 @@ func late() time.Time { return time.Now().Add(-40 * time.Minute) }
 // What a snapshot showed does not come again, whatever the clock of the one who wrote it.
 func TestJoinWithAWriterBehind(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	writer, b := handle(t, s), handle(t, s)
 	dynamodb.SetLocalClock(writer, late)
-	first := storetest.Write(t, writer, box("a", nil))
-	gone := storetest.Write(t, writer, box("gone", nil))
+	first := fixture.Write(t, writer, box("a", nil))
+	gone := fixture.Write(t, writer, box("gone", nil))
 	// While the snapshot is read, the stream stands still and the resources change.
 	reading, written := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -82,8 +82,8 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 		opened <- w
 	}()
 	<-reading
-	second := storetest.Write(t, writer, storetest.Write(t, writer, first))
-	storetest.Remove(t, writer, gone)
+	second := fixture.Write(t, writer, fixture.Write(t, writer, first))
+	fixture.Remove(t, writer, gone)
 	close(written)
 	w := <-opened
 	if w == nil {
@@ -93,8 +93,8 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 	if shown := afterSnapshot(t, w); shown["a"] != second.GetVersion() || shown["gone"] != "" {
 		t.Fatalf("the snapshot shows %v", shown)
 	}
-	third := storetest.Write(t, writer, second)
-	if name, version, _ := seen(storetest.Next(t, w)); version != third.GetVersion() {
+	third := fixture.Write(t, writer, second)
+	if name, version, _ := seen(fixture.Next(t, w)); version != third.GetVersion() {
 		t.Errorf("the snapshot was followed by another event of %s than the next change", name)
 	}
 }
@@ -102,12 +102,12 @@ func TestJoinWithAWriterBehind(t *testing.T) {
 // Eventual reads are monotonic, whatever the clock of the one who wrote.
 func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	writer, b := handle(t, s), handle(t, s)
 	dynamodb.SetLocalClock(writer, late)
-	second := storetest.Write(t, writer, storetest.Write(t, writer, box("a", nil)))
-	gone := storetest.Write(t, writer, box("gone", nil))
-	storetest.Remove(t, writer, gone)
+	second := fixture.Write(t, writer, fixture.Write(t, writer, box("a", nil)))
+	gone := fixture.Write(t, writer, box("gone", nil))
+	fixture.Remove(t, writer, gone)
 	for _, res := range []*resourcepb.Resource{second, gone} {
 		if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil && !errors.Is(err, storage.ErrNotFound) {
 			t.Fatal(err)
@@ -126,10 +126,10 @@ func TestMonotonicReadsOfAWriterBehind(t *testing.T) {
 // state may be, is that of the time when the write is sent.
 func TestStoppedWriter(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
-	freezer := fake.NewFreezer("PutItem")
+	s := dynamofake.New(t)
+	freezer := dynamofake.NewFreezer("PutItem")
 	writer := handleThrough(t, s, freezer.Option)
-	first := storetest.Write(t, writer, box("a", nil))
+	first := fixture.Write(t, writer, box("a", nil))
 	freezer.Freeze()
 	written := make(chan *resourcepb.Resource, 1)
 	go func() {
@@ -161,7 +161,7 @@ func TestStoppedWriter(t *testing.T) {
 func TestEmptyPagesBeforeData(t *testing.T) {
 	t.Parallel()
 	const writers, shards = 6, 20
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetShards(shards)
 	s.SetEmptyPages(4)
 	b := handle(t, s)
@@ -190,9 +190,9 @@ func TestEmptyPagesBeforeData(t *testing.T) {
 			}
 		}
 	}
-	last := storetest.Write(t, b, box("last", nil))
+	last := fixture.Write(t, b, box("last", nil))
 	for what, w := range map[string]storage.Watch{"after its snapshot": fresh, "following": w, "resumed": later} {
-		if name, version, _ := seen(storetest.Next(t, w)); version != last.GetVersion() {
+		if name, version, _ := seen(fixture.Next(t, w)); version != last.GetVersion() {
 			t.Errorf("%s: an event of %s comes again", what, name)
 		}
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	_ "github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 func TestMain(m *testing.M) {
 	if !faults.ServeProcess() {
-		testenv.Main(m)
+		env.Main(m)
 	}
 }
 
 // TestConformance runs the suite on AWS's emulator: one table, a prefix for each store.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
-		URL: func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") },
+		URL: func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") },
 		// Every case shares the emulator, which does some hundred writes a second for all of them.
 		Slow:              true,
 		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",

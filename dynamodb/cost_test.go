@@ -18,8 +18,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -34,7 +34,7 @@ func TestCosts(t *testing.T) {
 	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][^|]+) \| ([0-9.]+) \|$`).FindAllStringSubmatch(string(readme), -1) {
 		documented[row[1]] = row[2]
 	}
-	server := testenv.DynamoDB(t)
+	server := env.DynamoDB(t)
 	cfg := aws.Config{
 		Region: server.Region, BaseEndpoint: &server.Endpoint,
 		Credentials: credentials.NewStaticCredentialsProvider("emulator", "emulator", ""),
@@ -53,19 +53,19 @@ func TestCosts(t *testing.T) {
 	}
 	defer b.Close()
 	small, large := content(1, 500, false), content(1, 1000<<10, false)
-	owner := storetest.Write(t, b, box("owner", small))
+	owner := fixture.Write(t, b, box("owner", small))
 	owned := box("owned", small)
 	owned.Owner = owner.GetId()
-	big := storetest.Write(t, b, box("big", large))
+	big := fixture.Write(t, b, box("big", large))
 	var res *resourcepb.Resource
 	for _, c := range []struct {
 		call string
 		do   func()
 	}{
-		{"WriteCAS, creation without an owner", func() { res = storetest.Write(t, b, box("a", small)) }},
-		{"WriteCAS, same owner or none", func() { res = storetest.Write(t, b, res) }},
-		{"WriteCAS, creation with an owner", func() { owned = storetest.Write(t, b, owned) }},
-		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = storetest.Write(t, b, owned) }},
+		{"WriteCAS, creation without an owner", func() { res = fixture.Write(t, b, box("a", small)) }},
+		{"WriteCAS, same owner or none", func() { res = fixture.Write(t, b, res) }},
+		{"WriteCAS, creation with an owner", func() { owned = fixture.Write(t, b, owned) }},
+		{"WriteCAS, another owner", func() { owned.Owner = res.GetId(); owned = fixture.Write(t, b, owned) }},
 		{"Read, strong", func() { read(t, b, storage.StrongConsistency, res) }},
 		{"Read, eventual", func() { read(t, b, storage.EventualConsistency, res) }},
 		{"List of 2 small resources, strong", func() { list(t, b, storage.StrongConsistency) }},
@@ -74,8 +74,8 @@ func TestCosts(t *testing.T) {
 				t.Fatal(children, err)
 			}
 		}},
-		{"DeleteCAS, with an owner", func() { storetest.Remove(t, b, owned) }},
-		{"DeleteCAS, without an owner", func() { storetest.Remove(t, b, res) }},
+		{"DeleteCAS, with an owner", func() { fixture.Remove(t, b, owned) }},
+		{"DeleteCAS, without an owner", func() { fixture.Remove(t, b, res) }},
 		{"Commit of 2 writes", func() {
 			if _, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", small)}, {Write: box("d", small)}}); err != nil {
 				t.Fatal(err)

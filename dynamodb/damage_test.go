@@ -12,15 +12,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/damagetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/damage"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestDamage(t *testing.T) {
 	t.Parallel()
-	damagetest.Run(t, func(t *testing.T) damagetest.Harness {
-		server := testenv.DynamoDB(t)
+	damage.Run(t, func(t *testing.T) damage.Harness {
+		server := env.DynamoDB(t)
 		prefix := server.Prefix(t)
 		b, err := storage.Open(t.Context(), server.StoreURLIn(t, prefix, "poll=10ms", "idle-poll=200ms"))
 		if err != nil {
@@ -28,7 +28,7 @@ func TestDamage(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = b.Close() })
 		client := rawClient(server)
-		return damagetest.Harness{Backend: b, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
+		return damage.Harness{Backend: b, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
 			at := map[string]types.AttributeValue{
 				"pk": &types.AttributeValueMemberB{Value: []byte(prefix + "\x00r" + id.Type.Group + "\x00" + id.Type.Kind)},
 				"sk": &types.AttributeValueMemberB{Value: []byte(id.Tenancy.Partition + "\x00" + id.Tenancy.Namespace + "\x00" + id.Name)},
@@ -56,7 +56,7 @@ func TestDamage(t *testing.T) {
 }
 
 // rawClient is a client of the server's, to change items behind the adapter's back.
-func rawClient(server *testenv.DynamoDBServer) *awsdynamodb.Client {
+func rawClient(server *env.DynamoDBServer) *awsdynamodb.Client {
 	return awsdynamodb.New(awsdynamodb.Options{
 		Region: server.Region, BaseEndpoint: &server.Endpoint,
 		Credentials: credentials.NewStaticCredentialsProvider("emulator", "emulator", ""),

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // Shards split, roll over and close while writers write, some of their children are listed late, and iterators expire: every
@@ -20,11 +20,11 @@ import (
 func TestShardsChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	const writers, writes = 8, 60
-	for name, disturb := range map[string]func(s *fake.Server, n int){
-		"Roll":   func(s *fake.Server, _ int) { s.Roll() },
-		"Split":  func(s *fake.Server, _ int) { s.Split(false) },
-		"Expire": func(s *fake.Server, _ int) { s.ExpireIterators() },
-		"ChildrenListedLate": func(s *fake.Server, n int) {
+	for name, disturb := range map[string]func(s *dynamofake.Server, n int){
+		"Roll":   func(s *dynamofake.Server, _ int) { s.Roll() },
+		"Split":  func(s *dynamofake.Server, _ int) { s.Split(false) },
+		"Expire": func(s *dynamofake.Server, _ int) { s.ExpireIterators() },
+		"ChildrenListedLate": func(s *dynamofake.Server, n int) {
 			// The last of the six shows them: there may be writes after it.
 			if n%2 == 0 && n < 6 {
 				s.Split(true)
@@ -35,7 +35,7 @@ func TestShardsChangeUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			s.SetShards(3)
 			b := handle(t, s)
 			w := watch(t, b)
@@ -65,7 +65,7 @@ func TestShardsChangeUnderLoad(t *testing.T) {
 func TestJoinUnderWriteLoad(t *testing.T) {
 	t.Parallel()
 	const writers, writes, watches = 6, 500, 12
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetShards(2)
 	b := handle(t, s)
 	j := &journal{}
@@ -125,7 +125,7 @@ func TestJoinUnderWriteLoad(t *testing.T) {
 func TestResumeAcrossShards(t *testing.T) {
 	t.Parallel()
 	const writers, writes = 5, 40
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetShards(2)
 	b := handle(t, s)
 	w := watch(t, b)
@@ -144,7 +144,7 @@ func TestResumeAcrossShards(t *testing.T) {
 	var cursors []string
 	var place []map[string]int
 	for finished := 0; finished < writers; {
-		name, version, last := seen(storetest.Next(t, w))
+		name, version, last := seen(fixture.Next(t, w))
 		got[name] = append(got[name], version)
 		counts := map[string]int{}
 		for name, versions := range got {
@@ -192,12 +192,12 @@ func TestResumeAcrossShards(t *testing.T) {
 // A stream that was disabled and enabled again is another stream: what was written between is in neither.
 func TestStreamDisabled(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	first := storetest.Write(t, b, box("a", []byte("1")))
-	if _, version, _ := seen(storetest.Next(t, w)); version != first.GetVersion() {
+	first := fixture.Write(t, b, box("a", []byte("1")))
+	if _, version, _ := seen(fixture.Next(t, w)); version != first.GetVersion() {
 		t.Fatal("another event than the write's")
 	}
 	cursor := w.Cursor()
@@ -214,23 +214,23 @@ func TestStreamDisabled(t *testing.T) {
 	if shown := afterSnapshot(t, again); shown["a"] != first.GetVersion() {
 		t.Fatalf("the new snapshot shows %v", shown)
 	}
-	second := storetest.Write(t, b, first)
-	if _, version, _ := seen(storetest.Next(t, again)); version != second.GetVersion() {
+	second := fixture.Write(t, b, first)
+	if _, version, _ := seen(fixture.Next(t, again)); version != second.GetVersion() {
 		t.Fatal("another event than the write's")
 	}
 }
 
 func TestTrimmedHistory(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	cursor := w.Cursor()
 	last := box("a", nil)
 	for range 5 {
-		last = storetest.Write(t, b, last)
-		storetest.Next(t, w)
+		last = fixture.Write(t, b, last)
+		fixture.Next(t, w)
 	}
 	fresh := w.Cursor()
 	s.Trim()
@@ -241,14 +241,14 @@ func TestTrimmedHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing is lost for those who have read all of it.
-	last = storetest.Write(t, b, last)
+	last = fixture.Write(t, b, last)
 	now, err := b.WatchFrom(t.Context(), boxType, tenancy, "", fresh)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer now.Close()
 	for _, w := range []storage.Watch{w, now} {
-		if _, version, _ := seen(storetest.Next(t, w)); version != last.GetVersion() {
+		if _, version, _ := seen(fixture.Next(t, w)); version != last.GetVersion() {
 			t.Fatal("another event than the last write's")
 		}
 	}
@@ -257,23 +257,23 @@ func TestTrimmedHistory(t *testing.T) {
 // A stream that fails for a while is waited for; one that stays away ends the watches.
 func TestStreamOutage(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
-	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = storetest.Patience })
+	s := dynamofake.New(t)
+	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = fixture.Patience })
 	impatient := handle(t, s, func(o *dynamodb.Options) { o.Outage = 200 * time.Millisecond })
 	w := watch(t, patient)
 	afterSnapshot(t, w)
 	lost := watch(t, impatient)
 	afterSnapshot(t, lost)
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "GetRecords" || op == "GetShardIterator" {
-			return fake.Fault{Code: "InternalServerError", Status: 500}
+			return dynamofake.Fault{Code: "InternalServerError", Status: 500}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
-	stored := storetest.Write(t, patient, box("a", nil))
+	stored := fixture.Write(t, patient, box("a", nil))
 	closedWith(t, lost)
 	s.SetFaults(nil)
-	if _, version, _ := seen(storetest.Next(t, w)); version != stored.GetVersion() {
+	if _, version, _ := seen(fixture.Next(t, w)); version != stored.GetVersion() {
 		t.Fatal("another event than the write's")
 	}
 	again := watch(t, impatient)
@@ -285,22 +285,22 @@ func TestStreamOutage(t *testing.T) {
 // Removals by DynamoDB itself are no changes, and those by an operator's hand are deletions.
 func TestExpiredTombstones(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	a := storetest.Write(t, b, box("a", nil))
-	storetest.Remove(t, b, a)
-	storetest.Next(t, w)
-	if ev := storetest.Next(t, w); ev.GetDelete().GetResource().GetVersion() != a.GetVersion() {
+	a := fixture.Write(t, b, box("a", nil))
+	fixture.Remove(t, b, a)
+	fixture.Next(t, w)
+	if ev := fixture.Next(t, w); ev.GetDelete().GetResource().GetVersion() != a.GetVersion() {
 		t.Fatalf("got %v, expected the deletion with the last version", ev)
 	}
 	s.Expire('r')
 	if n := s.Items('r'); n != 0 {
 		t.Fatalf("%d items are left", n)
 	}
-	again := storetest.Write(t, b, box("a", nil))
-	if _, version, _ := seen(storetest.Next(t, w)); version != again.GetVersion() {
+	again := fixture.Write(t, b, box("a", nil))
+	if _, version, _ := seen(fixture.Next(t, w)); version != again.GetVersion() {
 		t.Fatal("another event than that of the new creation")
 	}
 }
@@ -309,18 +309,18 @@ func TestExpiredTombstones(t *testing.T) {
 func TestIdlePolling(t *testing.T) {
 	t.Parallel()
 	const idle = 50 * time.Millisecond
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.IdlePoll = idle })
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	quiet := make(chan struct{})
 	var once sync.Once
 	polls := 0
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if polls++; polls == 15 {
 			once.Do(func() { close(quiet) }) // the pauses have doubled up to idle long since
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
 	<-quiet
 	begin, from := time.Now(), s.Calls("GetRecords")

@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // Two programs close a store for different targets at the same time. One of them succeeds, and the store stays closed for its target:
 // by then the programs that use the store may have moved there.
 func TestTwoTargets(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
-	freezer := fake.NewFreezer("GetItem")
+	s := dynamofake.New(t)
+	freezer := dynamofake.NewFreezer("GetItem")
 	first := handleThrough(t, s, freezer.Option)
 	second := handle(t, s)
-	res := storetest.Write(t, second, box("a", nil))
+	res := fixture.Write(t, second, box("a", nil))
 	closings := map[string]<-chan error{"mem://here": fencing(t, first, "mem://here")}
 	announced(s)
 	freezer.Freeze()
@@ -51,8 +51,8 @@ func TestTwoTargets(t *testing.T) {
 // A closing for one target was announced, and its process is gone. A closing for another target is not held up by that.
 func TestAnnouncementOfAnotherTarget(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
-	freezer := fake.NewFreezer("GetItem")
+	s := dynamofake.New(t)
+	freezer := dynamofake.NewFreezer("GetItem")
 	gone := handleThrough(t, s, freezer.Option)
 	stopped := fencing(t, gone, "mem://here")
 	announced(s)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // fencing closes a store in the background.
@@ -23,7 +23,7 @@ func fencing(t *testing.T, b *dynamodb.Backend, target string) <-chan error {
 }
 
 // pass has AWS's time pass until something has happened.
-func pass[T any](t *testing.T, s *fake.Server, happened <-chan T) T {
+func pass[T any](t *testing.T, s *dynamofake.Server, happened <-chan T) T {
 	t.Helper()
 	for range 10_000 {
 		select {
@@ -38,7 +38,7 @@ func pass[T any](t *testing.T, s *fake.Server, happened <-chan T) T {
 }
 
 // announced waits until a fence is announced.
-func announced(s *fake.Server) {
+func announced(s *dynamofake.Server) {
 	for s.Items('f') == 0 {
 		<-time.After(time.Millisecond)
 	}
@@ -47,9 +47,9 @@ func announced(s *fake.Server) {
 // A store is open while it is being closed, and afterwards for nobody, whoever wrote before.
 func TestFence(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b, other := handle(t, s), handle(t, s)
-	res := storetest.Write(t, other, box("a", nil))
+	res := fixture.Write(t, other, box("a", nil))
 	done := fencing(t, b, "mem://there")
 	announced(s)
 	var err error
@@ -93,8 +93,8 @@ func TestFence(t *testing.T) {
 	if err := gateOf(other).SetFence(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Write(t, other, res)
-	storetest.Write(t, b, box("b", nil))
+	fixture.Write(t, other, res)
+	fixture.Write(t, b, box("b", nil))
 }
 
 // A request that is held up on its way, and given up by the one who sent it, arrives after the store was closed: it has no effect.
@@ -108,9 +108,9 @@ func TestLateRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			b, writer := handle(t, s), handle(t, s)
-			res := storetest.Write(t, writer, box("a", nil))
+			res := fixture.Write(t, writer, box("a", nil))
 			arrived, late, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var first atomic.Bool
 			hold := func() {
@@ -150,7 +150,7 @@ func TestLateRequest(t *testing.T) {
 			}
 			close(late)
 			<-applied
-			storetest.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+			fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
 			if now, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil || now.GetVersion() != res.GetVersion() {
 				t.Errorf("a write took effect after the store was closed: %v", err)
 			}
@@ -161,10 +161,10 @@ func TestLateRequest(t *testing.T) {
 // A writer is stopped between its look at the fence and the signing of its request, and goes on when the store is closed.
 func TestStoppedBeforeTheFence(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
-	freezer := fake.NewFreezer("PutItem")
+	s := dynamofake.New(t)
+	freezer := dynamofake.NewFreezer("PutItem")
 	writer := handleThrough(t, s, freezer.Option)
-	res := storetest.Write(t, writer, box("a", nil))
+	res := fixture.Write(t, writer, box("a", nil))
 	freezer.Freeze()
 	written := make(chan error, 1)
 	go func() { _, err := writer.WriteCAS(t.Context(), res); written <- err }()
@@ -186,15 +186,15 @@ func TestStoppedBeforeTheFence(t *testing.T) {
 // once.
 func TestFenceWithAShortTimeout(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.Timeout = 5 * time.Second })
-	res := storetest.Write(t, b, box("a", nil))
+	res := fixture.Write(t, b, box("a", nil))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := gateOf(b).SetFence(ctx, new("mem://there")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("with a deadline that is too near: %v", err)
 	}
-	res = storetest.Write(t, b, res)
+	res = fixture.Write(t, b, res)
 	if err := pass(t, s, fencing(t, b, "mem://there")); err != nil {
 		t.Fatal(err)
 	}
@@ -206,27 +206,27 @@ func TestFenceWithAShortTimeout(t *testing.T) {
 // A closing that is given up, at whatever point, leaves the store open.
 func TestFenceGivenUp(t *testing.T) {
 	t.Parallel()
-	for name, fails := range map[string]func(s *fake.Server, cancel func()){
-		"WhileWaiting": func(_ *fake.Server, cancel func()) { cancel() },
-		"WhileShuttingTheGates": func(s *fake.Server, cancel func()) {
+	for name, fails := range map[string]func(s *dynamofake.Server, cancel func()){
+		"WhileWaiting": func(_ *dynamofake.Server, cancel func()) { cancel() },
+		"WhileShuttingTheGates": func(s *dynamofake.Server, cancel func()) {
 			puts := 0
-			s.SetFaults(func(op string) fake.Fault {
+			s.SetFaults(func(op string) dynamofake.Fault {
 				if op != "PutItem" {
-					return fake.Fault{}
+					return dynamofake.Fault{}
 				}
 				if puts++; puts < 20 {
-					return fake.Fault{}
+					return dynamofake.Fault{}
 				}
 				cancel()
-				return fake.Fault{Code: "InternalServerError", Status: 500}
+				return dynamofake.Fault{Code: "InternalServerError", Status: 500}
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			b, other := handle(t, s), handle(t, s)
-			res := storetest.Write(t, other, box("a", nil))
+			res := fixture.Write(t, other, box("a", nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
@@ -237,7 +237,7 @@ func TestFenceGivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.Calls("TransactWriteItems")
-			res = storetest.Write(t, other, res)
+			res = fixture.Write(t, other, res)
 			if s.Calls("TransactWriteItems") == before {
 				t.Error("a write after the announcement was sent without the fence's condition")
 			}
@@ -247,7 +247,7 @@ func TestFenceGivenUp(t *testing.T) {
 			}
 			s.SetFaults(nil)
 			transactions := s.Calls("TransactWriteItems")
-			res = storetest.Write(t, b, res)
+			res = fixture.Write(t, b, res)
 			if s.Calls("TransactWriteItems") != transactions {
 				t.Error("the announcement is still there")
 			}
@@ -255,7 +255,7 @@ func TestFenceGivenUp(t *testing.T) {
 				if fence, err := gateOf(b).Fence(t.Context()); fence.Closed || err != nil {
 					t.Errorf("the fence is %+v, %v", fence, err)
 				}
-				res = storetest.Write(t, b, res)
+				res = fixture.Write(t, b, res)
 			}
 			// There is a way on.
 			if err := pass(t, s, fencing(t, other, "mem://there")); err != nil {
@@ -271,19 +271,19 @@ func TestFenceGivenUp(t *testing.T) {
 // The answer to the removal of a fence is lost, and before it is asked for again another fence is there: that one stays.
 func TestUnfenceRepeated(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b, other := handle(t, s), handle(t, s)
 	if err := pass(t, s, fencing(t, b, "mem://first")); err != nil {
 		t.Fatal(err)
 	}
 	again, closed := make(chan struct{}), make(chan struct{})
 	deletes := 0
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op != "DeleteItem" {
-			return fake.Fault{}
+			return dynamofake.Fault{}
 		}
 		deletes++
-		return fake.Fault{Lost: deletes == 1}
+		return dynamofake.Fault{Lost: deletes == 1}
 	})
 	var mu sync.Mutex
 	arrivals := 0
@@ -318,9 +318,9 @@ func TestUnfenceRepeated(t *testing.T) {
 // A look for the fence that is not answered holds up nobody longer than wanted.
 func TestDeadlineWhileLooking(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	res := storetest.Write(t, b, box("a", nil))
+	res := fixture.Write(t, b, box("a", nil))
 	s.Advance(time.Hour) // the permission is over
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, res.GetId()); err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestDeadlineWhileLooking(t *testing.T) {
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, expected ErrInconsistent and the deadline's", err)
 		}
-	case <-time.After(storetest.Patience):
+	case <-time.After(fixture.Patience):
 		t.Error("the call did not end with its deadline")
 	}
 	close(answered)
@@ -357,9 +357,9 @@ func TestDeadlineWhileLooking(t *testing.T) {
 // A write takes longer to be sent than a permission lasts, as a megabyte does on a slow line: it gets through.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.FenceWait = 400 * time.Millisecond })
-	storetest.Write(t, b, box("a", nil)) // the type is known
+	fixture.Write(t, b, box("a", nil)) // the type is known
 	var once sync.Once
 	s.SetGate(func(op string) {
 		if op == "TransactWriteItems" {
@@ -367,7 +367,7 @@ func TestSlowLine(t *testing.T) {
 		}
 	})
 	before := s.Calls("TransactWriteItems")
-	storetest.Write(t, b, box("b", content(1, 900<<10, false)))
+	fixture.Write(t, b, box("b", content(1, 900<<10, false)))
 	if n := s.Calls("TransactWriteItems") - before; n != 1 {
 		t.Errorf("%d requests, expected one", n)
 	}
@@ -376,10 +376,10 @@ func TestSlowLine(t *testing.T) {
 // Two programs close a store. One succeeds; the other one gives up afterwards. The store stays closed.
 func TestFenceGivenUpBesideAnother(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	slow := handle(t, s, func(o *dynamodb.Options) { o.IdlePoll = time.Hour })
-	res := storetest.Write(t, b, box("a", nil))
+	res := fixture.Write(t, b, box("a", nil))
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	given := make(chan error, 1)

@@ -15,24 +15,24 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // handle opens a handle on the fake's one store.
-func handle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) *dynamodb.Backend {
+func handle(t testing.TB, s *dynamofake.Server, change ...func(*dynamodb.Options)) *dynamodb.Backend {
 	t.Helper()
 	return handleThrough(t, s, func(*awsdynamodb.Options) {}, change...)
 }
 
-func newHandle(t testing.TB, s *fake.Server, change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
+func newHandle(t testing.TB, s *dynamofake.Server, change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
 	t.Helper()
 	return newHandleThrough(t, s, func(*awsdynamodb.Options) {}, change...)
 }
 
 // handleThrough opens a handle whose client has an option of the test's own.
-func handleThrough(t testing.TB, s *fake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) *dynamodb.Backend {
+func handleThrough(t testing.TB, s *dynamofake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) *dynamodb.Backend {
 	t.Helper()
 	b, err := newHandleThrough(t, s, option, change...)
 	if err != nil {
@@ -41,10 +41,10 @@ func handleThrough(t testing.TB, s *fake.Server, option func(*awsdynamodb.Option
 	return b
 }
 
-func newHandleThrough(t testing.TB, s *fake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
+func newHandleThrough(t testing.TB, s *dynamofake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
 	t.Helper()
 	db, streams := s.Clients(t, option)
-	opts := &dynamodb.Options{Table: fake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: storetest.Patience}
+	opts := &dynamodb.Options{Table: dynamofake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: fixture.Patience}
 	for _, c := range change {
 		c(opts)
 	}
@@ -92,7 +92,7 @@ func afterSnapshot(t testing.TB, w storage.Watch) map[string]string {
 	t.Helper()
 	shown := map[string]string{}
 	for {
-		ev := storetest.Next(t, w)
+		ev := fixture.Next(t, w)
 		if ev.GetEndOfSnapshot() != nil {
 			return shown
 		}
@@ -104,7 +104,7 @@ func afterSnapshot(t testing.TB, w storage.Watch) map[string]string {
 // closedWith reads a watch until it ends and checks the error.
 func closedWith(t testing.TB, w storage.Watch, targets ...error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	for {
 		_, err := w.Next(ctx)
@@ -195,7 +195,7 @@ func follow(t testing.TB, w storage.Watch, n int) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
 	for finished := 0; finished < n; {
-		name, version, last := seen(storetest.Next(t, w))
+		name, version, last := seen(fixture.Next(t, w))
 		got[name] = append(got[name], version)
 		if last {
 			finished++

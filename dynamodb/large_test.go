@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -49,14 +49,14 @@ func whole(res *resourcepb.Resource, sizes []int) error {
 func TestSizesAndParts(t *testing.T) {
 	t.Parallel()
 	sizes := []int{1, 1<<20 - 200, 300, 500 << 10, 1023, 900 << 10, 390 << 10, 70_000, 800 << 10, 1024}
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
 	const generations = 22
 	res := box("a", content(0, sizes[0], true))
 	res.Generation = "0"
-	res = storetest.Write(t, b, res)
+	res = fixture.Write(t, b, res)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	finish := sync.OnceFunc(func() { close(stop); readers.Wait() })
@@ -95,15 +95,15 @@ func TestSizesAndParts(t *testing.T) {
 	for g := 1; g < generations; g++ {
 		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))
 		change.Generation, change.Version = fmt.Sprint(g), current.GetVersion()
-		current = storetest.Write(t, b, change)
+		current = fixture.Write(t, b, change)
 		if err := whole(current, sizes); err != nil {
 			t.Fatal(err)
 		}
 	}
 	finish()
-	storetest.Remove(t, b, current)
+	fixture.Remove(t, b, current)
 	for g := range generations {
-		res := storetest.Next(t, w).GetUpsert().GetResource()
+		res := fixture.Next(t, w).GetUpsert().GetResource()
 		if res.GetGeneration() != fmt.Sprint(g) {
 			t.Fatalf("generation %s came, expected %d", res.GetGeneration(), g)
 		}
@@ -111,7 +111,7 @@ func TestSizesAndParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	last := storetest.Next(t, w).GetDelete().GetResource()
+	last := fixture.Next(t, w).GetDelete().GetResource()
 	if err := whole(last, sizes); err != nil || last.GetVersion() != current.GetVersion() {
 		t.Errorf("the deletion carries another state than the last: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestSizesAndParts(t *testing.T) {
 // A watch that comes late finds the parts of what was overwritten long since.
 func TestHistoryOfParts(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	w := watch(t, b)
 	afterSnapshot(t, w)
@@ -137,7 +137,7 @@ func TestHistoryOfParts(t *testing.T) {
 	for g := range 6 {
 		change := box("a", content(g, sizes[g%len(sizes)], g%2 == 0))
 		change.Generation, change.Version = fmt.Sprint(g), current.GetVersion()
-		current = storetest.Write(t, b, change)
+		current = fixture.Write(t, b, change)
 	}
 	late, err := b.WatchFrom(t.Context(), boxType, tenancy, "", cursor)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestHistoryOfParts(t *testing.T) {
 	}
 	defer late.Close()
 	for range 6 {
-		if err := whole(storetest.Next(t, late).GetUpsert().GetResource(), sizes); err != nil {
+		if err := whole(fixture.Next(t, late).GetUpsert().GetResource(), sizes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,11 +154,11 @@ func TestHistoryOfParts(t *testing.T) {
 // A transaction writes, replaces and deletes resources with parts.
 func TestCommitWithParts(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	var ops []storage.Op
 	for i := range 4 {
-		stored := storetest.Write(t, b, box(fmt.Sprint("big-", i), content(i+1, 900<<10, false)))
+		stored := fixture.Write(t, b, box(fmt.Sprint("big-", i), content(i+1, 900<<10, false)))
 		if i%2 == 0 {
 			ops = append(ops, storage.Op{Delete: stored.GetId(), Version: stored.GetVersion()})
 			continue
@@ -178,7 +178,7 @@ func TestCommitWithParts(t *testing.T) {
 		if len(res.GetData().GetValue()) != 450<<10 {
 			t.Errorf("%s has %d bytes", res.GetId().GetName(), len(res.GetData().GetValue()))
 		}
-		storetest.Remove(t, b, res)
+		fixture.Remove(t, b, res)
 	}
 	s.Expire('p')
 	if n := s.Items('p'); n != 0 {
@@ -189,11 +189,11 @@ func TestCommitWithParts(t *testing.T) {
 // A page of a list is bounded by the bytes of its resources, not by those that they take in the table.
 func TestPageOfCompressibleResources(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetQueryPage(100)
 	b := handle(t, s)
 	for i := range 20 {
-		storetest.Write(t, b, box(string(rune('a'+i)), content(i, 1000<<10, true)))
+		fixture.Write(t, b, box(string(rune('a'+i)), content(i, 1000<<10, true)))
 	}
 	page, err := b.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{Limit: 100})
 	if err != nil {

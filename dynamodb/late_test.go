@@ -11,20 +11,20 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // A transaction is held up on its way and sent again. The second attempt is refused by a check that something is absent. Then it is
 // absent again, and the first attempt arrives: what was reported as refused must not happen.
 func TestCommitRefusedThenLate(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	other := handle(t, s)
 	transport := &http.Transport{ResponseHeaderTimeout: time.Second}
 	t.Cleanup(transport.CloseIdleConnections)
 	b := handleThrough(t, s, func(o *awsdynamodb.Options) { o.HTTPClient = &http.Client{Transport: transport} })
-	res := storetest.Write(t, b, box("b", nil))
+	res := fixture.Write(t, b, box("b", nil))
 	blocker := box("a", nil)
 	var attempts atomic.Int64
 	late, applied := make(chan struct{}), make(chan struct{})
@@ -37,14 +37,14 @@ func TestCommitRefusedThenLate(t *testing.T) {
 			<-late
 			close(applied)
 		case 2:
-			blocker = storetest.Write(t, other, blocker)
+			blocker = fixture.Write(t, other, blocker)
 		}
 	})
 	_, err := b.Commit(t.Context(), []storage.Op{{Check: box("a", nil).GetId()}, {Write: res}})
-	storetest.Remove(t, other, blocker)
+	fixture.Remove(t, other, blocker)
 	close(late)
 	<-applied
-	storetest.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
+	fixture.Write(t, handle(t, s, func(o *dynamodb.Options) { o.Prefix = "another" }), box("a", nil)) // comes after it
 	now, readErr := b.Read(t.Context(), storage.StrongConsistency, res.GetId())
 	if readErr != nil {
 		t.Fatal(readErr)

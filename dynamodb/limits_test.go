@@ -12,15 +12,15 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // A page of a filter that hardly anything matches does not take a query for every few items.
 func TestSparsePage(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetQueryPage(1000)
 	b := handle(t, s)
 	for i := range 200 {
@@ -29,7 +29,7 @@ func TestSparsePage(t *testing.T) {
 		if i == 150 {
 			res.Id.Tenancy.Namespace = "wanted"
 		}
-		storetest.Write(t, b, res)
+		fixture.Write(t, b, res)
 	}
 	before := s.Calls("Query")
 	var found []string
@@ -54,7 +54,7 @@ func TestSparsePage(t *testing.T) {
 }
 
 // crowds is a store of some partitions with many resources in one namespace and two in another, "wanted".
-func crowds(t *testing.T, s *fake.Server, partitions, crowd int) *dynamodb.Backend {
+func crowds(t *testing.T, s *dynamofake.Server, partitions, crowd int) *dynamodb.Backend {
 	t.Helper()
 	b := handle(t, s)
 	var writers sync.WaitGroup
@@ -79,7 +79,7 @@ func crowds(t *testing.T, s *fake.Server, partitions, crowd int) *dynamodb.Backe
 // A list reads what it returns and steps over what it does not, however much that is.
 func TestListSkips(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetQueryPage(20)
 	b := crowds(t, s, 4, 200)
 	for _, consistency := range []storage.ReadConsistency{storage.EventualConsistency, storage.StrongConsistency} {
@@ -104,7 +104,7 @@ func TestListSkips(t *testing.T) {
 // A page ends after so many items, whether they match or not, and the next one goes on behind them.
 func TestPagesOfWhatDoesNotMatch(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetQueryPage(10)
 	b := crowds(t, s, 2, 100)
 	dynamodb.SetPageItems(b, 40)
@@ -140,11 +140,11 @@ func TestPagesOfWhatDoesNotMatch(t *testing.T) {
 // leads to all that came after it.
 func TestPagesReadNoStream(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetShards(3)
 	s.SetReaders(2)
 	third := handle(t, s)
-	storetest.Write(t, third, box("a", nil))
+	fixture.Write(t, third, box("a", nil))
 	before := s.Calls("PutItem")
 	page, err := third.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{})
 	if err != nil || len(page.Resources) != 1 {
@@ -166,7 +166,7 @@ func TestPagesReadNoStream(t *testing.T) {
 	}
 	s.Split(false)
 	s.Roll()
-	stored := storetest.Write(t, b, box("b", nil))
+	stored := fixture.Write(t, b, box("b", nil))
 	if err := third.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestPagesReadNoStream(t *testing.T) {
 	}
 	defer w.Close()
 	for {
-		if _, version, _ := seen(storetest.Next(t, w)); version == stored.GetVersion() {
+		if _, version, _ := seen(fixture.Next(t, w)); version == stored.GetVersion() {
 			break
 		}
 	}
@@ -185,7 +185,7 @@ func TestPagesReadNoStream(t *testing.T) {
 // A table whose creator died before it could switch on the time-to-live has it on after the next opening.
 func TestUnfinishedTable(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	s.SetTimeToLive(false)
 	if _, err := newHandle(t, s, func(o *dynamodb.Options) { o.NoCreate = true }); err == nil {
 		t.Fatal("opened what is not there")
@@ -197,26 +197,26 @@ func TestUnfinishedTable(t *testing.T) {
 	if !s.TimeToLive() {
 		t.Error("the time-to-live is off")
 	}
-	denied := fake.New(t)
-	denied.SetFaults(func(op string) fake.Fault {
+	denied := dynamofake.New(t)
+	denied.SetFaults(func(op string) dynamofake.Fault {
 		if strings.HasSuffix(op, "TimeToLive") {
-			return fake.Fault{Code: "AccessDeniedException"}
+			return dynamofake.Fault{Code: "AccessDeniedException"}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
-	storetest.Write(t, handle(t, denied), box("a", nil))
+	fixture.Write(t, handle(t, denied), box("a", nil))
 }
 
 // A group version is as long as a resource may be, in a resource that has an owner, too.
 func TestLongGroupVersion(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	owner, other := storetest.Write(t, b, box("owner", nil)), storetest.Write(t, b, box("other", nil))
+	owner, other := fixture.Write(t, b, box("owner", nil)), fixture.Write(t, b, box("other", nil))
 	child := box("child", nil)
 	child.Id.Type.GroupVersion = strings.Repeat("long ", 100<<10)
 	child.Owner = owner.GetId()
-	child = storetest.Write(t, b, child)
+	child = fixture.Write(t, b, child)
 	references := func(id *resourcepb.ID) []*resourcepb.ID {
 		t.Helper()
 		ids, err := b.OwnerReferences(t.Context(), id)
@@ -229,11 +229,11 @@ func TestLongGroupVersion(t *testing.T) {
 		t.Fatalf("%d references, or others", len(ids))
 	}
 	child.Owner = other.GetId()
-	child = storetest.Write(t, b, child)
+	child = fixture.Write(t, b, child)
 	if a, b := references(owner.GetId()), references(other.GetId()); len(a) != 0 || len(b) != 1 {
 		t.Errorf("%d and %d references, expected 0 and 1", len(a), len(b))
 	}
-	storetest.Remove(t, b, child)
+	fixture.Remove(t, b, child)
 	if ids := references(other.GetId()); len(ids) != 0 {
 		t.Errorf("%d references to what was deleted", len(ids))
 	}
@@ -242,11 +242,11 @@ func TestLongGroupVersion(t *testing.T) {
 // Thirty-two operations on large resources: all succeed, or the first that does not is named, while a fence is announced, too.
 func TestCommitOnLargeResources(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	var large []*resourcepb.Resource
 	for i := range 32 {
-		large = append(large, storetest.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10, false))))
+		large = append(large, fixture.Write(t, b, box(fmt.Sprintf("big-%02d", i), content(i, 380<<10, false))))
 	}
 	ops := func(version func(*resourcepb.Resource) string) (checks, deletes []storage.Op) {
 		for _, res := range large {
@@ -277,14 +277,14 @@ func TestCommitOnLargeResources(t *testing.T) {
 // announced.
 func TestLargestCommit(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	owner, other := storetest.Write(t, b, box("owner", nil)), storetest.Write(t, b, box("other", nil))
+	owner, other := fixture.Write(t, b, box("owner", nil)), fixture.Write(t, b, box("other", nil))
 	var ops []storage.Op
 	for i := range 32 {
 		res := box(fmt.Sprintf("box-%02d", i), nil)
 		res.Owner = owner.GetId()
-		res = storetest.Write(t, b, res)
+		res = fixture.Write(t, b, res)
 		res.Owner = other.GetId()
 		if i < 2 {
 			res.Data.Value = content(i, 500<<10, false)
@@ -320,7 +320,7 @@ func TestIncompleteListings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			s.SetShards(4)
 			if name == "OneOfFour" {
 				s.SetOmissions(omitted)
@@ -337,9 +337,9 @@ func TestIncompleteListings(t *testing.T) {
 				s.Roll()
 				s.SetOmissions(omitted)
 			}
-			res := storetest.Write(t, b, box("middle", nil))
+			res := fixture.Write(t, b, box("middle", nil))
 			s.Roll()
-			storetest.Write(t, b, res)
+			fixture.Write(t, b, res)
 			showSoon(s, 4)
 			later, err := handle(t, s).WatchFrom(t.Context(), boxType, tenancy, "", begin)
 			if err != nil {
@@ -349,7 +349,7 @@ func TestIncompleteListings(t *testing.T) {
 			for what, w := range map[string]storage.Watch{"following": w, "resumed": later} {
 				finished, got := 0, map[string][]string{}
 				for finished < writers || len(got["middle"]) < 2 {
-					name, version, last := seen(storetest.Next(t, w))
+					name, version, last := seen(fixture.Next(t, w))
 					got[name] = append(got[name], version)
 					if last {
 						finished++
@@ -367,23 +367,23 @@ func TestIncompleteListings(t *testing.T) {
 }
 
 // showSoon lists all shards again after a number of listings.
-func showSoon(s *fake.Server, listings int) {
-	s.SetFaults(func(op string) fake.Fault {
+func showSoon(s *dynamofake.Server, listings int) {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "DescribeStream" {
 			if listings--; listings == 0 {
 				go s.SetOmissions(nil)
 			}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
 }
 
 // A version that says that its write had more parts than any has is one that does not match.
 func TestVersionWithManyParts(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	res := storetest.Write(t, b, box("a", nil))
+	res := fixture.Write(t, b, box("a", nil))
 	stamp, err := base64.RawURLEncoding.DecodeString(res.GetVersion())
 	if err != nil {
 		t.Fatal(err)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/mover"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 func TestMover(t *testing.T) {
 	t.Parallel()
 	mover.Run(t, mover.Harness{
 		Open: func(t *testing.T) (one, other storage.Backend) {
-			url := testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms")
+			url := env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms")
 			handle := func() storage.Backend {
 				b, err := storage.Open(context.Background(), url)
 				if err != nil {

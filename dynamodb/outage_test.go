@@ -9,23 +9,23 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // The stream's listing is throttled for a while: a page waits for it, within its deadline, and no longer.
 func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	storetest.Write(t, b, box("a", nil))
+	fixture.Write(t, b, box("a", nil))
 	var left atomic.Int64
 	left.Store(10)
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "DescribeStream" && left.Add(-1) >= 0 {
-			return fake.Fault{Code: "LimitExceededException"}
+			return dynamofake.Fault{Code: "LimitExceededException"}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
 	if _, err := b.ListPage(t.Context(), boxType, tenancy, "", storage.ListOptions{}); err != nil {
 		t.Errorf("after the throttling: %v", err)
@@ -43,19 +43,19 @@ func TestPageWhileTheStreamIsThrottled(t *testing.T) {
 // A snapshot that waits for the stream when the backend is closed ends with ErrClosed.
 func TestCloseWhileAWatchWaitsForTheStream(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	watch(t, b)
 	ticked := make(chan struct{}, 1)
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "PutItem" { // the ticks
 			select {
 			case ticked <- struct{}{}:
 			default:
 			}
-			return fake.Fault{Code: "ThrottlingException"}
+			return dynamofake.Fault{Code: "ThrottlingException"}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
 	opened := make(chan error, 1)
 	go func() { _, err := b.WatchList(t.Context(), boxType, tenancy, ""); opened <- err }()
@@ -73,18 +73,18 @@ const brief = 3 * time.Second
 // The parts of a large resource cannot be read: the watch ends after the outage, it is not silent for ever.
 func TestWatchWithoutParts(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
 	w := watch(t, b)
 	afterSnapshot(t, w)
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "BatchGetItem" {
-			return fake.Fault{Code: "InternalServerError", Status: 500}
+			return dynamofake.Fault{Code: "InternalServerError", Status: 500}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
-	storetest.Write(t, handle(t, s), box("a", content(1, 1000<<10, false)))
-	if _, err := w.Next(storetest.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {
+	fixture.Write(t, handle(t, s), box("a", content(1, 1000<<10, false)))
+	if _, err := w.Next(fixture.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("the watch: %v, expected ErrWatchClosed", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestWatchWithoutParts(t *testing.T) {
 // A stream that takes requests and does not answer them: the watch ends after the outage.
 func TestStreamThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s, func(o *dynamodb.Options) { o.Outage, o.Timeout = brief, brief })
 	w := watch(t, b)
 	afterSnapshot(t, w)
@@ -103,7 +103,7 @@ func TestStreamThatDoesNotAnswer(t *testing.T) {
 			<-over
 		}
 	})
-	if _, err := w.Next(storetest.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {
+	if _, err := w.Next(fixture.Context(t)); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("the watch: %v, expected ErrWatchClosed", err)
 	}
 }

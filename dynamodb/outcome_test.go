@@ -12,29 +12,29 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // every returns a fault for every nth request that writes.
-func every(n int, fault fake.Fault) func(string) fake.Fault {
+func every(n int, fault dynamofake.Fault) func(string) dynamofake.Fault {
 	count := 0
-	return func(op string) fake.Fault {
+	return func(op string) dynamofake.Fault {
 		if op != "PutItem" && op != "TransactWriteItems" {
-			return fake.Fault{}
+			return dynamofake.Fault{}
 		}
 		if count++; count%n == 0 {
 			return fault
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	}
 }
 
 // Answers get lost after the request was carried out, whatever way: success is reported as success, each write happens once.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fake.Fault{
+	for name, fault := range map[string]dynamofake.Fault{
 		"ConnectionClosed": {Lost: true},
 		"AnswerCut":        {Cut: true},
 		"InternalError":    {Failed: true},
@@ -42,7 +42,7 @@ func TestLostAnswers(t *testing.T) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%sEvery%d", name, n), func(t *testing.T) {
 				t.Parallel()
-				s := fake.New(t)
+				s := dynamofake.New(t)
 				b := handle(t, s)
 				w := watch(t, b)
 				afterSnapshot(t, w)
@@ -57,25 +57,25 @@ func TestLostAnswers(t *testing.T) {
 					case 5, 12:
 						res.Owner = nil
 					case 7:
-						storetest.Remove(t, b, res)
+						fixture.Remove(t, b, res)
 						want = append(want, "deleted "+res.GetVersion())
 						res.Version = ""
 						continue
 					}
-					res = storetest.Write(t, b, res)
+					res = fixture.Write(t, b, res)
 					want = append(want, res.GetVersion())
 				}
-				res = storetest.Write(t, b, res)
+				res = fixture.Write(t, b, res)
 				results, err := b.Commit(t.Context(), []storage.Op{{Write: box("b", nil)}, {Write: res}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				last := storetest.Write(t, b, results[1])
+				last := fixture.Write(t, b, results[1])
 				s.SetFaults(nil)
 				want = append(want, res.GetVersion(), results[1].GetVersion(), last.GetVersion())
 				var got []string
 				for len(got) == 0 || got[len(got)-1] != last.GetVersion() {
-					if name, version, _ := seen(storetest.Next(t, w)); name == "a" {
+					if name, version, _ := seen(fixture.Next(t, w)); name == "a" {
 						got = append(got, version)
 					}
 				}
@@ -91,16 +91,16 @@ func TestLostAnswers(t *testing.T) {
 // to the letter, or DynamoDB, which knows its token, would refuse it as another one.
 func TestLostAnswerOfARetirement(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	large := storetest.Write(t, b, box("large", content(1, 900<<10, false)))
+	large := fixture.Write(t, b, box("large", content(1, 900<<10, false)))
 	left := 5 // more than the SDK asks by itself
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op != "TransactWriteItems" || left == 0 {
-			return fake.Fault{}
+			return dynamofake.Fault{}
 		}
 		left--
-		return fake.Fault{Failed: true}
+		return dynamofake.Fault{Failed: true}
 	})
 	s.SetGate(func(op string) {
 		if op == "TransactWriteItems" {
@@ -108,7 +108,7 @@ func TestLostAnswerOfARetirement(t *testing.T) {
 		}
 	})
 	large.Data.Value = nil
-	stored := storetest.Write(t, b, large)
+	stored := fixture.Write(t, b, large)
 	if now, err := b.Read(t.Context(), storage.StrongConsistency, large.GetId()); err != nil || now.GetVersion() != stored.GetVersion() {
 		t.Errorf("another version is stored than the write returned: %v", err)
 	}
@@ -129,33 +129,33 @@ func TestLostAnswerOvertaken(t *testing.T) {
 	}{
 		"CreatedThenDeleted": {
 			prepare:  func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
-			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { storetest.Remove(t, b, stored) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { fixture.Remove(t, b, stored) },
 			loses:    1,
 		},
 		"CreatedThenDeletedThenCreated": {
 			prepare: func(*testing.T, *dynamodb.Backend) *resourcepb.Resource { return box("a", nil) },
 			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
-				storetest.Remove(t, b, stored)
-				storetest.Write(t, b, box("a", nil))
+				fixture.Remove(t, b, stored)
+				fixture.Write(t, b, box("a", nil))
 			},
 			loses:  1,
 			exists: true,
 		},
 		"CreatedOverATombstoneThenDeleted": {
 			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
-				storetest.Remove(t, b, storetest.Write(t, b, box("a", nil)))
+				fixture.Remove(t, b, fixture.Write(t, b, box("a", nil)))
 				return box("a", nil)
 			},
-			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { storetest.Remove(t, b, stored) },
+			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) { fixture.Remove(t, b, stored) },
 			loses:    2, // the first finds the tombstone
 		},
 		"WrittenThenWritten": {
 			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
-				return storetest.Write(t, b, box("a", nil))
+				return fixture.Write(t, b, box("a", nil))
 			},
 			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
 				for range 5 {
-					stored = storetest.Write(t, b, stored)
+					stored = fixture.Write(t, b, stored)
 				}
 			},
 			loses:  1,
@@ -163,11 +163,11 @@ func TestLostAnswerOvertaken(t *testing.T) {
 		},
 		"WrittenThenWrittenTooOften": {
 			prepare: func(t *testing.T, b *dynamodb.Backend) *resourcepb.Resource {
-				return storetest.Write(t, b, box("a", nil))
+				return fixture.Write(t, b, box("a", nil))
 			},
 			overtake: func(t *testing.T, b *dynamodb.Backend, stored *resourcepb.Resource) {
 				for range 20 {
-					stored = storetest.Write(t, b, stored)
+					stored = fixture.Write(t, b, stored)
 				}
 			},
 			loses:   1,
@@ -177,31 +177,31 @@ func TestLostAnswerOvertaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			other := handle(t, s)
 			res := c.prepare(t, other)
 			db, streams := s.Clients(t)
-			b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: fake.Table, Prefix: "test"})
+			b, err := dynamodb.New(t.Context(), db, streams, &dynamodb.Options{Table: dynamofake.Table, Prefix: "test"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			storetest.Write(t, b, box("other", nil)) // the type is in the registry now
+			fixture.Write(t, b, box("other", nil)) // the type is in the registry now
 			// The request that is carried out is lost; what asks again waits until another writer has gone on.
 			var lost atomic.Bool
 			retried, overtaken := make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			var passing atomic.Bool
 			requests := 0
-			s.SetFaults(func(op string) fake.Fault {
+			s.SetFaults(func(op string) dynamofake.Fault {
 				if op == "PutItem" {
 					requests++
 				}
 				if op != "PutItem" || requests != c.loses {
-					return fake.Fault{}
+					return dynamofake.Fault{}
 				}
 				lost.Store(true)
-				return fake.Fault{Lost: true}
+				return dynamofake.Fault{Lost: true}
 			})
 			s.SetGate(func(op string) {
 				if op == "PutItem" && lost.Load() && !passing.Load() {
@@ -240,20 +240,20 @@ func TestLostAnswerOvertaken(t *testing.T) {
 // A conflict is a conflict, also when requests fail on the way there.
 func TestConflictAfterFailures(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	first := storetest.Write(t, b, box("a", nil))
+	first := fixture.Write(t, b, box("a", nil))
 	second := first
 	for range 12 {
-		second = storetest.Write(t, b, second)
+		second = fixture.Write(t, b, second)
 	}
 	fail := 2
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if fail > 0 && op == "PutItem" {
 			fail--
-			return fake.Fault{Code: "InternalServerError", Status: 500}
+			return dynamofake.Fault{Code: "InternalServerError", Status: 500}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
 	if _, err := b.WriteCAS(t.Context(), box("a", nil)); !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("creating what exists: %v", err)
@@ -267,7 +267,7 @@ func TestConflictAfterFailures(t *testing.T) {
 // Throttling and failures that do not end: each call ends within its deadline and says so, and nothing is written twice.
 func TestStorms(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fake.Fault{
+	for name, fault := range map[string]dynamofake.Fault{
 		"Throttled":      {Code: "ProvisionedThroughputExceededException"},
 		"ThrottledTable": {Code: "ThrottlingException"},
 		"Unavailable":    {Code: "ServiceUnavailable", Status: 503},
@@ -277,15 +277,15 @@ func TestStorms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			b := handle(t, s)
 			w := watch(t, b)
 			afterSnapshot(t, w)
-			a := storetest.Write(t, b, box("a", nil))
-			storetest.Next(t, w)
-			s.SetFaults(func(op string) fake.Fault {
+			a := fixture.Write(t, b, box("a", nil))
+			fixture.Next(t, w)
+			s.SetFaults(func(op string) dynamofake.Fault {
 				if op == "GetRecords" || op == "GetShardIterator" || op == "DescribeStream" {
-					return fake.Fault{}
+					return dynamofake.Fault{}
 				}
 				return fault
 			})
@@ -335,7 +335,7 @@ func TestStorms(t *testing.T) {
 			}
 			versions := map[string]bool{}
 			for {
-				name, version, _ := seen(storetest.Next(t, w))
+				name, version, _ := seen(fixture.Next(t, w))
 				if versions[version] {
 					t.Errorf("an event came twice")
 				}
@@ -354,24 +354,24 @@ func TestStorms(t *testing.T) {
 // BatchGetItem leaves keys for another time, and the same key is wanted by several callers.
 func TestUnprocessedKeys(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	var stored []*resourcepb.Resource
 	for i := range 12 {
-		stored = append(stored, storetest.Write(t, b, box(fmt.Sprint("box-", i), nil)))
+		stored = append(stored, fixture.Write(t, b, box(fmt.Sprint("box-", i), nil)))
 	}
 	var batches atomic.Int64
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op != "BatchGetItem" {
-			return fake.Fault{}
+			return dynamofake.Fault{}
 		}
 		switch batches.Add(1) % 4 {
 		case 0:
-			return fake.Fault{Unprocessed: 100}
+			return dynamofake.Fault{Unprocessed: 100}
 		case 1:
-			return fake.Fault{Code: "ProvisionedThroughputExceededException"}
+			return dynamofake.Fault{Code: "ProvisionedThroughputExceededException"}
 		}
-		return fake.Fault{Unprocessed: 2 * int(batches.Load()%2)}
+		return dynamofake.Fault{Unprocessed: 2 * int(batches.Load()%2)}
 	})
 	var readers sync.WaitGroup
 	for i := range 64 {

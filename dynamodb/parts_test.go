@@ -9,17 +9,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // A resource of which somebody has deleted a part is damaged, and says so at once: it is not read again and again until the
 // deadline.
 func TestDeletedPart(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	large := storetest.Write(t, b, box("large", content(1, 900<<10, false)))
+	large := fixture.Write(t, b, box("large", content(1, 900<<10, false)))
 	db, _ := s.Clients(t)
 	at := func(pk, sk string) map[string]types.AttributeValue {
 		return map[string]types.AttributeValue{
@@ -27,14 +27,14 @@ func TestDeletedPart(t *testing.T) {
 		}
 	}
 	head, err := db.GetItem(t.Context(), &awsdynamodb.GetItemInput{
-		TableName: aws.String(fake.Table), Key: at("test\x00rtest\x00Box", "default\x00default\x00large"), ConsistentRead: aws.Bool(true),
+		TableName: aws.String(dynamofake.Table), Key: at("test\x00rtest\x00Box", "default\x00default\x00large"), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := head.Item["v"].(*types.AttributeValueMemberB).Value[1:17]
 	if _, err := db.DeleteItem(t.Context(), &awsdynamodb.DeleteItemInput{
-		TableName: aws.String(fake.Table), Key: at("test\x00p"+string(token), "\x01"),
+		TableName: aws.String(dynamofake.Table), Key: at("test\x00p"+string(token), "\x01"),
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-func init() { scratch.Register(newScratch, "dynamodb") }
+func init() { scratchstore.Register(newScratch, "dynamodb") }
 
 // newScratch names a table, with a prefix for each store.
-func newScratch(u *url.URL, name string) (*scratch.Space, error) {
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	store := func(number int) *url.URL {
 		other := *u
 		query := other.Query()
@@ -29,7 +29,7 @@ func newScratch(u *url.URL, name string) (*scratch.Space, error) {
 	if err != nil {
 		return nil, err // the table's name is too long
 	}
-	return &scratch.Space{
+	return &scratchstore.Space{
 		Place: "the table " + opts.Table,
 		Store: store,
 		Drop: func(ctx context.Context) error {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -15,14 +15,14 @@ import (
 // one: not in a read, a list or a page, whether it knows the state from a write, a read or an event.
 func TestMonotonicReads(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	stranger := handle(t, s)
-	first := storetest.Write(t, b, box("a", nil))
-	gone := storetest.Write(t, b, box("gone", nil))
-	second := storetest.Write(t, b, storetest.Write(t, b, first))
-	storetest.Remove(t, b, gone)
-	fresh := storetest.Write(t, b, box("fresh", nil))
+	first := fixture.Write(t, b, box("a", nil))
+	gone := fixture.Write(t, b, box("gone", nil))
+	second := fixture.Write(t, b, fixture.Write(t, b, first))
+	fixture.Remove(t, b, gone)
+	fresh := fixture.Write(t, b, box("fresh", nil))
 	s.SetLag(2)
 
 	old, err := stranger.Read(t.Context(), storage.EventualConsistency, first.GetId())
@@ -58,10 +58,10 @@ func TestMonotonicReads(t *testing.T) {
 	if shown["a"] != second.GetVersion() || shown["fresh"] == "" || shown["gone"] != "" {
 		t.Fatalf("the snapshot shows %v", shown)
 	}
-	second = storetest.Write(t, b, second)
-	fresh = storetest.Write(t, b, fresh)
-	storetest.Next(t, w)
-	storetest.Next(t, w)
+	second = fixture.Write(t, b, second)
+	fresh = fixture.Write(t, b, fresh)
+	fixture.Next(t, w)
+	fixture.Next(t, w)
 	check(t, "who was shown an event", stranger)
 }
 
@@ -84,13 +84,13 @@ func current(t *testing.T, what string, list []*resourcepb.Resource, want ...*re
 // A list over many answers of the database is monotonic in each of them.
 func TestMonotonicLongList(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
 	var want []*resourcepb.Resource
 	for i := range 40 {
-		res := storetest.Write(t, b, storetest.Write(t, b, box(fmt.Sprintf("box-%02d", i), nil)))
+		res := fixture.Write(t, b, fixture.Write(t, b, box(fmt.Sprintf("box-%02d", i), nil)))
 		if i%3 == 0 {
-			storetest.Remove(t, b, res)
+			fixture.Remove(t, b, res)
 			continue
 		}
 		want = append(want, res)

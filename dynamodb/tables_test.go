@@ -9,51 +9,51 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/dynamodb/internal/fake"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/dynamofake"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // A table that cannot hold a store is refused in words that say what is wrong and what was expected.
 func TestUnfitTables(t *testing.T) {
 	t.Parallel()
-	denied := func(denied string) func(*fake.Server) {
-		return func(s *fake.Server) {
-			s.SetFaults(func(op string) fake.Fault {
+	denied := func(denied string) func(*dynamofake.Server) {
+		return func(s *dynamofake.Server) {
+			s.SetFaults(func(op string) dynamofake.Fault {
 				if op == denied {
-					return fake.Fault{Code: "AccessDeniedException"}
+					return dynamofake.Fault{Code: "AccessDeniedException"}
 				}
-				return fake.Fault{}
+				return dynamofake.Fault{}
 			})
 		}
 	}
 	for name, c := range map[string]struct {
-		make   func(s *fake.Server)
+		make   func(s *dynamofake.Server)
 		change func(o *dynamodb.Options)
 		want   []string
 	}{
 		"KeyNames": {
-			make: func(s *fake.Server) { s.SetSchema("id", "sk", "B", "NEW_AND_OLD_IMAGES") },
+			make: func(s *dynamofake.Server) { s.SetSchema("id", "sk", "B", "NEW_AND_OLD_IMAGES") },
 			want: []string{"id (HASH, B)", "expected pk (HASH, B) sk (RANGE, B)"},
 		},
 		"KeyTypes": {
-			make: func(s *fake.Server) { s.SetSchema("pk", "sk", "S", "NEW_AND_OLD_IMAGES") },
+			make: func(s *dynamofake.Server) { s.SetSchema("pk", "sk", "S", "NEW_AND_OLD_IMAGES") },
 			want: []string{"pk (HASH, S)", "expected pk (HASH, B)"},
 		},
 		"StreamView": {
-			make: func(s *fake.Server) { s.SetSchema("pk", "sk", "B", "KEYS_ONLY") },
+			make: func(s *dynamofake.Server) { s.SetSchema("pk", "sk", "B", "KEYS_ONLY") },
 			want: []string{"KEYS_ONLY", "expected NEW_AND_OLD_IMAGES"},
 		},
 		"NoStream": {
-			make: func(s *fake.Server) { s.Disable() },
+			make: func(s *dynamofake.Server) { s.Disable() },
 			want: []string{"stream is off", "expected a stream with NEW_AND_OLD_IMAGES"},
 		},
 		"NoTable": {
-			make:   func(*fake.Server) {},
+			make:   func(*dynamofake.Server) {},
 			change: func(o *dynamodb.Options) { o.Table, o.NoCreate = "elsewhere", true },
 			want:   []string{"elsewhere", "region eu-north-1", "not to be created"},
 		},
 		"NoStore": {
-			make:   func(*fake.Server) {},
+			make:   func(*dynamofake.Server) {},
 			change: func(o *dynamodb.Options) { o.NoCreate = true },
 			want:   []string{"no store with prefix", "not to be created"},
 		},
@@ -66,7 +66,7 @@ func TestUnfitTables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := fake.New(t)
+			s := dynamofake.New(t)
 			c.make(s)
 			change := c.change
 			if change == nil {
@@ -91,18 +91,18 @@ func TestUnfitTables(t *testing.T) {
 // A backend that may write but not read the stream says so when a watch is opened, and serves everything else.
 func TestNotAllowedToWatch(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	s.SetFaults(func(op string) fake.Fault {
+	s.SetFaults(func(op string) dynamofake.Fault {
 		if op == "DescribeStream" {
-			return fake.Fault{Code: "AccessDeniedException"}
+			return dynamofake.Fault{Code: "AccessDeniedException"}
 		}
-		return fake.Fault{}
+		return dynamofake.Fault{}
 	})
 	if _, err := b.WatchList(t.Context(), boxType, tenancy, ""); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
 		t.Errorf("watching without permission: %v", err)
 	}
-	stored := storetest.Write(t, b, box("a", nil))
+	stored := fixture.Write(t, b, box("a", nil))
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, stored.GetId()); err != nil {
 		t.Error(err)
 	}
@@ -111,10 +111,10 @@ func TestNotAllowedToWatch(t *testing.T) {
 // What the service refuses is an error of its own, and no reason to go on asking.
 func TestRefusedWrite(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	storetest.Write(t, b, box("a", nil))
-	s.SetFaults(func(string) fake.Fault { return fake.Fault{Code: "AccessDeniedException"} })
+	fixture.Write(t, b, box("a", nil))
+	s.SetFaults(func(string) dynamofake.Fault { return dynamofake.Fault{Code: "AccessDeniedException"} })
 	before := s.Calls("PutItem")
 	_, err := b.WriteCAS(t.Context(), box("b", nil))
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "AccessDeniedException") {
@@ -128,12 +128,12 @@ func TestRefusedWrite(t *testing.T) {
 // A write that changes no owner is one request, with nothing read before it; so is the deletion of what has no owner.
 func TestRequestsOfAWrite(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	b := handle(t, s)
-	owner := storetest.Write(t, b, box("owner", nil))
+	owner := fixture.Write(t, b, box("owner", nil))
 	owned := box("owned", nil)
 	owned.Owner = owner.GetId()
-	owned = storetest.Write(t, b, owned)
+	owned = fixture.Write(t, b, owned)
 	count := func(what string, want int, do func()) {
 		t.Helper()
 		all := func() int {
@@ -150,29 +150,29 @@ func TestRequestsOfAWrite(t *testing.T) {
 		}
 	}
 	var fresh = box("fresh", nil)
-	count("a creation", 1, func() { fresh = storetest.Write(t, b, fresh) })
-	count("a write", 1, func() { fresh = storetest.Write(t, b, fresh) })
-	count("a write with the same owner", 1, func() { owned = storetest.Write(t, b, owned) })
+	count("a creation", 1, func() { fresh = fixture.Write(t, b, fresh) })
+	count("a write", 1, func() { fresh = fixture.Write(t, b, fresh) })
+	count("a write with the same owner", 1, func() { owned = fixture.Write(t, b, owned) })
 	count("a write with another owner", 1, func() {
 		owned.Owner = fresh.GetId()
-		owned = storetest.Write(t, b, owned)
+		owned = fixture.Write(t, b, owned)
 	})
-	count("a deletion with an owner", 1, func() { storetest.Remove(t, b, owned) })
-	count("a deletion", 1, func() { storetest.Remove(t, b, owner) })
-	count("a creation over a tombstone", 2, func() { storetest.Write(t, b, box("owner", nil)) })
+	count("a deletion with an owner", 1, func() { fixture.Remove(t, b, owned) })
+	count("a deletion", 1, func() { fixture.Remove(t, b, owner) })
+	count("a creation over a tombstone", 2, func() { fixture.Write(t, b, box("owner", nil)) })
 }
 
 // Options.Spent is told of every request that consumes units: also of those that enter a type, retire parts, close the store, or
 // show a watch how far it is.
 func TestEveryRequestIsAccounted(t *testing.T) {
 	t.Parallel()
-	s := fake.New(t)
+	s := dynamofake.New(t)
 	var spent atomic.Int64
 	b := handle(t, s, func(o *dynamodb.Options) { o.Spent = func(units float64) { spent.Add(int64(units)) } })
 	afterSnapshot(t, watch(t, b))
 	var ops []storage.Op
 	for i := range 4 {
-		res := storetest.Write(t, b, box(fmt.Sprint("large-", i), content(i, 900<<10, false)))
+		res := fixture.Write(t, b, box(fmt.Sprint("large-", i), content(i, 900<<10, false)))
 		ops = append(ops, storage.Op{Delete: res.GetId(), Version: res.GetVersion()})
 	}
 	if _, err := b.Commit(t.Context(), ops); err != nil { // retires more parts than fit into the transaction
@@ -188,7 +188,7 @@ func TestEveryRequestIsAccounted(t *testing.T) {
 		t.Error("no parts were retired on their own")
 	}
 	// The stream's reader goes on: one that was sent may not be answered yet.
-	storetest.Eventually(t, "each request of one unit to be accounted for", func() bool {
+	fixture.Eventually(t, "each request of one unit to be accounted for", func() bool {
 		total := 0
 		for _, op := range []string{"PutItem", "GetItem", "UpdateItem", "DeleteItem", "BatchGetItem", "Query", "TransactWriteItems"} {
 			total += s.Calls(op)

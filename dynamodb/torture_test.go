@@ -13,13 +13,13 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/dynamodb"
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
 // TestTorture disturbs the connections to AWS's emulator, and has it stop for a while.
 func TestTorture(t *testing.T) {
-	server := testenv.StartDynamoDB(t)
+	server := env.StartDynamoDB(t)
 	h := torture.Behind(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
 		// The names of keys are encoded in what is sent; the operation is not.
 		"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem", "DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem")

@@ -22,7 +22,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/dialer"
+	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
@@ -132,7 +132,7 @@ func (s *settings) load(ctx context.Context) (aws.Config, *http.Transport, error
 		t.IdleConnTimeout = 60 * time.Second
 		t.ResponseHeaderTimeout = 15 * time.Second
 		t.ExpectContinueTimeout = 0
-		if f := dialer.From(ctx); f != nil {
+		if f := dial.From(ctx); f != nil {
 			t.DialContext = f
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -24,7 +24,7 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, baseline := spool.New(snapshotMemory), streams.NewBaseline()
+	rows, baseline := spill.New(snapshotMemory), streams.NewBaseline()
 	if err := l.snapshot(ctx, *f, at, rows, baseline); err != nil {
 		_ = rows.Close()
 		baseline.Close()
@@ -38,7 +38,7 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 // A record of a state that the scan showed may come later in the stream than at, and so may those of the states before it. The
 // counts of the stamps tell them, for deleted keys those of the tombstones. A key that has neither was deleted so long ago that at
 // is after it: that is what the time since at is checked for.
-func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spool.Spool, baseline *streams.Baseline) error {
+func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spill.Spool, baseline *streams.Baseline) error {
 	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *head) (bool, error) {
 		if err := baseline.Add(h.key, h.stamp.count); err != nil || !h.live {
 			return true, err
@@ -72,8 +72,8 @@ func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams
 
 // snapshot is a driver.Snapshot of spooled rows: the length of the version, the version, the data.
 type snapshot struct {
-	rows   *spool.Spool
-	reader *spool.Reader
+	rows   *spill.Spool
+	reader *spill.Reader
 }
 
 // Next implements driver.Snapshot.

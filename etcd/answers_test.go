@@ -9,9 +9,9 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -24,11 +24,11 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	url := server.StoreURL(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	r := &rig{proxy: proxy, direct: open(t, url), behind: open(t, through(url, server.Endpoint, proxy.Addr()))}
-	r.events = storetest.WatchChanges(t, r.direct)
+	r.events = fixture.WatchChanges(t, r.direct)
 	return r
 }
 
@@ -41,7 +41,7 @@ type result struct {
 func (r *rig) writing(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
 	go func() {
-		out, err := r.behind.WriteCAS(storetest.Context(t), res)
+		out, err := r.behind.WriteCAS(fixture.Context(t), res)
 		done <- result{out, err}
 	}()
 	return done
@@ -49,7 +49,7 @@ func (r *rig) writing(t *testing.T, res *resourcepb.Resource) <-chan result {
 
 func (r *rig) deleting(t *testing.T, res *resourcepb.Resource) <-chan result {
 	done := make(chan result, 1)
-	go func() { done <- result{err: r.behind.DeleteCAS(storetest.Context(t), res.Id, res.Version)} }()
+	go func() { done <- result{err: r.behind.DeleteCAS(fixture.Context(t), res.Id, res.Version)} }()
 	return done
 }
 
@@ -61,10 +61,10 @@ func (r *rig) lose(t *testing.T, pattern string, call func() <-chan result, carr
 	done := call()
 	select {
 	case <-trap.Sprung():
-	case <-storetest.Context(t).Done():
+	case <-fixture.Context(t).Done():
 		t.Fatal("the request did not come by")
 	}
-	storetest.Eventually(t, "the request is carried out", carriedOut)
+	fixture.Eventually(t, "the request is carried out", carriedOut)
 	meanwhile()
 	trap.Cut()
 	return <-done
@@ -83,7 +83,7 @@ func (r *rig) wantWritten(t *testing.T, got result) *resourcepb.Resource {
 // wantNoMore demands that nothing else happened: the next event is that of a write made here.
 func (r *rig) wantNoMore(t *testing.T) {
 	t.Helper()
-	wantNext(t, r.events, upserted(storetest.Write(t, r.direct, service("the-end"))))
+	wantNext(t, r.events, upserted(fixture.Write(t, r.direct, service("the-end"))))
 }
 
 func TestLostAnswerOfCreate(t *testing.T) {
@@ -91,8 +91,8 @@ func TestLostAnswerOfCreate(t *testing.T) {
 	r := newRig(t)
 	res := service("lost-create")
 	got := r.wantWritten(t, r.lose(t, "lost-create", func() <-chan result { return r.writing(t, res) },
-		func() bool { return storetest.Stored(t, r.direct, res.Id) != nil }, nothing))
-	if now := storetest.Stored(t, r.direct, res.Id); now.Version != got.Version {
+		func() bool { return fixture.Stored(t, r.direct, res.Id) != nil }, nothing))
+	if now := fixture.Stored(t, r.direct, res.Id); now.Version != got.Version {
 		t.Errorf("the write returned version %s, stored is %s", got.Version, now.Version)
 	}
 	wantNext(t, r.events, upserted(got))
@@ -102,9 +102,9 @@ func TestLostAnswerOfCreate(t *testing.T) {
 func TestLostAnswerOfUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := storetest.Write(t, r.behind, service("lost-update"))
+	first := fixture.Write(t, r.behind, service("lost-update"))
 	got := r.wantWritten(t, r.lose(t, "lost-update", func() <-chan result { return r.writing(t, at(first, first.Version)) },
-		func() bool { return storetest.Stored(t, r.direct, first.Id).Version != first.Version }, nothing))
+		func() bool { return fixture.Stored(t, r.direct, first.Id).Version != first.Version }, nothing))
 	wantNext(t, r.events, upserted(first), upserted(got))
 	r.wantNoMore(t)
 }
@@ -115,9 +115,9 @@ func TestLostAnswerThenDeleted(t *testing.T) {
 	r := newRig(t)
 	res := service("lost-deleted")
 	got := r.wantWritten(t, r.lose(t, "lost-deleted", func() <-chan result { return r.writing(t, res) },
-		func() bool { return storetest.Stored(t, r.direct, res.Id) != nil },
-		func() { storetest.Remove(t, r.direct, storetest.Stored(t, r.direct, res.Id)) }))
-	if now := storetest.Stored(t, r.direct, res.Id); now != nil {
+		func() bool { return fixture.Stored(t, r.direct, res.Id) != nil },
+		func() { fixture.Remove(t, r.direct, fixture.Stored(t, r.direct, res.Id)) }))
+	if now := fixture.Stored(t, r.direct, res.Id); now != nil {
 		t.Errorf("the write came back: %v", now)
 	}
 	wantNext(t, r.events, upserted(got), deleted(got))
@@ -127,12 +127,12 @@ func TestLostAnswerThenDeleted(t *testing.T) {
 func TestLostAnswerThenOverwritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := storetest.Write(t, r.behind, service("lost-overwritten"))
+	first := fixture.Write(t, r.behind, service("lost-overwritten"))
 	var over *resourcepb.Resource
 	got := r.wantWritten(t, r.lose(t, "lost-overwritten", func() <-chan result { return r.writing(t, at(first, first.Version)) },
-		func() bool { return storetest.Stored(t, r.direct, first.Id).Version != first.Version },
+		func() bool { return fixture.Stored(t, r.direct, first.Id).Version != first.Version },
 		func() {
-			over = storetest.Write(t, r.direct, at(first, storetest.Stored(t, r.direct, first.Id).Version))
+			over = fixture.Write(t, r.direct, at(first, fixture.Stored(t, r.direct, first.Id).Version))
 		}))
 	wantNext(t, r.events, upserted(first), upserted(got), upserted(over))
 	r.wantNoMore(t)
@@ -141,9 +141,9 @@ func TestLostAnswerThenOverwritten(t *testing.T) {
 func TestLostAnswerOfDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := storetest.Write(t, r.behind, service("lost-delete"))
+	first := fixture.Write(t, r.behind, service("lost-delete"))
 	got := r.lose(t, "lost-delete", func() <-chan result { return r.deleting(t, first) },
-		func() bool { return storetest.Stored(t, r.direct, first.Id) == nil }, nothing)
+		func() bool { return fixture.Stored(t, r.direct, first.Id) == nil }, nothing)
 	if got.err != nil {
 		t.Errorf("the delete that was carried out: %v", got.err)
 	}
@@ -154,11 +154,11 @@ func TestLostAnswerOfDelete(t *testing.T) {
 func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := storetest.Write(t, r.behind, service("lost-recreated"))
+	first := fixture.Write(t, r.behind, service("lost-recreated"))
 	var second *resourcepb.Resource
 	got := r.lose(t, "lost-recreated", func() <-chan result { return r.deleting(t, first) },
-		func() bool { return storetest.Stored(t, r.direct, first.Id) == nil },
-		func() { second = storetest.Write(t, r.direct, service("lost-recreated")) })
+		func() bool { return fixture.Stored(t, r.direct, first.Id) == nil },
+		func() { second = fixture.Write(t, r.direct, service("lost-recreated")) })
 	if got.err != nil {
 		t.Errorf("the delete that was carried out: %v", got.err)
 	}
@@ -170,10 +170,10 @@ func TestLostAnswerOfDeleteThenCreated(t *testing.T) {
 func TestLostAnswerOfFailure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first := storetest.Write(t, r.behind, service("lost-refusal"))
-	second := storetest.Write(t, r.direct, at(first, first.Version))
+	first := fixture.Write(t, r.behind, service("lost-refusal"))
+	second := fixture.Write(t, r.direct, at(first, first.Version))
 	trap := r.proxy.CutAnswer([]byte("lost-refusal"))
-	_, err := r.behind.WriteCAS(storetest.Context(t), at(first, first.Version))
+	_, err := r.behind.WriteCAS(fixture.Context(t), at(first, first.Version))
 	if !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a stale write: %v, want ErrCASFailure", err)
 	}
@@ -186,13 +186,13 @@ func TestLostRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	trap := r.proxy.CutRequest([]byte("never-arrives"))
-	created := storetest.Write(t, r.behind, service("never-arrives"))
+	created := fixture.Write(t, r.behind, service("never-arrives"))
 	<-trap.Sprung()
 	trap = r.proxy.CutRequest([]byte("never-arrives"))
-	updated := storetest.Write(t, r.behind, at(created, created.Version))
+	updated := fixture.Write(t, r.behind, at(created, created.Version))
 	<-trap.Sprung()
 	trap = r.proxy.CutRequest([]byte("never-arrives"))
-	storetest.Remove(t, r.behind, updated)
+	fixture.Remove(t, r.behind, updated)
 	<-trap.Sprung()
 	wantNext(t, r.events, upserted(created), upserted(updated), deleted(updated))
 	r.wantNoMore(t)
@@ -201,12 +201,12 @@ func TestLostRequest(t *testing.T) {
 func TestLostAnswerOfCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	old := storetest.Write(t, r.behind, service("commit-old"))
+	old := fixture.Write(t, r.behind, service("commit-old"))
 	commit := func(ops ...storage.Op) func() <-chan result {
 		return func() <-chan result {
 			done := make(chan result, 1)
 			go func() {
-				out, err := r.behind.Commit(storetest.Context(t), ops)
+				out, err := r.behind.Commit(fixture.Context(t), ops)
 				if err == nil && len(out) != len(ops) {
 					err = errors.New("wrong number of results")
 				}
@@ -216,20 +216,20 @@ func TestLostAnswerOfCommit(t *testing.T) {
 		}
 	}
 	got := r.lose(t, "commit-new", commit(storage.Op{Write: service("commit-new")}, storage.Op{Delete: old.Id, Version: old.Version}),
-		func() bool { return storetest.Stored(t, r.direct, old.Id) == nil },
-		func() { storetest.Remove(t, r.direct, storetest.Stored(t, r.direct, service("commit-new").Id)) })
+		func() bool { return fixture.Stored(t, r.direct, old.Id) == nil },
+		func() { fixture.Remove(t, r.direct, fixture.Stored(t, r.direct, service("commit-new").Id)) })
 	if got.err != nil {
 		t.Errorf("the transaction that was carried out: %v", got.err)
 	}
-	if now := storetest.Stored(t, r.direct, service("commit-new").Id); now != nil {
+	if now := fixture.Stored(t, r.direct, service("commit-new").Id); now != nil {
 		t.Errorf("the transaction was carried out twice: %v", now)
 	}
 
 	// Nothing but deletes.
-	one, two := storetest.Write(t, r.direct, service("commit-one")), storetest.Write(t, r.direct, service("commit-two"))
+	one, two := fixture.Write(t, r.direct, service("commit-one")), fixture.Write(t, r.direct, service("commit-two"))
 	got = r.lose(t, "commit-one", commit(storage.Op{Delete: one.Id, Version: one.Version}, storage.Op{Delete: two.Id, Version: two.Version}),
-		func() bool { return storetest.Stored(t, r.direct, one.Id) == nil },
-		func() { storetest.Write(t, r.direct, service("commit-one")) })
+		func() bool { return fixture.Stored(t, r.direct, one.Id) == nil },
+		func() { fixture.Write(t, r.direct, service("commit-one")) })
 	if got.err != nil {
 		t.Errorf("the transaction of deletes that was carried out: %v", got.err)
 	}
@@ -240,7 +240,7 @@ func TestUnreachableSaysUnknown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	trap := r.proxy.HoldAnswer([]byte("unknown-outcome"))
-	ctx, cancel := context.WithCancel(storetest.Context(t))
+	ctx, cancel := context.WithCancel(fixture.Context(t))
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.behind.WriteCAS(ctx, service("unknown-outcome"))

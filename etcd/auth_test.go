@@ -12,14 +12,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // guarded is a server that wants to know who asks: root, and a user who may touch one prefix.
 type guarded struct {
-	*testenv.EtcdServer
+	*env.EtcdServer
 	root   *clientv3.Client
 	prefix string
 }
@@ -28,9 +28,9 @@ const password = "open-sesame"
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	g := &guarded{EtcdServer: testenv.StartEtcd(t)}
+	g := &guarded{EtcdServer: env.StartEtcd(t)}
 	g.prefix = g.Prefix(t)
-	ctx, c := storetest.Context(t), g.Client(t)
+	ctx, c := fixture.Context(t), g.Client(t)
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -64,20 +64,20 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	b := open(t, g.url(t, g.Endpoint, password))
-	w := storetest.WatchChanges(t, b)
-	res := storetest.Write(t, b, service("a"))
-	second := storetest.Write(t, b, at(res, res.Version))
+	w := fixture.WatchChanges(t, b)
+	res := fixture.Write(t, b, service("a"))
+	second := fixture.Write(t, b, at(res, res.Version))
 	wantNext(t, w, upserted(res), upserted(second))
-	if _, err := b.Commit(storetest.Context(t), []storage.Op{{Delete: second.Id, Version: second.Version}}); err != nil {
+	if _, err := b.Commit(fixture.Context(t), []storage.Op{{Delete: second.Id, Version: second.Version}}); err != nil {
 		t.Fatal(err)
 	}
 	wantNext(t, w, deleted(second))
 
 	elsewhere := strings.Replace(g.url(t, g.Endpoint, password), g.prefix, "elsewhere", 1)
-	if _, err := etcd.Open(storetest.Context(t), parsed(t, elsewhere)); err == nil || errors.Is(err, storage.ErrInconsistent) {
+	if _, err := etcd.Open(fixture.Context(t), parsed(t, elsewhere)); err == nil || errors.Is(err, storage.ErrInconsistent) {
 		t.Errorf("open a prefix without permission: %v, want a refusal", err)
 	}
-	_, err := etcd.Open(storetest.Context(t), parsed(t, g.url(t, g.Endpoint, "wrong-password")))
+	_, err := etcd.Open(fixture.Context(t), parsed(t, g.url(t, g.Endpoint, "wrong-password")))
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || strings.Contains(err.Error(), "wrong-password") {
 		t.Errorf("open with a wrong password: %v, want a refusal that does not show it", err)
 	}
@@ -90,25 +90,25 @@ func TestTokenExpiry(t *testing.T) {
 	g := newGuarded(t)
 	proxy := faultproxy.New(t, g.Endpoint)
 	b := open(t, g.url(t, proxy.Addr(), password))
-	w := storetest.WatchChanges(t, b)
-	res := storetest.Write(t, b, service("a"))
+	w := fixture.WatchChanges(t, b)
+	res := fixture.Write(t, b, service("a"))
 	wantNext(t, w, upserted(res))
 
 	g.Restart(t)
-	res2 := storetest.Write(t, b, at(res, res.Version))
+	res2 := fixture.Write(t, b, at(res, res.Version))
 	wantNext(t, w, upserted(res2))
 
 	proxy.Refuse()
 	g.Restart(t)
 	proxy.Resume()
-	res3 := storetest.Write(t, b, at(res2, res2.Version))
+	res3 := fixture.Write(t, b, at(res2, res2.Version))
 	wantNext(t, w, upserted(res3))
 	// A change of the users makes every token one of an old revision.
-	if _, err := g.root.UserAdd(storetest.Context(t), "another", password); err != nil {
+	if _, err := g.root.UserAdd(fixture.Context(t), "another", password); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Cut()
-	res4 := storetest.Write(t, b, at(res3, res3.Version))
+	res4 := fixture.Write(t, b, at(res3, res3.Version))
 	wantNext(t, w, upserted(res4))
 }
 
@@ -119,27 +119,27 @@ func TestRefusedWatch(t *testing.T) {
 	g := newGuarded(t)
 	proxy := faultproxy.New(t, g.Endpoint)
 	b := open(t, g.url(t, proxy.Addr(), password))
-	w := storetest.WatchChanges(t, b)
-	first := storetest.Write(t, b, service("a"))
+	w := fixture.WatchChanges(t, b)
+	first := fixture.Write(t, b, service("a"))
 	wantNext(t, w, upserted(first))
 
-	if _, err := g.root.UserRevokeRole(storetest.Context(t), "app", "app"); err != nil {
+	if _, err := g.root.UserRevokeRole(fixture.Context(t), "app", "app"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Cut()
-	if _, err := b.WriteCAS(storetest.Context(t), at(first, first.Version)); err == nil || errors.Is(err, storage.ErrCASFailure) {
+	if _, err := b.WriteCAS(fixture.Context(t), at(first, first.Version)); err == nil || errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a write without permission: %v, want a refusal", err)
 	}
-	if _, err := g.root.UserAdd(storetest.Context(t), "writer", password); err != nil {
+	if _, err := g.root.UserAdd(fixture.Context(t), "writer", password); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.root.UserGrantRole(storetest.Context(t), "writer", "app"); err != nil {
+	if _, err := g.root.UserGrantRole(fixture.Context(t), "writer", "app"); err != nil {
 		t.Fatal(err)
 	}
 	writer := open(t, strings.Replace(g.url(t, g.Endpoint, password), "app:", "writer:", 1))
-	second := storetest.Write(t, writer, at(first, first.Version))
-	storetest.Remove(t, writer, second)
-	if _, err := g.root.UserGrantRole(storetest.Context(t), "app", "app"); err != nil {
+	second := fixture.Write(t, writer, at(first, first.Version))
+	fixture.Remove(t, writer, second)
+	if _, err := g.root.UserGrantRole(fixture.Context(t), "app", "app"); err != nil {
 		t.Fatal(err)
 	}
 	wantNext(t, w, upserted(second), deleted(second))

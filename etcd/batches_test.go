@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -33,12 +33,12 @@ func together(n int, f func(i int)) {
 // TestBatchMembersGetTheirOwn sends creates, good and stale updates, foreign uids and deletes at once.
 func TestBatchMembersGetTheirOwn(t *testing.T) {
 	t.Parallel()
-	b := open(t, testenv.Etcd(t).StoreURL(t))
+	b := open(t, env.Etcd(t).StoreURL(t))
 	const n = 400
 	before := make([]*resourcepb.Resource, n)
 	together(n, func(i int) {
 		if i%5 != 0 {
-			before[i], _ = b.WriteCAS(storetest.Context(t), service(fmt.Sprint("s", i)))
+			before[i], _ = b.WriteCAS(fixture.Context(t), service(fmt.Sprint("s", i)))
 		}
 	})
 	together(n, func(i int) {
@@ -49,32 +49,32 @@ func TestBatchMembersGetTheirOwn(t *testing.T) {
 		}
 		switch i % 5 {
 		case 0:
-			if out, err := b.WriteCAS(storetest.Context(t), service(name)); err != nil || out.Id.Name != name || out.Version == "" {
+			if out, err := b.WriteCAS(fixture.Context(t), service(name)); err != nil || out.Id.Name != name || out.Version == "" {
 				t.Errorf("create %s: %v, %v", name, out, err)
 			}
 		case 1:
-			if out, err := b.WriteCAS(storetest.Context(t), at(before[i], before[i].Version)); err != nil || out.Version == before[i].Version {
+			if out, err := b.WriteCAS(fixture.Context(t), at(before[i], before[i].Version)); err != nil || out.Version == before[i].Version {
 				t.Errorf("update %s: %v, %v", name, out, err)
 			}
 		case 2:
-			if _, err := b.WriteCAS(storetest.Context(t), at(before[i], "")); !errors.Is(err, storage.ErrCASFailure) {
+			if _, err := b.WriteCAS(fixture.Context(t), at(before[i], "")); !errors.Is(err, storage.ErrCASFailure) {
 				t.Errorf("create %s again: %v", name, err)
 			}
 		case 3:
 			other := service(name)
 			other.Id.Uid = "another"
-			if _, err := b.WriteCAS(storetest.Context(t), other); !errors.Is(err, storage.ErrWrongUid) {
+			if _, err := b.WriteCAS(fixture.Context(t), other); !errors.Is(err, storage.ErrWrongUid) {
 				t.Errorf("%s with another uid: %v", name, err)
 			}
 		case 4:
-			if err := b.DeleteCAS(storetest.Context(t), before[i].Id, before[i].Version); err != nil {
+			if err := b.DeleteCAS(fixture.Context(t), before[i].Id, before[i].Version); err != nil {
 				t.Errorf("delete %s: %v", name, err)
 			}
 		}
 	})
 	together(n, func(i int) {
 		res := service(fmt.Sprint("s", i))
-		got, err := b.Read(storetest.Context(t), storage.StrongConsistency, res.Id)
+		got, err := b.Read(fixture.Context(t), storage.StrongConsistency, res.Id)
 		switch {
 		case i%5 == 4:
 			if !errors.Is(err, storage.ErrNotFound) {
@@ -92,12 +92,12 @@ func TestBatchMembersGetTheirOwn(t *testing.T) {
 // version wins, and nobody waits for the end of the fight.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
-	b := open(t, testenv.Etcd(t).StoreURL(t))
+	b := open(t, env.Etcd(t).StoreURL(t))
 	const n = 200
 	var won atomic.Int64
 	together(n, func(i int) {
 		if i%2 == 0 {
-			_, err := b.WriteCAS(storetest.Context(t), service("hot"))
+			_, err := b.WriteCAS(fixture.Context(t), service("hot"))
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -106,7 +106,7 @@ func TestHotKey(t *testing.T) {
 			}
 			return
 		}
-		if _, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("cool", i))); err != nil {
+		if _, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("cool", i))); err != nil {
 			t.Errorf("cool: %v", err)
 		}
 	})
@@ -119,7 +119,7 @@ func TestHotKey(t *testing.T) {
 // three operations each, and large ones.
 func TestBatchLimits(t *testing.T) {
 	t.Parallel()
-	b := open(t, testenv.Etcd(t).StoreURL(t))
+	b := open(t, env.Etcd(t).StoreURL(t))
 	const n = 300
 	owned := func(i, owner int) *resourcepb.Resource {
 		res := sized(fmt.Sprint("s", i), 64)
@@ -134,7 +134,7 @@ func TestBatchLimits(t *testing.T) {
 		together(n, func(i int) {
 			res := owned(i, owner)
 			res.Version = versions[i]
-			out, err := b.WriteCAS(storetest.Context(t), res)
+			out, err := b.WriteCAS(fixture.Context(t), res)
 			if err != nil {
 				t.Errorf("write %d: %v", i, err)
 				return
@@ -143,22 +143,22 @@ func TestBatchLimits(t *testing.T) {
 		})
 	}
 	for owner, want := range []int{0, n} {
-		refs, err := b.OwnerReferences(storetest.Context(t), service(fmt.Sprint("owner", owner)).Id)
+		refs, err := b.OwnerReferences(fixture.Context(t), service(fmt.Sprint("owner", owner)).Id)
 		if err != nil || len(refs) != want {
 			t.Errorf("owner %d has %d references, %v; want %d", owner, len(refs), err, want)
 		}
 	}
 	largest := make([]*resourcepb.Resource, 6)
 	together(len(largest), func(i int) {
-		largest[i] = storetest.Write(t, b, sized(fmt.Sprint("large", i), 1<<20-200))
+		largest[i] = fixture.Write(t, b, sized(fmt.Sprint("large", i), 1<<20-200))
 	})
-	together(len(largest), func(i int) { storetest.Remove(t, b, largest[i]) })
+	together(len(largest), func(i int) { fixture.Remove(t, b, largest[i]) })
 }
 
 // TestLargestCommit is a transaction of MaxOps operations of three changes each, with the longest keys.
 func TestLargestCommit(t *testing.T) {
 	t.Parallel()
-	b := open(t, testenv.Etcd(t).StoreURL(t))
+	b := open(t, env.Etcd(t).StoreURL(t))
 	if b.MaxOps() < 32 {
 		t.Fatalf("MaxOps is %d, want 32 or more", b.MaxOps())
 	}
@@ -180,7 +180,7 @@ func TestLargestCommit(t *testing.T) {
 			}
 			ops[i] = storage.Op{Write: res}
 		}
-		out, err := b.Commit(storetest.Context(t), ops)
+		out, err := b.Commit(fixture.Context(t), ops)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestLargestCommit(t *testing.T) {
 			ops[i].Write.Version = out[i].Version
 		}
 	}
-	refs, err := b.OwnerReferences(storetest.Context(t), service("owner1").Id)
+	refs, err := b.OwnerReferences(fixture.Context(t), service("owner1").Id)
 	if err != nil || len(refs) != len(ops) {
 		t.Errorf("%d references, %v; want %d", len(refs), err, len(ops))
 	}
@@ -197,18 +197,18 @@ func TestLargestCommit(t *testing.T) {
 // TestPoisonedBatch has a server that takes less than the backend was told. What is too large for it fails alone.
 func TestPoisonedBatch(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t, "--max-request-bytes=65536")
+	server := env.StartEtcd(t, "--max-request-bytes=65536")
 	b := open(t, server.StoreURL(t))
 	together(100, func(i int) {
 		if i%10 == 0 {
 			// The server refuses what is more than its limit and a margin of 512 KiB together before it looks at it.
-			_, err := b.WriteCAS(storetest.Context(t), sized(fmt.Sprint("s", i), 100<<10+i*6000))
+			_, err := b.WriteCAS(fixture.Context(t), sized(fmt.Sprint("s", i), 100<<10+i*6000))
 			if err == nil || errors.Is(err, storage.ErrInconsistent) || errors.Is(err, storage.ErrCASFailure) {
 				t.Errorf("a write that is too large for the server: %v, want a refusal", err)
 			}
 			return
 		}
-		if _, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("s", i))); err != nil {
+		if _, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("s", i))); err != nil {
 			t.Errorf("its neighbour: %v", err)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // limits notes the requests that ask for a range of keys without a bound on their number.
@@ -36,7 +36,7 @@ func (l *limits) watch(ctx context.Context, method string, req, reply any, conn 
 func TestLargestLimits(t *testing.T) {
 	t.Parallel()
 	var asked limits
-	b := openThrough(t, testenv.Etcd(t), grpc.WithUnaryInterceptor(asked.watch))
+	b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(asked.watch))
 	const services, large = 424, 24 // one answer may not hold all that are large
 	var writers sync.WaitGroup
 	for i := range services {
@@ -45,7 +45,7 @@ func TestLargestLimits(t *testing.T) {
 			size = 512 << 10
 		}
 		writers.Go(func() {
-			if _, err := b.WriteCAS(storetest.Context(t), sized(fmt.Sprintf("s%03d", i), size)); err != nil {
+			if _, err := b.WriteCAS(fixture.Context(t), sized(fmt.Sprintf("s%03d", i), size)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -55,7 +55,7 @@ func TestLargestLimits(t *testing.T) {
 		read := 0
 		opts := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: limit}
 		for more := true; more; more = opts.Continue != "" {
-			page, err := b.ListPage(storetest.Context(t), serviceType, tenancy, "", opts)
+			page, err := b.ListPage(fixture.Context(t), serviceType, tenancy, "", opts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -35,13 +35,13 @@ func wantBookmark(t testing.TB, ctx context.Context, w storage.Watch) {
 // only when the feed asks by itself, every 5 seconds, the time for all of it would not suffice.
 func TestBookmarkOfAnIdlePrefix(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	b, neighbour := open(t, server.StoreURL(t)), open(t, server.StoreURL(t))
-	w := storetest.WatchChanges(t, b)
-	other := storetest.Write(t, neighbour, service("other"))
-	ctx := storetest.Context(t)
+	w := fixture.WatchChanges(t, b)
+	other := fixture.Write(t, neighbour, service("other"))
+	ctx := fixture.Context(t)
 	for range 50 {
-		other = storetest.Write(t, neighbour, at(other, other.Version))
+		other = fixture.Write(t, neighbour, at(other, other.Version))
 		ask(t, w)
 		wantBookmark(t, ctx, w)
 		resumed, err := b.WatchFrom(ctx, serviceType, tenancy, "", w.Cursor())
@@ -52,14 +52,14 @@ func TestBookmarkOfAnIdlePrefix(t *testing.T) {
 		wantBookmark(t, ctx, resumed)
 		resumed.Close()
 	}
-	wantNext(t, w, upserted(storetest.Write(t, b, service("mine"))))
+	wantNext(t, w, upserted(fixture.Write(t, b, service("mine"))))
 }
 
 // TestBookmarkDuringOutage asks while the cluster is out of reach, with writes on their way around the watch: the bookmark
 // comes when the cluster is back, and after them.
 func TestBookmarkDuringOutage(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	for name, away := range map[string]func(*faultproxy.Proxy){
 		"refused": (*faultproxy.Proxy).Refuse,
 		"stalled": (*faultproxy.Proxy).Stall,
@@ -69,12 +69,12 @@ func TestBookmarkDuringOutage(t *testing.T) {
 			url := server.StoreURL(t)
 			proxy := faultproxy.New(t, server.Endpoint)
 			direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
-			w := storetest.WatchChanges(t, b)
+			w := fixture.WatchChanges(t, b)
 			for round := range 3 {
 				away(proxy)
 				var want []string
 				for i := range 5 {
-					want = append(want, upserted(storetest.Write(t, direct, service(fmt.Sprint("s", round, "-", i)))))
+					want = append(want, upserted(fixture.Write(t, direct, service(fmt.Sprint("s", round, "-", i)))))
 				}
 				ask(t, w)
 				soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -84,7 +84,7 @@ func TestBookmarkDuringOutage(t *testing.T) {
 				cancel()
 				proxy.Resume()
 				wantNext(t, w, want...)
-				wantBookmark(t, storetest.Context(t), w)
+				wantBookmark(t, fixture.Context(t), w)
 			}
 		})
 	}
@@ -94,14 +94,14 @@ func TestBookmarkDuringOutage(t *testing.T) {
 // break all the time.
 func TestBookmarksUnderCuts(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	url := server.StoreURL(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
 	const writers, rounds = 4, 30
 	watches := make([]storage.Watch, writers)
 	for i := range watches {
-		watches[i] = storetest.WatchChanges(t, b)
+		watches[i] = fixture.WatchChanges(t, b)
 	}
 	stop := make(chan struct{})
 	var cutting, asking sync.WaitGroup
@@ -119,14 +119,14 @@ func TestBookmarksUnderCuts(t *testing.T) {
 	for i, w := range watches {
 		asking.Go(func() {
 			for round := range rounds {
-				res, err := direct.WriteCAS(storetest.Context(t), service(fmt.Sprintf("s%d-%d", i, round)))
+				res, err := direct.WriteCAS(fixture.Context(t), service(fmt.Sprintf("s%d-%d", i, round)))
 				if err == nil {
 					err = w.(storage.Bookmarker).Bookmark(t.Context())
 				}
 				seen := false
 				for err == nil {
 					var ev *resourcepb.WatchEvent
-					if ev, err = w.Next(storetest.Context(t)); err != nil || ev.GetBookmark() != nil {
+					if ev, err = w.Next(fixture.Context(t)); err != nil || ev.GetBookmark() != nil {
 						break
 					}
 					seen = seen || what(ev) == upserted(res)
@@ -147,17 +147,17 @@ func TestBookmarksUnderCuts(t *testing.T) {
 // another are not.
 func TestMoreOfABatch(t *testing.T) {
 	t.Parallel()
-	b := open(t, testenv.Etcd(t).StoreURL(t))
-	w := storetest.WatchChanges(t, b)
+	b := open(t, env.Etcd(t).StoreURL(t))
+	w := fixture.WatchChanges(t, b)
 	const n = 300
 	together(n, func(i int) {
-		if _, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("s", i))); err != nil {
+		if _, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("s", i))); err != nil {
 			t.Error(err)
 		}
 	})
 	joined := 0
 	for i := range n {
-		ev, err := w.Next(storetest.Context(t))
+		ev, err := w.Next(fixture.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +172,8 @@ func TestMoreOfABatch(t *testing.T) {
 		t.Error("no two of the writes were sent together, which this test needs")
 	}
 	for i := range 3 {
-		storetest.Write(t, b, service(fmt.Sprint("alone", i)))
-		if ev, err := w.Next(storetest.Context(t)); err != nil || ev.GetMore() {
+		fixture.Write(t, b, service(fmt.Sprint("alone", i)))
+		if ev, err := w.Next(fixture.Context(t)); err != nil || ev.GetMore() {
 			t.Errorf("%v, %v: it is alone", ev, err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // answers lets a test act on each answer of etcd to who reads history: after the server gave it, and before the reader has it.
@@ -88,7 +88,7 @@ func (s *answeredStream) RecvMsg(m any) error {
 // historyRig is a store with a history of several responses, which a handle behind a proxy is going to read.
 type historyRig struct {
 	*answers
-	server *testenv.EtcdServer
+	server *env.EtcdServer
 	proxy  *faultproxy.Proxy
 	behind *etcd.Backend
 	cursor string   // before the history
@@ -97,7 +97,7 @@ type historyRig struct {
 
 func newHistoryRig(t *testing.T) *historyRig {
 	t.Helper()
-	server := testenv.StartEtcd(t) // of its own: one test compacts it
+	server := env.StartEtcd(t) // of its own: one test compacts it
 	prefix := server.Prefix(t)
 	r := &historyRig{answers: &answers{feed: prefix + "/\x00r"}, server: server, proxy: faultproxy.New(t, server.Endpoint)}
 	client, err := clientv3.New(clientv3.Config{
@@ -108,21 +108,21 @@ func newHistoryRig(t *testing.T) *historyRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	if r.behind, err = etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: prefix}); err != nil {
+	if r.behind, err = etcd.New(fixture.Context(t), client, &etcd.Options{Prefix: prefix}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.behind.Close() })
-	r.cursor = storetest.WatchChanges(t, r.behind).Cursor()
+	r.cursor = fixture.WatchChanges(t, r.behind).Cursor()
 	const changes, bytes = 100, 64 << 10 // the server sends fragments of 1.5 MiB; a page has 4 MiB
 	for i := range changes {
-		r.want = append(r.want, upserted(storetest.Write(t, r.behind, sized(fmt.Sprint("s", i), bytes))))
+		r.want = append(r.want, upserted(fixture.Write(t, r.behind, sized(fmt.Sprint("s", i), bytes))))
 	}
 	return r
 }
 
 func (r *historyRig) resume(t *testing.T) storage.Watch {
 	t.Helper()
-	w, err := r.behind.WatchFrom(storetest.Context(t), serviceType, tenancy, "s", r.cursor)
+	w, err := r.behind.WatchFrom(fixture.Context(t), serviceType, tenancy, "s", r.cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestHistoryThroughABreakingConnection(t *testing.T) {
 	})
 	wantNext(t, w, r.want...)
 	r.set(nil)
-	wantNext(t, w, upserted(storetest.Write(t, r.behind, service("s-after"))))
+	wantNext(t, w, upserted(fixture.Write(t, r.behind, service("s-after"))))
 }
 
 // TestHistoryCompactedBeforeItsProof compacts the cluster between an answer with events and the one that would prove that

@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestLeaderKilled takes the leader's power away under load.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.StartEtcdCluster(t)
+	cluster := env.StartEtcdCluster(t)
 	b := open(t, cluster.StoreURL(t))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	l := newLoad(t, b, 6, 3)
 	l.progress(t, 50)
 	leader := cluster.Leader(t)
@@ -33,9 +33,9 @@ func TestLeaderKilled(t *testing.T) {
 // TestRollingRestart restarts every member in turn, as an upgrade does, under load.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.StartEtcdCluster(t)
+	cluster := env.StartEtcdCluster(t)
 	b := open(t, cluster.StoreURL(t))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	l := newLoad(t, b, 6, 3)
 	for _, m := range cluster.Members {
 		l.progress(t, 50)
@@ -48,9 +48,9 @@ func TestRollingRestart(t *testing.T) {
 // TestAllPaused freezes the whole cluster for a while, under load.
 func TestAllPaused(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.StartEtcdCluster(t)
+	cluster := env.StartEtcdCluster(t)
 	b := open(t, cluster.StoreURL(t))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	l := newLoad(t, b, 6, 3)
 	l.progress(t, 50)
 	for _, m := range cluster.Members {
@@ -75,7 +75,7 @@ func TestAllPaused(t *testing.T) {
 // their watches lose nothing and take nothing that the member says for proof of how far they are.
 func TestFollowerPartitioned(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.StartEtcdCluster(t)
+	cluster := env.StartEtcdCluster(t)
 	prefix := cluster.Prefix(t)
 	all := open(t, cluster.StoreURLIn(t, prefix))
 	leader := cluster.Leader(t)
@@ -85,16 +85,16 @@ func TestFollowerPartitioned(t *testing.T) {
 	}
 	behind := open(t, follower.StoreURLIn(t, prefix))
 	both := open(t, through(follower.StoreURLIn(t, prefix), follower.Endpoint, follower.Endpoint+","+leader.Endpoint))
-	everybody, watched, asked := storetest.WatchChanges(t, all), storetest.WatchChanges(t, behind), storetest.WatchChanges(t, behind)
+	everybody, watched, asked := fixture.WatchChanges(t, all), fixture.WatchChanges(t, behind), fixture.WatchChanges(t, behind)
 
 	l := newLoad(t, all, 4, 2)
-	first := storetest.Write(t, all, service("a"))
-	if got := storetest.Stored(t, behind, first.Id); got.GetVersion() != first.Version {
+	first := fixture.Write(t, all, service("a"))
+	if got := fixture.Stored(t, behind, first.Id); got.GetVersion() != first.Version {
 		t.Fatalf("the follower has %v, want version %s", got, first.Version)
 	}
 	l.progress(t, 50)
 	follower.Disconnect(t)
-	second := storetest.Write(t, all, at(first, first.Version))
+	second := fixture.Write(t, all, at(first, first.Version))
 	ask(t, asked)
 
 	// The client of the follower alone: nothing rather than something old.
@@ -125,21 +125,21 @@ func TestFollowerPartitioned(t *testing.T) {
 		}
 	})
 	calls.Wait()
-	if got, err := behind.Read(storetest.Context(t), storage.EventualConsistency, first.Id); err != nil || got.Version != first.Version {
+	if got, err := behind.Read(fixture.Context(t), storage.EventualConsistency, first.Id); err != nil || got.Version != first.Version {
 		t.Errorf("eventual read from a member that is cut off: %v, %v; want the old version", got, err)
 	}
 
 	// The client of both members never goes back, whichever it asks.
-	got, err := both.Read(storetest.Context(t), storage.StrongConsistency, first.Id)
+	got, err := both.Read(fixture.Context(t), storage.StrongConsistency, first.Id)
 	if err != nil || got.Version != second.Version {
 		t.Errorf("strong read: %v, %v; want version %s", got, err, second.Version)
 	}
 	for range 6 {
-		got, err := both.Read(storetest.Context(t), storage.EventualConsistency, first.Id)
+		got, err := both.Read(fixture.Context(t), storage.EventualConsistency, first.Id)
 		if err != nil || got.Version != second.Version {
 			t.Fatalf("eventual read after a newer one: %v, %v; want version %s", got, err, second.Version)
 		}
-		list, err := both.List(storetest.Context(t), storage.EventualConsistency, serviceType, tenancy, "a")
+		list, err := both.List(fixture.Context(t), storage.EventualConsistency, serviceType, tenancy, "a")
 		if err != nil || len(list) != 1 || list[0].Version != second.Version {
 			t.Fatalf("eventual list after a newer read: %v, %v; want version %s", list, err, second.Version)
 		}
@@ -149,7 +149,7 @@ func TestFollowerPartitioned(t *testing.T) {
 	follower.Reconnect(t)
 	follower.Await(t)
 	for {
-		ev, err := watched.Next(storetest.Context(t))
+		ev, err := watched.Next(fixture.Context(t))
 		if err != nil {
 			t.Fatalf("the watch at the member that was cut off: %v", err)
 		}
@@ -157,7 +157,7 @@ func TestFollowerPartitioned(t *testing.T) {
 			break
 		}
 	}
-	for ctx, seen := storetest.Context(t), false; ; {
+	for ctx, seen := fixture.Context(t), false; ; {
 		ev, err := asked.Next(ctx)
 		if err != nil {
 			t.Fatalf("the watch that was asked for a bookmark: %v", err)

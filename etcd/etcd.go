@@ -23,7 +23,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/batch"
-	"github.com/ashlar-dev/storage/internal/dialer"
+	"github.com/ashlar-dev/storage/internal/dial"
 )
 
 // Options are what New needs besides a client. The zero value of each field means its default.
@@ -180,7 +180,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := dial(ctx, target)
+	client, err := newClient(ctx, target)
 	if err != nil {
 		return nil, fmt.Errorf("open etcd: %w", err)
 	}
@@ -191,9 +191,9 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	return b, nil
 }
 
-// dial makes a client that notices a server which has fallen silent within a quarter of a minute. With a user name it asks
+// newClient makes a client that notices a server which has fallen silent within a quarter of a minute. With a user name it asks
 // for a token at once, so a cluster that is out of reach is found here, else at the first request.
-func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
+func newClient(ctx context.Context, target *target) (*clientv3.Client, error) {
 	var config *tls.Config
 	if target.tls != nil {
 		var err error
@@ -206,7 +206,7 @@ func dial(ctx context.Context, target *target) (*clientv3.Client, error) {
 		patience = min(patience, max(time.Until(end), time.Millisecond))
 	}
 	var how []grpc.DialOption
-	if f := dialer.From(ctx); f != nil {
+	if f := dial.From(ctx); f != nil {
 		how = append(how, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return f(ctx, "tcp", address) }))
 	}
 	client, err := clientv3.New(clientv3.Config{

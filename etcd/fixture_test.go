@@ -16,8 +16,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -53,7 +53,7 @@ func at(res *resourcepb.Resource, version string) *resourcepb.Resource {
 // open opens a store, closed with the test.
 func open(t testing.TB, rawURL string) *etcd.Backend {
 	t.Helper()
-	b, err := etcd.Open(storetest.Context(t), parsed(t, rawURL))
+	b, err := etcd.Open(fixture.Context(t), parsed(t, rawURL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,14 +75,14 @@ func parsed(t testing.TB, rawURL string) *url.URL {
 }
 
 // openThrough opens a store with a client of the test's own, to see or to change what it sends.
-func openThrough(t testing.TB, server *testenv.EtcdServer, options ...grpc.DialOption) *etcd.Backend {
+func openThrough(t testing.TB, server *env.EtcdServer, options ...grpc.DialOption) *etcd.Backend {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, Logger: zap.NewNop(), DialOptions: options})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	b, err := etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: server.Prefix(t)})
+	b, err := etcd.New(fixture.Context(t), client, &etcd.Options{Prefix: server.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func deleted(res *resourcepb.Resource) string  { return "-" + res.Id.Name + " " 
 func wantNext(t testing.TB, w storage.Watch, want ...string) {
 	t.Helper()
 	for i, one := range want {
-		ev, err := w.Next(storetest.Context(t))
+		ev, err := w.Next(fixture.Context(t))
 		if err != nil {
 			t.Fatalf("event %d, %s: %v", i, one, err)
 		}
@@ -124,7 +124,7 @@ func wantNext(t testing.TB, w storage.Watch, want ...string) {
 // wantEnd demands that the next word of a watch is its last, for want of history.
 func wantEnd(t testing.TB, w storage.Watch) {
 	t.Helper()
-	ev, err := w.Next(storetest.Context(t))
+	ev, err := w.Next(fixture.Context(t))
 	if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		t.Fatalf("next: %v, %v; want ErrWatchClosed with ErrCompacted", ev, err)
 	}

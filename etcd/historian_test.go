@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -33,7 +33,7 @@ func historian(t testing.TB, b storage.Backend) storage.Historian {
 
 func newest(t testing.TB, h storage.Historian) int64 {
 	t.Helper()
-	_, newest, err := h.Revisions(storetest.Context(t))
+	_, newest, err := h.Revisions(fixture.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func scanned(t testing.TB, h storage.Historian, revision int64, opts storage.Sca
 	opts.Revision = revision
 	var span storage.Span
 	for count := int64(-1); ; {
-		scan, err := h.Scan(storetest.Context(t), span, opts)
+		scan, err := h.Scan(fixture.Context(t), span, opts)
 		if err != nil {
 			t.Fatalf("scan at %d: %v", revision, err)
 		}
@@ -77,7 +77,7 @@ func line(r *storage.Record) string {
 // from owners, no notes, no fences, no other store.
 func TestScanShowsTheStoreAsItWas(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t) // nobody else raises its revision
+	server := env.StartEtcd(t) // nobody else raises its revision
 	url := server.StoreURL(t)
 	b, other := open(t, url), open(t, server.StoreURLIn(t, server.Prefix(t)+"/inner"))
 	h := historian(t, b)
@@ -99,10 +99,10 @@ func TestScanShowsTheStoreAsItWas(t *testing.T) {
 	owner := service("owner")
 	for i := range 40 {
 		name := fmt.Sprint("s", i%7)
-		storetest.Write(t, other, service(fmt.Sprint("other", i)))
+		fixture.Write(t, other, service(fmt.Sprint("other", i)))
 		was := now[name]
 		if was != nil && i%5 == 0 {
-			storetest.Remove(t, b, was.Resource)
+			fixture.Remove(t, b, was.Resource)
 			delete(now, name)
 			keep()
 			continue
@@ -113,7 +113,7 @@ func TestScanShowsTheStoreAsItWas(t *testing.T) {
 		if was != nil {
 			res.Version, r.Created, r.Writes = was.Resource.Version, was.Created, was.Writes+1
 		}
-		r.Resource = storetest.Write(t, b, res)
+		r.Resource = fixture.Write(t, b, res)
 		if r.Modified = newest(t, h); was == nil {
 			r.Created = r.Modified
 		}
@@ -134,31 +134,31 @@ func TestScanShowsTheStoreAsItWas(t *testing.T) {
 // The oldest revision is found out wherever the compaction came from, and what lies before it is ErrCompacted.
 func TestRevisionsTellOfCompaction(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	url := server.StoreURL(t)
 	b := open(t, url)
 	h := historian(t, b)
-	oldest, _, err := h.Revisions(storetest.Context(t))
+	oldest, _, err := h.Revisions(fixture.Context(t))
 	if oldest != 1 || err != nil {
 		t.Errorf("the oldest revision is %d, %v; expected 1", oldest, err)
 	}
-	res := storetest.Write(t, b, service("a"))
+	res := fixture.Write(t, b, service("a"))
 	client := server.Client(t)
 	for range 3 {
 		for range 5 {
-			res = storetest.Write(t, b, at(res, res.Version))
+			res = fixture.Write(t, b, at(res, res.Version))
 		}
 		compact(t, client)
 		want := newest(t, h)
-		res = storetest.Write(t, b, at(res, res.Version))
+		res = fixture.Write(t, b, at(res, res.Version))
 		for i, reader := range []storage.Historian{h, h, historian(t, open(t, url))} {
-			if oldest, end, err := reader.Revisions(storetest.Context(t)); oldest != want || end != want+1 || err != nil {
+			if oldest, end, err := reader.Revisions(fixture.Context(t)); oldest != want || end != want+1 || err != nil {
 				t.Errorf("reader %d: revisions %d to %d, %v; expected %d to %d", i, oldest, end, err, want, want+1)
 			}
 			if lines, _ := scanned(t, reader, want, storage.ScanOptions{}); len(lines) != 1 {
 				t.Errorf("reader %d finds %q at the oldest revision", i, lines)
 			}
-			_, err = reader.Scan(storetest.Context(t), storage.Span{}, storage.ScanOptions{Revision: want - 1})
+			_, err = reader.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: want - 1})
 			if !errors.Is(err, storage.ErrCompacted) {
 				t.Errorf("reader %d before the oldest revision: %v, expected ErrCompacted", i, err)
 			}
@@ -169,34 +169,34 @@ func TestRevisionsTellOfCompaction(t *testing.T) {
 // Compact makes a revision the oldest one, which never goes back.
 func TestCompact(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	b := open(t, server.StoreURL(t))
 	h, other := historian(t, b), historian(t, open(t, server.StoreURL(t)))
 	var revisions []int64
 	for i := range 6 {
-		storetest.Write(t, b, service(fmt.Sprint("s", i)))
+		fixture.Write(t, b, service(fmt.Sprint("s", i)))
 		revisions = append(revisions, newest(t, h))
 	}
 	wantOldest := func(want int64) {
 		t.Helper()
 		for _, reader := range []storage.Historian{h, other} {
-			if oldest, _, err := reader.Revisions(storetest.Context(t)); oldest != want || err != nil {
+			if oldest, _, err := reader.Revisions(fixture.Context(t)); oldest != want || err != nil {
 				t.Errorf("the oldest revision is %d, %v; expected %d", oldest, err, want)
 			}
 		}
 	}
 	for _, c := range []struct{ at, want int }{{3, 3}, {1, 3}, {3, 3}, {5, 5}} {
 		for _, one := range []storage.Historian{h, other} {
-			if err := one.Compact(storetest.Context(t), revisions[c.at]); err != nil {
+			if err := one.Compact(fixture.Context(t), revisions[c.at]); err != nil {
 				t.Errorf("compact at change %d: %v", c.at, err)
 			}
 		}
 		wantOldest(revisions[c.want])
 	}
-	if err := h.Compact(storetest.Context(t), newest(t, h)+1); !errors.Is(err, storage.ErrFutureRevision) {
+	if err := h.Compact(fixture.Context(t), newest(t, h)+1); !errors.Is(err, storage.ErrFutureRevision) {
 		t.Errorf("compacting what is not there yet: %v, expected ErrFutureRevision", err)
 	}
-	if _, err := h.Scan(storetest.Context(t), storage.Span{}, storage.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
+	if _, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: newest(t, h) + 1}); !errors.Is(err, storage.ErrFutureRevision) || errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("reading what is not there yet: %v, expected ErrFutureRevision", err)
 	}
 	wantOldest(revisions[5])
@@ -238,33 +238,33 @@ func (r *requests) take(method string) (sent, keys int) {
 func TestFollowerReadsTheStateBeforeTogether(t *testing.T) {
 	t.Parallel()
 	var sent requests
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	b := openThrough(t, server, grpc.WithUnaryInterceptor(sent.count))
 	h := historian(t, b)
 	const services = 300
 	before := make([]*storage.Record, services)
 	for i := range before {
-		before[i] = &storage.Record{Resource: storetest.Write(t, b, service(fmt.Sprintf("s%03d", i))), Writes: 1}
+		before[i] = &storage.Record{Resource: fixture.Write(t, b, service(fmt.Sprintf("s%03d", i))), Writes: 1}
 		before[i].Created = newest(t, h)
 		before[i].Modified = before[i].Created
 	}
 	start := newest(t, h)
 	var want []string
 	for i, r := range before {
-		second := &storage.Record{Resource: storetest.Write(t, b, at(r.Resource, r.Resource.Version)), Created: r.Created, Writes: 2}
+		second := &storage.Record{Resource: fixture.Write(t, b, at(r.Resource, r.Resource.Version)), Created: r.Created, Writes: 2}
 		second.Modified = newest(t, h)
 		want = append(want, line(r)+" > "+line(second))
 		if i%10 == 0 {
-			storetest.Remove(t, b, second.Resource)
+			fixture.Remove(t, b, second.Resource)
 			want = append(want, line(second)+" > nothing")
-			third := &storage.Record{Resource: storetest.Write(t, b, service(r.Resource.Id.Name)), Writes: 1}
+			third := &storage.Record{Resource: fixture.Write(t, b, service(r.Resource.Id.Name)), Writes: 1}
 			third.Modified = newest(t, h)
 			third.Created = third.Modified
 			want = append(want, "nothing > "+line(third))
 		}
 	}
 	sent.take("")
-	f, err := h.Follow(storetest.Context(t), storage.Span{}, start)
+	f, err := h.Follow(fixture.Context(t), storage.Span{}, start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestFollowerReadsTheStateBeforeTogether(t *testing.T) {
 	}
 	var got []string
 	for len(got) < len(want) {
-		changes, _, err := f.Next(storetest.Context(t))
+		changes, _, err := f.Next(fixture.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +298,7 @@ func TestFollowerReadsTheStateBeforeTogether(t *testing.T) {
 // Each swap has a revision of its own, however many are under way together, and each outcome is told as it was.
 func TestSwapsDoNotShareRevisions(t *testing.T) {
 	t.Parallel()
-	b := open(t, testenv.Etcd(t).StoreURL(t))
+	b := open(t, env.Etcd(t).StoreURL(t))
 	h := historian(t, b)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -313,7 +313,7 @@ func TestSwapsDoNotShareRevisions(t *testing.T) {
 				if j%4 == 3 {
 					swap = storage.Swap{Delete: service(name).Id, Expect: expect}
 				}
-				s, err := h.Swap(storetest.Context(t), swap)
+				s, err := h.Swap(fixture.Context(t), swap)
 				if err != nil || !s.Done {
 					t.Errorf("swap %d of %s: %+v, %v", j, name, s, err)
 					return
@@ -333,7 +333,7 @@ func TestSwapsDoNotShareRevisions(t *testing.T) {
 		all.Go(func() {
 			res := service(fmt.Sprint("w", i))
 			for range 12 {
-				out, err := b.WriteCAS(storetest.Context(t), res)
+				out, err := b.WriteCAS(fixture.Context(t), res)
 				if err != nil {
 					t.Errorf("write: %v", err)
 					return

@@ -15,7 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -219,7 +219,7 @@ func (l *load) why(t *testing.T, op string, err error) verdict {
 func (l *load) progress(t *testing.T, n int64) {
 	t.Helper()
 	target := l.writes.Load() + n
-	storetest.Eventually(t, "writes go on", func() bool { return l.writes.Load() >= target })
+	fixture.Eventually(t, "writes go on", func() bool { return l.writes.Load() >= target })
 }
 
 // finish stops the clients and checks the whole history, and that the watch, which was open all the time, has seen every
@@ -228,10 +228,10 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 	t.Helper()
 	l.stop()
 	l.done.Wait()
-	last := upserted(storetest.Write(t, b, service("the-end")))
+	last := upserted(fixture.Write(t, b, service("the-end")))
 	seen := map[string]bool{}
 	for {
-		ev, err := w.Next(storetest.Context(t))
+		ev, err := w.Next(fixture.Context(t))
 		if err != nil {
 			t.Fatalf("the watch: %v", err)
 		}
@@ -249,7 +249,7 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 			t.Errorf("the watch left out %q, write %s", version, name)
 		}
 	}
-	switch porcupine.CheckOperationsTimeout(register, l.history, storetest.Patience) {
+	switch porcupine.CheckOperationsTimeout(register, l.history, fixture.Patience) {
 	case porcupine.Illegal:
 		t.Errorf("the history of %d operations is not linearizable", len(l.history))
 	case porcupine.Unknown:

@@ -8,15 +8,15 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/mover"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 func TestMover(t *testing.T) {
 	t.Parallel()
 	mover.Run(t, mover.Harness{
 		Open: func(t *testing.T) (one, other storage.Backend) {
-			url := testenv.Etcd(t).StoreURL(t)
+			url := env.Etcd(t).StoreURL(t)
 			return open(t, url), open(t, url)
 		},
 		NoBulkReader: "pages of one revision hold nothing in the server",
@@ -38,13 +38,13 @@ func TestLostAnswerOfFence(t *testing.T) {
 			direct, _ := storage.As[driver.Mover](r.direct)
 			behind, _ := storage.As[driver.Mover](r.behind)
 			if c.before != nil {
-				if err := direct.SetFence(storetest.Context(t), c.before); err != nil {
+				if err := direct.SetFence(fixture.Context(t), c.before); err != nil {
 					t.Fatal(err)
 				}
 			}
 			is := func(want bool) func() bool {
 				return func() bool {
-					state, err := direct.Fence(storetest.Context(t))
+					state, err := direct.Fence(fixture.Context(t))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -54,10 +54,10 @@ func TestLostAnswerOfFence(t *testing.T) {
 			// What only the change says: a comparison (of the mod revision: field 6) of the epoch's key.
 			got := r.lose(t, "\x00mepoch\x30", func() <-chan result {
 				done := make(chan result, 1)
-				go func() { done <- result{err: behind.SetFence(storetest.Context(t), c.change)} }()
+				go func() { done <- result{err: behind.SetFence(fixture.Context(t), c.change)} }()
 				return done
 			}, is(c.change != nil), func() {
-				if err := direct.SetFence(storetest.Context(t), c.undo); err != nil {
+				if err := direct.SetFence(fixture.Context(t), c.undo); err != nil {
 					t.Fatal(err)
 				}
 			})

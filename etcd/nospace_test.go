@@ -19,17 +19,17 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t, "--quota-backend-bytes=16777216")
+	server := env.StartEtcd(t, "--quota-backend-bytes=16777216")
 	b := open(t, server.StoreURL(t))
 	client := server.Client(t)
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 
 	// Several at a time, so that one is under way as the quota is reached.
 	var mu sync.Mutex
@@ -40,7 +40,7 @@ func TestNoSpace(t *testing.T) {
 				t.Error("the server took 32 MiB on a quota of 16")
 				return
 			}
-			out, err := b.WriteCAS(storetest.Context(t), sized(fmt.Sprint("s", i, "-", j), 1<<19))
+			out, err := b.WriteCAS(fixture.Context(t), sized(fmt.Sprint("s", i, "-", j), 1<<19))
 			if err != nil {
 				if !errors.Is(err, etcd.ErrNoSpace) || errors.Is(err, storage.ErrInconsistent) {
 					t.Errorf("a write without space: %v, want ErrNoSpace", err)
@@ -54,28 +54,28 @@ func TestNoSpace(t *testing.T) {
 	})
 	wantEach(t, w, all, upserted)
 	// Reads and deletes go on, also beside writes in one batch.
-	if got := storetest.Stored(t, b, all[0].Id); got.Version != all[0].Version {
+	if got := fixture.Stored(t, b, all[0].Id); got.Version != all[0].Version {
 		t.Errorf("read version %s, want %s", got.Version, all[0].Version)
 	}
 	together(2*len(all), func(i int) {
 		if i < len(all) {
-			storetest.Remove(t, b, all[i])
+			fixture.Remove(t, b, all[i])
 			return
 		}
-		if _, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("n", i))); !errors.Is(err, etcd.ErrNoSpace) {
+		if _, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("n", i))); !errors.Is(err, etcd.ErrNoSpace) {
 			t.Errorf("a write without space: %v, want ErrNoSpace", err)
 		}
 	})
 	wantEach(t, w, all, deleted)
 
 	compact(t, client)
-	if _, err := client.Defragment(storetest.Context(t), server.Endpoint); err != nil {
+	if _, err := client.Defragment(fixture.Context(t), server.Endpoint); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AlarmDisarm(storetest.Context(t), &clientv3.AlarmMember{}); err != nil {
+	if _, err := client.AlarmDisarm(fixture.Context(t), &clientv3.AlarmMember{}); err != nil {
 		t.Fatal(err)
 	}
-	wantNext(t, w, upserted(storetest.Write(t, b, service("after"))))
+	wantNext(t, w, upserted(fixture.Write(t, b, service("after"))))
 }
 
 // wantEach demands an event of each resource next, in whatever order.
@@ -86,7 +86,7 @@ func wantEach(t *testing.T, w storage.Watch, all []*resourcepb.Resource, event f
 		missing[event(res)] = true
 	}
 	for len(missing) > 0 {
-		ev, err := w.Next(storetest.Context(t))
+		ev, err := w.Next(fixture.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,23 +118,23 @@ func puts(txn *pb.TxnRequest) bool {
 // TestCarriedOutWithoutSpace has the server say that there is no space for what it has carried out.
 func TestCarriedOutWithoutSpace(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	var space spaceless
 	b := openThrough(t, server, grpc.WithChainUnaryInterceptor(space.intercept))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 
 	space.on.Store(true)
-	res := storetest.Write(t, b, service("alone"))
+	res := fixture.Write(t, b, service("alone"))
 	wantNext(t, w, upserted(res))
-	next := storetest.Write(t, b, at(res, res.Version))
+	next := fixture.Write(t, b, at(res, res.Version))
 	wantNext(t, w, upserted(next))
-	if _, err := b.WriteCAS(storetest.Context(t), at(res, res.Version)); !errors.Is(err, storage.ErrCASFailure) {
+	if _, err := b.WriteCAS(fixture.Context(t), at(res, res.Version)); !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("over an old version: %v, want ErrCASFailure", err)
 	}
-	storetest.Remove(t, b, next)
+	fixture.Remove(t, b, next)
 	wantNext(t, w, deleted(next))
 
-	results, err := b.Commit(storetest.Context(t), []storage.Op{{Write: service("first")}, {Write: service("second")}})
+	results, err := b.Commit(fixture.Context(t), []storage.Op{{Write: service("first")}, {Write: service("second")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 
 	all := make([]*resourcepb.Resource, 64)
 	together(len(all), func(i int) {
-		out, err := b.WriteCAS(storetest.Context(t), service(fmt.Sprint("many", i)))
+		out, err := b.WriteCAS(fixture.Context(t), service(fmt.Sprint("many", i)))
 		if err != nil {
 			t.Errorf("one of many: %v", err)
 			return
@@ -150,6 +150,6 @@ func TestCarriedOutWithoutSpace(t *testing.T) {
 		all[i] = out
 	})
 	wantEach(t, w, all, upserted)
-	together(len(all), func(i int) { storetest.Remove(t, b, all[i]) })
+	together(len(all), func(i int) { fixture.Remove(t, b, all[i]) })
 	wantEach(t, w, all, deleted)
 }

@@ -8,19 +8,19 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestCutsUnderLoad breaks all connections again and again in the middle of the traffic. Since the cluster is always there, no
 // outcome may stay unknown, and nothing may be done twice or reported wrongly.
 func TestCutsUnderLoad(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	l := newLoad(t, b, 8, 3)
 	for i := range 40 {
 		l.progress(t, 20)
@@ -45,7 +45,7 @@ func TestCutsUnderLoad(t *testing.T) {
 // TestOutageEndsWatches has the cluster stay away for longer than the URL allows, refusing connections or answering nothing.
 func TestOutageEndsWatches(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	for name, away := range map[string]func(*faultproxy.Proxy){
 		"refused": (*faultproxy.Proxy).Refuse,
 		"stalled": (*faultproxy.Proxy).Stall,
@@ -55,17 +55,17 @@ func TestOutageEndsWatches(t *testing.T) {
 			proxy := faultproxy.New(t, server.Endpoint)
 			prefix := server.Prefix(t)
 			b := open(t, through(server.StoreURLIn(t, prefix, "outage=3s"), server.Endpoint, proxy.Addr()))
-			w := storetest.WatchChanges(t, b)
+			w := fixture.WatchChanges(t, b)
 			away(proxy)
-			ev, err := w.Next(storetest.Context(t))
+			ev, err := w.Next(fixture.Context(t))
 			if !errors.Is(err, storage.ErrWatchClosed) || errors.Is(err, storage.ErrCompacted) {
 				t.Errorf("next: %v, %v; want ErrWatchClosed", ev, err)
 			}
 			proxy.Resume()
 			// Only this handle's watches have ended. It goes on itself, and others are patient.
 			patient := open(t, through(server.StoreURLIn(t, prefix), server.Endpoint, proxy.Addr()))
-			again := storetest.WatchChanges(t, patient)
-			wantNext(t, again, upserted(storetest.Write(t, b, service("after"))))
+			again := fixture.WatchChanges(t, patient)
+			wantNext(t, again, upserted(fixture.Write(t, b, service("after"))))
 		})
 	}
 }
@@ -73,15 +73,15 @@ func TestOutageEndsWatches(t *testing.T) {
 // TestStalledConnection has the connection stand without a word for a while, and then go on.
 func TestStalledConnection(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	url := server.StoreURL(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	direct, b := open(t, url), open(t, through(url, server.Endpoint, proxy.Addr()))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	proxy.Stall()
 	var want []string
 	for i := range 10 {
-		want = append(want, upserted(storetest.Write(t, direct, service(fmt.Sprint("s", i)))))
+		want = append(want, upserted(fixture.Write(t, direct, service(fmt.Sprint("s", i)))))
 	}
 	proxy.Resume()
 	wantNext(t, w, want...)
@@ -90,28 +90,28 @@ func TestStalledConnection(t *testing.T) {
 // TestQuietCursor has nothing happen to what a watch is about, while the store moves on and forgets: its cursor must not age.
 func TestQuietCursor(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	url := server.StoreURL(t, "outage=8s") // asks for progress every two seconds
 	b := open(t, url)
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	start := w.Cursor()
 	client := server.Client(t)
-	if _, err := client.Put(storetest.Context(t), "elsewhere", "x"); err != nil {
+	if _, err := client.Put(fixture.Context(t), "elsewhere", "x"); err != nil {
 		t.Fatal(err)
 	}
 	next := make(chan error, 1)
 	go func() {
-		_, err := w.Next(storetest.Context(t))
+		_, err := w.Next(fixture.Context(t))
 		next <- err
 	}()
-	storetest.Eventually(t, "the cursor moves", func() bool { return w.Cursor() != start })
+	fixture.Eventually(t, "the cursor moves", func() bool { return w.Cursor() != start })
 	compact(t, client)
 	cursor := w.Cursor()
-	res := storetest.Write(t, b, service("a"))
+	res := fixture.Write(t, b, service("a"))
 	if err := <-next; err != nil {
 		t.Fatal(err)
 	}
-	resumed, err := b.WatchFrom(storetest.Context(t), serviceType, tenancy, "", cursor)
+	resumed, err := b.WatchFrom(fixture.Context(t), serviceType, tenancy, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // crowded returns a store with commits of several large resources each, under names in order, and the revision before them.
 func crowded(t *testing.T, ctx context.Context, commits, together, size int) (b *Backend, from int64) {
 	t.Helper()
-	u, err := url.Parse(testenv.Etcd(t).StoreURL(t))
+	u, err := url.Parse(env.Etcd(t).StoreURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,55 +11,55 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestNestedPrefixes has stores whose prefixes are the beginnings of one another's keys. None sees anything of the others.
 func TestNestedPrefixes(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	prefix := server.Prefix(t)
 	var stores []*etcd.Backend
 	for _, p := range []string{prefix, prefix + "/r", prefix + "//r", prefix + "/catalog/Service"} {
 		b := open(t, server.StoreURLIn(t, p))
-		storetest.Write(t, b, service("s"))
+		fixture.Write(t, b, service("s"))
 		stores = append(stores, b)
 	}
 	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
 	for i, b := range stores {
-		w := storetest.WatchChanges(t, b)
-		list, err := b.List(storetest.Context(t), storage.StrongConsistency, all, tenancy, "")
+		w := fixture.WatchChanges(t, b)
+		list, err := b.List(fixture.Context(t), storage.StrongConsistency, all, tenancy, "")
 		if err != nil || len(list) != 1 {
 			t.Errorf("store %d lists %d resources, %v; want 1", i, len(list), err)
 		}
-		wantNext(t, w, upserted(storetest.Write(t, b, service("t"))))
-		storetest.Remove(t, b, storetest.Stored(t, b, service("t").Id))
+		wantNext(t, w, upserted(fixture.Write(t, b, service("t"))))
+		fixture.Remove(t, b, fixture.Stored(t, b, service("t").Id))
 	}
 }
 
 // TestNothingOutsideThePrefix does everything there is to do and compares what is in the server outside of the prefix.
 func TestNothingOutsideThePrefix(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	client := server.Client(t)
 	for _, key := range []string{"a", "store", "store.", "store0", "z"} {
-		if _, err := client.Put(storetest.Context(t), key, "mine"); err != nil {
+		if _, err := client.Put(fixture.Context(t), key, "mine"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b := open(t, server.StoreURLIn(t, "store"))
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	owned := service("a")
 	owned.Owner = service("owner").Id
-	res := storetest.Write(t, b, owned)
-	if _, err := b.Commit(storetest.Context(t), []storage.Op{{Write: service("b")}, {Delete: res.Id, Version: res.Version}}); err != nil {
+	res := fixture.Write(t, b, owned)
+	if _, err := b.Commit(fixture.Context(t), []storage.Op{{Write: service("b")}, {Delete: res.Id, Version: res.Version}}); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Remove(t, b, storetest.Stored(t, b, service("b").Id))
+	fixture.Remove(t, b, fixture.Stored(t, b, service("b").Id))
 	w.Close()
 
-	resp, err := client.Get(storetest.Context(t), "\x00", clientv3.WithFromKey())
+	resp, err := client.Get(fixture.Context(t), "\x00", clientv3.WithFromKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,29 +80,29 @@ func TestNothingOutsideThePrefix(t *testing.T) {
 
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := server.Client(t).Put(storetest.Context(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
+	if _, err := server.Client(t).Put(fixture.Context(t), prefix+"/\x00mstore", "ashlar 2 what only the future knows"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := etcd.Open(storetest.Context(t), parsed(t, server.StoreURLIn(t, prefix))); !errors.Is(err, storage.ErrNewerSchema) {
+	if _, err := etcd.Open(fixture.Context(t), parsed(t, server.StoreURLIn(t, prefix))); !errors.Is(err, storage.ErrNewerSchema) {
 		t.Errorf("open a newer store: %v, want ErrNewerSchema", err)
 	}
 }
 
 func TestCreateOff(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	prefix := server.Prefix(t)
-	if _, err := etcd.Open(storetest.Context(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
+	if _, err := etcd.Open(fixture.Context(t), parsed(t, server.StoreURLIn(t, prefix, "create=off"))); err == nil || !strings.Contains(err.Error(), prefix) {
 		t.Errorf("open where there is no store: %v, want an error that names the prefix", err)
 	}
-	resp, err := server.Client(t).Get(storetest.Context(t), prefix, clientv3.WithPrefix())
+	resp, err := server.Client(t).Get(fixture.Context(t), prefix, clientv3.WithPrefix())
 	if err != nil || len(resp.Kvs) != 0 {
 		t.Errorf("create=off has left %v, %v", resp.Kvs, err)
 	}
-	res := storetest.Write(t, open(t, server.StoreURLIn(t, prefix)), service("a"))
-	if got := storetest.Stored(t, open(t, server.StoreURLIn(t, prefix, "create=off")), res.Id); got == nil {
+	res := fixture.Write(t, open(t, server.StoreURLIn(t, prefix)), service("a"))
+	if got := fixture.Stored(t, open(t, server.StoreURLIn(t, prefix, "create=off")), res.Id); got == nil {
 		t.Error("the store that is there is empty")
 	}
 }
@@ -110,29 +110,29 @@ func TestCreateOff(t *testing.T) {
 // TestNew has a client of the caller's, which outlives the backend.
 func TestNew(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	client := server.Client(t)
 	prefix := server.Prefix(t)
-	b, err := etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: prefix})
+	b, err := etcd.New(fixture.Context(t), client, &etcd.Options{Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := storetest.Write(t, b, service("a"))
+	res := fixture.Write(t, b, service("a"))
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Get(storetest.Context(t), "x"); err != nil {
+	if _, err := client.Get(fixture.Context(t), "x"); err != nil {
 		t.Errorf("the client after the backend was closed: %v", err)
 	}
-	again, err := etcd.New(storetest.Context(t), client, &etcd.Options{Prefix: prefix, NoCreate: true})
+	again, err := etcd.New(fixture.Context(t), client, &etcd.Options{Prefix: prefix, NoCreate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if got := storetest.Stored(t, again, res.Id); got.GetVersion() != res.Version {
+	if got := fixture.Stored(t, again, res.Id); got.GetVersion() != res.Version {
 		t.Errorf("stored is %v, want version %s", got, res.Version)
 	}
-	if _, err := etcd.New(storetest.Context(t), nil, nil); !errors.Is(err, storage.ErrInvalid) {
+	if _, err := etcd.New(fixture.Context(t), nil, nil); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("without a client: %v, want ErrInvalid", err)
 	}
 }

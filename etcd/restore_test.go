@@ -8,30 +8,30 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // A backup that is restored as README.md says takes the store back, and nothing that a client has kept from after the backup
 // fits what is there then.
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcdWithBackup(t)
+	server := env.StartEtcdWithBackup(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
 
-	kept := storetest.Write(t, b, service("kept"))
-	changed := storetest.Write(t, b, service("changed"))
-	w := storetest.WatchChanges(t, b)
+	kept := fixture.Write(t, b, service("kept"))
+	changed := fixture.Write(t, b, service("changed"))
+	w := fixture.WatchChanges(t, b)
 	cursors := []string{w.Cursor()}
 	server.Save(t)
-	lost := storetest.Write(t, b, at(changed, changed.Version))
-	gone := storetest.Write(t, b, service("gone"))
+	lost := fixture.Write(t, b, at(changed, changed.Version))
+	gone := fixture.Write(t, b, service("gone"))
 	wantNext(t, w, upserted(lost), upserted(gone))
 	cursors = append(cursors, w.Cursor())
 	revision := newest(t, historian(t, b))
-	page, err := b.ListPage(storetest.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 1})
+	page, err := b.ListPage(fixture.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 1})
 	if err != nil || page.Continue == "" {
 		t.Fatalf("first page: %v, continue %q", err, page.Continue)
 	}
@@ -40,10 +40,10 @@ func TestRestoredBackup(t *testing.T) {
 	proxy.Cut()
 	wantEnd(t, w)
 	for i, cursor := range cursors {
-		w, err := b.WatchFrom(storetest.Context(t), serviceType, tenancy, "", cursor)
+		w, err := b.WatchFrom(fixture.Context(t), serviceType, tenancy, "", cursor)
 		if err == nil {
 			defer w.Close()
-			_, err = w.Next(storetest.Context(t))
+			_, err = w.Next(fixture.Context(t))
 		}
 		if !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("watching from cursor %d: %v, want ErrCompacted", i, err)
@@ -52,15 +52,15 @@ func TestRestoredBackup(t *testing.T) {
 
 	wantPastGone(t, b, page.Continue, revision)
 
-	if got := storetest.Stored(t, b, kept.Id); got == nil || got.Version != kept.Version {
+	if got := fixture.Stored(t, b, kept.Id); got == nil || got.Version != kept.Version {
 		t.Errorf("what was not written after the backup is %v, want version %s", got, kept.Version)
 	}
-	if got := storetest.Stored(t, b, gone.Id); got != nil {
+	if got := fixture.Stored(t, b, gone.Id); got != nil {
 		t.Errorf("what was created after the backup is there: %v", got)
 	}
-	anew := storetest.WatchChanges(t, b)
-	again := storetest.Write(t, b, at(changed, changed.Version))
-	if _, err := b.WriteCAS(storetest.Context(t), at(lost, lost.Version)); !errors.Is(err, storage.ErrCASFailure) {
+	anew := fixture.WatchChanges(t, b)
+	again := fixture.Write(t, b, at(changed, changed.Version))
+	if _, err := b.WriteCAS(fixture.Context(t), at(lost, lost.Version)); !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("writing over a version from after the backup: %v, want ErrCASFailure", err)
 	}
 	wantNext(t, anew, upserted(again))
@@ -70,12 +70,12 @@ func TestRestoredBackup(t *testing.T) {
 func wantPastGone(t *testing.T, b storage.Backend, token string, revision int64) {
 	t.Helper()
 	for _, consistency := range []storage.ReadConsistency{storage.EventualConsistency, storage.StrongConsistency} {
-		page, err := b.(storage.Pager).ListPage(storetest.Context(t), serviceType, tenancy, "", storage.ListOptions{Consistency: consistency, Continue: token})
+		page, err := b.(storage.Pager).ListPage(fixture.Context(t), serviceType, tenancy, "", storage.ListOptions{Consistency: consistency, Continue: token})
 		if !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("a page from before the restore: %v, %v; want ErrCompacted", page.Resources, err)
 		}
 	}
-	scan, err := historian(t, b).Scan(storetest.Context(t), storage.Span{}, storage.ScanOptions{Revision: revision})
+	scan, err := historian(t, b).Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: revision})
 	if !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("a scan at revision %d, from before the restore: %v, %v; want ErrCompacted", revision, scan.Records, err)
 	}
@@ -85,20 +85,20 @@ func wantPastGone(t *testing.T, b storage.Backend, token string, revision int64)
 // the cluster has come to it again.
 func TestRestoredBackupReusesRevisions(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcdWithBackup(t)
+	server := env.StartEtcdWithBackup(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
 	h := historian(t, b)
-	storetest.Write(t, b, service("kept"))
+	fixture.Write(t, b, service("kept"))
 	server.Save(t)
-	storetest.Write(t, b, service("lost"))
-	page, err := b.ListPage(storetest.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 1})
+	fixture.Write(t, b, service("lost"))
+	page, err := b.ListPage(fixture.Context(t), serviceType, tenancy, "", storage.ListOptions{Limit: 1})
 	if err != nil || page.Continue == "" {
 		t.Fatalf("first page: %v, continue %q", err, page.Continue)
 	}
 	revision := newest(t, h)
 	for i := range 10 {
-		storetest.Write(t, b, service(fmt.Sprint("lost", i)))
+		fixture.Write(t, b, service(fmt.Sprint("lost", i)))
 	}
 
 	restored := server.Restore(t)
@@ -106,17 +106,17 @@ func TestRestoredBackupReusesRevisions(t *testing.T) {
 	proxy.Cut()
 	stranger := restored.Client(t)
 	for at := int64(0); at < revision; {
-		put, err := stranger.Put(storetest.Context(t), "stranger", "")
+		put, err := stranger.Put(fixture.Context(t), "stranger", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		at = put.Header.Revision
 	}
 	wantPastGone(t, b, page.Continue, revision)
-	if oldest, newest, err := h.Revisions(storetest.Context(t)); !errors.Is(err, storage.ErrCompacted) {
+	if oldest, newest, err := h.Revisions(fixture.Context(t)); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("the revisions of a cluster that went back: %d to %d, %v; want ErrCompacted", oldest, newest, err)
 	}
-	scan, err := h.Scan(storetest.Context(t), storage.Span{}, storage.ScanOptions{})
+	scan, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{})
 	if !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("a scan of a cluster that went back says it shows revision %d, %v; want ErrCompacted", scan.Revision, err)
 	}
@@ -126,19 +126,19 @@ func TestRestoredBackupReusesRevisions(t *testing.T) {
 // then restored as it is, the feed finds nothing missing of what it has published itself.
 func TestRestoredBackupBeforeAWatch(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcdWithBackup(t)
+	server := env.StartEtcdWithBackup(t)
 	proxy := faultproxy.New(t, server.Endpoint)
 	b := open(t, through(server.StoreURL(t), server.Endpoint, proxy.Addr()))
-	storetest.Write(t, b, service("kept"))
-	storetest.WatchChanges(t, b) // the feed begins
+	fixture.Write(t, b, service("kept"))
+	fixture.WatchChanges(t, b) // the feed begins
 	server.Save(t)
 	stranger := server.Client(t)
 	for range 100 {
-		if _, err := stranger.Put(storetest.Context(t), "stranger", ""); err != nil {
+		if _, err := stranger.Put(fixture.Context(t), "stranger", ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w := storetest.WatchChanges(t, b)
+	w := fixture.WatchChanges(t, b)
 	proxy.Redirect(server.Restore(t).Endpoint)
 	proxy.Cut()
 	wantEnd(t, w)

@@ -8,13 +8,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-func init() { scratch.Register(newScratch, "etcd", "etcds") }
+func init() { scratchstore.Register(newScratch, "etcd", "etcds") }
 
 // newScratch names prefixes below that of u, where its user may write. The keys of u's store begin otherwise (see layout).
-func newScratch(u *url.URL, name string) (*scratch.Space, error) {
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	target, err := parseURL(u)
 	if err != nil {
 		return nil, err
@@ -31,14 +31,14 @@ func newScratch(u *url.URL, name string) (*scratch.Space, error) {
 	if _, err := store(1_000_000); err != nil {
 		return nil, err // the prefix is too long
 	}
-	return &scratch.Space{
+	return &scratchstore.Space{
 		Place: fmt.Sprintf("the keys that begin with %q", prefix),
 		Store: func(number int) *url.URL {
 			u, _ := store(number) // looked at above
 			return u
 		},
 		Drop: func(ctx context.Context) error {
-			client, err := dial(ctx, target)
+			client, err := newClient(ctx, target)
 			if err != nil {
 				return err
 			}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -31,7 +31,7 @@ func crowds(t *testing.T, b *etcd.Backend, partitions, crowd int) (wanted []stri
 				wanted = append(wanted, name)
 			}
 			writers.Go(func() {
-				if _, err := b.WriteCAS(storetest.Context(t), res); err != nil {
+				if _, err := b.WriteCAS(fixture.Context(t), res); err != nil {
 					t.Errorf("write: %v", err)
 				}
 			})
@@ -54,7 +54,7 @@ func TestFiltersSkip(t *testing.T) {
 		t.Run(fmt.Sprint(c.crowd), func(t *testing.T) {
 			t.Parallel()
 			var sent requests
-			b := openThrough(t, testenv.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
+			b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
 			want := crowds(t, b, c.partitions, c.crowd)
 			filter := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: "wanted"}
 			check := func(what string, got []string) {
@@ -67,24 +67,24 @@ func TestFiltersSkip(t *testing.T) {
 				}
 			}
 			sent.take("")
-			list, err := b.List(storetest.Context(t), storage.StrongConsistency, serviceType, filter, "")
+			list, err := b.List(fixture.Context(t), storage.StrongConsistency, serviceType, filter, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			check("the list", names(list))
-			page, err := b.ListPage(storetest.Context(t), serviceType, filter, "", storage.ListOptions{Limit: len(want)})
+			page, err := b.ListPage(fixture.Context(t), serviceType, filter, "", storage.ListOptions{Limit: len(want)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			check("the page", names(page.Resources))
-			w, err := b.WatchList(storetest.Context(t), serviceType, filter, "")
+			w, err := b.WatchList(fixture.Context(t), serviceType, filter, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer w.Close()
 			sent.take("")
 			var got []string
-			for ev := storetest.Next(t, w); ev.GetEndOfSnapshot() == nil; ev = storetest.Next(t, w) {
+			for ev := fixture.Next(t, w); ev.GetEndOfSnapshot() == nil; ev = fixture.Next(t, w) {
 				got = append(got, ev.GetUpsert().GetResource().GetId().GetName())
 			}
 			check("the snapshot", got)
@@ -96,12 +96,12 @@ func TestFiltersSkip(t *testing.T) {
 func TestSparsePages(t *testing.T) {
 	t.Parallel()
 	var sent requests
-	b := openThrough(t, testenv.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
+	b := openThrough(t, env.Etcd(t), grpc.WithUnaryInterceptor(sent.count))
 	want := crowds(t, b, 100, 3)
 	want = want[len(want)/2 : len(want)/2+1]
 	filter := &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	sent.take("")
-	page, err := b.ListPage(storetest.Context(t), serviceType, filter, want[0], storage.ListOptions{Limit: 1})
+	page, err := b.ListPage(fixture.Context(t), serviceType, filter, want[0], storage.ListOptions{Limit: 1})
 	if err != nil || !slices.Equal(names(page.Resources), want) {
 		t.Fatalf("the page shows %v, %v; expected %v", names(page.Resources), err, want)
 	}

@@ -24,8 +24,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // authority signs certificates.
@@ -121,7 +121,7 @@ func terminate(t *testing.T, ca *authority, target string) (addr string) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	prefix := server.Prefix(t)
 	ca := &authority{}
 	ca.sign(t, "authority.test", 1)
@@ -132,10 +132,10 @@ func TestTLS(t *testing.T) {
 	}
 
 	b := open(t, at(url.Values{"ca": {ca.file}, "cert": {cert}, "key": {key}, "server-name": {"etcd.test"}}))
-	w := storetest.WatchChanges(t, b)
-	res := storetest.Write(t, b, service("a"))
+	w := fixture.WatchChanges(t, b)
+	res := fixture.Write(t, b, service("a"))
 	wantNext(t, w, upserted(res))
-	if got := storetest.Stored(t, open(t, at(url.Values{"insecure": {"on"}, "cert": {cert}, "key": {key}})), res.Id); got.GetVersion() != res.Version {
+	if got := fixture.Stored(t, open(t, at(url.Values{"insecure": {"on"}, "cert": {cert}, "key": {key}})), res.Id); got.GetVersion() != res.Version {
 		t.Errorf("stored is %v, want version %s", got, res.Version)
 	}
 

@@ -5,12 +5,12 @@ package etcd_test
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/tokentest"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/token"
 )
 
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
-	tokentest.Run(t, open(t, server.StoreURL(t)), open(t, server.StoreURL(t)))
+	server := env.Etcd(t)
+	token.Run(t, open(t, server.StoreURL(t)), open(t, server.StoreURL(t)))
 }

@@ -16,19 +16,19 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
 // TestTorture has a cluster of three lose members, its leader and its quorum. Handles reach one member through a proxy, and all of
 // them around it.
 func TestTorture(t *testing.T) {
-	cluster := testenv.StartEtcdCluster(t)
+	cluster := env.StartEtcdCluster(t)
 	first := cluster.Members[0]
 	path := "/torture"
 	h := torture.Behind(t, "etcd://"+first.Endpoint+path, first.Endpoint)
 	h.Around = torture.Opener("etcd://" + cluster.Endpoint + path)
-	any := func(random *rand.Rand) *testenv.EtcdMember { return cluster.Members[random.IntN(len(cluster.Members))] }
+	any := func(random *rand.Rand) *env.EtcdMember { return cluster.Members[random.IntN(len(cluster.Members))] }
 	on := func(kind faults.Kind, weight int, inject func(random *rand.Rand) func()) faults.Fault {
 		return faults.Fault{Kind: kind, Weight: weight, Touches: "server", Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
 			heal := inject(random)

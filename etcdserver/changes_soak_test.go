@@ -18,7 +18,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 const (
@@ -56,7 +56,7 @@ func TestManyChanges(t *testing.T) {
 		})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		server := testenv.StartPostgres(t)
+		server := env.StartPostgres(t)
 		store := server.StoreURL(t, "retention=5m") // it looks for what may go twenty times in that
 		log := schemaOf(t, store) + ".changes"
 		db := server.Connect(t)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
 )
 
 // What clients are told while the connections to the database break is true: what was acknowledged is there and was seen by a watch
@@ -25,14 +25,14 @@ func TestAnswersAreTrueWhileConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]func(t *testing.T) (*faultproxy.Proxy, string){
 		"postgres": func(t *testing.T) (*faultproxy.Proxy, string) {
-			server := testenv.Postgres(t)
+			server := env.Postgres(t)
 			p := faultproxy.New(t, server.Addr)
 			return p, server.At(t, p.Addr()).StoreURL(t, "timeout=2s")
 		},
 		"etcd": func(t *testing.T) (*faultproxy.Proxy, string) {
-			server := testenv.StartEtcd(t)
+			server := env.StartEtcd(t)
 			p := faultproxy.New(t, server.Endpoint)
-			through := &testenv.EtcdServer{Container: server.Container, Endpoint: p.Addr()}
+			through := &env.EtcdServer{Container: server.Container, Endpoint: p.Addr()}
 			return p, through.StoreURL(t, "timeout=2s")
 		},
 	} {

@@ -12,21 +12,21 @@ import (
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
 	"github.com/ashlar-dev/storage/etcdserver"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { env.Main(m) }
 
 // Whatever runs on each engine runs on these too. A compaction of etcd is one of all that is stored there.
 func init() {
-	engines["postgres"] = func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) }
-	engines["etcd"] = func(t *testing.T) string { return testenv.StartEtcd(t).StoreURL(t) }
+	engines["postgres"] = func(t *testing.T) string { return env.Postgres(t).StoreURL(t) }
+	engines["etcd"] = func(t *testing.T) string { return env.StartEtcd(t).StoreURL(t) }
 }
 
 func TestEtcdItself(t *testing.T) {
 	t.Parallel()
-	got := runScript(t, testenv.StartEtcd(t).Client(t))
+	got := runScript(t, env.StartEtcd(t).Client(t))
 	if os.Getenv("ASHLAR_RECORD") != "" {
 		if err := os.WriteFile("testdata/script.txt", []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestEtcdItself(t *testing.T) {
 func TestEtcdItselfUnderHostileRequests(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/hostile.txt"
-	got := hostile(t, testenv.StartEtcd(t).Client(t))
+	got := hostile(t, env.StartEtcd(t).Client(t))
 	if os.Getenv("ASHLAR_RECORD") != "" {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestEtcdItselfUnderHostileRequests(t *testing.T) {
 
 func TestDynamoDBIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := etcdserver.New(open(t, testenv.DynamoDB(t).StoreURL(t)), nil)
+	_, err := etcdserver.New(open(t, env.DynamoDB(t).StoreURL(t)), nil)
 	if !errors.Is(err, storage.ErrInvalid) || !strings.Contains(err.Error(), "revisions") {
 		t.Errorf("a store without revisions: %v", err)
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
 // TestTorture has the history forgotten; nothing else can befall a store in memory.

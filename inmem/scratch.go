@@ -7,15 +7,15 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-func init() { scratch.Register(newScratch, "mem") }
+func init() { scratchstore.Register(newScratch, "mem") }
 
 // newScratch names stores of the process.
-func newScratch(u *url.URL, name string) (*scratch.Space, error) {
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	prefix := name + "_"
-	return &scratch.Space{
+	return &scratchstore.Space{
 		Place: "the stores " + prefix + "… in memory",
 		Store: func(number int) *url.URL {
 			other := *u

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/lease"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -41,7 +41,7 @@ func TestADamagedRecordStopsNoOtherLease(t *testing.T) {
 	t.Parallel()
 	damagedRecords(t, func(t *testing.T) (storage.Backend, func(kind string)) {
 		path := filepath.Join(t.TempDir(), "store.db")
-		b := storetest.Open(t, "sqlite:"+path)
+		b := fixture.Open(t, "sqlite:"+path)
 		return b, func(kind string) { damage(t, b, path, kind) }
 	})
 }
@@ -63,11 +63,11 @@ func damagedRecords(t *testing.T, open func(t *testing.T) (b storage.Backend, da
 					k = keeper(t, b)
 				}
 				attached(t, b, k, "other", time.Second)
-				storetest.Eventually(t, "the other lease ends", func() bool { return missing(t, b, "other") })
+				fixture.Eventually(t, "the other lease ends", func() bool { return missing(t, b, "other") })
 				if missing(t, b, "damaged") {
 					t.Error("a lease ended before its time")
 				}
-				if err := k.Revoke(storetest.Context(t), "damaged"); err != nil {
+				if err := k.Revoke(fixture.Context(t), "damaged"); err != nil {
 					t.Error(err)
 				}
 				if !missing(t, b, "damaged") {
@@ -81,7 +81,7 @@ func damagedRecords(t *testing.T, open func(t *testing.T) (b storage.Backend, da
 // attached grants a lease and attaches a resource of the same name to it.
 func attached(t *testing.T, b storage.Backend, k *lease.Keeper, name string, ttl time.Duration) {
 	t.Helper()
-	if err := attach(storetest.Context(t), b, grant(t, k, name, ttl), name); err != nil {
+	if err := attach(fixture.Context(t), b, grant(t, k, name, ttl), name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -90,16 +90,16 @@ func attached(t *testing.T, b storage.Backend, k *lease.Keeper, name string, ttl
 func TestALeaseWhoseRenewalIsDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	b := storetest.Open(t, "sqlite:"+path)
+	b := fixture.Open(t, "sqlite:"+path)
 	k := keeper(t, b)
 	attached(t, b, k, "session", 3*time.Second)
 	damage(t, b, path, "Renewal")
-	storetest.Eventually(t, "the lease is renewed", func() bool { return second(k.Renew(storetest.Context(t), "session")) == nil })
+	fixture.Eventually(t, "the lease is renewed", func() bool { return second(k.Renew(fixture.Context(t), "session")) == nil })
 	if missing(t, b, "session") {
 		t.Error("a lease ended before its time")
 	}
 	damage(t, b, path, "Renewal")
-	storetest.Eventually(t, "the lease ends", func() bool { return missing(t, b, "session") })
+	fixture.Eventually(t, "the lease ends", func() bool { return missing(t, b, "session") })
 }
 
 // reads counts readings.
@@ -121,9 +121,9 @@ func TestAStrangerAmongTheLeases(t *testing.T) {
 		k := keeper(t, r)
 		defer k.Close()
 		synctest.Wait()
-		stranger := storetest.Resource("stranger", "")
+		stranger := fixture.Resource("stranger", "")
 		stranger.Id.Type.Group, stranger.Id.Tenancy = "lease", system
-		storetest.Write(t, b, stranger)
+		fixture.Write(t, b, stranger)
 		<-time.After(time.Hour)
 		synctest.Wait()
 		if n := r.n.Load(); n > 10 {

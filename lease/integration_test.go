@@ -10,31 +10,31 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
 func TestMain(m *testing.M) {
 	if !serveCandidate() {
-		testenv.Main(m)
+		env.Main(m)
 	}
 }
 
 func TestOneAtATimeOnPostgres(t *testing.T) {
 	t.Parallel()
-	oneAtATime(t, opened(t, testenv.Postgres(t).StoreURL(t))...)
+	oneAtATime(t, opened(t, env.Postgres(t).StoreURL(t))...)
 }
 
 func TestOneAtATimeOnEtcd(t *testing.T) {
 	t.Parallel()
-	oneAtATime(t, opened(t, testenv.Etcd(t).StoreURL(t))...)
+	oneAtATime(t, opened(t, env.Etcd(t).StoreURL(t))...)
 }
 
 func TestOneAtATimeOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	oneAtATime(t, opened(t, testenv.DynamoDB(t).StoreURL(t))...)
+	oneAtATime(t, opened(t, env.DynamoDB(t).StoreURL(t))...)
 }
 
 // candidates is how many processes want the lock in a storm.
@@ -42,7 +42,7 @@ const candidates = 3
 
 func TestStormOnPostgres(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	var urls []string
 	var links []*faultproxy.Proxy
@@ -55,7 +55,7 @@ func TestStormOnPostgres(t *testing.T) {
 
 func TestStormOnEtcd(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	prefix := server.Prefix(t)
 	around := server.StoreURLIn(t, prefix)
 	var urls []string
@@ -69,36 +69,36 @@ func TestStormOnEtcd(t *testing.T) {
 
 func TestStormOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	url := testenv.DynamoDB(t).StoreURL(t)
+	url := env.DynamoDB(t).StoreURL(t)
 	throughStorm(t, []string{url, url, url}, url, false, nil)
 }
 
 func TestNoOrphansOnPostgres(t *testing.T) {
 	t.Parallel()
-	noOrphans(t, opened(t, testenv.Postgres(t).StoreURL(t))...)
+	noOrphans(t, opened(t, env.Postgres(t).StoreURL(t))...)
 }
 
 func TestNoOrphansOnEtcd(t *testing.T) {
 	t.Parallel()
-	noOrphans(t, opened(t, testenv.Etcd(t).StoreURL(t))...)
+	noOrphans(t, opened(t, env.Etcd(t).StoreURL(t))...)
 }
 
 func TestNoOrphansOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	noOrphans(t, opened(t, testenv.DynamoDB(t).StoreURL(t))...)
+	noOrphans(t, opened(t, env.DynamoDB(t).StoreURL(t))...)
 }
 
 // etcd does not tell the uid of what was damaged.
 func TestADamagedRecordStopsNoOtherLeaseOnEtcd(t *testing.T) {
 	t.Parallel()
-	server := testenv.Etcd(t)
+	server := env.Etcd(t)
 	client := server.Client(t)
 	damagedRecords(t, func(t *testing.T) (storage.Backend, func(kind string)) {
 		prefix := server.Prefix(t)
-		b := storetest.Open(t, server.StoreURLIn(t, prefix))
+		b := fixture.Open(t, server.StoreURLIn(t, prefix))
 		return b, func(kind string) {
 			at := prefix + "/\x00r" + string(key.Of(only(t, b, "lease", kind).GetId()).Bytes())
-			if _, err := client.Put(storetest.Context(t), at, "no resource"); err != nil {
+			if _, err := client.Put(fixture.Context(t), at, "no resource"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -108,16 +108,16 @@ func TestADamagedRecordStopsNoOtherLeaseOnEtcd(t *testing.T) {
 // A connection that is dead and does not say so costs a sign of life, and not the lock.
 func TestAHolderOutlivesADeadConnectionToPostgres(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	link := faultproxy.New(t, server.Addr)
-	b, around := storetest.Open(t, server.At(t, link.Addr()).StoreURLIn(t, schema)), storetest.Open(t, server.StoreURLIn(t, schema))
+	b, around := fixture.Open(t, server.At(t, link.Addr()).StoreURLIn(t, schema)), fixture.Open(t, server.StoreURLIn(t, schema))
 	tenure := campaign(t, elector(t, b, "job"))
 	trap := link.HoldAnswer([]byte("Heartbeat"))
 	<-trap.Sprung()
 	defer trap.Cut()
 	last := only(t, around, "coordination", "Heartbeat").GetVersion()
-	storetest.Eventually(t, "the holder gives a sign of life again", func() bool {
+	fixture.Eventually(t, "the holder gives a sign of life again", func() bool {
 		return tenure.Err() != nil || only(t, around, "coordination", "Heartbeat").GetVersion() != last
 	})
 	if tenure.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/lease"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -30,7 +30,7 @@ func keeper(t testing.TB, b storage.Backend) *lease.Keeper {
 
 func grant(t testing.TB, k *lease.Keeper, name string, ttl time.Duration) *lease.Lease {
 	t.Helper()
-	l, err := k.Grant(storetest.Context(t), name, ttl)
+	l, err := k.Grant(fixture.Context(t), name, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func grant(t testing.TB, k *lease.Keeper, name string, ttl time.Duration) *lease
 
 // attach attaches a resource to a lease.
 func attach(ctx context.Context, b storage.Backend, l *lease.Lease, name string) error {
-	res := storetest.Resource(name, "")
+	res := fixture.Resource(name, "")
 	res.Owner = l.Owner()
 	_, err := b.(storage.Transactor).Commit(ctx, []storage.Op{l.Alive(), {Write: res}})
 	return err
@@ -47,7 +47,7 @@ func attach(ctx context.Context, b storage.Backend, l *lease.Lease, name string)
 
 func missing(t testing.TB, b storage.Backend, name string) bool {
 	t.Helper()
-	_, err := b.Read(storetest.Context(t), storage.StrongConsistency, storetest.ID(name))
+	_, err := b.Read(fixture.Context(t), storage.StrongConsistency, fixture.ID(name))
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		t.Fatal(err)
 	}
@@ -64,9 +64,9 @@ func TestALeaseEndsWithWhatIsAttached(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		detached := storetest.Stored(t, b, storetest.ID("detached"))
+		detached := fixture.Stored(t, b, fixture.ID("detached"))
 		detached.Owner = nil
-		storetest.Write(t, b, detached)
+		fixture.Write(t, b, detached)
 		if _, err := k.Grant(t.Context(), "session", time.Second); !errors.Is(err, storage.ErrCASFailure) {
 			t.Errorf("a lease was granted twice: %v", err)
 		}
@@ -181,7 +181,7 @@ func TestAKeeperGoesOnWhereAnotherOneStopped(t *testing.T) {
 // noOrphans attaches to leases while they end, and renews some: whatever was attached to a lease that has ended is gone.
 func noOrphans(t *testing.T, handles ...storage.Backend) {
 	t.Helper()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	var keepers []*lease.Keeper
 	for _, b := range handles {
 		keepers = append(keepers, keeper(t, b))
@@ -214,7 +214,7 @@ func noOrphans(t *testing.T, handles ...storage.Backend) {
 		}
 	}
 	all.Wait()
-	storetest.Eventually(t, "all that was attached is gone, and the leases", func() bool {
+	fixture.Eventually(t, "all that was attached is gone, and the leases", func() bool {
 		left, err := handles[0].List(ctx, storage.StrongConsistency, storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard},
 			&resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}, "")
 		if err != nil {
@@ -239,7 +239,7 @@ func noOrphans(t *testing.T, handles ...storage.Backend) {
 
 func TestNoOrphansInMemory(t *testing.T) {
 	t.Parallel()
-	noOrphans(t, storetest.Open(t, "mem://"))
+	noOrphans(t, fixture.Open(t, "mem://"))
 }
 
 func TestNoOrphansOnSQLite(t *testing.T) {
@@ -249,7 +249,7 @@ func TestNoOrphansOnSQLite(t *testing.T) {
 
 func TestALeaseNeedsATimeToLive(t *testing.T) {
 	t.Parallel()
-	k := keeper(t, storetest.Open(t, "mem://"))
+	k := keeper(t, fixture.Open(t, "mem://"))
 	for _, ttl := range []time.Duration{0, -time.Second} {
 		if _, err := k.Grant(t.Context(), "session", ttl); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("%v: %v", ttl, err)

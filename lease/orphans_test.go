@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -34,7 +34,7 @@ func TestALeaseThatWasDeletedLeavesNothing(t *testing.T) {
 				if err := attach(t.Context(), b, grant(t, k, "session", time.Hour), "attached"); err != nil {
 					t.Fatal(err)
 				}
-				storetest.Write(t, b, storetest.Resource("free", ""))
+				fixture.Write(t, b, fixture.Resource("free", ""))
 				synctest.Wait()
 				if tc.blind {
 					k.Close()

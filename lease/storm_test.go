@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/frozen"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/freeze"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -47,7 +47,7 @@ type lockState struct {
 func newStorm(t *testing.T, urls []string, around storage.Backend, ordered bool, env ...string) *storm {
 	t.Helper()
 	s := &storm{t: t, urls: urls, env: env, procs: map[string]*exec.Cmd{}, around: around, ordered: ordered}
-	w, err := around.WatchList(storetest.Context(t), storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
+	w, err := around.WatchList(fixture.Context(t), storage.UnversionedType{Group: "coordination", Kind: storage.Wildcard}, system, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (s *storm) kill(name string) {
 
 func (s *storm) wake(name string) {
 	s.t.Helper()
-	if err := frozen.Wake(s.procs[name].Process); err != nil {
+	if err := freeze.Wake(s.procs[name].Process); err != nil {
 		s.t.Fatalf("%s: %v", name, err)
 	}
 }
@@ -100,7 +100,7 @@ func (s *storm) wake(name string) {
 // until reads events until something holds, and notes in wrong what is not allowed.
 func (s *storm) until(what string, holds func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), storetest.Patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), fixture.Patience)
 	defer cancel()
 	for !holds() {
 		ev, err := s.w.Next(ctx)
@@ -127,7 +127,7 @@ func (s *storm) dump() {
 	for name, cmd := range s.procs {
 		s.t.Logf("%s is process %d", name, cmd.Process.Pid)
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
-		_ = frozen.Wake(cmd.Process)
+		_ = freeze.Wake(cmd.Process)
 		_ = cmd.Wait() // it says by which signal the process has ended
 	}
 }
@@ -189,11 +189,11 @@ func (s *storm) stop() (holder string) {
 	s.t.Helper()
 	for {
 		holder = s.held()
-		if err := frozen.Stop(s.procs[holder].Process); err != nil {
+		if err := freeze.Stop(s.procs[holder].Process); err != nil {
 			s.t.Fatalf("%s: %v", holder, err)
 		}
 		ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Second)
-		probe := storetest.Resource("probe", "")
+		probe := fixture.Resource("probe", "")
 		_, err := s.around.WriteCAS(ctx, probe)
 		cancel()
 		if err == nil || errors.Is(err, storage.ErrCASFailure) {
@@ -250,7 +250,7 @@ const rounds = 3
 // the fence of an older tenure is written after a newer one began.
 func throughStorm(t *testing.T, urls []string, around string, ordered bool, links []*faultproxy.Proxy) {
 	t.Helper()
-	s := newStorm(t, urls, storetest.Open(t, around), ordered)
+	s := newStorm(t, urls, fixture.Open(t, around), ordered)
 	for range rounds {
 		s.freeze()
 		s.crash()
@@ -276,7 +276,7 @@ func TestStormOnSQLite(t *testing.T) {
 func TestStormFindsWhoDoesNotFence(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
-	s := newStorm(t, []string{url, url}, storetest.Open(t, url), true, candidateCareless+"=1")
+	s := newStorm(t, []string{url, url}, fixture.Open(t, url), true, candidateCareless+"=1")
 	holder := s.stop()
 	s.until("another holds the lock", func() bool { return s.lock.name != holder || s.wrong != "" })
 	s.wake(holder)

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // A process that finds another one at work says so, also where it is slower than the other one's signs of life.
 func TestBusyWhileBeginning(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	ctx, stop := context.WithCancel(limited(t))
 	defer stop()

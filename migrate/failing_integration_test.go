@@ -15,17 +15,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // TestTargetIsFull moves a store into a Postgres whose disk is too small: the migration says so, and goes on when there is room.
 func TestTargetIsFull(t *testing.T) {
 	t.Parallel()
-	disk := testenv.StartPostgresSmallDisk(t, 64)
-	from := storetest.Open(t, "mem://"+rand.Text())
-	to := storetest.Open(t, disk.StoreURL(t, "timeout=5s"))
+	disk := env.StartPostgresSmallDisk(t, 64)
+	from := fixture.Open(t, "mem://"+rand.Text())
+	to := fixture.Open(t, disk.StoreURL(t, "timeout=5s"))
 	all := make([]*resourcepb.Resource, 4000)
 	for i := range all {
 		all[i] = small(fmt.Sprintf("thing-%04d", i), strings.Repeat("x", 1000))
@@ -55,11 +55,11 @@ func TestTargetIsFull(t *testing.T) {
 // TestTargetForbids moves a store with a user of Postgres who may not write everything.
 func TestTargetForbids(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	for _, table := range []string{"resources", "changes", "journal"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			from := storetest.Open(t, "mem://"+rand.Text())
+			from := fixture.Open(t, "mem://"+rand.Text())
 			all := zoo(100)
 			fill(t, from, all)
 			schema := server.Schema(t)
@@ -74,7 +74,7 @@ func TestTargetForbids(t *testing.T) {
 			exec(fmt.Sprintf("grant all on all tables in schema %s to %s", schema, who.name))
 			exec(fmt.Sprintf("grant all on all sequences in schema %s to %s", schema, who.name))
 			exec(fmt.Sprintf("revoke insert on %s.%s from %s", schema, table, who.name))
-			to := storetest.Open(t, who.url)
+			to := fixture.Open(t, who.url)
 			// A trigger is for whom the table belongs to, so a store that somebody else owns is copied and not taken over.
 			r, err := Run(limited(t), from, to, quick(Options{}))
 			if err == nil || !strings.Contains(err.Error(), "permission denied for table "+table) {
@@ -103,7 +103,7 @@ func TestTargetForbids(t *testing.T) {
 type role struct{ name, password, url string }
 
 // newRole makes a user who may do nothing yet, and the store at a URL, which does not belong to them.
-func newRole(t *testing.T, server *testenv.PostgresServer, storeURL string) role {
+func newRole(t *testing.T, server *env.PostgresServer, storeURL string) role {
 	t.Helper()
 	b, err := storage.Open(limited(t), storeURL)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -18,7 +18,7 @@ func TestExportAndImport(t *testing.T) {
 	for _, kind := range kinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.Open(t, kind.url(t)), storetest.Open(t, kind.url(t))
+			from, to := fixture.Open(t, kind.url(t)), fixture.Open(t, kind.url(t))
 			all := zoo(300)
 			fill(t, from, all)
 			var file bytes.Buffer
@@ -53,7 +53,7 @@ func TestExportAndImport(t *testing.T) {
 
 func TestImportIntoATargetThatHoldsSomething(t *testing.T) {
 	t.Parallel()
-	from := storetest.Open(t, "mem://")
+	from := fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("same", "1"), small("changed", "new")})
 	var file bytes.Buffer
 	if _, err := Export(limited(t), from, &file); err != nil {
@@ -64,7 +64,7 @@ func TestImportIntoATargetThatHoldsSomething(t *testing.T) {
 		Overwrite: {"same": "1", "changed": "new", "own": "1"},
 		Mirror:    {"same": "1", "changed": "new"},
 	} {
-		to := storetest.Open(t, "mem://")
+		to := fixture.Open(t, "mem://")
 		fill(t, to, []*resourcepb.Resource{small("same", "1"), small("changed", "old"), small("own", "1")})
 		_, err := Import(limited(t), bytes.NewReader(file.Bytes()), to, &Options{Into: into})
 		if (into == Merge) != errors.Is(err, ErrConflict) || into != Merge && err != nil {
@@ -82,7 +82,7 @@ func TestImportIntoATargetThatHoldsSomething(t *testing.T) {
 // TestDamagedExports alters and cuts an export at every byte.
 func TestDamagedExports(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1"), small("b", "2"), small("c", "3")})
 	var file bytes.Buffer
 	if _, err := Export(limited(t), from, &file); err != nil {

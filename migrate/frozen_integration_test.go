@@ -5,11 +5,11 @@ package migrate
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // TestFrozenPostgresToEtcd is TestFrozenProcess between two servers.
 func TestFrozenPostgresToEtcd(t *testing.T) {
 	t.Parallel()
-	standsStill(t, testenv.Postgres(t).StoreURL(t), testenv.Etcd(t).StoreURL(t), Following)
+	standsStill(t, env.Postgres(t).StoreURL(t), env.Etcd(t).StoreURL(t), Following)
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/frozen"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/freeze"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestFrozenProcess stops the process of a live migration, completes the migration with another, and lets the first go on.
@@ -32,9 +32,9 @@ func TestFrozenProcess(t *testing.T) {
 }
 
 func standsStill(t *testing.T, from, to string, phase Phase) {
-	source, target := storetest.Open(t, from), storetest.Open(t, to)
+	source, target := fixture.Open(t, from), fixture.Open(t, to)
 	fill(t, source, zoo(300))
-	herd := graze(t, 2, func() storage.Backend { return storetest.Open(t, from) })
+	herd := graze(t, 2, func() storage.Backend { return fixture.Open(t, from) })
 	herd.some(t, 20)
 	cmd := exec.CommandContext(limited(t), os.Args[0])
 	cmd.Env = append(os.Environ(), "ASHLAR_TEST_MIGRATE_FROM="+from, "ASHLAR_TEST_MIGRATE_TO="+to)
@@ -52,13 +52,13 @@ func standsStill(t *testing.T, from, to string, phase Phase) {
 	}
 	wake := func() {
 		t.Helper()
-		if err := frozen.Wake(cmd.Process); err != nil {
+		if err := freeze.Wake(cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for {
 		herd.some(t, 10)
-		if err := frozen.Stop(cmd.Process); err != nil {
+		if err := freeze.Stop(cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 		if usable(t, source) && usable(t, target) {

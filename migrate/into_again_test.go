@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,7 +17,7 @@ func TestKeepingComesTooLate(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []Into{Empty, Mirror} {
 		for _, into := range []Into{Merge, Overwrite} {
-			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+			from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 			fill(t, from, []*resourcepb.Resource{small("a", "1")})
 			ctx, stop := context.WithCancel(limited(t))
 			if _, err := Run(ctx, from, to, quick(Options{Live: true, Into: begun, Progress: func(p Progress) {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // child is the process that TestKilled kills: it goes on with a migration and says how far it is.
@@ -57,11 +57,11 @@ func TestKilled(t *testing.T) {
 }
 
 func killed(t *testing.T, from, to string, writers int) {
-	source := storetest.Open(t, from)
+	source := fixture.Open(t, from)
 	fill(t, source, zoo(300))
-	target := storetest.Open(t, to)
+	target := fixture.Open(t, to)
 	before, after := observe(t, source), observe(t, target)
-	herd := graze(t, writers, func() storage.Backend { return storetest.Open(t, from) })
+	herd := graze(t, writers, func() storage.Backend { return fixture.Open(t, from) })
 	herd.some(t, 20)
 	for _, phase := range []Phase{Copying, Copying, Following, Following, CuttingOver, CuttingOver, Complete} {
 		cmd := exec.CommandContext(limited(t), os.Args[0])

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -14,7 +14,7 @@ import (
 // carry the migration out meanwhile and a program use the target, and demands that the first changes nothing when it wakes.
 func wakesLate(t *testing.T, kind storeKind, note string, options Options) {
 	t.Helper()
-	from, to := storetest.Open(t, kind.url(t)), storetest.Open(t, kind.url(t))
+	from, to := fixture.Open(t, kind.url(t)), fixture.Open(t, kind.url(t))
 	fill(t, from, []*resourcepb.Resource{small("stays", "1"), small("changes", "1"), small("goes", "1")})
 	late := newTap()
 	late.at = func(_ int, before bool, what string) error {
@@ -38,7 +38,7 @@ func wakesLate(t *testing.T, kind storeKind, note string, options Options) {
 	}
 	write(t, to, small("changes", "2"))
 	write(t, to, small("new", "1"))
-	storetest.Remove(t, to, storetest.Stored(t, to, small("goes", "").Id))
+	fixture.Remove(t, to, fixture.Stored(t, to, small("goes", "").Id))
 	late.thaw()
 	if err := <-over; err == nil {
 		t.Error("the process that woke up late has carried out the migration, too")
@@ -74,7 +74,7 @@ func TestFrozenBeforeItsFirstNote(t *testing.T) {
 // A copy that is complete leaves nothing to go on with, or to give up.
 func TestNothingIsLeftOfACopy(t *testing.T) {
 	t.Parallel()
-	from, to, third := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to, third := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	fill(t, third, []*resourcepb.Resource{small("b", "1")})
 	r, err := Run(limited(t), from, to, quick(Options{}))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,7 +17,7 @@ import (
 // taken over, and when it wakes its sign of life is too old to write.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("changes", "1")})
 	tap := newTap()
 	var follows atomic.Bool
@@ -69,7 +69,7 @@ func TestLeaseIsShorterThanTheTakeover(t *testing.T) {
 // A clock that is set back does not keep a process from giving signs of life.
 func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	b := storetest.Open(t, "mem://")
+	b := fixture.Open(t, "mem://")
 	store := moverOf(t, b)
 	beats := &beating{Mover: store, beats: make(chan struct{}, 10)}
 	j := &journal{store: beats}

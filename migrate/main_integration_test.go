@@ -7,7 +7,7 @@ import (
 
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
@@ -15,13 +15,13 @@ func TestMain(m *testing.M) {
 	if child() {
 		return
 	}
-	testenv.Main(m)
+	env.Main(m)
 }
 
 func kinds() []storeKind {
 	return append(local,
-		storeKind{"postgres", func(t testing.TB) string { return testenv.Postgres(t).StoreURL(t) }},
-		storeKind{"etcd", func(t testing.TB) string { return testenv.Etcd(t).StoreURL(t) }},
-		storeKind{"dynamodb", func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t) }},
+		storeKind{"postgres", func(t testing.TB) string { return env.Postgres(t).StoreURL(t) }},
+		storeKind{"etcd", func(t testing.TB) string { return env.Etcd(t).StoreURL(t) }},
+		storeKind{"dynamodb", func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t) }},
 	)
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -28,7 +28,7 @@ func TestCopyBringsEverythingOver(t *testing.T) {
 	for _, batch := range []int{0, 1, 7} {
 		t.Run(fmt.Sprint("batch=", batch), func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+			from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 			all := zoo(1200)
 			fill(t, from, all)
 			r, err := Run(limited(t), from, to, quick(Options{Batch: batch, PageSize: 50, Count: true}))
@@ -64,7 +64,7 @@ func TestIntoATargetThatHoldsSomething(t *testing.T) {
 	other := small("rival", "target's")
 	other.Id.Uid = "another"
 	setUp := func(t *testing.T, conflict bool) (from, to storage.Backend) {
-		from, to = storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+		from, to = fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 		fill(t, from, []*resourcepb.Resource{small("new", "1"), small("same", "1")})
 		fill(t, to, []*resourcepb.Resource{small("own", "1"), small("same", "1")})
 		if conflict {
@@ -121,7 +121,7 @@ func TestLiveUnderLoad(t *testing.T) {
 	for _, into := range []Into{Empty, Merge, Overwrite, Mirror} {
 		t.Run(fmt.Sprint("into=", int(into)), func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+			from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 			fill(t, from, zoo(300))
 			if into == Merge || into == Overwrite {
 				fill(t, to, []*resourcepb.Resource{small("own", "1")})
@@ -168,7 +168,7 @@ func TestLiveUnderLoad(t *testing.T) {
 // TestStoppedAnywhere stops a live migration again and again, each time at some moment of another phase, and goes on.
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(500))
 	herd := graze(t, 4, func() storage.Backend { return from })
 	herd.some(t, 20)
@@ -207,7 +207,7 @@ func TestStoppedAnywhere(t *testing.T) {
 
 func TestHistoryIsGone(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://?history=10"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://?history=10"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(50))
 	gone := small("gone", "1")
 	fill(t, from, []*resourcepb.Resource{gone})
@@ -229,7 +229,7 @@ func TestHistoryIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storetest.Remove(t, from, gone)
+	fixture.Remove(t, from, gone)
 	for i := range 50 {
 		write(t, from, small("new", fmt.Sprint(i)))
 	}
@@ -252,13 +252,13 @@ func TestWhatIsRefused(t *testing.T) {
 	t.Run("the same store", func(t *testing.T) {
 		t.Parallel()
 		name := "mem://" + strings.ReplaceAll(t.Name(), "/", "-")
-		if _, err := Run(limited(t), storetest.Open(t, name), storetest.Open(t, name), quick(Options{})); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := Run(limited(t), fixture.Open(t, name), fixture.Open(t, name), quick(Options{})); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("got %v, expected ErrInvalid", err)
 		}
 	})
 	t.Run("another migration's target", func(t *testing.T) {
 		t.Parallel()
-		one, two, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+		one, two, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 		ctx, stop := context.WithCancel(limited(t))
 		o := quick(Options{Live: true, Progress: func(p Progress) {
 			if p.Phase == Following {
@@ -280,7 +280,7 @@ func TestWhatIsRefused(t *testing.T) {
 	})
 	t.Run("a source that has moved", func(t *testing.T) {
 		t.Parallel()
-		from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+		from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 		fence(t, from, "mem://elsewhere")
 		_, err := Run(limited(t), from, to, quick(Options{Live: true}))
 		if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "mem://elsewhere") {
@@ -292,7 +292,7 @@ func TestWhatIsRefused(t *testing.T) {
 	})
 	t.Run("a target that has moved", func(t *testing.T) {
 		t.Parallel()
-		from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+		from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 		fence(t, to, "mem://elsewhere")
 		if _, err := Run(limited(t), from, to, quick(Options{})); !errors.Is(err, storage.ErrFenced) {
 			t.Errorf("got %v, expected ErrFenced", err)
@@ -300,7 +300,7 @@ func TestWhatIsRefused(t *testing.T) {
 	})
 	t.Run("a store without journal", func(t *testing.T) {
 		t.Parallel()
-		from, to := storetest.Open(t, "mem://"), plain{storetest.Open(t, "mem://")}
+		from, to := fixture.Open(t, "mem://"), plain{fixture.Open(t, "mem://")}
 		fill(t, from, zoo(20))
 		if _, err := Run(limited(t), from, to, quick(Options{Live: true})); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("live: got %v, expected ErrUnsupported", err)
@@ -308,7 +308,7 @@ func TestWhatIsRefused(t *testing.T) {
 		if _, err := Run(limited(t), from, to, quick(Options{})); err != nil {
 			t.Errorf("once: %v", err)
 		}
-		if _, err := Run(limited(t), to, storetest.Open(t, "mem://"), quick(Options{})); err != nil {
+		if _, err := Run(limited(t), to, fixture.Open(t, "mem://"), quick(Options{})); err != nil {
 			t.Errorf("once, from a store that lists only as a whole: %v", err)
 		}
 	})
@@ -328,7 +328,7 @@ func fence(t *testing.T, b storage.Backend, target string) {
 
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(50))
 	following := make(chan struct{}, 1000)
 	over := make(chan error, 1)
@@ -368,7 +368,7 @@ func TestOneAtATime(t *testing.T) {
 
 func TestRollBack(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(50))
 	there := quick(Options{Live: true, CutoverLag: time.Hour})
 	if _, err := Run(limited(t), from, to, there); err != nil {
@@ -395,7 +395,7 @@ func TestRollBack(t *testing.T) {
 
 func TestAbortDuringCutover(t *testing.T) {
 	t.Parallel()
-	from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(10))
 	ctx, stop := context.WithCancel(limited(t))
 	o := quick(Options{Live: true, CutoverLag: time.Hour, Progress: func(p Progress) {
@@ -418,7 +418,7 @@ func TestAbortDuringCutover(t *testing.T) {
 // TestAnothersFenceStays begins two migrations from one source. When one is complete, nobody opens the source for the other.
 func TestAnothersFenceStays(t *testing.T) {
 	t.Parallel()
-	from, one, two := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, one, two := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(10))
 	ctx, stop := context.WithCancel(limited(t))
 	o := quick(Options{Live: true, Progress: func(p Progress) {
@@ -451,7 +451,7 @@ func TestAnothersFenceStays(t *testing.T) {
 // TestAnothersFenceStaysWithoutNames is TestAnothersFenceStays where nobody gave the targets names.
 func TestAnothersFenceStaysWithoutNames(t *testing.T) {
 	t.Parallel()
-	from, one, two := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, one, two := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(10))
 	ctx, stop := context.WithCancel(limited(t))
 	if _, err := Run(ctx, from, two, &Options{takeover: -1, Live: true, Progress: func(p Progress) {

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestTwoTargetsOfOneName moves a store to two others at once, whose tools call them by one name. One of them gets it; the other
 // is told so, and can neither complete nor open the source again.
 func TestTwoTargetsOfOneName(t *testing.T) {
 	t.Parallel()
-	from, to, other := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, zoo(20))
 	following, cutover, over := make(chan struct{}, 100), make(chan struct{}, 1), make(chan error, 1)
 	go func() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -34,7 +34,7 @@ func TestNamesOfOddBytes(t *testing.T) {
 			} {
 				t.Run(fmt.Sprintf("%s, %s, name %d", kind.name, what, i), func(t *testing.T) {
 					t.Parallel()
-					c := &cross{from: storetest.Open(t, kind.url(t)), to: storetest.Open(t, kind.url(t)), tap: newTap()}
+					c := &cross{from: fixture.Open(t, kind.url(t)), to: fixture.Open(t, kind.url(t)), tap: newTap()}
 					fill(t, c.from, []*resourcepb.Resource{small("a", "1")})
 					o := &Options{From: name, To: name, Live: true, CutoverLag: time.Hour, takeover: -1}
 					ctx, stop := context.WithCancel(limited(t))

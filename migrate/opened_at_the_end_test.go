@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -20,7 +20,7 @@ func TestOpenedByHandAtTheEnd(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprint("plain ", plain), func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+			from, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 			fill(t, from, []*resourcepb.Resource{small("a", "1")})
 			var once sync.Once
 			late := &disturbed{tapped: &tapped{Backend: to, tap: newTap(), role: "to", plain: plain}}

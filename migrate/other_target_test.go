@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -18,7 +18,7 @@ import (
 // A request to close the source fails, and by the time it is made again the source is closed for another target: it stays so.
 func TestClosingAgainForAnother(t *testing.T) {
 	t.Parallel()
-	from, to, other := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	slow := newTap()
 	var once sync.Once
@@ -44,7 +44,7 @@ func TestClosingAgainForAnother(t *testing.T) {
 // is completed: when it wakes, the source stays closed.
 func TestGivenUpBeforeClosing(t *testing.T) {
 	t.Parallel()
-	from, to, other := storetest.Open(t, "mem://"), storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	from, to, other := fixture.Open(t, "mem://"), fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	fill(t, from, []*resourcepb.Resource{small("a", "1")})
 	late := newTap()
 	late.at = func(_ int, before bool, what string) error {

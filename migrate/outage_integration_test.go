@@ -11,20 +11,20 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestTargetGoesAway takes the target away while it is being filled: the migration says so, and after the repair the same call
 // goes on.
 func TestTargetGoesAway(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	from := storetest.Open(t, "mem://")
-	to := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=2s"))
+	from := fixture.Open(t, "mem://")
+	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=2s"))
 	all := zoo(400)
 	fill(t, from, all)
 	reached := false
@@ -58,11 +58,11 @@ func TestTargetGoesAway(t *testing.T) {
 // TestShortOutages cuts the connections to the target again and again, which nobody has to notice.
 func TestShortOutages(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	from := storetest.Open(t, "mem://")
-	to := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	from := fixture.Open(t, "mem://")
+	to := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	fill(t, from, zoo(300))
 	herd := graze(t, 4, func() storage.Backend { return from })
 	cuts := 0
@@ -90,18 +90,18 @@ func TestShortOutages(t *testing.T) {
 // TestKilledPostgresToEtcd is TestKilled between two servers.
 func TestKilledPostgresToEtcd(t *testing.T) {
 	t.Parallel()
-	killed(t, testenv.Postgres(t).StoreURL(t), testenv.Etcd(t).StoreURL(t), 16)
+	killed(t, env.Postgres(t).StoreURL(t), env.Etcd(t).StoreURL(t), 16)
 }
 
 // TestLostAnswers fills a target whose answers to commits get lost, while another program creates some of the same resources:
 // each is created once.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	from := storetest.Open(t, "mem://"+rand.Text())
-	to, other := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema)), storetest.Open(t, server.StoreURLIn(t, schema))
+	from := fixture.Open(t, "mem://"+rand.Text())
+	to, other := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema)), fixture.Open(t, server.StoreURLIn(t, schema))
 	all := zoo(600)
 	fill(t, from, all)
 	seen := observe(t, other)

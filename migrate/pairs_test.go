@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
@@ -49,7 +49,7 @@ func TestEveryPair(t *testing.T) {
 		for _, to := range kinds() {
 			t.Run(from.name+" to "+to.name, func(t *testing.T) {
 				t.Parallel()
-				source, target := storetest.Open(t, from.url(t)), storetest.Open(t, to.url(t))
+				source, target := fixture.Open(t, from.url(t)), fixture.Open(t, to.url(t))
 				fill(t, source, zoo(n))
 				o := quick(Options{Live: true, CutoverLag: time.Hour})
 				r, err := Run(limited(t), source, target, o)
@@ -95,9 +95,9 @@ func TestEveryPairUnderLoad(t *testing.T) {
 }
 
 func underLoad(t *testing.T, from, to string, slowly func(storage.Backend) storage.Backend) {
-	source, target := storetest.Open(t, from), storetest.Open(t, to)
+	source, target := fixture.Open(t, from), fixture.Open(t, to)
 	fill(t, source, zoo(200))
-	herd := graze(t, 4, func() storage.Backend { return storetest.Open(t, from) })
+	herd := graze(t, 4, func() storage.Backend { return fixture.Open(t, from) })
 	herd.some(t, 20)
 	cutover := make(chan struct{}, 1)
 	following := make(chan struct{}, 1000)
@@ -131,7 +131,7 @@ func TestDifferencesAreFound(t *testing.T) {
 	for _, kind := range kinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			a, b := storetest.Open(t, "mem://"), storetest.Open(t, kind.url(t))
+			a, b := fixture.Open(t, "mem://"), fixture.Open(t, kind.url(t))
 			all := zoo(300)
 			fill(t, a, all)
 			fill(t, b, all[:250])

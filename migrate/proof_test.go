@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -66,7 +66,7 @@ func taking(d time.Duration) <-chan struct{} {
 // anybody would wait for: what the source has deleted does not stay.
 func TestSlowHistoryIsNotTheEnd(t *testing.T) {
 	t.Parallel()
-	plain, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	from := slowly(plain, 5, func(n int) <-chan struct{} {
 		if n == 0 {
 			return taking(6 * time.Second)
@@ -87,7 +87,7 @@ func TestSlowHistoryIsNotTheEnd(t *testing.T) {
 		}
 		once.Do(func() {
 			for _, res := range all[:8] {
-				storetest.Remove(t, plain, storetest.Stored(t, plain, res.Id))
+				fixture.Remove(t, plain, fixture.Stored(t, plain, res.Id))
 			}
 			cutover <- struct{}{}
 		})
@@ -107,7 +107,7 @@ func TestSlowHistoryIsNotTheEnd(t *testing.T) {
 // TestLagIsProven lets a source's watch show nothing: how far the target is behind is then unknown, and the source stays open.
 func TestLagIsProven(t *testing.T) {
 	t.Parallel()
-	plain, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+	plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 	release := make(chan struct{})
 	from := slowly(plain, 5, func(int) <-chan struct{} { return release })
 	fill(t, plain, zoo(20))
@@ -158,7 +158,7 @@ func TestWithoutBookmarks(t *testing.T) {
 	for _, lag := range []time.Duration{0, time.Minute} {
 		t.Run(fmt.Sprint("lag=", lag), func(t *testing.T) {
 			t.Parallel()
-			plain, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+			plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 			shown, never := make(chan struct{}), make(chan struct{})
 			close(shown)
 			from := slowly(plain, 5, func(n int) <-chan struct{} {
@@ -191,7 +191,7 @@ func TestWithoutBookmarks(t *testing.T) {
 	}
 	t.Run("a lag that a comparison cannot prove", func(t *testing.T) {
 		t.Parallel()
-		plain, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+		plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 		from := &tapped{Backend: plain, tap: newTap(), role: "from", plain: true}
 		fill(t, plain, zoo(20))
 		r, err := Run(limited(t), from, to, quick(Options{Live: true, CutoverLag: time.Nanosecond}))
@@ -205,7 +205,7 @@ func TestWithoutBookmarks(t *testing.T) {
 	for _, into := range []Into{Merge, Overwrite} {
 		t.Run(fmt.Sprint("not offered, into=", int(into)), func(t *testing.T) {
 			t.Parallel()
-			plain, to := storetest.Open(t, "mem://"), storetest.Open(t, "mem://")
+			plain, to := fixture.Open(t, "mem://"), fixture.Open(t, "mem://")
 			from := &tapped{Backend: plain, tap: newTap(), role: "from", plain: true}
 			fill(t, plain, zoo(20))
 			r, err := Run(limited(t), from, to, quick(Options{Live: true, Into: into, CutoverLag: time.Hour}))
@@ -275,8 +275,8 @@ func TestFailedCutoverOpensTheSource(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			from := &tapped{Backend: storetest.Open(t, "mem://"), tap: newTap(), role: "from"}
-			to := &tapped{Backend: storetest.Open(t, "mem://"), tap: newTap(), role: "to"}
+			from := &tapped{Backend: fixture.Open(t, "mem://"), tap: newTap(), role: "from"}
+			to := &tapped{Backend: fixture.Open(t, "mem://"), tap: newTap(), role: "to"}
 			fill(t, from.Backend, zoo(20))
 			o := quick(Options{Live: true, Into: c.into, CutoverLag: time.Hour})
 			var calm atomic.Bool

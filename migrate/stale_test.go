@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -18,7 +18,7 @@ func TestCompletedWhileBeginning(t *testing.T) {
 	for _, into := range []Into{Mirror, Overwrite} {
 		t.Run(fmt.Sprint("into ", into), func(t *testing.T) {
 			t.Parallel()
-			from, to := storetest.Open(t, local[0].url(t)), storetest.Open(t, local[0].url(t))
+			from, to := fixture.Open(t, local[0].url(t)), fixture.Open(t, local[0].url(t))
 			fill(t, from, []*resourcepb.Resource{small("stays", "1"), small("changes", "1")})
 			options := Options{Into: into, Live: true, CutoverLag: time.Hour}
 			var once sync.Once

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -51,8 +51,8 @@ func (c *cross) undo(t *testing.T) {
 		return
 	}
 	write(t, c.from, small("changes", "1"))
-	if res := storetest.Stored(t, c.from, small("comes", "").Id); res != nil {
-		storetest.Remove(t, c.from, res)
+	if res := fixture.Stored(t, c.from, small("comes", "").Id); res != nil {
+		fixture.Remove(t, c.from, res)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestInterferenceAtEveryStep(t *testing.T) {
 
 // strong reports whether the stores hold back a process that was frozen, and prove their ends.
 func strong(t *testing.T, pair [2]storeKind) bool {
-	from, to := storetest.Open(t, pair[0].url(t)), storetest.Open(t, pair[1].url(t))
+	from, to := fixture.Open(t, pair[0].url(t)), fixture.Open(t, pair[1].url(t))
 	_, epochs := storage.As[driver.GuardedMover](from)
 	_, guards := storage.As[driver.GuardedMover](to)
 	watch, err := from.WatchList(limited(t), nothingAtAll, &resourcepb.Tenancy{}, "")
@@ -181,7 +181,7 @@ func strong(t *testing.T, pair [2]storeKind) bool {
 // interfere carries out a migration and interferes with it. It reports whether the migration has so many steps.
 func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interference, at int) (struck bool) {
 	t.Helper()
-	c := &cross{from: storetest.Open(t, pair[0].url(t)), to: storetest.Open(t, pair[1].url(t)), tap: newTap(), over: make(chan error, 1)}
+	c := &cross{from: fixture.Open(t, pair[0].url(t)), to: fixture.Open(t, pair[1].url(t)), tap: newTap(), over: make(chan error, 1)}
 	fill(t, c.from, []*resourcepb.Resource{small("stays", "1"), small("changes", "1"), small("goes", "1")})
 	if into == Merge {
 		fill(t, c.to, []*resourcepb.Resource{small("own", "1")})
@@ -197,7 +197,7 @@ func interfere(t *testing.T, pair [2]storeKind, into Into, plain bool, i interfe
 			// While it is being copied.
 			meanwhile.Do(func() {
 				write(t, c.from, small("changes", "2"))
-				storetest.Remove(t, c.from, storetest.Stored(t, c.from, small("goes", "").Id))
+				fixture.Remove(t, c.from, fixture.Stored(t, c.from, small("goes", "").Id))
 				write(t, c.from, small("comes", "1"))
 			})
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,7 +17,7 @@ func TestListingThatIsCutOff(t *testing.T) {
 	for _, kind := range local {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			b := storetest.Open(t, kind.url(t))
+			b := fixture.Open(t, kind.url(t))
 			const n = 100
 			for i := range n {
 				fill(t, b, []*resourcepb.Resource{small(fmt.Sprint("r", i), "")})

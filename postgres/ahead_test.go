@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestLostAhead has snapshots show a change above one that is not final yet, and replaces the database by an older copy, as a fail-over
@@ -18,8 +18,8 @@ import (
 // cursor that take that one for theirs would pass it over.
 func TestLostAhead(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	database := server.Database(t)
 	const schema = "store" // goes with the database
 	name := strings.TrimPrefix(parseURL(t, database.URL).Path, "/")
@@ -38,25 +38,25 @@ func TestLostAhead(t *testing.T) {
 			}
 		}
 	}
-	other := storetest.Open(t, database.StoreURLIn(t, schema))
-	one := storetest.Write(t, other, storetest.Resource("one", "v"))
+	other := fixture.Open(t, database.StoreURLIn(t, schema))
+	one := fixture.Write(t, other, fixture.Resource("one", "v"))
 	alone("create database " + name + "_copy template " + name)
-	t.Cleanup(func() { _, _ = admin.Exec(storetest.Context(t), "drop database if exists "+name+"_lost with (force)") })
+	t.Cleanup(func() { _, _ = admin.Exec(fixture.Context(t), "drop database if exists "+name+"_lost with (force)") })
 
 	g := newGateIn(t, database, schema, logged)
 	proxy := faultproxy.New(t, database.Addr)
-	b := storetest.Open(t, database.At(t, proxy.Addr()).StoreURLIn(t, schema, "application_name="+g.application))
+	b := fixture.Open(t, database.At(t, proxy.Addr()).StoreURLIn(t, schema, "application_name="+g.application))
 	g.close()
 	stopped := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(storetest.Context(t), storetest.Resource("stopped", "v")); stopped <- err }()
+	go func() { _, err := b.WriteCAS(fixture.Context(t), fixture.Resource("stopped", "v")); stopped <- err }()
 	g.await(1)
-	ahead := storetest.Write(t, other, storetest.Resource("ahead", "v"))
-	w := storetest.WatchAll(t, other)
+	ahead := fixture.Write(t, other, fixture.Resource("ahead", "v"))
+	w := fixture.WatchAll(t, other)
 	expect(t, "snapshot", w, ahead)
 	expect(t, "snapshot", w, one)
 	endOfSnapshot(t, w)
 	pager, _ := storage.As[storage.Pager](other)
-	page, err := pager.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
+	page, err := pager.ListPage(ctx, fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func TestLostAhead(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Fatalf("the write that was lost in its commit, and is carried out again: %v", err)
 	}
-	storetest.Write(t, other, storetest.Resource("instead", "v"))
-	storetest.Write(t, other, storetest.Resource(marker, ""))
+	fixture.Write(t, other, fixture.Resource("instead", "v"))
+	fixture.Write(t, other, fixture.Resource(marker, ""))
 	compacted(t, "the cursor of a listing", other, page.Cursor)
 	for {
 		event, err := w.Next(ctx)

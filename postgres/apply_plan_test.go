@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -28,7 +28,7 @@ type planned struct {
 
 func newPlanned(ctx context.Context, t *testing.T) *planned {
 	t.Helper()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	s := &planned{setUp: server.Connect(t), plans: new(notices)}
 	if _, err := migrations.Up(ctx, s.setUp, schema, migrations.Latest); err != nil {

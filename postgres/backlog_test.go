@@ -9,20 +9,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestBacklog commits more changes at once than a poll reads, beside a transaction that stays open: they come in order and
 // once, to watches that are up to date, that have fallen behind, and that go on from a cursor in the midst.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
-	live, behind := storetest.WatchAll(t, b), storetest.WatchAll(t, other)
+	b, other := fixture.Open(t, storeURL), fixture.Open(t, storeURL)
+	live, behind := fixture.WatchAll(t, b), fixture.WatchAll(t, other)
 	endOfSnapshot(t, live)
 	endOfSnapshot(t, behind)
 	start := live.Cursor()
@@ -32,10 +32,10 @@ func TestBacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeBySQL(t, held, schema, storetest.Resource("held", "v"))
+	writeBySQL(t, held, schema, fixture.Resource("held", "v"))
 	// Every change is of one resource, so that all of them have one order. The log alone matters to watches.
 	const total = 12000
-	stored := storetest.Write(t, b, storetest.Resource("one", "0"))
+	stored := fixture.Write(t, b, fixture.Resource("one", "0"))
 	fill := fmt.Sprintf(`insert into %[1]s (revision, place, more, op, key, version, token, data, created, writes)
 		select nextval('%[2]s'), 0, false, 1, key, decode(lpad(to_hex(n), 32, '0'), 'hex'), decode(lpad(to_hex(n), 32, '0'), 'hex'), data, 2, n + 1 from %[3]s, generate_series(1, %[4]d) n`,
 		pgx.Identifier{schema, "changes"}.Sanitize(), pgx.Identifier{schema, "changes_seq"}.Sanitize(),
@@ -51,7 +51,7 @@ func TestBacklog(t *testing.T) {
 	if err := many.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	last := storetest.Write(t, b, stored)
+	last := fixture.Write(t, b, stored)
 	if err := held.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestBacklog(t *testing.T) {
 		versions := map[string]bool{}
 		heldSeen := false
 		for i := from; ; {
-			res := storetest.Next(t, w).GetUpsert().GetResource()
+			res := fixture.Next(t, w).GetUpsert().GetResource()
 			if res.GetId().GetName() == "held" {
 				if heldSeen {
 					t.Fatalf("%s: the held transaction's change came twice", who)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,22 +19,22 @@ import (
 // again: the statements that write as well as those that look for what became of them. Nothing is acknowledged.
 func TestCancelledWaitForTheStandby(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	const schema = "store" // goes with the server
-	b := storetest.Open(t, server.StoreURLIn(t, schema))
+	b := fixture.Open(t, server.StoreURLIn(t, schema))
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
-		old[name] = storetest.Write(t, b, storetest.Resource(name, "old"))
+		old[name] = fixture.Write(t, b, fixture.Resource(name, "old"))
 	}
 	admin := server.Connect(t)
 	for _, sql := range []string{"alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()"} {
-		if _, err := admin.Exec(storetest.Context(t), sql); err != nil {
+		if _, err := admin.Exec(fixture.Context(t), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	storetest.Eventually(t, "the server to wait for its standby", func() bool {
+	fixture.Eventually(t, "the server to wait for its standby", func() bool {
 		var names string
-		if err := server.Connect(t).QueryRow(storetest.Context(t), "show synchronous_standby_names").Scan(&names); err != nil {
+		if err := server.Connect(t).QueryRow(fixture.Context(t), "show synchronous_standby_names").Scan(&names); err != nil {
 			t.Fatal(err)
 		}
 		return names != ""

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -21,7 +21,7 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.StartFeignedPostgres(t)
+	server := env.StartFeignedPostgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
 	k := key.Key{Group: "g", Kind: "Kind", Name: "one"}
 	create, err := newWrite(k, &resourcepb.Resource{Id: k.ID("uid", "v1")})

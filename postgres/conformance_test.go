@@ -8,7 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	_ "github.com/ashlar-dev/storage/postgres"
 )
 
@@ -20,10 +20,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	testenv.Main(m)
+	env.Main(m)
 }
 
 func TestConformance(t *testing.T) {
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	conformance.Run(t, conformance.Harness{URL: func(t testing.TB) string { return server.StoreURL(t) }})
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // crash kills a server process of a stranger, which ends all sessions, and waits until the server is back.
-func crash(t *testing.T, server *testenv.PostgresServer) {
+func crash(t *testing.T, server *env.PostgresServer) {
 	t.Helper()
-	conn, err := pgx.Connect(storetest.Context(t), server.URL)
+	conn, err := pgx.Connect(fixture.Context(t), server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func crash(t *testing.T, server *testenv.PostgresServer) {
 	if !server.KillProcess(t, conn.PgConn().PID()) {
 		t.Fatal("the process was not there")
 	}
-	storetest.Eventually(t, "the session to end", func() bool {
+	fixture.Eventually(t, "the session to end", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		return conn.Ping(ctx) != nil
@@ -43,28 +43,28 @@ func crash(t *testing.T, server *testenv.PostgresServer) {
 // of transactions that were rolled back are not forced to the disk, and are given out again after the crash.
 func TestCrashAmidAborts(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	// The server's own habit of writing its log out now and then only shortens the time in which the fault can happen.
-	server := testenv.StartPostgres(t, "-c", "wal_writer_delay=10s")
+	server := env.StartPostgres(t, "-c", "wal_writer_delay=10s")
 	schema := server.Schema(t)
 	proxy := faultproxy.New(t, server.Addr)
-	writer := storetest.Open(t, server.StoreURLIn(t, schema))
-	watcher := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "poll=20ms", "application_name="+schema))
-	w := storetest.WatchAll(t, watcher)
+	writer := fixture.Open(t, server.StoreURLIn(t, schema))
+	watcher := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "poll=20ms", "application_name="+schema))
+	w := fixture.WatchAll(t, watcher)
 	endOfSnapshot(t, w)
 
 	var acked []*resourcepb.Resource
 	writes := func(n int) {
 		t.Helper()
 		for range n {
-			acked = append(acked, storetest.Write(t, writer, storetest.Resource(fmt.Sprint("key-", len(acked)), "v")))
+			acked = append(acked, fixture.Write(t, writer, fixture.Resource(fmt.Sprint("key-", len(acked)), "v")))
 		}
 	}
 	seen := 0
 	events := func() {
 		t.Helper()
 		for ; seen < len(acked); seen++ {
-			event := storetest.Next(t, w)
+			event := fixture.Next(t, w)
 			if got, want := event.GetUpsert().GetResource(), acked[seen]; got.GetVersion() != want.Version {
 				t.Fatalf("event %d is %v, expected %s at %s", seen, event, want.Id.Name, want.Version)
 			}
@@ -96,12 +96,12 @@ func TestCrashAmidAborts(t *testing.T) {
 // looked waits until a session of this name has asked the server something, from now on.
 func looked(t *testing.T, conn *pgx.Conn, name string) {
 	t.Helper()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	var now time.Time
 	if err := conn.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "the watch to look for changes", func() bool {
+	fixture.Eventually(t, "the watch to look for changes", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1 and query_start > $2", name, now).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func looked(t *testing.T, conn *pgx.Conn, name string) {
 // TestCrashesUnderLoad kills server processes, the adapter's and strangers', while two handles write and others roll back.
 func TestCrashesUnderLoad(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema, "application_name="+schema)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -124,10 +124,10 @@ func TestCrashesUnderLoad(t *testing.T) {
 	for range 3 {
 		aborters.Go(func() { abort(ctx, server.URL) })
 	}
-	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(c *churn) {
+	throughOutage(t, func() storage.Backend { return fixture.Open(t, storeURL) }, func(c *churn) {
 		for i := range 4 {
 			var pids []uint32
-			rows, err := server.Connect(t).Query(storetest.Context(t), "select pid from pg_stat_activity where application_name = $1", schema)
+			rows, err := server.Connect(t).Query(fixture.Context(t), "select pid from pg_stat_activity where application_name = $1", schema)
 			if err == nil {
 				pids, err = pgx.CollectRows(rows, pgx.RowTo[uint32])
 			}
@@ -140,7 +140,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 				crash(t, server)
 			}
 			before := c.successes.Load()
-			storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+50 })
+			fixture.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+50 })
 		}
 	})
 }

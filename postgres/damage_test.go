@@ -8,22 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/damagetest"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/damage"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestDamage(t *testing.T) {
 	t.Parallel()
-	damagetest.Run(t, func(t *testing.T) damagetest.Harness {
-		server := testenv.Postgres(t)
+	damage.Run(t, func(t *testing.T) damage.Harness {
+		server := env.Postgres(t)
 		schema := server.Schema(t)
-		b := storetest.Open(t, server.StoreURLIn(t, schema))
+		b := fixture.Open(t, server.StoreURLIn(t, schema))
 		conn := server.Connect(t)
 		in := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
-		return damagetest.Harness{Backend: b, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
-			_, err := conn.Exec(storetest.Context(t), `
+		return damage.Harness{Backend: b, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
+			_, err := conn.Exec(fixture.Context(t), `
 with version as (select decode(md5(random()::text), 'hex') as v),
      numbered as materialized (select nextval('`+in("changes_seq")+`') as next),
      last as (select revision, place from `+in("changes")+` where key = $1 order by revision desc limit 1),

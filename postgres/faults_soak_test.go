@@ -12,8 +12,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // What takes too long for every run: make test-faults.
@@ -23,16 +23,16 @@ import (
 func TestFaultsSlowLinkMemory(t *testing.T) {
 	const rate, size, count = 10 << 20, 1<<20 - 1000, 200
 	const most = 96 << 20
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	fast := storetest.Open(t, server.StoreURLIn(t, schema))
+	fast := fixture.Open(t, server.StoreURLIn(t, schema))
 	slow, other := slowly(t, server, schema, rate), slowly(t, server, schema, rate)
-	polls := storetest.WatchAll(t, slow)
+	polls := fixture.WatchAll(t, slow)
 	endOfSnapshot(t, polls)
 	cursor := polls.Cursor()
 	want := map[string][32]byte{}
 	for i := range count {
-		res := storetest.Write(t, fast, large(fmt.Sprint("large-", i), size))
+		res := fixture.Write(t, fast, large(fmt.Sprint("large-", i), size))
 		want[res.Version] = sha256.Sum256(res.Data.Value)
 	}
 	peak, stop := liveHeap()
@@ -41,7 +41,7 @@ func TestFaultsSlowLinkMemory(t *testing.T) {
 	for name, w := range map[string]storage.Watch{"a watch that was open": polls, "a watch that resumes": resumes} {
 		group.Go(func() {
 			for seen := range count {
-				event, err := w.Next(storetest.Context(t))
+				event, err := w.Next(fixture.Context(t))
 				if err != nil {
 					t.Errorf("%s: after %d events: %v", name, seen, err)
 					return

@@ -11,8 +11,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -20,15 +20,15 @@ import (
 // takes (pg_dump does). Nobody waits for it.
 func TestFenceDuringABackup(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	b := storetest.Open(t, server.StoreURLIn(t, schema, "timeout=10s"))
+	b := fixture.Open(t, server.StoreURLIn(t, schema, "timeout=10s"))
 	fence, ok := storage.As[driver.Mover](b)
 	if !ok {
 		t.Fatal("the backend cannot be closed for writing")
 	}
-	res := storetest.Write(t, b, storetest.Resource("a", "1"))
-	ctx := storetest.Context(t)
+	res := fixture.Write(t, b, fixture.Resource("a", "1"))
+	ctx := fixture.Context(t)
 	backup, err := server.Connect(t).Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestFenceDuringABackup(t *testing.T) {
 		if state, err := fence.Fence(ctx); err != nil || state.Closed {
 			t.Errorf("opened: %+v, %v", state, err)
 		}
-		res = storetest.Write(t, b, res)
+		res = fixture.Write(t, b, res)
 	}
 	if err := backup.Rollback(ctx); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestFenceDuringABackup(t *testing.T) {
 	if err := fence.SetFence(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Write(t, b, res)
+	fixture.Write(t, b, res)
 	var left int
 	if err := server.Connect(t).QueryRow(ctx, "select count(*) from pg_trigger where tgrelid = $1::regclass and not tgisinternal",
 		pgx.Identifier{schema, "resources"}.Sanitize()).Scan(&left); err != nil || left != 0 {
@@ -83,13 +83,13 @@ func TestFenceDuringABackup(t *testing.T) {
 // under way: what succeeds has been written before.
 func TestFenceAfterABackup(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	url := server.StoreURLIn(t, schema)
-	b := storetest.Open(t, url)
+	b := fixture.Open(t, url)
 	fence, _ := storage.As[driver.Mover](b)
 	there := "mem://there"
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	table := pgx.Identifier{schema, "resources"}.Sanitize()
 	backup, err := server.Connect(t).Begin(ctx)
 	if err != nil {
@@ -111,8 +111,8 @@ func TestFenceAfterABackup(t *testing.T) {
 		}
 		results := make(chan result, 4)
 		for i := range cap(results) {
-			writer := storetest.Open(t, url)
-			res := storetest.Write(t, writer, storetest.Resource(fmt.Sprintf("w%d-%d", round, i), ""))
+			writer := fixture.Open(t, url)
+			res := fixture.Write(t, writer, fixture.Resource(fmt.Sprintf("w%d-%d", round, i), ""))
 			go func() {
 				for {
 					next, err := writer.WriteCAS(ctx, res)
@@ -128,11 +128,11 @@ func TestFenceAfterABackup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writeBySQL(t, stranger, schema, storetest.Resource(fmt.Sprintf("stranger%d", round), ""))
+		writeBySQL(t, stranger, schema, fixture.Resource(fmt.Sprintf("stranger%d", round), ""))
 		closed := make(chan error, 1)
 		go func() { closed <- fence.SetFence(ctx, &there) }()
 		looking := server.Connect(t)
-		storetest.Eventually(t, "the fence to wait for the transaction", func() bool {
+		fixture.Eventually(t, "the fence to wait for the transaction", func() bool {
 			var n int
 			if err := looking.QueryRow(ctx, `select count(*) from pg_locks where relation = $1::regclass and not granted and mode = 'ShareRowExclusiveLock'`, table).Scan(&n); err != nil {
 				t.Fatal(err)
@@ -146,7 +146,7 @@ func TestFenceAfterABackup(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
-		list, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+		list, err := b.List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -18,16 +18,16 @@ import (
 // whatever company it was sent.
 func TestFencedBatch(t *testing.T) {
 	t.Parallel()
-	b := opened(t, storetest.Context(t))
+	b := opened(t, fixture.Context(t))
 	target := "elsewhere"
-	if err := b.handle.SetFence(storetest.Context(t), &target); err != nil {
+	if err := b.handle.SetFence(fixture.Context(t), &target); err != nil {
 		t.Fatal(err)
 	}
 	var calls sync.WaitGroup
 	for i := range 32 {
 		calls.Go(func() {
 			k := key.Key{Group: "g", Kind: "Kind", Name: strconv.Itoa(i)}
-			_, err := b.Commit(storetest.Context(t), []storage.Op{{Write: &resourcepb.Resource{Id: k.ID("uid", "v1")}}})
+			_, err := b.Commit(fixture.Context(t), []storage.Op{{Write: &resourcepb.Resource{Id: k.ID("uid", "v1")}}})
 			var one *storage.OpError
 			if !errors.Is(err, storage.ErrFenced) || errors.As(err, &one) {
 				t.Errorf("%v, expected ErrFenced, and no OpError", err)

@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func read(t testing.TB, b storage.Backend, id *resourcepb.ID) *resourcepb.Resource {
 	t.Helper()
-	res, err := b.Read(storetest.Context(t), storage.StrongConsistency, id)
+	res, err := b.Read(fixture.Context(t), storage.StrongConsistency, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func read(t testing.TB, b storage.Backend, id *resourcepb.ID) *resourcepb.Resour
 
 func endOfSnapshot(t testing.TB, w storage.Watch) {
 	t.Helper()
-	if event := storetest.Next(t, w); event.GetEndOfSnapshot() == nil {
+	if event := fixture.Next(t, w); event.GetEndOfSnapshot() == nil {
 		t.Fatalf("event %v, expected the end of the snapshot", event)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -41,7 +41,7 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	go func() {
 		defer close(f.done)
 		for {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*storetest.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*fixture.Patience)
 			event, err := w.Next(ctx)
 			cancel()
 			if err != nil {
@@ -125,9 +125,9 @@ func (c *churn) writer(b storage.Backend, seed uint64, times int) {
 }
 
 func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, storetest.Patience))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, fixture.Patience))
 	defer cancel()
-	res := storetest.Resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
+	res := fixture.Resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
 	res.Id.Uid = ""
 	current, err := b.Read(ctx, storage.StrongConsistency, res.Id)
 	switch {
@@ -155,8 +155,8 @@ func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
 func (c *churn) finish(b storage.Backend, followers ...*follower) {
 	c.t.Helper()
 	c.group.Wait()
-	storetest.Write(c.t, b, storetest.Resource(marker, startOver))
-	listed, err := b.List(storetest.Context(c.t), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "key-")
+	fixture.Write(c.t, b, fixture.Resource(marker, startOver))
+	listed, err := b.List(fixture.Context(c.t), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "key-")
 	if err != nil {
 		c.t.Fatal(err)
 	}

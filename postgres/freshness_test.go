@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,7 +19,7 @@ func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	u, err := url.Parse(server.StoreURL(t, "replica="+url.QueryEscape(server.URL)))
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // step is where a gate stops a writer: a trigger that its statement meets.
@@ -32,7 +32,7 @@ const (
 // pass.
 type gate struct {
 	t           testing.TB
-	server      *testenv.PostgresServer
+	server      *env.PostgresServer
 	schema, url string
 	resources   string // the table, quoted
 	application string
@@ -41,16 +41,16 @@ type gate struct {
 	held        pgx.Tx // has the lock that the trigger asks for; nil while the gate is open
 }
 
-func newGate(t testing.TB, server *testenv.PostgresServer, at step) *gate {
+func newGate(t testing.TB, server *env.PostgresServer, at step) *gate {
 	t.Helper()
 	return newGateIn(t, server, server.Schema(t), at)
 }
 
-func newGateIn(t testing.TB, server *testenv.PostgresServer, schema string, at step) *gate {
+func newGateIn(t testing.TB, server *env.PostgresServer, schema string, at step) *gate {
 	t.Helper()
 	g := &gate{t: t, server: server, schema: schema, application: "gated" + unique(), key: rand.Int32()}
 	g.url = server.StoreURLIn(t, g.schema, "application_name="+g.application)
-	storetest.Open(t, g.url) // makes the tables
+	fixture.Open(t, g.url) // makes the tables
 	g.resources = pgx.Identifier{g.schema, "resources"}.Sanitize()
 	names := strings.NewReplacer("$resources", g.resources,
 		"$changes", pgx.Identifier{g.schema, "changes"}.Sanitize(), "$gate", pgx.Identifier{g.schema, "gate"}.Sanitize())
@@ -65,7 +65,7 @@ begin
 end $body$`, g.application, g.key),
 		string(at),
 	} {
-		if _, err := g.conn.Exec(storetest.Context(t), names.Replace(sql)); err != nil {
+		if _, err := g.conn.Exec(fixture.Context(t), names.Replace(sql)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,9 +74,9 @@ end $body$`, g.application, g.key),
 
 func (g *gate) close() {
 	g.t.Helper()
-	tx, err := g.server.Connect(g.t).Begin(storetest.Context(g.t))
+	tx, err := g.server.Connect(g.t).Begin(fixture.Context(g.t))
 	if err == nil {
-		_, err = tx.Exec(storetest.Context(g.t), "select pg_advisory_xact_lock(0, $1)", g.key)
+		_, err = tx.Exec(fixture.Context(g.t), "select pg_advisory_xact_lock(0, $1)", g.key)
 	}
 	if err != nil {
 		g.t.Fatal(err)
@@ -95,7 +95,7 @@ func (g *gate) open() {
 // stopped counts the writers at the gate, and those that wait for what somebody else has written.
 func (g *gate) stopped() (here, behind int) {
 	g.t.Helper()
-	err := g.conn.QueryRow(storetest.Context(g.t), `
+	err := g.conn.QueryRow(fixture.Context(g.t), `
 select count(*) filter (where locktype = 'advisory'), count(*) filter (where locktype = 'transactionid')
 from pg_locks join pg_stat_activity using (pid) where not granted and application_name = $1`, g.application).Scan(&here, &behind)
 	if err != nil {
@@ -107,7 +107,7 @@ from pg_locks join pg_stat_activity using (pid) where not granted and applicatio
 // notes counts those that its writers hold: the locks with two keys, but the gate's own.
 func (g *gate) notes() (n int) {
 	g.t.Helper()
-	err := g.conn.QueryRow(storetest.Context(g.t), `
+	err := g.conn.QueryRow(fixture.Context(g.t), `
 select count(*) from pg_locks join pg_stat_activity using (pid)
 where granted and locktype = 'advisory' and objsubid = 2 and classid <> 0 and application_name = $1`, g.application).Scan(&n)
 	if err != nil {
@@ -118,21 +118,21 @@ where granted and locktype = 'advisory' and objsubid = 2 and classid <> 0 and ap
 
 func (g *gate) await(writers int) {
 	g.t.Helper()
-	storetest.Eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })
+	fixture.Eventually(g.t, "writers to stop at the gate", func() bool { here, _ := g.stopped(); return here >= writers })
 }
 
 // TestDeleteHoldsAbsence has two transactions each delete what the other one creates. Neither is there when they look; but no order of
 // the two explains that both find nothing, so one has to be refused.
 func TestDeleteHoldsAbsence(t *testing.T) {
 	t.Parallel()
-	g := newGate(t, testenv.Postgres(t), drawn)
-	handles := []storage.Backend{storetest.Open(t, g.url), storetest.Open(t, g.url)}
+	g := newGate(t, env.Postgres(t), drawn)
+	handles := []storage.Backend{fixture.Open(t, g.url), fixture.Open(t, g.url)}
 	names := []string{"one", "other"}
 	errs := make(chan error, 2)
 	commit := func(i int) {
 		transactor, _ := storage.As[storage.Transactor](handles[i])
-		_, err := transactor.Commit(storetest.Context(t), []storage.Op{
-			{Delete: storetest.Resource(names[i], "").Id, Version: "some"}, {Write: storetest.Resource(names[1-i], "v")},
+		_, err := transactor.Commit(fixture.Context(t), []storage.Op{
+			{Delete: fixture.Resource(names[i], "").Id, Version: "some"}, {Write: fixture.Resource(names[1-i], "v")},
 		})
 		errs <- err
 	}
@@ -140,7 +140,7 @@ func TestDeleteHoldsAbsence(t *testing.T) {
 	go commit(0)
 	g.await(1)
 	go commit(1)
-	storetest.Eventually(t, "the other transaction to come as far as it gets", func() bool {
+	fixture.Eventually(t, "the other transaction to come as far as it gets", func() bool {
 		here, behind := g.stopped()
 		return here == 2 || behind > 0
 	})

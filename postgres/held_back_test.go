@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -21,7 +21,7 @@ import (
 // began before that, and a function that lets the writer commit.
 func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]string, commit func()) {
 	t.Helper()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	b = openHandle(t, ctx, server.StoreURL(t))
 	resource := func(name string) *resourcepb.Resource {
 		return &resourcepb.Resource{Id: &resourcepb.ID{

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,7 +17,7 @@ func TestClockStep(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURLIn(t, server.Schema(t), "pool_max_conns=1"))
 	res := &resourcepb.Resource{Id: &resourcepb.ID{
 		Uid: "uid", Name: "one", Type: &resourcepb.Type{Group: "g", GroupVersion: "v1", Kind: "Kind"}, Tenancy: &resourcepb.Tenancy{},

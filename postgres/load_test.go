@@ -14,22 +14,22 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestEveryVersionOnce has 32 writers on 50 hot keys, over 4 handles, and 8 watches that must see it all.
 func TestEveryVersionOnce(t *testing.T) {
 	t.Parallel()
-	storeURL := testenv.Postgres(t).StoreURL(t)
+	storeURL := env.Postgres(t).StoreURL(t)
 	c := newChurn(t, 50)
 	var handles []storage.Backend
 	var followers []*follower
 	for i := range 4 {
-		b := storetest.Open(t, storeURL)
+		b := fixture.Open(t, storeURL)
 		handles = append(handles, b)
 		for j := range 2 {
-			followers = append(followers, follow(t, fmt.Sprintf("watch %d of handle %d", j, i), storetest.WatchAll(t, b)))
+			followers = append(followers, follow(t, fmt.Sprintf("watch %d of handle %d", j, i), fixture.WatchAll(t, b)))
 		}
 	}
 	for i := range 32 {
@@ -41,10 +41,10 @@ func TestEveryVersionOnce(t *testing.T) {
 // TestNoDeadlocks lets batches and transactions of several handles meet on the same keys, and asks the server.
 func TestNoDeadlocks(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	admin := server.Connect(t)
 	database := server.Schema(t)
-	if _, err := admin.Exec(storetest.Context(t), "create database "+database); err != nil {
+	if _, err := admin.Exec(fixture.Context(t), "create database "+database); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -57,14 +57,14 @@ func TestNoDeadlocks(t *testing.T) {
 	const keys = 20
 	var handles []storage.Backend
 	for range 4 {
-		b, err := storage.Open(storetest.Context(t), u.String())
+		b, err := storage.Open(fixture.Context(t), u.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		handles = append(handles, b)
 	}
 	for i := range keys {
-		storetest.Write(t, handles[0], storetest.Resource(fmt.Sprint("key-", i), "0"))
+		fixture.Write(t, handles[0], fixture.Resource(fmt.Sprint("key-", i), "0"))
 	}
 	var group sync.WaitGroup
 	for i := range 48 {
@@ -83,7 +83,7 @@ func TestNoDeadlocks(t *testing.T) {
 		}
 	}
 	var deadlocks, commits int
-	if err := admin.QueryRow(storetest.Context(t), "select deadlocks, xact_commit from pg_stat_database where datname = $1", database).Scan(&deadlocks, &commits); err != nil {
+	if err := admin.QueryRow(fixture.Context(t), "select deadlocks, xact_commit from pg_stat_database where datname = $1", database).Scan(&deadlocks, &commits); err != nil {
 		t.Fatal(err)
 	}
 	if deadlocks > 0 {
@@ -93,9 +93,9 @@ func TestNoDeadlocks(t *testing.T) {
 }
 
 func update(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	for range 40 {
-		current, err := b.Read(ctx, storage.StrongConsistency, storetest.Resource(fmt.Sprint("key-", random.IntN(keys)), "").Id)
+		current, err := b.Read(ctx, storage.StrongConsistency, fixture.Resource(fmt.Sprint("key-", random.IntN(keys)), "").Id)
 		if err == nil {
 			_, err = b.WriteCAS(ctx, current)
 		}
@@ -107,12 +107,12 @@ func update(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
 }
 
 func transact(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	transactor, _ := storage.As[storage.Transactor](b)
 	for range 40 {
 		var ops []storage.Op
 		for _, i := range random.Perm(keys)[:8] {
-			current, err := b.Read(ctx, storage.StrongConsistency, storetest.Resource(fmt.Sprint("key-", i), "").Id)
+			current, err := b.Read(ctx, storage.StrongConsistency, fixture.Resource(fmt.Sprint("key-", i), "").Id)
 			if err != nil {
 				t.Error(err)
 				return
@@ -129,18 +129,18 @@ func transact(t *testing.T, b storage.Backend, random *rand.Rand, keys int) {
 // TestOneFeed counts the connections of a handle with many watches, and of a handle that was closed.
 func TestOneFeed(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	name := server.Schema(t)
-	b := storetest.Open(t, server.StoreURLIn(t, name, "pool_max_conns=4", "application_name="+name))
+	b := fixture.Open(t, server.StoreURLIn(t, name, "pool_max_conns=4", "application_name="+name))
 	var watches []storage.Watch
 	for range 100 {
-		watches = append(watches, storetest.WatchAll(t, b))
+		watches = append(watches, fixture.WatchAll(t, b))
 	}
-	written := storetest.Write(t, b, storetest.Resource("one", "v"))
+	written := fixture.Write(t, b, fixture.Resource("one", "v"))
 	for _, w := range watches {
 		endOfSnapshot(t, w)
-		if event := storetest.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
+		if event := fixture.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
 			t.Fatalf("event %v, expected version %s", event, written.Version)
 		}
 	}
@@ -158,29 +158,29 @@ func TestOneFeed(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "the connections to be closed", func() bool { return count() == 0 })
+	fixture.Eventually(t, "the connections to be closed", func() bool { return count() == 0 })
 }
 
 // TestNotify leaves a watch nothing but notifications to go by, also those of a handle that is closed at once.
 func TestNotify(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	w := storetest.WatchAll(t, storetest.Open(t, server.StoreURLIn(t, schema, "poll=1h")))
+	w := fixture.WatchAll(t, fixture.Open(t, server.StoreURLIn(t, schema, "poll=1h")))
 	endOfSnapshot(t, w)
 	for range 5 {
-		b, err := storage.Open(storetest.Context(t), server.StoreURLIn(t, schema))
+		b, err := storage.Open(fixture.Context(t), server.StoreURLIn(t, schema))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var last string
 		for range 5 {
-			last = storetest.Write(t, b, storetest.Resource("one"+unique(), "v")).Version
+			last = fixture.Write(t, b, fixture.Resource("one"+unique(), "v")).Version
 		}
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		for storetest.Next(t, w).GetUpsert().GetResource().GetVersion() != last {
+		for fixture.Next(t, w).GetUpsert().GetResource().GetVersion() != last {
 		}
 	}
 }
@@ -189,20 +189,20 @@ func TestNotify(t *testing.T) {
 // and what it writes meanwhile must arrive all the same.
 func TestNotifyNewcomer(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	b := storetest.Open(t, server.StoreURLIn(t, schema))
+	b := fixture.Open(t, server.StoreURLIn(t, schema))
 	for range 3 {
-		storetest.Write(t, b, storetest.Resource("alone"+unique(), "v"))
-		newcomer, err := storage.Open(storetest.Context(t), server.StoreURLIn(t, schema, "poll=1h"))
+		fixture.Write(t, b, fixture.Resource("alone"+unique(), "v"))
+		newcomer, err := storage.Open(fixture.Context(t), server.StoreURLIn(t, schema, "poll=1h"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := storetest.WatchAll(t, newcomer)
-		for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+		w := fixture.WatchAll(t, newcomer)
+		for fixture.Next(t, w).GetEndOfSnapshot() == nil {
 		}
 		for range 5 {
-			expect(t, "newcomer", w, storetest.Write(t, b, storetest.Resource("heard"+unique(), "v")))
+			expect(t, "newcomer", w, fixture.Write(t, b, fixture.Resource("heard"+unique(), "v")))
 		}
 		if err := newcomer.Close(); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestNotifyNewcomer(t *testing.T) {
 // TestSchemasWithOddNames keeps two stores in one database, in schemas whose names need quoting.
 func TestSchemasWithOddNames(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	base := server.Schema(t)
 	conn := server.Connect(t)
 	for _, odd := range []string{` "quo''ted" {{.}}`, ` $1;--`} {
@@ -224,17 +224,17 @@ func TestSchemasWithOddNames(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		b := storetest.Open(t, server.StoreURLIn(t, url.QueryEscape(schema)))
-		w := storetest.WatchAll(t, b)
+		b := fixture.Open(t, server.StoreURLIn(t, url.QueryEscape(schema)))
+		w := fixture.WatchAll(t, b)
 		endOfSnapshot(t, w)
-		stored := storetest.Write(t, b, storetest.Resource("one", "v"))
-		if event := storetest.Next(t, w); event.GetUpsert().GetResource().GetVersion() != stored.Version {
+		stored := fixture.Write(t, b, fixture.Resource("one", "v"))
+		if event := fixture.Next(t, w); event.GetUpsert().GetResource().GetVersion() != stored.Version {
 			t.Errorf("event %v", event)
 		}
-		if err := b.DeleteCAS(storetest.Context(t), stored.Id, stored.Version); err != nil {
+		if err := b.DeleteCAS(fixture.Context(t), stored.Id, stored.Version); err != nil {
 			t.Error(err)
 		}
-		names, err := b.List(storetest.Context(t), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+		names, err := b.List(fixture.Context(t), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 		if err != nil || !slices.Equal(names, nil) {
 			t.Errorf("list: %v, %v", names, err)
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // lockRow locks the row of a resource, as a stranger's session does, until the transaction that it returns ends.
-func lockRow(t *testing.T, server *testenv.PostgresServer, schema string, id *resourcepb.ID) pgx.Tx {
+func lockRow(t *testing.T, server *env.PostgresServer, schema string, id *resourcepb.ID) pgx.Tx {
 	t.Helper()
-	tx, err := server.Connect(t).Begin(storetest.Context(t))
+	tx, err := server.Connect(t).Begin(fixture.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tag, err := tx.Exec(storetest.Context(t), "select from "+pgx.Identifier{schema, "resources"}.Sanitize()+" where key = $1 for update", key.Of(id).Bytes())
+	tag, err := tx.Exec(fixture.Context(t), "select from "+pgx.Identifier{schema, "resources"}.Sanitize()+" where key = $1 for update", key.Of(id).Bytes())
 	if err != nil || tag.RowsAffected() != 1 {
 		t.Fatalf("locked %d rows, %v", tag.RowsAffected(), err)
 	}
@@ -34,7 +34,7 @@ func lockRow(t *testing.T, server *testenv.PostgresServer, schema string, id *re
 
 // halfDone is a batch of three writes of which one was carried out and two were not, and whose answer is held back.
 type halfDone struct {
-	server     *testenv.PostgresServer
+	server     *env.PostgresServer
 	schema     string
 	proxy      *faultproxy.Proxy
 	held       *faultproxy.Trap
@@ -60,22 +60,22 @@ func newHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 // so that those that come meanwhile are.
 func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	t.Helper()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	h := &halfDone{
 		server: server, schema: server.Schema(t), proxy: faultproxy.New(t, server.Addr),
 		good: make(chan error, 1), bad: make(chan error, 2), badPayload: []byte("bad" + unique()),
 	}
-	direct := storetest.Open(t, server.StoreURLIn(t, h.schema))
-	through := storetest.Open(t, server.At(t, h.proxy.Addr()).StoreURLIn(t, h.schema))
+	direct := fixture.Open(t, server.StoreURLIn(t, h.schema))
+	through := fixture.Open(t, server.At(t, h.proxy.Addr()).StoreURLIn(t, h.schema))
 	var group sync.WaitGroup
 	t.Cleanup(group.Wait)
 
-	spacer := storetest.Write(t, direct, storetest.Resource("spacer", "old"))
-	good := storetest.Write(t, direct, storetest.Resource("good", "old"))
+	spacer := fixture.Write(t, direct, fixture.Resource("spacer", "old"))
+	good := fixture.Write(t, direct, fixture.Resource("good", "old"))
 	var bad []*resourcepb.Resource
 	for _, name := range []string{"bad", "worse"} {
-		res := storetest.Write(t, direct, storetest.Resource(name, "old"))
-		storetest.Write(t, direct, res) // so the version in res is not the stored one
+		res := fixture.Write(t, direct, fixture.Resource(name, "old"))
+		fixture.Write(t, direct, res) // so the version in res is not the stored one
 		res.Data.Value = h.badPayload
 		bad = append(bad, res)
 	}
@@ -87,14 +87,14 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	h.held = h.proxy.HoldAnswer(payload)
 	begin := func(res *resourcepb.Resource, answer chan<- error, patience time.Duration) {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience)
 			defer cancel()
 			_, err := through.WriteCAS(ctx, res)
 			answer <- err
 		})
 	}
 	first := make(chan error, 1)
-	begin(spacer, first, storetest.Patience)
+	begin(spacer, first, fixture.Patience)
 	sprung(t, ahead)
 	begin(good, h.good, timeout)
 	for _, res := range bad {
@@ -106,7 +106,7 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 		t.Fatalf("the write ahead: %v", err)
 	}
 	sprung(t, h.held)
-	storetest.Eventually(t, "the write to happen", func() bool {
+	fixture.Eventually(t, "the write to happen", func() bool {
 		return string(read(t, direct, good.Id).Data.Value) == string(payload)
 	})
 
@@ -123,13 +123,13 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 // comes again: the write that was done is not begun anew.
 func TestLostBatchMeetsLock(t *testing.T) {
 	t.Parallel()
-	h := newHalfDone(t, storetest.Patience)
+	h := newHalfDone(t, fixture.Patience)
 	lock := lockRow(t, h.server, h.schema, h.badKey)
 	h.held.Cut()
 	if err := <-h.good; err != nil {
 		t.Errorf("the write that was done, while a stranger holds the row of another in its batch: %v", err)
 	}
-	if err := lock.Rollback(storetest.Context(t)); err != nil {
+	if err := lock.Rollback(fixture.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestLostBeforeTheFeedSawIt has a watch begin with a change that the feed has not come to, and replaces the database by an older copy,
@@ -20,8 +20,8 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 	for _, begin := range []string{"listed", "resumed"} {
 		t.Run(begin, func(t *testing.T) {
 			t.Parallel()
-			ctx := storetest.Context(t)
-			server := testenv.Postgres(t)
+			ctx := fixture.Context(t)
+			server := env.Postgres(t)
 			database := server.Database(t)
 			const schema = "store" // goes with the database
 			name := strings.TrimPrefix(parseURL(t, database.URL).Path, "/")
@@ -38,34 +38,34 @@ func TestLostBeforeTheFeedSawIt(t *testing.T) {
 					}
 				}
 			}
-			other := storetest.Open(t, database.StoreURLIn(t, schema))
-			one := storetest.Write(t, other, storetest.Resource("one", "v"))
-			b := storetest.Open(t, database.StoreURLIn(t, schema, "listen=off", "poll=1h"))
-			first := storetest.WatchAll(t, b) // the feed begins
+			other := fixture.Open(t, database.StoreURLIn(t, schema))
+			one := fixture.Write(t, other, fixture.Resource("one", "v"))
+			b := fixture.Open(t, database.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+			first := fixture.WatchAll(t, b) // the feed begins
 			expect(t, "snapshot", first, one)
 			endOfSnapshot(t, first)
 			alone("create database " + name + "_copy template " + name)
-			t.Cleanup(func() { _, _ = admin.Exec(storetest.Context(t), "drop database if exists "+name+"_lost with (force)") })
+			t.Cleanup(func() { _, _ = admin.Exec(fixture.Context(t), "drop database if exists "+name+"_lost with (force)") })
 
-			lost := storetest.Write(t, other, storetest.Resource("lost", "v"))
+			lost := fixture.Write(t, other, fixture.Resource("lost", "v"))
 			var w storage.Watch
 			if begin == "listed" {
-				w = storetest.WatchAll(t, b)
+				w = fixture.WatchAll(t, b)
 				expect(t, "snapshot", w, lost)
 				expect(t, "snapshot", w, one)
 				endOfSnapshot(t, w)
 			} else {
 				resumer, _ := storage.As[storage.Resumer](b)
 				var err error
-				if w, err = resumer.WatchFrom(ctx, storetest.AllTypes, storetest.AllTenancies, "", first.Cursor()); err != nil {
+				if w, err = resumer.WatchFrom(ctx, fixture.AllTypes, fixture.AllTenancies, "", first.Cursor()); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(w.Close)
 				expect(t, "resumed watch", w, lost)
 			}
 			alone("begin; alter database " + name + " rename to " + name + "_lost; alter database " + name + "_copy rename to " + name + "; commit")
-			storetest.Write(t, other, storetest.Resource("instead", "v"))
-			storetest.Write(t, other, storetest.Resource(marker, ""))
+			fixture.Write(t, other, fixture.Resource("instead", "v"))
+			fixture.Write(t, other, fixture.Resource(marker, ""))
 			if err := w.(storage.Bookmarker).Bookmark(ctx); err != nil { // it has the feed look
 				t.Fatal(err)
 			}

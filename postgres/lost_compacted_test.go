@@ -6,19 +6,19 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestLostAfterCompact cuts off a write on a connection that has rested while others wrote, and compacted all that they wrote: that the
 // database has not carried it out can still be told, and it is sent again.
 func TestLostAfterCompact(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	proxy, through, direct := behindProxy(t)
-	storetest.Write(t, through, storetest.Resource("first", "v"))
-	stored := storetest.Resource("second", "v")
+	fixture.Write(t, through, fixture.Resource("first", "v"))
+	stored := fixture.Resource("second", "v")
 	for range 3 {
-		stored = storetest.Write(t, direct, stored)
+		stored = fixture.Write(t, direct, stored)
 	}
 	h, ok := storage.As[storage.Historian](direct)
 	if !ok {
@@ -33,6 +33,6 @@ func TestLostAfterCompact(t *testing.T) {
 	}
 	payload := "payload" + unique()
 	trap := proxy.CutRequest([]byte(payload))
-	storetest.Write(t, through, storetest.Resource("third", payload))
+	fixture.Write(t, through, fixture.Resource("third", payload))
 	sprung(t, trap)
 }

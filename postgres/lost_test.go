@@ -15,30 +15,30 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // behindProxy opens a store twice: through a proxy that breaks connections, and without it.
 func behindProxy(t *testing.T) (proxy *faultproxy.Proxy, through, direct storage.Backend) {
 	t.Helper()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	proxy = faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	direct = storetest.Open(t, server.StoreURLIn(t, schema))
-	through = storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	direct = fixture.Open(t, server.StoreURLIn(t, schema))
+	through = fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	return proxy, through, direct
 }
 
 // outcome reads from w what was written under a name up to a marker, and expects it once.
 func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, want int) {
 	t.Helper()
-	storetest.Write(t, b, storetest.Resource(marker+unique(), "v"))
+	fixture.Write(t, b, fixture.Resource(marker+unique(), "v"))
 	got := 0
 	for {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		res := event.GetUpsert().GetResource()
 		if event.GetDelete() != nil {
 			res = event.GetDelete().GetResource()
@@ -59,13 +59,13 @@ func expectOnce(t *testing.T, w storage.Watch, b storage.Backend, name string, w
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
-	w := storetest.WatchAll(t, direct)
+	w := fixture.WatchAll(t, direct)
 	endOfSnapshot(t, w)
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
 		payload := "payload" + unique()
 		trap := cut([]byte(payload))
-		created := storetest.Write(t, through, storetest.Resource(name, payload))
+		created := fixture.Write(t, through, fixture.Resource(name, payload))
 		sprung(t, trap)
 		if got := read(t, direct, created.Id); !proto.Equal(got, created) {
 			t.Errorf("%s: created %v, stored %v", name, created, got)
@@ -75,7 +75,7 @@ func TestLostAnswer(t *testing.T) {
 		payload = "payload" + unique()
 		trap = cut([]byte(payload))
 		created.Data.Value = []byte(payload)
-		updated := storetest.Write(t, through, created)
+		updated := fixture.Write(t, through, created)
 		sprung(t, trap)
 		if got := read(t, direct, created.Id); !proto.Equal(got, updated) {
 			t.Errorf("%s: updated to %v, stored %v", name, updated, got)
@@ -107,7 +107,7 @@ func sprung(t *testing.T, trap *faultproxy.Trap) {
 	t.Helper()
 	select {
 	case <-trap.Sprung():
-	case <-time.After(storetest.Patience):
+	case <-time.After(fixture.Patience):
 		t.Fatal("the connection was not cut")
 	}
 }
@@ -115,7 +115,7 @@ func sprung(t *testing.T, trap *faultproxy.Trap) {
 // TestLostAnswerOfTheOverwritten holds an answer back until others have gone on: the write succeeded all the same.
 func TestLostAnswerOfTheOverwritten(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	proxy, through, direct := behindProxy(t)
 	for _, then := range []string{"overwritten", "deleted", "created anew"} {
 		payload := "payload" + unique()
@@ -126,24 +126,24 @@ func TestLostAnswerOfTheOverwritten(t *testing.T) {
 		}
 		answered := make(chan answer, 1)
 		go func() {
-			res, err := through.WriteCAS(ctx, storetest.Resource(then, payload))
+			res, err := through.WriteCAS(ctx, fixture.Resource(then, payload))
 			answered <- answer{res, err}
 		}()
 		var stored *resourcepb.Resource
-		storetest.Eventually(t, "the write to happen", func() bool {
+		fixture.Eventually(t, "the write to happen", func() bool {
 			var err error
-			stored, err = direct.Read(ctx, storage.StrongConsistency, storetest.Resource(then, "").Id)
+			stored, err = direct.Read(ctx, storage.StrongConsistency, fixture.Resource(then, "").Id)
 			return err == nil
 		})
 
 		version := stored.Version
 		if then == "overwritten" {
-			storetest.Write(t, direct, stored)
+			fixture.Write(t, direct, stored)
 		} else if err := direct.DeleteCAS(ctx, stored.Id, stored.Version); err != nil {
 			t.Fatal(err)
 		}
 		if then == "created anew" {
-			storetest.Write(t, direct, storetest.Resource(then, "v"))
+			fixture.Write(t, direct, fixture.Resource(then, "v"))
 		}
 		trap.Cut()
 		if got := <-answered; got.err != nil || got.res.Version != version {
@@ -158,7 +158,7 @@ func TestSilentConnection(t *testing.T) {
 	proxy, through, direct := behindProxy(t)
 	payload := "payload" + unique()
 	trap := proxy.HoldAnswer([]byte(payload))
-	created := storetest.Write(t, through, storetest.Resource("one", payload))
+	created := fixture.Write(t, through, fixture.Resource("one", payload))
 	sprung(t, trap)
 	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
 		t.Errorf("created %v, stored %v", created, got)
@@ -173,19 +173,19 @@ func TestSilentConnection(t *testing.T) {
 // TestLostCommit does the same to transactions, where the database's COMMIT is what is lost.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	proxy, through, direct := behindProxy(t)
 	transactor, _ := storage.As[storage.Transactor](through)
-	w := storetest.WatchAll(t, direct)
+	w := fixture.WatchAll(t, direct)
 	endOfSnapshot(t, w)
 	for name, cut := range map[string]func([]byte) *faultproxy.Trap{"request": proxy.CutRequest, "answer": proxy.CutAnswer} {
-		doomed := storetest.Write(t, direct, storetest.Resource("doomed-"+name, "v"))
+		doomed := fixture.Write(t, direct, fixture.Resource("doomed-"+name, "v"))
 		payload := "payload" + unique()
 		trap := cut([]byte(payload))
 		results, err := transactor.Commit(ctx, []storage.Op{
-			{Write: storetest.Resource(name, payload)},
+			{Write: fixture.Resource(name, payload)},
 			{Delete: doomed.Id, Version: doomed.Version},
-			{Check: storetest.Resource("nothing", "").Id},
+			{Check: fixture.Resource("nothing", "").Id},
 		})
 		sprung(t, trap)
 		if err != nil {
@@ -200,7 +200,7 @@ func TestLostCommit(t *testing.T) {
 		expectOnce(t, w, direct, name, 1)
 	}
 	// One that deletes only leaves no version behind, and is told apart from one of somebody else.
-	doomed := storetest.Write(t, direct, storetest.Resource("doomed", "v"))
+	doomed := fixture.Write(t, direct, fixture.Resource("doomed", "v"))
 	trap := proxy.CutAnswer([]byte("doomed"))
 	if _, err := transactor.Commit(ctx, []storage.Op{{Delete: doomed.Id, Version: doomed.Version}}); err != nil {
 		t.Errorf("a delete alone: %v", err)
@@ -214,15 +214,15 @@ func TestLostBatch(t *testing.T) {
 	proxy, through, direct := behindProxy(t)
 	c := newChurn(t, 30)
 	followers := []*follower{
-		follow(t, "watch through the proxy", storetest.WatchAll(t, through)),
-		follow(t, "direct watch", storetest.WatchAll(t, direct)),
+		follow(t, "watch through the proxy", fixture.WatchAll(t, through)),
+		follow(t, "direct watch", fixture.WatchAll(t, direct)),
 	}
 	for i := range 16 {
 		c.writer(through, uint64(i), 0)
 	}
 	for i := range 15 {
 		before := c.successes.Load()
-		storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
+		fixture.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
 		if i%3 == 0 {
 			proxy.Cut()
 			continue
@@ -238,7 +238,7 @@ func TestLostBatch(t *testing.T) {
 func TestNoDatabase(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
-	stored := storetest.Write(t, through, storetest.Resource("one", "v"))
+	stored := fixture.Write(t, through, fixture.Resource("one", "v"))
 	for _, take := range []struct {
 		how  string
 		away func()
@@ -265,11 +265,11 @@ func TestNoDatabase(t *testing.T) {
 	trap := proxy.HoldAnswer([]byte(payload))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if _, err := through.WriteCAS(ctx, storetest.Resource("two", payload)); !isInconsistent(err) {
+	if _, err := through.WriteCAS(ctx, fixture.Resource("two", payload)); !isInconsistent(err) {
 		t.Errorf("a write without an answer: %v", err)
 	}
 	trap.Cut()
-	if got := read(t, direct, storetest.Resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
+	if got := read(t, direct, fixture.Resource("two", "").Id); !bytes.Equal(got.Data.Value, []byte(payload)) {
 		t.Errorf("it was carried out: %v", got)
 	}
 }
@@ -288,20 +288,20 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 		"read":          read(storage.StrongConsistency),
 		"eventual read": read(storage.EventualConsistency),
 		"write": func(ctx context.Context) error {
-			_, err := b.WriteCAS(ctx, storetest.Resource(fmt.Sprint("new", unique()), "v"))
+			_, err := b.WriteCAS(ctx, fixture.Resource(fmt.Sprint("new", unique()), "v"))
 			return err
 		},
 		"delete": func(ctx context.Context) error { return b.DeleteCAS(ctx, stored.Id, "old") },
 		"list": func(ctx context.Context) error {
-			_, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+			_, err := b.List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 			return err
 		},
 		"page": func(ctx context.Context) error {
-			_, err := pager.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
+			_, err := pager.ListPage(ctx, fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{})
 			return err
 		},
 		"watch": func(ctx context.Context) error {
-			w, err := b.WatchList(ctx, storetest.AllTypes, storetest.AllTenancies, "")
+			w, err := b.WatchList(ctx, fixture.AllTypes, fixture.AllTenancies, "")
 			if err == nil {
 				w.Close()
 			}
@@ -312,7 +312,7 @@ func calls(b storage.Backend, stored *resourcepb.Resource) map[string]func(conte
 			return err
 		},
 		"commit": func(ctx context.Context) error {
-			_, err := transactor.Commit(ctx, []storage.Op{{Write: storetest.Resource(fmt.Sprint("new", unique()), "v")}})
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: fixture.Resource(fmt.Sprint("new", unique()), "v")}})
 			return err
 		},
 	}
@@ -323,7 +323,7 @@ func TestSilentIntroduction(t *testing.T) {
 	t.Parallel()
 	proxy, through, direct := behindProxy(t)
 	trap := proxy.HoldAnswer([]byte("select last_value, clock_timestamp()"))
-	created := storetest.Write(t, through, storetest.Resource("one", "v"))
+	created := fixture.Write(t, through, fixture.Resource("one", "v"))
 	sprung(t, trap)
 	if got := read(t, direct, created.Id); !proto.Equal(got, created) {
 		t.Errorf("created %v, stored %v", created, got)
@@ -334,22 +334,22 @@ func TestSilentIntroduction(t *testing.T) {
 // nothing happened.
 func TestLostRequestAfterRetention(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
 	busy := openForgetful(t, server.StoreURLIn(t, schema), 4*time.Second)
 	idle := openForgetful(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "pool_max_conns=1"), 4*time.Second)
-	stored := storetest.Write(t, idle, storetest.Resource("one", "v"))
-	other := storetest.Write(t, busy, storetest.Resource("other", "v"))
+	stored := fixture.Write(t, idle, fixture.Resource("one", "v"))
+	other := fixture.Write(t, busy, fixture.Resource("other", "v"))
 	conn := server.Connect(t)
 	named := func(table string) string { return pgx.Identifier{schema, table}.Sanitize() }
 	var last int64
 	if err := conn.QueryRow(ctx, "select max(revision) from "+named("changes")).Scan(&last); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "the changes of that time to be deleted", func() bool {
-		other = storetest.Write(t, busy, other)
+	fixture.Eventually(t, "the changes of that time to be deleted", func() bool {
+		other = fixture.Write(t, busy, other)
 		var oldest int64
 		if err := conn.QueryRow(ctx, "select oldest from "+named("store")).Scan(&oldest); err != nil {
 			t.Fatal(err)
@@ -360,7 +360,7 @@ func TestLostRequestAfterRetention(t *testing.T) {
 	payload := "payload" + unique()
 	stored.Data.Value = []byte(payload)
 	trap := proxy.CutRequest([]byte(payload))
-	updated := storetest.Write(t, idle, stored)
+	updated := fixture.Write(t, idle, stored)
 	sprung(t, trap)
 	if got := read(t, busy, stored.Id); got.Version != updated.Version {
 		t.Errorf("stored is %s, written was %s", got.Version, updated.Version)

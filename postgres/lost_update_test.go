@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -30,19 +30,19 @@ func TestRefusedAfterLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			database := testenv.Postgres(t).Database(t)
+			database := env.Postgres(t).Database(t)
 			g := newGate(t, database, logged)
 			as, role := database.Role(t)
 			grantAll(t, g.conn, g.schema, role)
 			proxy := faultproxy.New(t, database.Addr)
-			b := storetest.Open(t, as.At(t, proxy.Addr()).StoreURLIn(t, g.schema, "application_name="+g.application))
-			one := storetest.Write(t, b, storetest.Resource("one", "old"))
+			b := fixture.Open(t, as.At(t, proxy.Addr()).StoreURLIn(t, g.schema, "application_name="+g.application))
+			one := fixture.Write(t, b, fixture.Resource("one", "old"))
 
 			g.close()
 			changed := make(chan error, 1)
-			go func() { changed <- change(storetest.Context(t), b, one) }()
+			go func() { changed <- change(fixture.Context(t), b, one) }()
 			g.await(1)
-			if _, err := g.conn.Exec(storetest.Context(t), "revoke update, delete on "+g.resources+" from "+role); err != nil {
+			if _, err := g.conn.Exec(fixture.Context(t), "revoke update, delete on "+g.resources+" from "+role); err != nil {
 				t.Fatal(err)
 			}
 			proxy.Cut()

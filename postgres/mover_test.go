@@ -7,16 +7,16 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/mover"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 func TestMover(t *testing.T) {
 	t.Parallel()
 	mover.Run(t, mover.Harness{
 		Open: func(t *testing.T) (one, other storage.Backend) {
-			url := testenv.Postgres(t).StoreURL(t)
-			return storetest.Open(t, url), storetest.Open(t, url)
+			url := env.Postgres(t).StoreURL(t)
+			return fixture.Open(t, url), fixture.Open(t, url)
 		},
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -56,7 +56,7 @@ func (c caller) apply(ctx context.Context, atomic bool, operations ...operation)
 // newCallers returns so many on one store, and the names of its tables.
 func newCallers(ctx context.Context, t *testing.T, n int) ([]caller, *statements) {
 	t.Helper()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	sql := newStatements(schema)
 	callers := make([]caller, n)
@@ -340,7 +340,7 @@ func TestUpgradeToNumbers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	const withoutNumbers = 7
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema, gate := server.Schema(t), rand.Int32()
 	sql := newStatements(schema)
 	before, between, after, conn := caller{server.Connect(t), sql}, caller{server.Connect(t), sql}, caller{server.Connect(t), sql}, server.Connect(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -23,7 +23,7 @@ import (
 func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 	t.Helper()
 	changes := pgx.Identifier{schema, "changes"}.Sanitize()
-	if _, err := tx.Exec(storetest.Context(t), "select pg_advisory_xact_lock_shared(('"+changes+"'::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int) from "+
+	if _, err := tx.Exec(fixture.Context(t), "select pg_advisory_xact_lock_shared(('"+changes+"'::regclass::oid::bigint & 2147483647)::int, (last_value & 2147483647)::int) from "+
 		pgx.Identifier{schema, "changes_seq"}.Sanitize()); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func noteBySQL(t *testing.T, tx pgx.Tx, schema string) {
 // writeBySQL stores a resource in a transaction of the test's own, as a backend does.
 func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource) {
 	t.Helper()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	data, err := codec.Encode(res)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func writeBySQL(t *testing.T, tx pgx.Tx, schema string, res *resourcepb.Resource
 
 func expect(t *testing.T, who string, w storage.Watch, want *resourcepb.Resource) {
 	t.Helper()
-	event := storetest.Next(t, w)
+	event := fixture.Next(t, w)
 	got := event.GetUpsert().GetResource()
 	if got == nil {
 		t.Fatalf("%s: event %v, expected a write of %s", who, event, want.Id.Name)
@@ -67,45 +67,45 @@ func expect(t *testing.T, who string, w storage.Watch, want *resourcepb.Resource
 // on; what comes after the writer's number is shown after it, in one order, and what a list showed before is not shown again.
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
-	before, elsewhere := storetest.WatchAll(t, b), storetest.WatchAll(t, other)
+	b, other := fixture.Open(t, storeURL), fixture.Open(t, storeURL)
+	before, elsewhere := fixture.WatchAll(t, b), fixture.WatchAll(t, other)
 	endOfSnapshot(t, before)
 	endOfSnapshot(t, elsewhere)
-	storetest.Write(t, b, storetest.Resource("first", "v"))
-	expect(t, "watch", before, storetest.Resource("first", "v"))
-	expect(t, "watch of another handle", elsewhere, storetest.Resource("first", "v"))
+	fixture.Write(t, b, fixture.Resource("first", "v"))
+	expect(t, "watch", before, fixture.Resource("first", "v"))
+	expect(t, "watch of another handle", elsewhere, fixture.Resource("first", "v"))
 
 	tx, err := server.Connect(t).Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := storetest.Resource("late", "v")
+	late := fixture.Resource("late", "v")
 	writeBySQL(t, tx, schema, late)
 
 	// Others go on at once, without its change.
-	second := storetest.Write(t, b, storetest.Resource("second", "v"))
-	third := storetest.Write(t, other, storetest.Resource("third", "v"))
+	second := fixture.Write(t, b, fixture.Resource("second", "v"))
+	third := fixture.Write(t, other, fixture.Resource("third", "v"))
 
 	pager, _ := storage.As[storage.Pager](b)
-	page, err := pager.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
+	page, err := pager.ListPage(ctx, fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{})
 	if err != nil || len(page.Resources) != 3 {
 		t.Fatalf("list beside the open transaction: %v, %v", page.Resources, err)
 	}
-	during := storetest.WatchAll(t, b)
+	during := fixture.WatchAll(t, b)
 	for range 3 {
-		storetest.Next(t, during)
+		fixture.Next(t, during)
 	}
 	endOfSnapshot(t, during)
-	fourth := storetest.Write(t, other, storetest.Resource("fourth", "v"))
+	fourth := fixture.Write(t, other, fixture.Resource("fourth", "v"))
 
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	fifth := storetest.Write(t, b, storetest.Resource("fifth", "v"))
+	fifth := fixture.Write(t, b, fixture.Resource("fifth", "v"))
 
 	for _, w := range []struct {
 		who   string
@@ -138,13 +138,13 @@ func resumeAt(t *testing.T, w storage.Watch, want *resourcepb.Resource) string {
 // wait for it.
 func TestOpenTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
-	held := storetest.Write(t, b, storetest.Resource("held", "v"))
-	w := storetest.WatchAll(t, other)
+	b, other := fixture.Open(t, storeURL), fixture.Open(t, storeURL)
+	held := fixture.Write(t, b, fixture.Resource("held", "v"))
+	w := fixture.WatchAll(t, other)
 	expect(t, "snapshot", w, held)
 	endOfSnapshot(t, w)
 	tx, err := server.Connect(t).Begin(ctx)
@@ -165,7 +165,7 @@ func TestOpenTransaction(t *testing.T) {
 		waits <- err
 	}()
 	for _, by := range []storage.Backend{b, other, b} {
-		expect(t, "watch beside the transaction", w, storetest.Write(t, by, storetest.Resource("free"+unique(), "v")))
+		expect(t, "watch beside the transaction", w, fixture.Write(t, by, fixture.Resource("free"+unique(), "v")))
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestOpenTransaction(t *testing.T) {
 func resume(t *testing.T, b storage.Backend, cursor string) storage.Watch {
 	t.Helper()
 	resumer, _ := storage.As[storage.Resumer](b)
-	w, err := resumer.WatchFrom(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "", cursor)
+	w, err := resumer.WatchFrom(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func expectSet(t *testing.T, who string, w storage.Watch, want ...*resourcepb.Re
 		left[res.Id.Name] = true
 	}
 	for range want {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		name := event.GetUpsert().GetResource().GetId().GetName()
 		if !left[name] {
 			t.Fatalf("%s: unexpected or repeated event %v; still missing: %v", who, event, left)
@@ -206,13 +206,13 @@ func expectSet(t *testing.T, who string, w storage.Watch, want ...*resourcepb.Re
 // TestStalledCommit stalls a transaction of the adapter itself: it has written one key and waits for another.
 func TestStalledCommit(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	b := storetest.Open(t, server.StoreURLIn(t, schema, "application_name="+schema))
-	held := storetest.Write(t, b, storetest.Resource("held", "v"))
-	w := storetest.WatchAll(t, b)
-	storetest.Next(t, w)
+	b := fixture.Open(t, server.StoreURLIn(t, schema, "application_name="+schema))
+	held := fixture.Write(t, b, fixture.Resource("held", "v"))
+	w := fixture.WatchAll(t, b)
+	fixture.Next(t, w)
 	endOfSnapshot(t, w)
 
 	tx, err := server.Connect(t).Begin(ctx)
@@ -225,13 +225,13 @@ func TestStalledCommit(t *testing.T) {
 	transactor, _ := storage.As[storage.Transactor](b)
 	stalled := make(chan error, 2)
 	go func() {
-		_, err := transactor.Commit(ctx, []storage.Op{{Write: storetest.Resource("a", "v")}, {Write: held}, {Write: storetest.Resource("z", "v")}})
+		_, err := transactor.Commit(ctx, []storage.Op{{Write: fixture.Resource("a", "v")}, {Write: held}, {Write: fixture.Resource("z", "v")}})
 		stalled <- err
 	}()
 	// A plain write of the same row waits too, and holds nobody up.
-	go func() { _, err := b.WriteCAS(ctx, storetest.Resource("held", "created")); stalled <- err }()
+	go func() { _, err := b.WriteCAS(ctx, fixture.Resource("held", "created")); stalled <- err }()
 	for range 20 {
-		expect(t, "watch beside the stalled transaction", w, storetest.Write(t, b, storetest.Resource("other"+unique(), "v")))
+		expect(t, "watch beside the stalled transaction", w, fixture.Write(t, b, fixture.Resource("other"+unique(), "v")))
 	}
 	// One that gives up leaves by itself.
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
@@ -258,5 +258,5 @@ func TestStalledCommit(t *testing.T) {
 	if failures != 1 {
 		t.Errorf("%d of the two failed, expected the creation alone", failures)
 	}
-	expectSet(t, "watch after the stall", w, storetest.Resource("a", ""), held, storetest.Resource("z", ""))
+	expectSet(t, "watch after the stall", w, fixture.Resource("a", ""), held, fixture.Resource("z", ""))
 }

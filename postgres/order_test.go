@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -53,12 +53,12 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 		transactor, _ := storage.As[storage.Transactor](b)
 		stored := map[string]string{} // versions of own keys
 		fill := func(key, call string) *resourcepb.Resource {
-			res := storetest.Resource(keys+key, call)
+			res := fixture.Resource(keys+key, call)
 			res.Version = stored[key]
 			return res
 		}
 		for range calls {
-			ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience)
 			if random.IntN(4) > 0 {
 				key := fmt.Sprint("-", random.IntN(8))
 				call, entry := o.begin(1)
@@ -96,7 +96,7 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 
 // record returns the changes that a watch shows up to the marker, in their order.
 func record(w storage.Watch) ([]change, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*storetest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*fixture.Patience)
 	defer cancel()
 	var all []change
 	for {
@@ -157,7 +157,7 @@ func (o *ordering) check(who string, all []change) {
 func inOrder(t *testing.T, storeURL string, writers, calls int) {
 	t.Helper()
 	o := &ordering{t: t}
-	handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
+	handles := []storage.Backend{fixture.Open(t, storeURL), fixture.Open(t, storeURL), fixture.Open(t, storeURL)}
 	type recorded struct {
 		all []change
 		err error
@@ -165,7 +165,7 @@ func inOrder(t *testing.T, storeURL string, writers, calls int) {
 	var watching sync.WaitGroup
 	records := make([]recorded, len(handles))
 	for i, b := range handles {
-		w := storetest.WatchAll(t, b)
+		w := fixture.WatchAll(t, b)
 		endOfSnapshot(t, w)
 		watching.Go(func() { records[i].all, records[i].err = record(w) })
 	}
@@ -173,7 +173,7 @@ func inOrder(t *testing.T, storeURL string, writers, calls int) {
 		o.writer(handles[i%2], fmt.Sprint("writer-", i), uint64(i), calls)
 	}
 	o.group.Wait()
-	storetest.Write(t, handles[0], storetest.Resource(marker, ""))
+	fixture.Write(t, handles[0], fixture.Resource(marker, ""))
 	watching.Wait()
 	for i, r := range records {
 		if r.err != nil {
@@ -198,7 +198,7 @@ func TestOneOrder(t *testing.T) {
 	for _, writers := range []int{2, 6, 32} {
 		t.Run(fmt.Sprint(writers), func(t *testing.T) {
 			t.Parallel()
-			inOrder(t, testenv.Postgres(t).StoreURL(t), writers, 1200/writers)
+			inOrder(t, env.Postgres(t).StoreURL(t), writers, 1200/writers)
 		})
 	}
 }
@@ -206,16 +206,16 @@ func TestOneOrder(t *testing.T) {
 // TestOneOrderWherePollingOnly does without LISTEN.
 func TestOneOrderWherePollingOnly(t *testing.T) {
 	t.Parallel()
-	inOrder(t, testenv.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 200)
+	inOrder(t, env.Postgres(t).StoreURL(t, "listen=off", "poll=5ms"), 6, 200)
 }
 
 // TestOneOrderResumed watches anew from each event's cursor, with handles by turns: the positions are those of the one order.
 func TestOneOrderResumed(t *testing.T) {
 	t.Parallel()
 	o := &ordering{t: t}
-	storeURL := testenv.Postgres(t).StoreURL(t)
-	handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
-	w := storetest.WatchAll(t, handles[0])
+	storeURL := env.Postgres(t).StoreURL(t)
+	handles := []storage.Backend{fixture.Open(t, storeURL), fixture.Open(t, storeURL)}
+	w := fixture.WatchAll(t, handles[0])
 	endOfSnapshot(t, w)
 	start := w.Cursor()
 	for i := range 6 {
@@ -226,13 +226,13 @@ func TestOneOrderResumed(t *testing.T) {
 	go func() {
 		defer close(ended)
 		o.group.Wait()
-		if _, err := handles[0].WriteCAS(storetest.Context(t), storetest.Resource(marker, "")); err != nil {
+		if _, err := handles[0].WriteCAS(fixture.Context(t), fixture.Resource(marker, "")); err != nil {
 			t.Error(err)
 		}
 	}()
 	var all []change
 	for i := 0; ; i++ {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		res := event.GetUpsert().GetResource()
 		if res.GetId().GetName() == marker {
 			break
@@ -252,11 +252,11 @@ func TestOneOrderResumed(t *testing.T) {
 }
 
 // isolated is a database whose sessions begin transactions at this level.
-func isolated(t *testing.T, level string) *testenv.PostgresServer {
+func isolated(t *testing.T, level string) *env.PostgresServer {
 	t.Helper()
-	server := testenv.Postgres(t).Database(t)
+	server := env.Postgres(t).Database(t)
 	name := strings.TrimPrefix(parseURL(t, server.URL).Path, "/")
-	if _, err := server.Connect(t).Exec(storetest.Context(t), "alter database "+name+" set default_transaction_isolation = '"+level+"'"); err != nil {
+	if _, err := server.Connect(t).Exec(fixture.Context(t), "alter database "+name+" set default_transaction_isolation = '"+level+"'"); err != nil {
 		t.Fatal(err)
 	}
 	return server
@@ -277,8 +277,8 @@ func TestIsolation(t *testing.T) {
 				t.Parallel()
 				storeURL := server.StoreURL(t)
 				c := newChurn(t, 10)
-				handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
-				followers := []*follower{follow(t, "watch", storetest.WatchAll(t, handles[0])), follow(t, "other watch", storetest.WatchAll(t, handles[1]))}
+				handles := []storage.Backend{fixture.Open(t, storeURL), fixture.Open(t, storeURL)}
+				followers := []*follower{follow(t, "watch", fixture.WatchAll(t, handles[0])), follow(t, "other watch", fixture.WatchAll(t, handles[1]))}
 				for i := range 12 {
 					c.writer(handles[i%2], uint64(i), 60)
 				}

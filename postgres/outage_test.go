@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // throughOutage has writers and watches on two handles go through trouble: nothing is lost, nothing comes twice.
@@ -21,15 +21,15 @@ func throughOutage(t *testing.T, open func() storage.Backend, trouble func(c *ch
 	c := newChurn(t, 20)
 	c.mayFail = true
 	followers := []*follower{
-		follow(t, "watch of the writers' handle", storetest.WatchAll(t, a)),
-		follow(t, "watch of another handle", storetest.WatchAll(t, b)),
+		follow(t, "watch of the writers' handle", fixture.WatchAll(t, a)),
+		follow(t, "watch of another handle", fixture.WatchAll(t, b)),
 	}
 	for i := range 8 {
 		c.writer(a, uint64(i), 0)
 	}
 	goOn := func() {
 		before := c.successes.Load()
-		storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
+		fixture.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
 	}
 	goOn()
 	trouble(c)
@@ -40,12 +40,12 @@ func throughOutage(t *testing.T, open func() storage.Backend, trouble func(c *ch
 
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	storeURL := server.StoreURL(t)
-	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(c *churn) {
+	throughOutage(t, func() storage.Backend { return fixture.Open(t, storeURL) }, func(c *churn) {
 		server.Restart(t)
 		before := c.successes.Load()
-		storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
+		fixture.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+100 })
 		server.Kill(t) // the way a power cut does
 		server.Start(t)
 	})
@@ -53,9 +53,9 @@ func TestServerRestart(t *testing.T) {
 
 func TestServerPaused(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	storeURL := server.StoreURL(t)
-	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(*churn) {
+	throughOutage(t, func() storage.Backend { return fixture.Open(t, storeURL) }, func(*churn) {
 		server.Pause(t)
 		defer server.Unpause(t)
 		// Long enough for calls to run out of time: they say so, and nothing else ends the pause.
@@ -77,15 +77,15 @@ func callsFail(t *testing.T, storeURL string) {
 
 func TestTerminatedBackends(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	conn := server.Connect(t)
 	storeURL := server.StoreURLIn(t, schema, "application_name="+schema)
-	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(c *churn) {
+	throughOutage(t, func() storage.Backend { return fixture.Open(t, storeURL) }, func(c *churn) {
 		for range 10 {
 			before := c.successes.Load()
-			storetest.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
-			if _, err := conn.Exec(storetest.Context(t), "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1", schema); err != nil {
+			fixture.Eventually(t, "writes to go on", func() bool { return c.successes.Load() >= before+20 })
+			if _, err := conn.Exec(fixture.Context(t), "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1", schema); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -95,8 +95,8 @@ func TestTerminatedBackends(t *testing.T) {
 // TestFailOver promotes a synchronous standby, to which the store's address then leads.
 func TestFailOver(t *testing.T) {
 	t.Parallel()
-	pair := testenv.StartPostgresPair(t)
-	ctx := storetest.Context(t)
+	pair := env.StartPostgresPair(t)
+	ctx := fixture.Context(t)
 	conn := pair.Primary.Connect(t)
 	for _, setting := range []string{"synchronous_standby_names = '*'", "synchronous_commit = 'remote_apply'"} {
 		if _, err := conn.Exec(ctx, "alter system set "+setting); err != nil {
@@ -106,7 +106,7 @@ func TestFailOver(t *testing.T) {
 	if _, err := conn.Exec(ctx, "select pg_reload_conf()"); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "the standby to be synchronous", func() bool {
+	fixture.Eventually(t, "the standby to be synchronous", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from pg_stat_replication where sync_state = 'sync'").Scan(&n); err != nil {
 			t.Fatal(err)
@@ -116,9 +116,9 @@ func TestFailOver(t *testing.T) {
 
 	proxy := faultproxy.New(t, pair.Primary.Addr)
 	storeURL := pair.Primary.At(t, proxy.Addr()).StoreURL(t)
-	reader := storetest.Open(t, storeURL)
-	stored := storetest.Write(t, reader, storetest.Resource("one", startOver))
-	throughOutage(t, func() storage.Backend { return storetest.Open(t, storeURL) }, func(*churn) {
+	reader := fixture.Open(t, storeURL)
+	stored := fixture.Write(t, reader, fixture.Resource("one", startOver))
+	throughOutage(t, func() storage.Backend { return fixture.Open(t, storeURL) }, func(*churn) {
 		pair.Primary.Kill(t)
 		proxy.Redirect(pair.Standby.Addr)
 		proxy.Cut()
@@ -136,12 +136,12 @@ func TestFailOver(t *testing.T) {
 // TestReadOnlyPrimary makes the primary refuse writes: they wait for another one, reads and watches go on.
 func TestReadOnlyPrimary(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
-	ctx := storetest.Context(t)
-	b := storetest.Open(t, server.StoreURL(t))
-	w := storetest.WatchAll(t, b)
+	server := env.StartPostgres(t)
+	ctx := fixture.Context(t)
+	b := fixture.Open(t, server.StoreURL(t))
+	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	stored := storetest.Write(t, b, storetest.Resource("one", "v"))
+	stored := fixture.Write(t, b, fixture.Resource("one", "v"))
 	expect(t, "watch", w, stored)
 	readOnly := func(setting string) {
 		t.Helper()
@@ -157,7 +157,7 @@ func TestReadOnlyPrimary(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		storetest.Eventually(t, "the server to be told", func() bool {
+		fixture.Eventually(t, "the server to be told", func() bool {
 			var now string
 			if err := server.Connect(t).QueryRow(ctx, "show default_transaction_read_only").Scan(&now); err != nil {
 				t.Fatal(err)
@@ -167,10 +167,10 @@ func TestReadOnlyPrimary(t *testing.T) {
 
 	}
 	readOnly("on")
-	storetest.Eventually(t, "a write to be refused", func() bool {
+	fixture.Eventually(t, "a write to be refused", func() bool {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err := b.WriteCAS(short, storetest.Resource("two"+unique(), "v"))
+		_, err := b.WriteCAS(short, fixture.Resource("two"+unique(), "v"))
 		if err != nil && !isInconsistent(err) {
 			t.Fatal(err)
 		}
@@ -179,11 +179,11 @@ func TestReadOnlyPrimary(t *testing.T) {
 
 	read(t, b, stored.Id)
 	go func() {
-		_, _ = b.WriteCAS(ctx, storetest.Resource("waits", "v")) // until the primary takes writes again
+		_, _ = b.WriteCAS(ctx, fixture.Resource("waits", "v")) // until the primary takes writes again
 	}()
 	readOnly("off")
 	for {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		if event.GetUpsert().GetResource().GetId().GetName() == "waits" {
 			break
 		}
@@ -193,18 +193,18 @@ func TestReadOnlyPrimary(t *testing.T) {
 // TestOutage takes the database away for longer than watches wait.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	proxy := faultproxy.New(t, server.Addr)
-	b := storetest.Open(t, server.At(t, proxy.Addr()).StoreURL(t, "outage=300ms"))
-	w := storetest.WatchAll(t, b)
+	b := fixture.Open(t, server.At(t, proxy.Addr()).StoreURL(t, "outage=300ms"))
+	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	proxy.Refuse()
-	_, err := w.Next(storetest.Context(t))
+	_, err := w.Next(fixture.Context(t))
 	if !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("after the outage: %v", err)
 	}
 	proxy.Resume()
-	w = storetest.WatchAll(t, b)
+	w = fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	expect(t, "a new watch", w, storetest.Write(t, b, storetest.Resource("one", "v")))
+	expect(t, "a new watch", w, fixture.Write(t, b, fixture.Resource("one", "v")))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -21,7 +21,7 @@ func TestBatchMeetsLock(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	conn, other := server.Connect(t), server.Connect(t)
 	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {

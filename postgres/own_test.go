@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -15,17 +15,17 @@ import (
 // first one writes it could show at once, but not before what it replaces.
 func TestOwnChangesKeepTheOrder(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	deaf := storetest.Open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
-	other := storetest.Open(t, server.StoreURLIn(t, schema))
+	deaf := fixture.Open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+	other := fixture.Open(t, server.StoreURLIn(t, schema))
 	replace := func(b storage.Backend, old *resourcepb.Resource) *resourcepb.Resource {
-		changed := storetest.Resource(old.Id.Name, "replaced "+old.Version)
+		changed := fixture.Resource(old.Id.Name, "replaced "+old.Version)
 		changed.Version = old.Version
-		return storetest.Write(t, b, changed)
+		return fixture.Write(t, b, changed)
 	}
-	first := storetest.Write(t, other, storetest.Resource("first", "v"))
-	w := storetest.WatchAll(t, deaf)
+	first := fixture.Write(t, other, fixture.Resource("first", "v"))
+	w := fixture.WatchAll(t, deaf)
 	expect(t, "snapshot", w, first)
 	endOfSnapshot(t, w)
 
@@ -40,11 +40,11 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 	}
 
 	for range 10 {
-		if err := other.DeleteCAS(storetest.Context(t), first.Id, first.Version); err != nil {
+		if err := other.DeleteCAS(fixture.Context(t), first.Id, first.Version); err != nil {
 			t.Fatal(err)
 		}
-		created := storetest.Write(t, deaf, storetest.Resource("first", "created"))
-		if event := storetest.Next(t, w); event.GetDelete().GetResource().GetVersion() != first.Version {
+		created := fixture.Write(t, deaf, fixture.Resource("first", "created"))
+		if event := fixture.Next(t, w); event.GetDelete().GetResource().GetVersion() != first.Version {
 			t.Fatalf("event %v, expected the deletion of %s", event, first.Version)
 		}
 		expect(t, "after their deletion", w, created)
@@ -56,17 +56,17 @@ func TestOwnChangesKeepTheOrder(t *testing.T) {
 // changes as they come: what it has not seen yet it sees later, from its cursor too, and nothing twice.
 func TestOwnChangesLeaveGaps(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	deaf := storetest.Open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
+	deaf := fixture.Open(t, server.StoreURLIn(t, schema, "listen=off", "poll=1h"))
 	conn := server.Connect(t)
 	var ours []*resourcepb.Resource
 	for range 20 {
-		ours = append(ours, storetest.Write(t, deaf, storetest.Resource("ours"+unique(), "v")))
+		ours = append(ours, fixture.Write(t, deaf, fixture.Resource("ours"+unique(), "v")))
 	}
-	w := storetest.WatchAll(t, deaf)
-	for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+	w := fixture.WatchAll(t, deaf)
+	for fixture.Next(t, w).GetEndOfSnapshot() == nil {
 	}
 
 	var theirs []*resourcepb.Resource
@@ -75,7 +75,7 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res := storetest.Resource("theirs"+unique(), "v")
+		res := fixture.Resource("theirs"+unique(), "v")
 		writeBySQL(t, tx, schema, res)
 		if i%2 == 0 {
 			err = tx.Commit(ctx)
@@ -88,15 +88,15 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 		}
 		// What this replaces was seen long ago, so it need not be polled for.
 		ours[i].Data.Value = []byte("again")
-		expectAmong(t, w, storetest.Write(t, deaf, ours[i]), &theirs)
+		expectAmong(t, w, fixture.Write(t, deaf, ours[i]), &theirs)
 	}
 	resumer, _ := storage.As[storage.Resumer](deaf)
-	resumed, err := resumer.WatchFrom(ctx, storetest.AllTypes, storetest.AllTenancies, "", w.Cursor())
+	resumed, err := resumer.WatchFrom(ctx, fixture.AllTypes, fixture.AllTenancies, "", w.Cursor())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(resumed.Close)
-	last := storetest.Write(t, deaf, storetest.Resource("last", "v")) // a creation is polled for, with all that is left
+	last := fixture.Write(t, deaf, fixture.Resource("last", "v")) // a creation is polled for, with all that is left
 	left := theirs
 	expectAmong(t, w, last, &theirs)
 	expectAmong(t, resumed, last, &left)
@@ -109,7 +109,7 @@ func TestOwnChangesLeaveGaps(t *testing.T) {
 func expectAmong(t *testing.T, w storage.Watch, want *resourcepb.Resource, before *[]*resourcepb.Resource) {
 	t.Helper()
 	for {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		got := event.GetUpsert().GetResource()
 		if got.GetVersion() == want.Version {
 			return

@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -200,7 +200,7 @@ func TestPruneTogether(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
 	h := b.handle
 	stored := map[string]*resourcepb.Resource{}
 	write := func(round, i int) {

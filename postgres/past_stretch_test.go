@@ -14,7 +14,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // statementCount counts the statements of a pool.
@@ -33,7 +33,7 @@ func TestPageBeforeManyCreations(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	config, err := pgxpool.ParseConfig(server.URL)
 	if err != nil {
 		t.Fatal(err)

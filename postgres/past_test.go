@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -46,7 +46,7 @@ func TestPast(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
 	h := b.handle
 	m := &versions{now: map[string]driver.Version{}, then: map[int64]map[string]driver.Version{1: {}}}
 	random := rand.New(rand.NewPCG(1, 2))

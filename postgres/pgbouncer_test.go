@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestPgBouncer goes through a pooler in transaction mode, in each way that the README names.
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
-	pooler := testenv.StartPgBouncer(t, testenv.StartPostgres(t))
+	pooler := env.StartPgBouncer(t, env.StartPostgres(t))
 	for name, params := range map[string][]string{
 		"direct URL to listen": {"listen=" + url.QueryEscape(pooler.Direct.URL)},
 		"polling":              {"listen=off"},
@@ -23,11 +23,11 @@ func TestPgBouncer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storeURL := pooler.StoreURL(t, params...)
-			handles := []storage.Backend{storetest.Open(t, storeURL), storetest.Open(t, storeURL)}
+			handles := []storage.Backend{fixture.Open(t, storeURL), fixture.Open(t, storeURL)}
 			c := newChurn(t, 10)
 			var followers []*follower
 			for _, b := range handles {
-				followers = append(followers, follow(t, name, storetest.WatchAll(t, b)))
+				followers = append(followers, follow(t, name, fixture.WatchAll(t, b)))
 			}
 			for i, b := range handles {
 				for j := range 4 {
@@ -36,8 +36,8 @@ func TestPgBouncer(t *testing.T) {
 			}
 			c.finish(handles[0], followers...)
 			transactor, _ := storage.As[storage.Transactor](handles[0])
-			if _, err := transactor.Commit(storetest.Context(t), []storage.Op{
-				{Write: storetest.Resource("a", "v")}, {Write: storetest.Resource("b", "v")}, {Check: storetest.Resource("c", "v").Id},
+			if _, err := transactor.Commit(fixture.Context(t), []storage.Op{
+				{Write: fixture.Resource("a", "v")}, {Write: fixture.Resource("b", "v")}, {Check: fixture.Resource("c", "v").Id},
 			}); err != nil {
 				t.Error(err)
 			}

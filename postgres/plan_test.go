@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -21,7 +21,7 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	conn := server.Connect(t)
 	if _, err := migrations.Up(ctx, conn, schema, migrations.Latest); err != nil {
@@ -117,7 +117,7 @@ func TestPastOfWhatIsUnchanged(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	b := openHandle(t, ctx, server.StoreURLIn(t, schema))
 	for i := range 30 {

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestLostCommitsBehindPooler replaces the database behind a pooler by an older copy, as a fail-over does that loses commits. The
@@ -18,9 +18,9 @@ import (
 // number after the last one that its watch saw. The watch must say that history is another one.
 func TestLostCommitsBehindPooler(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.StartPostgres(t)
-	pooler := testenv.StartPgBouncer(t, server)
+	ctx := fixture.Context(t)
+	server := env.StartPostgres(t)
+	pooler := env.StartPgBouncer(t, server)
 	database := server.Database(t)
 	path := parseURL(t, database.URL).Path
 	name := strings.TrimPrefix(path, "/")
@@ -31,7 +31,7 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 	// The feed may come back between the two.
 	alone := func(sql string) {
 		t.Helper()
-		storetest.Eventually(t, "nobody else to use the database", func() bool {
+		fixture.Eventually(t, "nobody else to use the database", func() bool {
 			if _, err := admin.Exec(ctx, "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '"+name+"'"); err != nil {
 				t.Fatal(err)
 			}
@@ -40,27 +40,27 @@ func TestLostCommitsBehindPooler(t *testing.T) {
 		})
 	}
 
-	b := storetest.Open(t, pooled.String())
-	kept, lost := storetest.Write(t, b, storetest.Resource("kept", "v")), storetest.Write(t, b, storetest.Resource("lost", "v"))
-	w := storetest.WatchAll(t, b)
+	b := fixture.Open(t, pooled.String())
+	kept, lost := fixture.Write(t, b, fixture.Resource("kept", "v")), fixture.Write(t, b, fixture.Resource("lost", "v"))
+	w := fixture.WatchAll(t, b)
 	expect(t, "snapshot", w, kept)
 	expect(t, "snapshot", w, lost)
 	endOfSnapshot(t, w)
 	alone("create database copy template " + name)
 
 	for range 3 {
-		lost = storetest.Write(t, b, lost)
+		lost = fixture.Write(t, b, lost)
 		expect(t, "watch", w, lost)
 	}
 	alone("alter database " + name + " rename to lost")
 	if _, err := admin.Exec(ctx, "alter database copy rename to "+name); err != nil {
 		t.Fatal(err)
 	}
-	other := storetest.Open(t, database.StoreURLIn(t, "store"))
+	other := fixture.Open(t, database.StoreURLIn(t, "store"))
 	for _, name := range []string{"a", "b", "c"} {
-		storetest.Write(t, other, storetest.Resource(name, "v"))
+		fixture.Write(t, other, fixture.Resource(name, "v"))
 	}
-	storetest.Write(t, b, kept)
+	fixture.Write(t, b, kept)
 	if event, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("event %v, %v; expected ErrWatchClosed for history that is gone", event, err)
 	}

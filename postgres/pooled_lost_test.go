@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -20,8 +20,8 @@ import (
 // the same.
 func TestLostAnswerAfterLostCommits(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
-	pooler := testenv.StartPgBouncer(t, server)
+	server := env.StartPostgres(t)
+	pooler := env.StartPgBouncer(t, server)
 	for _, call := range []string{"create", "update", "commit"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
@@ -30,8 +30,8 @@ func TestLostAnswerAfterLostCommits(t *testing.T) {
 	}
 }
 
-func lostAfterLost(t *testing.T, server *testenv.PostgresServer, pooler *testenv.PgBouncerServer, call string) {
-	ctx := storetest.Context(t)
+func lostAfterLost(t *testing.T, server *env.PostgresServer, pooler *env.PgBouncerServer, call string) {
+	ctx := fixture.Context(t)
 	database := server.Database(t)
 	path := parseURL(t, database.URL).Path
 	name := strings.TrimPrefix(path, "/")
@@ -42,7 +42,7 @@ func lostAfterLost(t *testing.T, server *testenv.PostgresServer, pooler *testenv
 	admin := server.Connect(t)
 	alone := func(sql string) {
 		t.Helper()
-		storetest.Eventually(t, "nobody else to use the database", func() bool {
+		fixture.Eventually(t, "nobody else to use the database", func() bool {
 			if _, err := admin.Exec(ctx, "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '"+name+"'"); err != nil {
 				t.Fatal(err)
 			}
@@ -50,25 +50,25 @@ func lostAfterLost(t *testing.T, server *testenv.PostgresServer, pooler *testenv
 			return err == nil
 		})
 	}
-	t.Cleanup(func() { _, _ = admin.Exec(storetest.Context(t), "drop database if exists "+name+"_lost with (force)") })
+	t.Cleanup(func() { _, _ = admin.Exec(fixture.Context(t), "drop database if exists "+name+"_lost with (force)") })
 
-	b := storetest.Open(t, pooled.String())
-	kept, lost := storetest.Write(t, b, storetest.Resource("kept", "v")), storetest.Write(t, b, storetest.Resource("lost", "v"))
+	b := fixture.Open(t, pooled.String())
+	kept, lost := fixture.Write(t, b, fixture.Resource("kept", "v")), fixture.Write(t, b, fixture.Resource("lost", "v"))
 	alone("create database " + name + "_copy template " + name)
 	for range 9 {
-		lost = storetest.Write(t, b, lost)
+		lost = fixture.Write(t, b, lost)
 	}
 	alone("alter database " + name + " rename to " + name + "_lost")
 	if _, err := admin.Exec(ctx, "alter database "+name+"_copy rename to "+name); err != nil {
 		t.Fatal(err)
 	}
 
-	other := storetest.Open(t, database.StoreURLIn(t, "store", "listen=off"))
+	other := fixture.Open(t, database.StoreURLIn(t, "store", "listen=off"))
 	payload := "payload" + unique()
 	trap := proxy.HoldAnswer([]byte(hex.EncodeToString([]byte(payload)))) // through a pooler values are text
-	written := storetest.Resource("new", payload)
+	written := fixture.Resource("new", payload)
 	if call == "update" {
-		written = storetest.Resource("kept", payload)
+		written = fixture.Resource("kept", payload)
 		written.Version = kept.Version
 	}
 	type answer struct {
@@ -92,7 +92,7 @@ func lostAfterLost(t *testing.T, server *testenv.PostgresServer, pooler *testenv
 		answered <- answer{res.GetVersion(), err}
 	}()
 	var stored *resourcepb.Resource
-	storetest.Eventually(t, "the write to happen", func() bool {
+	fixture.Eventually(t, "the write to happen", func() bool {
 		var err error
 		stored, err = other.Read(ctx, storage.StrongConsistency, written.Id)
 		return err == nil && string(stored.GetData().GetValue()) == payload
@@ -102,7 +102,7 @@ func lostAfterLost(t *testing.T, server *testenv.PostgresServer, pooler *testenv
 	if err := other.DeleteCAS(ctx, stored.Id, stored.Version); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Write(t, other, storetest.Resource(written.Id.Name, "v"))
+	fixture.Write(t, other, fixture.Resource(written.Id.Name, "v"))
 	trap.Cut()
 	if got := <-answered; got.err != nil || got.version != version {
 		t.Errorf("the write returned %q, %v; it was stored at %q", got.version, got.err, version)

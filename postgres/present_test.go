@@ -10,7 +10,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // TestPresentIsNeverCompacted reads the present while somebody's commit stalls. When that is over, and before the reader reads what was the
@@ -22,7 +22,7 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			t.Cleanup(cancel)
-			storeURL := testenv.Postgres(t).StoreURL(t)
+			storeURL := env.Postgres(t).StoreURL(t)
 			other := openHandle(t, ctx, storeURL)
 			b, tr := openTraced(t, ctx, storeURL)
 			historian, _ := storage.As[storage.Historian](b)

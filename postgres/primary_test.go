@@ -14,9 +14,9 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/postgres"
 )
 
@@ -27,7 +27,7 @@ func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, err := pgxpool.NewWithConfig(storetest.Context(t), config)
+	pool, err := pgxpool.NewWithConfig(fixture.Context(t), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func plainPool(t *testing.T, dsn string) *pgxpool.Pool {
 // to be the present, and watches go on once it has been promoted.
 func TestPoolLeadsToStandby(t *testing.T) {
 	t.Parallel()
-	pair := testenv.StartPostgresPair(t)
+	pair := env.StartPostgresPair(t)
 	proxy := faultproxy.New(t, pair.Primary.Addr)
 	opts := &postgres.Options{Schema: "store"} // goes with the servers
-	b, err := postgres.New(storetest.Context(t), plainPool(t, pair.Primary.At(t, proxy.Addr()).URL), opts)
+	b, err := postgres.New(fixture.Context(t), plainPool(t, pair.Primary.At(t, proxy.Addr()).URL), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +51,13 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	one := storetest.Write(t, b, storetest.Resource("one", "v"))
+	one := fixture.Write(t, b, fixture.Resource("one", "v"))
 	pair.CatchUp(t)
-	_, err = postgres.New(storetest.Context(t), plainPool(t, pair.Standby.URL), opts)
+	_, err = postgres.New(fixture.Context(t), plainPool(t, pair.Standby.URL), opts)
 	if !errors.Is(err, storage.ErrInconsistent) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("opened on a standby: %v, expected ErrInconsistent that names the standby", err)
 	}
-	w := storetest.WatchAll(t, b)
+	w := fixture.WatchAll(t, b)
 	expect(t, "snapshot", w, one)
 	endOfSnapshot(t, w)
 
@@ -71,11 +71,11 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			return err
 		},
 		"list": func(ctx context.Context) error {
-			_, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+			_, err := b.List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 			return err
 		},
 		"page": func(ctx context.Context) error {
-			_, err := b.ListPage(ctx, storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
+			_, err := b.ListPage(ctx, fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{})
 			return err
 		},
 		"owner references": func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 			return err
 		},
 		"watch": func(ctx context.Context) error {
-			w, err := b.WatchList(ctx, storetest.AllTypes, storetest.AllTenancies, "")
+			w, err := b.WatchList(ctx, fixture.AllTypes, fixture.AllTenancies, "")
 			if err == nil {
 				w.Close()
 			}
@@ -96,7 +96,7 @@ func TestPoolLeadsToStandby(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		storetest.Eventually(t, name+" on a standby to name it", func() bool {
+		fixture.Eventually(t, name+" on a standby to name it", func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			err := call(ctx)
@@ -109,35 +109,35 @@ func TestPoolLeadsToStandby(t *testing.T) {
 	}
 	pair.Promote(t)
 	for name, call := range calls {
-		if err := call(storetest.Context(t)); err != nil {
+		if err := call(fixture.Context(t)); err != nil {
 			t.Errorf("%s after the promotion: %v", name, err)
 		}
 	}
-	expect(t, "the watch", w, storetest.Write(t, b, storetest.Resource("two", "v")))
+	expect(t, "the watch", w, fixture.Write(t, b, fixture.Resource("two", "v")))
 }
 
 // TestReplicaOnAnotherTimeline reads from the promoted standby and, as its replica, from the old primary, which came back as a standby
 // with commits that the fail-over lost. Its log is longer, but it is another one.
 func TestReplicaOnAnotherTimeline(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	pair := testenv.StartPostgresPair(t)
+	ctx := fixture.Context(t)
+	pair := env.StartPostgresPair(t)
 	const schema = "store" // goes with the servers
-	old := storetest.Open(t, pair.Primary.StoreURLIn(t, schema))
-	kept := storetest.Write(t, old, storetest.Resource("one", "kept"))
+	old := fixture.Open(t, pair.Primary.StoreURLIn(t, schema))
+	kept := fixture.Write(t, old, fixture.Resource("one", "kept"))
 	pair.CatchUp(t)
 	pair.Separate(t)
 	lost := kept
 	for range 50 {
-		res := storetest.Resource("one", "lost"+strings.Repeat("x", 10_000))
+		res := fixture.Resource("one", "lost"+strings.Repeat("x", 10_000))
 		res.Version = lost.Version
-		lost = storetest.Write(t, old, res)
+		lost = fixture.Write(t, old, res)
 	}
 	pair.Primary.Exec(t, "sh", "-c", `touch "$PGDATA"/standby.signal`)
 	pair.Primary.Restart(t)
 	pair.Promote(t)
-	b := storetest.Open(t, pair.Standby.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Primary.URL)))
-	other := storetest.Write(t, b, storetest.Resource("other", "v"))
+	b := fixture.Open(t, pair.Standby.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Primary.URL)))
+	other := fixture.Write(t, b, fixture.Resource("other", "v"))
 	var present, past string
 	if err := pair.Standby.Connect(t).QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&present); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestReplicaOnAnotherTimeline(t *testing.T) {
 	if res, err := b.Read(ctx, storage.EventualConsistency, kept.Id); err != nil || res.Version != kept.Version {
 		t.Errorf("read version %s, %v; expected %s", res.GetVersion(), err, kept.Version)
 	}
-	listed, err := b.List(ctx, storage.EventualConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	listed, err := b.List(ctx, storage.EventualConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(listed) != 2 || listed[0].Version != kept.Version || listed[1].Version != other.Version {
 		t.Errorf("%d listed, %v; expected the versions %s and %s", len(listed), err, kept.Version, other.Version)
 	}

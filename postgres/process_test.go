@@ -5,9 +5,9 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/processtest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/process"
 )
 
 // A continue token and a revision of one process are good in another one, while the first writes.
-func TestPagesInOtherProcesses(t *testing.T) { processtest.Run(t, testenv.Postgres(t).StoreURL(t)) }
+func TestPagesInOtherProcesses(t *testing.T) { process.Run(t, env.Postgres(t).StoreURL(t)) }

@@ -11,20 +11,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestRefusedMember has the database itself refuse one key, by a constraint of somebody else's, in batches with other keys: only the
 // write of that key fails.
 func TestRefusedMember(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	proxy := faultproxy.New(t, server.Addr)
-	b := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	b := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	if _, err := server.Connect(t).Exec(ctx, "alter table "+pgx.Identifier{schema, "resources"}.Sanitize()+
 		" add check (position('middle'::bytea in key) = 0)"); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestRefusedMember(t *testing.T) {
 	payload := "payload" + unique()
 	held := proxy.HoldAnswer([]byte(payload))
 	errs := make(chan error, 1)
-	go func() { _, err := b.WriteCAS(ctx, storetest.Resource("ahead", payload)); errs <- err }()
+	go func() { _, err := b.WriteCAS(ctx, fixture.Resource("ahead", payload)); errs <- err }()
 	sprung(t, held)
 	type answer struct {
 		name string
@@ -48,7 +48,7 @@ func TestRefusedMember(t *testing.T) {
 		case i > 10:
 			name = fmt.Sprintf("other-%d", i) // carried out after it
 		}
-		go func() { _, err := b.WriteCAS(ctx, storetest.Resource(name, "v")); answers <- answer{name, err} }()
+		go func() { _, err := b.WriteCAS(ctx, fixture.Resource(name, "v")); answers <- answer{name, err} }()
 	}
 	lasts(time.Second) // nobody can see from outside that the calls wait
 	held.Cut()

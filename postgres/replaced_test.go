@@ -16,8 +16,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -26,8 +26,8 @@ import (
 // sees. Nobody may be told that all is final up to there, and no watch from there may leave the change out.
 func TestReplacedBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
-	pooler := testenv.StartPgBouncer(t, server)
+	server := env.StartPostgres(t)
+	pooler := env.StartPgBouncer(t, server)
 	for _, what := range []string{"feed", "watch", "page", "scan"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -52,9 +52,9 @@ func TestReplacedBehindThePublished(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	r := newReplaceable(t, ctx, server)
-	b, tr := openTraced(t, ctx, r.pooledBy(testenv.StartPgBouncer(t, server)))
+	b, tr := openTraced(t, ctx, r.pooledBy(env.StartPgBouncer(t, server)))
 	if _, err := b.WriteCAS(ctx, named("one", "v")); err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.StartPostgres(t, "-c", "wal_writer_delay=10s") // or the numbers are not forgotten
+	server := env.StartPostgres(t, "-c", "wal_writer_delay=10s") // or the numbers are not forgotten
 	r := newReplaceable(t, ctx, server)
-	appearsLater(t, ctx, r, testenv.StartPgBouncer(t, server), "scan", func(b *Backend) {
+	appearsLater(t, ctx, r, env.StartPgBouncer(t, server), "scan", func(b *Backend) {
 		stranger := r.database.Connect(t)
 		for _, sql := range []string{"begin", note, "select nextval($seq_name) from generate_series(1, 100)", "rollback"} {
 			if _, err := stranger.Exec(ctx, b.handle.database.sql.named(sql)); err != nil {
@@ -114,7 +114,7 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 	}, func() {
 		victim := server.Connect(t)
 		server.KillProcess(t, victim.PgConn().PID())
-		storetest.Eventually(t, "the session to end", func() bool { return victim.Ping(ctx) != nil })
+		fixture.Eventually(t, "the session to end", func() bool { return victim.Ping(ctx) != nil })
 		server.Await(t)
 	})
 }
@@ -122,7 +122,7 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 // appearsLater has a reader read through the pooler. Before that the store draws numbers, and after the reader has asked how far all is
 // final, before it reads, the store forgets them.
 func appearsLater(
-	t *testing.T, ctx context.Context, r *replaceable, pooler *testenv.PgBouncerServer, what string,
+	t *testing.T, ctx context.Context, r *replaceable, pooler *env.PgBouncerServer, what string,
 	draw func(*Backend), forget func(),
 ) {
 	t.Helper()
@@ -147,8 +147,8 @@ func appearsLater(
 	case "feed", "watch", "page":
 		var w storage.Watch
 		if what != "page" {
-			w = storetest.WatchAll(t, b)
-			for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+			w = fixture.WatchAll(t, b)
+			for fixture.Next(t, w).GetEndOfSnapshot() == nil {
 			}
 		} else {
 			page, err := b.ListPage(ctx, everything, &resourcepb.Tenancy{}, "", storage.ListOptions{Consistency: storage.StrongConsistency})
@@ -206,12 +206,12 @@ func parsed(t *testing.T, raw string) *url.URL {
 type replaceable struct {
 	t        *testing.T
 	ctx      context.Context
-	database *testenv.PostgresServer
+	database *env.PostgresServer
 	name     string
 	admin    *pgx.Conn
 }
 
-func newReplaceable(t *testing.T, ctx context.Context, server *testenv.PostgresServer) *replaceable {
+func newReplaceable(t *testing.T, ctx context.Context, server *env.PostgresServer) *replaceable {
 	t.Helper()
 	r := &replaceable{t: t, ctx: ctx, database: server.Database(t), admin: server.Connect(t)}
 	r.name = strings.TrimPrefix(parsed(t, r.database.URL).Path, "/")
@@ -222,7 +222,7 @@ func newReplaceable(t *testing.T, ctx context.Context, server *testenv.PostgresS
 }
 
 // pooledBy is the URL of a store in the database, through a pooler.
-func (r *replaceable) pooledBy(pooler *testenv.PgBouncerServer) string {
+func (r *replaceable) pooledBy(pooler *env.PgBouncerServer) string {
 	pooled := parsed(r.t, pooler.URL)
 	pooled.Path = "/" + r.name
 	pooled.RawQuery += "&" + url.Values{"schema": {"store"}, "listen": {"off"}, "poll": {"1h"}}.Encode()
@@ -239,7 +239,7 @@ func (r *replaceable) replace() {
 // alone executes what nobody may be connected to the database for.
 func (r *replaceable) alone(sql string) {
 	r.t.Helper()
-	storetest.Eventually(r.t, "nobody else to use the database", func() bool {
+	fixture.Eventually(r.t, "nobody else to use the database", func() bool {
 		_, err := r.admin.Exec(r.ctx, "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '"+r.name+"'")
 		if err != nil {
 			r.t.Fatal(err)
@@ -252,7 +252,7 @@ func (r *replaceable) alone(sql string) {
 }
 
 // beginLate writes a resource named late, which the function that it returns commits, and early after it.
-func beginLate(t *testing.T, ctx context.Context, database *testenv.PostgresServer) (commit func()) {
+func beginLate(t *testing.T, ctx context.Context, database *env.PostgresServer) (commit func()) {
 	t.Helper()
 	other := openHandle(t, ctx, database.StoreURLIn(t, "store", "listen=off"))
 	late := named("late", "v")

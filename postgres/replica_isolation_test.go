@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -18,10 +18,10 @@ import (
 // The function that tells the place is replaced by one that waits first, so that the standby can catch up in between.
 func TestReplicaIsolation(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	pair := testenv.StartPostgresPair(t)
+	ctx := fixture.Context(t)
+	pair := env.StartPostgresPair(t)
 	const schema = "store"
-	b := storetest.Open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.URL+"&application_name=reader")))
+	b := fixture.Open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.URL+"&application_name=reader")))
 	primary, standby := pair.Primary.Connect(t), pair.Standby.Connect(t)
 	for _, sql := range []string{
 		"create schema shim",
@@ -38,7 +38,7 @@ end $$`,
 			t.Fatal(err)
 		}
 	}
-	first := storetest.Write(t, b, storetest.Resource("one", "first"))
+	first := fixture.Write(t, b, fixture.Resource("one", "first"))
 	pair.CatchUp(t)
 	gate := func(sql string) {
 		t.Helper()
@@ -48,7 +48,7 @@ end $$`,
 	}
 	gate("select pg_wal_replay_pause()")
 	first.Data.Value = []byte("second")
-	second := storetest.Write(t, b, first)
+	second := fixture.Write(t, b, first)
 	gate("select pg_advisory_lock(77)")
 
 	type answer struct {
@@ -61,7 +61,7 @@ end $$`,
 		answered <- answer{res, err}
 	}()
 	var got *answer
-	storetest.Eventually(t, "the replica to be asked, or the primary to answer", func() bool {
+	fixture.Eventually(t, "the replica to be asked, or the primary to answer", func() bool {
 		select {
 		case a := <-answered:
 			got = &a

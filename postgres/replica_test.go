@@ -9,36 +9,36 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestReplica reads from a standby that falls behind: its answers are used while they are fresh enough, and only then.
 func TestReplica(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	pair := testenv.StartPostgresPair(t)
+	ctx := fixture.Context(t)
+	pair := env.StartPostgresPair(t)
 	schema := pair.Primary.Schema(t)
 	proxy := faultproxy.New(t, pair.Standby.Addr)
-	b := storetest.Open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.At(t, proxy.Addr()).URL)))
-	other := storetest.Open(t, pair.Primary.StoreURLIn(t, schema))
-	w := storetest.WatchAll(t, b)
+	b := fixture.Open(t, pair.Primary.StoreURLIn(t, schema, "replica="+url.QueryEscape(pair.Standby.At(t, proxy.Addr()).URL)))
+	other := fixture.Open(t, pair.Primary.StoreURLIn(t, schema))
+	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	standby := pair.Standby.Connect(t)
 	read := func() string {
 		t.Helper()
-		res, err := b.Read(ctx, storage.EventualConsistency, storetest.Resource("one", "").Id)
+		res, err := b.Read(ctx, storage.EventualConsistency, fixture.Resource("one", "").Id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		listed, err := b.List(ctx, storage.EventualConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+		listed, err := b.List(ctx, storage.EventualConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 		if err != nil || len(listed) != 1 || !proto.Equal(listed[0], res) {
 			t.Fatalf("list: %v, %v, read: %v", listed, err, res)
 		}
 		return res.Version
 	}
-	stored := storetest.Write(t, b, storetest.Resource("one", "v"))
+	stored := fixture.Write(t, b, fixture.Resource("one", "v"))
 	expect(t, "watch", w, stored)
 	pair.CatchUp(t)
 	if got := read(); got != stored.Version {
@@ -46,7 +46,7 @@ func TestReplica(t *testing.T) {
 	}
 	// The standby is asked, once it has all that this handle has given out; where its answer is lost, the primary answers.
 	trap := proxy.CutAnswer([]byte("one"))
-	storetest.Eventually(t, "a read from the standby", func() bool {
+	fixture.Eventually(t, "a read from the standby", func() bool {
 		if got := read(); got != stored.Version {
 			t.Fatalf("read %s, expected %s", got, stored.Version)
 		}
@@ -63,12 +63,12 @@ func TestReplica(t *testing.T) {
 	if _, err := standby.Exec(ctx, "select pg_wal_replay_pause()"); err != nil {
 		t.Fatal(err)
 	}
-	stored = storetest.Write(t, b, stored)
+	stored = fixture.Write(t, b, stored)
 	if got := read(); got != stored.Version {
 		t.Errorf("after its own write: read %s, expected %s", got, stored.Version)
 	}
 	expect(t, "watch", w, stored)
-	stored = storetest.Write(t, other, stored)
+	stored = fixture.Write(t, other, stored)
 	expect(t, "watch", w, stored)
 	if got := read(); got != stored.Version {
 		t.Errorf("after an event: read %s, expected %s", got, stored.Version)

@@ -10,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/postgres"
 )
 
 // openForgetful opens a store by a handle that keeps changes for so long only.
 func openForgetful(t *testing.T, storeURL string, retention time.Duration) *postgres.Backend {
 	t.Helper()
-	b, err := postgres.OpenForgetful(storetest.Context(t), storeURL, retention)
+	b, err := postgres.OpenForgetful(fixture.Context(t), storeURL, retention)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,21 +34,21 @@ func openForgetful(t *testing.T, storeURL string, retention time.Duration) *post
 // goes on.
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
 	b, other := openForgetful(t, storeURL, 6*time.Second), openForgetful(t, storeURL, 6*time.Second)
-	w := storetest.WatchAll(t, b)
+	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	oldest := w.Cursor()
-	kept := storetest.Resource("key"+unique(), "v")
+	kept := fixture.Resource("key"+unique(), "v")
 	for range 50 {
-		kept = storetest.Write(t, other, kept)
+		kept = fixture.Write(t, other, kept)
 		expect(t, "watch", w, kept)
 	}
 	conn := server.Connect(t)
-	storetest.Eventually(t, "old changes to be deleted", func() bool {
+	fixture.Eventually(t, "old changes to be deleted", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+pgx.Identifier{schema, "changes"}.Sanitize()).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -60,9 +60,9 @@ func TestRetention(t *testing.T) {
 	if _, err := gone.Next(ctx); !errors.Is(err, storage.ErrCompacted) || !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("a watch from before: %v", err)
 	}
-	expect(t, "the watch", w, storetest.Write(t, other, storetest.Resource("between", "v")))
+	expect(t, "the watch", w, fixture.Write(t, other, fixture.Resource("between", "v")))
 	resumed := resume(t, other, w.Cursor())
-	stored := storetest.Write(t, b, storetest.Resource("fresh", "v"))
+	stored := fixture.Write(t, b, fixture.Resource("fresh", "v"))
 	expect(t, "a watch from after", resumed, stored)
 	expect(t, "the watch", w, stored)
 	var marks int
@@ -78,11 +78,11 @@ func TestRetention(t *testing.T) {
 // then bear the number of the last change, and none of them must end the deleting.
 func TestRetentionAfterABurst(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	b := openForgetful(t, server.StoreURLIn(t, schema), 4*time.Second)
-	storetest.Write(t, b, storetest.Resource("first", "v"))
+	fixture.Write(t, b, fixture.Resource("first", "v"))
 	conn := server.Connect(t)
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
 	const steps = 30
@@ -92,7 +92,7 @@ select next, 0, false, 1, 'k', 'v', 'a token of a change', '', 3, next - 2, null
 from (select nextval('`+quoted("changes_seq")+`') as next from generate_series(1, $1)) as numbered`, steps*5000); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, "all to be deleted but the last change, and what is stored", func() bool {
+	fixture.Eventually(t, "all to be deleted but the last change, and what is stored", func() bool {
 		var n int
 		if err := conn.QueryRow(ctx, "select count(*) from "+quoted("changes")).Scan(&n); err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -47,8 +47,8 @@ func TestAttemptArrivesWhileItIsRevoked(t *testing.T) {
 	for i, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			ctx := storetest.Context(t)
-			server := testenv.Postgres(t)
+			ctx := fixture.Context(t)
+			server := env.Postgres(t)
 			b := openHandle(t, ctx, server.StoreURL(t))
 			w := b.handle.writer
 			create, lost := lostCreation(t, 470000+int64(i))
@@ -70,7 +70,7 @@ func TestAttemptArrivesWhileItIsRevoked(t *testing.T) {
 			pid := late.PgConn().PID()
 			arrived := make(chan error, 1)
 			go func() { arrived <- w.sender.apply(ctx, late, lost, []*mutation{create}, false) }()
-			storetest.Eventually(t, "the attempt to wait for its lock", func() bool {
+			fixture.Eventually(t, "the attempt to wait for its lock", func() bool {
 				var waits bool
 				err := revoker.QueryRow(ctx, `select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`, pid).Scan(&waits)
 				return err == nil && waits
@@ -91,8 +91,8 @@ func TestAttemptArrivesWhileItIsRevoked(t *testing.T) {
 // TestAttemptLeavesNothingBehind carries an attempt out in sessions of each isolation. None leaves a row that says it was revoked.
 func TestAttemptLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
 	conn := connectTo(t, ctx, server.URL)
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
@@ -119,8 +119,8 @@ func TestAttemptLeavesNothingBehind(t *testing.T) {
 // commit has to wait for the standby as the first one did, so the statement has to write.
 func TestRevokedAgain(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
 	conn := connectTo(t, ctx, server.URL)
 	for range 2 {
@@ -144,8 +144,8 @@ func TestRevokedAgain(t *testing.T) {
 // TestSettlingIsRefused has the database refuse to tell what became of a lost attempt: that refusal is not the write's.
 func TestSettlingIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	b := openHandle(t, ctx, server.StoreURL(t))
 	w := b.handle.writer
 	create, _ := lostCreation(t, 4713)

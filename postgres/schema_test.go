@@ -18,8 +18,8 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -40,15 +40,15 @@ func TestUpgrade(t *testing.T) {
 	for version := 1; version < migrations.Latest; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			t.Parallel()
-			ctx := storetest.Context(t)
-			server := testenv.Postgres(t)
+			ctx := fixture.Context(t)
+			server := env.Postgres(t)
 			conn := server.Connect(t)
 			schema := server.Schema(t)
 			storeURL := server.StoreURLIn(t, schema)
 			if _, err := migrations.Up(ctx, conn, schema, version); err != nil {
 				t.Fatal(err)
 			}
-			old := storetest.Resource("kept", "v")
+			old := fixture.Resource("kept", "v")
 			data, err := codec.Encode(old)
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestUpgrade(t *testing.T) {
 			if _, err := storage.Open(ctx, storeURL+"&create=off"); err == nil || !strings.Contains(err.Error(), "ashlar schema up") {
 				t.Fatalf("opened with create=off: %v", err)
 			}
-			b := storetest.Open(t, storeURL)
+			b := fixture.Open(t, storeURL)
 			got, err := b.Read(ctx, storage.StrongConsistency, old.Id)
 			if err != nil {
 				t.Fatal(err)
@@ -89,11 +89,11 @@ func TestUpgrade(t *testing.T) {
 			if !proto.Equal(got, old) {
 				t.Fatalf("read after the upgrade: %v, expected %v", got, old)
 			}
-			w := storetest.WatchAll(t, b)
-			storetest.Next(t, w)
+			w := fixture.WatchAll(t, b)
+			fixture.Next(t, w)
 			endOfSnapshot(t, w)
-			written := storetest.Write(t, b, read(t, b, old.Id))
-			if event := storetest.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
+			written := fixture.Write(t, b, read(t, b, old.Id))
+			if event := fixture.Next(t, w); event.GetUpsert().GetResource().GetVersion() != written.Version {
 				t.Fatalf("event after the upgrade: %v", event)
 			}
 			if status, err := postgres.SchemaStatus(ctx, parseURL(t, storeURL)); err != nil || status.Version != migrations.Latest {
@@ -109,8 +109,8 @@ func TestUpgradeTogether(t *testing.T) {
 	for version := range 2 {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			t.Parallel()
-			ctx := storetest.Context(t)
-			server := testenv.Postgres(t)
+			ctx := fixture.Context(t)
+			server := env.Postgres(t)
 			schema := server.Schema(t)
 			storeURL := server.StoreURLIn(t, schema)
 			if version > 0 {
@@ -138,8 +138,8 @@ func TestUpgradeTogether(t *testing.T) {
 
 func TestNoStore(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	storeURL := testenv.Postgres(t).StoreURL(t)
+	ctx := fixture.Context(t)
+	storeURL := env.Postgres(t).StoreURL(t)
 	if _, err := storage.Open(ctx, storeURL+"&create=off"); !errors.Is(err, migrations.ErrNone) {
 		t.Fatalf("opened with create=off: %v", err)
 	}
@@ -150,7 +150,7 @@ func TestNoStore(t *testing.T) {
 	if from, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); err != nil || from != 0 {
 		t.Fatalf("upgrade: from %d, %v", from, err)
 	}
-	storetest.Open(t, storeURL+"&create=off")
+	fixture.Open(t, storeURL+"&create=off")
 	if from, err := postgres.UpgradeSchema(ctx, parseURL(t, storeURL)); err != nil || from != migrations.Latest {
 		t.Fatalf("second upgrade: from %d, %v", from, err)
 	}
@@ -158,11 +158,11 @@ func TestNoStore(t *testing.T) {
 
 func TestNewerStoreIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	storetest.Open(t, storeURL)
+	fixture.Open(t, storeURL)
 	if _, err := server.Connect(t).Exec(ctx, "update "+pgx.Identifier{schema, "schema_version"}.Sanitize()+" set version = version + 1"); err != nil {
 		t.Fatal(err)
 	}
@@ -183,14 +183,14 @@ func TestNewerStoreIsRefused(t *testing.T) {
 // place. A cursor from before the dump is good; one of a change that is not there any more is not, nor is an open watch's.
 func TestRestoredDump(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b := storetest.Open(t, storeURL)
-	kept := storetest.Write(t, b, storetest.Resource("kept", "v"))
-	w := storetest.WatchAll(t, b)
-	storetest.Next(t, w)
+	b := fixture.Open(t, storeURL)
+	kept := fixture.Write(t, b, fixture.Resource("kept", "v"))
+	w := fixture.WatchAll(t, b)
+	fixture.Next(t, w)
 	endOfSnapshot(t, w)
 	dumped := w.Cursor()
 	conn := server.Connect(t)
@@ -210,7 +210,7 @@ func TestRestoredDump(t *testing.T) {
 
 	var lost []string
 	for range 3 {
-		kept = storetest.Write(t, b, kept)
+		kept = fixture.Write(t, b, kept)
 		expect(t, "watch", w, kept)
 		lost = append(lost, w.Cursor())
 	}
@@ -219,11 +219,11 @@ func TestRestoredDump(t *testing.T) {
 		"; insert into " + name("changes") + " table " + name("saved_changes") +
 		fmt.Sprintf("; select setval('%s', %d); commit", name("changes_seq"), last))
 
-	restored := storetest.Open(t, storeURL)
+	restored := fixture.Open(t, storeURL)
 	current := read(t, restored, kept.Id)
 	var fresh []*resourcepb.Resource
 	for range 5 {
-		current = storetest.Write(t, restored, current)
+		current = fixture.Write(t, restored, current)
 		fresh = append(fresh, current)
 	}
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrCompacted) || !errors.Is(err, storage.ErrWatchClosed) {
@@ -239,7 +239,7 @@ func TestRestoredDump(t *testing.T) {
 		expect(t, "resumed from before the dump", resumed, want)
 	}
 	for _, b := range []storage.Backend{b, restored} {
-		again := storetest.WatchAll(t, b)
+		again := fixture.WatchAll(t, b)
 		expect(t, "a new watch", again, current)
 		endOfSnapshot(t, again)
 	}
@@ -249,8 +249,8 @@ func TestRestoredDump(t *testing.T) {
 // unless it says otherwise. Both get as far as the lock before either goes on.
 func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema, "application_name="+schema,
 		"options="+url.QueryEscape(`-c default_transaction_isolation=repeatable\ read`))
@@ -268,7 +268,7 @@ func TestCreateTogetherUnderRepeatableRead(t *testing.T) {
 			opened <- err
 		}()
 	}
-	storetest.Eventually(t, "both to wait for the lock", func() bool {
+	fixture.Eventually(t, "both to wait for the lock", func() bool {
 		select {
 		case err := <-opened:
 			t.Fatalf("opened too early: %v", err)

@@ -7,13 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-func init() { scratch.Register(newScratch, "postgres", "postgresql") }
+func init() { scratchstore.Register(newScratch, "postgres", "postgresql") }
 
 // newScratch names schemas in the database of u.
-func newScratch(u *url.URL, name string) (*scratch.Space, error) {
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	if _, err := parseURL(u); err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func newScratch(u *url.URL, name string) (*scratch.Space, error) {
 		other.RawQuery = encodeQuery(query)
 		return &other
 	}
-	return &scratch.Space{
+	return &scratchstore.Space{
 		Place: "the schemas " + prefix + "…",
 		Store: store,
 		Drop: func(ctx context.Context) error {

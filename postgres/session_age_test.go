@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // TestSessionIsAskedAnew writes on a connection that has rested for some minutes, as long as clients commonly keep history: what is known
@@ -18,7 +18,7 @@ func TestSessionIsAskedAnew(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t, "pool_max_conns=1", "retention=24h"))
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t, "pool_max_conns=1", "retention=24h"))
 	d := b.handle.database
 	onSession := func(do func(*session)) {
 		t.Helper()

@@ -13,24 +13,24 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // slowly opens a store through a link of its own with so many bytes a second.
-func slowly(t *testing.T, server *testenv.PostgresServer, schema string, rate int) storage.Backend {
+func slowly(t *testing.T, server *env.PostgresServer, schema string, rate int) storage.Backend {
 	t.Helper()
 	proxy := faultproxy.New(t, server.Addr)
-	b := storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	b := fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema))
 	proxy.SetRate(rate)
 	return b
 }
 
 // large is a resource of about so many bytes that no compression makes smaller.
 func large(name string, size int) *resourcepb.Resource {
-	res := storetest.Resource(name, "")
+	res := fixture.Resource(name, "")
 	payload := make([]byte, size)
 	for i, state := 0, uint32(len(name)+size); i < size; i++ {
 		state = state*1664525 + 1013904223
@@ -45,15 +45,15 @@ func large(name string, size int) *resourcepb.Resource {
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	const rate, size, count = 2_000_000 / 8, 200_000, 24
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	fast := storetest.Open(t, server.StoreURLIn(t, schema))
-	polls := storetest.WatchAll(t, slowly(t, server, schema, rate))
+	fast := fixture.Open(t, server.StoreURLIn(t, schema))
+	polls := fixture.WatchAll(t, slowly(t, server, schema, rate))
 	endOfSnapshot(t, polls)
 	cursor := polls.Cursor()
 	var want []*resourcepb.Resource
 	for i := range count {
-		want = append(want, storetest.Write(t, fast, large(fmt.Sprint("large-", i), size)))
+		want = append(want, fixture.Write(t, fast, large(fmt.Sprint("large-", i), size)))
 	}
 	resumes := resume(t, slowly(t, server, schema, rate), cursor)
 	var group sync.WaitGroup
@@ -91,15 +91,15 @@ func takesAll(t *testing.T, name string, w storage.Watch, want []*resourcepb.Res
 func TestSlowLinkReads(t *testing.T) {
 	t.Parallel()
 	const rate, size, count = 10 << 20, 1<<20 - 1000, 64
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	fast := storetest.Open(t, server.StoreURLIn(t, schema))
+	fast := fixture.Open(t, server.StoreURLIn(t, schema))
 	slow := slowly(t, server, schema, rate)
 	var want []*resourcepb.Resource
 	for i := range count {
-		want = append(want, storetest.Write(t, fast, large(fmt.Sprint("large-", i), size)))
+		want = append(want, fixture.Write(t, fast, large(fmt.Sprint("large-", i), size)))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience)
 	defer cancel()
 	errs := make(chan error, count)
 	for _, res := range want {
@@ -128,12 +128,12 @@ func TestSlowLinkReads(t *testing.T) {
 func TestSlowLinkWrites(t *testing.T) {
 	t.Parallel()
 	const size = 1<<20 - 1000
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
-	fast := storetest.Open(t, server.StoreURLIn(t, schema))
+	fast := fixture.Open(t, server.StoreURLIn(t, schema))
 	one := slowly(t, server, schema, 2_000_000/8)
-	created := storetest.Write(t, one, large("one", size))
-	updated := storetest.Write(t, one, created)
+	created := fixture.Write(t, one, large("one", size))
+	updated := fixture.Write(t, one, created)
 	if got := read(t, fast, created.Id); got.Version != updated.Version {
 		t.Errorf("stored is %s, written was %s", got.Version, updated.Version)
 	}
@@ -143,7 +143,7 @@ func TestSlowLinkWrites(t *testing.T) {
 	errs := make(chan error, count)
 	for i := range count {
 		go func() {
-			_, err := many.WriteCAS(storetest.Context(t), large(fmt.Sprint("many-", i), size))
+			_, err := many.WriteCAS(fixture.Context(t), large(fmt.Sprint("many-", i), size))
 			errs <- err
 		}()
 	}

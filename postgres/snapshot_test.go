@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -21,21 +21,21 @@ import (
 // database, through a proxy.
 func slowSnapshot(t *testing.T) (proxy *faultproxy.Proxy, b storage.Backend, w storage.Watch, rest []*resourcepb.Resource) {
 	t.Helper()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	proxy = faultproxy.New(t, server.Addr)
 	schema := server.Schema(t)
-	direct := storetest.Open(t, server.StoreURLIn(t, schema))
-	b = storetest.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=200ms"))
+	direct := fixture.Open(t, server.StoreURLIn(t, schema))
+	b = fixture.Open(t, server.At(t, proxy.Addr()).StoreURLIn(t, schema, "timeout=200ms"))
 	for i := range 12 {
-		rest = append(rest, storetest.Write(t, direct, storetest.Resource(fmt.Sprintf("heavy-%02d", i), strings.Repeat("x", 500<<10))))
+		rest = append(rest, fixture.Write(t, direct, fixture.Resource(fmt.Sprintf("heavy-%02d", i), strings.Repeat("x", 500<<10))))
 	}
-	w, err := b.WatchList(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "")
+	w, err := b.WatchList(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
 	expect(t, "the first of the snapshot", w, rest[0])
-	storetest.Remove(t, direct, rest[11])
+	fixture.Remove(t, direct, rest[11])
 	return proxy, b, w, rest[1:]
 }
 
@@ -47,7 +47,7 @@ func TestOutageInASnapshot(t *testing.T) {
 	proxy.Refuse()
 	waited := 0
 	for waited == 0 || waited < 8 && len(rest) > 0 {
-		ctx, cancel := context.WithTimeout(storetest.Context(t), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(fixture.Context(t), 100*time.Millisecond)
 		ev, err := w.Next(ctx)
 		cancel()
 		switch {
@@ -67,7 +67,7 @@ func TestOutageInASnapshot(t *testing.T) {
 		expect(t, "the rest of the snapshot", w, want)
 	}
 	endOfSnapshot(t, w)
-	ev := storetest.Next(t, w)
+	ev := fixture.Next(t, w)
 	if got := ev.GetDelete().GetResource().GetVersion(); got != rest[len(rest)-1].GetVersion() {
 		t.Errorf("after the snapshot: %v", ev)
 	}
@@ -102,7 +102,7 @@ func TestCloseInASnapshot(t *testing.T) {
 				if !errors.Is(err, storage.ErrWatchClosed) {
 					t.Errorf("next: %v", err)
 				}
-			case <-storetest.Context(t).Done():
+			case <-fixture.Context(t).Done():
 				t.Error("next goes on waiting")
 			}
 		})

@@ -20,7 +20,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -63,7 +63,7 @@ func TestSparseFilter(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	config, err := pgxpool.ParseConfig(server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestAnyFilter(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
 	random := rand.New(rand.NewPCG(3, 4))
 	part := func() string { return []string{"", "a", "ab", "b", "a\x01", "%", `\_`, "é"}[random.IntN(8)] }
 	all := map[key.Key]bool{}

@@ -11,14 +11,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // opened is a store with a few changes.
 func opened(t *testing.T, ctx context.Context) *Backend {
 	t.Helper()
-	b := openHandle(t, ctx, testenv.Postgres(t).StoreURL(t))
+	b := openHandle(t, ctx, env.Postgres(t).StoreURL(t))
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := b.WriteCAS(ctx, &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "Kind", Name: name}.ID("uid", "v1")}); err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestStrangersLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := opened(t, ctx)
-	stranger := testenv.Postgres(t).Connect(t)
+	stranger := env.Postgres(t).Connect(t)
 	if _, err := stranger.Exec(ctx, "select pg_advisory_lock(0)"); err != nil {
 		t.Fatal(err)
 	}

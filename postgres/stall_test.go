@@ -12,22 +12,22 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // stalled is a store on a disk that stalls, with a handle for each kind of call, so that none waits for another's batch.
 type stalled struct {
 	t       *testing.T
-	disk    *testenv.FeignedPostgres
+	disk    *env.FeignedPostgres
 	schema  string
 	url     string
 	handles map[string]storage.Backend
 	old     map[string]*resourcepb.Resource
 }
 
-func newStalled(t *testing.T, disk *testenv.FeignedPostgres) *stalled {
+func newStalled(t *testing.T, disk *env.FeignedPostgres) *stalled {
 	t.Helper()
 	schema := disk.Schema(t)
 	s := &stalled{
@@ -35,9 +35,9 @@ func newStalled(t *testing.T, disk *testenv.FeignedPostgres) *stalled {
 		handles: map[string]storage.Backend{}, old: map[string]*resourcepb.Resource{},
 	}
 	for _, name := range []string{"create", "update", "delete", "commit"} {
-		s.handles[name] = storetest.Open(t, s.url)
+		s.handles[name] = fixture.Open(t, s.url)
 		if name != "create" {
-			s.old[name] = storetest.Write(t, s.handles[name], storetest.Resource(name, "old"))
+			s.old[name] = fixture.Write(t, s.handles[name], fixture.Resource(name, "old"))
 		}
 	}
 	return s
@@ -69,9 +69,9 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 		})
 	}
 	conn := s.disk.Connect(s.t)
-	storetest.Eventually(s.t, "all calls to wait for the disk", func() bool {
+	fixture.Eventually(s.t, "all calls to wait for the disk", func() bool {
 		var n int
-		if err := conn.QueryRow(storetest.Context(s.t), `select count(*) from pg_stat_activity
+		if err := conn.QueryRow(fixture.Context(s.t), `select count(*) from pg_stat_activity
 			where application_name = $1 and state = 'active' and lower(wait_event) in ('walsync', 'walwrite')`, s.schema).Scan(&n); err != nil {
 			s.t.Fatal(err)
 		}
@@ -88,9 +88,9 @@ func (s *stalled) stall(timeout time.Duration) (fates func() map[string]fate) {
 // must not.
 func (s *stalled) truthful(told map[string]fate) {
 	s.t.Helper()
-	b := storetest.Open(s.t, s.url)
+	b := fixture.Open(s.t, s.url)
 	for name, f := range told {
-		res, err := b.Read(storetest.Context(s.t), storage.StrongConsistency, storetest.Resource(name, "").Id)
+		res, err := b.Read(fixture.Context(s.t), storage.StrongConsistency, fixture.Resource(name, "").Id)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			s.t.Errorf("%s: %v", name, err)
 			continue
@@ -109,22 +109,22 @@ func (s *stalled) truthful(told map[string]fate) {
 // the store is closed for writing meanwhile.
 func TestStalledDisk(t *testing.T) {
 	t.Parallel()
-	disk := testenv.StartFeignedPostgres(t)
+	disk := env.StartFeignedPostgres(t)
 	s := newStalled(t, disk)
 	moved := newStalled(t, disk)
 	moved.handles = map[string]storage.Backend{"update": moved.handles["update"], "commit": moved.handles["commit"]}
-	fencer, ok := storage.As[driver.Mover](storetest.Open(t, moved.url))
+	fencer, ok := storage.As[driver.Mover](fixture.Open(t, moved.url))
 	if !ok {
 		t.Fatal("the backend cannot be closed for writing")
 	}
-	w := storetest.WatchAll(t, storetest.Open(t, s.url))
-	for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+	w := fixture.WatchAll(t, fixture.Open(t, s.url))
+	for fixture.Next(t, w).GetEndOfSnapshot() == nil {
 		continue
 	}
 
-	fates, movedFates := s.stall(storetest.Patience), moved.stall(storetest.Patience)
+	fates, movedFates := s.stall(fixture.Patience), moved.stall(fixture.Patience)
 	fenced := make(chan error, 1)
-	go func() { fenced <- fencer.SetFence(storetest.Context(t), new("elsewhere")) }()
+	go func() { fenced <- fencer.SetFence(fixture.Context(t), new("elsewhere")) }()
 	lasts(9 * time.Second)
 	disk.Flow(t)
 	all := fates()
@@ -142,10 +142,10 @@ func TestStalledDisk(t *testing.T) {
 	if err := <-fenced; err != nil {
 		t.Errorf("fence: %v", err)
 	}
-	last := storetest.Write(t, storetest.Open(t, s.url), storetest.Resource(marker, ""))
+	last := fixture.Write(t, fixture.Open(t, s.url), fixture.Resource(marker, ""))
 	count := map[string]int{}
 	for {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		res := event.GetUpsert().GetResource()
 		if event.GetDelete() != nil {
 			res = event.GetDelete().GetResource()
@@ -164,7 +164,7 @@ func TestStalledDisk(t *testing.T) {
 // told that nobody knows, or the truth.
 func TestStalledDiskAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	disk := testenv.StartFeignedPostgres(t)
+	disk := env.StartFeignedPostgres(t)
 	s := newStalled(t, disk)
 	fates := s.stall(8 * time.Second)
 	told := fates()
@@ -177,7 +177,7 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 	s.truthful(told)
 
 	closed := newStalled(t, disk)
-	fates = closed.stall(storetest.Patience)
+	fates = closed.stall(fixture.Patience)
 	var closing sync.WaitGroup
 	for name, b := range closed.handles {
 		closing.Go(func() {
@@ -195,9 +195,9 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 			t.Errorf("closed, on a stalled disk: %s: %v, expected ErrClosed", name, f.err)
 		}
 	}
-	storetest.Eventually(t, "the server to be done with the calls", func() bool {
+	fixture.Eventually(t, "the server to be done with the calls", func() bool {
 		var n int
-		if err := disk.Connect(t).QueryRow(storetest.Context(t), "select count(*) from pg_stat_activity where application_name = $1", closed.schema).Scan(&n); err != nil {
+		if err := disk.Connect(t).QueryRow(fixture.Context(t), "select count(*) from pg_stat_activity where application_name = $1", closed.schema).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n == 0

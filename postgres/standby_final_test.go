@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -21,7 +21,7 @@ func TestStandbyIsNotFinal(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	pair := testenv.StartPostgresPair(t)
+	pair := env.StartPostgresPair(t)
 	const schema = "store" // goes with the servers
 	primary := pair.Primary.Connect(t)
 	if _, err := migrations.Up(ctx, primary, schema, migrations.Latest); err != nil {
@@ -43,7 +43,7 @@ func TestStandbyThatLagsIsNoFork(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	pair := testenv.StartPostgresPair(t)
+	pair := env.StartPostgresPair(t)
 	b := openHandle(t, ctx, pair.Primary.StoreURLIn(t, "store")) // goes with the servers
 	pair.CatchUp(t)
 	standby := pair.Standby.Connect(t)

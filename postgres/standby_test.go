@@ -14,16 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/faultproxy"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/faultproxy"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // waiting counts the sessions of a server that wait for this.
-func waiting(t *testing.T, server *testenv.PostgresServer, event string) (n int) {
+func waiting(t *testing.T, server *env.PostgresServer, event string) (n int) {
 	t.Helper()
-	if err := server.Connect(t).QueryRow(storetest.Context(t), "select count(*) from pg_stat_activity where lower(wait_event) = lower($1)", event).Scan(&n); err != nil {
+	if err := server.Connect(t).QueryRow(fixture.Context(t), "select count(*) from pg_stat_activity where lower(wait_event) = lower($1)", event).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -36,18 +36,18 @@ func lasts(d time.Duration) { <-time.After(d) }
 // meanwhile, then until it is promoted. What was acknowledged must be there; what is not there must not have been.
 func TestSynchronousStandby(t *testing.T) {
 	t.Parallel()
-	pair := testenv.StartPostgresPair(t)
+	pair := env.StartPostgresPair(t)
 	pair.Synchronous(t, "on")
 	const schema = "store" // goes with the servers
 	proxy := faultproxy.New(t, pair.Primary.Addr)
-	b := storetest.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
-	direct := storetest.Open(t, pair.Primary.StoreURLIn(t, schema))
-	w := storetest.WatchAll(t, direct)
+	b := fixture.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	direct := fixture.Open(t, pair.Primary.StoreURLIn(t, schema))
+	w := fixture.WatchAll(t, direct)
 	endOfSnapshot(t, w)
 	var acked sync.Map // name: version, "" if it was deleted
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
-		old[name] = storetest.Write(t, direct, storetest.Resource(name, "old"))
+		old[name] = fixture.Write(t, direct, fixture.Resource(name, "old"))
 		acked.Store(name, old[name].Version)
 		expect(t, "watch", w, old[name])
 	}
@@ -58,7 +58,7 @@ func TestSynchronousStandby(t *testing.T) {
 	var together atomic.Bool
 	for name, call := range mutations(b, old) {
 		group.Go(func() {
-			version, err := call(storetest.Context(t))
+			version, err := call(fixture.Context(t))
 			if err != nil {
 				t.Errorf("cut off while it waited for the standby: %s: %v", name, err)
 				return
@@ -69,7 +69,7 @@ func TestSynchronousStandby(t *testing.T) {
 			acked.Store(name, version)
 		})
 	}
-	storetest.Eventually(t, "commits to wait for the standby", func() bool { return waiting(t, pair.Primary, "SyncRep") > 0 })
+	fixture.Eventually(t, "commits to wait for the standby", func() bool { return waiting(t, pair.Primary, "SyncRep") > 0 })
 	proxy.Refuse()
 	lasts(time.Second)
 	proxy.Resume()
@@ -84,11 +84,11 @@ func TestSynchronousStandby(t *testing.T) {
 	for _, name := range []string{"update", "commit"} {
 		old[name] = read(t, direct, old[name].Id)
 	}
-	old["delete"] = storetest.Write(t, direct, storetest.Resource("delete", "old"))
+	old["delete"] = fixture.Write(t, direct, fixture.Resource("delete", "old"))
 	acked.Store("delete", old["delete"].Version)
 	acked.Delete("create")
-	stored := read(t, direct, storetest.Resource("create", "").Id)
-	if err := direct.DeleteCAS(storetest.Context(t), stored.Id, stored.Version); err != nil {
+	stored := read(t, direct, fixture.Resource("create", "").Id)
+	if err := direct.DeleteCAS(fixture.Context(t), stored.Id, stored.Version); err != nil {
 		t.Fatal(err)
 	}
 	pair.CatchUp(t)
@@ -109,9 +109,9 @@ func TestSynchronousStandby(t *testing.T) {
 	}
 	group.Wait()
 	pair.Promote(t)
-	promoted := storetest.Open(t, pair.Standby.StoreURLIn(t, schema))
+	promoted := fixture.Open(t, pair.Standby.StoreURLIn(t, schema))
 	acked.Range(func(name, version any) bool {
-		res, err := promoted.Read(storetest.Context(t), storage.StrongConsistency, storetest.Resource(name.(string), "").Id)
+		res, err := promoted.Read(fixture.Context(t), storage.StrongConsistency, fixture.Resource(name.(string), "").Id)
 		if version == "" && !errors.Is(err, storage.ErrNotFound) || version != "" && res.GetVersion() != version {
 			t.Errorf("on the promoted standby: %s is %v, %v; acknowledged was %q", name, res, err, version)
 		}
@@ -134,14 +134,14 @@ func mutations(b storage.Backend, old map[string]*resourcepb.Resource) map[strin
 		return res
 	}
 	return map[string]func(context.Context) (string, error){
-		"create": written(storetest.Resource("create", "new"+unique())),
+		"create": written(fixture.Resource("create", "new"+unique())),
 		"update": written(changed("update")),
 		"delete": func(ctx context.Context) (string, error) {
 			return "", b.DeleteCAS(ctx, old["delete"].Id, old["delete"].Version)
 		},
 		"commit": func(ctx context.Context) (string, error) {
 			transactor, _ := storage.As[storage.Transactor](b)
-			out, err := transactor.Commit(ctx, []storage.Op{{Write: changed("commit")}, {Check: storetest.Resource("nothing", "").Id}})
+			out, err := transactor.Commit(ctx, []storage.Op{{Write: changed("commit")}, {Check: fixture.Resource("nothing", "").Id}})
 			if err != nil {
 				return "", err
 			}
@@ -155,31 +155,31 @@ func mutations(b storage.Backend, old map[string]*resourcepb.Resource) map[strin
 // before goes on. A physical backup that is restored looks the same.
 func TestFailOverLosesCommits(t *testing.T) {
 	t.Parallel()
-	pair := testenv.StartPostgresPair(t)
+	pair := env.StartPostgresPair(t)
 	const schema = "store" // goes with the servers
 	proxy := faultproxy.New(t, pair.Primary.Addr)
-	b := storetest.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
-	w := storetest.WatchAll(t, b)
+	b := fixture.Open(t, pair.Primary.At(t, proxy.Addr()).StoreURLIn(t, schema))
+	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
 	for i := range 3 {
-		expect(t, "watch", w, storetest.Write(t, b, storetest.Resource(fmt.Sprint("common-", i), "v")))
+		expect(t, "watch", w, fixture.Write(t, b, fixture.Resource(fmt.Sprint("common-", i), "v")))
 	}
 	common := w.Cursor()
 	pair.CatchUp(t)
 
 	pair.Separate(t)
 	for i := range 20 {
-		expect(t, "watch", w, storetest.Write(t, b, storetest.Resource(fmt.Sprint("lost-", i), "v")))
+		expect(t, "watch", w, fixture.Write(t, b, fixture.Resource(fmt.Sprint("lost-", i), "v")))
 	}
 	lost := w.Cursor()
 	proxy.Refuse()
 	proxy.Redirect(pair.Standby.Addr)
 	pair.Primary.Kill(t)
 	pair.Promote(t)
-	elsewhere := storetest.Open(t, pair.Standby.StoreURLIn(t, schema))
+	elsewhere := fixture.Open(t, pair.Standby.StoreURLIn(t, schema))
 	var kept []*resourcepb.Resource
 	for i := range 60 {
-		kept = append(kept, storetest.Write(t, elsewhere, storetest.Resource(fmt.Sprint("kept-", i), "v")))
+		kept = append(kept, fixture.Write(t, elsewhere, fixture.Resource(fmt.Sprint("kept-", i), "v")))
 	}
 	proxy.Resume()
 
@@ -193,25 +193,25 @@ func TestFailOverLosesCommits(t *testing.T) {
 			expect(t, handle.name+", from the common position", resumed, want)
 		}
 	}
-	if event, err := w.Next(storetest.Context(t)); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
+	if event, err := w.Next(fixture.Context(t)); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("the watch that had seen what is lost: %v, %v; expected ErrWatchClosed and ErrCompacted", event, err)
 	}
 	// The handle is as good as new.
-	after := storetest.WatchAll(t, b)
-	for storetest.Next(t, after).GetEndOfSnapshot() == nil {
+	after := fixture.WatchAll(t, b)
+	for fixture.Next(t, after).GetEndOfSnapshot() == nil {
 		continue
 	}
-	expect(t, "a new watch", after, storetest.Write(t, elsewhere, storetest.Resource("afterwards", "v")))
+	expect(t, "a new watch", after, fixture.Write(t, elsewhere, fixture.Resource("afterwards", "v")))
 }
 
 // compacted resumes from a cursor and expects ErrCompacted, at once or from the first Next.
 func compacted(t *testing.T, what string, b storage.Backend, cursor string) {
 	t.Helper()
 	resumer, _ := storage.As[storage.Resumer](b)
-	w, err := resumer.WatchFrom(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "", cursor)
+	w, err := resumer.WatchFrom(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err == nil {
 		defer w.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience/2)
+		ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience/2)
 		defer cancel()
 		var event *resourcepb.WatchEvent
 		if event, err = w.Next(ctx); err == nil {

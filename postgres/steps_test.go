@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -36,18 +36,18 @@ func TestStepsOfAWriter(t *testing.T) {
 }
 
 func stopWriter(t *testing.T, at step, call string, last bool) {
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	g := newGate(t, server, at)
-	b, other := storetest.Open(t, g.url), storetest.Open(t, server.StoreURLIn(t, g.schema))
+	b, other := fixture.Open(t, g.url), fixture.Open(t, server.StoreURLIn(t, g.schema))
 	name := "reader" + unique()
-	reader := storetest.Open(t, server.StoreURLIn(t, g.schema, "poll=20ms", "application_name="+name))
+	reader := fixture.Open(t, server.StoreURLIn(t, g.schema, "poll=20ms", "application_name="+name))
 	old := map[string]*resourcepb.Resource{}
 	for _, name := range []string{"update", "commit", "delete"} {
-		old[name] = storetest.Write(t, b, storetest.Resource(name, "old"))
+		old[name] = fixture.Write(t, b, fixture.Resource(name, "old"))
 	}
 	begin := func(b storage.Backend) (storage.Watch, int) {
-		w, snapshot := storetest.WatchAll(t, b), 0
-		for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+		w, snapshot := fixture.WatchAll(t, b), 0
+		for fixture.Next(t, w).GetEndOfSnapshot() == nil {
 			snapshot++
 		}
 		return w, snapshot
@@ -56,13 +56,13 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 
 	g.close()
 	done := make(chan error, 1)
-	go func() { _, err := mutations(b, old)[call](storetest.Context(t)); done <- err }()
+	go func() { _, err := mutations(b, old)[call](fixture.Context(t)); done <- err }()
 	g.await(1)
 	if notes := g.notes(); last && notes != 1 {
 		t.Errorf("a writer that stopped behind its note holds %d of them", notes)
 	}
 	for i := range 3 {
-		storetest.Write(t, other, storetest.Resource(fmt.Sprint("other-", i), "v"))
+		fixture.Write(t, other, fixture.Resource(fmt.Sprint("other-", i), "v"))
 	}
 	for range 2 {
 		looked(t, g.conn, name)
@@ -72,7 +72,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 		t.Errorf("%d resources in a snapshot, expected %d: all that was acknowledged, and nothing of the writer", snapshot, want)
 	}
 	pager, _ := storage.As[storage.Pager](other)
-	page, err := pager.ListPage(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{})
+	page, err := pager.ListPage(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 	if err := <-done; err != nil {
 		t.Fatalf("%s: %v", call, err)
 	}
-	storetest.Write(t, other, storetest.Resource(marker, ""))
+	fixture.Write(t, other, fixture.Resource(marker, ""))
 	others := []string{"other-0", "other-1", "other-2"}
 	want := append([]string{call}, others...)
 	if last {
@@ -108,7 +108,7 @@ func stopWriter(t *testing.T, at step, call string, last bool) {
 func names(t *testing.T, w storage.Watch) (all []string) {
 	t.Helper()
 	for {
-		event := storetest.Next(t, w)
+		event := fixture.Next(t, w)
 		name := cmp.Or(event.GetUpsert().GetResource(), event.GetDelete().GetResource()).GetId().GetName()
 		if name == marker {
 			return all

@@ -12,41 +12,41 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestRolesWithDifferentRights opens one store by two roles of which one may ask the server for its identity and the other may
 // not, as on some hosted servers: they agree on what history is.
 func TestRolesWithDifferentRights(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t).Database(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t).Database(t)
 	owner := server.Connect(t)
 	as, role := server.Role(t)
 	schema := server.Schema(t)
 	if _, err := owner.Exec(ctx, "revoke execute on function pg_catalog.pg_control_system() from public"); err != nil {
 		t.Fatal(err)
 	}
-	may := storetest.Open(t, server.StoreURLIn(t, schema))
+	may := fixture.Open(t, server.StoreURLIn(t, schema))
 	grantAll(t, owner, schema, role)
-	w := storetest.WatchAll(t, may)
+	w := fixture.WatchAll(t, may)
 	endOfSnapshot(t, w)
-	first := storetest.Write(t, may, storetest.Resource("first", "v"))
+	first := fixture.Write(t, may, fixture.Resource("first", "v"))
 	expect(t, "watch", w, first)
 	cursor := w.Cursor()
-	second := storetest.Write(t, may, storetest.Resource("second", "v"))
+	second := fixture.Write(t, may, fixture.Resource("second", "v"))
 	expect(t, "watch", w, second)
 
 	// By turns, so that each opens a store that the other has just used.
-	for i, opener := range []*testenv.PostgresServer{as, server, as} {
-		b := storetest.Open(t, opener.StoreURLIn(t, schema))
-		third := storetest.Write(t, b, storetest.Resource(fmt.Sprint("third", unique()), "v"))
+	for i, opener := range []*env.PostgresServer{as, server, as} {
+		b := fixture.Open(t, opener.StoreURLIn(t, schema))
+		third := fixture.Write(t, b, fixture.Resource(fmt.Sprint("third", unique()), "v"))
 		expect(t, fmt.Sprintf("the watch that stayed open, after opening %d", i), w, third)
 		resumed := resume(t, b, cursor)
 		expect(t, fmt.Sprintf("resumed after opening %d", i), resumed, second)
-		fresh := storetest.WatchAll(t, may)
-		for storetest.Next(t, fresh).GetEndOfSnapshot() == nil {
+		fresh := fixture.WatchAll(t, may)
+		for fixture.Next(t, fresh).GetEndOfSnapshot() == nil {
 			continue
 		}
 		fresh.Close()
@@ -61,7 +61,7 @@ func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
 		"grant usage on schema " + quoted, "grant all on all tables in schema " + quoted, "grant all on all sequences in schema " + quoted,
 		"grant all on all functions in schema " + quoted,
 	} {
-		if _, err := owner.Exec(storetest.Context(t), grant+" to "+role); err != nil {
+		if _, err := owner.Exec(fixture.Context(t), grant+" to "+role); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,20 +71,20 @@ func grantAll(t *testing.T, owner *pgx.Conn, schema, role string) {
 // clear error may come once, and then the handle works with the new store.
 func TestStoreCreatedAnew(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b := storetest.Open(t, storeURL)
-	w := storetest.WatchAll(t, b)
+	b := fixture.Open(t, storeURL)
+	w := fixture.WatchAll(t, b)
 	endOfSnapshot(t, w)
-	expect(t, "watch", w, storetest.Write(t, b, storetest.Resource("old", "v")))
+	expect(t, "watch", w, fixture.Write(t, b, fixture.Resource("old", "v")))
 	cursor := w.Cursor()
 	if _, err := server.Connect(t).Exec(ctx, "drop schema "+pgx.Identifier{schema}.Sanitize()+" cascade"); err != nil {
 		t.Fatal(err)
 	}
-	anew := storetest.Open(t, storeURL)
-	storetest.Write(t, anew, storetest.Resource("new", "v"))
+	anew := fixture.Open(t, storeURL)
+	fixture.Write(t, anew, fixture.Resource("new", "v"))
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Errorf("the watch of the old store: %v", err)
 	}
@@ -98,20 +98,20 @@ func TestStoreCreatedAnew(t *testing.T) {
 			t.Fatalf("a watch of the new store by the old handle: %v", err)
 		}
 	}
-	expect(t, "a watch by the old handle", again, storetest.Write(t, anew, storetest.Resource("later", "v")))
-	expect(t, "a watch by the old handle", again, storetest.Write(t, b, storetest.Resource("own", "v")))
+	expect(t, "a watch by the old handle", again, fixture.Write(t, anew, fixture.Resource("later", "v")))
+	expect(t, "a watch by the old handle", again, fixture.Write(t, b, fixture.Resource("own", "v")))
 }
 
 // watchToTheEnd begins a watch and reads its snapshot.
 func watchToTheEnd(t *testing.T, b storage.Backend) (storage.Watch, error) {
 	t.Helper()
-	w, err := b.WatchList(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "")
+	w, err := b.WatchList(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(w.Close)
 	for {
-		event, err := w.Next(storetest.Context(t))
+		event, err := w.Next(fixture.Context(t))
 		if err != nil || event.GetEndOfSnapshot() != nil {
 			return w, err
 		}
@@ -129,7 +129,7 @@ func TestShortTimes(t *testing.T) {
 		useBriefly(t, storeURL)
 		return
 	}
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	for _, param := range []string{
 		"retention=1ns", "retention=3ns", "retention=1us", "retention=9223372036854775807ns", "poll=1ns", "poll=3ns&listen=off", "outage=1ns",
 	} {
@@ -146,7 +146,7 @@ func TestShortTimes(t *testing.T) {
 
 // useBriefly writes, and reads what a watch shows. A watch may lose what such a short retention does not keep.
 func useBriefly(t *testing.T, storeURL string) {
-	b, err := storage.Open(storetest.Context(t), storeURL)
+	b, err := storage.Open(fixture.Context(t), storeURL)
 	if errors.Is(err, storage.ErrInvalid) {
 		return
 	}
@@ -155,16 +155,16 @@ func useBriefly(t *testing.T, storeURL string) {
 	}
 	defer b.Close()
 	for i := range 3 {
-		w, err := b.WatchList(storetest.Context(t), storetest.AllTypes, storetest.AllTenancies, "")
+		w, err := b.WatchList(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "")
 		if errors.Is(err, storage.ErrCompacted) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		storetest.Write(t, b, storetest.Resource(fmt.Sprint("one-", i), "v"))
+		fixture.Write(t, b, fixture.Resource(fmt.Sprint("one-", i), "v"))
 		for events := 0; events <= i+1; events++ { // the snapshot, its end, and the write
-			if _, err := w.Next(storetest.Context(t)); err != nil {
+			if _, err := w.Next(fixture.Context(t)); err != nil {
 				if !errors.Is(err, storage.ErrWatchClosed) {
 					t.Error(err)
 				}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestStrangersLockUnderLoad has transactions wait for a row that a stranger holds, as many as the pool has connections and
@@ -27,12 +27,12 @@ func TestStrangersLockUnderLoad(t *testing.T) {
 }
 
 func strangersLock(t *testing.T, commits int) {
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
-	b, other := storetest.Open(t, storeURL), storetest.Open(t, storeURL)
-	held := storetest.Write(t, b, storetest.Resource("held", startOver))
-	here, elsewhere := storetest.WatchAll(t, b), storetest.WatchAll(t, other)
+	b, other := fixture.Open(t, storeURL), fixture.Open(t, storeURL)
+	held := fixture.Write(t, b, fixture.Resource("held", startOver))
+	here, elsewhere := fixture.WatchAll(t, b), fixture.WatchAll(t, other)
 	var group sync.WaitGroup
 	t.Cleanup(group.Wait)
 	lock := lockRow(t, server, schema, held.Id)
@@ -44,13 +44,13 @@ func strangersLock(t *testing.T, commits int) {
 	answers := make(chan error, commits)
 	for i := range commits {
 		group.Go(func() {
-			_, err := transactor.Commit(waiting, []storage.Op{{Write: storetest.Resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
+			_, err := transactor.Commit(waiting, []storage.Op{{Write: fixture.Resource(fmt.Sprint("beside-", i), "v")}, {Write: held}})
 			answers <- err
 		})
 	}
 	// What takes longer than this is held up: it would be done in no time.
 	c := newChurn(t, 20)
-	c.limit = storetest.Patience
+	c.limit = fixture.Patience
 	followers := []*follower{follow(t, "watch", here), follow(t, "watch of another handle", elsewhere)}
 	for i := range 32 {
 		c.writer(b, uint64(i), 20)
@@ -60,7 +60,7 @@ func strangersLock(t *testing.T, commits int) {
 			if name == "delete" {
 				continue // it is of the row that is held
 			}
-			if err := call(storetest.Context(t)); err != nil {
+			if err := call(fixture.Context(t)); err != nil {
 				t.Errorf("beside %d transactions that wait for a row: %s: %v", commits, name, err)
 			}
 		}
@@ -70,7 +70,7 @@ func strangersLock(t *testing.T, commits int) {
 	}
 	c.group.Wait()
 	if t.Failed() {
-		_ = lock.Rollback(storetest.Context(t)) // nothing more is to be learned from it
+		_ = lock.Rollback(fixture.Context(t)) // nothing more is to be learned from it
 		c.finish(b, followers...)
 		return
 	}
@@ -81,7 +81,7 @@ func strangersLock(t *testing.T, commits int) {
 		t.Errorf("a transaction was answered while a stranger held its row: %v", err)
 	default:
 	}
-	if err := lock.Rollback(storetest.Context(t)); err != nil {
+	if err := lock.Rollback(fixture.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	done := 0

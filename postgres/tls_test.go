@@ -16,15 +16,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // TestChannelBinding opens a store over TLS where the password's proof has to be bound to the connection.
 func TestChannelBinding(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.StartPostgres(t)
+	ctx := fixture.Context(t)
+	server := env.StartPostgres(t)
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestChannelBinding(t *testing.T) {
 		}
 	}
 	encrypted := strings.Replace(server.URL, "sslmode=disable", "sslmode=require", 1)
-	storetest.Eventually(t, "the server to encrypt", func() bool {
+	fixture.Eventually(t, "the server to encrypt", func() bool {
 		c, err := pgx.Connect(ctx, encrypted)
 		if err == nil {
 			_ = c.Close(ctx)
@@ -64,8 +64,8 @@ func TestChannelBinding(t *testing.T) {
 	})
 
 	storeURL := server.StoreURL(t, "channel_binding=require")
-	b := storetest.Open(t, strings.Replace(storeURL, "sslmode=disable", "sslmode=require", 1))
-	stored := storetest.Write(t, b, storetest.Resource("bound", "v"))
-	w := storetest.WatchAll(t, b)
+	b := fixture.Open(t, strings.Replace(storeURL, "sslmode=disable", "sslmode=require", 1))
+	stored := fixture.Write(t, b, fixture.Resource("bound", "v"))
+	w := fixture.WatchAll(t, b)
 	expect(t, "snapshot", w, stored)
 }

@@ -5,13 +5,13 @@ package postgres
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/tokentest"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/internal/test/token"
 )
 
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
-	ctx, server := storetest.Context(t), testenv.Postgres(t)
-	tokentest.Run(t, openHandle(t, ctx, server.StoreURL(t)), openHandle(t, ctx, server.StoreURL(t)))
+	ctx, server := fixture.Context(t), env.Postgres(t)
+	token.Run(t, openHandle(t, ctx, server.StoreURL(t)), openHandle(t, ctx, server.StoreURL(t)))
 }

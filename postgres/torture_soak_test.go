@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 )
 
 // TestTortureSynchronous has a primary that waits for its standby lose it.
 func TestTortureSynchronous(t *testing.T) {
-	pair := testenv.StartPostgresPair(t)
+	pair := env.StartPostgresPair(t)
 	pair.Synchronous(t, "on")
 	h := torture.Behind(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
 	h.Faults = append(h.Faults,
@@ -30,7 +30,7 @@ func TestTortureSynchronous(t *testing.T) {
 
 // TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
 func TestTortureFullDisk(t *testing.T) {
-	server := testenv.StartPostgresSmallDisk(t, 96)
+	server := env.StartPostgresSmallDisk(t, 96)
 	h := torture.Behind(t, server.StoreURL(t), server.Addr)
 	h.MaxSize = 32 << 10
 	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))

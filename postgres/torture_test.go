@@ -13,14 +13,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/testenv"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 	"github.com/ashlar-dev/storage/postgres"
 )
 
 // TestTorture has everything befall a lone server that can.
 func TestTorture(t *testing.T) {
-	server := testenv.StartFeignedPostgres(t)
+	server := env.StartFeignedPostgres(t)
 	storeURL := server.StoreURL(t)
 	h := torture.Behind(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
@@ -41,7 +41,7 @@ func TestTorture(t *testing.T) {
 }
 
 // crashSession kills one of the server's sessions, which has it end all of them and recover.
-func crashSession(t *testing.T, server *testenv.PostgresServer) {
+func crashSession(t *testing.T, server *env.PostgresServer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, server.URL)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // TestRevisionsOfOneServer asks for the newest revision while a fail-over has lost changes, right after the old server has said up to where
@@ -21,7 +21,7 @@ func TestRevisionsOfOneServer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	before := testenv.Postgres(t).Database(t)
+	before := env.Postgres(t).Database(t)
 	b := openHandle(t, ctx, before.StoreURLIn(t, "store")) // goes with the database
 	if _, err := b.WriteCAS(ctx, named("first", "")); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestRevisionsOfOneServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := before.Copy(t)
-	for _, server := range []*testenv.PostgresServer{before, after} {
+	for _, server := range []*env.PostgresServer{before, after} {
 		conn := server.Connect(t)
 		tx, err := conn.Begin(ctx)
 		if err != nil {

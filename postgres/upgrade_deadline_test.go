@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/postgres"
 )
@@ -41,8 +41,8 @@ func (e *expiring) Err() error {
 // does: the upgrade goes on, or it would never be done.
 func TestUpgradeOutlivesDeadline(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	conn := server.Connect(t)
 	schema := server.Schema(t)
 	if _, err := migrations.Up(ctx, conn, schema, withoutHistory); err != nil {
@@ -75,7 +75,7 @@ select pg_advisory_lock('`+store+`'::regclass::oid::bigint)`); err != nil {
 			t.Errorf("open: %v", err)
 		}
 	})
-	storetest.Eventually(t, "the upgrade to be under way", func() bool {
+	fixture.Eventually(t, "the upgrade to be under way", func() bool {
 		var begun bool
 		if err := conn.QueryRow(ctx, `select exists (select from pg_locks where relation = $1::regclass and mode = 'RowExclusiveLock')`, store).Scan(&begun); err != nil {
 			t.Fatal(err)
@@ -96,8 +96,8 @@ select pg_advisory_lock('`+store+`'::regclass::oid::bigint)`); err != nil {
 // wait, with everybody else behind it, when the one who opens has gone.
 func TestUpgradeGivesUp(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	conn, stranger := server.Connect(t), server.Connect(t)
 	schema := server.Schema(t)
 	if _, err := migrations.Up(ctx, conn, schema, withoutHistory); err != nil {
@@ -112,7 +112,7 @@ func TestUpgradeGivesUp(t *testing.T) {
 	if b, err := storage.Open(brief, server.StoreURLIn(t, schema)); !errors.Is(err, storage.ErrInconsistent) {
 		t.Fatalf("opened beside the stranger: %v, %v", b, err)
 	}
-	storetest.Eventually(t, "nobody to wait for the table", func() bool {
+	fixture.Eventually(t, "nobody to wait for the table", func() bool {
 		var waiting bool
 		if err := conn.QueryRow(ctx, `select exists (select from pg_locks where relation = $1::regclass and not granted)`, changes).Scan(&waiting); err != nil {
 			t.Fatal(err)
@@ -125,5 +125,5 @@ func TestUpgradeGivesUp(t *testing.T) {
 	if _, err := stranger.Exec(ctx, `rollback`); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Open(t, server.StoreURLIn(t, schema))
+	fixture.Open(t, server.StoreURLIn(t, schema))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrations"
 )
 
@@ -24,8 +24,8 @@ const withoutHistory = 6
 // version before can neither log nor delete any more.
 func TestUpgradeToHistory(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	conn := server.Connect(t)
 	schema := server.Schema(t)
 	if _, err := migrations.Up(ctx, conn, schema, withoutHistory); err != nil {
@@ -40,7 +40,7 @@ func TestUpgradeToHistory(t *testing.T) {
 	log := named(`insert into $changes (revision, place, more, op, key, version, token, data) select nextval('$changes_seq'), 0, false, 1, $1, $2, $2, $3`)
 	const many = 40
 	for i := range many {
-		res := storetest.Resource(fmt.Sprintf("old-%02d", i), "v")
+		res := fixture.Resource(fmt.Sprintf("old-%02d", i), "v")
 		data, err := codec.Encode(res)
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestUpgradeToHistory(t *testing.T) {
 			}
 		}
 	}
-	b := storetest.Open(t, server.StoreURLIn(t, schema))
+	b := fixture.Open(t, server.StoreURLIn(t, schema))
 	h, ok := storage.As[storage.Historian](b)
 	if !ok {
 		t.Fatal("the backend is no Historian")
@@ -66,9 +66,9 @@ func TestUpgradeToHistory(t *testing.T) {
 		t.Fatalf("the revisions are %d to %d, expected one, %v", oldest, newest, err)
 	}
 	for i := range many {
-		res := read(t, b, storetest.Resource(fmt.Sprintf("old-%02d", i), "").Id)
+		res := read(t, b, fixture.Resource(fmt.Sprintf("old-%02d", i), "").Id)
 		if i%2 == 0 {
-			storetest.Write(t, b, res)
+			fixture.Write(t, b, res)
 		} else if err := b.DeleteCAS(ctx, res.Id, res.Version); err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -39,8 +39,8 @@ func snapshotCursor(store [16]byte, snapshot string) string {
 // is as it was, and cursors from before say that history begins anew.
 func TestUpgradeFromSnapshots(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	server := testenv.Postgres(t)
+	ctx := fixture.Context(t)
+	server := env.Postgres(t)
 	conn := server.Connect(t)
 	schema := server.Schema(t)
 	storeURL := server.StoreURLIn(t, schema)
@@ -56,7 +56,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	}
 	var want []*resourcepb.Resource
 	for i := range 300 {
-		want = append(want, storetest.Resource(fmt.Sprintf("old-%03d", i), fmt.Sprint("payload ", i)))
+		want = append(want, fixture.Resource(fmt.Sprintf("old-%03d", i), fmt.Sprint("payload ", i)))
 	}
 	insert := "insert into " + table("resources") + " (key, uid, version, group_version, data) values ($1, $2, $3, 'v1', $4)"
 	logged := "insert into " + table("changes") + " (seq, op, key, version, token, data) values (nextval('" + table("changes_seq") + "'), $1, $2, $3, $4, $5)"
@@ -72,12 +72,12 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 		res.Version = base64.RawURLEncoding.EncodeToString(token)
 	}
 	// Something was deleted, and something was written more than once.
-	gone, err := codec.Encode(storetest.Resource("gone", "v"))
+	gone, err := codec.Encode(fixture.Resource("gone", "v"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for op := range 2 {
-		exec(logged, op+1, key.Of(storetest.Resource("gone", "").Id).Bytes(), []byte("sixteen bytes 1."), []byte("sixteen bytes 2."), gone)
+		exec(logged, op+1, key.Of(fixture.Resource("gone", "").Id).Bytes(), []byte("sixteen bytes 1."), []byte("sixteen bytes 2."), gone)
 	}
 	exec("insert into " + table("journal") + " (name, value) values ('note', 'kept')")
 	var store [16]byte
@@ -102,7 +102,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	}
 	for i, b := range handles {
 		t.Cleanup(func() { b.Close() })
-		listed, err := b.List(ctx, storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+		listed, err := b.List(ctx, storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 		if err != nil || len(listed) != len(want) {
 			t.Fatalf("handle %d: %d resources after the upgrade, expected %d, %v", i, len(listed), len(want), err)
 		}
@@ -115,7 +115,7 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 				t.Fatalf("handle %d: after the upgrade: %v, expected %v", i, got, res)
 			}
 		}
-		if _, err := b.Read(ctx, storage.StrongConsistency, storetest.Resource("gone", "").Id); err == nil {
+		if _, err := b.Read(ctx, storage.StrongConsistency, fixture.Resource("gone", "").Id); err == nil {
 			t.Error("what was deleted is back")
 		}
 	}
@@ -127,12 +127,12 @@ func TestUpgradeFromSnapshots(t *testing.T) {
 	compacted(t, "a cursor from before the upgrade", handles[0], snapshotCursor(store, snapshot))
 
 	// Old versions are those to compare with, and new history has cursors.
-	w := storetest.WatchAll(t, handles[1])
-	for storetest.Next(t, w).GetEndOfSnapshot() == nil {
+	w := fixture.WatchAll(t, handles[1])
+	for fixture.Next(t, w).GetEndOfSnapshot() == nil {
 		continue
 	}
 	cursor := w.Cursor()
-	updated := storetest.Write(t, handles[0], want[1])
+	updated := fixture.Write(t, handles[0], want[1])
 	expect(t, "a watch after the upgrade", w, updated)
 	if err := handles[2].DeleteCAS(context.WithoutCancel(ctx), want[2].Id, want[2].Version); err != nil {
 		t.Error(err)

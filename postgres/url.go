@@ -16,7 +16,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/dialer"
+	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
@@ -107,7 +107,7 @@ func parseURL(u *url.URL) (*target, error) {
 }
 
 // dialWith has all connections of the store made by f.
-func (t *target) dialWith(f dialer.Func) {
+func (t *target) dialWith(f dial.Func) {
 	t.pool.ConnConfig.DialFunc = f
 	if t.opts.Listen != nil {
 		t.opts.Listen.DialFunc = f
@@ -222,7 +222,7 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 }
 
 func (t *target) open(ctx context.Context) (*Backend, error) {
-	if f := dialer.From(ctx); f != nil {
+	if f := dial.From(ctx); f != nil {
 		t.dialWith(f)
 	}
 	pools, err := t.connect(ctx)

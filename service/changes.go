@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/span"
+	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -39,7 +39,7 @@ func (s *Server) Changes(req *resourcepb.ChangesRequest, out grpc.ServerStreamin
 // changes is one call of Changes. It is for one goroutine.
 type changes struct {
 	sight    *sight
-	filter   *span.Filter
+	filter   *ranges.Filter
 	name     string // "" for all
 	until    int64
 	follower storage.Follower

@@ -11,9 +11,9 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // counted is a backend that counts what it is asked.

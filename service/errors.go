@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // Domain is the domain of the ErrorInfo in the details of an error of the service. Its reason names the storage package's error.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // The tokens of pages name nothing that the caller may not read, and what it may read comes once, in order, on pages of any size.

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/span"
-	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // historian returns the store as one whose past can be read.
@@ -64,12 +64,12 @@ func (v *sight) authenticate(ctx context.Context) error {
 }
 
 // filter returns a filter with all that may be seen and whose name begins so.
-func (v *sight) filter(prefix string) *span.Filter {
-	return span.Matching(storage.UnversionedTypeFrom(v.name), v.tenancy, prefix)
+func (v *sight) filter(prefix string) *ranges.Filter {
+	return ranges.Matching(storage.UnversionedTypeFrom(v.name), v.tenancy, prefix)
 }
 
 // spanOf returns the span of a filter behind a continue token, which names the last resource of the page before; "" for the whole span.
-func spanOf(f *span.Filter, token string) (storage.Span, error) {
+func spanOf(f *ranges.Filter, token string) (storage.Span, error) {
 	if token == "" {
 		return f.Span(), nil
 	}

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // Read returns one resource. With the metadata "x-consul-consistency-mode: consistent" the answer is linearizable.

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // payload returns an empty message of a schema that this program does not link: it has a field of a message from a file that it imports.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // A stream that is refused before it begins is refused to the caller, and the server goes on.

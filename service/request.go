@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // maxName is the largest length of a name and of a unit of a tenancy, which is that of a DNS label.

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // The largest resource with a finalizer that can be written can be marked for deletion, and its statuses leave room for the mark, too.

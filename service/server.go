@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // Server is the resource service over a backend, and the history service. All its methods may be called from any number of goroutines, through gRPC or directly;

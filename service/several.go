@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // several reports whether a type's name stands for several types: with the group version "*" for all of its group and kind, with the kind

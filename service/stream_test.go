@@ -10,9 +10,9 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // slow is a backend whose snapshots come slower than any deadline.

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // BenchmarkRead is a lookup by key beside the statement that it stands on.
@@ -15,7 +15,7 @@ func BenchmarkRead(b *testing.B) {
 	res := resource("a", 1)
 	res.Metadata = map[string]string{"made-by": "bench"}
 	res.Data = &anypb.Any{TypeUrl: "example.com/bench.Thing", Value: make([]byte, 500)}
-	storetest.Write(b, s, res)
+	fixture.Write(b, s, res)
 	b.Run("Read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 func ask(t testing.TB, w storage.Watch) {
@@ -22,17 +22,17 @@ func ask(t testing.TB, w storage.Watch) {
 func TestBookmarkWithoutTheBell(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := storetest.WatchChanges(t, s)
-	a := storetest.Write(t, s, resource("a", 1))
+	w := fixture.WatchChanges(t, s)
+	a := fixture.Write(t, s, resource("a", 1))
 	wantUpsert(t, w, a)
 	stranger := foreign(t, s.Path())
 	for seq := 2; seq < 10; seq++ {
 		run(t, stranger, fmt.Sprintf("INSERT INTO log (seq, tag, written, key, data) SELECT %d, 1000 + %d, written, key, data FROM log WHERE seq = 1", seq, seq))
 		ask(t, w)
-		if ev := storetest.Next(t, w); ev.GetUpsert() == nil {
+		if ev := fixture.Next(t, w); ev.GetUpsert() == nil {
 			t.Fatalf("%v, expected what was written before the bookmark was asked for", ev)
 		}
-		if ev := storetest.Next(t, w); ev.GetBookmark() == nil {
+		if ev := fixture.Next(t, w); ev.GetBookmark() == nil {
 			t.Fatalf("%v, expected a bookmark", ev)
 		}
 	}
@@ -50,9 +50,9 @@ func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 			t.Parallel()
 			for range 20 {
 				s := open(t, newPath(t), nil)
-				w := storetest.WatchChanges(t, s)
+				w := fixture.WatchChanges(t, s)
 				for range 2 {
-					wantUpsert(t, w, storetest.Write(t, s, resource(fmt.Sprint(len(names(t, s))), 1)))
+					wantUpsert(t, w, fixture.Write(t, s, resource(fmt.Sprint(len(names(t, s))), 1)))
 				}
 				run(t, foreign(t, s.Path()), sql)
 				if err := w.(storage.Bookmarker).Bookmark(t.Context()); err != nil && !errors.Is(err, storage.ErrCompacted) {
@@ -71,7 +71,7 @@ func TestNoBookmarkOfReplacedHistory(t *testing.T) {
 func TestMoreOfAGroupCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	const n = 20
 	var writers sync.WaitGroup
 	file := hold(t, s)
@@ -82,7 +82,7 @@ func TestMoreOfAGroupCommit(t *testing.T) {
 			}
 		})
 	}
-	storetest.Eventually(t, "all stand in line", func() bool {
+	fixture.Eventually(t, "all stand in line", func() bool {
 		s.handle.writer.queue.mu.Lock()
 		defer s.handle.writer.queue.mu.Unlock()
 		return len(s.handle.writer.queue.waiting) == n
@@ -91,13 +91,13 @@ func TestMoreOfAGroupCommit(t *testing.T) {
 	release(t, file)
 	writers.Wait()
 	for i := range n {
-		if ev := storetest.Next(t, w); ev.GetMore() != (i < n-1) {
+		if ev := fixture.Next(t, w); ev.GetMore() != (i < n-1) {
 			t.Errorf("event %d of %d has more %v", i, n, ev.GetMore())
 		}
 	}
 	for i := range 3 {
-		storetest.Write(t, s, resource(fmt.Sprint("alone-", i), 1))
-		if ev := storetest.Next(t, w); ev.GetMore() {
+		fixture.Write(t, s, resource(fmt.Sprint("alone-", i), 1))
+		if ev := fixture.Next(t, w); ev.GetMore() {
 			t.Errorf("%v is alone", ev)
 		}
 	}

@@ -10,17 +10,17 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/damagetest"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/damage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestDamage(t *testing.T) {
 	t.Parallel()
-	damagetest.Run(t, func(t *testing.T) damagetest.Harness {
+	damage.Run(t, func(t *testing.T) damage.Harness {
 		path := filepath.Join(t.TempDir(), "store.db")
 		s := open(t, path, nil)
-		return damagetest.Harness{Backend: s, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
+		return damage.Harness{Backend: s, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
 			db, err := sqlite3.Open(path)
 			if err != nil {
 				t.Fatal(err)
@@ -44,8 +44,8 @@ func TestUnreadableKeyInTheLog(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	s := open(t, path, nil)
-	storetest.Write(t, s, resource("a", 1))
-	w := storetest.WatchChanges(t, s)
+	fixture.Write(t, s, resource("a", 1))
+	w := fixture.WatchChanges(t, s)
 	cursor := w.Cursor()
 	db, err := sqlite3.Open(path)
 	if err != nil {
@@ -55,17 +55,17 @@ func TestUnreadableKeyInTheLog(t *testing.T) {
 	if err := db.Exec("INSERT INTO log (seq, tag, written, key, data) SELECT max(seq) + 1, 4711, max(written), x'6100', x'00' FROM log"); err != nil {
 		t.Fatal(err)
 	}
-	resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
+	resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	for name, w := range map[string]storage.Watch{"open": w, "resumed": resumed} {
 		if ev, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("the watch that was %s: %v, %v; expected ErrWatchClosed with ErrCompacted", name, ev, err)
 		}
 	}
-	fresh := storetest.WatchChanges(t, s)
-	wantUpsert(t, fresh, storetest.Write(t, s, resource("b", 2)))
+	fresh := fixture.WatchChanges(t, s)
+	wantUpsert(t, fresh, fixture.Write(t, s, resource("b", 2)))
 }

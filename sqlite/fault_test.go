@@ -13,7 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // faultyFS is a file system that fails on request where it writes the -wal file.
@@ -79,7 +79,7 @@ func openFaulty(t *testing.T) (*Backend, *faultyFS) {
 func TestCommitThatFailsOnce(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	for _, fault := range []*atomic.Int32{&f.syncs, &f.writes} {
 		for _, n := range []int{1, 20} {
 			fault.Store(1)
@@ -100,7 +100,7 @@ func TestCommitThatFailsOnce(t *testing.T) {
 			}
 			callers.Wait()
 			for range n {
-				res := storetest.Next(t, w).GetUpsert().GetResource()
+				res := fixture.Next(t, w).GetUpsert().GetResource()
 				if v, ok := versions[res.GetId().GetName()]; !ok || v != res.Version {
 					t.Errorf("the watch shows %v, the caller got version %q", res, v)
 				}
@@ -125,7 +125,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 			t.Errorf("read after the failure: %v, expected ErrNotFound", err)
 		}
 	}
-	storetest.Write(t, s, resource("a", 1))
+	fixture.Write(t, s, resource("a", 1))
 	again := open(t, s.Path(), nil)
 	if got := names(t, again); got != "a " {
 		t.Errorf("stored are %q", got)
@@ -135,7 +135,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 // newWriterOf returns a writer beside the one of a store, on a connection of its own.
 func newWriterOf(t *testing.T, s *Backend) *writer {
 	t.Helper()
-	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: storetest.Patience})
+	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: fixture.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
 	w := newWriterOf(t, s)
-	w.log = retention{age: storetest.Patience, rows: 1 << 40, bytes: 1 << 20}
+	w.log = retention{age: fixture.Patience, rows: 1 << 40, bytes: 1 << 20}
 	finish := func(i, size int) error {
 		t.Helper()
 		tx, err := w.begin()

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // follow returns a run of the feed that looks only where a test does, and what it has published.
@@ -78,8 +78,8 @@ func TestOwnChanges(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	f, published := follow(t, s)
-	a := storetest.Write(t, s, resource("a", 1))
-	storetest.Write(t, s, a)
+	a := fixture.Write(t, s, resource("a", 1))
+	fixture.Write(t, s, a)
 	if _, err := s.Commit(t.Context(), []storage.Op{{Write: resource("b", 1)}, {Check: idOf("absent")}, {Write: resource("c", 2)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestOwnChanges(t *testing.T) {
 	}
 	wantLog(t, f, mark{}, *published)
 	release(t, file)
-	storetest.Write(t, s, resource("d", 1))
+	fixture.Write(t, s, resource("d", 1))
 	f.mustLook(t)
 	hold(t, s)
 	if f.takeOwn() {
@@ -123,7 +123,7 @@ func TestOwnChangesOfABatch(t *testing.T) {
 					}
 				})
 			}
-			storetest.Eventually(t, "all stand in line", func() bool {
+			fixture.Eventually(t, "all stand in line", func() bool {
 				s.handle.writer.queue.mu.Lock()
 				defer s.handle.writer.queue.mu.Unlock()
 				return len(s.handle.writer.queue.waiting) == n
@@ -146,33 +146,33 @@ func TestChangesThatOnlyTheFileTells(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, s, other *Backend){
 		"a deletion": func(t *testing.T, s, _ *Backend) {
-			res := storetest.Write(t, s, resource("a", 1))
+			res := fixture.Write(t, s, resource("a", 1))
 			if err := s.DeleteCAS(t.Context(), res.Id, res.Version); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"a deletion beside a write": func(t *testing.T, s, _ *Backend) {
-			res := storetest.Write(t, s, resource("a", 1))
+			res := fixture.Write(t, s, resource("a", 1))
 			if _, err := s.Commit(t.Context(), []storage.Op{{Write: resource("b", 1)}, {Delete: res.Id, Version: res.Version}}); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"another handle's write before": func(t *testing.T, s, other *Backend) {
-			storetest.Write(t, other, resource("a", 1))
-			storetest.Write(t, s, resource("b", 1))
+			fixture.Write(t, other, resource("a", 1))
+			fixture.Write(t, s, resource("b", 1))
 		},
 		"more than is kept": func(t *testing.T, s, _ *Backend) {
 			for i := range inboxBytes>>19 + 1 {
 				res := resource(fmt.Sprint(i), 0)
 				res.Data.Value = make([]byte, 512<<10)
-				storetest.Write(t, s, res)
+				fixture.Write(t, s, res)
 			}
 		},
 		"an own write that nobody attended": func(t *testing.T, s, _ *Backend) {
 			in := s.handle.source.inbox.Swap(nil)
-			storetest.Write(t, s, resource("a", 1))
+			fixture.Write(t, s, resource("a", 1))
 			s.handle.source.inbox.Store(in)
-			storetest.Write(t, s, resource("b", 1))
+			fixture.Write(t, s, resource("b", 1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestChangesThatOnlyTheFileTells(t *testing.T) {
 			path := newPath(t)
 			s, other := open(t, path, nil), open(t, path, nil)
 			f, published := follow(t, s)
-			storetest.Write(t, s, resource("first", 1))
+			fixture.Write(t, s, resource("first", 1))
 			change(t, s, other)
 			hold(t, s) // so that all was announced
 			if !f.takeOwn() {
@@ -213,7 +213,7 @@ func TestOwnChangesAmongOthers(t *testing.T) {
 		default:
 			res.Version = old.Version
 		}
-		storetest.Write(t, s, res)
+		fixture.Write(t, s, res)
 	}
 	look := false
 	for range 300 {
@@ -251,15 +251,15 @@ func TestOwnChangesOfReplacedHistory(t *testing.T) {
 			t.Parallel()
 			s := open(t, newPath(t), nil)
 			f, published := follow(t, s)
-			storetest.Write(t, s, resource("a", 1))
-			storetest.Write(t, s, resource("b", 1))
+			fixture.Write(t, s, resource("a", 1))
+			fixture.Write(t, s, resource("b", 1))
 			file := hold(t, s)
 			if f.takeOwn() || len(*published) != 2 {
 				t.Fatalf("%d events", len(*published))
 			}
 			release(t, file)
 			run(t, foreign(t, s.Path()), sql)
-			storetest.Write(t, s, resource("c", 1))
+			fixture.Write(t, s, resource("c", 1))
 			hold(t, s)
 			if !f.takeOwn() {
 				t.Error("the file is not looked into")
@@ -282,7 +282,7 @@ func TestRungInTheOrderOfCommits(t *testing.T) {
 	}
 	defer other.Close()
 	f.in.mu.Lock() // the writer tells this process first
-	res := storetest.Write(t, s, resource("a", 1))
+	res := fixture.Write(t, s, resource("a", 1))
 	for range 10_000 {
 		if taken, err := tryLock(other); taken || err != nil {
 			t.Errorf("another process has its turn before the bell was rung: %v, %v", taken, err)

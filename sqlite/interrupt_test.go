@@ -6,7 +6,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // ending is a context that ends when it has been asked so many times whether it has.
@@ -34,7 +34,7 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), &Options{Readers: 1})
 	id := idOf("one")
-	res := storetest.Write(t, s, resource("one", 1))
+	res := fixture.Write(t, s, resource("one", 1))
 	everything := driver.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
 	for i := range 3000 {
 		ctx := &ending{t.Context(), 1} // after the look that precedes BEGIN
@@ -44,7 +44,7 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 		if i%100 != 0 {
 			continue
 		}
-		res = storetest.Write(t, s, res)
+		res = fixture.Write(t, s, res)
 		got, err := s.Read(t.Context(), storage.StrongConsistency, id)
 		if err != nil {
 			t.Fatal(err)

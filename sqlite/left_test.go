@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // A caller that has left may do with its message as it likes, although the writer still has the request: a commit that fails is
@@ -14,7 +14,7 @@ import (
 func TestTheMessageOfACallerThatHasLeft(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	owner := storetest.Write(t, s, resource("owner", 1))
+	owner := fixture.Write(t, s, resource("owner", 1))
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	full := func() {
@@ -31,7 +31,7 @@ func TestTheMessageOfACallerThatHasLeft(t *testing.T) {
 	}
 	child.Id.Type.GroupVersion = "the caller's"
 	close(left)
-	storetest.Write(t, s, resource("later", 1)) // the request before it has been carried out by now
+	fixture.Write(t, s, resource("later", 1)) // the request before it has been carried out by now
 	ids, err := s.OwnerReferences(t.Context(), owner.Id)
 	if err != nil {
 		t.Fatal(err)

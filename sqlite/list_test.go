@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // rowsWith calls something at the first row.
@@ -34,7 +34,7 @@ func TestListThatSkipsIsOneCut(t *testing.T) {
 		t.Helper()
 		res := resource(name, 1)
 		res.Id.Tenancy.Partition, res.Id.Tenancy.Namespace = partition, namespace
-		storetest.Write(t, s, res)
+		fixture.Write(t, s, res)
 	}
 	for partition := range 3 {
 		for i := range 2 * walkOver {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -70,7 +70,7 @@ func number(t testing.TB, res *resourcepb.Resource) int64 {
 
 func wantUpsert(t testing.TB, w storage.Watch, res *resourcepb.Resource) {
 	t.Helper()
-	got := storetest.Next(t, w).GetUpsert().GetResource()
+	got := fixture.Next(t, w).GetUpsert().GetResource()
 	if got.GetId().GetName() != res.Id.Name || got.GetVersion() != res.Version {
 		t.Fatalf("the watch shows %q at %q, expected %q at %q", got.GetId().GetName(), got.GetVersion(), res.Id.Name, res.Version)
 	}

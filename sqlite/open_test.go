@@ -14,7 +14,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // foreign opens a SQLite file without going through a store.
@@ -180,7 +180,7 @@ func TestOpenWaitsNoLongerThanItsContext(t *testing.T) {
 		t.Fatalf("%v, expected a timeout", err)
 	}
 	run(t, db, "ROLLBACK")
-	storetest.Write(t, open(t, path, nil), resource("a", 1))
+	fixture.Write(t, open(t, path, nil), resource("a", 1))
 }
 
 // Links lead to one store, with one set of files beside it.
@@ -193,8 +193,8 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 	s := open(t, path, nil)
 	linked := open(t, link, nil)
-	w := storetest.WatchChanges(t, linked)
-	wantUpsert(t, w, storetest.Write(t, s, resource("a", 1)))
+	w := fixture.WatchChanges(t, linked)
+	wantUpsert(t, w, fixture.Write(t, s, resource("a", 1)))
 	if s.Path() != linked.Path() {
 		t.Errorf("%s and %s are two stores", s.Path(), linked.Path())
 	}
@@ -205,7 +205,7 @@ func TestOddPaths(t *testing.T) {
 	for _, name := range []string{"a b.db", "q?x=1.db", "50%.db", "ümläut.db", "file:x.db", "quote'.db"} {
 		path := filepath.Join(t.TempDir(), name)
 		s := open(t, path, nil)
-		storetest.Write(t, s, resource("a", 1))
+		fixture.Write(t, s, resource("a", 1))
 		if err := s.Backup(t.Context(), path+".copy"); err != nil {
 			t.Error(err)
 		}
@@ -238,7 +238,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 		})
 	}
 	openers.Wait()
-	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != 8 {
 		t.Fatalf("%d resources, %v; expected 8", len(list), err)
 	}

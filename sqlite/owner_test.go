@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // lookUps returns what SQLite says about how it answers a statement.
@@ -59,7 +59,7 @@ func TestOwnersOfChangedChildren(t *testing.T) {
 			child.Owner = idOf(by)
 		}
 		child.Id.Type.GroupVersion = fmt.Sprint("v", step%5/2)
-		version = storetest.Write(t, s, child).Version
+		version = fixture.Write(t, s, child).Version
 		for _, owner := range owners[1:] {
 			ids, err := s.OwnerReferences(t.Context(), idOf(owner))
 			if err != nil {

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // page reads a page of a listing of everything.
 func page(t testing.TB, s *Backend, limit int, token string) storage.Page {
 	t.Helper()
-	p, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Limit: limit, Continue: token})
+	p, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Limit: limit, Continue: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestListingsOfOthersLeaveATokenAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	for i := range 3 {
-		storetest.Write(t, s, resource(fmt.Sprint("a-", i), 0))
+		fixture.Write(t, s, resource(fmt.Sprint("a-", i), 0))
 	}
 	token := page(t, s, 1, "").Continue
 	for range 300 {
@@ -47,17 +47,17 @@ func TestTokensGoWithTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := storetest.Write(t, s, resource("a-0", 0))
+	res := fixture.Write(t, s, resource("a-0", 0))
 	for i := range 3 {
-		storetest.Write(t, s, resource(fmt.Sprint("b-", i), 0))
+		fixture.Write(t, s, resource(fmt.Sprint("b-", i), 0))
 	}
 	token := page(t, s, 1, "").Continue
-	storetest.Write(t, s, res)
+	fixture.Write(t, s, res)
 	if err := s.DeleteCAS(t.Context(), res.Id, "no version"); !errors.Is(err, storage.ErrCASFailure) {
 		t.Fatal(err)
 	}
 	other := open(t, path, nil)
-	storetest.Write(t, other, resource("b-15", 0))
+	fixture.Write(t, other, resource("b-15", 0))
 	if rest := page(t, other, 10, token); fmt.Sprint(namesOf(rest.Resources)) != "[b-0 b-1 b-2]" {
 		t.Errorf("in another handle the rest of the listing is %v", namesOf(rest.Resources))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // contents is what a store held at a row of the log: of each name the version with its numbers.
@@ -107,7 +107,7 @@ func (c *changing) change(t testing.TB, name string, remove bool) {
 			}
 			writes++
 		}
-		stored := storetest.Write(t, c.store, res)
+		stored := fixture.Write(t, c.store, res)
 		c.live[name] = &storage.Op{Write: stored}
 		v := driver.Version{Version: []byte(stored.Version), Created: created, Modified: n + 1, Writes: writes}
 		c.now[name] = fmt.Sprint(describe(&v), " is ", n)
@@ -218,7 +218,7 @@ func TestHotKey(t *testing.T) {
 	versions := []string{""}
 	for n := range int64(writes) {
 		res.Data = resource("hot", n+1).Data
-		res.Version = storetest.Write(t, s, res).Version
+		res.Version = fixture.Write(t, s, res).Version
 		versions = append(versions, res.Version)
 	}
 	for n := 1; n <= writes; n += 7 {

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/processtest"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/internal/test/process"
 )
 
 // children are what a process started by a test does, by name. Each gets the path of the store.
@@ -176,7 +176,7 @@ func obey(path string) {
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	in, out, cmd := child(t, "obedient", s.Path())
 	tell := func(line string) string {
 		t.Helper()
@@ -196,14 +196,14 @@ func TestTwoProcesses(t *testing.T) {
 		theirs := resource(name, 0)
 		theirs.Version = tell("write " + name)
 		wantUpsert(t, w, theirs)
-		ours := storetest.Write(t, s, resource(fmt.Sprint("ours-", i), 0))
+		ours := fixture.Write(t, s, resource(fmt.Sprint("ours-", i), 0))
 		wantUpsert(t, w, ours)
 		ours.Version = tell("write " + ours.Id.Name)
 		wantUpsert(t, w, ours)
 		if gone := tell("delete " + name); gone != theirs.Version {
 			t.Fatalf("the other process deleted version %q, expected %q", gone, theirs.Version)
 		}
-		if got := storetest.Next(t, w).GetDelete().GetResource(); got.GetId().GetName() != name || got.GetVersion() != theirs.Version {
+		if got := fixture.Next(t, w).GetDelete().GetResource(); got.GetId().GetName() != name || got.GetVersion() != theirs.Version {
 			t.Fatalf("the watch shows the deletion of %v", got)
 		}
 	}
@@ -238,11 +238,11 @@ func TestCreationByManyProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	list, err := open(t, path, nil).List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != len(ins) {
 		t.Fatalf("%d resources, %v; expected %d", len(list), err, len(ins))
 	}
 }
 
 // A continue token and a revision of one process are good in another one, while the first writes.
-func TestPagesInOtherProcesses(t *testing.T) { processtest.Run(t, "sqlite://"+newPath(t)) }
+func TestPagesInOtherProcesses(t *testing.T) { process.Run(t, "sqlite://"+newPath(t)) }

@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-func init() { scratch.Register(newScratch, "sqlite") }
+func init() { scratchstore.Register(newScratch, "sqlite") }
 
 // newScratch makes a folder beside the file of u, on the same disk, for files.
-func newScratch(u *url.URL, name string) (*scratch.Space, error) {
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	path, _, err := parseURL(u)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func newScratch(u *url.URL, name string) (*scratch.Space, error) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make a folder beside the database: %w", err)
 	}
-	return &scratch.Space{
+	return &scratchstore.Space{
 		Place: "the folder " + folder,
 		Store: func(number int) *url.URL {
 			file := filepath.ToSlash(filepath.Join(folder, fmt.Sprint(number, ".db")))

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -76,13 +76,13 @@ func TestRetention(t *testing.T) {
 			t.Parallel()
 			path := newPath(t)
 			s := open(t, path, &c.options)
-			w := storetest.WatchChanges(t, s)
+			w := fixture.WatchChanges(t, s)
 			early := w.Cursor()
 			churn(t, s, w, 5*pruneNever/2)
 			if length, _ := logLength(t, s); length > c.bound+pruneEvery+maxOps || length < c.bound {
 				t.Errorf("the log has %d rows, the bound is %d", length, c.bound)
 			}
-			resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", early)
+			resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", early)
 			if err == nil {
 				_, err = nextError(t, resumed)
 				resumed.Close()
@@ -93,11 +93,11 @@ func TestRetention(t *testing.T) {
 			// Also in a handle that is opened later.
 			late := w.Cursor()
 			again := open(t, path, nil)
-			resumed, err = again.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", late)
+			resumed, err = again.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", late)
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantUpsert(t, resumed, storetest.Write(t, again, resource("new", 0)))
+			wantUpsert(t, resumed, fixture.Write(t, again, resource("new", 0)))
 			resumed.Close()
 		})
 	}
@@ -120,14 +120,14 @@ func TestRetentionLeavesTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newPath(t), &Options{RetentionRows: 1})
-			storetest.Write(t, s, resource("a", 1))
-			storetest.Write(t, s, resource("b", 1))
+			fixture.Write(t, s, resource("a", 1))
+			fixture.Write(t, s, resource("b", 1))
 			token := page(t, s, 1, "").Continue
-			w := storetest.WatchChanges(t, s)
+			w := fixture.WatchChanges(t, s)
 			churn(t, s, w, 3*pruneNever/2)
 			run(t, foreign(t, s.Path()), fmt.Sprintf("UPDATE log SET written = written + %d", c.shift))
 			churn(t, s, w, pruneNever/2)
-			rest, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Continue: token})
+			rest, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Continue: token})
 			switch {
 			case c.gone && !errors.Is(err, storage.ErrCompacted):
 				t.Errorf("the listing goes on with %v, %v; expected ErrCompacted", namesOf(rest.Resources), err)
@@ -142,9 +142,9 @@ func TestRetentionLeavesTokens(t *testing.T) {
 func TestClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	res := storetest.Write(t, s, resource("a", 0))
+	res := fixture.Write(t, s, resource("a", 0))
 	run(t, foreign(t, s.Path()), "UPDATE log SET written = 1000000000000000")
-	storetest.Write(t, s, res)
+	fixture.Write(t, s, res)
 	c, err := s.handle.readers.take(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestClockThatIsSetBack(t *testing.T) {
 func TestChangeThatNobodyRangFor(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	quietly(t, s, "quiet", mark{1, 77})
 	res := resource("quiet", 1)
 	res.Version = mark{1, 77}.version()
@@ -188,16 +188,16 @@ func TestDeathOfTheDoorbell(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
 	other := open(t, path, nil)
-	w := storetest.WatchChanges(t, s)
-	wantUpsert(t, w, storetest.Write(t, other, resource("before", 1)))
+	w := fixture.WatchChanges(t, s)
+	wantUpsert(t, w, fixture.Write(t, other, resource("before", 1)))
 	if err := os.Remove(s.handle.side.path); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		wantUpsert(t, w, storetest.Write(t, other, resource(fmt.Sprint("after-", i), 1)))
+		wantUpsert(t, w, fixture.Write(t, other, resource(fmt.Sprint("after-", i), 1)))
 	}
 	third := open(t, path, nil) // makes a new bell
-	wantUpsert(t, w, storetest.Write(t, third, resource("third", 1)))
+	wantUpsert(t, w, fixture.Write(t, third, resource("third", 1)))
 }
 
 func TestDeafBell(t *testing.T) {
@@ -222,8 +222,8 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newPath(t), nil)
-			w := storetest.WatchChanges(t, s)
-			a, b := storetest.Write(t, s, resource("a", 1)), storetest.Write(t, s, resource("b", 1))
+			w := fixture.WatchChanges(t, s)
+			a, b := fixture.Write(t, s, resource("a", 1)), fixture.Write(t, s, resource("b", 1))
 			wantUpsert(t, w, a)
 			wantUpsert(t, w, b)
 			cursor := w.Cursor()
@@ -233,7 +233,7 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 					t.Fatalf("%v, expected ErrWatchClosed and ErrCompacted", err)
 				}
 			}
-			resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
+			resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 			if err == nil {
 				_, err = nextError(t, resumed)
 				resumed.Close()
@@ -249,14 +249,14 @@ func TestHistoryThatIsReplaced(t *testing.T) {
 func TestHistoryWithAGap(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := storetest.WatchChanges(t, s)
-	a := storetest.Write(t, s, resource("a", 1))
+	w := fixture.WatchChanges(t, s)
+	a := fixture.Write(t, s, resource("a", 1))
 	wantUpsert(t, w, a)
 	cursor := w.Cursor()
-	storetest.Write(t, s, resource("b", 1))
-	storetest.Write(t, s, resource("c", 1))
+	fixture.Write(t, s, resource("b", 1))
+	fixture.Write(t, s, resource("c", 1))
 	run(t, foreign(t, s.Path()), "DELETE FROM log WHERE seq = 2")
-	resumed, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
+	resumed, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestHistoryWithAGap(t *testing.T) {
 
 // nextError is Next, within the time that something may take.
 func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	return w.Next(ctx)
 }
@@ -277,7 +277,7 @@ func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
 func TestRowThatIsDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	run(t, foreign(t, s.Path()), "INSERT INTO log (seq, tag, written, key, data) VALUES (1, 1, 0, x'6700', x'ff')")
 	if _, err := nextError(t, w); !errors.Is(err, storage.ErrWatchClosed) {
 		t.Fatalf("%v, expected ErrWatchClosed", err)
@@ -313,7 +313,7 @@ func TestRetentionInBytes(t *testing.T) {
 	path := newPath(t)
 	// Without the bound first, as an older program would leave the log.
 	s := open(t, path, nil)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	early := w.Cursor()
 	large := func(res *resourcepb.Resource) *resourcepb.Resource {
 		res.Data.Value = bytes.Repeat([]byte{1}, size)
@@ -324,7 +324,7 @@ func TestRetentionInBytes(t *testing.T) {
 		t.Helper()
 		res := large(resource(name, 0))
 		for range times {
-			stored := storetest.Write(t, s, res)
+			stored := fixture.Write(t, s, res)
 			wantUpsert(t, w, stored)
 			res.Version = stored.Version
 		}
@@ -342,7 +342,7 @@ func TestRetentionInBytes(t *testing.T) {
 	if got := logBytes(t, one); got > bound+2*bound/4+2*sampleEveryByte || got < bound/2 {
 		t.Errorf("the log has %d bytes of resources, the bound is %d", got, bound)
 	}
-	resumed, err := one.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", early)
+	resumed, err := one.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", early)
 	if err == nil {
 		_, err = nextError(t, resumed)
 		resumed.Close()
@@ -351,26 +351,26 @@ func TestRetentionInBytes(t *testing.T) {
 		t.Errorf("a cursor from before the oldest row: %v, expected ErrCompacted", err)
 	}
 	late := w.Cursor()
-	resumed, err = two.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", late)
+	resumed, err = two.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", late)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resumed.Close()
-	wantUpsert(t, resumed, storetest.Write(t, two, resource("new", 0)))
+	wantUpsert(t, resumed, fixture.Write(t, two, resource("new", 0)))
 }
 
 // However few bytes are to be kept, a watch that keeps up is not cut off: what a few batches may have brought is there.
 func TestRetentionLeavesBatches(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), &Options{RetentionBytes: 1, young: 1})
-	cursor := storetest.WatchChanges(t, s).Cursor()
+	cursor := fixture.WatchChanges(t, s).Cursor()
 	var want []*resourcepb.Resource
 	for i := range batchBytes >> 19 {
 		res := resource(fmt.Sprint(i), 0)
 		res.Data.Value = make([]byte, 512<<10)
-		want = append(want, storetest.Write(t, s, res))
+		want = append(want, fixture.Write(t, s, res))
 	}
-	w, err := s.WatchFrom(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", cursor)
+	w, err := s.WatchFrom(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // broken says what no state of a store may hold: each statement counts what breaks a rule.
@@ -38,7 +38,7 @@ var broken = map[string]string{
 func wantWhole(t testing.TB, path string) {
 	t.Helper()
 	db := foreign(t, path)
-	if err := db.BusyTimeout(storetest.Patience); err != nil {
+	if err := db.BusyTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	for what, text := range broken {
@@ -117,7 +117,7 @@ func TestPruningProcessesThatAreKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := s.List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	list, err := s.List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/tokentest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/internal/test/token"
 )
 
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
-	tokentest.Run(t, open(t, newPath(t), nil), open(t, newPath(t), nil))
+	token.Run(t, open(t, newPath(t), nil), open(t, newPath(t), nil))
 }
 
 // A listing that was begun before an older copy of the file was put back does not go on in it, also where as much has been written since.
@@ -25,13 +25,13 @@ func TestTokenOfAFutureThatWasUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		storetest.Write(t, s, resource(fmt.Sprint("a-", i), 0))
+		fixture.Write(t, s, resource(fmt.Sprint("a-", i), 0))
 	}
 	early := page(t, s, 1, "").Continue
 	if err := s.Backup(t.Context(), older); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Write(t, s, resource("b", 0))
+	fixture.Write(t, s, resource("b", 0))
 	late := page(t, s, 1, "").Continue
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -46,11 +46,11 @@ func TestTokenOfAFutureThatWasUndone(t *testing.T) {
 	}
 	s = open(t, path, nil)
 	for i := range 3 {
-		_, err := s.ListPage(t.Context(), storetest.AllTypes, storetest.AllTenancies, "", storage.ListOptions{Continue: late})
+		_, err := s.ListPage(t.Context(), fixture.AllTypes, fixture.AllTenancies, "", storage.ListOptions{Continue: late})
 		if !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("the token of what was undone, after %d changes: %v", i, err)
 		}
-		storetest.Write(t, s, resource(fmt.Sprint("c-", i), 0))
+		fixture.Write(t, s, resource(fmt.Sprint("c-", i), 0))
 	}
 	if rest := page(t, s, 10, early); fmt.Sprint(namesOf(rest.Resources)) != "[a-1 a-2]" {
 		t.Errorf("the token of what is still there: %v", namesOf(rest.Resources))

@@ -11,7 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/torture"
+	"github.com/ashlar-dev/storage/internal/test/torture"
 	_ "github.com/ashlar-dev/storage/sqlite"
 )
 

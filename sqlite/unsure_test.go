@@ -13,7 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 var _ vfs.FileCommitPhaseTwo = (*faultyFile)(nil)
@@ -111,10 +111,10 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 func TestCommitThatTookEffect(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	w := storetest.WatchChanges(t, s)
+	w := fixture.WatchChanges(t, s)
 	f.ends.Store(1)
 	for _, name := range []string{"a", "b"} {
-		wantUpsert(t, w, storetest.Write(t, s, resource(name, 1)))
+		wantUpsert(t, w, fixture.Write(t, s, resource(name, 1)))
 	}
 	if n := f.ends.Load(); n != 0 {
 		t.Errorf("%d commits are still to fail", n)

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -112,7 +112,7 @@ func (o *storeOne) fill() {
 
 func (o *storeOne) check(s *Backend) {
 	o.t.Helper()
-	list, err := s.List(o.t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	list, err := s.List(o.t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil || len(list) != len(o.live) {
 		o.t.Fatalf("%v, %v; expected %v", namesOf(list), err, slices.Sorted(maps.Keys(o.live)))
 	}
@@ -164,10 +164,10 @@ func TestUpgrade(t *testing.T) {
 	}
 	for name, res := range o.live {
 		for range 3 {
-			res = storetest.Write(t, s, res)
+			res = fixture.Write(t, s, res)
 		}
 		if name != "still" {
-			storetest.Remove(t, s, res)
+			fixture.Remove(t, s, res)
 		}
 	}
 	if again, err := readAt(t, open(t, o.path, nil), &at, 2, nil); err != nil || !maps.Equal(then, again) || len(then) != len(o.live) {
@@ -206,7 +206,7 @@ func TestUpgradeThatIsCutOff(t *testing.T) {
 	for steps := range 5 {
 		o := newStoreOne(t)
 		o.fill()
-		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: storetest.Patience})
+		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: fixture.Patience})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3/vfs"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // haltingFS is a file system that stops for good before one of the writes and syncs that it is asked for.
@@ -183,7 +183,7 @@ func TestUpgradingProcessesThatAreKilled(t *testing.T) {
 func versionOf(t *testing.T, path string) int {
 	t.Helper()
 	db := foreign(t, path)
-	if err := db.BusyTimeout(storetest.Patience); err != nil {
+	if err := db.BusyTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	s, _, err := db.Prepare("SELECT version FROM meta")

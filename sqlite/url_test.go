@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 func TestURLs(t *testing.T) {
@@ -127,8 +127,8 @@ func TestShortTimes(t *testing.T) {
 	}
 	defer b.Close()
 	s := b.(*Backend)
-	w := storetest.WatchChanges(t, s)
-	wantUpsert(t, w, storetest.Write(t, s, resource("a", 1)))
+	w := fixture.WatchChanges(t, s)
+	wantUpsert(t, w, fixture.Write(t, s, resource("a", 1)))
 }
 
 // Options in which changes are kept for less than continue tokens live are raised to that.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // hold takes the lock by which writers take turns, as another process would.
@@ -21,7 +21,7 @@ func hold(t testing.TB, s *Backend) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() }) // twice, if the test has released it
-	storetest.Eventually(t, "take the lock", func() bool {
+	fixture.Eventually(t, "take the lock", func() bool {
 		taken, err := tryLock(file)
 		return taken && err == nil
 	})
@@ -38,7 +38,7 @@ func release(t testing.TB, file *os.File) {
 
 func names(t testing.TB, s *Backend) string {
 	t.Helper()
-	list, err := s.List(t.Context(), storage.StrongConsistency, storetest.AllTypes, storetest.AllTenancies, "")
+	list, err := s.List(t.Context(), storage.StrongConsistency, fixture.AllTypes, fixture.AllTenancies, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestGivingUpInTheLine(t *testing.T) {
 		t.Fatalf("%v, expected the context's error", err)
 	}
 	release(t, file)
-	storetest.Write(t, s, resource("written", 1))
+	fixture.Write(t, s, resource("written", 1))
 	if got := names(t, s); got != "written " {
 		t.Errorf("stored are %q", got)
 	}
@@ -81,7 +81,7 @@ func TestTimeoutInTheLine(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
 	hold(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience) // the store's timeout would bound the opening too
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience) // the store's timeout would bound the opening too
 	defer cancel()
 	impatient, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
 	if err != nil {
@@ -109,7 +109,7 @@ func TestCloseInTheLine(t *testing.T) {
 		_, err := s.WriteCAS(context.Background(), resource("a", 1))
 		failed <- err
 	}()
-	storetest.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
+	fixture.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestAnotherProgramWrites(t *testing.T) {
 		_, err := s.WriteCAS(context.Background(), resource("patient", 1))
 		written <- err
 	}()
-	storetest.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
+	fixture.Eventually(t, "a request in the queue", func() bool { return !s.handle.writer.queue.empty() })
 	if got := names(t, s); got != "" {
 		t.Errorf("stored are %q", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/typed"
 )
@@ -122,7 +122,7 @@ func TestUpdateKeepsUnknownFields(t *testing.T) {
 // What is deep enough to be written can be read.
 func TestDeepJSON(t *testing.T) {
 	t.Parallel()
-	b := storetest.Open(t, "mem://")
+	b := fixture.Open(t, "mem://")
 	c := typed.NewJSON[map[string]any](b, &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Deep"})
 	for name, around := range map[string]func(any) any{
 		"list":   func(v any) any { return []any{v} },
@@ -133,9 +133,9 @@ func TestDeepJSON(t *testing.T) {
 			for range depth {
 				v = around(v)
 			}
-			id := c.ID(storetest.Tenancy, fmt.Sprint(name, depth))
+			id := c.ID(fixture.Tenancy, fmt.Sprint(name, depth))
 			_, err := c.Create(t.Context(), typed.Object[map[string]any]{ID: id, Data: map[string]any{"v": v}})
-			stored := storetest.Stored(t, b, id)
+			stored := fixture.Stored(t, b, id)
 			if (err == nil) != (stored != nil) {
 				t.Errorf("a JSON %s of depth %d: %.200s, stored: %v", name, depth, fmt.Sprint(err), stored != nil)
 			}

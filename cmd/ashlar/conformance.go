@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
 // asking is what the user wants to know of a database.
@@ -129,7 +129,7 @@ func (a *app) ask(ctx context.Context, q *asking) (err error) {
 	if err != nil {
 		return err
 	}
-	space, err := scratch.New(rawURL, "conformance")
+	space, err := scratchstore.New(rawURL, "conformance")
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func openOnce(ctx context.Context, storeURL string) error {
 }
 
 // left is the error about what is left in the database. Of a command that was interrupted no error is shown, so it gets a line.
-func (a *app) left(ctx context.Context, space *scratch.Space, problem error) error {
+func (a *app) left(ctx context.Context, space *scratchstore.Space, problem error) error {
 	err := failedf("%s could not be deleted: %w", space.Place, problem)
 	if ctx.Err() != nil {
 		_, _ = fmt.Fprintln(a.err, oneLine(err))
@@ -188,7 +188,7 @@ func (a *app) left(ctx context.Context, space *scratch.Space, problem error) err
 const dropping = time.Minute
 
 // drop deletes the space whatever became of ctx. A database that was disturbed may need a moment until it answers.
-func drop(ctx context.Context, space *scratch.Space) error {
+func drop(ctx context.Context, space *scratchstore.Space) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropping)
 	defer cancel()
 	tick := time.NewTicker(time.Second)
@@ -207,7 +207,7 @@ func drop(ctx context.Context, space *scratch.Space) error {
 }
 
 // ask collects the answers. An error says that not everything could be asked.
-func (n *answers) ask(ctx context.Context, q *asking, space *scratch.Space, show *conformanceProgress) error {
+func (n *answers) ask(ctx context.Context, q *asking, space *scratchstore.Space, show *conformanceProgress) error {
 	var stores atomic.Int64
 	next := func() string { return space.Store(int(stores.Add(1))).String() }
 	h := harnessFor(next())

@@ -23,11 +23,11 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 // schemasLeft looks for the command's schemas.
-func schemasLeft(t *testing.T, server *testenv.PostgresServer) func(name string) []string {
+func schemasLeft(t *testing.T, server *env.PostgresServer) func(name string) []string {
 	return func(name string) []string {
 		rows, err := server.Connect(t).Query(context.Background(), "select nspname from pg_namespace where strpos(nspname, $1) > 0", name)
 		require.NoError(t, err)
@@ -39,14 +39,14 @@ func schemasLeft(t *testing.T, server *testenv.PostgresServer) func(name string)
 
 // crashing is a command that kills all processes of a server at once and starts it again: what it had not given to the kernel is
 // lost.
-func crashing(t *testing.T, c *testenv.Container) string {
+func crashing(t *testing.T, c *env.Container) string {
 	id := c.ID(t)
 	return "docker kill " + id + " && docker wait " + id + " && docker start " + id
 }
 
 // A sound Postgres keeps every promise, crashes included.
 func TestConformanceOfPostgres(t *testing.T) {
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	u, err := url.Parse(server.StoreURL(t))
 	require.NoError(t, err)
 	password := rand.Text()
@@ -61,7 +61,7 @@ func TestConformanceOfPostgres(t *testing.T) {
 
 // A Postgres that acknowledges before it has written its log loses what it has acknowledged when it crashes.
 func TestConformanceFindsAsynchronousCommit(t *testing.T) {
-	server := testenv.StartPostgres(t, "-c", "synchronous_commit=off")
+	server := env.StartPostgres(t, "-c", "synchronous_commit=off")
 	r := newCLI(t, server.StoreURL(t)).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", crashing(t, server.Container))
 	require.Equal(t, exitFailed, r.code)
 	require.Regexp(t, `(?m)^✗ .*  `+lossText(t)+`$`, r.out)
@@ -70,7 +70,7 @@ func TestConformanceFindsAsynchronousCommit(t *testing.T) {
 }
 
 func TestConformanceOfEtcd(t *testing.T) {
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	storeURL := server.StoreURL(t)
 	left := func(name string) (keys []string) {
 		got, err := server.Client(t).Get(context.Background(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -88,7 +88,7 @@ func TestConformanceOfEtcd(t *testing.T) {
 }
 
 func TestConformanceOfDynamoDB(t *testing.T) {
-	server := testenv.StartDynamoDB(t)
+	server := env.StartDynamoDB(t)
 	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion(server.Region))
 	require.NoError(t, err)
 	db := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.BaseEndpoint = aws.String(server.Endpoint) })
@@ -110,7 +110,7 @@ func TestConformanceOfDynamoDB(t *testing.T) {
 
 // Over an encrypted connection, whose server's name is checked, all faults are there but lost answers.
 func TestConformanceOverTLS(t *testing.T) {
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	certificate, key := selfSigned(t)
 	server.Exec(t, "sh", "-c", "cd /tmp && printf %s '"+certificate+"' > server.crt && printf %s '"+key+"' > server.key && chown postgres server.* && chmod 600 server.key")
 	conn := server.Connect(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/internal/scratch"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -141,8 +141,8 @@ func init() {
 		b, err := inmem.Open(ctx, &url.URL{Scheme: "mem", Host: u.Host, RawQuery: u.RawQuery})
 		return forgetful{b}, err
 	})
-	scratch.Register(func(u *url.URL, name string) (*scratch.Space, error) {
-		return &scratch.Space{
+	scratchstore.Register(func(u *url.URL, name string) (*scratchstore.Space, error) {
+		return &scratchstore.Space{
 			Place: "the forgetful " + name,
 			Store: func(n int) *url.URL { return &url.URL{Scheme: "forgetful", Host: fmt.Sprint(name, n)} },
 			Drop: func(context.Context) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/conformance/faults/proxy"
-	"github.com/ashlar-dev/storage/internal/dialer"
+	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -110,7 +110,7 @@ func (c *watched) Write(b []byte) (int, error) {
 // own, unless the store is in memory.
 func (w *way) harness(ctx context.Context, storeURL, crashCommand string) (faults.Harness, error) {
 	open := func(ctx context.Context) (storage.Backend, error) {
-		return storage.Open(dialer.With(ctx, w.dial), storeURL)
+		return storage.Open(dial.With(ctx, w.dial), storeURL)
 	}
 	h := faults.Harness{
 		Open:   open,

@@ -13,60 +13,60 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 func TestMain(m *testing.M) {
 	actAsCommand()
-	testenv.Main(m)
+	env.Main(m)
 }
 
 func TestSessionOnPostgres(t *testing.T) {
 	t.Parallel()
-	session(t, func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) })
+	session(t, func(t *testing.T) string { return env.Postgres(t).StoreURL(t) })
 }
 
 func TestSessionOnEtcd(t *testing.T) {
 	t.Parallel()
-	session(t, func(t *testing.T) string { return testenv.Etcd(t).StoreURL(t) })
+	session(t, func(t *testing.T) string { return env.Etcd(t).StoreURL(t) })
 }
 
 func TestSessionOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	session(t, func(t *testing.T) string { return testenv.DynamoDB(t).StoreURL(t) })
+	session(t, func(t *testing.T) string { return env.DynamoDB(t).StoreURL(t) })
 }
 
 func TestServeEtcdCrashesOnPostgres(t *testing.T) {
 	t.Parallel()
-	etcdCrashes(t, testenv.Postgres(t).StoreURL(t))
+	etcdCrashes(t, env.Postgres(t).StoreURL(t))
 }
 
 func TestServeEtcdFrozenOnPostgres(t *testing.T) {
 	t.Parallel()
-	etcdFrozen(t, testenv.Postgres(t).StoreURL(t))
+	etcdFrozen(t, env.Postgres(t).StoreURL(t))
 }
 
 func TestPastOnPostgres(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newCLI(t, testenv.Postgres(t).StoreURL(t)))
-	pastThroughServer(t, testenv.Postgres(t).StoreURL(t))
+	pastIsShown(t, newCLI(t, env.Postgres(t).StoreURL(t)))
+	pastThroughServer(t, env.Postgres(t).StoreURL(t))
 }
 
 // The server is the test's own: a compaction is one of all stores in it.
 func TestPastOnEtcd(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newCLI(t, testenv.StartEtcd(t).StoreURL(t)))
+	pastIsShown(t, newCLI(t, env.StartEtcd(t).StoreURL(t)))
 }
 
 func TestNoPastOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	noPast(t, newCLI(t, testenv.DynamoDB(t).StoreURL(t)))
-	noPastThroughServer(t, testenv.DynamoDB(t).StoreURL(t))
+	noPast(t, newCLI(t, env.DynamoDB(t).StoreURL(t)))
+	noPastThroughServer(t, env.DynamoDB(t).StoreURL(t))
 }
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, testenv.Postgres(t).StoreURL(t))
+	c := newCLI(t, env.Postgres(t).StoreURL(t))
 	require.Regexp(t, `^schema \S+ has version 0; this program's is [1-9]\d*\n$`, c.ok("", "schema", "status"))
 	require.Regexp(t, `^from version 0 to [1-9]\d*\n$`, c.ok("", "schema", "up"))
 	require.Regexp(t, `^version [1-9]\d* already\n$`, c.ok("", "schema", "up"))
@@ -78,7 +78,7 @@ func TestSchema(t *testing.T) {
 // TestMigrateForbidden is what a user sees whose target may be read, and not written.
 func TestMigrateForbidden(t *testing.T) {
 	t.Parallel()
-	server := testenv.Postgres(t)
+	server := env.Postgres(t)
 	schema := server.Schema(t)
 	from, to := fileURL(t), server.StoreURLIn(t, schema)
 	c := newCLI(t, from)
@@ -119,23 +119,23 @@ func TestMigrateForbidden(t *testing.T) {
 
 func TestSessionThroughServerOnPostgres(t *testing.T) {
 	t.Parallel()
-	sessionThroughServer(t, func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) })
+	sessionThroughServer(t, func(t *testing.T) string { return env.Postgres(t).StoreURL(t) })
 }
 
 func TestServeOnPostgresKilledUnderWatches(t *testing.T) {
 	t.Parallel()
-	killedUnderWatches(t, testenv.Postgres(t).StoreURL(t), 100, 3)
+	killedUnderWatches(t, env.Postgres(t).StoreURL(t), 100, 3)
 }
 
 func TestTwoServersOnOnePostgres(t *testing.T) {
 	t.Parallel()
-	twoServers(t, testenv.Postgres(t).StoreURL(t))
+	twoServers(t, env.Postgres(t).StoreURL(t))
 }
 
 // A probe is answered while the database is frozen, and says so; when the database goes on, so does the server.
 func TestReadinessOnAFrozenPostgres(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	s := serveStore(t, server.StoreURL(t), "--ready-timeout", "500ms")
 	code, text := s.page("/readyz")
 	require.Equal(t, http.StatusOK, code, text)

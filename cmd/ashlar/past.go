@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/span"
+	"github.com/ashlar-dev/storage/internal/ranges"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -84,7 +84,7 @@ func (s ofStore) Revisions(ctx context.Context, _ *key.Filter) (oldest, newest i
 
 // RecordsAt implements chronicle.
 func (s ofStore) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
-	filter, rest := *f, span.Of(f)
+	filter, rest := *f, ranges.Of(f)
 	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
 		scan, err := s.h.Scan(ctx, rest, storage.ScanOptions{Revision: revision, Limit: limit})
 		if err != nil {
@@ -102,7 +102,7 @@ func (s ofStore) RecordsAt(f *key.Filter, revision int64, limit int) func(contex
 
 // Changes implements chronicle.
 func (s ofStore) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
-	follower, err := s.h.Follow(ctx, span.OfKey(key.Of(id)), after)
+	follower, err := s.h.Follow(ctx, ranges.OfKey(key.Of(id)), after)
 	if err != nil {
 		return err
 	}

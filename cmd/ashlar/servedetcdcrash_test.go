@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/ashlar-dev/storage/internal/frozen"
+	"github.com/ashlar-dev/storage/internal/freeze"
 )
 
 func TestServeEtcdCrashesOnSQLite(t *testing.T) {
@@ -192,7 +192,7 @@ func etcdFrozen(t *testing.T, store string) {
 	}
 	renewed(1)
 	for {
-		require.NoError(t, frozen.Stop(still.cmd.Process))
+		require.NoError(t, freeze.Stop(still.cmd.Process))
 		probing, cancel := context.WithTimeout(ctx, ttl*time.Second/6)
 		_, err := here.Put(probing, "probe", "")
 		cancel()
@@ -200,11 +200,11 @@ func etcdFrozen(t *testing.T, store string) {
 			break
 		}
 		require.NoError(t, ctx.Err())
-		require.NoError(t, frozen.Wake(still.cmd.Process)) // it stood within a transaction: nobody else could go on
+		require.NoError(t, freeze.Wake(still.cmd.Process)) // it stood within a transaction: nobody else could go on
 	}
 	renewed(2 * ttl)
 	require.Eventually(t, func() bool { return !has(here, "dying") }, patience, 50*time.Millisecond)
-	require.NoError(t, frozen.Wake(still.cmd.Process))
+	require.NoError(t, freeze.Wake(still.cmd.Process))
 	_, err = there.KeepAliveOnce(ctx, dying)
 	require.ErrorContains(t, err, "lease not found")
 	renewed(ttl)

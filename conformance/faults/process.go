@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/frozen"
+	"github.com/ashlar-dev/storage/internal/freeze"
 )
 
 // Processes opens handles of a store in processes of their own, which can be killed and frozen. They are children of the running
@@ -48,7 +48,7 @@ func (p *Processes) Faults() []Fault {
 		b.kill()
 		return b.start, nil
 	}}}
-	if !frozen.Possible {
+	if !freeze.Possible {
 		return faults
 	}
 	return append(faults, Fault{Kind: FreezeClient, Weight: 2, Touches: "processes", Hold: 3 * time.Second, Inject: func(_ context.Context, random *rand.Rand) (func(context.Context) error, error) {
@@ -56,7 +56,7 @@ func (p *Processes) Faults() []Fault {
 		if err != nil {
 			return nil, err
 		}
-		return func(context.Context) error { return b.to(frozen.Wake) }, b.to(frozen.Stop)
+		return func(context.Context) error { return b.to(freeze.Wake) }, b.to(freeze.Stop)
 	}})
 }
 

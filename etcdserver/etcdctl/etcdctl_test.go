@@ -17,10 +17,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { env.Main(m) }
 
 // built builds etcdctl, once, and returns where it is.
 var built = sync.OnceValues(func() (string, error) {
@@ -105,7 +105,7 @@ func newShell(t *testing.T, endpoint string) *shell {
 // stores are what ours is run on.
 var stores = map[string]func(t *testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
-	"postgres": func(t *testing.T) string { return testenv.Postgres(t).StoreURL(t) },
+	"postgres": func(t *testing.T) string { return env.Postgres(t).StoreURL(t) },
 }
 
 // Every command answers as it does of etcd, or as its sentence says.
@@ -115,7 +115,7 @@ func TestCommandsAnswerAsOfEtcd(t *testing.T) {
 	for _, one := range sessions {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
-			theirs := newShell(t, testenv.StartEtcd(t).Endpoint).all(one)
+			theirs := newShell(t, env.StartEtcd(t).Endpoint).all(one)
 			for name, store := range stores {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()

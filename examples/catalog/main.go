@@ -21,11 +21,11 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/examples/catalog/catalogpb"
 	_ "github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/reaper"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/reaper"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 var (

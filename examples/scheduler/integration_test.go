@@ -5,18 +5,18 @@ package main
 import (
 	"testing"
 
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
 func TestMain(m *testing.M) {
 	if !schedules() {
-		testenv.Main(m)
+		env.Main(m)
 	}
 }
 
 // Two processes, one of which is killed again and again, and a database that is restarted under them.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t)
+	server := env.StartPostgres(t)
 	schedule(t, server.StoreURL(t), process, func() { server.Restart(t) })
 }

@@ -17,8 +17,8 @@ import (
 	_ "github.com/ashlar-dev/storage/inmem"
 	_ "github.com/ashlar-dev/storage/postgres"
 	_ "github.com/ashlar-dev/storage/sqlite"
-	"github.com/ashlar-dev/storage/store"
 	"github.com/ashlar-dev/storage/typed"
+	"github.com/ashlar-dev/storage/typed/tables"
 )
 
 func main() {
@@ -67,10 +67,10 @@ func command(ctx context.Context, args []string) error {
 }
 
 // addNodes creates nodes.
-func addNodes(ctx context.Context, s *store.Store, count int) error {
-	return s.Batch(ctx, func(b *store.Batch) error {
+func addNodes(ctx context.Context, s *tables.Store, count int) error {
+	return s.Batch(ctx, func(b *tables.Batch) error {
 		for i := range count {
-			if err := b.Update(func(tx *store.Tx) error {
+			if err := b.Update(func(tx *tables.Tx) error {
 				id := nodes.ID(cluster, fmt.Sprintf("node-%03d", i))
 				if _, err := nodes.Get(tx, id); !errors.Is(err, storage.ErrNotFound) {
 					return err
@@ -85,10 +85,10 @@ func addNodes(ctx context.Context, s *store.Store, count int) error {
 }
 
 // markNodes marks all nodes whose names begin with a prefix as down, or as up.
-func markNodes(ctx context.Context, s *store.Store, prefix string, down bool) error {
+func markNodes(ctx context.Context, s *tables.Store, prefix string, down bool) error {
 	var names []string
-	if err := s.View(ctx, func(v *store.View) error {
-		all, err := nodes.List(v, nodeState.Is(!down), store.NamePrefix(prefix))
+	if err := s.View(ctx, func(v *tables.View) error {
+		all, err := nodes.List(v, nodeState.Is(!down), tables.NamePrefix(prefix))
 		for _, node := range all {
 			names = append(names, node.ID.Name)
 		}
@@ -96,9 +96,9 @@ func markNodes(ctx context.Context, s *store.Store, prefix string, down bool) er
 	}); err != nil {
 		return err
 	}
-	return s.Batch(ctx, func(b *store.Batch) error {
+	return s.Batch(ctx, func(b *tables.Batch) error {
 		for _, name := range names {
-			if err := b.Update(func(tx *store.Tx) error {
+			if err := b.Update(func(tx *tables.Tx) error {
 				node, err := nodes.Edit(tx, nodes.ID(cluster, name))
 				if err != nil {
 					return err
@@ -114,8 +114,8 @@ func markNodes(ctx context.Context, s *store.Store, prefix string, down bool) er
 }
 
 // setService sets how many tasks a service wants.
-func setService(ctx context.Context, s *store.Store, name string, replicas int) error {
-	return s.Update(ctx, func(tx *store.Tx) error {
+func setService(ctx context.Context, s *tables.Store, name string, replicas int) error {
+	return s.Update(ctx, func(tx *tables.Tx) error {
 		id := services.ID(cluster, name)
 		service, err := services.Edit(tx, id)
 		if errors.Is(err, storage.ErrNotFound) {
@@ -130,8 +130,8 @@ func setService(ctx context.Context, s *store.Store, name string, replicas int) 
 }
 
 // show prints what runs where.
-func show(ctx context.Context, s *store.Store) error {
-	return s.View(ctx, func(v *store.View) error {
+func show(ctx context.Context, s *tables.Store) error {
+	return s.View(ctx, func(v *tables.View) error {
 		all, err := nodes.List(v)
 		for _, node := range all {
 			on, err := tasks.List(v, taskNode.Is(node.ID.Name))

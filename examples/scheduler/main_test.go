@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/store"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/typed/tables"
 )
 
 // storeVariable is in the environment of a process that is to schedule, and not to test.
@@ -105,8 +105,8 @@ const (
 // wanted is there once and runs on a node that is up. All the while an observer sees that none is assigned to a node while it is assigned
 // to another one, and that every node counts its tasks.
 func schedule(t *testing.T, url string, start starter, disturb func()) {
-	ctx := storetest.Context(t)
-	b := storetest.Open(t, url)
+	ctx := fixture.Context(t)
+	b := fixture.Open(t, url)
 	s, err := open(ctx, b)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 		compete(service)
 		// Kill one in the middle of its work, which has begun when something is assigned.
 		grow(service, replicas)
-		do(until(ctx, s, func(v *store.View) (bool, error) {
+		do(until(ctx, s, func(v *tables.View) (bool, error) {
 			of, err := tasks.List(v, taskService.Is(service))
 			waiting, errWaiting := tasks.List(v, taskService.Is(service), taskNode.Is(""))
 			return len(of)-len(waiting) > replicas/2, errors.Join(err, errWaiting)
@@ -167,10 +167,10 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 }
 
 // until waits until a condition of the store holds.
-func until(ctx context.Context, s *store.Store, holds func(*store.View) (bool, error)) error {
+func until(ctx context.Context, s *tables.Store, holds func(*tables.View) (bool, error)) error {
 	for {
 		ok := false
-		w, err := s.ViewAndWatch(ctx, func(v *store.View) (err error) {
+		w, err := s.ViewAndWatch(ctx, func(v *tables.View) (err error) {
 			ok, err = holds(v)
 			return err
 		})
@@ -189,8 +189,8 @@ func until(ctx context.Context, s *store.Store, holds func(*store.View) (bool, e
 }
 
 // settled reports whether all tasks that are wanted exist, no others, and all run on nodes that are up.
-func settled(want map[string]int) func(*store.View) (bool, error) {
-	return func(v *store.View) (bool, error) {
+func settled(want map[string]int) func(*tables.View) (bool, error) {
+	return func(v *tables.View) (bool, error) {
 		if err := counted(v); err != nil {
 			return false, err
 		}
@@ -220,7 +220,7 @@ func settled(want map[string]int) func(*store.View) (bool, error) {
 }
 
 // counted fails if a node does not count the tasks that are assigned to it.
-func counted(v *store.View) error {
+func counted(v *tables.View) error {
 	all, err := nodes.List(v)
 	for _, node := range all {
 		on, err := tasks.List(v, taskNode.Is(node.ID.Name))
@@ -235,7 +235,7 @@ func counted(v *store.View) error {
 }
 
 // observe follows all changes until the function that it returns is called, which fails the test if a task was assigned twice.
-func observe(t *testing.T, s *store.Store) func(t *testing.T) {
+func observe(t *testing.T, s *tables.Store) func(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	w, err := s.ViewAndWatch(ctx, nil, tasks.Where())
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
-	"github.com/ashlar-dev/storage/store"
 	"github.com/ashlar-dev/storage/typed"
+	"github.com/ashlar-dev/storage/typed/tables"
 )
 
 // Node is a machine that tasks run on.
@@ -33,14 +33,14 @@ type Task struct {
 
 // The tables, and the indexes that the scheduler looks at.
 var (
-	nodeState = store.Index[Node, bool]{Name: "down", Values: func(n *typed.Object[Node]) []bool { return []bool{n.Data.Down} }}
-	nodes     = store.NewJSONTable[Node](kind("Node"), nodeState)
+	nodeState = tables.Index[Node, bool]{Name: "down", Values: func(n *typed.Object[Node]) []bool { return []bool{n.Data.Down} }}
+	nodes     = tables.NewJSONTable[Node](kind("Node"), nodeState)
 
-	services = store.NewJSONTable[Service](kind("Service"))
+	services = tables.NewJSONTable[Service](kind("Service"))
 
-	taskNode    = store.Index[Task, string]{Name: "node", Values: func(t *typed.Object[Task]) []string { return []string{t.Data.Node} }}
-	taskService = store.Index[Task, string]{Name: "service", Values: func(t *typed.Object[Task]) []string { return []string{t.Data.Service} }}
-	tasks       = store.NewJSONTable[Task](kind("Task"), taskNode, taskService)
+	taskNode    = tables.Index[Task, string]{Name: "node", Values: func(t *typed.Object[Task]) []string { return []string{t.Data.Node} }}
+	taskService = tables.Index[Task, string]{Name: "service", Values: func(t *typed.Object[Task]) []string { return []string{t.Data.Service} }}
+	tasks       = tables.NewJSONTable[Task](kind("Task"), taskNode, taskService)
 
 	cluster = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
 )
@@ -50,13 +50,13 @@ func kind(name string) *resourcepb.Type {
 }
 
 // open opens the store of a cluster.
-func open(ctx context.Context, b storage.Backend) (*store.Store, error) {
-	return store.Open(ctx, b, nodes, services, tasks)
+func open(ctx context.Context, b storage.Backend) (*tables.Store, error) {
+	return tables.Open(ctx, b, nodes, services, tasks)
 }
 
 // run schedules until ctx is over. Any number of processes do so at once, and each may end at any moment: what there is to do is always
 // found in the store, and every step is a transaction that looks whether it is still to be done.
-func run(ctx context.Context, s *store.Store) error {
+func run(ctx context.Context, s *tables.Store) error {
 	for {
 		watch, err := s.ViewAndWatch(ctx, nil)
 		if err != nil {
@@ -71,7 +71,7 @@ func run(ctx context.Context, s *store.Store) error {
 }
 
 // follow does what is to be done now, and again after every commit.
-func follow(ctx context.Context, s *store.Store, watch *store.Watch) error {
+func follow(ctx context.Context, s *tables.Store, watch *tables.Watch) error {
 	for {
 		if err := reconcile(ctx, s); err != nil {
 			return err
@@ -88,21 +88,21 @@ func follow(ctx context.Context, s *store.Store, watch *store.Watch) error {
 
 // reconcile brings the tasks to what is wanted. The database may be away for a while, or have lost an answer: what was not done is found
 // again the next time, which is at once.
-func reconcile(ctx context.Context, s *store.Store) error {
+func reconcile(ctx context.Context, s *tables.Store) error {
 	for {
 		err := errors.Join(replicate(ctx, s), evacuate(ctx, s), assign(ctx, s))
 		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return errors.Join(err, ctx.Err())
 		}
 		// A read from the database waits until it is back.
-		_ = s.View(ctx, func(*store.View) error { return nil }, store.Linearizable)
+		_ = s.View(ctx, func(*tables.View) error { return nil }, tables.Linearizable)
 	}
 }
 
 // replicate creates the tasks that services lack, and deletes what they have too much of.
-func replicate(ctx context.Context, s *store.Store) error {
+func replicate(ctx context.Context, s *tables.Store) error {
 	var create, drop []*resourcepb.ID
-	if err := s.View(ctx, func(v *store.View) error {
+	if err := s.View(ctx, func(v *tables.View) error {
 		all, err := services.List(v)
 		for _, service := range all {
 			have, err := tasks.List(v, taskService.Is(service.ID.Name))
@@ -127,14 +127,14 @@ func replicate(ctx context.Context, s *store.Store) error {
 	}); err != nil {
 		return err
 	}
-	return s.Batch(ctx, func(b *store.Batch) error {
+	return s.Batch(ctx, func(b *tables.Batch) error {
 		for _, id := range create {
-			if err := b.Update(func(tx *store.Tx) error { return createTask(tx, id) }); err != nil {
+			if err := b.Update(func(tx *tables.Tx) error { return createTask(tx, id) }); err != nil {
 				return err
 			}
 		}
 		for _, id := range drop {
-			if err := b.Update(func(tx *store.Tx) error { return dropTask(tx, id) }); err != nil {
+			if err := b.Update(func(tx *tables.Tx) error { return dropTask(tx, id) }); err != nil {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func serviceOf(task *resourcepb.ID) (name string, slot int) {
 }
 
 // wanted reports whether a service wants a task.
-func wanted(tx *store.Tx, task *resourcepb.ID) (bool, error) {
+func wanted(tx *tables.Tx, task *resourcepb.ID) (bool, error) {
 	name, slot := serviceOf(task)
 	service, err := services.Get(tx, services.ID(cluster, name))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -159,7 +159,7 @@ func wanted(tx *store.Tx, task *resourcepb.ID) (bool, error) {
 	return err == nil && slot < service.Data.Replicas, err
 }
 
-func createTask(tx *store.Tx, id *resourcepb.ID) error {
+func createTask(tx *tables.Tx, id *resourcepb.ID) error {
 	ok, err := wanted(tx, id)
 	if err != nil || !ok {
 		return err
@@ -171,7 +171,7 @@ func createTask(tx *store.Tx, id *resourcepb.ID) error {
 	return tasks.Put(tx, &typed.Object[Task]{ID: id, Data: Task{Service: service}})
 }
 
-func dropTask(tx *store.Tx, id *resourcepb.ID) error {
+func dropTask(tx *tables.Tx, id *resourcepb.ID) error {
 	ok, err := wanted(tx, id)
 	if err != nil || ok {
 		return err
@@ -187,7 +187,7 @@ func dropTask(tx *store.Tx, id *resourcepb.ID) error {
 }
 
 // release takes a task off a node's count.
-func release(tx *store.Tx, node string) error {
+func release(tx *tables.Tx, node string) error {
 	if node == "" {
 		return nil
 	}
@@ -200,9 +200,9 @@ func release(tx *store.Tx, node string) error {
 }
 
 // evacuate takes the tasks off nodes that are down.
-func evacuate(ctx context.Context, s *store.Store) error {
+func evacuate(ctx context.Context, s *tables.Store) error {
 	var stranded []*resourcepb.ID
-	if err := s.View(ctx, func(v *store.View) error {
+	if err := s.View(ctx, func(v *tables.View) error {
 		down, err := nodes.List(v, nodeState.Is(true))
 		for _, node := range down {
 			on, err := tasks.List(v, taskNode.Is(node.ID.Name))
@@ -217,9 +217,9 @@ func evacuate(ctx context.Context, s *store.Store) error {
 	}); err != nil {
 		return err
 	}
-	return s.Batch(ctx, func(b *store.Batch) error {
+	return s.Batch(ctx, func(b *tables.Batch) error {
 		for _, id := range stranded {
-			if err := b.Update(func(tx *store.Tx) error { return evacuateTask(tx, id) }); err != nil {
+			if err := b.Update(func(tx *tables.Tx) error { return evacuateTask(tx, id) }); err != nil {
 				return err
 			}
 		}
@@ -227,7 +227,7 @@ func evacuate(ctx context.Context, s *store.Store) error {
 	})
 }
 
-func evacuateTask(tx *store.Tx, id *resourcepb.ID) error {
+func evacuateTask(tx *tables.Tx, id *resourcepb.ID) error {
 	task, err := tasks.Edit(tx, id)
 	if errors.Is(err, storage.ErrNotFound) || err == nil && task.Data.Node == "" {
 		return nil
@@ -247,9 +247,9 @@ func evacuateTask(tx *store.Tx, id *resourcepb.ID) error {
 }
 
 // assign gives tasks that have no node the emptiest one.
-func assign(ctx context.Context, s *store.Store) error {
+func assign(ctx context.Context, s *tables.Store) error {
 	var waiting []*resourcepb.ID
-	if err := s.View(ctx, func(v *store.View) error {
+	if err := s.View(ctx, func(v *tables.View) error {
 		all, err := tasks.List(v, taskNode.Is(""))
 		for _, task := range all {
 			waiting = append(waiting, task.ID)
@@ -258,9 +258,9 @@ func assign(ctx context.Context, s *store.Store) error {
 	}); err != nil {
 		return err
 	}
-	return s.Batch(ctx, func(b *store.Batch) error {
+	return s.Batch(ctx, func(b *tables.Batch) error {
 		for _, id := range waiting {
-			if err := b.Update(func(tx *store.Tx) error { return assignTask(tx, id) }); err != nil {
+			if err := b.Update(func(tx *tables.Tx) error { return assignTask(tx, id) }); err != nil {
 				return err
 			}
 		}
@@ -268,7 +268,7 @@ func assign(ctx context.Context, s *store.Store) error {
 	})
 }
 
-func assignTask(tx *store.Tx, id *resourcepb.ID) error {
+func assignTask(tx *tables.Tx, id *resourcepb.ID) error {
 	task, err := tasks.Edit(tx, id)
 	if errors.Is(err, storage.ErrNotFound) || err == nil && task.Data.Node != "" {
 		return nil

@@ -12,14 +12,14 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/paging"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 )
 
 // TestAListingOfOthersThatCannotBeFreed has a finished listing make room for a new one, and its file fail to close: the new one
 // is held, and its caller hears nothing of it. Not parallel: it closes a file behind the back of its owner.
 func TestAListingOfOthersThatCannotBeFreed(t *testing.T) {
 	s := shelf(t, paging.Options{Listings: 1})
-	broken := spool.New(0)
+	broken := spill.New(0)
 	if err := errors.Join(broken.Append([]byte("one")), broken.Append([]byte("two")), broken.Seal()); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 )
 
 // A continue token of any content is a page of the listing, or refused as what it is.
@@ -15,7 +15,7 @@ func FuzzNext(f *testing.F) {
 	filter := key.Filter{Group: "g", Kind: "k"}
 	shelf := New(cursor.StoreID{1}, Options{})
 	f.Cleanup(func() { _ = shelf.Close() })
-	rows := spool.New(1 << 10)
+	rows := spill.New(1 << 10)
 	for _, record := range []string{"one", "two", "three"} {
 		if err := rows.Append([]byte(record)); err != nil {
 			f.Fatal(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 )
 
 // Defaults of Options, and what adapters use for the listings they hand over.
@@ -79,7 +79,7 @@ type listing struct {
 	memory  int64 // how much of it is in memory
 	filter  [8]byte
 	reading sync.RWMutex
-	rows    *spool.Spool
+	rows    *spill.Spool
 	secret  [16]byte // of the checksums by which offsets are known that were handed out
 }
 
@@ -109,7 +109,7 @@ func New(store cursor.StoreID, o Options) *Shelf {
 
 // First returns the first page of a listing, which must be sealed and is read from its beginning, and holds it if that is not
 // all. The shelf owns rows from now on, also if there is an error.
-func (s *Shelf) First(filter key.Filter, cursorText string, rows *spool.Spool, limit int) (Page, error) {
+func (s *Shelf) First(filter key.Filter, cursorText string, rows *spill.Spool, limit int) (Page, error) {
 	page := Page{Cursor: cursorText}
 	end, err := page.read(rows, 0, limit)
 	if err != nil || end == rows.Size() {
@@ -121,11 +121,11 @@ func (s *Shelf) First(filter key.Filter, cursorText string, rows *spool.Spool, l
 
 // Hold takes the rest of a listing, which must be sealed and not empty, and returns the token of its next page. Every page
 // will have this cursor. The shelf owns rows from now on, also if there is an error.
-func (s *Shelf) Hold(filter key.Filter, cursorText string, rows *spool.Spool) (string, error) {
+func (s *Shelf) Hold(filter key.Filter, cursorText string, rows *spill.Spool) (string, error) {
 	return s.hold(filter, cursorText, rows, 0)
 }
 
-func (s *Shelf) hold(filter key.Filter, cursorText string, rows *spool.Spool, begin int64) (string, error) {
+func (s *Shelf) hold(filter key.Filter, cursorText string, rows *spill.Spool, begin int64) (string, error) {
 	l := &listing{cursor: cursorText, size: rows.Size(), memory: rows.Memory(), filter: hash(filter), rows: rows}
 	_, _ = rand.Read(l.id[:]) // never fails
 	_, _ = rand.Read(l.secret[:])
@@ -247,7 +247,7 @@ func (s *Shelf) finish(l *listing) {
 }
 
 // read takes records from an offset on, at least one if there is one, and returns where the next page begins.
-func (p *Page) read(rows *spool.Spool, offset int64, limit int) (end int64, err error) {
+func (p *Page) read(rows *spill.Spool, offset int64, limit int) (end int64, err error) {
 	reader := rows.Read(offset)
 	for bytes := 0; len(p.Records) < limit && bytes < PageBytes; {
 		record, err := reader.Next()

@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/paging"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,9 +27,9 @@ var (
 	filter = key.Filter{Group: "g", Kind: "K", Partition: "p", Namespace: "n"}
 )
 
-func rows(t *testing.T, n int) *spool.Spool {
+func rows(t *testing.T, n int) *spill.Spool {
 	t.Helper()
-	s := spool.New(100)
+	s := spill.New(100)
 	for i := range n {
 		if err := s.Append(fmt.Appendf(nil, "row %d", i)); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestPages(t *testing.T) {
 func TestPageEndsByItsBytes(t *testing.T) {
 	t.Parallel()
 	s := shelf(t, paging.Options{})
-	big := spool.New(0)
+	big := spill.New(0)
 	for range 3 {
 		if err := big.Append(make([]byte, paging.PageBytes)); err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestMemoryOfAllListingsIsBounded(t *testing.T) {
 	}
 	s := shelf(t, paging.Options{Memory: 2 * size})
 	var tokens []string
-	var held []*spool.Spool
+	var held []*spill.Spool
 	for range 4 {
 		r := rows(t, 5)
 		token, err := s.Hold(filter, "", r)
@@ -367,7 +367,7 @@ func TestUsedAtTheLastMoment(t *testing.T) {
 func TestTokensCostNoMemory(t *testing.T) {
 	s := shelf(t, paging.Options{})
 	const records = 50_000
-	all := spool.New(1 << 20)
+	all := spill.New(1 << 20)
 	for range records {
 		if err := all.Append([]byte{'x'}); err != nil {
 			t.Fatal(err)

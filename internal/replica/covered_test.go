@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -12,17 +12,17 @@ import (
 // of that one it was not known whether the list has it.
 func TestWriteThatAListBroughtIsShown(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	b, r := openQuiet(t)
-	k := key.Of(storetest.ID("a"))
+	k := key.Of(fixture.ID("a"))
 	w := r.Begin([]key.Key{k})
-	first := storetest.Write(t, b, storetest.Resource("a", "1"))
+	first := fixture.Write(t, b, fixture.Resource("a", "1"))
 	w.End([]*resourcepb.Resource{first}, nil)
 	_, follower := r.BorrowAndFollow()
 	defer follower.Close()
 
 	w = r.Begin([]key.Key{k})
-	second := storetest.Write(t, b, first)
+	second := fixture.Write(t, b, first)
 	r.mu.Lock()
 	r.adopt(map[key.Key]*Row[string]{k: r.row(second)}, r.own[k].number)
 	r.mu.Unlock()

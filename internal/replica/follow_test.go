@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -12,19 +12,19 @@ import (
 // key's next life.
 func TestFollowerOfADeletionThatAnotherMade(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	b := quiet{storetest.Open(t, "mem://"), make(chan struct{})}
-	first := storetest.Write(t, b, storetest.Resource("a", "1"))
+	ctx := fixture.Context(t)
+	b := quiet{fixture.Open(t, "mem://"), make(chan struct{})}
+	first := fixture.Write(t, b, fixture.Resource("a", "1"))
 	r, err := Open(ctx, b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	later := storetest.Resource("a", "2")
+	later := fixture.Resource("a", "2")
 	later.Version = first.GetVersion()
-	storetest.Remove(t, b, storetest.Write(t, b, later))
+	fixture.Remove(t, b, fixture.Write(t, b, later))
 	w := r.Begin([]key.Key{key.Of(first.GetId())})
-	storetest.Remove(t, b, first)
+	fixture.Remove(t, b, first)
 	if unsure := w.End(nil, []*resourcepb.Resource{first}); len(unsure) > 0 {
 		t.Errorf("the copy is not sure of %v", unsure)
 	}
@@ -33,7 +33,7 @@ func TestFollowerOfADeletionThatAnotherMade(t *testing.T) {
 	if row := view.Get(key.Of(first.GetId())); row != nil {
 		t.Errorf("the View shows version %s of what was deleted", row.Version)
 	}
-	again := storetest.Write(t, b, storetest.Resource("a", "3"))
+	again := fixture.Write(t, b, fixture.Resource("a", "3"))
 	close(b.told)
 	changes, err := f.Next(ctx)
 	if err != nil {

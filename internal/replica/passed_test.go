@@ -7,17 +7,17 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 	_ "github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/replica"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // What has been created and deleted is passed, though nothing is there again.
 func TestPassedWhatHasComeAndGone(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	b := storetest.Open(t, "mem://")
+	ctx := fixture.Context(t)
+	b := fixture.Open(t, "mem://")
 	r, err := replica.Open(ctx, b, replica.Options[string]{
-		Types:  []storage.UnversionedType{storetest.Type},
+		Types:  []storage.UnversionedType{fixture.Type},
 		Decode: func(res *resourcepb.Resource) string { return res.GetVersion() },
 	})
 	if err != nil {
@@ -25,11 +25,11 @@ func TestPassedWhatHasComeAndGone(t *testing.T) {
 	}
 	defer r.Close()
 	before := r.View()
-	storetest.Remove(t, b, storetest.Write(t, b, storetest.Resource("a", "")))
+	fixture.Remove(t, b, fixture.Write(t, b, fixture.Resource("a", "")))
 	if err := r.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Passed(ctx, before, key.Of(storetest.ID("a")), ""); err != nil {
+	if err := r.Passed(ctx, before, key.Of(fixture.ID("a")), ""); err != nil {
 		t.Fatal(err)
 	}
 }

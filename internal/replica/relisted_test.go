@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/replica"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -52,10 +52,10 @@ func (w *deafWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 // What has come and gone while there was no watch is in no list, and no change tells of it: the list itself is what ends the waiting.
 func TestPassedByAnotherList(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
-	b := &deaf{Backend: storetest.Open(t, "mem://"), end: make(chan struct{})}
+	ctx := fixture.Context(t)
+	b := &deaf{Backend: fixture.Open(t, "mem://"), end: make(chan struct{})}
 	r, err := replica.Open(ctx, b, replica.Options[string]{
-		Types:  []storage.UnversionedType{storetest.Type},
+		Types:  []storage.UnversionedType{fixture.Type},
 		Decode: func(res *resourcepb.Resource) string { return res.GetVersion() },
 	})
 	if err != nil {
@@ -63,9 +63,9 @@ func TestPassedByAnotherList(t *testing.T) {
 	}
 	defer r.Close()
 	before := r.View()
-	storetest.Remove(t, b, storetest.Write(t, b, storetest.Resource("a", "")))
+	fixture.Remove(t, b, fixture.Write(t, b, fixture.Resource("a", "")))
 	passed := make(chan error, 1)
-	go func() { passed <- r.Passed(ctx, before, key.Of(storetest.ID("a")), "") }()
+	go func() { passed <- r.Passed(ctx, before, key.Of(fixture.ID("a")), "") }()
 	close(b.end)
 	if err := <-passed; err != nil {
 		t.Fatal(err)

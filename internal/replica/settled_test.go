@@ -7,7 +7,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver/key"
 	_ "github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/internal/storetest"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -44,8 +44,8 @@ func (w *quietWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 // openQuiet returns a copy of a new store in memory that is told of nothing by itself.
 func openQuiet(t *testing.T) (quiet, *Replica[string]) {
 	t.Helper()
-	b := quiet{storetest.Open(t, "mem://"), make(chan struct{})}
-	r, err := Open(storetest.Context(t), b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
+	b := quiet{fixture.Open(t, "mem://"), make(chan struct{})}
+	r, err := Open(fixture.Context(t), b, Options[string]{Decode: func(res *resourcepb.Resource) string { return res.GetVersion() }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,26 +56,26 @@ func openQuiet(t *testing.T) (quiet, *Replica[string]) {
 // Who waits for an own write goes on waiting when a second one has covered it: a cut has neither.
 func TestSettledWaitsForWhatIsCovered(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	b, r := openQuiet(t)
 	write := func(res *resourcepb.Resource) *resourcepb.Resource {
 		w := r.Begin([]key.Key{key.Of(res.GetId())})
-		stored := storetest.Write(t, b, res)
+		stored := fixture.Write(t, b, res)
 		if unsure := w.End([]*resourcepb.Resource{stored}, nil); len(unsure) > 0 {
 			t.Errorf("the copy is not sure of %v", unsure)
 		}
 		return stored
 	}
-	first := write(storetest.Resource("a", "1"))
+	first := write(fixture.Resource("a", "1"))
 	settled := make(chan error, 1)
 	go func() { settled <- r.Settled(ctx, func(key.Key) bool { return true }) }()
-	storetest.Eventually(t, "it waits", func() bool {
+	fixture.Eventually(t, "it waits", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.wake != nil
 	})
 	write(first)
-	storetest.Eventually(t, "it waits again, or has ended", func() bool {
+	fixture.Eventually(t, "it waits again, or has ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.wake != nil || len(settled) > 0
@@ -96,23 +96,23 @@ func TestSettledWaitsForWhatIsCovered(t *testing.T) {
 // write goes on waiting.
 func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	b, r := openQuiet(t)
-	k := key.Of(storetest.ID("a"))
+	k := key.Of(fixture.ID("a"))
 	w := r.Begin([]key.Key{k})
-	own := storetest.Write(t, b, storetest.Resource("a", "1"))
+	own := fixture.Write(t, b, fixture.Resource("a", "1"))
 	w.End([]*resourcepb.Resource{own}, nil)
 	r.View()
 	b.told <- struct{}{}
-	storetest.Eventually(t, "the watch has brought the write", func() bool {
+	fixture.Eventually(t, "the watch has brought the write", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.own) == 0
 	})
-	other := storetest.Write(t, b, own)
+	other := fixture.Write(t, b, own)
 	passed := make(chan error, 1)
 	go func() { passed <- r.Passed(ctx, r.View(), k, own.GetVersion()) }()
-	storetest.Eventually(t, "it waits, or has ended", func() bool {
+	fixture.Eventually(t, "it waits, or has ended", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.wake != nil || len(passed) > 0
@@ -133,13 +133,13 @@ func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
 // writes waits for it.
 func TestManyWritesOfAKeyAreFewToRemember(t *testing.T) {
 	t.Parallel()
-	ctx := storetest.Context(t)
+	ctx := fixture.Context(t)
 	b, r := openQuiet(t)
-	k := key.Of(storetest.ID("a"))
-	res := storetest.Resource("a", "")
+	k := key.Of(fixture.ID("a"))
+	res := fixture.Resource("a", "")
 	write := func() {
 		w := r.Begin([]key.Key{k})
-		res = storetest.Write(t, b, res)
+		res = fixture.Write(t, b, res)
 		w.End([]*resourcepb.Resource{res}, nil)
 	}
 	const before, all = 500, 1000
@@ -150,7 +150,7 @@ func TestManyWritesOfAKeyAreFewToRemember(t *testing.T) {
 	}
 	settled := make(chan error, 1)
 	go func() { settled <- r.Settled(ctx, func(key.Key) bool { return true }) }()
-	storetest.Eventually(t, "it waits", func() bool {
+	fixture.Eventually(t, "it waits", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.wake != nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/internal/trial"
+	"github.com/ashlar-dev/storage/internal/testrun"
 )
 
 // A defect is a server that is wrong in one way, with the case that has to find it and what it has to say.
@@ -54,7 +54,7 @@ func TestDefects(t *testing.T) {
 func trialOf(ctx context.Context, c testCase, f *fault, patience time.Duration) string {
 	h := Harness{Open: func(testing.TB) storage.Backend { return inmem.New(nil) }, Patience: patience, fault: f}
 	h.complete()
-	r := trial.New(ctx, c.name)
+	r := testrun.New(ctx, c.name)
 	r.Run(func() { c.run(h.suite(r)) })
 	return r.Outcome().Failure
 }

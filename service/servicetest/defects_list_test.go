@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 var defects = []defect{

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // What follows are servers with one bug each: see defects for what each is and which case has to find it.

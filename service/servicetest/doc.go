@@ -1,21 +1,9 @@
-// Package servicetest is the test suite of the resource service. It is written for authors of what the service runs on and over: storage
-// backends, transports and layers, in this repository and outside.
-//
-// # Use
-//
-//	func TestService(t *testing.T) {
-//		servicetest.Run(t, servicetest.Harness{
-//			Open:      func(t testing.TB) storage.Backend { return openEmptyStore(t) },
-//			Transport: servicetest.OverGRPC(servicetest.CompatibleName),
-//		})
-//	}
-//
-// Open returns a new, empty store each time. The suite makes the servers over it, with types, hooks, callers and tenancies of its own, and
-// talks to them by the harness's transport: in the process, over gRPC under either name of the service, or by another one.
+// Package servicetest tests the resource service over every backend and every transport: in the process, and over gRPC under either name of
+// the service. It has no code outside of its tests.
 //
 // A single case is run by its name:
 //
-//	go test -run 'TestService/Marks/Forbidden'
+//	go test -run 'TestService/Marks/Forbidden' ./service/servicetest
 //
 // # What is tested
 //

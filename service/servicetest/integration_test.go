@@ -9,12 +9,12 @@ import (
 	"github.com/ashlar-dev/storage"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	_ "github.com/ashlar-dev/storage/etcd"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
 	_ "github.com/ashlar-dev/storage/postgres"
 	"github.com/ashlar-dev/storage/service/servicetest"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { env.Main(m) }
 
 // overNetwork runs the suite by the longest way: the way to the server and the store behind it are apart, and every way is tested on memory
 // and SQLite.
@@ -35,13 +35,13 @@ func overNetwork(t *testing.T, url func(testing.TB) string) {
 }
 
 func TestPostgres(t *testing.T) {
-	overNetwork(t, func(t testing.TB) string { return testenv.Postgres(t).StoreURL(t) })
+	overNetwork(t, func(t testing.TB) string { return env.Postgres(t).StoreURL(t) })
 }
 
 func TestEtcd(t *testing.T) {
-	overNetwork(t, func(t testing.TB) string { return testenv.Etcd(t).StoreURL(t) })
+	overNetwork(t, func(t testing.TB) string { return env.Etcd(t).StoreURL(t) })
 }
 
 func TestDynamoDB(t *testing.T) {
-	overNetwork(t, func(t testing.TB) string { return testenv.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
+	overNetwork(t, func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") })
 }

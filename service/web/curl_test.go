@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // changing is what is another text in each run.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // documentPath is where the OpenAPI document is.

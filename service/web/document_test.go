@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 	"github.com/ashlar-dev/storage/service/web"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 	"github.com/ashlar-dev/storage/service/web"
 )
 

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashlar-dev/storage/internal/jsonpb"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // forms are the forms of the payloads of a registry's types.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // A resource without a payload is one, and every payload comes back as it was, in both forms.

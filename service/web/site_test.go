@@ -22,10 +22,10 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 	"github.com/ashlar-dev/storage/service/web"
 	"github.com/ashlar-dev/storage/sqlite"
 )

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // Options are the options of a handler.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/spool"
+	"github.com/ashlar-dev/storage/internal/spill"
 )
 
 // Baseline is what a snapshot showed of each key: the count of its state, those of tombstones among them. A record of that state, or
@@ -18,7 +18,7 @@ type Baseline struct {
 	until uint64 // the proof after which it is not needed
 
 	mu     sync.Mutex
-	rows   *spool.Spool
+	rows   *spill.Spool
 	places []baselinePlace
 	count  int
 }
@@ -34,7 +34,7 @@ const (
 )
 
 // NewBaseline returns an empty baseline.
-func NewBaseline() *Baseline { return &Baseline{rows: spool.New(baselineMemory)} }
+func NewBaseline() *Baseline { return &Baseline{rows: spill.New(baselineMemory)} }
 
 // Add notes a key, which comes after all that were added before.
 func (b *Baseline) Add(k key.Key, count uint64) error {

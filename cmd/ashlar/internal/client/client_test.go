@@ -20,9 +20,9 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/inmem"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // patience is how long a test waits for what must happen.

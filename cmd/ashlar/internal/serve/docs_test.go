@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // The files that the document shows are taken as they stand there.

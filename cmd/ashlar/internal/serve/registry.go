@@ -1,7 +1,7 @@
 package serve
 
 import (
-	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // newRegistry returns the types that the configuration names. With rules, callers may do what the token file says.

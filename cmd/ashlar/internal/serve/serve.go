@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/reaper"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/reaper"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // server is a server and all that it is made of.

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/registry"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // tokens knows who calls with which token, and what they may do. The token file can be read again at any time.

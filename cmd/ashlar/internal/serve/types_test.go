@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/ashlar-dev/storage/registry"
+	"github.com/ashlar-dev/storage/service/registry"
 )
 
 // message is the schema of a message with one field, of a duration, that declares a scope unless that is 0.

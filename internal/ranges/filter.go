@@ -1,0 +1,34 @@
+package ranges
+
+import (
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Filter selects keys as Backend.List does. It is for those who see the contract alone, and no keys of package driver.
+type Filter struct{ keys key.Filter }
+
+// Matching returns the filter of a list.
+func Matching(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) *Filter {
+	return &Filter{key.Filter{
+		Group: typ.Group, Kind: typ.Kind, Partition: tenancy.GetPartition(), Namespace: tenancy.GetNamespace(), NamePrefix: namePrefix,
+	}}
+}
+
+// Match reports whether the filter selects the key of an id.
+func (f *Filter) Match(id *resourcepb.ID) bool {
+	k := key.Of(id)
+	return f.keys.Match(&k)
+}
+
+// Span returns a span with all keys that the filter selects.
+func (f *Filter) Span() storage.Span { return Of(&f.keys) }
+
+// Behind returns the part of Span behind an id that the filter selects.
+func (f *Filter) Behind(id *resourcepb.ID) storage.Span {
+	s, k := f.Span(), key.Of(id)
+	k.Name += "\x01" // names hold no NUL, so none lies between
+	s.From = k.ID("", "")
+	return s
+}

@@ -1,0 +1,81 @@
+// Package ranges finds the spans of keys that a Historian is asked for: those that a filter matches, and that of one key.
+package ranges
+
+import (
+	"unicode/utf8"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Of returns a span with all keys that a filter matches, and few others where it begins with fixed parts.
+func Of(f *key.Filter) storage.Span {
+	fixed := []string{f.Group, f.Kind, f.Partition, f.Namespace, f.NamePrefix}
+	for i, part := range fixed {
+		if part == storage.Wildcard && i < 4 || part == "" && i == 4 {
+			fixed = fixed[:i]
+			break
+		}
+	}
+	if len(fixed) == 0 {
+		return storage.Span{}
+	}
+	s := storage.Span{From: idOf(fixed...)}
+	if len(fixed) < 5 {
+		s.To = after(fixed...)
+	} else if name, ok := afterPrefix(f.NamePrefix); ok {
+		s.To = idOf(append(fixed[:4:4], name)...)
+	} else {
+		s.To = after(fixed[:4]...)
+	}
+	return s
+}
+
+// OfKey returns the span of one key.
+func OfKey(k key.Key) storage.Span {
+	return storage.Span{From: k.ID("", ""), To: After(k)}
+}
+
+// After returns the lowest id after a key, nil if there is none.
+func After(k key.Key) *resourcepb.ID {
+	return after(k.Group, k.Kind, k.Partition, k.Namespace, k.Name)
+}
+
+// after returns the lowest id after all keys that begin with these parts, nil if there is none.
+func after(parts ...string) *resourcepb.ID {
+	for i := len(parts) - 1; i >= 0; i-- {
+		// Nothing is longer than the longest text, and no NUL is in it.
+		next, ok := parts[i]+"\x01", len(parts[i]) < check.MaxPart
+		if !ok {
+			next, ok = afterPrefix(parts[i])
+		}
+		if ok {
+			return idOf(append(parts[:i:i], next)...)
+		}
+	}
+	return nil
+}
+
+// afterPrefix returns the lowest legal text after all that begin with s, false if there is none.
+func afterPrefix(s string) (string, bool) {
+	for s != "" {
+		r, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+		if r++; r == 0xd800 {
+			r = 0xe000 // what lies between is no character
+		}
+		if r <= utf8.MaxRune && len(s)+utf8.RuneLen(r) <= check.MaxPart {
+			return s + string(r), true
+		}
+	}
+	return "", false
+}
+
+// idOf makes an id of the first parts of a key.
+func idOf(parts ...string) *resourcepb.ID {
+	var all [5]string
+	copy(all[:], parts)
+	return key.Key{Group: all[0], Kind: all[1], Partition: all[2], Namespace: all[3], Name: all[4]}.ID("", "")
+}

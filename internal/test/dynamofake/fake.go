@@ -1,0 +1,283 @@
+// Package dynamofake answers the two HTTP APIs of DynamoDB as far as the adapter uses them, for tests of what an emulator never does:
+// shards that split, roll over and close, iterators that expire, stale reads, throttling, answers that are lost on the way. The
+// answers are real ones, over a real connection, to the real SDK.
+package dynamofake
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+)
+
+// Fault is what happens to one request.
+type Fault struct {
+	// Code refuses the request with an error of this name, and Status, which is 400 if it is 0. It is not carried out.
+	Code   string
+	Status int
+	// Lost carries the request out and closes the connection without an answer.
+	Lost bool
+	// Cut carries the request out and closes the connection in the middle of the answer.
+	Cut bool
+	// Failed carries the request out and answers with an internal error.
+	Failed bool
+	// Unprocessed leaves this many keys of a BatchGetItem for another time.
+	Unprocessed int
+}
+
+// Server is a DynamoDB with one table.
+type Server struct {
+	mu      sync.Mutex
+	http    *httptest.Server
+	faults  func(op string) Fault
+	gate    func(op string)
+	calls   map[string]int
+	ahead   time.Duration // of the server's clock before this process's
+	clients int
+
+	table  *table
+	stream *stream
+	// streams that the table had before, by ARN.
+	old map[string]*stream
+}
+
+// New starts a server that the end of the test stops. Its table is there already, empty.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{calls: map[string]int{}, table: newTable(), old: map[string]*stream{}}
+	s.stream = newStream(1, 1)
+	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+// Table is the name of the table.
+const Table = "fake-table"
+
+// Clients returns clients of the SDK, as a program would make them, that retry without long pauses. Each pair is another client
+// to the server.
+func (s *Server) Clients(t testing.TB, options ...func(*dynamodb.Options)) (*dynamodb.Client, *dynamodbstreams.Client) {
+	t.Helper()
+	s.mu.Lock()
+	s.clients++
+	name := fmt.Sprintf("client-%d", s.clients)
+	s.mu.Unlock()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	cfg := aws.Config{
+		Region:       "eu-north-1",
+		Credentials:  credentials.NewStaticCredentialsProvider(name, "fake", ""),
+		HTTPClient:   &http.Client{Transport: transport},
+		BaseEndpoint: aws.String(s.http.URL),
+		Retryer: func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) {
+				o.MaxAttempts, o.MaxBackoff = 3, 5*time.Millisecond
+			})
+		},
+	}
+	return dynamodb.NewFromConfig(cfg, options...), dynamodbstreams.NewFromConfig(cfg)
+}
+
+// SetFaults has f decide what happens to each request. f is called under a lock, one request at a time; nil: nothing happens.
+func (s *Server) SetFaults(f func(op string) Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = f
+}
+
+// SetGate has f called when a request has arrived in full and before it is looked at, without a lock. f may wait: the request is
+// carried out when f returns, also if its client has given up meanwhile.
+func (s *Server) SetGate(f func(op string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate = f
+}
+
+// Calls returns how often an operation was asked for.
+func (s *Server) Calls(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
+// refusal is an error of the service.
+type refusal struct {
+	status        int
+	code, message string
+	more          map[string]any
+}
+
+func (r *refusal) Error() string { return r.code + ": " + r.message }
+
+func refuse(code, format string, args ...any) *refusal {
+	return &refusal{status: http.StatusBadRequest, code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	var in request
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		gate(op)
+	}
+	in.client = credential(r)
+	in.signed, _ = time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+	fault, body, err := s.do(op, &in)
+	w.Header().Set("Date", s.Now().UTC().Format(http.TimeFormat))
+	if fault.Lost || fault.Cut {
+		hangUp(w, body, fault.Cut)
+		return
+	}
+	status := http.StatusOK
+	var refused *refusal
+	if errors.As(err, &refused) {
+		status = refused.status
+		answer := map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + refused.code, "message": refused.message}
+		for name, value := range refused.more {
+			answer[name] = value
+		}
+		body, _ = json.Marshal(answer)
+	} else if err != nil {
+		http.Error(w, err.Error(), http.StatusNotImplemented)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// hangUp closes the connection, with half an answer if cut.
+func hangUp(w http.ResponseWriter, body []byte, cut bool) {
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	if cut {
+		_, _ = fmt.Fprintf(buf, "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", len(body)+20, body[:len(body)/2])
+		_ = buf.Flush()
+	}
+	_ = conn.Close()
+}
+
+// do carries out a request, under the lock.
+func (s *Server) do(op string, in *request) (Fault, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[op]++
+	if err := s.checkSignature(in.signed); err != nil {
+		return Fault{}, nil, err
+	}
+	var fault Fault
+	if s.faults != nil {
+		fault = s.faults(op)
+	}
+	if fault.Code != "" {
+		status := fault.Status
+		if status == 0 {
+			status = http.StatusBadRequest
+		}
+		return fault, nil, &refusal{status: status, code: fault.Code, message: "by the test's wish"}
+	}
+	out, err := s.answer(op, in, fault)
+	if err != nil && !fault.Failed {
+		return fault, nil, err
+	}
+	if fault.Failed {
+		return fault, nil, &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "by the test's wish"}
+	}
+	if in.ReturnConsumedCapacity != "" {
+		addCapacity(op, out)
+	}
+	body, err := json.Marshal(out)
+	return fault, body, err
+}
+
+// addCapacity adds to an answer that the request consumed one unit, whatever it was.
+func addCapacity(op string, out any) {
+	unit := object{"TableName": Table, "CapacityUnits": 1}
+	switch answer := out.(object); op {
+	case "PutItem", "UpdateItem", "DeleteItem", "GetItem", "Query":
+		answer["ConsumedCapacity"] = unit
+	case "BatchGetItem", "TransactWriteItems":
+		answer["ConsumedCapacity"] = []object{unit}
+	}
+}
+
+// request holds the fields of all requests that are understood.
+type request struct {
+	client string    // who signed it
+	signed time.Time // the time in the signature
+
+	TableName                           string
+	Item, Key                           item
+	ConditionExpression                 string
+	ExpressionAttributeValues           item
+	ReturnValuesOnConditionCheckFailure string
+	ReturnConsumedCapacity              string
+	ConsistentRead                      bool
+	RequestItems                        map[string]struct {
+		Keys           []item
+		ConsistentRead bool
+	}
+	KeyConditionExpression string
+	ExclusiveStartKey      item
+	Limit                  int
+	TransactItems          []member
+	ClientRequestToken     string
+
+	StreamArn, ShardId, ShardIteratorType, SequenceNumber string
+	ExclusiveStartShardId, ShardIterator                  string
+}
+
+func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
+	switch op {
+	case "DescribeTable":
+		return s.describeTable(in)
+	case "PutItem":
+		w := &write{Item: in.Item, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues}
+		return s.putItem(w)
+	case "DeleteItem":
+		return s.deleteItem(&write{Key: in.Key, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues})
+	case "DescribeTimeToLive":
+		return s.describeTimeToLive()
+	case "UpdateTimeToLive":
+		return s.updateTimeToLive()
+	case "UpdateItem":
+		s.apply(&write{Key: in.Key, ExpressionAttributeValues: in.ExpressionAttributeValues}, update)
+		return object{}, nil
+	case "GetItem":
+		return s.getItem(in)
+	case "BatchGetItem":
+		return s.batchGetItem(in, fault.Unprocessed)
+	case "Query":
+		return s.query(in)
+	case "TransactWriteItems":
+		return s.transact(in)
+	case "DescribeStream":
+		return s.describeStream(in)
+	case "GetShardIterator":
+		return s.getShardIterator(in)
+	case "GetRecords":
+		return s.getRecords(in)
+	}
+	return nil, refuse("UnknownOperationException", "the fake does not know %s", op)
+}
+
+type object = map[string]any

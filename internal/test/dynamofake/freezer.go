@@ -1,0 +1,75 @@
+package dynamofake
+
+import (
+	"context"
+	"sync"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// Freezer stops a client as if its process were stopped: between the composing of a request and its signing. The context of the
+// request does not end meanwhile.
+type Freezer struct {
+	operation string
+
+	mu     sync.Mutex
+	thawed chan struct{} // nil: not frozen
+	held   chan struct{} // closed when the first request is held
+}
+
+// NewFreezer returns a freezer for the requests of an operation. It freezes nothing yet.
+func NewFreezer(operation string) *Freezer { return &Freezer{operation: operation} }
+
+// Freeze has the next requests stop until Thaw.
+func (f *Freezer) Freeze() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.thawed, f.held = make(chan struct{}), make(chan struct{})
+}
+
+// Wait returns when a request has been stopped.
+func (f *Freezer) Wait() {
+	f.mu.Lock()
+	held := f.held
+	f.mu.Unlock()
+	<-held
+}
+
+// Thaw lets everything go on.
+func (f *Freezer) Thaw() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.thawed)
+	f.thawed = nil
+}
+
+// Option is for the client that is to be stopped.
+func (f *Freezer) Option(o *dynamodb.Options) {
+	stop := middleware.SerializeMiddlewareFunc("Freezer", func(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (middleware.SerializeOutput, middleware.Metadata, error) {
+		if awsmiddleware.GetOperationName(ctx) == f.operation {
+			f.stop()
+			ctx = context.WithoutCancel(ctx)
+		}
+		return next.HandleSerialize(ctx, in)
+	})
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+		return stack.Serialize.Add(stop, middleware.Before)
+	})
+}
+
+func (f *Freezer) stop() {
+	f.mu.Lock()
+	thawed, held := f.thawed, f.held
+	f.mu.Unlock()
+	if thawed == nil {
+		return
+	}
+	select {
+	case <-held:
+	default:
+		close(held)
+	}
+	<-thawed
+}

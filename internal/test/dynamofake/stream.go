@@ -1,0 +1,333 @@
+package dynamofake
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stream is a tree of shards for each partition of the table.
+type stream struct {
+	arn     string
+	enabled bool
+	roots   []*shard
+	shards  []*shard // in order of their making
+	number  int      // of the last record
+	epoch   int      // of iterators; those of earlier ones have expired
+	page    int      // records in an answer
+	empty   int      // answers without records before each that has some
+	omits   func(shard int, closed bool) bool
+	readers map[int]map[string]time.Time // of each shard: when a client last read it
+	limit   int                          // of the readers of one shard
+}
+
+type shard struct {
+	id       string
+	parent   *shard
+	children []*shard
+	records  []object
+	trimmed  int
+	closed   bool
+	hidden   bool // from DescribeStream
+}
+
+func newStream(generation, roots int) *stream {
+	st := &stream{arn: fmt.Sprintf("arn:aws:dynamodb:eu-north-1:1:table/%s/stream/%d", Table, generation), enabled: true, page: 3, readers: map[int]map[string]time.Time{}}
+	for range roots {
+		st.roots = append(st.roots, st.newShard(nil))
+	}
+	return st
+}
+
+func (st *stream) newShard(parent *shard) *shard {
+	sh := &shard{id: fmt.Sprintf("shardId-%08d", len(st.shards)+1), parent: parent}
+	st.shards = append(st.shards, sh)
+	return sh
+}
+
+// record appends to the shard that an item belongs to: down the tree from its root to a shard that is open.
+func (st *stream) record(now time.Time, at address, before, after item) {
+	if !st.enabled {
+		return
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(at.pk + at.sk))
+	sum := h.Sum32()
+	sh := st.roots[int(sum)%len(st.roots)]
+	for depth := uint32(1); sh.closed; depth++ {
+		sh = sh.children[int(sum>>depth)%len(sh.children)]
+	}
+	st.number++
+	change := object{
+		"Keys":           item{"pk": either(after, before)["pk"], "sk": either(after, before)["sk"]},
+		"SequenceNumber": fmt.Sprintf("%021d", 100*st.number), "StreamViewType": "NEW_AND_OLD_IMAGES", "SizeBytes": 1,
+		"ApproximateCreationDateTime": now.Unix(),
+	}
+	// The name is wrong on purpose now and then: on AWS it says REMOVE for DynamoDB's own removals only by other fields.
+	name := "MODIFY"
+	if before != nil {
+		change["OldImage"] = before
+	}
+	if after != nil {
+		change["NewImage"] = after
+	} else {
+		name = "REMOVE"
+	}
+	sh.records = append(sh.records, object{"eventID": strconv.Itoa(st.number), "eventName": name, "dynamodb": change})
+}
+
+func either(a, b item) item {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// open returns the shards that are written to.
+func (st *stream) open() []*shard {
+	var open []*shard
+	for _, sh := range st.shards {
+		if !sh.closed {
+			open = append(open, sh)
+		}
+	}
+	return open
+}
+
+// Roll closes every open shard and goes on in one child of each, as happens every few hours.
+func (s *Server) Roll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.stream.open() {
+		s.stream.divide(sh, 1, false)
+	}
+}
+
+// Split closes the oldest open shard and goes on in two children. With hidden the children are in no listing before Show.
+func (s *Server) Split(hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.divide(s.stream.open()[0], 2, hidden)
+}
+
+func (st *stream) divide(sh *shard, n int, hidden bool) {
+	sh.closed = true
+	for range n {
+		child := st.newShard(sh)
+		child.hidden = hidden
+		sh.children = append(sh.children, child)
+	}
+}
+
+// SetEmptyPages has each answer of GetRecords that holds records come after n that hold none, as AWS says is normal.
+func (s *Server) SetEmptyPages(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.empty = n
+}
+
+// SetOmissions has DescribeStream leave out the shards for which omit is true, counted from 0 in the order of their making; nil:
+// none.
+func (s *Server) SetOmissions(omit func(shard int, closed bool) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.omits = omit
+}
+
+// SetReaders has GetRecords refuse all but the first n clients that read the same shard within a second. AWS has room for two.
+func (s *Server) SetReaders(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.limit = n
+}
+
+// Shards returns how many shards the stream has had.
+func (s *Server) Shards() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stream.shards)
+}
+
+// Show lists all shards.
+func (s *Server) Show() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.stream.shards {
+		sh.hidden = false
+	}
+}
+
+// SetShards has the stream begin anew with a number of shards. Call it before anything is written.
+func (s *Server) SetShards(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = newStream(1, n)
+}
+
+// ExpireIterators has all iterators expire.
+func (s *Server) ExpireIterators() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.epoch++
+}
+
+// Trim forgets all records that are there, as DynamoDB does after a day.
+func (s *Server) Trim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.stream.shards {
+		sh.trimmed = len(sh.records)
+	}
+}
+
+// Disable switches the stream off; Enable switches it on again, which makes another one.
+func (s *Server) Disable() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream.enabled = false
+	s.old[s.stream.arn] = s.stream
+	for _, sh := range s.stream.open() {
+		sh.closed = true
+	}
+}
+
+// Enable switches a disabled stream on.
+func (s *Server) Enable() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = newStream(len(s.old)+1, 1)
+}
+
+func (s *Server) find(arn string) (*stream, error) {
+	if s.stream.arn == arn {
+		return s.stream, nil
+	}
+	if st := s.old[arn]; st != nil {
+		return st, nil
+	}
+	return nil, refuse("ResourceNotFoundException", "Requested resource not found: Stream: %s not found", arn)
+}
+
+// describePage is how many shards an answer lists.
+const describePage = 10
+
+func (s *Server) describeStream(in *request) (any, error) {
+	st, err := s.find(in.StreamArn)
+	if err != nil {
+		return nil, err
+	}
+	d := object{"StreamArn": st.arn, "StreamStatus": "ENABLED", "StreamViewType": "NEW_AND_OLD_IMAGES"}
+	if !st.enabled {
+		d["StreamStatus"] = "DISABLED"
+	}
+	shards := []object{}
+	for i, sh := range st.shards {
+		if sh.hidden || sh.id <= in.ExclusiveStartShardId || st.omits != nil && st.omits(i, sh.closed) {
+			continue
+		}
+		if len(shards) == describePage {
+			d["LastEvaluatedShardId"] = shards[describePage-1]["ShardId"]
+			break
+		}
+		numbers := object{"StartingSequenceNumber": "100"}
+		if sh.closed {
+			numbers["EndingSequenceNumber"] = fmt.Sprintf("%021d", 100*st.number)
+		}
+		listed := object{"ShardId": sh.id, "SequenceNumberRange": numbers}
+		if sh.parent != nil {
+			listed["ParentShardId"] = sh.parent.id
+		}
+		shards = append(shards, listed)
+	}
+	d["Shards"] = shards
+	return object{"StreamDescription": d}, nil
+}
+
+func (s *Server) getShardIterator(in *request) (any, error) {
+	st, err := s.find(in.StreamArn)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(st.shards, func(sh *shard) bool { return sh.id == in.ShardId })
+	if i < 0 {
+		return nil, refuse("ResourceNotFoundException", "Requested resource not found: Shard does not exist")
+	}
+	sh := st.shards[i]
+	at := sh.trimmed
+	switch in.ShardIteratorType {
+	case "LATEST":
+		at = len(sh.records)
+	case "AFTER_SEQUENCE_NUMBER":
+		at = slices.IndexFunc(sh.records, func(r object) bool { return r["dynamodb"].(object)["SequenceNumber"] == in.SequenceNumber })
+		if at < 0 {
+			return nil, refuse("ValidationException", "Invalid SequenceNumber")
+		}
+		if at++; at < sh.trimmed {
+			return nil, refuse("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard")
+		}
+	}
+	return object{"ShardIterator": st.iterator(i, at, st.empty)}, nil
+}
+
+func (st *stream) iterator(shard, at, empty int) string {
+	return strings.Join([]string{st.arn, strconv.Itoa(shard), strconv.Itoa(at), strconv.Itoa(st.epoch), strconv.Itoa(empty)}, "|")
+}
+
+func (s *Server) getRecords(in *request) (any, error) {
+	parts := strings.Split(in.ShardIterator, "|")
+	if len(parts) != 5 {
+		return nil, refuse("ValidationException", "Invalid ShardIterator")
+	}
+	st, err := s.find(parts[0])
+	if err != nil {
+		return nil, err
+	}
+	i, _ := strconv.Atoi(parts[1])
+	at, _ := strconv.Atoi(parts[2])
+	epoch, _ := strconv.Atoi(parts[3])
+	empty, _ := strconv.Atoi(parts[4])
+	sh := st.shards[i]
+	if err := st.admit(i, in.client); err != nil {
+		return nil, err
+	}
+	if epoch != st.epoch {
+		return nil, refuse("ExpiredIteratorException", "Iterator expired")
+	}
+	if at < sh.trimmed {
+		return nil, refuse("TrimmedDataAccessException", "The operation attempted to read past the oldest stream record in a shard")
+	}
+	end := min(at+st.page, len(sh.records))
+	if empty > 0 && end > at {
+		return object{"Records": []object{}, "NextShardIterator": st.iterator(i, at, empty-1)}, nil
+	}
+	out := object{"Records": append([]object{}, sh.records[at:end]...)}
+	if !sh.closed || end < len(sh.records) {
+		out["NextShardIterator"] = st.iterator(i, end, st.empty)
+	}
+	return out, nil
+}
+
+// admit gives a client one of the places at a shard.
+func (st *stream) admit(shard int, client string) error {
+	if st.limit == 0 {
+		return nil
+	}
+	places := st.readers[shard]
+	if places == nil {
+		places = map[string]time.Time{}
+		st.readers[shard] = places
+	}
+	for name, last := range places {
+		if time.Since(last) > time.Second {
+			delete(places, name)
+		}
+	}
+	if _, has := places[client]; !has && len(places) >= st.limit {
+		return refuse("LimitExceededException", "%d clients read the shard", len(places))
+	}
+	places[client] = time.Now()
+	return nil
+}

@@ -1,0 +1,106 @@
+//go:build integration
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+// publishedAt returns the address on which the daemon is to publish ports, and the host by which this process reaches it:
+// loopback where the daemon runs on this machine.
+func publishedAt(ctx context.Context, p *testcontainers.DockerProvider) (host string, onThisMachine bool, err error) {
+	host, err = p.DaemonHost(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	if os.Getenv("TESTCONTAINERS_HOST_OVERRIDE") != "" {
+		return host, ours(host), nil
+	}
+	if ours(host) || sameMachine(ctx, p.Client()) {
+		return "127.0.0.1", true, nil
+	}
+	return host, false, nil
+}
+
+// ours reports whether host is an address of this machine.
+func ours(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	addrs, err := net.InterfaceAddrs()
+	if ip == nil || err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameMachine reports whether the daemon behind a local socket has the name of this machine. testcontainers concludes from
+// a file /.dockerenv that it runs inside a container, and looks for the daemon at the gateway; on a machine that was made
+// from a container's image both are wrong. In a real container the daemon's name is another one.
+func sameMachine(ctx context.Context, cli client.APIClient) bool {
+	if u, err := url.Parse(cli.DaemonHost()); err != nil || u.Scheme != "unix" {
+		return false
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return false
+	}
+	daemon, err := cli.Info(ctx, client.InfoOptions{})
+	return err == nil && daemon.Info.Name == name
+}
+
+// unreachable is why published ports cannot be reached from here. It holds for every container, so the first one that
+// finds out spares the others the wait.
+var unreachable atomic.Pointer[error]
+
+// reachPatience is how long nothing may accept connections at a published port. Docker's proxy accepts them as soon as the
+// container runs, whether or not the server in it is ready.
+const reachPatience = 20 * time.Second
+
+// reach waits until something accepts connections at the port that Docker was told to publish.
+func reach(ctx context.Context, addr string) error {
+	if known := unreachable.Load(); known != nil {
+		return *known
+	}
+	err := accepted(ctx, addr, reachPatience)
+	if err != nil {
+		err = fmt.Errorf("no published port of Docker can be reached: %w; "+
+			"if the daemon has another address, name it in TESTCONTAINERS_HOST_OVERRIDE", err)
+		unreachable.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// accepted waits until something accepts connections at addr.
+func accepted(ctx context.Context, addr string, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("nothing accepts connections at %s for %v: %w", addr, patience, err)
+		}
+	}
+}

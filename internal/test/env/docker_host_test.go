@@ -1,0 +1,62 @@
+//go:build integration
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr := l.Addr().String()
+	if err := accepted(context.Background(), addr, time.Minute); err != nil {
+		t.Errorf("somebody listens at %s: %v", addr, err)
+	}
+	addr = silent(t)
+	err = accepted(context.Background(), addr, 300*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("nobody listens at %s: got %v, expected an error that names the address", addr, err)
+	}
+}
+
+// silent returns an address at which nobody listens, and nobody else can: it is taken until the test ends.
+func silent(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Close(fd); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
+}
+
+// The daemon of these tests may be elsewhere; where its socket and its name are this machine's, so are its ports.
+func TestPublishedAt(t *testing.T) {
+	t.Parallel()
+	c := start(t, postgresSpec())
+	if err := accepted(context.Background(), c.Addr, reachPatience); err != nil {
+		t.Error(err)
+	}
+}

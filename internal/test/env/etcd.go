@@ -1,0 +1,138 @@
+//go:build integration
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/ashlar-dev/storage/internal/test/images"
+)
+
+// EtcdServer is an etcd server of one member, or one member of a cluster.
+type EtcdServer struct {
+	*Container
+
+	// Endpoint is the client's address, as host:port.
+	Endpoint string
+
+	given *url.URL // the server's URL where it was given by URL
+}
+
+var sharedEtcd shared[*EtcdServer]
+
+// Etcd is the server that all tests of the binary share: a container, or the one at ASHLAR_TEST_ETCD_URL.
+func Etcd(t testing.TB) *EtcdServer {
+	t.Helper()
+	return sharedEtcd.get(t, "etcd", func() (*EtcdServer, func() error, error) {
+		if given := os.Getenv("ASHLAR_TEST_ETCD_URL"); given != "" {
+			u, err := url.Parse(given)
+			if err != nil || u.Host == "" {
+				return nil, nil, fmt.Errorf("ASHLAR_TEST_ETCD_URL is not of the form etcd://host:port")
+			}
+			return &EtcdServer{Container: &Container{Addr: u.Host}, Endpoint: u.Host, given: u}, nil, nil
+		}
+		c, err := run(context.Background(), etcdSpec())
+		if err != nil {
+			return nil, nil, err
+		}
+		return &EtcdServer{Container: c, Endpoint: c.Addr}, c.remove, nil
+	})
+}
+
+// StartEtcd starts an etcd server of one member for this test alone. flags are passed to it, as in
+// "--quota-backend-bytes=16777216".
+func StartEtcd(t testing.TB, flags ...string) *EtcdServer {
+	t.Helper()
+	c := start(t, etcdSpec(flags...))
+	return &EtcdServer{Container: c, Endpoint: c.Addr}
+}
+
+func etcdSpec(flags ...string) spec {
+	return spec{
+		name: "etcd", image: images.Etcd(), port: 2379, wait: true,
+		command: func(addr string) []string {
+			return append([]string{
+				"/usr/local/bin/etcd", "--name=single", "--data-dir=/etcd-data",
+				"--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://" + addr,
+				"--log-level=warn",
+			}, flags...)
+		},
+		ready: pingEtcd,
+	}
+}
+
+// pingEtcd asks for a key with the guarantees of a write: that takes a leader. A server that demands a password has
+// one, too.
+func pingEtcd(ctx context.Context, addr string) error {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Get(ctx, "ashlar-testenv")
+	if err != nil && strings.Contains(err.Error(), "user name is empty") {
+		return nil
+	}
+	return err
+}
+
+// Client opens a client, closed at the end of the test.
+func (s *EtcdServer) Client(t testing.TB) *clientv3.Client {
+	t.Helper()
+	cfg := clientv3.Config{Endpoints: strings.Split(s.Endpoint, ","), DialTimeout: 30 * time.Second, Logger: zap.NewNop()}
+	if s.given != nil && s.given.User != nil {
+		cfg.Username = s.given.User.Username()
+		cfg.Password, _ = s.given.User.Password()
+	}
+	c, err := clientv3.New(cfg)
+	if err != nil {
+		t.Fatalf("testenv: connecting to etcd: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Prefix is a key prefix that no other test uses, without slashes around it. What is under it is deleted at the end of
+// the test.
+func (s *EtcdServer) Prefix(t testing.TB) string {
+	t.Helper()
+	prefix := "t-" + unique()
+	if s.given != nil {
+		// A container is thrown away as a whole; a server of somebody's is left as it was.
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			for _, p := range []string{prefix, "/" + prefix} {
+				if _, err := s.Client(t).Delete(ctx, p, clientv3.WithPrefix()); err != nil {
+					t.Logf("testenv: keys under %s stay: %v", p, err)
+				}
+			}
+		})
+	}
+	return prefix
+}
+
+// StoreURL is the URL of an empty store under a prefix of its own. params are further parameters, as "name=value".
+func (s *EtcdServer) StoreURL(t testing.TB, params ...string) string {
+	t.Helper()
+	return s.StoreURLIn(t, s.Prefix(t), params...)
+}
+
+// StoreURLIn is the URL of the store under the prefix named.
+func (s *EtcdServer) StoreURLIn(t testing.TB, prefix string, params ...string) string {
+	t.Helper()
+	u := url.URL{Scheme: "etcd", Host: s.Endpoint, Path: "/" + prefix}
+	if s.given != nil {
+		u.Scheme, u.User, u.RawQuery = s.given.Scheme, s.given.User, s.given.RawQuery
+	}
+	return withParams(t, u.String(), params...)
+}

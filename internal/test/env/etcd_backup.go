@@ -1,0 +1,49 @@
+//go:build integration
+
+package env
+
+import "testing"
+
+// EtcdWithBackup is an etcd server of one member whose data can be brought back into another one, by the tools that operators
+// use.
+type EtcdWithBackup struct {
+	*EtcdServer
+
+	volume string
+}
+
+// Where the servers of a backup see its volume, and what is in there.
+const (
+	backupDir      = "/backup"
+	backupSnapshot = backupDir + "/snapshot.db"
+	backupData     = backupDir + "/data"
+)
+
+// StartEtcdWithBackup starts an etcd server of one member for this test alone.
+func StartEtcdWithBackup(t testing.TB) *EtcdWithBackup {
+	t.Helper()
+	b := &EtcdWithBackup{volume: volume(t)}
+	b.EtcdServer = b.start(t)
+	return b
+}
+
+func (b *EtcdWithBackup) start(t testing.TB, flags ...string) *EtcdServer {
+	t.Helper()
+	s := etcdSpec(flags...)
+	s.volumes = []string{b.volume + ":" + backupDir}
+	c := start(t, s)
+	return &EtcdServer{Container: c, Endpoint: c.Addr}
+}
+
+// Save makes the backup.
+func (b *EtcdWithBackup) Save(t testing.TB) {
+	t.Helper()
+	b.Exec(t, "/usr/local/bin/etcdctl", "snapshot", "save", backupSnapshot)
+}
+
+// Restore starts another server with what was there when the backup was made. flags are passed to etcdutl snapshot restore.
+func (b *EtcdWithBackup) Restore(t testing.TB, flags ...string) *EtcdServer {
+	t.Helper()
+	b.Exec(t, append([]string{"/usr/local/bin/etcdutl", "snapshot", "restore", backupSnapshot, "--data-dir=" + backupData}, flags...)...)
+	return b.start(t, "--data-dir="+backupData)
+}

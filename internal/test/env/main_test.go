@@ -1,0 +1,36 @@
+//go:build integration
+
+package env
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+func TestOrphaned(t *testing.T) {
+	t.Parallel()
+	if orphaned(owner()) {
+		t.Error("this very process counts as gone")
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if !orphaned(describe(gone.Process.Pid)) {
+		t.Error("a process that has ended does not count as gone")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reused := host + "/another boot/" + strconv.Itoa(os.Getpid()) + "/1"; !orphaned(reused) {
+		t.Error("a process id that was given out again counts as its earlier owner")
+	}
+	if orphaned("elsewhere/boot/1/1") {
+		t.Error("a process of another machine counts as gone")
+	}
+}

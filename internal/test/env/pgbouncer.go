@@ -1,0 +1,75 @@
+//go:build integration
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/ashlar-dev/storage/internal/test/images"
+)
+
+// PgBouncerServer is a connection pooler in front of a Postgres server.
+type PgBouncerServer struct {
+	*Container
+
+	// URL is the database as reached through the pooler.
+	URL string
+	// Direct is the server behind it, for what a pooler does not carry.
+	Direct *PostgresServer
+}
+
+// StartPgBouncer starts PgBouncer in transaction mode, with its default settings otherwise, in front of a server that
+// runs in a container, for this test alone.
+func StartPgBouncer(t testing.TB, s *PostgresServer) *PgBouncerServer {
+	t.Helper()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	password, _ := u.User.Password()
+	host, port, _ := strings.Cut(s.host(t), ":")
+	through := func(addr string) string {
+		v := *u
+		v.Host = addr
+		return v.String()
+	}
+	c := start(t, spec{
+		name: "PgBouncer", image: images.PgBouncer(), port: 5432, wait: true,
+		entry: []string{"pgbouncer", "/etc/pgbouncer/pgbouncer.ini"},
+		files: []testcontainers.ContainerFile{
+			{
+				Reader: strings.NewReader(fmt.Sprintf(`[databases]
+* = host=%s port=%s
+[pgbouncer]
+listen_addr = *
+listen_port = 5432
+auth_type = scram-sha-256
+auth_file = /etc/pgbouncer/userlist.txt
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 40
+`, host, port)),
+				ContainerFilePath: "/etc/pgbouncer/pgbouncer.ini", FileMode: 0o644,
+			},
+			{
+				Reader:            strings.NewReader(fmt.Sprintf("%q %q\n", u.User.Username(), password)),
+				ContainerFilePath: "/etc/pgbouncer/userlist.txt", FileMode: 0o644,
+			},
+		},
+		ready: func(ctx context.Context, addr string) error { return pingPostgres(ctx, through(addr)) },
+	})
+	return &PgBouncerServer{Container: c, URL: through(c.Addr), Direct: s}
+}
+
+// StoreURL is the URL, through the pooler, of an empty store in a schema of its own that is dropped at the end of the
+// test. params are further parameters, as "name=value".
+func (s *PgBouncerServer) StoreURL(t testing.TB, params ...string) string {
+	t.Helper()
+	return withParams(t, s.URL, append([]string{"schema=" + s.Direct.Schema(t)}, params...)...)
+}

@@ -1,0 +1,111 @@
+//go:build integration
+
+package env
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/testcontainers/testcontainers-go"
+)
+
+// FeignedPostgres is a Postgres server whose disk can stall, so that writes reach the cache and whoever forces them to the disk
+// waits, and whose clock can be set.
+type FeignedPostgres struct {
+	*PostgresServer
+}
+
+//go:embed preload/*.c
+var preloadSources embed.FS
+
+const (
+	preloadLibrary = "/usr/local/lib/ashlar-preload.so"
+	stallSwitch    = "/tmp/stall"
+	skewFile       = "/tmp/skew"
+)
+
+// buildPreload compiles the library that stands between the server and its system.
+var buildPreload = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "ashlar-preload-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // of the system's temporary folder
+	if err := os.CopyFS(dir, preloadSources); err != nil {
+		return nil, err
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "preload", "*.c"))
+	if err != nil {
+		return nil, err
+	}
+	out := filepath.Join(dir, "preload.so")
+	args := append([]string{"-O2", "-shared", "-fPIC", "-nostdlib", "-o", out}, sources...)
+	if text, err := exec.Command(cmp.Or(os.Getenv("CC"), "gcc"), args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("a C compiler is needed (make cc): %w\n%s", err, text)
+	}
+	return os.ReadFile(out)
+})
+
+// StartFeignedPostgres starts such a server for this test alone. args are passed to it.
+func StartFeignedPostgres(t testing.TB, args ...string) *FeignedPostgres {
+	t.Helper()
+	library, err := buildPreload()
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	s := postgresSpec(args...)
+	s.files = []testcontainers.ContainerFile{{Reader: bytes.NewReader(library), ContainerFilePath: preloadLibrary, FileMode: 0o755}}
+	s.env["LD_PRELOAD"] = preloadLibrary
+	c := start(t, s)
+	return &FeignedPostgres{&PostgresServer{Container: c, URL: postgresURL(c.Addr)}}
+}
+
+// SetClock has the server's clock step to what is so far ahead of the host's; 0 sets it right.
+func (d *FeignedPostgres) SetClock(t testing.TB, ahead time.Duration) {
+	t.Helper()
+	// Moved into place, so that nobody reads a part of the number.
+	d.Exec(t, "sh", "-c", fmt.Sprintf("echo %d >%s.new && mv %[2]s.new %[2]s", int(ahead.Seconds()), skewFile))
+}
+
+// Stall stalls the disk until Flow is called.
+func (d *FeignedPostgres) Stall(t testing.TB) {
+	t.Helper()
+	d.Exec(t, "touch", stallSwitch)
+}
+
+// Flow ends a Stall.
+func (d *FeignedPostgres) Flow(t testing.TB) {
+	t.Helper()
+	d.Exec(t, "rm", stallSwitch)
+}
+
+// AwaitStalled waits until at least one session of the server waits for the stalled disk.
+func (d *FeignedPostgres) AwaitStalled(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n int
+		err := query(ctx, d.URL, `SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'
+			AND lower(wait_event) IN ('walsync', 'walwrite') AND state = 'active'`, &n)
+		if err == nil && n > 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("testenv: nobody waits for the disk: %v", err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,213 @@
+// Package process is what the history of a store must be to several processes: a continue token and a revision of one of them are
+// good in the others, whatever is written meanwhile.
+package process
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/conformance/faults"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// The writer writes so many resources in each round, all with the round's number; in every second round it deletes some of them
+// instead, which the next round creates anew.
+const (
+	resources = 30
+	limit     = 7 // of a page
+	listings  = 5
+)
+
+// Run reads listings of a new, empty store in pages, each page in another process than the one before, while one of these processes
+// writes. The TestMain of the package has to begin with faults.ServeProcess.
+func Run(t *testing.T, storeURL string) {
+	t.Parallel()
+	processes := faults.NewProcesses(storeURL)
+	another := func() storage.Backend {
+		b, err := processes.Open(fixture.Context(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return b
+	}
+	here, there := fixture.Open(t, storeURL), another()
+	w := startWriter(t, there)
+	t.Run("tokens", func(t *testing.T) {
+		for i := range listings {
+			l := listing{writer: w}
+			// The last process is opened when the listing has begun.
+			l.page(t, []storage.Backend{there, here}[i%2])
+			handles := []storage.Backend{here, there, another()}
+			for page := i; l.token != ""; page++ {
+				w.goOn(t)
+				l.page(t, handles[page%len(handles)])
+			}
+			l.check(t, 0)
+		}
+	})
+	t.Run("revisions", func(t *testing.T) {
+		h, ok := storage.As[storage.Historian](here)
+		if !ok {
+			t.Fatal("the backend is no storage.Historian")
+		}
+		for range listings {
+			w.goOn(t)
+			scan, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{})
+			if err != nil || len(scan.Records) == 0 {
+				t.Fatalf("scan: %d records, %v", len(scan.Records), err)
+			}
+			l := listing{writer: w, revision: scan.Revision}
+			for page := 0; page == 0 || l.token != ""; page++ {
+				w.goOn(t)
+				l.page(t, []storage.Backend{there, here}[page%2])
+			}
+			l.check(t, roundOf(t, scan.Records[0].Resource))
+			again, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: scan.Revision})
+			if err != nil || len(again.Records) != len(l.shown) {
+				t.Fatalf("scan at revision %d: %d records, %v; its listing in other processes has %d", scan.Revision, len(again.Records), err, len(l.shown))
+			}
+			for i, r := range again.Records {
+				if r.Resource.Id.Name != l.shown[i].Id.Name || r.Resource.Version != l.shown[i].Version {
+					t.Errorf("scan at revision %d: %v, its listing in other processes has %v", scan.Revision, r.Resource, l.shown[i])
+				}
+			}
+		}
+	})
+}
+
+// writer writes in another process.
+type writer struct {
+	rounds atomic.Int64 // that are acknowledged
+	failed atomic.Pointer[error]
+}
+
+func startWriter(t *testing.T, b storage.Backend) *writer {
+	t.Helper()
+	tx, ok := storage.As[storage.Transactor](b)
+	if !ok {
+		t.Fatal("the backend is no storage.Transactor")
+	}
+	w := &writer{}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		stored := make([]*resourcepb.Resource, resources)
+		for round := 1; ; round++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := w.write(context.WithoutCancel(t.Context()), tx, round, stored); err != nil {
+				w.failed.Store(&err)
+				return
+			}
+			w.rounds.Store(int64(round))
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+	})
+	w.goOn(t)
+	return w
+}
+
+func (w *writer) write(ctx context.Context, tx storage.Transactor, round int, stored []*resourcepb.Resource) error {
+	ops := make([]storage.Op, resources)
+	for i, old := range stored {
+		if round%2 == 0 && i%3 == 0 {
+			ops[i] = storage.Op{Delete: old.Id, Version: old.Version}
+			continue
+		}
+		ops[i].Write = fixture.Resource(fmt.Sprintf("%02d", i), fmt.Sprint(round))
+		ops[i].Write.Version = old.GetVersion()
+	}
+	written, err := tx.Commit(ctx, ops)
+	copy(stored, written)
+	return err
+}
+
+// goOn waits until the writer has been acknowledged more than so far.
+func (w *writer) goOn(t *testing.T) {
+	t.Helper()
+	before := w.rounds.Load()
+	fixture.Eventually(t, "the other process writes", func() bool { return w.rounds.Load() > before || w.failed.Load() != nil })
+	if err := w.failed.Load(); err != nil {
+		t.Fatalf("the other process writes: %v", *err)
+	}
+}
+
+// listing is one that is read in pages.
+type listing struct {
+	writer   *writer
+	revision int64
+	began    int64 // the rounds that were acknowledged when it began
+	ended    int64 // and when its first page was there
+	token    string
+	shown    []*resourcepb.Resource
+}
+
+// page reads the next page.
+func (l *listing) page(t *testing.T, b storage.Backend) {
+	t.Helper()
+	pager, ok := storage.As[storage.Pager](b)
+	if !ok {
+		t.Fatal("the backend is no storage.Pager")
+	}
+	first := len(l.shown) == 0
+	if first {
+		l.began = l.writer.rounds.Load()
+	}
+	p, err := pager.ListPage(fixture.Context(t), fixture.Type, fixture.Tenancy, "", storage.ListOptions{
+		Consistency: storage.StrongConsistency, Limit: limit, Continue: l.token, Revision: l.revision,
+	})
+	if err != nil {
+		t.Fatalf("after %d resources: %v", len(l.shown), err)
+	}
+	if l.shown, l.token = append(l.shown, p.Resources...), p.Continue; first {
+		l.ended = l.writer.rounds.Load() + 1 // one more may have been carried out
+	}
+}
+
+// check compares the listing with what a round has left: the one that it is of, or where that is 0, the one which was the last when the
+// listing began.
+func (l *listing) check(t *testing.T, round int64) {
+	t.Helper()
+	if round == 0 {
+		if round = roundOf(t, l.shown[0]); round < l.began || round > l.ended {
+			t.Errorf("the listing shows round %d; it began after %d and before %d", round, l.began, l.ended)
+		}
+	}
+	next := 0
+	for i := range resources {
+		if round%2 == 0 && i%3 == 0 {
+			continue
+		}
+		name := fmt.Sprintf("%02d", i)
+		if next >= len(l.shown) || l.shown[next].Id.Name != name || roundOf(t, l.shown[next]) != round {
+			t.Fatalf("%v are listed; expected %s of round %d after %d of them", l.shown, name, round, next)
+		}
+		next++
+	}
+	if next != len(l.shown) {
+		t.Errorf("%d resources are listed, expected %d", len(l.shown), next)
+	}
+}
+
+func roundOf(t *testing.T, res *resourcepb.Resource) (round int64) {
+	t.Helper()
+	if _, err := fmt.Sscan(string(res.Data.GetValue()), &round); err != nil {
+		t.Fatal(err)
+	}
+	return round
+}

@@ -1,0 +1,120 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/registry"
+)
+
+// grave is a reaper, a resource and its tombstone, one at least of which is stored.
+type grave struct {
+	*testing.T
+	ctx     context.Context
+	backend storage.Backend
+	reaper  *Reaper
+	owner   *resourcepb.Resource
+	stone   *resourcepb.Resource
+}
+
+func newGrave(t *testing.T) *grave {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	b := inmem.New(nil)
+	t.Cleanup(func() { b.Close() })
+	server := service.New(b, registry.NewOpen(registry.Type{}), nil)
+	g := &grave{T: t, ctx: ctx, backend: b, reaper: New(server, &Options{Settle: time.Nanosecond})}
+	written, err := server.Write(ctx, &resourcepb.WriteRequest{Resource: &resourcepb.Resource{
+		Id: &resourcepb.ID{Type: &resourcepb.Type{Group: "tree", GroupVersion: "v1", Kind: "Node"}, Name: "owner"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.owner = written.GetResource()
+	if _, err := server.Delete(ctx, &resourcepb.DeleteRequest{Id: g.owner.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := b.List(ctx, storage.StrongConsistency, storage.UnversionedTypeFrom(service.TombstoneType), g.owner.GetId().GetTenancy(), "")
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	g.stone = all[0]
+	return g
+}
+
+// look has the reaper look until nothing is left to do, or often enough.
+func (g *grave) look(owner *resourcepb.ID) (settled bool) {
+	g.Helper()
+	known := &tombstone{id: g.stone.GetId(), version: g.stone.GetVersion(), owner: owner, pause: minPause}
+	for range 10 {
+		again, err := g.reaper.look(g.ctx, known)
+		if err == nil && again == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *grave) stored() bool {
+	g.Helper()
+	_, err := g.backend.Read(g.ctx, storage.StrongConsistency, g.stone.GetId())
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		g.Fatal(err)
+	}
+	return err == nil
+}
+
+// A tombstone that was written anew, as a store is moved for example, is not forgotten at its old version.
+func TestARewrittenTombstoneGoes(t *testing.T) {
+	g := newGrave(t)
+	if _, err := g.backend.WriteCAS(g.ctx, g.stone); err != nil {
+		t.Fatal(err)
+	}
+	if !g.look(g.owner.GetId()) || g.stored() {
+		t.Error("the tombstone stays")
+	}
+}
+
+// The tombstone of a living owner is looked at as long as it is there, but not longer.
+func TestAForgottenTombstoneOfALivingOwner(t *testing.T) {
+	g := newGrave(t)
+	back := proto.CloneOf(g.owner)
+	back.Version = ""
+	if _, err := g.backend.WriteCAS(g.ctx, back); err != nil {
+		t.Fatal(err)
+	}
+	if g.look(g.owner.GetId()) || !g.stored() {
+		t.Error("the tombstone is done with before its owner is gone")
+	}
+	if err := g.backend.DeleteCAS(g.ctx, g.stone.GetId(), g.stone.GetVersion()); err != nil {
+		t.Fatal(err)
+	}
+	if !g.look(g.owner.GetId()) {
+		t.Error("a tombstone that is not there any more is looked at for ever")
+	}
+}
+
+// A tombstone whose owner is no resource that a store could hold is left alone.
+func TestATombstoneOfNoResource(t *testing.T) {
+	g := newGrave(t)
+	for _, damage := range []func(*resourcepb.ID){
+		func(id *resourcepb.ID) { id.Tenancy = nil },
+		func(id *resourcepb.ID) { id.Name = "" },
+		func(id *resourcepb.ID) { id.Type.Group = storage.Wildcard },
+	} {
+		owner := proto.CloneOf(g.owner.GetId())
+		damage(owner)
+		if !g.look(owner) || !g.stored() {
+			t.Errorf("the tombstone of %v is looked at again and again, or gone", owner)
+		}
+	}
+}

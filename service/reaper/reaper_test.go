@@ -1,0 +1,188 @@
+package reaper_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/service"
+	"github.com/ashlar-dev/storage/service/reaper"
+	"github.com/ashlar-dev/storage/service/registry"
+)
+
+var (
+	nodeType = &resourcepb.Type{Group: "tree", GroupVersion: "v1", Kind: "Node"}
+	nodes    = storage.UnversionedTypeFrom(nodeType)
+	stones   = storage.UnversionedTypeFrom(service.TombstoneType)
+	anywhere = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+)
+
+// forest is a service over memory, with what its tests need.
+type forest struct {
+	*testing.T
+	ctx     context.Context
+	backend storage.Backend
+	server  *service.Server
+}
+
+func newForest(t *testing.T) *forest {
+	t.Parallel()
+	b := inmem.New(nil)
+	t.Cleanup(func() { b.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return &forest{T: t, ctx: ctx, backend: b, server: service.New(b, registry.NewOpen(registry.Type{}), nil)}
+}
+
+// reap runs a reaper until the test ends.
+func (f *forest) reap() {
+	ctx, cancel := context.WithCancel(f.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- reaper.New(f.server, &reaper.Options{Settle: time.Millisecond}).Run(ctx) }()
+	f.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			f.Errorf("the reaper ended with %v", err)
+		}
+	})
+}
+
+func (f *forest) write(name string, owner *resourcepb.ID, metadata map[string]string) *resourcepb.ID {
+	f.Helper()
+	res, err := f.server.Write(f.ctx, &resourcepb.WriteRequest{Resource: &resourcepb.Resource{
+		Id: &resourcepb.ID{Type: nodeType, Name: name}, Owner: owner, Metadata: metadata, Data: &anypb.Any{TypeUrl: "x/y.Z"},
+	}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return res.GetResource().GetId()
+}
+
+func (f *forest) delete(id *resourcepb.ID) {
+	f.Helper()
+	if _, err := f.server.Delete(f.ctx, &resourcepb.DeleteRequest{Id: id}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *forest) count(typ storage.UnversionedType) int {
+	f.Helper()
+	all, err := f.backend.List(f.ctx, storage.StrongConsistency, typ, anywhere, "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return len(all)
+}
+
+// until waits until so many resources of a type are left.
+func (f *forest) until(typ storage.UnversionedType, left int) {
+	f.Helper()
+	w, err := f.backend.WatchList(f.ctx, typ, anywhere, "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer w.Close()
+	for f.count(typ) != left {
+		if _, err := w.Next(f.ctx); err != nil {
+			f.Fatalf("waiting for %d of %s to be left, there are %d: %v", left, typ.Kind, f.count(typ), err)
+		}
+	}
+}
+
+// Three levels of owners with 1,000 children go, and their tombstones, and nothing else. Names are as long as names can be.
+func TestTreesGo(t *testing.T) {
+	f := newForest(t)
+	long := fmt.Sprintf("%063d", 0)
+	root := f.write("root"+long[4:], nil, nil)
+	for i := range 10 {
+		mid := f.write(fmt.Sprintf("mid-%d%s", i, long[5:]), root, nil)
+		for j := range 100 {
+			f.write(fmt.Sprintf("leaf-%d-%02d%s", i, j, long[9:]), mid, nil)
+		}
+	}
+	f.write("bystander", f.write("other", nil, nil), nil)
+	f.reap()
+	f.delete(root)
+	f.until(nodes, 2)
+	f.until(stones, 0)
+}
+
+// An owner that was created anew keeps what it owns.
+func TestANewIncarnationKeepsItsChildren(t *testing.T) {
+	f := newForest(t)
+	old := f.write("owner", nil, nil)
+	f.write("old-child", old, nil)
+	f.delete(old)
+	f.write("new-child", f.write("owner", nil, nil), nil)
+	f.reap()
+	f.until(stones, 0)
+	if n := f.count(nodes); n != 2 {
+		t.Errorf("%d resources are left, not the new owner and its child", n)
+	}
+}
+
+// A tombstone of a resource that is still there deletes nothing.
+func TestALivingOwnerLosesNothing(t *testing.T) {
+	f := newForest(t)
+	alive, gone := f.write("alive", nil, nil), f.write("gone", nil, nil)
+	f.write("child", alive, nil)
+	f.write("orphan", gone, nil)
+	f.delete(gone)
+	all, err := f.backend.List(f.ctx, storage.StrongConsistency, stones, anywhere, "")
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	stale := proto.CloneOf(all[0])
+	stale.Version, stale.Id.Name, stale.Id.Uid = "", "tombstone-stale", "stale"
+	payload, err := proto.Marshal(&resourcepb.Tombstone{Owner: alive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.Data.Value = payload
+	if _, err := f.backend.WriteCAS(f.ctx, stale); err != nil {
+		t.Fatal(err)
+	}
+	f.reap()
+	f.until(stones, 1) // the other one is done with
+	f.until(nodes, 2)
+	f.delete(alive)
+	f.until(nodes, 0)
+	f.until(stones, 0)
+}
+
+// What has finalizers is marked, and its owner's tombstone waits for it.
+func TestFinalizersHoldATombstone(t *testing.T) {
+	f := newForest(t)
+	owner := f.write("owner", nil, nil)
+	child := f.write("child", owner, map[string]string{"finalizers": "cleaner"})
+	f.write("grandchild", child, nil)
+	f.reap()
+	f.delete(owner)
+	for {
+		res, err := f.backend.Read(f.ctx, storage.StrongConsistency, child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.GetMetadata()["deletionTimestamp"] != "" {
+			break
+		}
+	}
+	if f.count(stones) != 1 || f.count(nodes) != 2 {
+		t.Errorf("%d tombstones and %d resources are left, not 1 and 2", f.count(stones), f.count(nodes))
+	}
+	if _, err := f.server.Write(f.ctx, &resourcepb.WriteRequest{Resource: &resourcepb.Resource{
+		Id: child, Owner: owner, Metadata: map[string]string{"finalizers": ""}, Data: &anypb.Any{TypeUrl: "x/y.Z"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	f.until(nodes, 0)
+	f.until(stones, 0)
+}

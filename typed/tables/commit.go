@@ -1,0 +1,268 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/replica"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Update calls fn with a transaction, and then commits what fn has done, all of it or nothing.
+//
+// # Isolation
+//
+// No lock is held. fn reads one state of the store, with its own changes on top, and may take its time. Update then has the database
+// compare every object that fn has read with what is stored now, also those that fn found absent and those that its lists have returned,
+// in the same step as it writes. If another writer was faster, in whichever process, nothing is written: Update waits until the copy in
+// memory has seen what the other one did, and calls fn again, until ctx is over. So transactions are strictly serializable by key: no
+// update is lost, and no two transactions each write what the other one has read. A list shows what is there: an object that another
+// transaction creates in the meantime does not conflict with it, unless the table is [Table.Guarded]. What is read through [Tx.Unchecked]
+// is not compared.
+//
+// If fn returns an error, nothing is written, and Update returns the error; if fn has changed nothing, nothing is written either. Both are
+// checked: unless what fn has read is still so, fn is called again. (An error of fn cannot be checked where the watches of the backend are
+// no [storage.Bookmarker] and fn has read more than fits a transaction.) What cannot be checked before ctx is over, or the store is closed,
+// is no answer: Update then returns the error that says so, and of fn's no more than its text.
+//
+// # What fn may do
+//
+// fn may be called several times, so it must have no effect but by tx and by variables that it sets anew each time. It must not call
+// methods of the Store that write.
+//
+// # Errors
+//
+// [storage.ErrTooLarge]: fn has read and changed more objects than the backend takes in one transaction ([storage.Transactor].MaxOps), or
+// changed more than 1 MiB; use [Store.Batch], or [Tx.Unchecked]. [storage.ErrInconsistent]: the answer of the database was lost, and the
+// changes have been made, all of them, or not; Update does not try again, because fn may have been carried out: look, by a [Linearizable]
+// View. The context's error together with [storage.ErrCASFailure]: others were always faster. [storage.ErrClosed] after Close.
+func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return s.update(ctx, nil, fn)
+}
+
+// update is Update. If tx is not nil, it is the first try, in which fn has been called already, without an error.
+func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
+	var cut *replica.View[*entry] // proven to be not older than this call; nil for none
+	for {
+		var refused error
+		proven := cut != nil
+		if tx == nil {
+			tx = newTx(s, cut)
+			refused = tx.call(fn)
+		}
+		if refused != nil || !tx.changes() {
+			if proven {
+				return refused
+			}
+			still, at, err := s.prove(ctx, tx)
+			switch {
+			case err != nil && refused == nil:
+				return err
+			case err != nil && !errors.Is(err, storage.ErrTooLarge): // whoever looks for the error in what is returned would believe it
+				return fmt.Errorf("update: %w: so what its function has returned is not checked: %s", err, refused.Error())
+			case err != nil, still:
+				return refused
+			}
+			cut, tx = at, nil
+			continue
+		}
+		if err := tx.fits(); err != nil {
+			return err
+		}
+		ops, keys := tx.ops()
+		err := s.commit(ctx, tx, ops)
+		lost, conflict := conflictOf(err, keys)
+		if !conflict {
+			return err
+		}
+		if err := s.pass(ctx, tx, lost); err != nil {
+			return fmt.Errorf("update: %w", errors.Join(err, storage.ErrCASFailure))
+		}
+		cut, tx = nil, nil
+	}
+}
+
+// seenAt is a key with the version that a transaction has seen, "" for nothing.
+type seenAt struct {
+	key     key.Key
+	version string
+}
+
+// conflictOf returns what a commit was refused for, if another writer was faster.
+func conflictOf(err error, keys []seenAt) (seenAt, bool) {
+	var op *storage.OpError
+	if !errors.As(err, &op) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {
+		return seenAt{}, false
+	}
+	return keys[op.Index], true
+}
+
+// pass waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
+// bookmark ends the waiting.
+func (s *Store) pass(ctx context.Context, tx *Tx, at seenAt) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !s.copy.Bookmarks() {
+		return s.copy.Passed(waiting, tx.r.rows, at.key, at.version)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if s.copy.Barrier(waiting) == nil {
+			cancel()
+		}
+	}()
+	err := s.copy.Passed(waiting, tx.r.rows, at.key, at.version)
+	over := waiting.Err() != nil && ctx.Err() == nil
+	cancel()
+	<-done
+	if over {
+		return nil
+	}
+	return err
+}
+
+// prove finds out whether all that a transaction has read is still so, and where it is not, returns a state that is proven to be not older
+// than the call, if there are such states. A View would not do: it shows own writes before what others have written between.
+func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry], error) {
+	if s.copy.Bookmarks() {
+		if err := s.copy.Barrier(ctx); err != nil {
+			return false, nil, err
+		}
+		now := &reading{store: s, rows: s.copy.Cut()}
+		for i := range tx.touched {
+			if was := &tx.touched[i]; versionOf(now.under(was.key)) != versionOf(was.seen) {
+				return false, now.rows, nil
+			}
+		}
+		return !tx.listed, now.rows, nil
+	}
+	ops, keys := tx.ops()
+	if len(ops) == 0 {
+		return true, nil, nil
+	}
+	if err := s.tooMany(len(ops)); err != nil {
+		return false, nil, err
+	}
+	_, err := s.transactor.Commit(ctx, ops)
+	if lost, conflict := conflictOf(err, keys); conflict {
+		return false, nil, s.copy.Passed(ctx, tx.r.rows, lost.key, lost.version)
+	}
+	return err == nil, nil, err
+}
+
+func versionOf(e *entry) string {
+	if e == nil {
+		return ""
+	}
+	return e.version
+}
+
+// ops are the transaction as the database takes it, with what each operation expects.
+func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
+	ops = make([]storage.Op, 0, len(tx.touched)+len(tx.guards))
+	keys = make([]seenAt, 0, cap(ops))
+	for i := range tx.touched {
+		t := &tx.touched[i]
+		keys = append(keys, seenAt{t.key, versionOf(t.seen)})
+		switch {
+		case t.change != nil && t.change.now == nil:
+			ops = append(ops, storage.Op{Delete: t.seen.id, Version: t.seen.version, Present: true})
+		case t.change != nil:
+			t.change.res.Version = versionOf(t.seen)
+			ops = append(ops, storage.Op{Write: t.change.res})
+		case t.seen != nil:
+			ops = append(ops, storage.Op{Check: t.seen.id, Version: t.seen.version})
+		default:
+			// The id that the program has given is the program's, which may have changed it since.
+			ops = append(ops, storage.Op{Check: t.key.ID("", t.table.typ.GetGroupVersion())})
+		}
+	}
+	for t, g := range tx.guards {
+		id := t.guard()
+		keys = append(keys, seenAt{key.Of(id), g.version})
+		if g.written {
+			ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: id, Version: g.version}})
+		} else {
+			ops = append(ops, storage.Op{Check: id, Version: g.version})
+		}
+	}
+	return ops, keys
+}
+
+// maxSize is what the resources of a transaction may have together, by the contract.
+const maxSize = 1 << 20
+
+func (s *Store) tooMany(n int) error {
+	if most := s.transactor.MaxOps(); n > most {
+		return fmt.Errorf("%w: the Update has read or changed %d objects, the most is %d: use Batch, or Unchecked for what need not be compared",
+			storage.ErrTooLarge, n, most)
+	}
+	return nil
+}
+
+// commit commits the operations of a transaction, and shows readers what they have done, all at once.
+func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
+	keys := make([]key.Key, 0, len(ops))
+	var deleted []*resourcepb.Resource
+	for i := range ops {
+		switch {
+		case ops[i].Write != nil:
+			keys = append(keys, key.Of(ops[i].Write.GetId()))
+		case ops[i].Delete != nil:
+			keys = append(keys, key.Of(ops[i].Delete))
+			deleted = append(deleted, &resourcepb.Resource{Id: ops[i].Delete, Version: ops[i].Version})
+		}
+	}
+	writing := s.copy.Begin(keys)
+	results, err := s.carryOut(ctx, ops)
+	if err != nil {
+		writing.EndWith(nil, nil)
+		return err
+	}
+	rows := make([]*replica.Row[*entry], 0, len(keys))
+	for _, res := range results {
+		if res != nil {
+			k := key.Of(res.GetId())
+			row := &replica.Row[*entry]{Key: k, Version: res.GetVersion(), Weight: replica.Weight(res)}
+			row.Value = s.stored(tx.changed(k), res)
+			rows = append(rows, row)
+		}
+	}
+	if unsure := writing.EndWith(rows, deleted); len(unsure) > 0 && s.copy.Bookmarks() {
+		// The copy had to be listed anew meanwhile. What is committed is committed, also if ctx ends here.
+		_ = s.copy.Barrier(ctx)
+	}
+	return nil
+}
+
+// carryOut commits operations. A lone write is no transaction: a backend may take it together with those of others.
+func (s *Store) carryOut(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	if len(ops) > 1 || ops[0].Write == nil {
+		return s.transactor.Commit(ctx, ops)
+	}
+	res, err := s.backend.WriteCAS(ctx, ops[0].Write)
+	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
+		err = &storage.OpError{Err: err}
+	}
+	return []*resourcepb.Resource{res}, err
+}
+
+// stored returns the entry of what was written: that of the transaction, if decoding would make the same.
+func (s *Store) stored(c *change, res *resourcepb.Resource) *entry {
+	if c == nil || c.now == nil || c.now.table == nil || c.now.table.stamp == nil {
+		return s.decode(res)
+	}
+	e := c.now
+	e.version = res.GetVersion()
+	e.table.stamp(e.object, e.version)
+	e.values = e.table.values(e.object) // the version may be one of them
+	e.digest = digestOf(e.table, e.object)
+	return e
+}

@@ -1,0 +1,240 @@
+package tablestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/typed/tables"
+)
+
+// transaction is what an Update has read and written: 0 is no object.
+type transaction struct {
+	reads, writes map[string]int64
+}
+
+// The size of a history: so many clients make so many transactions each, on so many objects.
+const (
+	historyClients = 4
+	historyLength  = 8
+	historyKeys    = 3
+	historyCount   = 12
+)
+
+// histories makes short concurrent histories of transactions that read some objects, also absent ones, and write others or none, and has
+// a checker find an order in which they could have happened one after the other. It begins with cases that only transactions pass which
+// compare what they have read and do not write, and which delete only what is there.
+func histories(w *world) error {
+	if err := errors.Join(skew(w), taking(w)); err != nil {
+		return err
+	}
+	for h := range historyCount {
+		if err := history(w, fmt.Sprintf("h%d-", h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skew has two transactions take leave at the same time, each of which demands that the other one stays.
+func skew(w *world) error {
+	for round := range rounds {
+		doctors := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
+		if err := set(w.ctx, w.at(0), to(1), doctors...); err != nil {
+			return err
+		}
+		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, doctors...); err != nil {
+			return err // the other store has them now
+		}
+		var met sync.WaitGroup
+		met.Add(2)
+		var leave []func(context.Context) error
+		for i, me := range doctors {
+			leave = append(leave, func(ctx context.Context) error {
+				var once sync.Once
+				return w.at(i).Update(ctx, func(tx *tables.Tx) error {
+					staying, err := value(tx, doctors[1-i])
+					once.Do(func() { // both have read before one of them writes
+						met.Done()
+						met.Wait()
+					})
+					if err != nil || staying == 0 {
+						return err
+					}
+					return numbers.Delete(tx, id(me))
+				})
+			})
+		}
+		if err := together(w.ctx, leave...); err != nil {
+			return err
+		}
+		left := 0
+		if err := w.at(0).Update(w.ctx, func(tx *tables.Tx) error {
+			left = 0
+			for _, name := range doctors {
+				n, err := value(tx, name)
+				if err != nil {
+					return err
+				}
+				left += int(n)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if left != 1 {
+			return fmt.Errorf("write skew: of two that leave only if the other one stays, %d stay", left)
+		}
+	}
+	return nil
+}
+
+// taking has two transactions turn the same object into one of their own at the same time.
+func taking(w *world) error {
+	for round := range rounds {
+		token := fmt.Sprint("token", round)
+		if err := set(w.ctx, w.at(0), to(1), token); err != nil {
+			return err
+		}
+		if err := set(w.ctx, w.at(1), func(old int64) int64 { return max(old, 1) }, token); err != nil {
+			return err // the other store has it now
+		}
+		var met sync.WaitGroup
+		met.Add(2)
+		var take []func(context.Context) error
+		var taken [2]bool
+		for i := range taken {
+			take = append(take, func(ctx context.Context) error {
+				var once sync.Once
+				return w.at(i).Update(ctx, func(tx *tables.Tx) error {
+					there, err := value(tx, token)
+					once.Do(func() { // both have read it before one of them takes it
+						met.Done()
+						met.Wait()
+					})
+					if taken[i] = there == 1; err != nil || !taken[i] {
+						return err
+					}
+					return errors.Join(numbers.Delete(tx, id(token)), change(tx, fmt.Sprint(token, "-", i), to(1)))
+				})
+			})
+		}
+		if err := together(w.ctx, take...); err != nil {
+			return err
+		}
+		if taken[0] == taken[1] {
+			return fmt.Errorf("not serializable: of two that turn one object into another, it is %v that both have", taken[0])
+		}
+	}
+	return nil
+}
+
+// history makes one history and has it checked.
+func history(w *world, prefix string) error {
+	var mu sync.Mutex
+	var ops []porcupine.Operation
+	began := time.Now()
+	client := func(c int) func(context.Context) error {
+		return repeat(historyLength, func(ctx context.Context, i int) error {
+			plan := planned(prefix, int64(1+c*historyLength+i))
+			call := time.Since(began)
+			var done transaction
+			if err := w.at(c).Update(ctx, func(tx *tables.Tx) error { return plan.carryOut(tx, &done) }); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ops = append(ops, porcupine.Operation{ClientId: c, Input: done, Call: int64(call), Return: int64(time.Since(began))})
+			return nil
+		})
+	}
+	clients := make([]func(context.Context) error, historyClients)
+	for c := range clients {
+		clients[c] = client(c)
+	}
+	if err := together(w.ctx, clients...); err != nil {
+		return err
+	}
+	switch porcupine.CheckOperationsTimeout(model, ops, 20*time.Second) {
+	case porcupine.Illegal:
+		return fmt.Errorf("a history is not serializable: %v", ops)
+	case porcupine.Unknown:
+		return errors.New("the checker found no answer in time")
+	}
+	return nil
+}
+
+// plan is what a transaction is going to do.
+type plan struct {
+	reads  []string
+	writes map[string]int64
+}
+
+// planned makes a random plan. Every transaction writes a value of its own, or deletes.
+func planned(prefix string, own int64) plan {
+	p := plan{writes: map[string]int64{}}
+	for k := range historyKeys {
+		name := fmt.Sprint(prefix, k)
+		if rand.IntN(2) == 0 {
+			p.reads = append(p.reads, name)
+		}
+		switch rand.IntN(6) {
+		case 0, 1:
+			p.writes[name] = own
+		case 2:
+			p.writes[name] = 0
+		}
+	}
+	return p
+}
+
+func (p *plan) carryOut(tx *tables.Tx, done *transaction) error {
+	*done = transaction{map[string]int64{}, p.writes}
+	for _, name := range p.reads {
+		n, err := value(tx, name)
+		if err != nil {
+			return err
+		}
+		done.reads[name] = n
+	}
+	for name, n := range p.writes {
+		if n != 0 {
+			if err := change(tx, name, to(n)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := numbers.Delete(tx, id(name)); err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// model is the objects as one transaction after the other leaves them.
+var model = porcupine.Model{
+	Init: func() any { return map[string]int64{} },
+	Step: func(state, input, _ any) (bool, any) {
+		now, done := state.(map[string]int64), input.(transaction)
+		for name, n := range done.reads {
+			if now[name] != n {
+				return false, state
+			}
+		}
+		next := maps.Clone(now)
+		for name, n := range done.writes {
+			if next[name] = n; n == 0 {
+				delete(next, name)
+			}
+		}
+		return true, next
+	},
+	Equal: func(a, b any) bool { return maps.Equal(a.(map[string]int64), b.(map[string]int64)) },
+}

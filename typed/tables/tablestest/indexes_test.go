@@ -1,0 +1,158 @@
+package tablestest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ashlar-dev/storage/typed/tables"
+)
+
+// indexes compares after every step of a random history what queries find by an index with what they find by a look at all objects, in
+// Views and in transactions that have changed something.
+func indexes(w *world) error {
+	all := names(members)
+	return together(w.ctx, repeat(rounds, func(ctx context.Context, i int) error {
+		s := w.at(i)
+		if err := changeAny(ctx, s, all); err != nil {
+			return err
+		}
+		for _, s := range w.stores {
+			if err := s.View(ctx, func(v *tables.View) error { return compareQueries(v) }); err != nil {
+				return err
+			}
+		}
+		return s.Update(ctx, func(tx *tables.Tx) error {
+			for _, name := range []string{pick(all), pick(all)} {
+				if err := change(tx, name, plus(1)); err != nil {
+					return err
+				}
+			}
+			if err := numbers.Delete(tx, id(pick(existing(tx)))); err != nil {
+				return err
+			}
+			return compareQueries(tx)
+		})
+	}), repeat(rounds, func(ctx context.Context, _ int) error { return changeAny(ctx, w.at(1), all) }))
+}
+
+// existing returns the names of what exists.
+func existing(r tables.Reader) (found []string) {
+	all, err := numbers.List(r)
+	if err != nil {
+		return nil
+	}
+	for _, o := range all {
+		found = append(found, o.ID.Name)
+	}
+	return found
+}
+
+// compareQueries fails if an index finds something else than a look at all objects.
+func compareQueries(r tables.Reader) error {
+	all, err := numbers.List(r)
+	if err != nil {
+		return err
+	}
+	for n := range 6 {
+		for _, c := range []struct {
+			what  string
+			query tables.Query
+			means func(*object) bool
+		}{
+			{"value is", byValue.Is(int64(n)), func(o *object) bool { return o.Data.Value == int64(n) }},
+			{"value from", byValue.From(int64(n)), func(o *object) bool { return o.Data.Value >= int64(n) }},
+			{"value to", byValue.To(int64(n)), func(o *object) bool { return o.Data.Value < int64(n) }},
+			{"divisor is", byDivisor.Is(n), func(o *object) bool { return slices.Contains(divisors(o), n) }},
+			{"divisor is not", tables.Not(byDivisor.Is(n)), func(o *object) bool { return !slices.Contains(divisors(o), n) }},
+			{"divisor is, and value from", tables.And(byDivisor.Is(n), byValue.From(2)), func(o *object) bool {
+				return slices.Contains(divisors(o), n) && o.Data.Value >= 2
+			}},
+			{"divisor is, or value to", tables.Or(byDivisor.Is(n), byValue.To(2)), func(o *object) bool {
+				return slices.Contains(divisors(o), n) || o.Data.Value < 2
+			}},
+		} {
+			if err := compareQuery(r, fmt.Sprint(c.what, " ", n), c.query, all, c.means); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func compareQuery(r tables.Reader, what string, q tables.Query, all []*object, means func(*object) bool) error {
+	var want, got []string
+	for _, o := range all {
+		if means(o) {
+			want = append(want, o.ID.Name)
+		}
+	}
+	found, err := numbers.List(r, q)
+	if err != nil {
+		return err
+	}
+	for _, o := range found {
+		got = append(got, o.ID.Name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("the query %s finds %q, a look at all objects %q", what, strings.Join(got, " "), strings.Join(want, " "))
+	}
+	return nil
+}
+
+// shared keeps what Views and watches have returned, and looks at the end whether it is still what it was.
+func shared(w *world) error {
+	all := names(members)
+	if err := set(w.ctx, w.at(0), to(1), all...); err != nil {
+		return err
+	}
+	watch, err := w.at(1).ViewAndWatch(w.ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	var kept []keptObject
+	keep := func(o *object) {
+		if o != nil {
+			kept = append(kept, keptObject{o, fmt.Sprint(o)})
+		}
+	}
+	if err := repeat(rounds, func(ctx context.Context, i int) error {
+		if err := w.at(i).View(ctx, func(v *tables.View) error {
+			found, err := numbers.List(v)
+			for _, o := range found {
+				keep(o)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := set(ctx, w.at(i), plus(1), pick(all), pick(all)); err != nil {
+			return err
+		}
+		ev, err := watch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		c, _ := numbers.Event(ev)
+		keep(c.Old)
+		keep(c.New)
+		return nil
+	})(w.ctx); err != nil {
+		return err
+	}
+	for _, k := range kept {
+		if now := fmt.Sprint(k.object); now != k.was {
+			return fmt.Errorf("an object that was returned has changed: it was %s, and is %s", k.was, now)
+		}
+	}
+	return nil
+}
+
+// keptObject is an object with what it was.
+type keptObject struct {
+	object *object
+	was    string
+}

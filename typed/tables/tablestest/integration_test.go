@@ -1,0 +1,54 @@
+//go:build integration
+
+package tablestest_test
+
+import (
+	"testing"
+
+	_ "github.com/ashlar-dev/storage/dynamodb"
+	_ "github.com/ashlar-dev/storage/etcd"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	_ "github.com/ashlar-dev/storage/postgres"
+	"github.com/ashlar-dev/storage/typed/tables/tablestest"
+)
+
+func TestMain(m *testing.M) {
+	if !tablestest.ServePeer() {
+		env.Main(m)
+	}
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	tablestest.Run(t, at(func(t testing.TB) string { return env.Postgres(t).StoreURL(t) }))
+}
+
+func TestEtcd(t *testing.T) {
+	t.Parallel()
+	tablestest.Run(t, at(func(t testing.TB) string { return env.Etcd(t).StoreURL(t) }))
+}
+
+func TestDynamoDB(t *testing.T) {
+	t.Parallel()
+	h := at(func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t) })
+	h.Exempt = map[string]string{
+		"S1": "changes of several objects have no order, so a View is no cut and ends of commits are not told",
+		"S3": "its watches cannot prove how far they are, so there are no Linearizable Views",
+	}
+	tablestest.Run(t, h)
+}
+
+func TestPeersOnPostgres(t *testing.T) {
+	t.Parallel()
+	tablestest.RunPeers(t, env.Postgres(t).StoreURL(t), true)
+}
+
+func TestPeersOnEtcd(t *testing.T) {
+	t.Parallel()
+	tablestest.RunPeers(t, env.Etcd(t).StoreURL(t), true)
+}
+
+func TestPeersOnDynamoDB(t *testing.T) {
+	t.Parallel()
+	tablestest.RunPeers(t, env.DynamoDB(t).StoreURL(t), false)
+}

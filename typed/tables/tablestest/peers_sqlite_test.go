@@ -1,0 +1,34 @@
+package tablestest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func peersOnSQLite(t *testing.T) PeerOptions {
+	return PeerOptions{URL: "sqlite:" + filepath.Join(t.TempDir(), "store.db"), Ordered: true}
+}
+
+func TestPeersOnSQLite(t *testing.T) {
+	t.Parallel()
+	RunPeers(t, peersOnSQLite(t).URL, true)
+}
+
+// The histories find processes that do not compare what they have read.
+func TestPeersFindWhoDoesNotCompare(t *testing.T) {
+	t.Parallel()
+	o := peersOnSQLite(t)
+	o.Careless = true
+	if err := runPeers(t, o); err == nil || !strings.Contains(err.Error(), "not serializable") {
+		t.Errorf("two processes that do not compare what they have read: %v", err)
+	}
+}
+
+// A program that forgets ServePeer must not start itself again and again.
+func TestPeersStartNoPeers(t *testing.T) {
+	t.Setenv(peerVariable, "1")
+	if err := (&remote{}).start(); err == nil {
+		t.Error("a peer has started another one")
+	}
+}

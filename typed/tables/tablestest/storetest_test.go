@@ -1,0 +1,37 @@
+package tablestest_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	_ "github.com/ashlar-dev/storage/inmem"
+	_ "github.com/ashlar-dev/storage/sqlite"
+	"github.com/ashlar-dev/storage/typed/tables/tablestest"
+)
+
+// at returns handles of a database with a URL.
+func at(url func(testing.TB) string) tablestest.Harness {
+	return tablestest.Harness{Handles: func(t testing.TB) func(context.Context) (storage.Backend, error) {
+		url := url(t)
+		return func(ctx context.Context) (storage.Backend, error) { return storage.Open(ctx, url) }
+	}}
+}
+
+// stores counts those in memory, which live as long as the process.
+var stores atomic.Int64
+
+func memory(testing.TB) string { return fmt.Sprint("mem://storetest-", stores.Add(1)) }
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	tablestest.Run(t, at(memory))
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	tablestest.Run(t, at(func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") }))
+}

@@ -1,0 +1,184 @@
+package tablestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/typed"
+	"github.com/ashlar-dev/storage/typed/tables"
+)
+
+type object = typed.Object[*wrapperspb.Int64Value]
+
+// What the suite stores: numbers, found by themselves and by the numbers up to 4 that divide them.
+var (
+	byValue   = tables.Index[*wrapperspb.Int64Value, int64]{Name: "value", Values: func(o *object) []int64 { return []int64{o.Data.GetValue()} }}
+	byDivisor = tables.Index[*wrapperspb.Int64Value, int]{Name: "divisor", Values: divisors}
+	numbers   = tables.NewTable[*wrapperspb.Int64Value](&resourcepb.Type{Group: "storetest", GroupVersion: "v1", Kind: "Number"}, byValue, byDivisor)
+)
+
+func divisors(o *object) (some []int) {
+	for d := 1; d <= 4; d++ {
+		if o.Data.GetValue()%int64(d) == 0 {
+			some = append(some, d)
+		}
+	}
+	return some
+}
+
+func id(name string) *resourcepb.ID {
+	return numbers.ID(&resourcepb.Tenancy{Partition: "default", Namespace: "default"}, name)
+}
+
+// world is one database, and the stores on it.
+type world struct {
+	ctx     context.Context
+	h       Harness
+	handle  func(context.Context) (storage.Backend, error)
+	stores  []Store
+	handles []storage.Backend
+}
+
+// open opens a store on a handle of its own, around which wrap puts something.
+func (w *world) open(wrap func(storage.Backend) storage.Backend) (Store, error) {
+	b, err := w.handle(w.ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.handles = append(w.handles, b)
+	s, err := w.h.Store(w.ctx, wrap(b), numbers)
+	if err != nil {
+		return nil, err
+	}
+	w.stores = append(w.stores, s)
+	return s, nil
+}
+
+func (w *world) close() (err error) {
+	for _, s := range w.stores {
+		err = errors.Join(err, s.Close())
+	}
+	for _, b := range w.handles {
+		err = errors.Join(err, b.Close())
+	}
+	return err
+}
+
+// at returns one of the stores.
+func (w *world) at(i int) Store { return w.stores[i%len(w.stores)] }
+
+// set creates objects or gives them values, in one transaction.
+func set(ctx context.Context, s Store, value func(old int64) int64, names ...string) error {
+	return s.Update(ctx, func(tx *tables.Tx) error {
+		for _, name := range names {
+			if err := change(tx, name, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// change gives an object a value, from the one that it has, 0 if it does not exist.
+func change(tx *tables.Tx, name string, value func(old int64) int64) error {
+	o, err := numbers.Edit(tx, id(name))
+	if errors.Is(err, storage.ErrNotFound) {
+		return numbers.Put(tx, &object{ID: id(name), Data: wrapperspb.Int64(value(0))})
+	}
+	if err != nil {
+		return err
+	}
+	o.Data.Value = value(o.Data.Value)
+	return numbers.Put(tx, o)
+}
+
+func plus(n int64) func(int64) int64 { return func(old int64) int64 { return old + n } }
+
+func to(n int64) func(int64) int64 { return func(int64) int64 { return n } }
+
+// value returns the value of an object, 0 if it does not exist.
+func value(r tables.Reader, name string) (int64, error) {
+	o, err := numbers.Get(r, id(name))
+	if errors.Is(err, storage.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return o.Data.GetValue(), nil
+}
+
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("n-%02d", i)
+	}
+	return all
+}
+
+// together runs functions until one fails or all are done. Their context ends with the first that fails.
+func together(ctx context.Context, fns ...func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(fns))
+	var first sync.Once
+	var cause error
+	var wg sync.WaitGroup
+	for i, fn := range fns {
+		wg.Go(func() {
+			if errs[i] = guarded(ctx, fn); errs[i] != nil {
+				first.Do(func() {
+					cause = errs[i]
+					cancel()
+				})
+			}
+		})
+	}
+	wg.Wait()
+	return cause
+}
+
+// guarded returns a panic as an error: in builds for the race detector, that is how a store says that shared objects were changed.
+func guarded(ctx context.Context, fn func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return fn(ctx)
+}
+
+// during runs functions as long as work is not done.
+func during(ctx context.Context, work func(ctx context.Context) error, meanwhile ...func(ctx context.Context) error) error {
+	done := make(chan struct{})
+	fns := []func(ctx context.Context) error{func(ctx context.Context) error {
+		defer close(done)
+		return work(ctx)
+	}}
+	for _, fn := range meanwhile {
+		fns = append(fns, func(ctx context.Context) error {
+			for {
+				select {
+				case <-done:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				default:
+				}
+				if err := fn(ctx); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return together(ctx, fns...)
+}
+
+func pick[T any](from []T) T { return from[rand.IntN(len(from))] }

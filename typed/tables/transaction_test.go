@@ -1,0 +1,194 @@
+package tables_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/typed/tables"
+)
+
+// A program may use one id again and again. What it found absent under the first name conflicts with what is created there.
+func TestAnIDThatIsUsedAgain(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s, other := open(t, url, numbers), open(t, url, numbers)
+		tries := 0
+		update(ctx, t, s, func(tx *tables.Tx) error {
+			found, one := 0, id("")
+			for _, name := range []string{"a", "b"} {
+				one.Name = name
+				if _, err := numbers.Get(tx, one); err == nil {
+					found++
+				}
+			}
+			if tries++; tries == 1 {
+				create(ctx, t, other, map[string]int64{"a": 1})
+			}
+			return numbers.Put(tx, put("found", int64(found)))
+		})
+		if err := s.View(ctx, func(v *tables.View) error {
+			if names := show(t, v, byValue.Is(1)); names != "a found" {
+				t.Errorf("after %d tries these are 1: %q", tries, names)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Where watches cannot prove how far they are, what was read as absent is compared by the database.
+func TestAbsenceIsProven(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s, err := tables.Open(ctx, &markless{fixture.Open(t, url)}, numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		read := func(tx *tables.Tx) error {
+			_, err := numbers.Get(tx, id("a"))
+			return err
+		}
+		if err := s.Update(ctx, read); !errors.Is(err, storage.ErrNotFound) || ctx.Err() != nil {
+			t.Errorf("%v, after %v", err, ctx.Err())
+		}
+		create(ctx, t, s, map[string]int64{"a": 1})
+		update(ctx, t, s, read)
+	})
+}
+
+// Of two transactions that each turn one object into another, one finds it gone. Readers of the backend see the deletion and nothing else.
+func TestWhatIsDeletedHasToBeThere(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s, other := open(t, url, numbers), open(t, url, numbers)
+		create(ctx, t, s, map[string]int64{"token": 1})
+		w := fixture.WatchAll(t, fixture.Open(t, url))
+		for fixture.Next(t, w).GetEndOfSnapshot() == nil {
+		}
+		take := func(name string) func(*tables.Tx) error {
+			return func(tx *tables.Tx) error {
+				return errors.Join(numbers.Delete(tx, id("token")), numbers.Put(tx, put(name, 1)))
+			}
+		}
+		tries := 0
+		err := s.Update(ctx, func(tx *tables.Tx) error {
+			if tries++; tries == 1 {
+				defer update(ctx, t, other, take("theirs"))
+			}
+			return take("mine")(tx)
+		})
+		if !errors.Is(err, storage.ErrNotFound) || tries < 2 { // another one may prove what the second has found
+			t.Errorf("%v after %d tries", err, tries)
+		}
+		deleted, written := 0, 0
+		for range 2 {
+			switch ev := fixture.Next(t, w); {
+			case ev.GetDelete().GetResource().GetId().GetName() == "token":
+				deleted++
+			case ev.GetUpsert().GetResource().GetId().GetName() == "theirs":
+				written++
+			default:
+				t.Errorf("what nobody has done: %v", ev)
+			}
+		}
+		if deleted != 1 || written != 1 {
+			t.Errorf("%d deletions and %d creations", deleted, written)
+		}
+	})
+}
+
+// markless is a backend whose watches are no bookmarkers.
+type markless struct{ storage.Backend }
+
+func (b *markless) As(target any) bool {
+	transactor, ok := target.(*storage.Transactor)
+	if ok {
+		*transactor, ok = storage.As[storage.Transactor](b.Backend)
+	}
+	return ok
+}
+
+func (b *markless) WatchList(
+	ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string,
+) (storage.Watch, error) {
+	w, err := b.Backend.WatchList(ctx, typ, tenancy, prefix)
+	return struct{ storage.Watch }{w}, err
+}
+
+// A transaction that a program has kept takes nothing any more: it would be lost in silence.
+func TestATransactionThatIsOver(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		var kept []*tables.Tx
+		update(ctx, t, s, func(tx *tables.Tx) error {
+			kept = append(kept, tx)
+			return numbers.Put(tx, put("a", 1))
+		})
+		var batch *tables.Batch
+		if err := s.Batch(ctx, func(b *tables.Batch) error {
+			batch = b
+			return b.Update(func(tx *tables.Tx) error {
+				kept = append(kept, tx)
+				return numbers.Put(tx, put("b", 1))
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = s.Update(ctx, func(tx *tables.Tx) error {
+				kept = append(kept, tx)
+				panic("on purpose")
+			})
+		}()
+		for i, tx := range kept {
+			_, errGet := numbers.Get(tx.Unchecked(), id("a"))
+			_, errList := numbers.List(tx)
+			for _, err := range []error{numbers.Put(tx, put("c", 1)), numbers.Delete(tx, id("a")), errGet, errList} {
+				if !errors.Is(err, storage.ErrInvalid) {
+					t.Errorf("transaction %d: %v", i, err)
+				}
+			}
+		}
+		err := batch.Update(func(tx *tables.Tx) error { return numbers.Put(tx, put("c", 1)) })
+		if !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a batch that is over: %v", err)
+		}
+	})
+}
+
+// A function of a batch that panics leaves nothing, and one must not call the batch again: what it has done so far could be committed.
+func TestAFunctionOfABatchIsAtomic(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		if err := s.Batch(ctx, func(b *tables.Batch) error {
+			func() {
+				defer func() { _ = recover() }()
+				_ = b.Update(func(tx *tables.Tx) error {
+					_ = numbers.Put(tx, put("half", 1))
+					panic("on purpose")
+				})
+			}()
+			if err := b.Update(func(tx *tables.Tx) error {
+				_ = numbers.Put(tx, put("outer", 1))
+				return b.Update(func(tx *tables.Tx) error { return numbers.Put(tx, put("inner", 1)) })
+			}); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("a call within a call: %v", err)
+			}
+			return b.Update(func(tx *tables.Tx) error { return numbers.Put(tx, put("whole", 1)) })
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.View(ctx, func(v *tables.View) error {
+			if names := show(t, v); names != "whole" {
+				t.Errorf("there are %q", names)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,365 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/replica"
+	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/typed"
+)
+
+// Tx is a transaction under way, for the function that [Store.Update] or [Batch.Update] calls with it. What it reads is the store as a
+// [View] shows it, with its own changes.
+type Tx struct {
+	r       *reading
+	touched []touched
+	at      map[key.Key]int // where touched has a key, once there are many
+	undo    []undone
+	size    int // of all that is written
+	listed  bool
+	guards  map[*table]guard
+	over    bool // nothing that is done now would be committed
+	borrows bool // rows is borrowed
+}
+
+func (tx *Tx) reading() *reading { return tx.r }
+
+// guard is what a transaction does with the guard of a table: it checks it, or writes it.
+type guard struct {
+	version string // that the store holds; "" for none
+	written bool
+}
+
+// touched is a key that a transaction has read.
+type touched struct {
+	key    key.Key
+	table  *table
+	seen   *entry // nil for nothing
+	change *change
+}
+
+// change is what a transaction does to a key.
+type change struct {
+	was  *entry               // what the store holds; nil for nothing
+	now  *entry               // what the transaction puts in its place; nil for nothing
+	res  *resourcepb.Resource // what is written, without its version
+	size int
+}
+
+// undone is a change as it was before another one took its place.
+type undone struct {
+	at     int
+	change *change
+}
+
+// newTx returns a transaction on a state of the store; nil is that of a View.
+func newTx(s *Store, at *replica.View[*entry]) *Tx {
+	tx := &Tx{}
+	if at == nil {
+		at, tx.borrows = s.copy.Borrow(), true
+	}
+	tx.r = &reading{store: s, rows: at, tx: tx, noted: true}
+	return tx
+}
+
+// call calls the function of an Update.
+func (tx *Tx) call(fn func(*Tx) error) error {
+	defer tx.end()
+	err := fn(tx)
+	tx.r.unchanged()
+	return err
+}
+
+// end has the transaction take nothing any more, and gives back what it reads: its own change would have to be noted for that.
+func (tx *Tx) end() {
+	if tx.over = true; tx.borrows {
+		tx.borrows = false
+		tx.r.rows.Return()
+	}
+}
+
+// usable refuses a transaction that a program has kept.
+func (tx *Tx) usable() error {
+	if tx != nil && tx.over {
+		return fmt.Errorf("%w: the transaction is over: it is good until the function that got it returns", storage.ErrInvalid)
+	}
+	return nil
+}
+
+// few is how many keys are found faster by a look at each.
+const few = 8
+
+// find returns what a transaction has done with a key, nil for nothing. It is good until the next key is touched.
+func (tx *Tx) find(k key.Key) *touched {
+	if tx.at != nil {
+		if i, known := tx.at[k]; known {
+			return &tx.touched[i]
+		}
+		return nil
+	}
+	for i := range tx.touched {
+		if tx.touched[i].key == k {
+			return &tx.touched[i]
+		}
+	}
+	return nil
+}
+
+// changed returns the change of a key, nil for none.
+func (tx *Tx) changed(k key.Key) *change {
+	if t := tx.find(k); t != nil {
+		return t.change
+	}
+	return nil
+}
+
+// changes reports whether there is something to write.
+func (tx *Tx) changes() bool {
+	return slices.ContainsFunc(tx.touched, func(t touched) bool { return t.change != nil })
+}
+
+// Unchecked reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
+// advises, such as a list of many objects to choose one from: then read that one again through tx.
+func (tx *Tx) Unchecked() Reader {
+	unchecked := *tx.r
+	unchecked.noted = false
+	return &View{&unchecked}
+}
+
+// noteRead notes that what the store holds under a key was seen.
+func (tx *Tx) noteRead(k key.Key, t *table, e *entry) {
+	if tx.find(k) != nil {
+		return
+	}
+	tx.touched = append(tx.touched, touched{key: k, table: t, seen: e})
+	switch n := len(tx.touched); {
+	case tx.at != nil:
+		tx.at[k] = n - 1
+	case n > few:
+		tx.at = make(map[key.Key]int, 4*few)
+		for i := range tx.touched {
+			tx.at[tx.touched[i].key] = i
+		}
+	}
+}
+
+// noteList notes what a list of a table has found in the store.
+func (tx *Tx) noteList(t *table, found []*entry) {
+	tx.listed = true
+	if t.guarded {
+		tx.guard(t, false)
+		return
+	}
+	for _, e := range found {
+		tx.noteRead(e.key, t, e)
+	}
+}
+
+// guard notes that a table was listed, or changed.
+func (tx *Tx) guard(t *table, written bool) {
+	g, noted := tx.guards[t]
+	if !noted {
+		g.version = versionOf(tx.r.under(key.Of(t.guard())))
+	}
+	g.written = g.written || written
+	if tx.guards == nil {
+		tx.guards = map[*table]guard{}
+	}
+	tx.guards[t] = g
+}
+
+// merge puts the changes of a transaction into what a query has found.
+func (tx *Tx) merge(t *table, q query, found []*entry) []*entry {
+	var mine []*entry
+	hidden := map[key.Key]bool{}
+	for i := range tx.touched {
+		c := tx.touched[i].change
+		if c == nil {
+			continue
+		}
+		hidden[tx.touched[i].key] = true
+		if c.now != nil && c.now.table == t && q.match(c.now) {
+			mine = append(mine, c.now)
+		}
+	}
+	if len(hidden) == 0 {
+		return found
+	}
+	found = slices.DeleteFunc(found, func(e *entry) bool { return hidden[e.key] })
+	return arranged(q, append(found, mine...))
+}
+
+// Edit returns a copy of an object, to be changed and given to [Table.Put]. Its errors are those of [Table.Get].
+func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
+	o, err := t.Get(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return t.codec.Copy(o), nil
+}
+
+// Put stores an object when tx is committed, and shows it to what tx reads from now on. The object belongs to the store then.
+//
+// Without a version it is created: it gets a uid if it has none (that of the object which tx has deleted under this key, if so), and if
+// the store or tx holds an object of this key, the error is [storage.ErrCASFailure]. With a version, it replaces the object of this
+// version, as [Table.Edit] or an earlier read has returned it: if the store holds another version by now, the error is
+// [storage.ErrCASFailure], if it holds another uid [storage.ErrWrongUid], and nothing is put. An object that is as the store has it is not
+// written. The generation is set anew, unless nothing but statuses has changed.
+//
+// As other errors of fn, these are checked against the newest state before [Store.Update] returns them.
+func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
+	held, err := tx.held(t.table, o.ID)
+	if err != nil {
+		return err
+	}
+	was, present := held.was, held.was != nil
+	again := held.now != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
+	switch {
+	case held.now == nil && o.Version != "" || held.now != nil && o.Version != held.now.version || again:
+		return fmt.Errorf("put %s: %w", named(o.ID), storage.ErrCASFailure)
+	case held.now != nil && o.ID.GetUid() != held.now.id.GetUid():
+		return fmt.Errorf("put %s: %w", named(o.ID), storage.ErrWrongUid)
+	case held.now == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
+		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", named(o.ID), storage.ErrWrongUid)
+	case o.ID.GetUid() == "" && present:
+		o.ID = codec.CloneID(o.ID)
+		o.ID.Uid = was.id.GetUid()
+	case o.ID.GetUid() == "":
+		o.ID = codec.CloneID(o.ID)
+		o.ID.Uid = ulid.Make().String()
+	}
+	if present && was.object != nil {
+		old := was.object.(*typed.Object[T])
+		if t.codec.Same(old, o) {
+			tx.change(t.table, was.key, nil)
+			return nil
+		}
+		probe := *o
+		probe.Status = old.Status
+		if o.Generation = old.Generation; !t.codec.Same(old, &probe) {
+			o.Generation = ulid.Make().String()
+		}
+	} else if o.Generation == "" || !present {
+		o.Generation = ulid.Make().String()
+	}
+	res, err := t.codec.Resource(o)
+	if err != nil {
+		return err
+	}
+	size := sizeOf(res)
+	if size > maxSize {
+		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", named(o.ID), storage.ErrTooLarge, size, maxSize)
+	}
+	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
+	now.values, now.digest = t.values(o), digestOf(t.table, o)
+	tx.change(t.table, now.key, &change{was: was, now: now, res: res, size: size})
+	return nil
+}
+
+// Delete deletes an object when tx is committed, and hides it from what tx reads from now on. If there is none, or one with another uid
+// than that of id, the error is [storage.ErrNotFound].
+func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
+	held, err := tx.held(t.table, id)
+	if err != nil {
+		return err
+	}
+	if held.now == nil || id.GetUid() != "" && id.GetUid() != held.now.id.GetUid() {
+		return fmt.Errorf("delete %s: %w", named(id), storage.ErrNotFound)
+	}
+	if held.was == nil {
+		tx.change(t.table, held.now.key, nil)
+		return nil
+	}
+	tx.change(t.table, held.was.key, &change{was: held.was})
+	return nil
+}
+
+// held returns what the store holds under an id, and what the transaction has put in its place so far. It counts as read.
+func (tx *Tx) held(t *table, id *resourcepb.ID) (change, error) {
+	if _, err := tx.r.get(t, id); err != nil {
+		return change{}, err
+	}
+	was := tx.find(key.Of(id))
+	held := change{was: was.seen, now: was.seen}
+	if was.change != nil {
+		held.now = was.change.now
+	}
+	return held, nil
+}
+
+// change sets what is done to a key that was read; nil is nothing.
+func (tx *Tx) change(t *table, k key.Key, c *change) {
+	at := tx.find(k)
+	if at.change == nil && c == nil {
+		return
+	}
+	if at.change != nil {
+		tx.size -= at.change.size
+	}
+	if c != nil {
+		tx.size += c.size
+	}
+	i := len(tx.touched) - 1
+	if tx.at != nil {
+		i = tx.at[k]
+	} else {
+		for tx.touched[i].key != k {
+			i--
+		}
+	}
+	tx.undo = append(tx.undo, undone{i, at.change})
+	if at.change = c; t.guarded {
+		tx.guard(t, true)
+	}
+}
+
+// sizeOf returns the size of a resource that is going to be written, and takes the version from it, which does not count.
+func sizeOf(res *resourcepb.Resource) int {
+	res.Version = ""
+	return codec.Size(res)
+}
+
+// fits returns why the transaction is too large for the backend.
+func (tx *Tx) fits() error {
+	size := tx.size
+	for t, g := range tx.guards {
+		if g.written {
+			size += codec.Size(&resourcepb.Resource{Id: t.guard()})
+		}
+	}
+	if size > maxSize {
+		return fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
+			storage.ErrTooLarge, size, maxSize)
+	}
+	return tx.r.store.tooMany(len(tx.touched) + len(tx.guards))
+}
+
+// savepoint is a transaction as it was.
+type savepoint struct {
+	touched, undo, size int
+	listed              bool
+	guards              map[*table]guard
+}
+
+func (tx *Tx) savepoint() savepoint {
+	return savepoint{len(tx.touched), len(tx.undo), tx.size, tx.listed, maps.Clone(tx.guards)}
+}
+
+func (tx *Tx) restore(p savepoint) {
+	for len(tx.undo) > p.undo {
+		last := tx.undo[len(tx.undo)-1]
+		tx.touched[last.at].change = last.change
+		tx.undo = tx.undo[:len(tx.undo)-1]
+	}
+	for _, t := range tx.touched[p.touched:] {
+		delete(tx.at, t.key)
+	}
+	tx.touched, tx.size, tx.listed, tx.guards = tx.touched[:p.touched], p.size, p.listed, p.guards
+}

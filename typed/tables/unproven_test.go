@@ -1,0 +1,102 @@
+package tables_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
+	"github.com/ashlar-dev/storage/typed/tables"
+)
+
+// While nothing proves how far the copy is, what a function has concluded from it is no answer: the error says that it was not checked.
+func TestAnErrorThatCannotBeChecked(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		other := open(t, url, numbers)
+		b := &blind{Backend: fixture.Open(t, url), ended: make(chan struct{}, 1), refused: make(chan struct{}, 10)}
+		s, err := tables.Open(ctx, b, numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		b.shut.Store(true)
+		create(ctx, t, other, map[string]int64{"a": 1}) // which the copy misses
+		<-b.ended
+		over, cancel := context.WithCancel(ctx)
+		err = s.Update(over, func(tx *tables.Tx) error {
+			defer cancel()
+			_, err := numbers.Get(tx, id("a"))
+			return err
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("what was stored before the call was not found: %v, expected the context's error alone", err)
+		}
+	})
+}
+
+// An index by the version finds what was written before the watch has brought it.
+func TestAnIndexOfVersions(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		byVersion := tables.Index[*wrapperspb.Int64Value, string]{Name: "version", Values: func(o *number) []string { return []string{o.Version} }}
+		table := tables.NewTable[*wrapperspb.Int64Value](numberType, byVersion)
+		s := open(t, url, table)
+		for value := range int64(2) {
+			update(ctx, t, s, func(tx *tables.Tx) error {
+				o, err := table.Edit(tx, id("a"))
+				if errors.Is(err, storage.ErrNotFound) {
+					return table.Put(tx, put("a", value))
+				}
+				if err != nil {
+					return err
+				}
+				o.Data.Value = value
+				return table.Put(tx, o)
+			})
+			if err := s.View(ctx, func(v *tables.View) error {
+				o, err := table.Get(v, id("a"))
+				if err != nil {
+					return err
+				}
+				found, err := table.List(v, byVersion.Is(o.Version))
+				if err != nil || len(found) != 1 {
+					t.Errorf("the index finds %d objects of version %s, %v", len(found), o.Version, err)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// What a transaction deletes and creates anew keeps the uid, and is of the type that it is created with.
+func TestCreatedAnewUnderAnotherGroupVersion(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		create(ctx, t, s, map[string]int64{"a": 1})
+		update(ctx, t, s, func(tx *tables.Tx) error {
+			if err := numbers.Delete(tx, id("a")); err != nil {
+				return err
+			}
+			o := put("a", 2)
+			o.ID.Type.GroupVersion = "v2"
+			return numbers.Put(tx, o)
+		})
+		var got string
+		if err := s.View(ctx, func(v *tables.View) error {
+			o, err := numbers.Get(v, id("a"))
+			if err == nil {
+				got = o.ID.GetType().GetGroupVersion()
+			}
+			return err
+		}, tables.Linearizable); err != nil {
+			t.Fatal(err)
+		}
+		if got != "v2" {
+			t.Errorf("the group version is %q, expected v2", got)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package tables_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/typed/tables"
+)
+
+// A View that a program has kept tells nothing any more: it would be of no moment.
+func TestKeptViews(t *testing.T) {
+	onEach(t, func(ctx context.Context, t *testing.T, url string) {
+		s := open(t, url, numbers)
+		create(ctx, t, s, map[string]int64{"a": 1})
+		var kept []*tables.View
+		keep := func(v *tables.View) error {
+			kept = append(kept, v)
+			_, err := numbers.Get(v, id("a"))
+			return err
+		}
+		if err := errors.Join(s.View(ctx, keep), s.View(ctx, keep, tables.Linearizable)); err != nil {
+			t.Fatal(err)
+		}
+		w, err := s.ViewAndWatch(ctx, keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for i, v := range kept {
+			if _, err := numbers.Get(v, id("a")); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%d: get: %v", i, err)
+			}
+			if _, err := numbers.List(v); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%d: list: %v", i, err)
+			}
+			if all := numbers.Damaged(v); len(all) != 1 || !errors.Is(all[0], storage.ErrInvalid) {
+				t.Errorf("%d: damaged: %v", i, all)
+			}
+		}
+	})
+}
