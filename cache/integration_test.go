@@ -50,7 +50,7 @@ func TestConformanceOverDynamoDB(t *testing.T) {
 // TestTortureOverPostgres cuts connections, kills processes, and crashes and stops the server.
 func TestTortureOverPostgres(t *testing.T) {
 	server := env.StartFeignedPostgres(t)
-	h := torture.Behind(t, "cached-"+server.StoreURL(t), server.Addr)
+	h := torture.Proxied(t, "cached-"+server.StoreURL(t), server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),
 		torture.Once(faults.KillServer, 1, func() { server.Kill(t); server.Start(t) }),

@@ -41,7 +41,7 @@ func TestTortureOverMemory(t *testing.T) {
 	h := faults.Harness{
 		Open:   torture.Opener("cached-" + store),
 		Around: torture.Opener(store),
-		Faults: []faults.Fault{torture.Compact(torture.Reopened(store+"?history=1", store+"?history=100000"))},
+		Faults: []faults.Fault{torture.Compact(torture.Reopen(store+"?history=1", store+"?history=100000"))},
 	}
 	for _, kind := range faults.Kinds() {
 		if kind != faults.Compact {

@@ -225,7 +225,7 @@ func (d defect) run(t *testing.T, c testCase, patience time.Duration) (failed bo
 			}
 			return open(stores[b])
 		},
-		Patience: patience,
+		Timeout: patience,
 	}
 	h.complete(t)
 	defer func() {

@@ -37,9 +37,9 @@ type Harness struct {
 	// Slow says that a write takes milliseconds: the cases that need load make do with a quarter of it.
 	Slow bool
 
-	// Patience is how long the suite waits for something that has to happen; 0 means a minute. Only a backend that is
+	// Timeout is how long the suite waits for something that has to happen; 0 means a minute. Only a backend that is
 	// expected to fail should be met with less.
-	Patience time.Duration
+	Timeout time.Duration
 
 	// OneHandle says why a store cannot be opened twice.
 	OneHandle string
@@ -97,7 +97,7 @@ type topic struct {
 	cases []testCase
 }
 
-// A testCase gets a suite with a fresh store. It never looks at a clock: whatever has to happen gets Harness.Patience, and
+// A testCase gets a suite with a fresh store. It never looks at a clock: whatever has to happen gets Harness.Timeout, and
 // whatever must not happen is flushed out by something that has to happen after it.
 type testCase struct {
 	name  string
@@ -196,8 +196,8 @@ func (h *Harness) complete(t testing.TB) {
 	if h.MaxSize == 0 {
 		h.MaxSize = 1 << 20
 	}
-	if h.Patience == 0 {
-		h.Patience = time.Minute
+	if h.Timeout == 0 {
+		h.Timeout = time.Minute
 	}
 	if (h.URL == nil) == (h.Open == nil) {
 		t.Fatal("conformance: set one of Harness.URL and Harness.Open")
@@ -238,7 +238,7 @@ func (h *Harness) probe(t testing.TB) {
 }
 
 // caseTime is how long a case may take at most.
-func (h *Harness) caseTime() time.Duration { return max(5*h.Patience, time.Minute) }
+func (h *Harness) caseTime() time.Duration { return max(5*h.Timeout, time.Minute) }
 
 // run runs one case on a fresh store.
 func (h *Harness) run(t testing.TB, c testCase) {

@@ -113,7 +113,7 @@ func (s *suite) linearizable(handles []storage.Backend) {
 		}
 		return nil
 	})
-	switch porcupine.CheckOperationsTimeout(linModel, history, s.h.Patience) {
+	switch porcupine.CheckOperationsTimeout(linModel, history, s.h.Timeout) {
 	case porcupine.Illegal:
 		for _, op := range history {
 			s.Logf("%d: [%d, %d] %s", op.ClientId, op.Call, op.Return, linModel.DescribeOperation(op.Input, op.Output))

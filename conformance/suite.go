@@ -86,7 +86,7 @@ func (s *suite) scale(n int) int {
 
 // patience is a context that ends when something that should have happened did not.
 func (s *suite) patience() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.ctx, s.h.Patience)
+	return context.WithTimeout(s.ctx, s.h.Timeout)
 }
 
 // within fails the case if f does not return in time.
@@ -102,12 +102,12 @@ func (s *suite) within(what string, f func()) {
 
 func (s *suite) await(what string, done <-chan struct{}) {
 	s.Helper()
-	timer := time.NewTimer(s.h.Patience)
+	timer := time.NewTimer(s.h.Timeout)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
-		s.Fatalf("%s: still waiting after %v", what, s.h.Patience)
+		s.Fatalf("%s: still waiting after %v", what, s.h.Timeout)
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *suite) await(what string, done <-chan struct{}) {
 func (s *suite) eventually(what string, check func() error) {
 	s.Helper()
 	if err := s.poll(check); err != nil {
-		s.Fatalf("%s: not so after %v: %v", what, s.h.Patience, err)
+		s.Fatalf("%s: not so after %v: %v", what, s.h.Timeout, err)
 	}
 }
 

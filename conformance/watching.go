@@ -68,7 +68,7 @@ func (s *suite) nextOrBookmark(w storage.Watch) (*resourcepb.WatchEvent, error) 
 	ev, err := w.Next(ctx)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, fmt.Errorf("no event within %v: %w", s.h.Patience, err)
+			return nil, fmt.Errorf("no event within %v: %w", s.h.Timeout, err)
 		}
 		return nil, err
 	}

@@ -41,12 +41,12 @@ func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
 		before = b.before(h)
 	}
 	b.feed = feed.New(feedSource(b), feed.Options[P]{
-		MaxEvents:  b.opts.LogEvents,
-		Outage:     b.opts.Outage,
-		Linger:     b.opts.Linger,
-		InSnapshot: cursor.Encode(cursor.Snapshot, d.StoreID(), nil),
-		Delivered:  b.opts.Delivered,
-		Before:     before,
+		MaxEvents:   b.opts.LogEvents,
+		Outage:      b.opts.Outage,
+		IdleTimeout: b.opts.Linger,
+		InSnapshot:  cursor.Encode(cursor.Snapshot, d.StoreID(), nil),
+		OnDelivered: b.opts.OnDelivered,
+		Before:      before,
 	})
 	if _, ok := d.(Pager[P]); !ok && before == nil {
 		b.shelf = paging.New(d.StoreID(), paging.Options{})

@@ -90,13 +90,13 @@ func (f *follower[P]) within(k *Key) bool {
 }
 
 // changeOf returns what a feed's follower has delivered, which others hold too, as a change that is the caller's.
-func changeOf[P any](d feed.Followed[P]) storage.Change {
+func changeOf[P any](d feed.Change[P]) storage.Change {
 	c := storage.Change{Revision: d.Event.Revision, More: true}
 	if v := d.Before; v != nil {
-		c.Before = &storage.Record{Resource: v.Resource, Created: v.Created, Modified: v.Modified, Writes: v.Writes}
+		c.Before = &storage.Record{Resource: v.Resource, Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	}
 	if ev := d.Event; !ev.Delete {
-		c.Now = &storage.Record{Resource: codec.Clone(ev.Resource), Created: ev.Created, Modified: ev.Revision, Writes: ev.Writes}
+		c.Now = &storage.Record{Resource: codec.Clone(ev.Resource), Created: ev.CreateRevision, Modified: ev.Revision, Writes: ev.Writes}
 	}
 	return c
 }

@@ -10,13 +10,13 @@ import (
 
 // Historian is a Driver that can be read as it was at an earlier position, and numbers its changes. Its backend is a
 // storage.Historian, and pages of listings, and the snapshots of watches, are read at the position of the first one, so that their tokens
-// are good in any process. So a position has to be readable for TokenLife after it was the present, unless Compact was called.
+// are good in any process. So a position has to be readable for TokenLifetime after it was the present, unless Compact was called.
 // storage.Historian says what revisions are. Event.Revision, Created and Writes, and Mutation.Revision, are set.
 type Historian[P any] interface {
 	// ReadAt reads records, in key order, as they were at one position, and gives each to add, whose error ends the reading and is
 	// returned as it is; add keeps nothing of a Version but its Resource. It looks at what is forgotten in the same snapshot as at
 	// the records: what may be gone is an error that matches storage.ErrCompacted.
-	ReadAt(ctx context.Context, q *PastQuery[P], add func(*Version) error) (Past[P], error)
+	ReadAt(ctx context.Context, q *HistoryQuery[P], add func(*Version) error) (HistoryPage[P], error)
 	// Before returns what was stored just before each of these events, which are of one page or batch of the Source, nil for
 	// nothing. What may be gone is an error that matches storage.ErrCompacted.
 	Before(ctx context.Context, events []*Event[P]) ([]*Version, error)
@@ -47,18 +47,18 @@ type Looker interface {
 	Look(ctx context.Context, k Key, final bool) (*Version, int64, error)
 }
 
-// TokenLife is how long a continue token lives at least, after the first page of its listing was read.
-const TokenLife = 5 * time.Minute
+// TokenLifetime is how long a continue token lives at least, after the first page of its listing was read.
+const TokenLifetime = 5 * time.Minute
 
-// PastQuery says what Historian.ReadAt reads.
-type PastQuery[P any] struct {
+// HistoryQuery says what Historian.ReadAt reads.
+type HistoryQuery[P any] struct {
 	// At is the position; nil for the present one, with Consistency. Then Final says that the answer has to be a position of which
 	// RevisionOf says all there is, for which the driver may have to wait.
 	At          *P
 	Consistency storage.ReadConsistency
 	Final       bool
-	// Followed says that a watch is going to follow the changes after the position that is returned.
-	Followed bool
+	// PrecedesWatch says that a watch is going to follow the changes after the position that is returned.
+	PrecedesWatch bool
 	// From and To bound the bytes of keys: From <= key < To. nil: no bound.
 	From, To []byte
 	// Filter, where it is not nil, leaves out other keys. A filter that leaves out many costs a probe for each run of keys that it
@@ -75,11 +75,11 @@ type PastQuery[P any] struct {
 	Count bool
 }
 
-// Most returns after how many bytes of data the reading ends.
-func (q *PastQuery[P]) Most() int { return cmp.Or(q.Bytes, PageBytes) }
+// MaxBytes returns after how many bytes of data the reading ends.
+func (q *HistoryQuery[P]) MaxBytes() int { return cmp.Or(q.Bytes, PageBytes) }
 
-// Past is what Historian.ReadAt has read.
-type Past[P any] struct {
+// HistoryPage is what Historian.ReadAt has read.
+type HistoryPage[P any] struct {
 	At    P
 	More  bool  // there may be more within the bounds
 	Count int64 // if it was asked for

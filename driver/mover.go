@@ -11,7 +11,7 @@ import (
 // can be closed for writing. Neither shows in lists, watches or children, and neither changes what a version means. A fence does not
 // keep anybody from writing notes.
 //
-// Apply of a closed store returns an error of [Refused]; a Delete or a Check that changes nothing may succeed.
+// Apply of a closed store returns an error of [FenceError]; a Delete or a Check that changes nothing may succeed.
 //
 // A tool that moves data finds the Mover of a backend by storage.As; that one's methods are as safe to call as the backend's: they
 // return storage.ErrClosed after Close, have a deadline, and say in errors what was to be done. The same holds for [GuardedMover],
@@ -64,8 +64,8 @@ const (
 	MaxNote     = 64 << 10 // bytes of its value
 )
 
-// Refused is the error of Apply in a store that is closed for writing. It matches storage.ErrFenced.
-func Refused(target string) error {
+// FenceError is the error of Apply in a store that is closed for writing. It matches storage.ErrFenced.
+func FenceError(target string) error {
 	return fmt.Errorf("%w: it has moved to %s", storage.ErrFenced, target)
 }
 

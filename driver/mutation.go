@@ -29,11 +29,11 @@ type Mutation struct {
 	Present bool
 	// Resource is what a Write stores, without looking at its Version. It belongs to the caller of the backend.
 	Resource *resourcepb.Resource
-	// Alone says that no other change may have the same Revision: a driver that carries out the changes of several callers together
+	// Exclusive says that no other change may have the same Revision: a driver that carries out the changes of several callers together
 	// leaves this one out. Only a mutation that is the only one of an Apply has it.
-	Alone bool
-	// Written is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
-	Written string
+	Exclusive bool
+	// NewVersion is the version of what a Write has stored, which is not empty and was never used for this key. Apply sets it.
+	NewVersion string
 	// Revision is the number of the change, 0 for a mutation that changed nothing. Apply of a Historian sets it.
 	Revision int64
 	// Settled says that no change up to Revision can appear any more. Apply of a Historian may set it for a mutation that is Alone, which
@@ -77,6 +77,6 @@ func mutation(k key.Key, op *storage.Op) Mutation {
 // result is what the caller of a write gets.
 func (m *Mutation) result() *resourcepb.Resource {
 	out := codec.Clone(m.Resource)
-	out.Version = m.Written
+	out.Version = m.NewVersion
 	return out
 }

@@ -25,8 +25,8 @@ type Options[P any] struct {
 	Linger time.Duration
 	// LogEvents is the number of events that are kept for watches which are a little behind: 10,000.
 	LogEvents int
-	// Delivered, if set, is called with each event just before a watch returns it.
-	Delivered func(ev *Event[P])
+	// OnDelivered, if set, is called with each event just before a watch returns it.
+	OnDelivered func(ev *Event[P])
 }
 
 // MaxSize is the largest size of a resource on every backend, without its version, in bytes.

@@ -141,7 +141,7 @@ func (b *Backend[P]) placeToken(f *Filter, p place[P]) string {
 
 // pastPage reads a page of a listing at one position.
 func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, opts storage.ListOptions, from place[P], limit int) (storage.Page, error) {
-	q := PastQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
+	q := HistoryQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
 	if from.at == nil && opts.Revision != 0 {
 		at, err := h.PositionAt(ctx, opts.Revision)
 		if err != nil {

@@ -43,7 +43,7 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 		return storage.Scan{}, err
 	}
 	defer done()
-	q := PastQuery[P]{
+	q := HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: true,
 		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
@@ -65,7 +65,7 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 }
 
 // single reports whether a query is about the key alone at which it begins: no key follows it by a byte of 0 or is before one of 1.
-func single[P any](q *PastQuery[P]) bool {
+func single[P any](q *HistoryQuery[P]) bool {
 	n := len(q.From)
 	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)
 }
@@ -94,7 +94,7 @@ func boundary(k *Key) []byte {
 	return k.Bytes()
 }
 
-func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) (storage.Scan, error) {
+func (h historian[P]) scan(ctx context.Context, q HistoryQuery[P], revision int64) (storage.Scan, error) {
 	if at, known := h.b.places.of(revision); known {
 		q.At = &at
 		scan, err := h.scanAt(ctx, q, revision)
@@ -114,7 +114,7 @@ func (h historian[P]) scan(ctx context.Context, q PastQuery[P], revision int64) 
 }
 
 // scanAt is scan where the position is known, or that of the present.
-func (h historian[P]) scanAt(ctx context.Context, q PastQuery[P], revision int64) (scan storage.Scan, err error) {
+func (h historian[P]) scanAt(ctx context.Context, q HistoryQuery[P], revision int64) (scan storage.Scan, err error) {
 	past, err := h.h.ReadAt(ctx, &q, func(v *Version) error {
 		r, err := recordOf(v, q.KeysOnly)
 		if err == nil {
@@ -134,7 +134,7 @@ func (h historian[P]) scanAt(ctx context.Context, q PastQuery[P], revision int64
 
 // recordOf returns a version as a record, which is the caller's.
 func recordOf(v *Version, keysOnly bool) (storage.Record, error) {
-	r := storage.Record{Created: v.Created, Modified: v.Modified, Writes: v.Writes}
+	r := storage.Record{Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	if !keysOnly {
 		var err error
 		r.Resource, err = codec.OfVersion(v)

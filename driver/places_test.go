@@ -18,14 +18,14 @@ type paged struct {
 	gone     bool
 }
 
-func (p *paged) ReadAt(_ context.Context, q *driver.PastQuery[uint64], _ func(*driver.Version) error) (driver.Past[uint64], error) {
+func (p *paged) ReadAt(_ context.Context, q *driver.HistoryQuery[uint64], _ func(*driver.Version) error) (driver.HistoryPage[uint64], error) {
 	switch {
 	case p.gone:
-		return driver.Past[uint64]{}, storage.ErrCompacted
+		return driver.HistoryPage[uint64]{}, storage.ErrCompacted
 	case q.At == nil:
-		return driver.Past[uint64]{At: p.newest, More: true}, nil
+		return driver.HistoryPage[uint64]{At: p.newest, More: true}, nil
 	}
-	return driver.Past[uint64]{At: *q.At, More: true}, nil
+	return driver.HistoryPage[uint64]{At: *q.At, More: true}, nil
 }
 
 func (*paged) RevisionOf(at uint64) int64 { return int64(at) }

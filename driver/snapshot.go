@@ -52,7 +52,7 @@ type pastSnapshot[P any] struct {
 	next   int // of the page's versions
 	life   context.Context
 	cancel context.CancelFunc
-	turn   feed.Errand[*snapshotRows]
+	turn   feed.BackgroundCall[*snapshotRows]
 }
 
 // snapshotRows are a page of a snapshot.
@@ -75,7 +75,7 @@ func (b *Backend[P]) pastSnapshot(ctx context.Context, h Historian[P], f *Filter
 
 // read reads a page: the first one at the present position, where at is nil.
 func (s *pastSnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
-	q := PastQuery[P]{At: at, Consistency: storage.StrongConsistency, Followed: at == nil, Filter: s.filter, Limit: limit}
+	q := HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, Filter: s.filter, Limit: limit}
 	prefix, _ := s.filter.Prefix()
 	q.From, q.To = prefix, key.PrefixEnd(prefix)
 	if from != nil {

@@ -78,7 +78,7 @@ func (h historian[P]) stored(ctx context.Context, k Key, final bool) (*storage.R
 		return &scan.Records[0], scan.Revision, nil
 	}
 	from := k.Bytes()
-	scan, err := h.scan(ctx, PastQuery[P]{
+	scan, err := h.scan(ctx, HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: final, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, 0)
 	if err != nil || len(scan.Records) == 0 {
@@ -96,9 +96,9 @@ func modified(r *storage.Record) int64 {
 
 // carryOut makes the change if what is stored is still what was seen.
 func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, stored *storage.Record) (storage.Swapped, error) {
-	m := Mutation{Alone: true, Verb: Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
+	m := Mutation{Exclusive: true, Verb: Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
 	if swap.Delete != nil {
-		m = Mutation{Alone: true, Verb: Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
+		m = Mutation{Exclusive: true, Verb: Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
 	}
 	if stored != nil {
 		m.Version = stored.Resource.GetVersion()

@@ -23,9 +23,9 @@ func (c *contended) Apply(context.Context, []driver.Mutation) error {
 	return &storage.OpError{Err: storage.ErrCASFailure}
 }
 
-func (c *contended) ReadAt(_ context.Context, q *driver.PastQuery[uint64], _ func(*driver.Version) error) (driver.Past[uint64], error) {
+func (c *contended) ReadAt(_ context.Context, q *driver.HistoryQuery[uint64], _ func(*driver.Version) error) (driver.HistoryPage[uint64], error) {
 	c.limit = q.Limit
-	return driver.Past[uint64]{At: 1}, nil
+	return driver.HistoryPage[uint64]{At: 1}, nil
 }
 
 func (*contended) RevisionOf(at uint64) int64 { return int64(at) }

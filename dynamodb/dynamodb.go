@@ -140,7 +140,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 		Backend: driver.New(h, driver.Options[*streams.Position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: linger,
 			UnboundedFence: true,
-			Delivered:      func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
+			OnDelivered:    func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },
 		}),
 		handle: h,
 	}, nil

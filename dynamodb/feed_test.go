@@ -258,7 +258,7 @@ func TestTrimmedHistory(t *testing.T) {
 func TestStreamOutage(t *testing.T) {
 	t.Parallel()
 	s := dynamofake.New(t)
-	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = fixture.Patience })
+	patient := handle(t, s, func(o *dynamodb.Options) { o.Outage = fixture.Timeout })
 	impatient := handle(t, s, func(o *dynamodb.Options) { o.Outage = 200 * time.Millisecond })
 	w := watch(t, patient)
 	afterSnapshot(t, w)

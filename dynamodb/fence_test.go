@@ -345,7 +345,7 @@ func TestDeadlineWhileLooking(t *testing.T) {
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, expected ErrInconsistent and the deadline's", err)
 		}
-	case <-time.After(fixture.Patience):
+	case <-time.After(fixture.Timeout):
 		t.Error("the call did not end with its deadline")
 	}
 	close(answered)

@@ -44,7 +44,7 @@ func handleThrough(t testing.TB, s *dynamofake.Server, option func(*awsdynamodb.
 func newHandleThrough(t testing.TB, s *dynamofake.Server, option func(*awsdynamodb.Options), change ...func(*dynamodb.Options)) (*dynamodb.Backend, error) {
 	t.Helper()
 	db, streams := s.Clients(t, option)
-	opts := &dynamodb.Options{Table: dynamofake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: fixture.Patience}
+	opts := &dynamodb.Options{Table: dynamofake.Table, Prefix: "test", Poll: 2 * time.Millisecond, IdlePoll: 10 * time.Millisecond, Timeout: fixture.Timeout}
 	for _, c := range change {
 		c(opts)
 	}
@@ -104,7 +104,7 @@ func afterSnapshot(t testing.TB, w storage.Watch) map[string]string {
 // closedWith reads a watch until it ends and checks the error.
 func closedWith(t testing.TB, w storage.Watch, targets ...error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout)
 	defer cancel()
 	for {
 		_, err := w.Next(ctx)

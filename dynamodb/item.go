@@ -98,14 +98,14 @@ func (l layout) head(it item) (*head, error) {
 	uid := it.bytes(attrUid)
 	s, ok := parseStamp(it.bytes(attrStamp))
 	if !ok || s.parts > maxParts {
-		return nil, codec.Damaged(k, string(uid), "", errors.New("the item has no readable stamp"))
+		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable stamp"))
 	}
 	return &head{key: k, stamp: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
 }
 
 // damaged is the error for what the head should lead to.
 func (h *head) damaged(err error) error {
-	return codec.Damaged(h.key, h.uid, h.stamp.version(), err)
+	return codec.DamageError(h.key, h.uid, h.stamp.version(), err)
 }
 
 // decode makes a resource of a head and the packed data that belongs to it.

@@ -114,7 +114,7 @@ func (p *permit) renew(l *look) {
 	}
 	if err == nil && saw.shut {
 		p.until = time.Time{} // the next write looks again
-		err = driver.Refused(saw.target)
+		err = driver.FenceError(saw.target)
 	}
 	p.look = nil
 	l.err = err

@@ -30,8 +30,8 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 		return nil, err // the table's name is too long
 	}
 	return &scratchstore.Space{
-		Place: "the table " + opts.Table,
-		Store: store,
+		Location: "the table " + opts.Table,
+		Store:    store,
 		Drop: func(ctx context.Context) error {
 			cfg, transport, err := s.load(ctx)
 			if err != nil {

@@ -20,7 +20,7 @@ import (
 // TestTorture disturbs the connections to AWS's emulator, and has it stop for a while.
 func TestTorture(t *testing.T) {
 	server := env.StartDynamoDB(t)
-	h := torture.Behind(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
+	h := torture.Proxied(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
 		// The names of keys are encoded in what is sent; the operation is not.
 		"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem", "DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem")
 	skew := skewed(&h)

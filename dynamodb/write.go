@@ -51,7 +51,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 		w.reader.marks.noteState(s.Key, s.plan.next.count, s.Verb == driver.Write)
 		w.changed()
 		if s.Verb == driver.Write {
-			s.Written = s.plan.next.version()
+			s.NewVersion = s.plan.next.version()
 		}
 	}
 	return nil

@@ -28,11 +28,11 @@ func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version
 		switch {
 		case ev.Delete && ev.Resource != nil:
 			at, _ := b.layout.parseVersion(ev.Key, ev.Resource.GetId().GetUid(), ev.Resource.GetVersion())
-			v := version(ev.Key, ev.Resource, ev.Created, at.rev, ev.Writes)
+			v := version(ev.Key, ev.Resource, ev.CreateRevision, at.rev, ev.Writes)
 			versions[i] = &v
 		case !ev.Delete && ev.Writes == 1:
-		case last != nil && last.Created == ev.Created && last.Writes == ev.Writes-1:
-			v := version(ev.Key, last.Resource, last.Created, last.Revision, last.Writes)
+		case last != nil && last.CreateRevision == ev.CreateRevision && last.Writes == ev.Writes-1:
+			v := version(ev.Key, last.Resource, last.CreateRevision, last.Revision, last.Writes)
 			versions[i] = &v
 		default:
 			wanted = append(wanted, i)
@@ -76,7 +76,7 @@ func (b *handle) readBefore(ctx context.Context, events []*event, wanted []int, 
 		if ev.Delete {
 			writes = ev.Writes
 		}
-		if kv == nil || kv.CreateRevision != ev.Created || kv.Version != writes {
+		if kv == nil || kv.CreateRevision != ev.CreateRevision || kv.Version != writes {
 			return fmt.Errorf("%w: what is stored at revision %d is not what revision %d has changed", errWentBack, ev.Revision-1, ev.Revision)
 		}
 		v, err := b.layout.versionOf(ev.Key, kv)

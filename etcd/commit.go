@@ -25,7 +25,7 @@ func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error 
 	for i := range mutations {
 		m := &mutations[i]
 		if m.Verb == driver.Write {
-			m.Written = b.layout.version(m.Key, m.Uid, base{rev: rev, edge: edgeOf(m.Resource)})
+			m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: rev, edge: edgeOf(m.Resource)})
 		}
 		if m.Verb == driver.Write || m.Verb == driver.Delete && (t.idle == nil || !t.idle[i]) {
 			m.Revision = rev

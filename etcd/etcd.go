@@ -259,12 +259,12 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owne
 	b.reads = newReads(b)
 	return &Backend{
 		Backend: driver.New(b, driver.Options[position]{
-			MaxSize:   opts.MaxSize,
-			MaxOps:    (opts.MaxTxnOps - 1) / maxOpsEach,
-			Timeout:   opts.Timeout,
-			Outage:    opts.Outage,
-			Linger:    time.Minute,
-			Delivered: func(ev *event) { b.saw(ev.At.rev) },
+			MaxSize:     opts.MaxSize,
+			MaxOps:      (opts.MaxTxnOps - 1) / maxOpsEach,
+			Timeout:     opts.Timeout,
+			Outage:      opts.Outage,
+			Linger:      time.Minute,
+			OnDelivered: func(ev *event) { b.saw(ev.At.rev) },
 		}),
 		handle: b,
 	}, nil

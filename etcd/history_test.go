@@ -249,7 +249,7 @@ func (l *load) finish(t *testing.T, b storage.Backend, w storage.Watch) {
 			t.Errorf("the watch left out %q, write %s", version, name)
 		}
 	}
-	switch porcupine.CheckOperationsTimeout(register, l.history, fixture.Patience) {
+	switch porcupine.CheckOperationsTimeout(register, l.history, fixture.Timeout) {
 	case porcupine.Illegal:
 		t.Errorf("the history of %d operations is not linearizable", len(l.history))
 	case porcupine.Unknown:

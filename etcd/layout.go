@@ -147,7 +147,7 @@ func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, err
 func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resource, error) {
 	damaged := func() string { return l.version(k, "", base{rev: kv.ModRevision}) }
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
-		return nil, codec.Damaged(k, "", damaged(), errors.New("the value is in no format that this program knows"))
+		return nil, codec.DamageError(k, "", damaged(), errors.New("the value is in no format that this program knows"))
 	}
 	res, err := codec.AdoptOf(k, kv.Value[valueHeader:], "")
 	var cause *storage.DamagedError

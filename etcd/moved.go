@@ -30,7 +30,7 @@ func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
 // refusedBy is the error of a transaction that found the store closed, nil where it is not.
 func refusedBy(kvs []*mvccpb.KeyValue) error {
 	if kv := first(kvs); kv != nil {
-		return driver.Refused(string(kv.Value))
+		return driver.FenceError(string(kv.Value))
 	}
 	return nil
 }

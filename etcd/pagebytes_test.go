@@ -105,7 +105,7 @@ func TestReadAtWithFilter(t *testing.T) {
 		f := everything
 		f.NamePrefix = c.prefix
 		at := endOf(rev)
-		q := &driver.PastQuery[position]{At: &at, Filter: &f, Limit: 3, Count: true}
+		q := &driver.HistoryQuery[position]{At: &at, Filter: &f, Limit: 3, Count: true}
 		if c.from != "" {
 			q.From = key.Key{Group: "g", Kind: "K", Partition: "p", Namespace: "n", Name: c.from}.Bytes()
 		}
@@ -116,7 +116,7 @@ func TestReadAtWithFilter(t *testing.T) {
 		}
 	}
 	inside := position{rev, "g"}
-	_, err = b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &inside}, func(*driver.Version) error { return nil })
+	_, err = b.handle.ReadAt(ctx, &driver.HistoryQuery[position]{At: &inside}, func(*driver.Version) error { return nil })
 	if !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("reading inside of a revision: %v, expected ErrInvalid", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // ReadAt implements driver.Historian. Any member that has the revision may answer an eventual reading, as all of them keep the same
 // history. A version's text needs the uid and the owner, so that a reading of keys only is no cheaper than another.
-func (b *handle) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (past driver.Past[position], err error) {
+func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
 	if q.At != nil && (q.At.key != endKey || q.At.rev <= 0) {
 		return past, fmt.Errorf("%w: the position is inside of a revision, where nothing can be read", storage.ErrInvalid)
 	}
@@ -45,11 +45,11 @@ func (b *handle) ReadAt(ctx context.Context, q *driver.PastQuery[position], add 
 
 // pastReading is what a ReadAt came to.
 type pastReading struct {
-	past     driver.Past[position]
+	past     driver.HistoryPage[position]
 	versions []driver.Version
 }
 
-func (b *handle) readPast(ctx context.Context, q *driver.PastQuery[position]) (*pastReading, error) {
+func (b *handle) readPast(ctx context.Context, q *driver.HistoryQuery[position]) (*pastReading, error) {
 	l := b.listWithin(q.Filter, q.From, q.To, q.Consistency)
 	l.fixed = q.Final
 	if q.At != nil {
@@ -76,7 +76,7 @@ func (b *handle) readPast(ctx context.Context, q *driver.PastQuery[position]) (*
 			return nil, err
 		}
 		r.versions = append(r.versions, v)
-		if size += len(kv.Value); len(r.versions) == q.Limit || size >= q.Most() {
+		if size += len(kv.Value); len(r.versions) == q.Limit || size >= q.MaxBytes() {
 			break
 		}
 	}
@@ -105,7 +105,7 @@ func (l *layout) versionOf(k key.Key, kv *mvccpb.KeyValue) (driver.Version, erro
 
 func version(k key.Key, res *resourcepb.Resource, created, modified, writes int64) driver.Version {
 	return driver.Version{
-		Key: k.Bytes(), Version: []byte(res.GetVersion()), Resource: res, Created: created, Modified: modified, Writes: writes,
+		Key: k.Bytes(), Version: []byte(res.GetVersion()), Resource: res, CreateRevision: created, ModRevision: modified, Writes: writes,
 	}
 }
 

@@ -32,7 +32,7 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 		return nil, err // the prefix is too long
 	}
 	return &scratchstore.Space{
-		Place: fmt.Sprintf("the keys that begin with %q", prefix),
+		Location: fmt.Sprintf("the keys that begin with %q", prefix),
 		Store: func(number int) *url.URL {
 			u, _ := store(number) // looked at above
 			return u

@@ -248,7 +248,7 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 		events[i] = &event{
 			Key: k, Delete: change.Type == mvccpb.DELETE, Resource: res, Damage: err, Size: len(kv.Value),
 			At: position{rev, string(k.Bytes())}, Commit: commit,
-			Revision: rev, Created: kv.CreateRevision, Writes: kv.Version,
+			Revision: rev, CreateRevision: kv.CreateRevision, Writes: kv.Version,
 		}
 	}
 	return events, nil

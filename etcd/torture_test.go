@@ -26,7 +26,7 @@ func TestTorture(t *testing.T) {
 	cluster := env.StartEtcdCluster(t)
 	first := cluster.Members[0]
 	path := "/torture"
-	h := torture.Behind(t, "etcd://"+first.Endpoint+path, first.Endpoint)
+	h := torture.Proxied(t, "etcd://"+first.Endpoint+path, first.Endpoint)
 	h.Around = torture.Opener("etcd://" + cluster.Endpoint + path)
 	any := func(random *rand.Rand) *env.EtcdMember { return cluster.Members[random.IntN(len(cluster.Members))] }
 	on := func(kind faults.Kind, weight int, inject func(random *rand.Rand) func()) faults.Fault {

@@ -44,7 +44,7 @@ type snapshot struct {
 	l      *listing
 	life   context.Context // ends with Close
 	cancel context.CancelFunc
-	chunk  feed.Errand[*clientv3.GetResponse]
+	chunk  feed.BackgroundCall[*clientv3.GetResponse]
 }
 
 func newSnapshot(l *listing) *snapshot {

@@ -21,7 +21,7 @@ func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 		return err
 	}
 	defer done()
-	if len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Alone {
+	if len(mutations) > 1 || mutations[0].Verb == driver.Check || mutations[0].Exclusive {
 		return b.commit(ctx, mutations)
 	}
 	m := &mutations[0]
@@ -46,7 +46,7 @@ func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	case !o.applied:
 		return b.refuse(m, o.stored)
 	case m.Verb == driver.Write:
-		m.Written = b.layout.version(m.Key, m.Uid, base{rev: o.rev, edge: edgeOf(m.Resource)})
+		m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: o.rev, edge: edgeOf(m.Resource)})
 	}
 	m.Revision = o.rev
 	return nil

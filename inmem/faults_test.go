@@ -11,7 +11,7 @@ import (
 func TestTorture(t *testing.T) {
 	h := faults.Harness{
 		Open:   torture.Opener("mem://faults"),
-		Faults: []faults.Fault{torture.Compact(torture.Reopened("mem://faults?history=1", "mem://faults?history=100000"))},
+		Faults: []faults.Fault{torture.Compact(torture.Reopen("mem://faults?history=1", "mem://faults?history=100000"))},
 	}
 	for _, kind := range faults.Kinds() {
 		if kind != faults.Compact {

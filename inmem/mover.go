@@ -19,7 +19,7 @@ type note struct {
 func (s *store) refused(g *driver.Guard) error {
 	switch {
 	case s.fence != nil:
-		return driver.Refused(*s.fence)
+		return driver.FenceError(*s.fence)
 	case g != nil && s.notes[g.Note].revision != g.Revision:
 		return g.Superseded()
 	}

@@ -25,7 +25,7 @@ func (i *item) stateAt(at position) *item {
 func (i *item) version() *driver.Version {
 	return &driver.Version{
 		Key: i.key.Bytes(), Version: []byte(i.resource.Version), Resource: i.resource,
-		Created: int64(i.created), Modified: int64(i.at), Writes: i.writes,
+		CreateRevision: int64(i.created), ModRevision: int64(i.at), Writes: i.writes,
 	}
 }
 
@@ -38,7 +38,7 @@ func (s *store) kept(at position) error {
 }
 
 // ReadAt implements driver.Historian. It visits a copy of the tree without the lock.
-func (s *store) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
+func (s *store) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
 	tree, at := s.snapshot()
 	if q.At != nil {
 		at = *q.At
@@ -52,8 +52,8 @@ func (s *store) ReadAt(ctx context.Context, q *driver.PastQuery[position], add f
 	return past, s.kept(at) // until now nothing was forgotten that would have been read
 }
 
-func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
-	past := driver.Past[position]{At: at}
+func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
+	past := driver.HistoryPage[position]{At: at}
 	var err error
 	var to *key.Key
 	if q.To != nil {
@@ -68,7 +68,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 			return true
 		}
 		past.Count++
-		if past.More || q.Limit > 0 && added == q.Limit || size >= q.Most() {
+		if past.More || q.Limit > 0 && added == q.Limit || size >= q.MaxBytes() {
 			past.More = true
 			return q.Count
 		}

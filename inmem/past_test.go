@@ -36,7 +36,7 @@ func TestScanOfThePresentBesideCompaction(t *testing.T) {
 	rewrite()
 	was, s := res.Version, b.handle.store
 	var shown []string
-	past, err := s.ReadAt(t.Context(), &driver.PastQuery[position]{}, func(v *driver.Version) error {
+	past, err := s.ReadAt(t.Context(), &driver.HistoryQuery[position]{}, func(v *driver.Version) error {
 		shown = append(shown, string(v.Version))
 		rewrite()
 		return s.Compact(t.Context(), int64(s.at))
@@ -73,7 +73,7 @@ func TestBeforeOldChangesOfOneKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range versions {
-			if want := events[i].Revision - 1; v == nil && want > 1 || v != nil && v.Modified != want {
+			if want := events[i].Revision - 1; v == nil && want > 1 || v != nil && v.ModRevision != want {
 				t.Fatalf("before revision %d there was %v", events[i].Revision, v)
 			}
 		}

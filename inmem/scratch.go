@@ -16,7 +16,7 @@ func init() { scratchstore.Register(newScratch, "mem") }
 func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	prefix := name + "_"
 	return &scratchstore.Space{
-		Place: "the stores " + prefix + "… in memory",
+		Location: "the stores " + prefix + "… in memory",
 		Store: func(number int) *url.URL {
 			other := *u
 			query := other.Query()

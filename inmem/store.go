@@ -139,7 +139,7 @@ func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	s.place(it)
 	s.history.record(it, &driver.Event[position]{
 		Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint,
-		Revision: int64(it.at), Created: int64(it.created), Writes: it.writes,
+		Revision: int64(it.at), CreateRevision: int64(it.created), Writes: it.writes,
 	})
 	return it
 }
@@ -175,7 +175,7 @@ func (s *store) remove(it *item) {
 	s.succeed(deletion)
 	s.history.record(deletion, &driver.Event[position]{
 		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: s.joint,
-		Revision: int64(s.at), Created: int64(it.created), Writes: it.writes,
+		Revision: int64(s.at), CreateRevision: int64(it.created), Writes: it.writes,
 	})
 }
 

@@ -42,7 +42,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	for i := range mutations {
 		switch m := &mutations[i]; m.Verb {
 		case driver.Write:
-			m.Written = s.put(m.Key, copies[i], codec.Size(copies[i])).resource.Version
+			m.NewVersion = s.put(m.Key, copies[i], codec.Size(copies[i])).resource.Version
 			m.Revision = int64(s.at)
 		case driver.Delete:
 			if it := s.items[m.Key]; it != nil && it.stored().Uid == m.Uid { // else there is nothing to do

@@ -100,7 +100,7 @@ func (s *storm) wake(name string) {
 // until reads events until something holds, and notes in wrong what is not allowed.
 func (s *storm) until(what string, holds func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), fixture.Patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), fixture.Timeout)
 	defer cancel()
 	for !holds() {
 		ev, err := s.w.Next(ctx)

@@ -146,7 +146,7 @@ func (m *migration) fences(ctx context.Context) (fence driver.FenceState, err er
 		return fence, fmt.Errorf("target: %w", err)
 	}
 	if own.Closed {
-		return fence, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", driver.Refused(own.Target))
+		return fence, fmt.Errorf("target: %w (unfence it first, if it is to be used again)", driver.FenceError(own.Target))
 	}
 	return fence, nil
 }
@@ -157,12 +157,12 @@ func closedForOthers(fence driver.FenceState, old *state) error {
 	case !fence.Closed:
 		return nil
 	case old == nil:
-		return fmt.Errorf("source: %w (unfence it first, or copy without following)", driver.Refused(fence.Target))
+		return fmt.Errorf("source: %w (unfence it first, or copy without following)", driver.FenceError(fence.Target))
 	case fence.Target != old.closedFor():
-		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", driver.Refused(fence.Target), errStuck)
+		return fmt.Errorf("source: %w, so that this migration cannot go on: %w", driver.FenceError(fence.Target), errStuck)
 	case old.Phase != CuttingOver:
 		// Closed by a process that was taken over, in a store whose fence has no epoch.
-		return fmt.Errorf("source: %w, though this migration is in phase %q: %w", driver.Refused(fence.Target), old.Phase, errStuck)
+		return fmt.Errorf("source: %w, though this migration is in phase %q: %w", driver.FenceError(fence.Target), old.Phase, errStuck)
 	}
 	return nil
 }

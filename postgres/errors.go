@@ -127,7 +127,7 @@ func refusal(err error) error {
 	}
 	switch pg.Code {
 	case fenced:
-		return driver.Refused(pg.Detail)
+		return driver.FenceError(pg.Detail)
 	case superseded:
 		return driver.ErrSuperseded
 	}

@@ -42,7 +42,7 @@ func TestFloorOfAnotherHistory(t *testing.T) {
 		var ms []*mutation
 		for _, res := range of.resources {
 			m, err := newMutation(&driver.Mutation{
-				Verb: of.verb, Key: key.Of(res.Id), Uid: res.Id.Uid, Version: res.Version, Resource: res, Alone: len(of.resources) == 1,
+				Verb: of.verb, Key: key.Of(res.Id), Uid: res.Id.Uid, Version: res.Version, Resource: res, Exclusive: len(of.resources) == 1,
 			})
 			if err != nil {
 				t.Fatal(err)

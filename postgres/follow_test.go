@@ -41,7 +41,7 @@ func follow(t testing.TB, name string, w storage.Watch) *follower {
 	go func() {
 		defer close(f.done)
 		for {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*fixture.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*fixture.Timeout)
 			event, err := w.Next(ctx)
 			cancel()
 			if err != nil {
@@ -125,7 +125,7 @@ func (c *churn) writer(b storage.Backend, seed uint64, times int) {
 }
 
 func (c *churn) change(b storage.Backend, random *rand.Rand) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, fixture.Patience))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.limit, fixture.Timeout))
 	defer cancel()
 	res := fixture.Resource(fmt.Sprintf("key-%d", random.IntN(c.keys)), startOver)
 	res.Id.Uid = ""

@@ -159,7 +159,7 @@ func (r *reader) Before(ctx context.Context, events []*event) (versions []*drive
 		}
 		versions[n-1] = &driver.Version{
 			Key: ev.Key.Bytes(), Version: []byte(versionText(version)), Data: data,
-			Created: created.Int64, Modified: modified.Int64, Writes: writes.Int64,
+			CreateRevision: created.Int64, ModRevision: modified.Int64, Writes: writes.Int64,
 		}
 		return nil
 	})

@@ -157,12 +157,12 @@ func eventsOf(changes []change) ([]*event, error) {
 		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
 		events[i] = &event{
 			Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at,
-			Revision: c.at.revision, Created: c.created, Writes: c.writes,
+			Revision: c.at.revision, CreateRevision: c.created, Writes: c.writes,
 		}
 		if c.more || c.at.place > 0 {
 			events[i].Commit = c.at.revision
 		}
-		events[i].Cut = c.more && i == len(changes)-1
+		events[i].CommitContinues = c.more && i == len(changes)-1
 	}
 	return events, nil
 }

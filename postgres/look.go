@@ -56,7 +56,7 @@ func (r *reader) Look(ctx context.Context, k driver.Key, final bool) (*driver.Ve
 // lookLater is Look where it may have to wait. What was seen before that does not count.
 func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
 	from := k.Bytes()
-	past, err := r.ReadAt(ctx, &driver.PastQuery[position]{
+	past, err := r.ReadAt(ctx, &driver.HistoryQuery[position]{
 		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, func(v *driver.Version) error {
 		found = v
@@ -133,7 +133,7 @@ func (l *looker) lookOnce(ctx context.Context, conn *pgx.Conn, keys [][]byte) (s
 			if key != nil {
 				snap.found[string(key)] = &driver.Version{
 					Key: key, Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: data,
-					Created: created.Int64, Writes: writes.Int64, Modified: modified.Int64,
+					CreateRevision: created.Int64, Writes: writes.Int64, ModRevision: modified.Int64,
 				}
 			}
 			return nil

@@ -48,7 +48,7 @@ func TestLookIsFinal(t *testing.T) {
 	}
 	one := write(first)
 	before := look(false)
-	if v := before.found[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.Modified != before.revision || v.Created != v.Modified || v.Writes != 1 {
+	if v := before.found[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.ModRevision != before.revision || v.CreateRevision != v.ModRevision || v.Writes != 1 {
 		t.Errorf("what was created is %+v, as of revision %d", v, before.revision)
 	}
 	execute("begin")
@@ -80,7 +80,7 @@ func TestLookIsFinal(t *testing.T) {
 	h.looker = newLooker(h.looker.history)
 	two = write(second)
 	after := look(false)
-	if v := after.found[string(second.Bytes())]; v == nil || v.Modified != after.revision || v.Modified <= before.revision {
+	if v := after.found[string(second.Bytes())]; v == nil || v.ModRevision != after.revision || v.ModRevision <= before.revision {
 		t.Errorf("what was written behind the other session is %+v, as of revision %d", v, after.revision)
 	}
 	historian, _ := storage.As[storage.Historian](b)

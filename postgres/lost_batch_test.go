@@ -87,14 +87,14 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 	h.held = h.proxy.HoldAnswer(payload)
 	begin := func(res *resourcepb.Resource, answer chan<- error, patience time.Duration) {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), fixture.Timeout)
 			defer cancel()
 			_, err := through.WriteCAS(ctx, res)
 			answer <- err
 		})
 	}
 	first := make(chan error, 1)
-	begin(spacer, first, fixture.Patience)
+	begin(spacer, first, fixture.Timeout)
 	sprung(t, ahead)
 	begin(good, h.good, timeout)
 	for _, res := range bad {
@@ -123,7 +123,7 @@ func tryHalfDone(t *testing.T, timeout time.Duration) *halfDone {
 // comes again: the write that was done is not begun anew.
 func TestLostBatchMeetsLock(t *testing.T) {
 	t.Parallel()
-	h := newHalfDone(t, fixture.Patience)
+	h := newHalfDone(t, fixture.Timeout)
 	lock := lockRow(t, h.server, h.schema, h.badKey)
 	h.held.Cut()
 	if err := <-h.good; err != nil {

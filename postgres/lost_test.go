@@ -107,7 +107,7 @@ func sprung(t *testing.T, trap *faultproxy.Trap) {
 	t.Helper()
 	select {
 	case <-trap.Sprung():
-	case <-time.After(fixture.Patience):
+	case <-time.After(fixture.Timeout):
 		t.Fatal("the connection was not cut")
 	}
 }

@@ -58,7 +58,7 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 			return res
 		}
 		for range calls {
-			ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), fixture.Timeout)
 			if random.IntN(4) > 0 {
 				key := fmt.Sprint("-", random.IntN(8))
 				call, entry := o.begin(1)
@@ -96,7 +96,7 @@ func (o *ordering) writer(b storage.Backend, keys string, seed uint64, calls int
 
 // record returns the changes that a watch shows up to the marker, in their order.
 func record(w storage.Watch) ([]change, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*fixture.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*fixture.Timeout)
 	defer cancel()
 	var all []change
 	for {

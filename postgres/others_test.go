@@ -41,7 +41,7 @@ func TestOthersUnderWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.Alone = true
+			m.Exclusive = true
 			ms = append(ms, m)
 		}
 		slices.SortFunc(ms, func(x, y *mutation) int { return bytes.Compare(x.keyBytes, y.keyBytes) })
@@ -108,11 +108,11 @@ func creationAndDeletion(t *testing.T, name string) (created, deleted *mutation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deleted, err = newMutation(&driver.Mutation{Verb: driver.Delete, Key: k, Uid: "uid", Version: string(versionText(created.token)), Alone: true})
+	deleted, err = newMutation(&driver.Mutation{Verb: driver.Delete, Key: k, Uid: "uid", Version: string(versionText(created.token)), Exclusive: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	created.Alone = true
+	created.Exclusive = true
 	return created, deleted
 }
 

@@ -15,17 +15,17 @@ import (
 )
 
 // ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
-func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add func(*driver.Version) error) (driver.Past[position], error) {
+func (r *reader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
 	look, err := r.lookOrWait(ctx, q)
 	if err != nil {
-		return driver.Past[position]{}, err
+		return driver.HistoryPage[position]{}, err
 	}
 	for i := range look.found {
 		if err := add(&look.found[i]); err != nil {
-			return driver.Past[position]{}, err
+			return driver.HistoryPage[position]{}, err
 		}
 	}
-	if q.Followed {
+	if q.PrecedesWatch {
 		r.inbox.listed(&look.past.At)
 	}
 	return look.past, nil
@@ -33,7 +33,7 @@ func (r *reader) ReadAt(ctx context.Context, q *driver.PastQuery[position], add 
 
 // lookOrWait reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
 // that comes after a number which is still to come. Otherwise it waits for that.
-func (r *reader) lookOrWait(ctx context.Context, q *driver.PastQuery[position]) (look *pastLook, err error) {
+func (r *reader) lookOrWait(ctx context.Context, q *driver.HistoryQuery[position]) (look *pastLook, err error) {
 	at := q.At
 	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		look, err = r.lookAt(ctx, conn, at, q)
@@ -62,18 +62,18 @@ func (r *reader) lookOrWait(ctx context.Context, q *driver.PastQuery[position]) 
 type pastLook struct {
 	*history
 	conn    *pgx.Conn
-	q       *driver.PastQuery[position]
+	q       *driver.HistoryQuery[position]
 	at      position
 	now     bool // the position is that of the snapshot, or nothing that is asked for has changed since
 	later   bool // nothing was read, because something is visible that is not final
 	found   []driver.Version
 	bytes   int
 	counted bool
-	past    driver.Past[position]
+	past    driver.HistoryPage[position]
 }
 
 // lookAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
-func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.PastQuery[position]) (*pastLook, error) {
+func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pastLook, error) {
 	l := &pastLook{history: r.history, conn: conn.Conn(), q: q}
 	var err error
 	if at == nil {

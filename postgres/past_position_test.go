@@ -122,7 +122,7 @@ func TestForgedPositions(t *testing.T) {
 		"inside a commit": inside, "of another history": other, "not there yet": later, "with changes ahead": ahead,
 		"with changes ahead that are to come": soon, "with all changes ahead": never,
 	} {
-		_, err := b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &forged}, func(v *driver.Version) error {
+		_, err := b.handle.ReadAt(ctx, &driver.HistoryQuery[position]{At: &forged}, func(v *driver.Version) error {
 			return fmt.Errorf("%s: read %s", name, v.Key)
 		})
 		if !errors.Is(err, storage.ErrCompacted) && !errors.Is(err, storage.ErrInvalid) {
@@ -158,7 +158,7 @@ from (select nextval($seq_name) as next from generate_series(1, ` + fmt.Sprint(v
 		}
 	}
 	var version string
-	_, err = b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &at}, func(v *driver.Version) error {
+	_, err = b.handle.ReadAt(ctx, &driver.HistoryQuery[position]{At: &at}, func(v *driver.Version) error {
 		if strings.HasSuffix(string(v.Key), "hot") {
 			version = string(v.Version)
 		}

@@ -72,7 +72,7 @@ func TestPageBeforeManyCreations(t *testing.T) {
 	var names string
 	from := []byte(nil)
 	for more := true; more; {
-		past, err := b.handle.ReadAt(ctx, &driver.PastQuery[position]{At: &at, From: from, Limit: 1}, func(v *driver.Version) error {
+		past, err := b.handle.ReadAt(ctx, &driver.HistoryQuery[position]{At: &at, From: from, Limit: 1}, func(v *driver.Version) error {
 			names += string(v.Key[len(v.Key)-1:])
 			from = append(append([]byte{}, v.Key...), 0)
 			return nil

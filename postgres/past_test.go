@@ -77,9 +77,9 @@ func TestPast(t *testing.T) {
 				delete(m.now, id)
 				continue
 			case !there:
-				v = driver.Version{Key: chosen[i].Bytes(), Created: mu.Revision}
+				v = driver.Version{Key: chosen[i].Bytes(), CreateRevision: mu.Revision}
 			}
-			v.Version, v.Modified, v.Writes = []byte(mu.Written), mu.Revision, v.Writes+1
+			v.Version, v.ModRevision, v.Writes = []byte(mu.NewVersion), mu.Revision, v.Writes+1
 			m.now[id] = v
 		}
 		now := map[string]driver.Version{}
@@ -175,7 +175,7 @@ func checkPast(t *testing.T, ctx context.Context, h *handle, m *versions, revisi
 			}
 		}
 		var got []driver.Version
-		q := driver.PastQuery[position]{At: at, Filter: f, Limit: 3, Count: true, Final: true}
+		q := driver.HistoryQuery[position]{At: at, Filter: f, Limit: 3, Count: true, Final: true}
 		for more := true; more; {
 			past, err := h.ReadAt(ctx, &q, func(v *driver.Version) error {
 				if k, err := key.Parse(v.Key); err != nil {
@@ -183,7 +183,7 @@ func checkPast(t *testing.T, ctx context.Context, h *handle, m *versions, revisi
 				} else if _, err := driver.Decode(k, v.Data, string(v.Version)); err != nil {
 					t.Error(err)
 				}
-				got = append(got, driver.Version{Key: v.Key, Version: v.Version, Created: v.Created, Modified: v.Modified, Writes: v.Writes})
+				got = append(got, driver.Version{Key: v.Key, Version: v.Version, CreateRevision: v.CreateRevision, ModRevision: v.ModRevision, Writes: v.Writes})
 				return nil
 			})
 			if err != nil {

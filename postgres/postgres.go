@@ -39,7 +39,7 @@ type Options struct {
 	Timeout time.Duration
 	// Outage is how long watches wait for a database that is away: 5 min.
 	Outage time.Duration
-	// Retention is how long changes are kept for watches to resume from: 1 h. At least it is driver.TokenLife, for which pages and the
+	// Retention is how long changes are kept for watches to resume from: 1 h. At least it is driver.TokenLifetime, for which pages and the
 	// snapshots of watches need them.
 	Retention time.Duration
 	// Poll is how often watches look for changes that nobody announced: 1 s, or 100 ms with NoListen.
@@ -72,7 +72,7 @@ func (o *Options) withDefaults() Options {
 	or(&d.Timeout, 30*time.Second)
 	or(&d.Outage, 5*time.Minute)
 	or(&d.Retention, time.Hour)
-	d.Retention = cmp.Or(d.forgetful, max(d.Retention, driver.TokenLife))
+	d.Retention = cmp.Or(d.forgetful, max(d.Retention, driver.TokenLifetime))
 	if d.NoListen {
 		or(&d.Poll, 100*time.Millisecond)
 	}

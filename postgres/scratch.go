@@ -27,8 +27,8 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 		return &other
 	}
 	return &scratchstore.Space{
-		Place: "the schemas " + prefix + "…",
-		Store: store,
+		Location: "the schemas " + prefix + "…",
+		Store:    store,
 		Drop: func(ctx context.Context) error {
 			conn, _, err := connect(ctx, store(0))
 			if err != nil {

@@ -114,7 +114,7 @@ func travel(ms []*mutation) time.Duration {
 func lone(ms []*mutation) bool { return len(ms) == 1 && (ms[0].updates() || ms[0].kind == kindDelete) }
 
 func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
-	text, args := s.sql.deleteOne, []any{m.keyBytes, []byte(m.Uid), m.expected, m.token, a.expires, m.Alone, a.floor}
+	text, args := s.sql.deleteOne, []any{m.keyBytes, []byte(m.Uid), m.expected, m.token, a.expires, m.Exclusive, a.floor}
 	if m.kind == kindWrite {
 		text, args = s.sql.updateOne, append(args, m.groupVersion, m.owner, m.data)
 	}
@@ -165,7 +165,7 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 
 // alone reports whether somebody needs to know of a change that nothing before it is to come.
 func alone(ms []*mutation) bool {
-	return slices.ContainsFunc(ms, func(m *mutation) bool { return m.Alone })
+	return slices.ContainsFunc(ms, func(m *mutation) bool { return m.Exclusive })
 }
 
 // outcomeBusy is what the function apply answers for a key that another transaction holds.

@@ -99,7 +99,7 @@ func TestSlowLinkReads(t *testing.T) {
 	for i := range count {
 		want = append(want, fixture.Write(t, fast, large(fmt.Sprint("large-", i), size)))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), fixture.Timeout)
 	defer cancel()
 	errs := make(chan error, count)
 	for _, res := range want {

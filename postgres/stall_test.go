@@ -122,7 +122,7 @@ func TestStalledDisk(t *testing.T) {
 		continue
 	}
 
-	fates, movedFates := s.stall(fixture.Patience), moved.stall(fixture.Patience)
+	fates, movedFates := s.stall(fixture.Timeout), moved.stall(fixture.Timeout)
 	fenced := make(chan error, 1)
 	go func() { fenced <- fencer.SetFence(fixture.Context(t), new("elsewhere")) }()
 	lasts(9 * time.Second)
@@ -177,7 +177,7 @@ func TestStalledDiskAtTheDeadline(t *testing.T) {
 	s.truthful(told)
 
 	closed := newStalled(t, disk)
-	fates = closed.stall(fixture.Patience)
+	fates = closed.stall(fixture.Timeout)
 	var closing sync.WaitGroup
 	for name, b := range closed.handles {
 		closing.Go(func() {

@@ -211,7 +211,7 @@ func compacted(t *testing.T, what string, b storage.Backend, cursor string) {
 	w, err := resumer.WatchFrom(fixture.Context(t), fixture.AllTypes, fixture.AllTenancies, "", cursor)
 	if err == nil {
 		defer w.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), fixture.Patience/2)
+		ctx, cancel := context.WithTimeout(context.Background(), fixture.Timeout/2)
 		defer cancel()
 		var event *resourcepb.WatchEvent
 		if event, err = w.Next(ctx); err == nil {

@@ -50,7 +50,7 @@ func strangersLock(t *testing.T, commits int) {
 	}
 	// What takes longer than this is held up: it would be done in no time.
 	c := newChurn(t, 20)
-	c.limit = fixture.Patience
+	c.limit = fixture.Timeout
 	followers := []*follower{follow(t, "watch", here), follow(t, "watch of another handle", elsewhere)}
 	for i := range 32 {
 		c.writer(b, uint64(i), 20)

@@ -51,7 +51,7 @@ func (l *pastLook) read(ctx context.Context) error {
 		case full && l.q.KeysOnly && len(l.found) > stretchRows:
 			l.found, l.past.More = l.found[:len(l.found)-1], true
 			return nil
-		case full && l.bytes >= l.q.Most():
+		case full && l.bytes >= l.q.MaxBytes():
 			return l.lookFurther(ctx, append(last, 0))
 		}
 		if last == nil {
@@ -118,12 +118,12 @@ func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 // if there are no more. full says that a bound of the page was reached.
 func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
 	keys = max(keys, limit)
-	most := l.q.Most() - l.bytes
+	most := l.q.MaxBytes() - l.bytes
 	sql, arguments := l.sql.pastPage, []any{
 		b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, l.q.KeysOnly, most,
 	}
 	switch {
-	case l.now && b.pattern == nil && l.q.Most() == math.MaxInt:
+	case l.now && b.pattern == nil && l.q.MaxBytes() == math.MaxInt:
 		sql, arguments = l.sql.presentRows, []any{b.first, b.end, limit, l.q.KeysOnly}
 	case l.now && b.pattern == nil:
 		sql, arguments = l.sql.presentSpan, []any{b.first, b.end, limit, l.q.KeysOnly, most}
@@ -143,7 +143,7 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 			}
 			l.bytes += len(data)
 			found := versionOf(k, version, data)
-			found.Created, found.Modified, found.Writes = created.Int64, modified.Int64, writes.Int64
+			found.CreateRevision, found.ModRevision, found.Writes = created.Int64, modified.Int64, writes.Int64
 			if n := len(l.found); n == cap(l.found) && n >= manyRows { // it would be copied again and again
 				l.found = slices.Grow(l.found, before+limit-n)
 			}
@@ -157,7 +157,7 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 	switch n := len(l.found); {
 	case err != nil:
 		return nil, false, err
-	case n-before == limit || l.bytes >= l.q.Most():
+	case n-before == limit || l.bytes >= l.q.MaxBytes():
 		return bytes.Clone(l.found[n-1].Key), true, nil
 	case inStretch < int64(keys):
 		return nil, false, nil
@@ -171,7 +171,7 @@ func versionOf(k, version, data []byte) driver.Version {
 	all = append(append(all, data...), k...)
 	all = base64.RawURLEncoding.AppendEncode(all, version)
 	n, m := len(data), len(data)+len(k)
-	return driver.Version{Data: all[:n:n], Key: all[n:m:m], Version: all[m:], Once: true}
+	return driver.Version{Data: all[:n:n], Key: all[n:m:m], Version: all[m:], SingleReader: true}
 }
 
 // multirange are ranges of numbers as Postgres writes them.

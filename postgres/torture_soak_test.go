@@ -15,7 +15,7 @@ import (
 func TestTortureSynchronous(t *testing.T) {
 	pair := env.StartPostgresPair(t)
 	pair.Synchronous(t, "on")
-	h := torture.Behind(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
+	h := torture.Proxied(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.CrashSession, 2, func() { crashSession(t, pair.Primary) }),
 		torture.Long(torture.Lasting(faults.StandbyAway, 3, func() { pair.Standby.Freeze(t) }, func() { pair.Standby.Wake(t) })),
@@ -31,7 +31,7 @@ func TestTortureSynchronous(t *testing.T) {
 // TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
 func TestTortureFullDisk(t *testing.T) {
 	server := env.StartPostgresSmallDisk(t, 96)
-	h := torture.Behind(t, server.StoreURL(t), server.Addr)
+	h := torture.Proxied(t, server.StoreURL(t), server.Addr)
 	h.MaxSize = 32 << 10
 	h.Faults = append(h.Faults, torture.Lasting(faults.FillDisk, 8, func() { server.Fill(t, 0) }, func() { server.Free(t) }))
 	torture.Exempt(&h, "TestTorture does it", faults.Pause, faults.CrashSession, faults.Restart, faults.KillServer, faults.StallDisk)

@@ -22,7 +22,7 @@ import (
 func TestTorture(t *testing.T) {
 	server := env.StartFeignedPostgres(t)
 	storeURL := server.StoreURL(t)
-	h := torture.Behind(t, storeURL, server.Addr)
+	h := torture.Proxied(t, storeURL, server.Addr)
 	h.Faults = append(h.Faults,
 		torture.Once(faults.CrashSession, 2, func() { crashSession(t, server.PostgresServer) }),
 		torture.Once(faults.Restart, 1, func() { server.Restart(t) }),

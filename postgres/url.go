@@ -60,7 +60,7 @@ func parseURL(u *url.URL) (*target, error) {
 		MaxSize:   v.Int("max-size", driver.MaxSize, 1, driver.MaxSize),
 		Timeout:   v.Duration("timeout", 0),
 		Outage:    v.Duration("outage", 0),
-		Retention: v.DurationFrom("retention", 0, driver.TokenLife),
+		Retention: v.DurationFrom("retention", 0, driver.TokenLifetime),
 		Poll:      v.Duration("poll", 0),
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")

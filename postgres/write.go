@@ -57,7 +57,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	}
 	for _, m := range ms {
 		if err == nil && m.kind == kindWrite {
-			m.Written = versionText(m.token)
+			m.NewVersion = versionText(m.token)
 		}
 		if err == nil && m.changed() {
 			m.Revision, m.Settled = m.revision, m.settled

@@ -80,7 +80,7 @@ func spanOf(f *ranges.Filter, token string) (storage.Span, error) {
 	if err != nil {
 		return storage.Span{}, err
 	}
-	return f.Behind(last), nil
+	return f.After(last), nil
 }
 
 // shown returns a record as the caller may see it, nil for nothing.

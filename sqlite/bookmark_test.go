@@ -141,11 +141,11 @@ func TestPagesThatEndInACommit(t *testing.T) {
 				}
 				cut := false
 				for i, ev := range events {
-					cut = ev.Cut
-					if ev.Cut && i < len(events)-1 {
+					cut = ev.CommitContinues
+					if ev.CommitContinues && i < len(events)-1 {
 						t.Fatalf("limit %d: row %d in the middle of a page is cut", limit, ev.At.seq)
 					}
-					if f != nil && !f.Match(&ev.Key) && !ev.Cut {
+					if f != nil && !f.Match(&ev.Key) && !ev.CommitContinues {
 						t.Fatalf("limit %d: row %d is not wanted", limit, ev.At.seq)
 					}
 				}

@@ -59,7 +59,7 @@ func TestUnreadableKeyInTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout)
 	defer cancel()
 	for name, w := range map[string]storage.Watch{"open": w, "resumed": resumed} {
 		if ev, err := w.Next(ctx); !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {

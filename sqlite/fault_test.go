@@ -135,7 +135,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 // newWriterOf returns a writer beside the one of a store, on a connection of its own.
 func newWriterOf(t *testing.T, s *Backend) *writer {
 	t.Helper()
-	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: fixture.Patience})
+	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: fixture.Timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
 	w := newWriterOf(t, s)
-	w.log = retention{age: fixture.Patience, rows: 1 << 40, bytes: 1 << 20}
+	w.log = retention{age: fixture.Timeout, rows: 1 << 40, bytes: 1 << 20}
 	finish := func(i, size int) error {
 		t.Helper()
 		tx, err := w.begin()

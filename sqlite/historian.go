@@ -190,7 +190,7 @@ type logged struct {
 func (l *logged) version(key []byte) *driver.Version {
 	return &driver.Version{
 		Key: key, Version: l.appendVersion(nil), Data: l.data,
-		Created: revision(l.created), Modified: l.revision(), Writes: l.writes,
+		CreateRevision: revision(l.created), ModRevision: l.revision(), Writes: l.writes,
 	}
 }
 

@@ -135,7 +135,7 @@ func following(own []addition, at mark) (events []*event, end mark, look bool) {
 func (r *row) event() *event {
 	ev := &event{
 		Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data),
-		Revision: r.at.revision(), Created: revision(r.created), Writes: r.writes,
+		Revision: r.at.revision(), CreateRevision: revision(r.created), Writes: r.writes,
 	}
 	ev.Resource, ev.Damage = codec.AdoptOf(r.key, r.data, r.at.version())
 	return ev

@@ -10,14 +10,14 @@ import (
 )
 
 // ReadAt implements driver.Historian. Every read begins with the newest commit of the file, so the present position is final and strong.
-func (s *handle) ReadAt(ctx context.Context, q *driver.PastQuery[mark], add func(*driver.Version) error) (p driver.Past[mark], err error) {
+func (s *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[mark], add func(*driver.Version) error) (p driver.HistoryPage[mark], err error) {
 	var refused error // what add has returned
 	err = s.inSnapshot(ctx, "read the rows", func(c *conn) error {
 		sp, err := c.span()
 		if err != nil {
 			return err
 		}
-		p = driver.Past[mark]{At: sp.newest}
+		p = driver.HistoryPage[mark]{At: sp.newest}
 		if q.At != nil {
 			if err := c.known(*q.At, sp); err != nil {
 				return err
@@ -28,7 +28,7 @@ func (s *handle) ReadAt(ctx context.Context, q *driver.PastQuery[mark], add func
 		last := q.From
 		size, added := 0, 0
 		err = r.each(q.From, q.KeysOnly, func(v *driver.Version) (bool, error) {
-			if q.Limit > 0 && added == q.Limit || size >= q.Most() {
+			if q.Limit > 0 && added == q.Limit || size >= q.MaxBytes() {
 				p.More = true
 				return false, nil
 			}
@@ -63,7 +63,7 @@ const keyRecord = 640
 // that has changed since, its chain is followed to what it was.
 type past struct {
 	conn   *conn
-	query  *driver.PastQuery[mark]
+	query  *driver.HistoryQuery[mark]
 	at     int64
 	newest int64
 }
@@ -118,7 +118,7 @@ func (r *past) stateOf(now *walk, gone *deletions, order int, keysOnly bool) (*d
 		if m.seq <= r.at {
 			now.version = driver.Version{
 				Key: now.key, Version: m.appendVersion(now.version.Version[:0]),
-				Created: revision(created), Modified: m.revision(), Writes: s.ColumnInt64(4),
+				CreateRevision: revision(created), ModRevision: m.revision(), Writes: s.ColumnInt64(4),
 			}
 			if !keysOnly {
 				now.version.Data = s.ColumnRawBlob(5)

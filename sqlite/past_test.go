@@ -20,14 +20,14 @@ import (
 type contents map[string]string
 
 func describe(v *driver.Version) string {
-	return fmt.Sprintf("%s created %d modified %d writes %d", v.Version, v.Created, v.Modified, v.Writes)
+	return fmt.Sprintf("%s created %d modified %d writes %d", v.Version, v.CreateRevision, v.ModRevision, v.Writes)
 }
 
 // readAt reads what was stored at a position, in pages of so many.
 func readAt(t testing.TB, s *Backend, at *mark, limit int, filter *driver.Filter) (contents, error) {
 	t.Helper()
 	got := contents{}
-	q := driver.PastQuery[mark]{At: at, Limit: limit, Filter: filter}
+	q := driver.HistoryQuery[mark]{At: at, Limit: limit, Filter: filter}
 	for last := ""; ; {
 		past, err := s.handle.ReadAt(t.Context(), &q, func(v *driver.Version) error {
 			if string(v.Key) <= last {
@@ -109,7 +109,7 @@ func (c *changing) change(t testing.TB, name string, remove bool) {
 		}
 		stored := fixture.Write(t, c.store, res)
 		c.live[name] = &storage.Op{Write: stored}
-		v := driver.Version{Version: []byte(stored.Version), Created: created, Modified: n + 1, Writes: writes}
+		v := driver.Version{Version: []byte(stored.Version), CreateRevision: created, ModRevision: n + 1, Writes: writes}
 		c.now[name] = fmt.Sprint(describe(&v), " is ", n)
 		at, _ := parseVersion(stored.Version)
 		c.marks = append(c.marks, at)
@@ -261,7 +261,7 @@ func TestBefore(t *testing.T) {
 		if !strings.HasPrefix(before, got) || (got == "") != (before == "") {
 			t.Errorf("before row %d there was %q, expected %q", ev.At.seq, got, before)
 		}
-		now := fmt.Sprintf("created %d modified %d writes %d", ev.Created, ev.Revision, ev.Writes)
+		now := fmt.Sprintf("created %d modified %d writes %d", ev.CreateRevision, ev.Revision, ev.Writes)
 		if after := c.states[ev.At.seq][ev.Key.Name]; !ev.Delete && !strings.Contains(after, now) {
 			t.Errorf("row %d tells %q, expected %q", ev.At.seq, now, after)
 		}
@@ -359,7 +359,7 @@ func TestFiltersThatSkip(t *testing.T) {
 		if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
 			t.Errorf("%+v now: %v, %v; expected %v", f, got, err, want)
 		}
-		past, err := s.handle.ReadAt(t.Context(), &driver.PastQuery[mark]{Filter: &f, Limit: 1, Count: true, KeysOnly: true}, func(*driver.Version) error { return nil })
+		past, err := s.handle.ReadAt(t.Context(), &driver.HistoryQuery[mark]{Filter: &f, Limit: 1, Count: true, KeysOnly: true}, func(*driver.Version) error { return nil })
 		if err != nil || past.Count != int64(len(want)) || past.More != (len(want) > 1) {
 			t.Errorf("%+v is counted as %+v, %v; expected %d", f, past, err, len(want))
 		}

@@ -23,7 +23,7 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 		return nil, fmt.Errorf("make a folder beside the database: %w", err)
 	}
 	return &scratchstore.Space{
-		Place: "the folder " + folder,
+		Location: "the folder " + folder,
 		Store: func(number int) *url.URL {
 			file := filepath.ToSlash(filepath.Join(folder, fmt.Sprint(number, ".db")))
 			query := u.Query()

@@ -228,7 +228,7 @@ func cutAfter(last *event, events []*event, next mark) []*event {
 	if last == nil || last.At.tag != next.tag {
 		return events
 	}
-	last.Cut = true
+	last.CommitContinues = true
 	if n := len(events); n > 0 && events[n-1] == last {
 		return events
 	}
@@ -245,7 +245,7 @@ func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err err
 	version := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
 	ev = &event{
 		Key: k, At: version, Commit: version.tag,
-		Revision: version.revision(), Created: revision(s.ColumnInt64(4)), Writes: s.ColumnInt64(5),
+		Revision: version.revision(), CreateRevision: revision(s.ColumnInt64(4)), Writes: s.ColumnInt64(5),
 	}
 	if f != nil && !f.Match(&k) {
 		return ev, false, nil

@@ -268,7 +268,7 @@ func TestHistoryWithAGap(t *testing.T) {
 
 // nextError is Next, within the time that something may take.
 func nextError(t testing.TB, w storage.Watch) (*resourcepb.WatchEvent, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout)
 	defer cancel()
 	return w.Next(ctx)
 }

@@ -40,7 +40,7 @@ type Options struct {
 	MaxSize int
 	// Retention is how far history goes back: for how long a watch or a page can go on from a change, and the store be read as it
 	// was then, unless RetentionRows or RetentionBytes is reached earlier. The newest 2,048 changes are kept longer. At least it is
-	// driver.TokenLife, and so long all changes are kept, whatever the other bounds: pages and the snapshots of watches need them.
+	// driver.TokenLifetime, and so long all changes are kept, whatever the other bounds: pages and the snapshots of watches need them.
 	Retention time.Duration
 	// RetentionRows is the number of changes in history at most, give or take a few hundred.
 	RetentionRows int
@@ -51,11 +51,11 @@ type Options struct {
 	Readers int
 
 	vfs   string        // for tests
-	young time.Duration // for tests: instead of driver.TokenLife
+	young time.Duration // for tests: instead of driver.TokenLifetime
 }
 
 // kept is how long a change is kept, whatever the bounds.
-func (o *Options) kept() time.Duration { return cmp.Or(o.young, driver.TokenLife) }
+func (o *Options) kept() time.Duration { return cmp.Or(o.young, driver.TokenLifetime) }
 
 func (o *Options) withDefaults() Options {
 	var d Options

@@ -38,7 +38,7 @@ var broken = map[string]string{
 func wantWhole(t testing.TB, path string) {
 	t.Helper()
 	db := foreign(t, path)
-	if err := db.BusyTimeout(fixture.Patience); err != nil {
+	if err := db.BusyTimeout(fixture.Timeout); err != nil {
 		t.Fatal(err)
 	}
 	for what, text := range broken {

@@ -50,7 +50,7 @@ func newTxn(c *conn, known *links) (txn, error) {
 // transaction is lost.
 func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
-		return driver.Refused(t.fence), nil
+		return driver.FenceError(t.fence), nil
 	}
 	if refused, err := t.guarded(r.guard); refused != nil || err != nil {
 		return refused, err

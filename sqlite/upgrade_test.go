@@ -206,7 +206,7 @@ func TestUpgradeThatIsCutOff(t *testing.T) {
 	for steps := range 5 {
 		o := newStoreOne(t)
 		o.fill()
-		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: fixture.Patience})
+		c, err := connect(t.Context(), o.path, "", role{flags: sqlite3.OPEN_READWRITE, cache: 16, busy: fixture.Timeout})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -183,7 +183,7 @@ func TestUpgradingProcessesThatAreKilled(t *testing.T) {
 func versionOf(t *testing.T, path string) int {
 	t.Helper()
 	db := foreign(t, path)
-	if err := db.BusyTimeout(fixture.Patience); err != nil {
+	if err := db.BusyTimeout(fixture.Timeout); err != nil {
 		t.Fatal(err)
 	}
 	s, _, err := db.Prepare("SELECT version FROM meta")

@@ -47,7 +47,7 @@ func parseURL(u *url.URL) (string, Options, error) {
 		Timeout:        p.Duration("timeout", DefaultTimeout),
 		Outage:         p.Duration("outage", DefaultOutage),
 		MaxSize:        p.Int("max-size", 0, 1, driver.MaxSize),
-		Retention:      p.DurationFrom("retention", DefaultRetention, driver.TokenLife),
+		Retention:      p.DurationFrom("retention", DefaultRetention, driver.TokenLifetime),
 		RetentionRows:  p.Int("retention-rows", DefaultRetentionRows, 1, 1<<30),
 		RetentionBytes: p.Int("retention-bytes", DefaultRetentionBytes, 64<<20, math.MaxInt),
 		Readers:        p.Int("readers", defaultReaders(), 1, 64),

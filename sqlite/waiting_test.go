@@ -33,7 +33,7 @@ func wantLate(t *testing.T, call func(context.Context) error) {
 		if !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, expected ErrInconsistent and the context's error", err)
 		}
-	case <-time.After(fixture.Patience):
+	case <-time.After(fixture.Timeout):
 		t.Error("the call has not ended with its context")
 	}
 }
@@ -42,7 +42,7 @@ func wantLate(t *testing.T, call func(context.Context) error) {
 func TestDeadlineWhileConnecting(t *testing.T) {
 	t.Parallel()
 	s, f := openFaulty(t)
-	s.handle.options.Timeout = 2 * fixture.Patience // how long a connection waits for a lock
+	s.handle.options.Timeout = 2 * fixture.Timeout // how long a connection waits for a lock
 	f.locked.Store(true)
 	defer f.locked.Store(false)
 	wantLate(t, func(ctx context.Context) error {

@@ -44,7 +44,7 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	for i := range mutations {
 		m, c := &mutations[i], &r.mutations[i]
 		if m.Verb == driver.Write {
-			m.Written = c.at.version()
+			m.NewVersion = c.at.version()
 		}
 		if c.at.seq != 0 {
 			m.Revision = c.at.revision()

@@ -81,7 +81,7 @@ func TestTimeoutInTheLine(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, nil)
 	hold(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience) // the store's timeout would bound the opening too
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Timeout) // the store's timeout would bound the opening too
 	defer cancel()
 	impatient, err := New(ctx, path, &Options{Timeout: 20 * time.Millisecond})
 	if err != nil {

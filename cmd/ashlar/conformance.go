@@ -145,7 +145,7 @@ func (a *app) ask(ctx context.Context, q *asking) (err error) {
 			err = errors.Join(err, a.left(ctx, space, problem))
 		}
 	}()
-	answers := &answers{store: redacted(rawURL), place: space.Place, began: time.Now()}
+	answers := &answers{store: redacted(rawURL), place: space.Location, began: time.Now()}
 	asked := answers.ask(ctx, q, space, show)
 	show.end()
 	answers.took = time.Since(answers.began)
@@ -177,7 +177,7 @@ func openOnce(ctx context.Context, storeURL string) error {
 
 // left is the error about what is left in the database. Of a command that was interrupted no error is shown, so it gets a line.
 func (a *app) left(ctx context.Context, space *scratchstore.Space, problem error) error {
-	err := failedf("%s could not be deleted: %w", space.Place, problem)
+	err := failedf("%s could not be deleted: %w", space.Location, problem)
 	if ctx.Err() != nil {
 		_, _ = fmt.Fprintln(a.err, oneLine(err))
 	}

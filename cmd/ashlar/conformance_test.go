@@ -143,8 +143,8 @@ func init() {
 	})
 	scratchstore.Register(func(u *url.URL, name string) (*scratchstore.Space, error) {
 		return &scratchstore.Space{
-			Place: "the forgetful " + name,
-			Store: func(n int) *url.URL { return &url.URL{Scheme: "forgetful", Host: fmt.Sprint(name, n)} },
+			Location: "the forgetful " + name,
+			Store:    func(n int) *url.URL { return &url.URL{Scheme: "forgetful", Host: fmt.Sprint(name, n)} },
 			Drop: func(context.Context) error {
 				if u.Query().Has("undeletable") {
 					return errUndeletable

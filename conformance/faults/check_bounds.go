@@ -23,7 +23,7 @@ func (r *run) checkBounds(before goleak.Option) (found []Violation) {
 	for _, name := range r.h.IgnoreGoroutines {
 		ignored = append(ignored, goleak.IgnoreAnyFunction(name))
 	}
-	for until := r.now() + min(r.o.Patience, 20*time.Second); ; {
+	for until := r.now() + min(r.o.Timeout, 20*time.Second); ; {
 		err := goleak.Find(ignored...) // looks for a while by itself
 		if err == nil {
 			return found

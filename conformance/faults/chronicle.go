@@ -61,7 +61,7 @@ func (r *round) newest(ctx context.Context, h storage.Historian) (oldest, newest
 		if err == nil {
 			return oldest, newest, nil
 		}
-		if ctx.Err() != nil || r.run.now()-began > r.run.o.Patience || !errors.Is(err, storage.ErrInconsistent) {
+		if ctx.Err() != nil || r.run.now()-began > r.run.o.Timeout || !errors.Is(err, storage.ErrInconsistent) {
 			return 0, 0, fmt.Errorf("faults: Revisions: %w", err)
 		}
 	}
@@ -100,7 +100,7 @@ func (r *round) chronicle(ctx context.Context, first int64, since time.Duration,
 func (r *round) afresh(ctx context.Context, handle int) (*view, bool) {
 	h, _ := r.run.historian(handle)
 	c := r.newClient("chronicler", handle)
-	for began := r.run.now(); ctx.Err() == nil && r.run.now()-began < r.run.o.Patience; {
+	for began := r.run.now(); ctx.Err() == nil && r.run.now()-began < r.run.o.Timeout; {
 		if v, ok := c.scanPresent(h, storage.ScanOptions{}, patient); ok {
 			return v, true
 		}
@@ -143,8 +143,8 @@ func (c *chronicle) follow(ctx context.Context) {
 		}
 		if until > 0 && c.at >= until {
 			return
-		} else if until > 0 && c.round.run.now()-progress > c.round.run.o.Patience {
-			c.odd("followers go on", "it has told everything up to revision %d, and nothing for %v although everything is healed and revision %d is there", c.at, c.round.run.o.Patience, until)
+		} else if until > 0 && c.round.run.now()-progress > c.round.run.o.Timeout {
+			c.odd("followers go on", "it has told everything up to revision %d, and nothing for %v although everything is healed and revision %d is there", c.at, c.round.run.o.Timeout, until)
 			return
 		}
 		began := c.round.run.now()
@@ -202,7 +202,7 @@ func (c *chronicle) open(ctx context.Context) (storage.Follower, bool) {
 		case errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact):
 			c.forgotten("Follow", err)
 			return closedFollower{}, false
-		case !errors.Is(err, storage.ErrInconsistent) && ctx.Err() == nil, c.round.run.now()-began > c.round.run.o.Patience:
+		case !errors.Is(err, storage.ErrInconsistent) && ctx.Err() == nil, c.round.run.now()-began > c.round.run.o.Timeout:
 			c.odd("followers go on", "Follow after revision %d: %v", c.at, err)
 			return closedFollower{}, false
 		}

@@ -69,10 +69,10 @@ var defects = []struct{ name, by string }{
 func TestDefects(t *testing.T) {
 	for _, d := range defects {
 		t.Run(d.name, func(t *testing.T) {
-			o := Options{For: 700 * time.Millisecond, Calm: 100 * time.Millisecond, Patience: 10 * time.Second}
+			o := Options{For: 700 * time.Millisecond, Calm: 100 * time.Millisecond, Timeout: 10 * time.Second}
 			switch d.name {
 			case "a goroutine is left": // nobody else may run in this process
-				o.Patience = time.Second
+				o.Timeout = time.Second
 			case "a late call":
 				o.Grace = 300 * time.Millisecond
 				fallthrough
@@ -199,7 +199,7 @@ func TestGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := newServer("").harness(true)
 	h.Faults[0].Inject = func(context.Context, *rand.Rand) (func(context.Context) error, error) { cancel(); return nil, nil }
-	_, err := Run(ctx, h, Options{For: time.Hour, Round: time.Hour, Patience: time.Hour})
+	_, err := Run(ctx, h, Options{For: time.Hour, Round: time.Hour, Timeout: time.Hour})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)
 	}

@@ -235,7 +235,7 @@ func (f *follower) resume(ctx context.Context) error {
 			f.forgotten("WatchFrom", err)
 			return f.relist(ctx)
 		}
-		if !errors.Is(err, storage.ErrInconsistent) || f.run.now()-began > f.run.o.Patience {
+		if !errors.Is(err, storage.ErrInconsistent) || f.run.now()-began > f.run.o.Timeout {
 			return fmt.Errorf("WatchFrom: %w", err)
 		}
 	}

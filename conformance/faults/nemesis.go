@@ -96,7 +96,7 @@ func (n *nemesis) suffer(ctx context.Context, f Fault, hold time.Duration, rando
 	if f.Kind == Compact {
 		defer n.run.compacts()()
 	}
-	injecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Patience)
+	injecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Timeout)
 	defer cancel()
 	heal, err := f.Inject(injecting, random)
 	if err != nil {
@@ -105,7 +105,7 @@ func (n *nemesis) suffer(ctx context.Context, f Fault, hold time.Duration, rando
 	}
 	if heal != nil {
 		pause(ctx, hold)
-		healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Patience)
+		healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Timeout)
 		defer cancel()
 		if err := heal(healing); err != nil {
 			ended = fmt.Errorf("heal: %w", err)

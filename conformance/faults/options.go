@@ -31,8 +31,8 @@ type Options struct {
 	// Calm is how long there is between two faults, at most: 600 milliseconds.
 	Calm time.Duration
 
-	// Patience is how long something that has to happen may take before it counts as never: 2 minutes.
-	Patience time.Duration
+	// Timeout is how long something that has to happen may take before it counts as never: 2 minutes.
+	Timeout time.Duration
 
 	// Grace is how far a call may go past its deadline: 5 seconds, and whatever the machine itself was late in that time.
 	Grace time.Duration
@@ -59,7 +59,7 @@ func (o *Options) complete() {
 	set(&o.Keys, 12)
 	set(&o.AtOnce, 2)
 	set(&o.Calm, 600*time.Millisecond)
-	set(&o.Patience, 2*time.Minute)
+	set(&o.Timeout, 2*time.Minute)
 	set(&o.Grace, 5*time.Second)
 	set(&o.MaxHeap, 1<<30)
 	set(&o.MaxGoroutines, 10_000)

@@ -76,7 +76,7 @@ func (f *follower) relist(ctx context.Context) error {
 			return nil
 		}
 		closed := errors.Is(err, storage.ErrWatchClosed) && ctx.Err() == nil // history may be compacted under the snapshot as well
-		if !closed && !errors.Is(err, storage.ErrInconsistent) && !errors.Is(err, context.DeadlineExceeded) || f.run.now()-began > f.run.o.Patience {
+		if !closed && !errors.Is(err, storage.ErrInconsistent) && !errors.Is(err, context.DeadlineExceeded) || f.run.now()-began > f.run.o.Timeout {
 			return fmt.Errorf("listing again after history was compacted: %w", err)
 		}
 	}

@@ -64,7 +64,7 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 	if err = cmp.Or(err, run.Err()); err != nil {
 		return worked, err
 	}
-	if err := r.newClient("finisher", 0).finish(r.run.now() + r.run.o.Patience); err != nil {
+	if err := r.newClient("finisher", 0).finish(r.run.now() + r.run.o.Timeout); err != nil {
 		r.odd(Violation{"writes go on", err.Error()})
 		return worked, nil
 	}
@@ -115,9 +115,9 @@ func (r *round) await(ctx context.Context, f *follower) {
 		if got > before {
 			began, before = r.run.now(), got
 		}
-		if r.run.now()-began > r.run.o.Patience {
+		if r.run.now()-began > r.run.o.Timeout {
 			r.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
-				f.name, handle, ended, len(r.keys), r.run.o.Patience)})
+				f.name, handle, ended, len(r.keys), r.run.o.Timeout)})
 			return
 		}
 	}
@@ -132,9 +132,9 @@ func (r *round) awaitBookmark(ctx context.Context, f *follower) {
 		switch {
 		case asked == 0 || asked > began:
 			return
-		case r.run.now()-began > r.run.o.Patience:
+		case r.run.now()-began > r.run.o.Timeout:
 			r.odd(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d asked for one at %s, and %v after everything was healed it was not there",
-				f.name, f.handle, moment(asked), r.run.o.Patience)})
+				f.name, f.handle, moment(asked), r.run.o.Timeout)})
 			return
 		}
 		select {

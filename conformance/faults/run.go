@@ -121,7 +121,7 @@ func (r *run) live(ctx context.Context) error {
 
 // begin sees that the store is empty.
 func (f *follower) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, f.run.o.Patience)
+	ctx, cancel := context.WithTimeout(ctx, f.run.o.Timeout)
 	defer cancel()
 	ev, err := f.watch.Next(ctx)
 	if err == nil && ev.GetEndOfSnapshot() == nil {

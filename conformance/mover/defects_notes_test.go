@@ -116,7 +116,7 @@ type fencedNotes struct{ driver.GuardedMover }
 
 func (m fencedNotes) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
 	if state, err := m.Fence(ctx); err != nil || state.Closed {
-		return "", errors.Join(err, driver.Refused(state.Target))
+		return "", errors.Join(err, driver.FenceError(state.Target))
 	}
 	return m.GuardedMover.WriteNote(ctx, name, value, revision)
 }

@@ -28,17 +28,17 @@ type Event[P any] struct {
 	Size int
 	// At is where the event stands in the store's history: what Contains and Advance look at.
 	At P
-	// Revision is the event's number, Created that of the change by which the resource was created, and Writes the number of changes
+	// Revision is the event's number, CreateRevision that of the change by which the resource was created, and Writes the number of changes
 	// since then, that one included; of a deletion they are those of what was last stored, but for Revision. They are 0 where the driver
 	// is no driver.Historian.
-	Revision, Created, Writes int64
+	Revision, CreateRevision, Writes int64
 	// Commit is the same, and not 0, for events that became visible to readers at once; they stand next to each other. It is 0
 	// for an event that is alone in its commit, and where the source cannot tell.
 	Commit int64
-	// Cut says that the batch or page ends with this event but its commit does not, so that a watch has to look at the next one
+	// CommitContinues says that the batch or page ends with this event but its commit does not, so that a watch has to look at the next one
 	// to learn whether something of the commit is left for it. Where it is false for the last event, a batch or page ends with
 	// a whole commit. A page that ends inside a commit holds the event at its end even if the filter leaves that out.
-	Cut bool
+	CommitContinues bool
 }
 
 // Version is a resource as it was stored at some time: Key with the version's text and the bytes of the encoded resource, or Resource.
@@ -46,11 +46,11 @@ type Event[P any] struct {
 type Version struct {
 	Key, Version, Data []byte
 	Resource           *resourcepb.Resource
-	// Once says that nobody looks at Data but who turns it into a resource, which may keep it.
-	Once bool
-	// Created is the revision at which the resource was created, Modified that of its last change then, and Writes the number of changes
+	// SingleReader says that nobody looks at Data but who turns it into a resource, which may keep it.
+	SingleReader bool
+	// CreateRevision is the revision at which the resource was created, ModRevision that of its last change then, and Writes the number of changes
 	// from the one to the other, both counted.
-	Created, Modified, Writes int64
+	CreateRevision, ModRevision, Writes int64
 }
 
 // Source gives the changes of a store, and knows what its positions mean.

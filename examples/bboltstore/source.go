@@ -80,8 +80,8 @@ func (f *file) page(from uint64, filter *driver.Filter, limit int) (events []*dr
 			}
 			size += ev.Size
 			full := seen >= limit || size >= driver.PageBytes
-			end, ev.Cut = ev.At, full && ev.Commit != 0 && ev.Commit != int64(ev.At)
-			if ev.Cut || filter.Match(&ev.Key) {
+			end, ev.CommitContinues = ev.At, full && ev.Commit != 0 && ev.Commit != int64(ev.At)
+			if ev.CommitContinues || filter.Match(&ev.Key) {
 				events = append(events, ev)
 			}
 			k, row = c.Next()

@@ -104,8 +104,8 @@ func (t *txn) carryOut(c *change, commit uint64) {
 		data, err := driver.Encode(c.Resource)
 		t.err = errors.Join(t.err, err)
 		// No write had this version, and none will have it, in no copy of the file.
-		c.Written = fmt.Sprintf("%x-%016x", c.number, rand.Uint64())
-		kind, row = written, encodeRow(c.Written, data)
+		c.NewVersion = fmt.Sprintf("%x-%016x", c.number, rand.Uint64())
+		kind, row = written, encodeRow(c.NewVersion, data)
 		t.put(resourcesBucket, c.key, row)
 		t.put(childrenBucket, childKey(c.Resource), nil)
 	}

@@ -72,9 +72,9 @@ func (c *Call[Q, R]) Finished() bool {
 	}
 }
 
-// Later says that the call will get its result after do has returned: it goes on by itself, under its own context. For use
+// Requeue says that the call will get its result after do has returned: it goes on by itself, under its own context. For use
 // inside do.
-func (c *Call[Q, R]) Later() {
+func (c *Call[Q, R]) Requeue() {
 	c.later = true
 	c.wake()
 }

@@ -196,7 +196,7 @@ func TestAMemberGoesOnAlone(t *testing.T) {
 			calls[0].Done("second", nil)
 			return
 		}
-		calls[0].Later()
+		calls[0].Requeue()
 		alone <- calls[0]
 	})
 	var first sync.WaitGroup

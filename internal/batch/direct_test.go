@@ -85,7 +85,7 @@ func TestDirectGoesOnAlone(t *testing.T) {
 			calls[0].Done("second", nil)
 			return
 		}
-		calls[0].Later()
+		calls[0].Requeue()
 		alone <- calls[0]
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -28,7 +28,7 @@ func OfVersion(v *changes.Version) (*resourcepb.Resource, error) {
 	if v.Resource != nil {
 		return Clone(v.Resource), nil
 	}
-	return decodeAt(v.Key, v.Data, string(v.Version), v.Once)
+	return decodeAt(v.Key, v.Data, string(v.Version), v.SingleReader)
 }
 
 // DecodeAt is DecodeOf with the bytes of the key, which are taken apart only where they are needed for an error.
@@ -62,10 +62,10 @@ func belonging(k key.Key, version string, res *resourcepb.Resource, err error) (
 	default:
 		return res, nil
 	}
-	return nil, Damaged(k, "", version, err)
+	return nil, DamageError(k, "", version, err)
 }
 
-// Damaged is the error for what is stored under a key, with the uid and the version that belong to it as far as they are known.
-func Damaged(k key.Key, uid, version string, err error) error {
+// DamageError is the error for what is stored under a key, with the uid and the version that belong to it as far as they are known.
+func DamageError(k key.Key, uid, version string, err error) error {
 	return &storage.DamagedError{ID: k.ID(uid, ""), Version: version, Err: err}
 }

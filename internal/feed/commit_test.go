@@ -63,7 +63,7 @@ func (l *ledger) page(ctx context.Context, from, limit int) ([]*changes.Event[in
 	defer l.line.mu.Unlock()
 	if n := len(events); more && events[n-1].Commit != 0 && l.events[end].Commit == events[n-1].Commit {
 		last := *events[n-1]
-		last.Cut = true
+		last.CommitContinues = true
 		events = append(append([]*changes.Event[int](nil), events[:n-1]...), &last)
 	}
 	return events, end, more, err
@@ -74,7 +74,7 @@ func (l *ledger) History(from int, f *key.Filter) changes.History[int] {
 		events, end, more, err := l.page(ctx, from, limit)
 		var kept []*changes.Event[int]
 		for _, ev := range events {
-			if !l.spare || ev.Cut || f.Match(&ev.Key) {
+			if !l.spare || ev.CommitContinues || f.Match(&ev.Key) {
 				kept = append(kept, ev)
 			}
 		}

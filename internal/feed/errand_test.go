@@ -8,7 +8,7 @@ import (
 
 func TestErrandGoesOnWithoutItsWaiter(t *testing.T) {
 	t.Parallel()
-	var e Errand[int]
+	var e BackgroundCall[int]
 	calls := 0
 	goOn := make(chan struct{})
 	call := func() (int, error) {
@@ -33,7 +33,7 @@ func TestErrandGoesOnWithoutItsWaiter(t *testing.T) {
 
 func TestErrandThatFails(t *testing.T) {
 	t.Parallel()
-	var e Errand[string]
+	var e BackgroundCall[string]
 	failure := errors.New("failure")
 	if _, err := e.Do(t.Context(), func() (string, error) { return "", failure }); !errors.Is(err, failure) {
 		t.Errorf("%v, want the call's error", err)

@@ -11,14 +11,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// SnapshotLife is how long a snapshot that nobody reads from is held.
-const SnapshotLife = 5 * time.Minute
+// SnapshotTTL is how long a snapshot that nobody reads from is held.
+const SnapshotTTL = 5 * time.Minute
 
-// Expiring is a snapshot that is freed when nobody has read from it for SnapshotLife: what it holds, in memory or on disk, may be
+// Expiring is a snapshot that is freed when nobody has read from it for SnapshotTTL: what it holds, in memory or on disk, may be
 // as large as the store. The watch ends at its next step.
 func Expiring(snapshot changes.Snapshot) changes.Snapshot {
 	e := &expiring{snapshot: snapshot}
-	e.timer = time.AfterFunc(SnapshotLife, e.expire)
+	e.timer = time.AfterFunc(SnapshotTTL, e.expire)
 	return e
 }
 
@@ -28,7 +28,7 @@ type expiring struct {
 	snapshot changes.Snapshot // nil once it is freed
 }
 
-var errExpired = fmt.Errorf("%w: nobody has read from the snapshot for %v", storage.ErrCompacted, SnapshotLife)
+var errExpired = fmt.Errorf("%w: nobody has read from the snapshot for %v", storage.ErrCompacted, SnapshotTTL)
 
 // Next implements changes.Snapshot.
 func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
@@ -38,7 +38,7 @@ func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
 		return nil, errExpired
 	}
 	e.timer.Stop() // while it is read from
-	defer e.timer.Reset(SnapshotLife)
+	defer e.timer.Reset(SnapshotTTL)
 	return e.snapshot.Next(ctx)
 }
 

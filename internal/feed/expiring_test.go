@@ -26,12 +26,12 @@ func TestSnapshotThatNobodyReads(t *testing.T) {
 		inner := &counted{Snapshot: feed.SliceSnapshot([]*resourcepb.Resource{{}, {}, {}, {}})}
 		s := feed.Expiring(inner)
 		for range 3 {
-			<-time.After(feed.SnapshotLife - time.Second)
+			<-time.After(feed.SnapshotTTL - time.Second)
 			if _, err := s.Next(t.Context()); err != nil {
 				t.Fatalf("read from shortly before: %v", err)
 			}
 		}
-		<-time.After(feed.SnapshotLife + time.Second)
+		<-time.After(feed.SnapshotTTL + time.Second)
 		synctest.Wait()
 		if inner.closed != 1 {
 			t.Errorf("closed %d times, expected once", inner.closed)
@@ -52,7 +52,7 @@ func TestSnapshotThatIsClosedHoldsNoTimer(t *testing.T) {
 		inner := &counted{Snapshot: feed.SliceSnapshot(nil)}
 		s := feed.Expiring(inner)
 		s.Close()
-		<-time.After(2 * feed.SnapshotLife)
+		<-time.After(2 * feed.SnapshotTTL)
 		synctest.Wait()
 		if inner.closed != 1 {
 			t.Errorf("closed %d times, expected once", inner.closed)

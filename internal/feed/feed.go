@@ -21,12 +21,12 @@ type Options[P any] struct {
 	Page int
 	// Outage is how long a watch that reads from history goes on trying while the database fails: 5 minutes.
 	Outage time.Duration
-	// Linger is how long the source runs on after the last watch was closed. 0: for as long as the feed.
-	Linger time.Duration
+	// IdleTimeout is how long the source runs on after the last watch was closed. 0: for as long as the feed.
+	IdleTimeout time.Duration
 	// InSnapshot is the cursor of a watch that is still in its snapshot.
 	InSnapshot string
-	// Delivered, if set, is called with each event just before a watch returns it.
-	Delivered func(*changes.Event[P])
+	// OnDelivered, if set, is called with each event just before a watch returns it.
+	OnDelivered func(*changes.Event[P])
 	// Before, if set, returns what was stored just before each of some events of one batch or page, nil for nothing. Its watches are
 	// storage.Recallers.
 	Before func(ctx context.Context, events []*changes.Event[P]) ([]*changes.Version, error)
@@ -241,8 +241,8 @@ func (r *run[P]) release() {
 	idle := r.watches == 0
 	r.mu.Unlock()
 	// A closed feed lingers for nobody; its log would.
-	if idle && r.feed.opts.Linger > 0 && !r.feed.closed.Load() {
-		time.AfterFunc(r.feed.opts.Linger, r.endIfIdle)
+	if idle && r.feed.opts.IdleTimeout > 0 && !r.feed.closed.Load() {
+		time.AfterFunc(r.feed.opts.IdleTimeout, r.endIfIdle)
 	}
 }
 

@@ -464,7 +464,7 @@ func TestClosedWatchDropsWhatIsBuffered(t *testing.T) {
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	l := newLine()
-	f := New(l, Options[int]{Linger: time.Millisecond})
+	f := New(l, Options[int]{IdleTimeout: time.Millisecond})
 	defer f.Close()
 	w := watchFromNow(t, f, l, all)
 	f.mu.Lock()

@@ -23,8 +23,8 @@ func (f *Feed[P]) Follow(ctx context.Context, filter key.Filter, from P) (*Follo
 	return &Follower[P]{bookmarker[P]{w}}, nil
 }
 
-// Followed is what a Follower delivers: an event with what was stored before it, or, where Event is nil, a bookmark.
-type Followed[P any] struct {
+// Change is what a Follower delivers: an event with what was stored before it, or, where Event is nil, a bookmark.
+type Change[P any] struct {
 	Event  *changes.Event[P]
 	Before *changes.Version // with its Resource, which is the caller's
 	More   bool             // the next event is of the same commit
@@ -32,7 +32,7 @@ type Followed[P any] struct {
 }
 
 // Next is storage.Watch.Next.
-func (f *Follower[P]) Next(ctx context.Context) (Followed[P], error) {
+func (f *Follower[P]) Next(ctx context.Context) (Change[P], error) {
 	d, err := f.watch.deliver(ctx)
-	return Followed[P]{Event: d.event, Before: d.past, More: d.more, At: d.at}, err
+	return Change[P]{Event: d.event, Before: d.past, More: d.more, At: d.at}, err
 }

@@ -48,8 +48,8 @@ func (w *watch[P]) pass(ev *changes.Event[P], held bool) (d delivery[P]) {
 	w.held, w.open = nil, more
 	w.at = w.feed.source.Advance(w.at, ev)
 	w.given = ""
-	if w.feed.opts.Delivered != nil {
-		w.feed.opts.Delivered(ev)
+	if w.feed.opts.OnDelivered != nil {
+		w.feed.opts.OnDelivered(ev)
 	}
 	d = delivery[P]{kind: change, event: ev, more: more, at: w.at}
 	if w.before != nil {
@@ -82,7 +82,7 @@ func (w *watch[P]) goesOn(ev *changes.Event[P], held bool) (more, known bool) {
 	if ev.Commit == 0 {
 		return false, true
 	}
-	cut := ev.Cut && !held
+	cut := ev.CommitContinues && !held
 	for _, other := range w.pending {
 		switch {
 		case other.Commit != ev.Commit:
@@ -90,7 +90,7 @@ func (w *watch[P]) goesOn(ev *changes.Event[P], held bool) (more, known bool) {
 		case w.wants(other):
 			return true, true
 		}
-		cut = other.Cut
+		cut = other.CommitContinues
 	}
 	return false, !cut
 }

@@ -31,7 +31,7 @@ type watch[P any] struct {
 	snapshot changes.Snapshot   // not nil while the watch is in its snapshot
 	catching bool               // reading from history
 	history  changes.History[P] // while catching
-	reading  Errand[page[P]]
+	reading  BackgroundCall[page[P]]
 	joinAt   *node[P]            // where to join the log once pending is used up; nil: read another page of history
 	passed   *node[P]            // the last node of the log that was passed
 	pending  []*changes.Event[P] // of a page of history, or of the node after passed
@@ -45,7 +45,7 @@ type watch[P any] struct {
 	wake     chan struct{}       // holds something when the log or a proof is worth a look
 
 	recalls   atomic.Bool // what was stored before each change is wanted
-	recalling Errand[recollection[P]]
+	recalling BackgroundCall[recollection[P]]
 	portion   int                                    // how many changes to look up next
 	recalled  int                                    // of how many of pending it is known
 	before    map[*changes.Event[P]]*changes.Version // for those, and for held

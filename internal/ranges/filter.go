@@ -25,8 +25,8 @@ func (f *Filter) Match(id *resourcepb.ID) bool {
 // Span returns a span with all keys that the filter selects.
 func (f *Filter) Span() storage.Span { return Of(&f.keys) }
 
-// Behind returns the part of Span behind an id that the filter selects.
-func (f *Filter) Behind(id *resourcepb.ID) storage.Span {
+// After returns the part of Span behind an id that the filter selects.
+func (f *Filter) After(id *resourcepb.ID) storage.Span {
 	s, k := f.Span(), key.Of(id)
 	k.Name += "\x01" // names hold no NUL, so none lies between
 	s.From = k.ID("", "")

@@ -93,7 +93,7 @@ func TestBehind(t *testing.T) {
 		k, other := drawKey(t, "key"), drawKey(t, "other")
 		f := &Filter{key.Filter{Group: k.Group, Kind: k.Kind, Partition: storage.Wildcard, Namespace: storage.Wildcard}}
 		require.True(t, f.Match(k.ID("", "")))
-		behind := f.Behind(k.ID("", ""))
+		behind := f.After(k.ID("", ""))
 		_, _, err := check.Span(behind)
 		require.NoError(t, err)
 		within := other.Compare(key.Of(behind.From)) >= 0 && (behind.To == nil || other.Compare(key.Of(behind.To)) < 0)

@@ -18,8 +18,8 @@ import (
 
 // Space is a place for stores in a database.
 type Space struct {
-	// Place is what people call it, such as "the schemas ashlar_x_…".
-	Place string
+	// Location is what people call it, such as "the schemas ashlar_x_…".
+	Location string
 
 	// Store returns the URL of a store of that number; it is there once it is opened.
 	Store func(number int) *url.URL

@@ -37,7 +37,7 @@
 // # How it is built
 //
 // A case gets a store of its own and runs beside the others of its topic; only the search for leaked goroutines runs alone. No case waits
-// for a while: what has to happen gets Harness.Patience, and what must not happen is flushed out by something that has to come after it.
+// for a while: what has to happen gets Harness.Timeout, and what must not happen is flushed out by something that has to come after it.
 //
 // The suite is itself tested, by some eighty servers that are wrong in one way each: each has to be found by the case that is there for it.
 // A new case needs a server that only it would find.

@@ -13,10 +13,10 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults/proxy"
 )
 
-// Behind is a harness for a store at storeURL whose server is reached at addr: handles lead through a proxy, except for the way
+// Proxied is a harness for a store at storeURL whose server is reached at addr: handles lead through a proxy, except for the way
 // around, and connections break. Every other handle is in a process of its own. patterns are what requests are recognized by, as
 // in faults.Connection.
-func Behind(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
+func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
 	t.Helper()
 	link, err := proxy.New(addr)
 	if err != nil {
@@ -51,9 +51,9 @@ func Compact(compact func(ctx context.Context) error) faults.Fault {
 	}}
 }
 
-// Reopened is how an operator shortens the history of a store: a handle is opened at one URL, which shortens it, and one at another,
+// Reopen is how an operator shortens the history of a store: a handle is opened at one URL, which shortens it, and one at another,
 // which lets it grow again.
-func Reopened(urls ...string) func(ctx context.Context) error {
+func Reopen(urls ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		for _, u := range urls {
 			b, err := storage.Open(ctx, u)
