@@ -109,7 +109,7 @@ func TestDriversStayWithTheirAdapters(t *testing.T) {
 			}
 		case onTop(pkg):
 			mayLink(pkg, "google.golang.org/grpc") // the etcd client's too, but the service is one of gRPC
-		case name == "", name == "conformance", name == "conformance/faults", name == "conformance/mover", name == "driver", name == "driver/changes", name == "driver/key", name == "migrate", name == "resourcepb":
+		case name == "", name == "conformance", name == "conformance/faults", name == "conformance/mover", name == "driver", name == "driver/backend", name == "driver/key", name == "migrate", name == "resourcepb":
 			mayLink(pkg)
 		}
 	}
@@ -152,7 +152,7 @@ func TestTheServiceStandsOnTop(t *testing.T) {
 // The tutorial's adapter is made from public packages alone, its tests too: what it needs, everybody has.
 func TestTheTutorialNeedsPublicPackagesOnly(t *testing.T) {
 	t.Parallel()
-	public := []string{"", "/resourcepb", "/driver", "/driver/key", "/driver/changes", "/conformance", "/conformance/faults", "/conformance/faults/proxy", "/" + tutorial}
+	public := []string{"", "/resourcepb", "/driver", "/driver/backend", "/driver/key", "/conformance", "/conformance/faults", "/conformance/faults/proxy", "/" + tutorial}
 	for _, p := range list(t, "./"+tutorial+"/...") {
 		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		if !slices.Contains(imports, module+"/driver") {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/codec"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Stored is what a store holds under a key: nothing if Exists is false.
@@ -56,17 +54,6 @@ func compare(s Stored, uid, version string) error {
 		return fmt.Errorf("%w: the resource exists already", storage.ErrCASFailure)
 	case s.Version != version:
 		return storage.ErrCASFailure
-	}
-	return nil
-}
-
-// answers decides whether a stored resource answers a read of id. A mismatch of group versions does not share the caller's messages.
-func answers(stored *resourcepb.Resource, id *resourcepb.ID) error {
-	if stored == nil || id.GetUid() != "" && id.GetUid() != stored.GetId().GetUid() {
-		return storage.ErrNotFound
-	}
-	if id.GetType().GetGroupVersion() != stored.GetId().GetType().GetGroupVersion() {
-		return storage.GroupVersionMismatchError{RequestedType: codec.CloneID(id).GetType(), Stored: stored}
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -24,7 +24,7 @@ type Filter = key.Filter
 
 // Driver is one opened store of a database. P is a position in the store's history, which is never changed in place.
 //
-// All methods may be called from any number of goroutines. A context has a deadline unless [Options] says otherwise; a driver tries
+// All methods may be called from any number of goroutines. A context has a deadline unless backend.Options says otherwise; a driver tries
 // again for as long as it lasts where an attempt fails for a reason that may pass, and then returns an error that matches
 // storage.ErrInconsistent. A call that ends before it has sent anything may return the context's error as it is. Errors name what was
 // tried, not the operation or the key, which the tier adds.
@@ -69,31 +69,6 @@ type Rows interface {
 	AddResource(res *resourcepb.Resource) error
 }
 
-// The parts by which a driver tells of changes; package changes says what they must do.
-type (
-	// Event is one change.
-	Event[P any] = changes.Event[P]
-	// Source gives the changes of a store, and knows what its positions mean. For positions that are numbers, embed [Sequence],
-	// which has all but Run and History.
-	Source[P any] = changes.Source[P]
-	// Prover is a Source that can prove how far a watch is; its watches are storage.Bookmarkers.
-	Prover[P any] = changes.Prover[P]
-	// History is changes of the past, read page by page.
-	History[P any] = changes.History[P]
-	// Snapshot is the beginning of a watch: resources in list order.
-	Snapshot = changes.Snapshot
-	// Version is a resource as it was stored at some time.
-	Version = changes.Version
-)
-
-// Pages is the History of a database in which one page is as easy to find as another: read reads the one after from.
-func Pages[P any](from P, read func(ctx context.Context, from P, limit int) (events []*Event[P], end P, more bool, err error)) History[P] {
-	return changes.Pages(from, read)
-}
-
-// PageBytes is the number of bytes of resources after which a page of history, or of a listing, ends.
-const PageBytes = changes.PageBytes
-
 // Lister is a Driver whose lists are cheaper without a position, or may be answered by a replica.
 type Lister interface {
 	// List is Driver.Scan without the position.
@@ -128,3 +103,6 @@ type ListedPage[P any] struct {
 	// At is the position of the listing, the same on every page.
 	At P
 }
+
+// MaxSize is the largest size of a resource on every backend, without its version, in bytes.
+const MaxSize = check.MaxSize

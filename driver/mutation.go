@@ -1,9 +1,6 @@
 package driver
 
 import (
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -48,35 +45,4 @@ func Encode(res *resourcepb.Resource) ([]byte, error) { return codec.Encode(res)
 // are a *storage.DamagedError.
 func Decode(k Key, data []byte, version string) (*resourcepb.Resource, error) {
 	return codec.DecodeOf(k, data, version)
-}
-
-// mutations checks the operations of a transaction.
-func mutations(ops []storage.Op, maxOps, maxSize int) ([]Mutation, error) {
-	keys, err := check.Ops(ops, maxOps, maxSize)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Mutation, len(ops))
-	for i := range ops {
-		all[i] = mutation(keys[i], &ops[i])
-	}
-	return all, nil
-}
-
-func mutation(k key.Key, op *storage.Op) Mutation {
-	switch {
-	case op.Write != nil:
-		return Mutation{Verb: Write, Key: k, Uid: op.Write.GetId().GetUid(), Version: op.Write.GetVersion(), Resource: op.Write}
-	case op.Delete != nil:
-		return Mutation{Verb: Delete, Key: k, Uid: op.Delete.GetUid(), Version: op.Version, Present: op.Present}
-	default:
-		return Mutation{Verb: Check, Key: k, Uid: op.Check.GetUid(), Version: op.Version}
-	}
-}
-
-// result is what the caller of a write gets.
-func (m *Mutation) result() *resourcepb.Resource {
-	out := codec.Clone(m.Resource)
-	out.Version = m.NewVersion
-	return out
 }

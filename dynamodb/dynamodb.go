@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
 )
@@ -82,7 +83,7 @@ const linger = 30 * time.Second
 // Backend is a store in a DynamoDB table. It implements [storage.Backend], [storage.Pager], [storage.Resumer] and
 // [storage.Transactor].
 type Backend struct {
-	*driver.Backend[*streams.Position]
+	*backend.Backend[*streams.Position]
 	handle *handle
 }
 
@@ -137,7 +138,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 	}
 	h := newHandle(t, id, streamsClient)
 	return &Backend{
-		Backend: driver.New(h, driver.Options[*streams.Position]{
+		Backend: backend.New(h, backend.Options[*streams.Position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: linger,
 			UnboundedFence: true,
 			OnDelivered:    func(ev *streams.Event) { h.marks.noteState(ev.Key, ev.At.Count(), !ev.Delete) },

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/internal/dial"
 )
@@ -93,7 +94,7 @@ func (o *Options) fill() error {
 // [storage.Bookmarker]s, and [storage.As] finds its [storage.Historian]. That one's revisions are etcd's, and its Compact compacts the
 // whole cluster, with all other stores and programs in it.
 type Backend struct {
-	*driver.Backend[position]
+	*backend.Backend[position]
 	handle *handle
 }
 
@@ -258,7 +259,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owne
 	b.writes = newWrites(b)
 	b.reads = newReads(b)
 	return &Backend{
-		Backend: driver.New(b, driver.Options[position]{
+		Backend: backend.New(b, backend.Options[position]{
 			MaxSize:     opts.MaxSize,
 			MaxOps:      (opts.MaxTxnOps - 1) / maxOpsEach,
 			Timeout:     opts.Timeout,

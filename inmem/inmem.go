@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 // Options are the settings of a store. Nil and zero values are the defaults.
@@ -22,7 +23,7 @@ type Options struct {
 // Backend is an opened store. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
 type Backend struct {
-	*driver.Backend[position]
+	*backend.Backend[position]
 	handle *handle
 }
 
@@ -45,7 +46,7 @@ func open(s *store, opts *Options) *Backend {
 	s.keepHistory(opts.History, opts.HistoryBytes)
 	h := &handle{store: s}
 	return &Backend{
-		Backend: driver.New(h, driver.Options[position]{
+		Backend: backend.New(h, backend.Options[position]{
 			MaxSize: opts.MaxSize,
 			MaxOps:  1024,
 			Timeout: -1, // nothing here waits

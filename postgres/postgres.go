@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 func init() {
@@ -85,7 +86,7 @@ const defaultSchema = "ashlar"
 // Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, it is a storage.Historian
 // (found by storage.As), and its watches are storage.Bookmarkers.
 type Backend struct {
-	*driver.Backend[position]
+	*backend.Backend[position]
 	handle *handle
 }
 
@@ -152,7 +153,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Backend, erro
 	}
 	h := newHandle(d)
 	return &Backend{
-		Backend: driver.New(h, driver.Options[position]{
+		Backend: backend.New(h, backend.Options[position]{
 			MaxSize: o.MaxSize, MaxOps: maxOps, Timeout: o.Timeout, Outage: o.Outage, Linger: time.Minute,
 		}),
 		handle: h,

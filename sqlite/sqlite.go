@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 // The defaults of Options.
@@ -88,7 +89,7 @@ func (o *Options) withDefaults() Options {
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
 type Backend struct {
-	*driver.Backend[mark]
+	*backend.Backend[mark]
 	handle *handle
 }
 
@@ -117,7 +118,7 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return &Backend{
-		Backend: driver.New(s, driver.Options[mark]{
+		Backend: backend.New(s, backend.Options[mark]{
 			MaxSize:    s.options.MaxSize,
 			MaxOps:     maxOps,
 			Timeout:    s.options.Timeout,

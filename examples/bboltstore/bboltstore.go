@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 func init() { storage.Register("bbolt", openURL) }
@@ -28,7 +29,7 @@ type Options struct {
 
 // Backend is an opened store. Besides storage.Backend it is a storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers.
-type Backend struct{ *driver.Backend[uint64] }
+type Backend struct{ *backend.Backend[uint64] }
 
 // Open opens the store in the file at path, and makes it if it is not there. Nil options are the defaults. If another process has
 // the file open for longer than the timeout, the error matches storage.ErrInconsistent.
@@ -41,14 +42,14 @@ func open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if o != nil {
 		opts = *o
 	}
-	opts.Timeout, opts.History = cmp.Or(opts.Timeout, driver.DefaultTimeout), cmp.Or(opts.History, 100_000)
+	opts.Timeout, opts.History = cmp.Or(opts.Timeout, backend.DefaultTimeout), cmp.Or(opts.History, 100_000)
 	f, err := share(ctx, path, &opts)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	s := &store{file: f, history: opts.History}
 	s.closed, s.close = context.WithCancelCause(context.Background())
-	return &Backend{driver.New(s, driver.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true})}, nil
+	return &Backend{backend.New(s, backend.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true})}, nil
 }
 
 // openURL opens bbolt:relative/path or bbolt:/absolute/path, with the parameters that an adapter has, and history.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -23,17 +22,14 @@ func AdoptOf(k key.Key, data []byte, version string) (*resourcepb.Resource, erro
 	return belonging(k, version, res, err)
 }
 
-// OfVersion returns the resource of a version, which is the caller's.
-func OfVersion(v *changes.Version) (*resourcepb.Resource, error) {
-	if v.Resource != nil {
-		return Clone(v.Resource), nil
-	}
-	return decodeAt(v.Key, v.Data, string(v.Version), v.SingleReader)
-}
-
 // DecodeAt is DecodeOf with the bytes of the key, which are taken apart only where they are needed for an error.
 func DecodeAt(at, data []byte, version string) (*resourcepb.Resource, error) {
 	return decodeAt(at, data, version, false)
+}
+
+// AdoptAt is DecodeAt with Adopt in place of Decode.
+func AdoptAt(at, data []byte, version string) (*resourcepb.Resource, error) {
+	return decodeAt(at, data, version, true)
 }
 
 func decodeAt(at, data []byte, version string, adopt bool) (*resourcepb.Resource, error) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -33,16 +33,16 @@ func (l *ledger) add(commits ...[]string) {
 			n := len(l.events) + 1
 			k := key.Key{Group: "g", Kind: kind, Name: "n"}
 			res := &resourcepb.Resource{Id: k.ID("u", ""), Version: strconv.Itoa(n)}
-			l.events = append(l.events, &changes.Event[int]{Key: k, Resource: res, Size: 100, At: n, Commit: id})
+			l.events = append(l.events, &driver.Event[int]{Key: k, Resource: res, Size: 100, At: n, Commit: id})
 		}
 	}
 	close(l.wake)
 	l.wake = make(chan struct{})
 }
 
-func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*changes.Event[int], int)) error {
+func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*driver.Event[int], int)) error {
 	at := -1
-	return l.line.Run(ctx, func(end int) { at = end; ready(end) }, func([]*changes.Event[int], int) {
+	return l.line.Run(ctx, func(end int) { at = end; ready(end) }, func([]*driver.Event[int], int) {
 		for {
 			events, end, more, _ := l.page(ctx, at, l.batch)
 			if len(events) == 0 {
@@ -57,22 +57,22 @@ func (l *ledger) Run(ctx context.Context, ready func(int), publish func([]*chang
 }
 
 // page returns the events after from, the last of which is cut where its commit goes on.
-func (l *ledger) page(ctx context.Context, from, limit int) ([]*changes.Event[int], int, bool, error) {
+func (l *ledger) page(ctx context.Context, from, limit int) ([]*driver.Event[int], int, bool, error) {
 	events, end, more, err := l.line.page(ctx, from, limit)
 	l.line.mu.Lock()
 	defer l.line.mu.Unlock()
 	if n := len(events); more && events[n-1].Commit != 0 && l.events[end].Commit == events[n-1].Commit {
 		last := *events[n-1]
 		last.CommitContinues = true
-		events = append(append([]*changes.Event[int](nil), events[:n-1]...), &last)
+		events = append(append([]*driver.Event[int](nil), events[:n-1]...), &last)
 	}
 	return events, end, more, err
 }
 
-func (l *ledger) History(from int, f *key.Filter) changes.History[int] {
-	return changes.Pages(from, func(ctx context.Context, from, limit int) ([]*changes.Event[int], int, bool, error) {
+func (l *ledger) History(from int, f *key.Filter) driver.History[int] {
+	return driver.Pages(from, func(ctx context.Context, from, limit int) ([]*driver.Event[int], int, bool, error) {
 		events, end, more, err := l.page(ctx, from, limit)
-		var kept []*changes.Event[int]
+		var kept []*driver.Event[int]
 		for _, ev := range events {
 			if !l.spare || ev.CommitContinues || f.Match(&ev.Key) {
 				kept = append(kept, ev)
@@ -85,7 +85,7 @@ func (l *ledger) History(from int, f *key.Filter) changes.History[int] {
 // marks returns what a watch with filter f returns after a position, with whether each has more of its commit after it.
 func (l *ledger) marks(from int, f *key.Filter) []string {
 	var all []string
-	var last *changes.Event[int]
+	var last *driver.Event[int]
 	for _, ev := range l.events[from:] {
 		if !f.Match(&ev.Key) {
 			continue

@@ -1,7 +1,7 @@
 package feed
 
 import (
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -10,8 +10,8 @@ import (
 type delivery[P any] struct {
 	kind     kind
 	resource *resourcepb.Resource // of the snapshot
-	event    *changes.Event[P]    // a change
-	past     *changes.Version     // what was stored before it, if that is wanted
+	event    *driver.Event[P]     // a change
+	past     *driver.Version      // what was stored before it, if that is wanted
 	more     bool
 	at       P      // after it
 	cursor   string // of a bookmark

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -16,7 +16,7 @@ const SnapshotTTL = 5 * time.Minute
 
 // Expiring is a snapshot that is freed when nobody has read from it for SnapshotTTL: what it holds, in memory or on disk, may be
 // as large as the store. The watch ends at its next step.
-func Expiring(snapshot changes.Snapshot) changes.Snapshot {
+func Expiring(snapshot driver.Snapshot) driver.Snapshot {
 	e := &expiring{snapshot: snapshot}
 	e.timer = time.AfterFunc(SnapshotTTL, e.expire)
 	return e
@@ -25,12 +25,12 @@ func Expiring(snapshot changes.Snapshot) changes.Snapshot {
 type expiring struct {
 	timer    *time.Timer
 	mu       sync.Mutex
-	snapshot changes.Snapshot // nil once it is freed
+	snapshot driver.Snapshot // nil once it is freed
 }
 
 var errExpired = fmt.Errorf("%w: nobody has read from the snapshot for %v", storage.ErrCompacted, SnapshotTTL)
 
-// Next implements changes.Snapshot.
+// Next implements driver.Snapshot.
 func (e *expiring) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,7 +51,7 @@ func (e *expiring) expire() {
 	}
 }
 
-// Close implements changes.Snapshot.
+// Close implements driver.Snapshot.
 func (e *expiring) Close() {
 	e.timer.Stop()
 	e.expire()

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // counted counts how often a snapshot is closed.
 type counted struct {
-	changes.Snapshot
+	driver.Snapshot
 	closed int
 }
 

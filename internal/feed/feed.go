@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Options are the bounds of a feed. Zero values are sensible.
@@ -26,16 +26,16 @@ type Options[P any] struct {
 	// InSnapshot is the cursor of a watch that is still in its snapshot.
 	InSnapshot string
 	// OnDelivered, if set, is called with each event just before a watch returns it.
-	OnDelivered func(*changes.Event[P])
+	OnDelivered func(*driver.Event[P])
 	// Before, if set, returns what was stored just before each of some events of one batch or page, nil for nothing. Its watches are
 	// storage.Recallers.
-	Before func(ctx context.Context, events []*changes.Event[P]) ([]*changes.Version, error)
+	Before func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error)
 }
 
 // Feed serves the watches of one opened backend.
 type Feed[P any] struct {
 	source Source[P]
-	prover changes.Prover[P] // the source, if it is one; else nil
+	prover driver.Prover[P] // the source, if it is one; else nil
 	opts   Options[P]
 
 	life context.Context // ends with Close
@@ -81,7 +81,7 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 		opts.Outage = 5 * time.Minute
 	}
 	f := &Feed[P]{source: source, opts: opts}
-	f.prover, _ = source.(changes.Prover[P])
+	f.prover, _ = source.(driver.Prover[P])
 	f.life, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -167,7 +167,7 @@ func (r *run[P]) becomeReady(at P) {
 	close(r.ready)
 }
 
-func (r *run[P]) publish(events []*changes.Event[P], end P) {
+func (r *run[P]) publish(events []*driver.Event[P], end P) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := newNode(events, end)
@@ -184,7 +184,7 @@ func (r *run[P]) publish(events []*changes.Event[P], end P) {
 		time.AfterFunc(sweepAfter, r.sweep)
 	}
 	for w := range r.followers {
-		if w.eager.Load() || slices.ContainsFunc(events, func(ev *changes.Event[P]) bool { return w.filter.Match(&ev.Key) }) {
+		if w.eager.Load() || slices.ContainsFunc(events, func(ev *driver.Event[P]) bool { return w.filter.Match(&ev.Key) }) {
 			w.wakeUp()
 		}
 	}

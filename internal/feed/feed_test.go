@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // line is a store whose history is a line of numbered events, all of them kept from oldest on.
 type line struct {
 	mu       sync.Mutex
-	events   []*changes.Event[int]
+	events   []*driver.Event[int]
 	oldest   int
 	wake     chan struct{}
 	fail     error         // ends Run
@@ -40,7 +40,7 @@ func (l *line) append(kind string) int {
 	n := len(l.events) + 1
 	k := key.Key{Group: "g", Kind: kind, Name: "n"}
 	res := &resourcepb.Resource{Id: k.ID("u", ""), Version: strconv.Itoa(n)}
-	l.events = append(l.events, &changes.Event[int]{Key: k, Resource: res, Size: 100, At: n})
+	l.events = append(l.events, &driver.Event[int]{Key: k, Resource: res, Size: 100, At: n})
 	close(l.wake)
 	l.wake = make(chan struct{})
 	return n
@@ -60,7 +60,7 @@ func (l *line) breakDown(err error) {
 	l.wake = make(chan struct{})
 }
 
-func (l *line) Run(ctx context.Context, ready func(int), publish func([]*changes.Event[int], int)) error {
+func (l *line) Run(ctx context.Context, ready func(int), publish func([]*driver.Event[int], int)) error {
 	l.mu.Lock()
 	at := len(l.events)
 	l.mu.Unlock()
@@ -94,11 +94,11 @@ func (l *line) Run(ctx context.Context, ready func(int), publish func([]*changes
 	}
 }
 
-func (l *line) History(from int, _ *key.Filter) changes.History[int] {
-	return changes.Pages(from, l.page)
+func (l *line) History(from int, _ *key.Filter) driver.History[int] {
+	return driver.Pages(from, l.page)
 }
 
-func (l *line) page(ctx context.Context, from, limit int) ([]*changes.Event[int], int, bool, error) {
+func (l *line) page(ctx context.Context, from, limit int) ([]*driver.Event[int], int, bool, error) {
 	if l.slow != nil {
 		select {
 		case <-l.slow:
@@ -123,10 +123,10 @@ func (l *line) page(ctx context.Context, from, limit int) ([]*changes.Event[int]
 	return events, len(l.events), false, nil
 }
 
-func (l *line) Contains(at int, ev *changes.Event[int]) bool { return ev.At <= at }
-func (l *line) Advance(_ int, ev *changes.Event[int]) int    { return ev.At }
-func (l *line) Merge(at, end int) int                        { return max(at, end) }
-func (l *line) Cursor(at int) string                         { return strconv.Itoa(at) }
+func (l *line) Contains(at int, ev *driver.Event[int]) bool { return ev.At <= at }
+func (l *line) Advance(_ int, ev *driver.Event[int]) int    { return ev.At }
+func (l *line) Merge(at, end int) int                       { return max(at, end) }
+func (l *line) Cursor(at int) string                        { return strconv.Itoa(at) }
 
 var all = key.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
 

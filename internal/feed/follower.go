@@ -3,7 +3,7 @@ package feed
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
@@ -25,9 +25,9 @@ func (f *Feed[P]) Follow(ctx context.Context, filter key.Filter, from P) (*Follo
 
 // Change is what a Follower delivers: an event with what was stored before it, or, where Event is nil, a bookmark.
 type Change[P any] struct {
-	Event  *changes.Event[P]
-	Before *changes.Version // with its Resource, which is the caller's
-	More   bool             // the next event is of the same commit
+	Event  *driver.Event[P]
+	Before *driver.Version // with its Resource, which is the caller's
+	More   bool            // the next event is of the same commit
 	At     P
 }
 

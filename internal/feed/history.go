@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // page is a page of history. After the last one the watch joins the log where it ended before that page was read.
 type page[P any] struct {
-	events []*changes.Event[P]
+	events []*driver.Event[P]
 	end    P
 	joinAt *node[P] // nil: there is another page
 }
@@ -40,7 +40,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 }
 
 // readPage reads a page of history. Its error ends the watch, unless it is errRunEnded.
-func (w *watch[P]) readPage(history changes.History[P]) (p page[P], err error) {
+func (w *watch[P]) readPage(history driver.History[P]) (p page[P], err error) {
 	err = w.persist(w.run.done, func(ctx context.Context) error {
 		mark := w.run.end()
 		events, end, more, err := history.Page(ctx, w.feed.opts.Page)

@@ -3,7 +3,7 @@ package feed
 import (
 	"sync/atomic"
 
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // node is a batch of events in the log.
@@ -13,11 +13,11 @@ type node[P any] struct {
 }
 
 type batch[P any] struct {
-	events []*changes.Event[P]
+	events []*driver.Event[P]
 	end    P
 }
 
-func newNode[P any](events []*changes.Event[P], end P) *node[P] {
+func newNode[P any](events []*driver.Event[P], end P) *node[P] {
 	n := &node[P]{}
 	n.batch.Store(&batch[P]{events, end})
 	return n

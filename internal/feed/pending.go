@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 )
 
-func (w *watch[P]) use(events []*changes.Event[P], end P) {
+func (w *watch[P]) use(events []*driver.Event[P], end P) {
 	w.pending, w.pendEnd, w.using, w.recalled = events, end, true, 0
 }
 
@@ -30,7 +30,7 @@ func damaged(err error) error {
 }
 
 // pass moves on to an event, or to the position after those at hand where it is nil.
-func (w *watch[P]) pass(ev *changes.Event[P], held bool) (d delivery[P]) {
+func (w *watch[P]) pass(ev *driver.Event[P], held bool) (d delivery[P]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ev == nil {
@@ -60,7 +60,7 @@ func (w *watch[P]) pass(ev *changes.Event[P], held bool) (d delivery[P]) {
 }
 
 // take removes the next event for this watch from pending, with what stands before it.
-func (w *watch[P]) take() *changes.Event[P] {
+func (w *watch[P]) take() *driver.Event[P] {
 	for i, ev := range w.pending {
 		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
 		if w.wants(ev) {
@@ -72,13 +72,13 @@ func (w *watch[P]) take() *changes.Event[P] {
 	return nil
 }
 
-func (w *watch[P]) wants(ev *changes.Event[P]) bool {
+func (w *watch[P]) wants(ev *driver.Event[P]) bool {
 	return w.filter.Match(&ev.Key) && (w.catching || !w.feed.source.Contains(w.at, ev))
 }
 
 // goesOn reports whether this watch's next event is of the same commit as ev, which stands before pending, or, if it was held,
 // before the batch that pending is. It is not known where the batch ends inside the commit with nothing for this watch.
-func (w *watch[P]) goesOn(ev *changes.Event[P], held bool) (more, known bool) {
+func (w *watch[P]) goesOn(ev *driver.Event[P], held bool) (more, known bool) {
 	if ev.Commit == 0 {
 		return false, true
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
@@ -21,15 +21,15 @@ const mostRecalled = 64
 
 // recollection is what was stored before some changes.
 type recollection[P any] struct {
-	events []*changes.Event[P]
-	past   []*changes.Version
+	events []*driver.Event[P]
+	past   []*driver.Version
 	until  int // how many of pending that takes care of
 }
 
 // recall finds out what was stored before the next changes at hand. It does so in the background, so that it goes on from one Next to
 // another.
 func (w *watch[P]) recall(ctx context.Context) error {
-	var events []*changes.Event[P]
+	var events []*driver.Event[P]
 	var ends []int // after each of them
 	for i, ev := range w.pending {
 		if len(events) == w.portion {
@@ -58,7 +58,7 @@ func (w *watch[P]) recall(ctx context.Context) error {
 }
 
 // lookUp finds out what was stored before some changes, or the first of them. Its error ends the watch.
-func (w *watch[P]) lookUp(events []*changes.Event[P], ends []int) (r recollection[P], err error) {
+func (w *watch[P]) lookUp(events []*driver.Event[P], ends []int) (r recollection[P], err error) {
 	err = w.persist(nil, func(ctx context.Context) error {
 		past, err := w.feed.opts.Before(ctx, events)
 		r = recollection[P]{events, past, ends[len(events)-1]}
@@ -71,7 +71,7 @@ func (w *watch[P]) lookUp(events []*changes.Event[P], ends []int) (r recollectio
 // remember keeps what was stored before some events, until they are delivered.
 func (w *watch[P]) remember(r recollection[P]) error {
 	if w.before == nil {
-		w.before = make(map[*changes.Event[P]]*changes.Version, len(r.past))
+		w.before = make(map[*driver.Event[P]]*driver.Version, len(r.past))
 	}
 	bytes := 0
 	for i, v := range r.past {
@@ -80,14 +80,14 @@ func (w *watch[P]) remember(r recollection[P]) error {
 		}
 		own := *v
 		var err error
-		if own.Resource, err = codec.OfVersion(v); err != nil {
+		if own.Resource, err = v.Decode(); err != nil {
 			return w.end(damaged(err))
 		}
 		bytes += codec.Size(own.Resource)
 		w.before[r.events[i]] = &own
 	}
 	w.recalled = r.until
-	if bytes < changes.PageBytes {
+	if bytes < driver.PageBytes {
 		w.portion = min(2*len(r.events), mostRecalled)
 	} else {
 		w.portion = (len(r.events) + 1) / 2

@@ -9,20 +9,20 @@ import (
 
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // past is what was stored before a change of a line: a resource that says so, with so many bytes.
-func past(ev *changes.Event[int], size int) *changes.Version {
+func past(ev *driver.Event[int], size int) *driver.Version {
 	res := codec.Clone(ev.Resource)
 	res.Version = fmt.Sprint("before ", ev.At)
 	res.Data = &anypb.Any{Value: bytes.Repeat([]byte{'x'}, size)}
-	return &changes.Version{Key: ev.Key.Bytes(), Resource: res}
+	return &driver.Version{Key: ev.Key.Bytes(), Resource: res}
 }
 
 // recalled follows n changes of a line and looks at what is said to have been stored before each.
-func recalled(t *testing.T, n int, before func(context.Context, []*changes.Event[int]) ([]*changes.Version, error)) {
+func recalled(t *testing.T, n int, before func(context.Context, []*driver.Event[int]) ([]*driver.Version, error)) {
 	t.Helper()
 	l := newLine()
 	f := New(l, Options[int]{Before: before, Page: n})
@@ -50,7 +50,7 @@ func recalled(t *testing.T, n int, before func(context.Context, []*changes.Event
 func TestRecallIsBounded(t *testing.T) {
 	t.Parallel()
 	largest := 0
-	recalled(t, 300, func(_ context.Context, events []*changes.Event[int]) (versions []*changes.Version, err error) {
+	recalled(t, 300, func(_ context.Context, events []*driver.Event[int]) (versions []*driver.Version, err error) {
 		read := 0
 		for _, ev := range events {
 			size := 10
@@ -68,7 +68,7 @@ func TestRecallIsBounded(t *testing.T) {
 		}
 		return versions, nil
 	})
-	if most := 2 * changes.PageBytes; largest > most {
+	if most := 2 * driver.PageBytes; largest > most {
 		t.Errorf("%d bytes were read at once, expected %d at most", largest, most)
 	}
 }
@@ -76,7 +76,7 @@ func TestRecallIsBounded(t *testing.T) {
 // What is too much for a slow link in the time that a call has is asked for in parts.
 func TestRecallThroughASlowLink(t *testing.T) {
 	t.Parallel()
-	recalled(t, 20, func(_ context.Context, events []*changes.Event[int]) (versions []*changes.Version, err error) {
+	recalled(t, 20, func(_ context.Context, events []*driver.Event[int]) (versions []*driver.Version, err error) {
 		if len(events) > 3 {
 			return nil, errors.New("too slow")
 		}
@@ -93,11 +93,11 @@ func TestRecallGoesOnBetweenCalls(t *testing.T) {
 	l := newLine()
 	l.append("a")
 	asked, answer := make(chan struct{}, 10), make(chan struct{})
-	f := New(l, Options[int]{Before: func(ctx context.Context, events []*changes.Event[int]) ([]*changes.Version, error) {
+	f := New(l, Options[int]{Before: func(ctx context.Context, events []*driver.Event[int]) ([]*driver.Version, error) {
 		asked <- struct{}{}
 		select {
 		case <-answer:
-			return []*changes.Version{past(events[0], 1)}, nil
+			return []*driver.Version{past(events[0], 1)}, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -4,14 +4,14 @@ import (
 	"context"
 	"io"
 
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 type sliceSnapshot struct{ resources []*resourcepb.Resource }
 
 // SliceSnapshot is a snapshot that is in memory already.
-func SliceSnapshot(resources []*resourcepb.Resource) changes.Snapshot {
+func SliceSnapshot(resources []*resourcepb.Resource) driver.Snapshot {
 	return &sliceSnapshot{resources}
 }
 

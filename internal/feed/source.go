@@ -3,16 +3,16 @@ package feed
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// Source is a changes.Source with cursors in the place of encoded positions.
+// Source is a driver.Source with cursors in the place of encoded positions.
 type Source[P any] interface {
-	Run(ctx context.Context, ready func(P), publish func(events []*changes.Event[P], end P)) error
-	History(from P, f *key.Filter) changes.History[P]
-	Contains(at P, ev *changes.Event[P]) bool
-	Advance(at P, ev *changes.Event[P]) P
+	Run(ctx context.Context, ready func(P), publish func(events []*driver.Event[P], end P)) error
+	History(from P, f *key.Filter) driver.History[P]
+	Contains(at P, ev *driver.Event[P]) bool
+	Advance(at P, ev *driver.Event[P]) P
 	Merge(at, end P) P
 
 	// Cursor returns the text by which a watch can start from at.

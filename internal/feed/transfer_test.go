@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
@@ -17,7 +17,7 @@ type lagging struct {
 	ends chan struct{} // each value ends a run
 }
 
-func (l *lagging) Run(ctx context.Context, ready func(int), publish func([]*changes.Event[int], int)) error {
+func (l *lagging) Run(ctx context.Context, ready func(int), publish func([]*driver.Event[int], int)) error {
 	l.mu.Lock()
 	at := len(l.events)
 	l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/changes"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -28,27 +28,27 @@ type watch[P any] struct {
 	next sync.Mutex
 	err  error // why the watch has ended
 
-	snapshot changes.Snapshot   // not nil while the watch is in its snapshot
-	catching bool               // reading from history
-	history  changes.History[P] // while catching
+	snapshot driver.Snapshot   // not nil while the watch is in its snapshot
+	catching bool              // reading from history
+	history  driver.History[P] // while catching
 	reading  BackgroundCall[page[P]]
-	joinAt   *node[P]            // where to join the log once pending is used up; nil: read another page of history
-	passed   *node[P]            // the last node of the log that was passed
-	pending  []*changes.Event[P] // of a page of history, or of the node after passed
-	pendEnd  P                   // the position after pending
-	using    bool                // pending and pendEnd are in use
-	held     *changes.Event[P]   // the event to return next, once the next batch has told whether its commit goes on
-	open     bool                // the event returned last was not the last of its commit
-	sound    bool                // the run's source has confirmed that at is a position in its history
-	follows  bool                // wake is known to the run
-	left     time.Time           // when it last moved to another run
-	wake     chan struct{}       // holds something when the log or a proof is worth a look
+	joinAt   *node[P]           // where to join the log once pending is used up; nil: read another page of history
+	passed   *node[P]           // the last node of the log that was passed
+	pending  []*driver.Event[P] // of a page of history, or of the node after passed
+	pendEnd  P                  // the position after pending
+	using    bool               // pending and pendEnd are in use
+	held     *driver.Event[P]   // the event to return next, once the next batch has told whether its commit goes on
+	open     bool               // the event returned last was not the last of its commit
+	sound    bool               // the run's source has confirmed that at is a position in its history
+	follows  bool               // wake is known to the run
+	left     time.Time          // when it last moved to another run
+	wake     chan struct{}      // holds something when the log or a proof is worth a look
 
 	recalls   atomic.Bool // what was stored before each change is wanted
 	recalling BackgroundCall[recollection[P]]
-	portion   int                                    // how many changes to look up next
-	recalled  int                                    // of how many of pending it is known
-	before    map[*changes.Event[P]]*changes.Version // for those, and for held
+	portion   int                                  // how many changes to look up next
+	recalled  int                                  // of how many of pending it is known
+	before    map[*driver.Event[P]]*driver.Version // for those, and for held
 
 	eager atomic.Bool // proofs is not empty: wants to hear of every batch
 
@@ -61,7 +61,7 @@ type watch[P any] struct {
 }
 
 // Watch returns a watch that begins with a snapshot, which was read after the mark was made and shows the state at.
-func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot changes.Snapshot, at P) storage.Watch {
+func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot driver.Snapshot, at P) storage.Watch {
 	w := f.newWatch(m.run, filter, at)
 	w.snapshot, w.start, w.sound = snapshot, true, true
 	w.passed = m.node

@@ -1,4 +1,4 @@
-package driver_test
+package backend_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 // notMoving is a driver that is no Mover.
@@ -19,16 +20,16 @@ func (notMoving) Close() error                  { return nil }
 
 // layer is around a backend, and does what a Mover does in its own way.
 type layer struct {
-	*driver.Backend[uint64]
+	*backend.Backend[uint64]
 	driver.Mover
 }
 
 // A backend has what its driver has, and no more; a layer that embeds it is found first.
 func TestSeam(t *testing.T) {
 	t.Parallel()
-	moving := driver.New(&stub{}, driver.Options[uint64]{})
+	moving := backend.New(&stub{}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = moving.Close() }) // never fails
-	other := driver.New(notMoving{}, driver.Options[uint64]{})
+	other := backend.New(notMoving{}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = other.Close() }) // never fails
 	if _, ok := storage.As[driver.Mover](moving); !ok {
 		t.Error("the backend of a Mover has none")
@@ -76,7 +77,7 @@ func (a *asked) DeleteNote(context.Context, string, string) error { a.calls++; r
 func TestNoteLimits(t *testing.T) {
 	t.Parallel()
 	d := &asked{stub: &stub{}}
-	b := driver.New(d, driver.Options[uint64]{})
+	b := backend.New(d, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	m, _ := storage.As[driver.Mover](b)
 	over, cancel := context.WithCancel(t.Context())
@@ -126,7 +127,7 @@ func (r *releasing) AfterFunc(func()) (stop func() bool) {
 // A call releases the caller's context, and with it the timer of its deadline, when it returns.
 func TestContextsAreReleased(t *testing.T) {
 	t.Parallel()
-	b := driver.New(loading{&stub{}}, driver.Options[uint64]{})
+	b := backend.New(loading{&stub{}}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	l, _ := storage.As[driver.Loader](b)
 	all := calls(b)

@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -27,7 +28,7 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 			return w, nil
 		case errors.Is(err, storage.ErrClosed):
 			return nil, storage.ErrClosed
-		case !errors.Is(err, ErrRunEnded):
+		case !errors.Is(err, driver.ErrRunEnded):
 			return nil, failed("watch", nil, err)
 		}
 		select {
@@ -38,7 +39,7 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 	}
 }
 
-func (b *Backend[P]) watch(ctx context.Context, called time.Time, f Filter) (storage.Watch, error) {
+func (b *Backend[P]) watch(ctx context.Context, called time.Time, f driver.Filter) (storage.Watch, error) {
 	mark, err := b.feed.Start(ctx)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,9 @@
-package driver
+package backend
 
 import (
 	"time"
 
-	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Options are what the tier has to know of a driver. The zero value of each field means its default.
@@ -26,11 +26,8 @@ type Options[P any] struct {
 	// LogEvents is the number of events that are kept for watches which are a little behind: 10,000.
 	LogEvents int
 	// OnDelivered, if set, is called with each event just before a watch returns it.
-	OnDelivered func(ev *Event[P])
+	OnDelivered func(ev *driver.Event[P])
 }
-
-// MaxSize is the largest size of a resource on every backend, without its version, in bytes.
-const MaxSize = check.MaxSize
 
 // The defaults of Options.
 const (
@@ -40,8 +37,8 @@ const (
 )
 
 func (o Options[P]) withDefaults() Options[P] {
-	if o.MaxSize <= 0 || o.MaxSize > MaxSize {
-		o.MaxSize = MaxSize
+	if o.MaxSize <= 0 || o.MaxSize > driver.MaxSize {
+		o.MaxSize = driver.MaxSize
 	}
 	if o.MaxOps < leastOps {
 		o.MaxOps = leastOps

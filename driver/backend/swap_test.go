@@ -1,4 +1,4 @@
-package driver_test
+package backend_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 // contended is a driver of an empty store in which somebody else is always first.
@@ -35,11 +36,11 @@ func TestSwapRunsOutOfTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	attempts := 0
-	b := driver.New(&contended{first: func() {
+	b := backend.New(&contended{first: func() {
 		if attempts++; attempts == 3 {
 			cancel()
 		}
-	}}, driver.Options[uint64]{})
+	}}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	h, ok := storage.As[storage.Historian](b)
 	if !ok {
@@ -58,7 +59,7 @@ func TestSwapRunsOutOfTime(t *testing.T) {
 func TestLimitsDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	d := &contended{}
-	b := driver.New(d, driver.Options[uint64]{})
+	b := backend.New(d, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	h, _ := storage.As[storage.Historian](b)
 	for limit, want := range map[int]int{0: 0, 7: 7, math.MaxInt: 1 << 24} {

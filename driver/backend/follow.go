@@ -1,10 +1,11 @@
-package driver
+package backend
 
 import (
 	"context"
 	"errors"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/feed"
@@ -33,8 +34,8 @@ func (h historian[P]) Follow(ctx context.Context, span storage.Span, after int64
 }
 
 // surrounding returns a filter that matches everything between two keys, and little else where they have parts in common.
-func surrounding(from, to *Key) Filter {
-	f := Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
+func surrounding(from, to *driver.Key) driver.Filter {
+	f := driver.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	if from == nil || to == nil || from.Group != to.Group || from.Group == "" {
 		return f
 	}
@@ -57,8 +58,8 @@ func surrounding(from, to *Key) Filter {
 // follower is a feed's Follower within a span.
 type follower[P any] struct {
 	*feed.Follower[P]
-	h        Historian[P]
-	from, to *Key
+	h        driver.Historian[P]
+	from, to *driver.Key
 	begun    []storage.Change // of a commit whose end has not come yet
 }
 
@@ -85,7 +86,7 @@ func (f *follower[P]) Next(ctx context.Context) ([]storage.Change, int64, error)
 	}
 }
 
-func (f *follower[P]) within(k *Key) bool {
+func (f *follower[P]) within(k *driver.Key) bool {
 	return (f.from == nil || k.Compare(*f.from) >= 0) && (f.to == nil || k.Compare(*f.to) < 0)
 }
 

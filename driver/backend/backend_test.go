@@ -1,4 +1,4 @@
-package driver_test
+package backend_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -37,7 +38,7 @@ func resource() *resourcepb.Resource {
 }
 
 // calls are those that may meet an error of Apply or of a Mover.
-func calls(b *driver.Backend[uint64]) map[string]func(ctx context.Context) error {
+func calls(b *backend.Backend[uint64]) map[string]func(ctx context.Context) error {
 	m, _ := storage.As[driver.GuardedMover](b)
 	res := resource()
 	return map[string]func(ctx context.Context) error{
@@ -58,7 +59,7 @@ func calls(b *driver.Backend[uint64]) map[string]func(ctx context.Context) error
 func TestErrorsNameThingsOnce(t *testing.T) {
 	t.Parallel()
 	s := &stub{}
-	b := driver.New(s, driver.Options[uint64]{})
+	b := backend.New(s, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	for name, call := range calls(b) {
 		for _, s.err = range []error{driver.Conflict("note"), errors.New("broken"), &storage.OpError{Err: storage.ErrCASFailure}} {
@@ -76,7 +77,7 @@ func TestErrorsNameThingsOnce(t *testing.T) {
 func TestErrorsOfTime(t *testing.T) {
 	t.Parallel()
 	s := &stub{err: context.DeadlineExceeded}
-	b := driver.New(s, driver.Options[uint64]{})
+	b := backend.New(s, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	for name, call := range calls(b) {
 		if err := call(t.Context()); !errors.Is(err, storage.ErrInconsistent) || !errors.Is(err, context.DeadlineExceeded) {
@@ -94,7 +95,7 @@ func TestErrorsOfTime(t *testing.T) {
 func TestOneOperation(t *testing.T) {
 	t.Parallel()
 	s := &stub{err: &storage.OpError{Err: storage.ErrWrongUid}}
-	b := driver.New(s, driver.Options[uint64]{})
+	b := backend.New(s, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	for _, name := range []string{"write", "delete", "commit"} {
 		err := calls(b)[name](t.Context())

@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
 )
 
@@ -36,7 +37,7 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 
 // swapKnown is swapOnce without the look, where it is known what has to be stored: nothing, or what this handle has swapped before. If
 // something else is stored, the error is storage.ErrCASFailure.
-func (h historian[P]) swapKnown(ctx context.Context, k Key, swap storage.Swap) (storage.Swapped, error) {
+func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
 	known := h.b.swapped.at(k, swap.Expect)
 	switch {
 	case swap.Write == nil, known == nil && swap.Expect != 0:
@@ -47,7 +48,7 @@ func (h historian[P]) swapKnown(ctx context.Context, k Key, swap storage.Swap) (
 	return h.carryOut(ctx, k, swap, known)
 }
 
-func (h historian[P]) swapOnce(ctx context.Context, k Key, swap storage.Swap) (storage.Swapped, error) {
+func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
 	stored, _, err := h.stored(ctx, k, false)
 	if err != nil {
 		return storage.Swapped{}, err
@@ -69,8 +70,8 @@ func (h historian[P]) swapOnce(ctx context.Context, k Key, swap storage.Swap) (s
 }
 
 // stored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
-func (h historian[P]) stored(ctx context.Context, k Key, final bool) (*storage.Record, int64, error) {
-	if l, ok := h.h.(Looker); ok {
+func (h historian[P]) stored(ctx context.Context, k driver.Key, final bool) (*storage.Record, int64, error) {
+	if l, ok := h.h.(driver.Looker); ok {
 		scan, err := lookAt(ctx, l, k, storage.ScanOptions{}, final)
 		if err != nil || len(scan.Records) == 0 {
 			return nil, scan.Revision, err
@@ -78,7 +79,7 @@ func (h historian[P]) stored(ctx context.Context, k Key, final bool) (*storage.R
 		return &scan.Records[0], scan.Revision, nil
 	}
 	from := k.Bytes()
-	scan, err := h.scan(ctx, HistoryQuery[P]{
+	scan, err := h.scan(ctx, driver.HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: final, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, 0)
 	if err != nil || len(scan.Records) == 0 {
@@ -95,15 +96,15 @@ func modified(r *storage.Record) int64 {
 }
 
 // carryOut makes the change if what is stored is still what was seen.
-func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, stored *storage.Record) (storage.Swapped, error) {
-	m := Mutation{Exclusive: true, Verb: Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
+func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.Swap, stored *storage.Record) (storage.Swapped, error) {
+	m := driver.Mutation{Exclusive: true, Verb: driver.Write, Key: k, Uid: swap.Write.GetId().GetUid(), Resource: swap.Write}
 	if swap.Delete != nil {
-		m = Mutation{Exclusive: true, Verb: Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
+		m = driver.Mutation{Exclusive: true, Verb: driver.Delete, Key: k, Uid: stored.Resource.GetId().GetUid()}
 	}
 	if stored != nil {
 		m.Version = stored.Resource.GetVersion()
 	}
-	one := []Mutation{m}
+	one := []driver.Mutation{m}
 	switch err := alone(h.b.driver.Apply(ctx, one)); {
 	case errors.Is(err, storage.ErrWrongUid) && (stored == nil || stored.Resource.GetId().GetUid() == m.Uid):
 		return storage.Swapped{}, storage.ErrCASFailure // somebody else has created it since
@@ -120,8 +121,8 @@ func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, st
 		}
 	}
 	swapped := storage.Swapped{Done: true, Revision: m.Revision, Stored: stored}
-	if m.Verb == Write {
-		record := storage.Record{Resource: m.result(), Created: m.Revision, Modified: m.Revision, Writes: 1}
+	if m.Verb == driver.Write {
+		record := storage.Record{Resource: result(&m), Created: m.Revision, Modified: m.Revision, Writes: 1}
 		if stored != nil {
 			record.Created, record.Writes = stored.Created, stored.Writes+1
 		}
@@ -134,7 +135,7 @@ func (h historian[P]) carryOut(ctx context.Context, k Key, swap storage.Swap, st
 // settled waits until nothing up to the revision of a change can appear any more.
 func (h historian[P]) settled(ctx context.Context, revision int64) error {
 	var err error
-	if s, ok := h.h.(Settler); ok {
+	if s, ok := h.h.(driver.Settler); ok {
 		err = s.Settled(ctx, revision)
 	} else {
 		_, err = h.h.PositionAt(ctx, revision)

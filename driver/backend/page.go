@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
@@ -36,9 +37,9 @@ type reading func(ctx context.Context, limit int) (storage.Page, error)
 
 // pages looks at what a continue token says, before anything is done, and returns how its page is read. A driver's own pages come
 // first; then history, which a copy of the listing stands in for where there is none.
-func (b *Backend[P]) pages(f *Filter, opts storage.ListOptions) (reading, error) {
-	pager, _ := b.driver.(Pager[P])
-	historian, _ := b.driver.(Historian[P])
+func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading, error) {
+	pager, _ := b.driver.(driver.Pager[P])
+	historian, _ := b.driver.(driver.Historian[P])
 	switch {
 	case opts.Revision != 0 && historian == nil:
 		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history that could be listed", storage.ErrInvalid, opts.Revision)
@@ -61,7 +62,7 @@ func (b *Backend[P]) pages(f *Filter, opts storage.ListOptions) (reading, error)
 }
 
 // parseToken returns what was put into a continue token beside its filter; nil for the first page.
-func (b *Backend[P]) parseToken(kind cursor.Kind, f *Filter, token string) ([]byte, error) {
+func (b *Backend[P]) parseToken(kind cursor.Kind, f *driver.Filter, token string) ([]byte, error) {
 	if token == "" {
 		return nil, nil
 	}
@@ -82,13 +83,13 @@ func (b *Backend[P]) parseToken(kind cursor.Kind, f *Filter, token string) ([]by
 func noToken() error { return fmt.Errorf("%w: this is no continue token", storage.ErrInvalid) }
 
 // token is what parseToken takes apart.
-func (b *Backend[P]) token(kind cursor.Kind, f *Filter, payload []byte) string {
+func (b *Backend[P]) token(kind cursor.Kind, f *driver.Filter, payload []byte) string {
 	sum := filterSum(f)
 	return cursor.Encode(kind, b.driver.StoreID(), append(sum[:], payload...))
 }
 
 // filterSum tells the tokens of different filters apart.
-func filterSum(f *Filter) [8]byte {
+func filterSum(f *driver.Filter) [8]byte {
 	sum := sha256.Sum256(f.Bytes())
 	return [8]byte(sum[:8])
 }
@@ -102,7 +103,7 @@ type place[P any] struct {
 }
 
 // parsePlace undoes placeToken. A token goes with the revision that its listing was asked for, or with none.
-func (b *Backend[P]) parsePlace(f *Filter, opts storage.ListOptions) (place[P], error) {
+func (b *Backend[P]) parsePlace(f *driver.Filter, opts storage.ListOptions) (place[P], error) {
 	none := place[P]{}
 	payload, err := b.parseToken(cursor.Past, f, opts.Continue)
 	if payload == nil || err != nil {
@@ -131,7 +132,7 @@ func (b *Backend[P]) parsePlace(f *Filter, opts storage.ListOptions) (place[P], 
 	return place[P]{&at, int64(revision), after}, nil
 }
 
-func (b *Backend[P]) placeToken(f *Filter, p place[P]) string {
+func (b *Backend[P]) placeToken(f *driver.Filter, p place[P]) string {
 	position := b.source.Encode(*p.at)
 	payload := binary.AppendUvarint(nil, uint64(p.revision))
 	payload = binary.AppendUvarint(payload, uint64(len(position)))
@@ -140,8 +141,8 @@ func (b *Backend[P]) placeToken(f *Filter, p place[P]) string {
 }
 
 // pastPage reads a page of a listing at one position.
-func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, opts storage.ListOptions, from place[P], limit int) (storage.Page, error) {
-	q := HistoryQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
+func (b *Backend[P]) pastPage(ctx context.Context, h driver.Historian[P], f *driver.Filter, opts storage.ListOptions, from place[P], limit int) (storage.Page, error) {
+	q := driver.HistoryQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
 	if from.at == nil && opts.Revision != 0 {
 		at, err := h.PositionAt(ctx, opts.Revision)
 		if err != nil {
@@ -158,7 +159,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, op
 	}
 	var resources decoded
 	var last []byte
-	past, err := h.ReadAt(ctx, &q, func(v *Version) error {
+	past, err := h.ReadAt(ctx, &q, func(v *driver.Version) error {
 		last = append(last[:0], v.Key...)
 		return resources.addVersion(v)
 	})
@@ -176,7 +177,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h Historian[P], f *Filter, op
 }
 
 // readPage has the driver read a page of its own kind.
-func (b *Backend[P]) readPage(ctx context.Context, pager Pager[P], consistency storage.ReadConsistency, f *Filter, from []byte, limit int) (storage.Page, error) {
+func (b *Backend[P]) readPage(ctx context.Context, pager driver.Pager[P], consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (storage.Page, error) {
 	listed, err := pager.Page(ctx, consistency, f, from, limit)
 	if err != nil {
 		return storage.Page{}, err
@@ -189,7 +190,7 @@ func (b *Backend[P]) readPage(ctx context.Context, pager Pager[P], consistency s
 }
 
 // copyPage serves a page from a copy of the listing, which the first page makes.
-func (b *Backend[P]) copyPage(ctx context.Context, f *Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
+func (b *Backend[P]) copyPage(ctx context.Context, f *driver.Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
 	var page paging.Page
 	var err error
 	if opts.Continue != "" {
@@ -209,7 +210,7 @@ func (b *Backend[P]) copyPage(ctx context.Context, f *Filter, opts storage.ListO
 	return out, nil
 }
 
-func (b *Backend[P]) firstPage(ctx context.Context, consistency storage.ReadConsistency, f *Filter, limit int) (paging.Page, error) {
+func (b *Backend[P]) firstPage(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, limit int) (paging.Page, error) {
 	rows := newCopied(paging.SpoolMemory)
 	at, err := b.driver.Scan(ctx, consistency, f, rows)
 	if err == nil {

@@ -1,22 +1,16 @@
-// Package changes says how a driver tells what has changed in its store: events in order, the source that delivers them, pages of
-// history, and the snapshot that a watch begins with.
-//
-// A position, of the driver's own type P, is a place in the history of a store: a number, a revision, a map of shards. Events of one
-// key come in the order of their commits. Everything else that a watch promises (the join of a snapshot with what follows it, slow
-// readers, resuming, bookmarks) is made of these parts, once, for all drivers.
-package changes
+package driver
 
 import (
 	"context"
 
-	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Event is one change. It is immutable once published: watches share it, and clone what they hand out.
 type Event[P any] struct {
 	// Key of the resource.
-	Key key.Key
+	Key Key
 	// Delete tells a deletion from a write.
 	Delete bool
 	// Resource as it was written, or as it was last stored before the deletion, with its version.
@@ -53,6 +47,17 @@ type Version struct {
 	CreateRevision, ModRevision, Writes int64
 }
 
+// Decode returns the resource, which belongs to the caller.
+func (v *Version) Decode() (*resourcepb.Resource, error) {
+	switch {
+	case v.Resource != nil:
+		return codec.Clone(v.Resource), nil
+	case v.SingleReader:
+		return codec.AdoptAt(v.Key, v.Data, string(v.Version))
+	}
+	return codec.DecodeAt(v.Key, v.Data, string(v.Version))
+}
+
 // Source gives the changes of a store, and knows what its positions mean.
 type Source[P any] interface {
 	// Run delivers changes until ctx ends. It calls ready once, as soon as every change after that position is going to be
@@ -63,7 +68,7 @@ type Source[P any] interface {
 	// those who wait for a watch to begin.
 	Run(ctx context.Context, ready func(P), publish func(events []*Event[P], end P)) error
 	// History returns the changes after from, for a filter. It does not ask the database yet.
-	History(from P, f *key.Filter) History[P]
+	History(from P, f *Filter) History[P]
 	// Contains reports whether the state at a position includes an event.
 	Contains(at P, ev *Event[P]) bool
 	// Advance returns a position with an event added, and with what precedes the event in its batch.

@@ -1,11 +1,14 @@
-package driver
+package backend
 
 import (
 	"context"
 	"errors"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -17,11 +20,11 @@ func (b *Backend[P]) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*r
 		return nil, err
 	}
 	defer done()
-	one := []Mutation{{Verb: Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res}}
+	one := []driver.Mutation{{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res}}
 	if err := b.driver.Apply(ctx, one); err != nil {
 		return nil, failed("write", k, alone(err))
 	}
-	return one[0].result(), nil
+	return result(&one[0]), nil
 }
 
 // DeleteCAS implements storage.Backend.
@@ -32,7 +35,7 @@ func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version s
 		return err
 	}
 	defer done()
-	if err := b.driver.Apply(ctx, []Mutation{{Verb: Delete, Key: k, Uid: id.GetUid(), Version: version}}); err != nil {
+	if err := b.driver.Apply(ctx, []driver.Mutation{{Verb: driver.Delete, Key: k, Uid: id.GetUid(), Version: version}}); err != nil {
 		return failed("delete", k, alone(err))
 	}
 	return nil
@@ -67,9 +70,40 @@ func (b *Backend[P]) Commit(ctx context.Context, ops []storage.Op) ([]*resourcep
 	}
 	results := make([]*resourcepb.Resource, len(ops))
 	for i := range all {
-		if all[i].Verb == Write {
-			results[i] = all[i].result()
+		if all[i].Verb == driver.Write {
+			results[i] = result(&all[i])
 		}
 	}
 	return results, nil
+}
+
+// mutations checks the operations of a transaction.
+func mutations(ops []storage.Op, maxOps, maxSize int) ([]driver.Mutation, error) {
+	keys, err := check.Ops(ops, maxOps, maxSize)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]driver.Mutation, len(ops))
+	for i := range ops {
+		all[i] = mutation(keys[i], &ops[i])
+	}
+	return all, nil
+}
+
+func mutation(k key.Key, op *storage.Op) driver.Mutation {
+	switch {
+	case op.Write != nil:
+		return driver.Mutation{Verb: driver.Write, Key: k, Uid: op.Write.GetId().GetUid(), Version: op.Write.GetVersion(), Resource: op.Write}
+	case op.Delete != nil:
+		return driver.Mutation{Verb: driver.Delete, Key: k, Uid: op.Delete.GetUid(), Version: op.Version, Present: op.Present}
+	default:
+		return driver.Mutation{Verb: driver.Check, Key: k, Uid: op.Check.GetUid(), Version: op.Version}
+	}
+}
+
+// result is what the caller of a write gets.
+func result(m *driver.Mutation) *resourcepb.Resource {
+	out := codec.Clone(m.Resource)
+	out.Version = m.NewVersion
+	return out
 }

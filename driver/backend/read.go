@@ -1,10 +1,11 @@
-package driver
+package backend
 
 import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -45,4 +46,15 @@ func (b *Backend[P]) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]
 		return nil, failed("list the references to", k, err)
 	}
 	return ids, nil
+}
+
+// answers decides whether a stored resource answers a read of id. A mismatch of group versions does not share the caller's messages.
+func answers(stored *resourcepb.Resource, id *resourcepb.ID) error {
+	if stored == nil || id.GetUid() != "" && id.GetUid() != stored.GetId().GetUid() {
+		return storage.ErrNotFound
+	}
+	if id.GetType().GetGroupVersion() != stored.GetId().GetType().GetGroupVersion() {
+		return storage.GroupVersionMismatchError{RequestedType: codec.CloneID(id).GetType(), Stored: stored}
+	}
+	return nil
 }

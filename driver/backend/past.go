@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/codec"
@@ -16,7 +17,7 @@ import (
 // historian is a backend as a storage.Historian.
 type historian[P any] struct {
 	b *Backend[P]
-	h Historian[P]
+	h driver.Historian[P]
 }
 
 var _ storage.Historian = historian[int]{}
@@ -43,12 +44,12 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 		return storage.Scan{}, err
 	}
 	defer done()
-	q := HistoryQuery[P]{
+	q := driver.HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: true,
 		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
 	var scan storage.Scan
-	if l, ok := h.h.(Looker); ok && opts.Revision == 0 && single(&q) {
+	if l, ok := h.h.(driver.Looker); ok && opts.Revision == 0 && single(&q) {
 		scan, err = lookAt(ctx, l, *from, opts, true)
 	} else {
 		scan, err = h.scan(ctx, q, opts.Revision)
@@ -65,13 +66,13 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 }
 
 // single reports whether a query is about the key alone at which it begins: no key follows it by a byte of 0 or is before one of 1.
-func single[P any](q *HistoryQuery[P]) bool {
+func single[P any](q *driver.HistoryQuery[P]) bool {
 	n := len(q.From)
 	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)
 }
 
 // lookAt is a scan of one key.
-func lookAt(ctx context.Context, l Looker, k Key, opts storage.ScanOptions, final bool) (scan storage.Scan, err error) {
+func lookAt(ctx context.Context, l driver.Looker, k driver.Key, opts storage.ScanOptions, final bool) (scan storage.Scan, err error) {
 	found, revision, err := l.Look(ctx, k, final)
 	if err != nil || found == nil {
 		return storage.Scan{Revision: revision}, err
@@ -87,14 +88,14 @@ func lookAt(ctx context.Context, l Looker, k Key, opts storage.ScanOptions, fina
 // mostRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.
 const mostRecords = 1 << 24
 
-func boundary(k *Key) []byte {
+func boundary(k *driver.Key) []byte {
 	if k == nil {
 		return nil
 	}
 	return k.Bytes()
 }
 
-func (h historian[P]) scan(ctx context.Context, q HistoryQuery[P], revision int64) (storage.Scan, error) {
+func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revision int64) (storage.Scan, error) {
 	if at, known := h.b.places.of(revision); known {
 		q.At = &at
 		scan, err := h.scanAt(ctx, q, revision)
@@ -114,8 +115,8 @@ func (h historian[P]) scan(ctx context.Context, q HistoryQuery[P], revision int6
 }
 
 // scanAt is scan where the position is known, or that of the present.
-func (h historian[P]) scanAt(ctx context.Context, q HistoryQuery[P], revision int64) (scan storage.Scan, err error) {
-	past, err := h.h.ReadAt(ctx, &q, func(v *Version) error {
+func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revision int64) (scan storage.Scan, err error) {
+	past, err := h.h.ReadAt(ctx, &q, func(v *driver.Version) error {
 		r, err := recordOf(v, q.KeysOnly)
 		if err == nil {
 			scan.Records = append(scan.Records, r)
@@ -133,11 +134,11 @@ func (h historian[P]) scanAt(ctx context.Context, q HistoryQuery[P], revision in
 }
 
 // recordOf returns a version as a record, which is the caller's.
-func recordOf(v *Version, keysOnly bool) (storage.Record, error) {
+func recordOf(v *driver.Version, keysOnly bool) (storage.Record, error) {
 	r := storage.Record{Created: v.CreateRevision, Modified: v.ModRevision, Writes: v.Writes}
 	if !keysOnly {
 		var err error
-		r.Resource, err = codec.OfVersion(v)
+		r.Resource, err = v.Decode()
 		return r, err
 	}
 	k, err := key.Parse(v.Key)

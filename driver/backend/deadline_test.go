@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ashlar-dev/storage/driver"
 )
 
 func TestCallsOfOneMomentShareATimer(t *testing.T) {
@@ -32,9 +34,9 @@ func TestCallsOfOneMomentShareATimer(t *testing.T) {
 }
 
 // forgetful is a driver that knows nothing of the past.
-type forgetful struct{ Historian[uint64] }
+type forgetful struct{ driver.Historian[uint64] }
 
-func (forgetful) Before(ctx context.Context, _ []*Event[uint64]) ([]*Version, error) {
+func (forgetful) Before(ctx context.Context, _ []*driver.Event[uint64]) ([]*driver.Version, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -1,10 +1,11 @@
-package driver
+package backend
 
 import (
 	"strings"
 	"sync"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -12,7 +13,7 @@ import (
 // at it: the change depends on the version, which says all. Another state than that, and no harm is done.
 type recent struct {
 	mu    sync.Mutex
-	swaps map[Key]swap
+	swaps map[driver.Key]swap
 }
 
 // swap is what is left of a record: nothing of its contents.
@@ -25,11 +26,11 @@ type swap struct {
 const mostRecent = 1 << 14
 
 // note remembers what was stored.
-func (r *recent) note(k Key, stored *storage.Record) {
+func (r *recent) note(k driver.Key, stored *storage.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.swaps == nil {
-		r.swaps = make(map[Key]swap)
+		r.swaps = make(map[driver.Key]swap)
 	}
 	if _, there := r.swaps[k]; !there && len(r.swaps) >= mostRecent {
 		for any := range r.swaps {
@@ -38,7 +39,7 @@ func (r *recent) note(k Key, stored *storage.Record) {
 		}
 	}
 	// The texts may be parts of larger ones.
-	k = Key{
+	k = driver.Key{
 		Group: strings.Clone(k.Group), Kind: strings.Clone(k.Kind), Name: strings.Clone(k.Name),
 		Partition: strings.Clone(k.Partition), Namespace: strings.Clone(k.Namespace),
 	}
@@ -50,7 +51,7 @@ func (r *recent) note(k Key, stored *storage.Record) {
 
 // at returns the record of a key, of whose resource only the uid and the version are there, if it was left at a revision; nil if that is
 // not known.
-func (r *recent) at(k Key, revision int64) *storage.Record {
+func (r *recent) at(k driver.Key, revision int64) *storage.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, there := r.swaps[k]

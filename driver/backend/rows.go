@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/spill"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -34,8 +35,8 @@ func (d *decoded) AddResource(res *resourcepb.Resource) error {
 }
 
 // addVersion adds what Historian.ReadAt has read.
-func (d *decoded) addVersion(v *Version) error {
-	res, err := codec.OfVersion(v)
+func (d *decoded) addVersion(v *driver.Version) error {
+	res, err := v.Decode()
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Seam finds a storage.Historian, [Mover], [GuardedMover], [BulkReader] or [Loader], where the driver is one, with what the tier adds to
@@ -15,28 +16,28 @@ import (
 func (b *Backend[P]) Seam(target any) (ok bool) {
 	switch t := target.(type) {
 	case *storage.Historian:
-		var h Historian[P]
-		if h, ok = b.driver.(Historian[P]); ok {
+		var h driver.Historian[P]
+		if h, ok = b.driver.(driver.Historian[P]); ok {
 			*t = historian[P]{b, h}
 		}
-	case *Mover:
-		var m Mover
-		if m, ok = b.driver.(Mover); ok {
+	case *driver.Mover:
+		var m driver.Mover
+		if m, ok = b.driver.(driver.Mover); ok {
 			*t = mover[P]{b, m}
 		}
-	case *GuardedMover:
-		var m GuardedMover
-		if m, ok = b.driver.(GuardedMover); ok {
+	case *driver.GuardedMover:
+		var m driver.GuardedMover
+		if m, ok = b.driver.(driver.GuardedMover); ok {
 			*t = guardedMover[P]{mover[P]{b, m}, m}
 		}
-	case *BulkReader:
-		var r BulkReader
-		if r, ok = b.driver.(BulkReader); ok {
+	case *driver.BulkReader:
+		var r driver.BulkReader
+		if r, ok = b.driver.(driver.BulkReader); ok {
 			*t = bulkReader[P]{b, r}
 		}
-	case *Loader:
-		var l Loader
-		if l, ok = b.driver.(Loader); ok {
+	case *driver.Loader:
+		var l driver.Loader
+		if l, ok = b.driver.(driver.Loader); ok {
 			*t = loader[P]{b, l}
 		}
 	}
@@ -45,7 +46,7 @@ func (b *Backend[P]) Seam(target any) (ok bool) {
 
 type mover[P any] struct {
 	b *Backend[P]
-	m Mover
+	m driver.Mover
 }
 
 func (m mover[P]) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
@@ -91,12 +92,12 @@ func checkNote(name string, value []byte) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("%w: the name of a journal note is empty", storage.ErrInvalid)
-	case len(name) > MaxNoteName:
-		return fmt.Errorf("%w: the name of a journal note has %d bytes, expected at most %d", storage.ErrInvalid, len(name), MaxNoteName)
+	case len(name) > driver.MaxNoteName:
+		return fmt.Errorf("%w: the name of a journal note has %d bytes, expected at most %d", storage.ErrInvalid, len(name), driver.MaxNoteName)
 	case strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') }):
 		return fmt.Errorf("%w: the name of journal note %q has other characters than lower-case letters and dashes", storage.ErrInvalid, name)
-	case len(value) > MaxNote:
-		return fmt.Errorf("journal note %q: %w: its value has %d bytes, expected at most %d", name, storage.ErrTooLarge, len(value), MaxNote)
+	case len(value) > driver.MaxNote:
+		return fmt.Errorf("journal note %q: %w: its value has %d bytes, expected at most %d", name, storage.ErrTooLarge, len(value), driver.MaxNote)
 	}
 	return nil
 }
@@ -104,20 +105,20 @@ func checkNote(name string, value []byte) error {
 // noteFailed is the error of a call about a note. A conflict names the note by itself.
 func noteFailed(name string, err error) error {
 	if errors.Is(err, storage.ErrCASFailure) {
-		return Conflict(name)
+		return driver.Conflict(name)
 	}
 	return failed(fmt.Sprintf("journal note %q", name), nil, err)
 }
 
-func (m mover[P]) Fence(ctx context.Context) (FenceState, error) {
+func (m mover[P]) Fence(ctx context.Context) (driver.FenceState, error) {
 	ctx, done, err := m.b.begin(ctx)
 	if err != nil {
-		return FenceState{}, err
+		return driver.FenceState{}, err
 	}
 	defer done()
 	state, err := m.m.Fence(ctx)
 	if err != nil {
-		return FenceState{}, failed("fence", nil, err)
+		return driver.FenceState{}, failed("fence", nil, err)
 	}
 	return state, nil
 }
@@ -143,7 +144,7 @@ func (m mover[P]) SetFence(ctx context.Context, target *string) error {
 
 type guardedMover[P any] struct {
 	mover[P]
-	g GuardedMover
+	g driver.GuardedMover
 }
 
 func (m guardedMover[P]) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
@@ -163,10 +164,10 @@ func (guardedMover[P]) Guards() {}
 
 type bulkReader[P any] struct {
 	b *Backend[P]
-	r BulkReader
+	r driver.BulkReader
 }
 
-func (r bulkReader[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]Row, error) {
+func (r bulkReader[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	ctx, done, err := r.b.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -181,10 +182,10 @@ func (r bulkReader[P]) ReadAfter(ctx context.Context, after []byte, limit int) (
 
 type loader[P any] struct {
 	b *Backend[P]
-	l Loader
+	l driver.Loader
 }
 
-func (l loader[P]) Load(ctx context.Context, rows []Row) error {
+func (l loader[P]) Load(ctx context.Context, rows []driver.Row) error {
 	ctx, done, err := l.b.begin(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/internal/paging"
@@ -18,9 +19,9 @@ import (
 // watches are storage.Bookmarkers where the driver's Source is a Prover. Where the driver is a [Historian], storage.As finds a
 // storage.Historian, and its watches are storage.Recallers. An adapter's exported type may embed it.
 type Backend[P any] struct {
-	driver Driver[P]
+	driver driver.Driver[P]
 	opts   Options[P]
-	source Source[P]
+	source driver.Source[P]
 	feed   *feed.Feed[P]
 	shelf  *paging.Shelf // nil where the driver is a Pager or a Historian
 	bound  sharedDeadline
@@ -34,10 +35,10 @@ type Backend[P any] struct {
 }
 
 // New makes a backend of a driver, which it owns from now on.
-func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
+func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 	b := &Backend[P]{driver: d, opts: opts.withDefaults(), source: d.Source()}
-	var before func(context.Context, []*Event[P]) ([]*Version, error)
-	if h, ok := d.(Historian[P]); ok {
+	var before func(context.Context, []*driver.Event[P]) ([]*driver.Version, error)
+	if h, ok := d.(driver.Historian[P]); ok {
 		before = b.before(h)
 	}
 	b.feed = feed.New(feedSource(b), feed.Options[P]{
@@ -48,15 +49,15 @@ func New[P any](d Driver[P], opts Options[P]) *Backend[P] {
 		OnDelivered: b.opts.OnDelivered,
 		Before:      before,
 	})
-	if _, ok := d.(Pager[P]); !ok && before == nil {
+	if _, ok := d.(driver.Pager[P]); !ok && before == nil {
 		b.shelf = paging.New(d.StoreID(), paging.Options{})
 	}
 	return b
 }
 
 // before is h.Before, each call with a deadline.
-func (b *Backend[P]) before(h Historian[P]) func(context.Context, []*Event[P]) ([]*Version, error) {
-	return func(ctx context.Context, events []*Event[P]) ([]*Version, error) {
+func (b *Backend[P]) before(h driver.Historian[P]) func(context.Context, []*driver.Event[P]) ([]*driver.Version, error) {
+	return func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error) {
 		ctx, done := b.bounded(ctx)
 		defer done()
 		return h.Before(ctx, events)
@@ -74,17 +75,17 @@ func (b *Backend[P]) bounded(ctx context.Context) (context.Context, context.Canc
 // feedSource is the driver's Source with cursors, and a Prover if that is one.
 func feedSource[P any](b *Backend[P]) feed.Source[P] {
 	s := withCursors[P]{b.source, b}
-	if p, ok := b.source.(Prover[P]); ok {
+	if p, ok := b.source.(driver.Prover[P]); ok {
 		return struct {
 			withCursors[P]
-			Prover[P]
+			driver.Prover[P]
 		}{s, p}
 	}
 	return s
 }
 
 type withCursors[P any] struct {
-	Source[P]
+	driver.Source[P]
 	backend *Backend[P]
 }
 

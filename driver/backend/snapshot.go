@@ -1,4 +1,4 @@
-package driver
+package backend
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -24,11 +24,11 @@ const (
 
 // snapshot reads what a watch begins with, or the beginning of that: a driver's own snapshots come first; then history, which a copy
 // stands in for where there is none.
-func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *Filter) (snapshot Snapshot, at P, err error) {
-	if s, ok := b.driver.(Snapshotter[P]); ok {
+func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.Filter) (snapshot driver.Snapshot, at P, err error) {
+	if s, ok := b.driver.(driver.Snapshotter[P]); ok {
 		return s.Snapshot(ctx, called, f)
 	}
-	if h, ok := b.driver.(Historian[P]); ok {
+	if h, ok := b.driver.(driver.Historian[P]); ok {
 		return b.pastSnapshot(ctx, h, f)
 	}
 	rows := newCopied(snapshotMemory)
@@ -45,8 +45,8 @@ func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *Filter) 
 // pastSnapshot is the snapshot of a watch, read from history in pages, at the position of the first one, as the watch is consumed.
 type pastSnapshot[P any] struct {
 	b      *Backend[P]
-	h      Historian[P]
-	filter *Filter
+	h      driver.Historian[P]
+	filter *driver.Filter
 	at     P
 	page   *snapshotRows
 	next   int // of the page's versions
@@ -57,12 +57,12 @@ type pastSnapshot[P any] struct {
 
 // snapshotRows are a page of a snapshot.
 type snapshotRows struct {
-	versions []Version
+	versions []driver.Version
 	from     []byte // where the next page begins; nil: this is the last one
 }
 
 // pastSnapshot reads the first page.
-func (b *Backend[P]) pastSnapshot(ctx context.Context, h Historian[P], f *Filter) (Snapshot, P, error) {
+func (b *Backend[P]) pastSnapshot(ctx context.Context, h driver.Historian[P], f *driver.Filter) (driver.Snapshot, P, error) {
 	s := &pastSnapshot[P]{b: b, h: h, filter: f}
 	page, at, err := s.read(ctx, nil, nil, snapshotPage)
 	if err != nil {
@@ -75,7 +75,7 @@ func (b *Backend[P]) pastSnapshot(ctx context.Context, h Historian[P], f *Filter
 
 // read reads a page: the first one at the present position, where at is nil.
 func (s *pastSnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
-	q := HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, Filter: s.filter, Limit: limit}
+	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, Filter: s.filter, Limit: limit}
 	prefix, _ := s.filter.Prefix()
 	q.From, q.To = prefix, key.PrefixEnd(prefix)
 	if from != nil {
@@ -83,7 +83,7 @@ func (s *pastSnapshot[P]) read(ctx context.Context, at *P, from []byte, limit in
 	}
 	page := &snapshotRows{}
 	// Decoded one by one as they are consumed: what cannot be read ends the watch behind what comes before it.
-	past, err := s.h.ReadAt(ctx, &q, func(v *Version) error {
+	past, err := s.h.ReadAt(ctx, &q, func(v *driver.Version) error {
 		own := *v
 		own.Key, own.Version, own.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
 		page.versions = append(page.versions, own)
@@ -118,8 +118,8 @@ func (s *pastSnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, error
 	}
 	v := &s.page.versions[s.next]
 	s.next++
-	res, err := codec.OfVersion(v)
-	*v = Version{}
+	res, err := v.Decode()
+	*v = driver.Version{}
 	return res, err
 }
 

@@ -1,4 +1,4 @@
-package driver_test
+package backend_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/backend"
 )
 
 // paged is a driver of a store that has more than any page, and whose revision is its position.
@@ -39,7 +40,7 @@ func (p *paged) PositionAt(_ context.Context, revision int64) (uint64, error) {
 func TestNextPagesAreReadAtOnce(t *testing.T) {
 	t.Parallel()
 	d := &paged{newest: 7}
-	b := driver.New(d, driver.Options[uint64]{})
+	b := backend.New(d, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
 	h, _ := storage.As[storage.Historian](b)
 	scan := func(revision int64, want error, lookedUp int) {

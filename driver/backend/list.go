@@ -1,9 +1,10 @@
-package driver
+package backend
 
 import (
 	"context"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -18,7 +19,7 @@ func (b *Backend[P]) List(ctx context.Context, consistency storage.ReadConsisten
 	}
 	defer done()
 	var rows decoded
-	if lister, ok := b.driver.(Lister); ok {
+	if lister, ok := b.driver.(driver.Lister); ok {
 		err = lister.List(ctx, consistency, &f, &rows)
 	} else {
 		_, err = b.driver.Scan(ctx, consistency, &f, &rows)
