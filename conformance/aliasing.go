@@ -69,7 +69,7 @@ func aliasingInputUnchanged(s *suite) {
 	s.same("the argument of a WriteCAS that fails", stored, before)
 
 	id, tenancy := clone(stored.Id), clone(anywhere)
-	for _, call := range s.calls(stored, s.watch(anything, anywhere, "").Cursor()) {
+	for _, call := range allCalls(s, stored, s.watch(anything, anywhere, "").Cursor()) {
 		_ = call(s.ctx) // whatever comes of it
 		s.same("an id given", stored.Id, id)
 		s.same("a tenancy given", anywhere, tenancy)

@@ -24,12 +24,12 @@ var bookmarkCases = topic{"Bookmarks", []testCase{
 }}
 
 // bookmark asks for a bookmark.
-func (s *suite) bookmark(w storage.Watch) {
+func mustRequestBookmark(s *suite, w storage.Watch) {
 	s.Helper()
-	s.succeeds("Bookmark", s.ask(w))
+	s.succeeds("Bookmark", requestBookmark(s, w))
 }
 
-func (s *suite) ask(w storage.Watch) error {
+func requestBookmark(s *suite, w storage.Watch) error {
 	b, ok := w.(storage.Bookmarker)
 	if !ok {
 		return fmt.Errorf("the watch, a %T, is no storage.Bookmarker", w)
@@ -38,15 +38,15 @@ func (s *suite) ask(w storage.Watch) error {
 }
 
 // untilBookmark reads up to the next bookmark and returns the changes before it.
-func (s *suite) untilBookmark(w storage.Watch) []*resourcepb.WatchEvent {
+func untilBookmark(s *suite, w storage.Watch) []*resourcepb.WatchEvent {
 	s.Helper()
-	events, err := s.readToBookmark(w)
+	events, err := readToBookmark(s, w)
 	s.succeeds("Next", err)
 	return events
 }
 
 // readToBookmark is untilBookmark for goroutines that may not end the case.
-func (s *suite) readToBookmark(w storage.Watch) (events []*resourcepb.WatchEvent, err error) {
+func readToBookmark(s *suite, w storage.Watch) (events []*resourcepb.WatchEvent, err error) {
 	for more := false; ; {
 		ev, err := s.nextOrBookmark(w)
 		switch {
@@ -66,9 +66,9 @@ func (s *suite) readToBookmark(w storage.Watch) (events []*resourcepb.WatchEvent
 }
 
 // noChanges demands that the next event is a bookmark.
-func (s *suite) noChanges(w storage.Watch) {
+func quietUntilBookmark(s *suite, w storage.Watch) {
 	s.Helper()
-	if events := s.untilBookmark(w); len(events) > 0 {
+	if events := untilBookmark(s, w); len(events) > 0 {
 		s.Fatalf("a watch without changes brings %s", text(events[0]))
 	}
 }
@@ -76,12 +76,12 @@ func (s *suite) noChanges(w storage.Watch) {
 func bookmarkIdle(s *suite) {
 	w := s.watchAll()
 	for range 3 {
-		s.bookmark(w)
-		s.noChanges(w)
+		mustRequestBookmark(s, w)
+		quietUntilBookmark(s, w)
 	}
 	s.upsert(w, s.create("a"))
-	s.bookmark(w)
-	s.noChanges(w)
+	mustRequestBookmark(s, w)
+	quietUntilBookmark(s, w)
 }
 
 // bookmarkQuiet changes what the watch does not want, before the requests and between them.
@@ -96,14 +96,14 @@ func bookmarkQuiet(s *suite) {
 	other := s.create("other")
 	for range s.scale(12) {
 		other = s.update(other)
-		s.bookmark(w)
-		s.noChanges(w)
-		s.bookmark(w)
-		s.noChanges(w)
+		mustRequestBookmark(s, w)
+		quietUntilBookmark(s, w)
+		mustRequestBookmark(s, w)
+		quietUntilBookmark(s, w)
 	}
 	quiet := s.create("quiet")
-	s.bookmark(w)
-	if events := s.untilBookmark(w); len(events) != 1 || label(events[0]) != label(upserted(quiet)) {
+	mustRequestBookmark(s, w)
+	if events := untilBookmark(s, w); len(events) != 1 || label(events[0]) != label(upserted(quiet)) {
 		s.Fatalf("%d events before the bookmark, want one", len(events))
 	}
 }
@@ -123,8 +123,8 @@ func bookmarkAcknowledged(s *suite) {
 			s.succeeds("WriteCAS", err)
 			want = append(want, upserted(res))
 		}
-		s.bookmark(w)
-		got := s.untilBookmark(w)
+		mustRequestBookmark(s, w)
+		got := untilBookmark(s, w)
 		if len(got) != len(want) {
 			s.Fatalf("%d events came before a bookmark that was asked for after %d acknowledged writes", len(got), len(want))
 		}
@@ -154,10 +154,10 @@ func bookmarkTogether(s *suite) {
 			if err != nil {
 				return err
 			}
-			if err := s.ask(watches[i]); err != nil {
+			if err := requestBookmark(s, watches[i]); err != nil {
 				return err
 			}
-			events, err := s.readToBookmark(watches[i])
+			events, err := readToBookmark(s, watches[i])
 			if err != nil {
 				return err
 			}
@@ -171,14 +171,14 @@ func bookmarkTogether(s *suite) {
 
 // bookmarkSnapshot asks before the snapshot is read and in the middle of it.
 func bookmarkSnapshot(s *suite) {
-	all := s.crowd(s.scale(24))
+	all := createMany(s, s.scale(24))
 	w := s.watch(things, home, "")
-	s.bookmark(w)
+	mustRequestBookmark(s, w)
 	late := s.create("late")
 	for i, res := range all {
 		s.upsert(w, res)
 		if i == len(all)/2 {
-			s.bookmark(w)
+			mustRequestBookmark(s, w)
 		}
 	}
 	if s.next(w).GetEndOfSnapshot() == nil {
@@ -186,7 +186,7 @@ func bookmarkSnapshot(s *suite) {
 	}
 	var events []*resourcepb.WatchEvent
 	for len(events) == 0 {
-		events = s.untilBookmark(w) // the first answers the request before late was written, and may come before it
+		events = untilBookmark(s, w) // the first answers the request before late was written, and may come before it
 	}
 	s.same("the event before the second bookmark", events[0], upserted(late))
 }
@@ -203,8 +203,8 @@ func bookmarkHistory(s *suite) {
 		want = append(want, upserted(res))
 	}
 	w = s.resume(start, everywhere)
-	s.bookmark(w)
-	got := s.untilBookmark(w)
+	mustRequestBookmark(s, w)
+	got := untilBookmark(s, w)
 	if len(got) != len(want) {
 		s.Fatalf("%d events came before the bookmark, want the %d from before the watch was opened", len(got), len(want))
 	}
@@ -214,8 +214,8 @@ func bookmarkHistory(s *suite) {
 	// One with nothing to catch up on, whoever it is for.
 	for _, f := range []filter{everywhere, {things, home, "nothing"}} {
 		w = s.resume(w.Cursor(), f)
-		s.bookmark(w)
-		s.noChanges(w)
+		mustRequestBookmark(s, w)
+		quietUntilBookmark(s, w)
 	}
 }
 
@@ -231,8 +231,8 @@ func bookmarkSlow(s *suite) {
 		res = s.write(res)
 		want = append(want, upserted(res))
 	}
-	s.bookmark(w)
-	got := s.untilBookmark(w)
+	mustRequestBookmark(s, w)
+	got := untilBookmark(s, w)
 	if len(got) != len(want) && s.h.MergesEvents == "" || len(got) == 0 {
 		s.Fatalf("%d events came before the bookmark, want %d", len(got), len(want))
 	}
@@ -245,8 +245,8 @@ func bookmarkCursor(s *suite) {
 	s.snapshot(w)
 	for i := range s.scale(8) {
 		s.create(fmt.Sprintf("before-%d", i))
-		s.bookmark(w)
-		s.noChanges(w)
+		mustRequestBookmark(s, w)
+		quietUntilBookmark(s, w)
 		after := s.create(fmt.Sprintf("after-%d", i))
 		resumed := s.resume(w.Cursor(), everywhere)
 		s.upsert(resumed, after)
@@ -259,15 +259,15 @@ func bookmarkCount(s *suite) {
 	w := s.watchAll()
 	const asked = 3
 	for range asked {
-		s.bookmark(w)
+		mustRequestBookmark(s, w)
 	}
 	s.create("a")
-	s.bookmark(w)
-	events := s.untilBookmark(w)
+	mustRequestBookmark(s, w)
+	events := untilBookmark(s, w)
 	bookmarks := 1
 	for len(events) == 0 {
 		bookmarks++
-		events = s.untilBookmark(w)
+		events = untilBookmark(s, w)
 	}
 	// One for each request at most, which a change after them flushes out.
 	last := s.create("last")
@@ -292,7 +292,7 @@ func bookmarkClosed(s *suite) {
 	s.fails("Bookmark with a cancelled context", w.(storage.Bookmarker).Bookmark(over), context.Canceled)
 	s.upsert(w, s.create("a")) // and no bookmark
 
-	s.bookmark(w)
+	mustRequestBookmark(s, w)
 	w.Close()
 	_, err := w.Next(s.ctx)
 	s.fails("Next of a watch closed with a request open", err, storage.ErrWatchClosed)
@@ -302,7 +302,7 @@ func bookmarkClosed(s *suite) {
 
 	w = s.watch(things, home, "nothing")
 	s.snapshot(w)
-	s.bookmark(w)
+	mustRequestBookmark(s, w)
 	s.succeeds("Close", s.b.Close())
 	err = w.(storage.Bookmarker).Bookmark(s.ctx)
 	s.fails("Bookmark on a closed backend", err, storage.ErrWatchClosed)

@@ -35,7 +35,7 @@ type done struct {
 	id *resourcepb.ID
 }
 
-func (s *suite) newDeeds() *deeds {
+func newOperations(s *suite) *deeds {
 	s.Helper()
 	return &deeds{s: s, transactor: s.transactor(), by: make(map[string]done)}
 }
@@ -105,7 +105,7 @@ func (d *deeds) check(events []*resourcepb.WatchEvent) error {
 }
 
 // readAll reads n events as they come.
-func (s *suite) readAll(w storage.Watch, n int) ([]*resourcepb.WatchEvent, error) {
+func readEvents(s *suite, w storage.Watch, n int) ([]*resourcepb.WatchEvent, error) {
 	var events []*resourcepb.WatchEvent
 	for range n {
 		ev, err := s.nextOrBookmark(w)
@@ -175,7 +175,7 @@ func (d *deeds) mixture(writer, rounds int) error {
 var boundFilters = []filter{everywhere, {things, home, "odd-"}, {things, home, "even-"}, {things, home, "third-"}}
 
 func boundsOfTransactions(s *suite) {
-	d := s.newDeeds()
+	d := newOperations(s)
 	watches := make([]storage.Watch, len(boundFilters))
 	for i, f := range boundFilters {
 		watches[i] = s.watch(f.typ, f.tenancy, f.prefix)
@@ -183,7 +183,7 @@ func boundsOfTransactions(s *suite) {
 	}
 	s.succeeds("writing", d.mixture(0, s.scale(20)))
 	for i, w := range watches {
-		events, err := s.readAll(w, d.matching(boundFilters[i]))
+		events, err := readEvents(s, w, d.matching(boundFilters[i]))
 		s.succeeds("Next", err)
 		s.succeeds(fmt.Sprintf("a watch of %q", boundFilters[i].prefix), d.check(events))
 	}
@@ -201,7 +201,7 @@ func boundsOfTransactions(s *suite) {
 
 // boundsFromEveryCursor resumes from everywhere in commits.
 func boundsFromEveryCursor(s *suite) {
-	d := s.newDeeds()
+	d := newOperations(s)
 	w := s.watchAll()
 	cursors := []string{w.Cursor()}
 	s.succeeds("writing", d.mixture(0, s.scale(8)))
@@ -220,7 +220,7 @@ func boundsFromEveryCursor(s *suite) {
 				}
 			}
 			resumed := s.resume(cursor, f)
-			got, err := s.readAll(resumed, len(want))
+			got, err := readEvents(s, resumed, len(want))
 			s.succeeds("Next", err)
 			resumed.Close()
 			for _, ev := range got {
@@ -235,7 +235,7 @@ func boundsFromEveryCursor(s *suite) {
 
 // boundsAcrossPages reads transactions of the largest size from history, in which their events lie on several pages.
 func boundsAcrossPages(s *suite) {
-	d := s.newDeeds()
+	d := newOperations(s)
 	w := s.watchAll()
 	start := w.Cursor()
 	most := s.transactor().MaxOps()
@@ -250,19 +250,19 @@ func boundsAcrossPages(s *suite) {
 	}
 	for _, f := range boundFilters {
 		w := s.resume(start, f)
-		events, err := s.readAll(w, d.matching(f))
+		events, err := readEvents(s, w, d.matching(f))
 		s.succeeds("Next", err)
 		s.succeeds(fmt.Sprintf("a watch of %q", f.prefix), d.check(events))
 		w.Close()
 	}
-	events, err := s.readAll(w, d.matching(everywhere))
+	events, err := readEvents(s, w, d.matching(everywhere))
 	s.succeeds("Next", err)
 	s.succeeds("a watch that was open all the time", d.check(events))
 }
 
 func boundsUnderLoad(s *suite) {
 	const writers = 6
-	d := s.newDeeds()
+	d := newOperations(s)
 	watches := make([]storage.Watch, len(boundFilters))
 	for i, f := range boundFilters {
 		watches[i] = s.watch(f.typ, f.tenancy, f.prefix)
@@ -271,7 +271,7 @@ func boundsUnderLoad(s *suite) {
 	start := watches[0].Cursor()
 	s.parallel(writers, func(i int) error { return d.mixture(i, s.scale(40)) })
 	for i, w := range watches {
-		events, err := s.readAll(w, d.matching(boundFilters[i]))
+		events, err := readEvents(s, w, d.matching(boundFilters[i]))
 		s.succeeds("Next", err)
 		s.succeeds(fmt.Sprintf("a watch of %q", boundFilters[i].prefix), d.check(events))
 	}
@@ -279,7 +279,7 @@ func boundsUnderLoad(s *suite) {
 		return
 	}
 	for _, f := range boundFilters {
-		events, err := s.readAll(s.resume(start, f), d.matching(f))
+		events, err := readEvents(s, s.resume(start, f), d.matching(f))
 		s.succeeds("Next", err)
 		s.succeeds(fmt.Sprintf("a watch of %q from a cursor", f.prefix), d.check(events))
 	}
@@ -299,7 +299,7 @@ func boundsNoHalf(s *suite) {
 	}
 	_, err := transactor.Commit(s.ctx, ops)
 	s.succeeds("Commit", err)
-	events, err := s.readAll(w, n)
+	events, err := readEvents(s, w, n)
 	s.succeeds("Next", err)
 	for _, ev := range events {
 		if ev.GetMore() {

@@ -21,7 +21,7 @@ var closingCases = topic{"Closing", []testCase{
 }}
 
 // closedNext demands that Next says that the watch is closed, and whether the backend is.
-func (s *suite) closedNext(what string, w storage.Watch, backendClosed bool) {
+func closedNext(s *suite, what string, w storage.Watch, backendClosed bool) {
 	s.Helper()
 	ctx, cancel := s.patience()
 	defer cancel()
@@ -57,9 +57,9 @@ func closingWatch(s *suite) {
 	s.upsert(other, c) // by now the others have it too, or will
 	for what, w := range map[string]storage.Watch{"before the snapshot": fresh, "inside a snapshot": inSnapshot, "with an event buffered": buffered} {
 		w.Close()
-		s.closedNext("of a watch closed "+what, w, false)
+		closedNext(s, "of a watch closed "+what, w, false)
 		w.Close()
-		s.closedNext("of a watch closed twice "+what, w, false)
+		closedNext(s, "of a watch closed twice "+what, w, false)
 		w.Cursor()
 	}
 	s.upsert(other, s.update(c))
@@ -125,7 +125,7 @@ func closingCancelledNext(s *suite) {
 }
 
 // calls is one call of every method, with arguments that are fine.
-func (s *suite) calls(stored *resourcepb.Resource, cursor string) map[string]func(ctx context.Context) error {
+func allCalls(s *suite, stored *resourcepb.Resource, cursor string) map[string]func(ctx context.Context) error {
 	calls := map[string]func(ctx context.Context) error{
 		"Read": func(ctx context.Context) error {
 			_, err := s.b.Read(ctx, eventual, stored.Id)
@@ -192,7 +192,7 @@ func closingBackend(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
 	s.upsert(w, stored)
-	calls := s.calls(stored, w.Cursor())
+	calls := allCalls(s, stored, w.Cursor())
 	for range 2 {
 		s.closeBackend(s.b)
 		for name, call := range calls {
@@ -227,13 +227,13 @@ func closingBackendEndsWatches(s *suite) {
 	s.fails("Next, waiting while the backend is closed", err, storage.ErrWatchClosed)
 	s.fails("Next, waiting while the backend is closed", err, storage.ErrClosed)
 	for _, w := range []storage.Watch{waiting, inSnapshot, buffered} {
-		s.closedNext("of a watch whose backend is closed", w, true)
+		closedNext(s, "of a watch whose backend is closed", w, true)
 		// What came first stays the answer.
 		w.Close()
-		s.closedNext("of a watch closed after its backend", w, true)
+		closedNext(s, "of a watch closed after its backend", w, true)
 		w.Cursor()
 	}
-	s.closedNext("of a watch closed before its backend", closed, false)
+	closedNext(s, "of a watch closed before its backend", closed, false)
 }
 
 // closingBackendBusy closes a backend in the middle of everything: every call comes back, and what was acknowledged is there.

@@ -43,7 +43,7 @@ func (s *suite) commit(ops ...storage.Op) []*resourcepb.Resource {
 }
 
 // failsAt demands that ops fail because of one of them, and how.
-func (s *suite) failsAt(what string, index int, want error, ops ...storage.Op) {
+func failsAt(s *suite, what string, index int, want error, ops ...storage.Op) {
 	s.Helper()
 	results, err := s.transactor().Commit(s.ctx, ops)
 	s.fails(what, err, want)
@@ -99,7 +99,7 @@ func commitResults(s *suite) {
 	}
 	s.stored(checked)
 	s.absent(deletedRes.Id)
-	s.anyOrder(w, upserted(results[1]), upserted(results[4]), deleted(deletedRes))
+	anyOrder(s, w, upserted(results[1]), upserted(results[4]), deleted(deletedRes))
 
 	// The versions that a transaction gives are good for single writes, and the other way round.
 	s.upsert(w, s.update(results[1]))
@@ -112,11 +112,11 @@ func commitResults(s *suite) {
 	// What has to be there is deleted as anything else is, beside other changes and by itself.
 	taken := s.commit(storage.Op{Delete: checked.Id, Version: checked.Version, Present: true}, storage.Op{Write: newThing("last")})
 	s.absent(checked.Id)
-	s.anyOrder(w, deleted(checked), upserted(taken[1]))
+	anyOrder(s, w, deleted(checked), upserted(taken[1]))
 	gone := storage.Op{Delete: taken[1].Id, Version: taken[1].Version, Present: true}
 	s.commit(gone)
 	s.deletion(w, taken[1])
-	s.failsAt("Commit that deletes by itself what has to be there, of nothing", 0, storage.ErrCASFailure, gone)
+	failsAt(s, "Commit that deletes by itself what has to be there, of nothing", 0, storage.ErrCASFailure, gone)
 }
 
 // commitTable puts each row of the decision tables among operations that are fine.
@@ -188,7 +188,7 @@ func commitTable(s *suite) {
 			}
 			continue
 		}
-		s.failsAt("Commit with "+row.name, i%3, row.want, ops...)
+		failsAt(s, "Commit with "+row.name, i%3, row.want, ops...)
 		s.absent(thingID("good-" + strconv.Itoa(i) + "-" + strconv.Itoa((i+1)%3)))
 		s.absent(thingID("good-" + strconv.Itoa(i) + "-" + strconv.Itoa((i+2)%3)))
 		if row.stored {
@@ -211,7 +211,7 @@ func commitAllOrNothing(s *suite) {
 	moved := changed(child)
 	moved.Owner = nil
 	created := newChild("created", owner.Id)
-	s.failsAt("Commit with one stale write", 4, storage.ErrCASFailure,
+	failsAt(s, "Commit with one stale write", 4, storage.ErrCASFailure,
 		storage.Op{Write: changed(updated)},
 		storage.Op{Delete: gone.Id, Version: gone.Version},
 		storage.Op{Write: created},
@@ -221,7 +221,7 @@ func commitAllOrNothing(s *suite) {
 	s.owns(owner.Id, child.Id)
 	// Each key's next event is what happens to it now: the failed transaction made none.
 	want := []*resourcepb.WatchEvent{upserted(s.update(updated)), upserted(s.update(gone)), upserted(s.write(created)), upserted(s.write(moved))}
-	s.perKey(w, want...)
+	perKey(s, w, want...)
 }
 
 func commitLowestIndex(s *suite) {
@@ -232,10 +232,10 @@ func commitLowestIndex(s *suite) {
 	good := func(name string) storage.Op { return storage.Op{Write: newThing(name)} }
 	stale := storage.Op{Delete: other.Id, Version: "stale"}
 	present := storage.Op{Check: withUid(s.create("present").Id, "")}
-	s.failsAt("Commit with three that fail", 1, storage.ErrWrongUid, good("a"), storage.Op{Write: wrong}, good("b"), stale, present)
-	s.failsAt("Commit with three that fail", 0, storage.ErrCASFailure, stale, good("z"), storage.Op{Write: wrong}, present)
-	s.failsAt("Commit with three that fail", 2, storage.ErrCASFailure, good("z"), good("a"), present, storage.Op{Write: wrong}, stale)
+	failsAt(s, "Commit with three that fail", 1, storage.ErrWrongUid, good("a"), storage.Op{Write: wrong}, good("b"), stale, present)
+	failsAt(s, "Commit with three that fail", 0, storage.ErrCASFailure, stale, good("z"), storage.Op{Write: wrong}, present)
+	failsAt(s, "Commit with three that fail", 2, storage.ErrCASFailure, good("z"), good("a"), present, storage.Op{Write: wrong}, stale)
 
 	nameless := storage.Op{Write: newThing("")}
-	s.failsAt("Commit with two that are invalid", 1, storage.ErrInvalid, good("a"), nameless, good("b"), storage.Op{Delete: thingID("")})
+	failsAt(s, "Commit with two that are invalid", 1, storage.ErrInvalid, good("a"), nameless, good("b"), storage.Op{Delete: thingID("")})
 }

@@ -79,7 +79,7 @@ func commitMaxOps(s *suite) {
 		s.sameList("List after a transaction of the largest size", s.list(things, home, "child-"), results)
 		s.owns(owner, ids...)
 		s.owns(former)
-		s.anyOrder(w, events...)
+		anyOrder(s, w, events...)
 		return results
 	}
 	results := step(one.Id, two.Id)
@@ -95,7 +95,7 @@ func commitMaxOps(s *suite) {
 		over[i] = storage.Op{Delete: thingID("nothing-" + strconv.Itoa(i)), Version: "v"}
 	}
 	_, err := transactor.Commit(s.ctx, over)
-	s.tooLarge("Commit of MaxOps + 1 operations", err)
+	failsTooLarge(s, "Commit of MaxOps + 1 operations", err)
 
 	var events []*resourcepb.WatchEvent
 	for i, res := range results {
@@ -104,11 +104,11 @@ func commitMaxOps(s *suite) {
 	}
 	s.commit(ops...)
 	s.owns(two.Id)
-	s.anyOrder(w, events...)
+	anyOrder(s, w, events...)
 	s.sameList("List after all were deleted", s.list(things, home, "child-"), nil)
 }
 
-func (s *suite) tooLarge(what string, err error) {
+func failsTooLarge(s *suite, what string, err error) {
 	s.Helper()
 	s.fails(what, err, storage.ErrTooLarge)
 	var op *storage.OpError
@@ -133,7 +133,7 @@ func commitTooLarge(s *suite) {
 		ops[i].Write = sized(newThing("other-"+strconv.Itoa(i)), limit/members+1)
 	}
 	_, err := s.transactor().Commit(s.ctx, ops)
-	s.tooLarge("Commit of more than 1 MiB together", err)
+	failsTooLarge(s, "Commit of more than 1 MiB together", err)
 	if got := s.list(things, home, "other-"); len(got) != 0 {
 		s.Fatalf("%d members of a transaction that is too large were stored", len(got))
 	}
@@ -227,7 +227,7 @@ func commitTransfers(s *suite) {
 			if from == to {
 				to = (to + 1) % accounts
 			}
-			if err := s.transfer(transactor, "account-"+strconv.Itoa(from), "account-"+strconv.Itoa(to)); err != nil {
+			if err := transferToken(s, transactor, "account-"+strconv.Itoa(from), "account-"+strconv.Itoa(to)); err != nil {
 				return err
 			}
 		}
@@ -245,7 +245,7 @@ func commitTransfers(s *suite) {
 }
 
 // transfer moves one coin, however often others are faster.
-func (s *suite) transfer(transactor storage.Transactor, from, to string) error {
+func transferToken(s *suite, transactor storage.Transactor, from, to string) error {
 	for {
 		var ops []storage.Op
 		for i, name := range []string{from, to} {

@@ -29,13 +29,13 @@ func (s *suite) handles(n int) []storage.Backend {
 	return handles
 }
 
-func concurrencyNoLostUpdate(s *suite) { s.noLostUpdate(s.handles(1)) }
+func concurrencyNoLostUpdate(s *suite) { countOnAll(s, s.handles(1)) }
 
-func concurrencyAcrossHandles(s *suite) { s.noLostUpdate(s.handles(3)) }
+func concurrencyAcrossHandles(s *suite) { countOnAll(s, s.handles(3)) }
 
 // noLostUpdate has writers fight for one key, without any pause. The proof is the journal's: no version was replaced twice, and
 // the chain of replacements ends with what is stored.
-func (s *suite) noLostUpdate(handles []storage.Backend) {
+func countOnAll(s *suite, handles []storage.Backend) {
 	s.Helper()
 	j := newJournal()
 	first := s.create("hot")

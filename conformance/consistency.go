@@ -39,7 +39,7 @@ func only(resources []*resourcepb.Resource, err error) (*resourcepb.Resource, er
 }
 
 // looks is every way to read the resource called "counter" through b that may not go back in time.
-func (s *suite) looks(b storage.Backend, id *resourcepb.ID) []func() (int, error) {
+func readersOf(s *suite, b storage.Backend, id *resourcepb.ID) []func() (int, error) {
 	id = withUid(id, "")
 	looks := []func() (int, error){
 		func() (int, error) { return counter(b.Read(s.ctx, eventual, id)) },
@@ -60,12 +60,12 @@ func (s *suite) looks(b storage.Backend, id *resourcepb.ID) []func() (int, error
 	return looks
 }
 
-func consistencyMonotonic(s *suite) { s.monotonic(s.b) }
+func consistencyMonotonic(s *suite) { monotonic(s, s.b) }
 
-func consistencyMonotonicSecond(s *suite) { s.monotonic(s.another()) }
+func consistencyMonotonicSecond(s *suite) { monotonic(s, s.another()) }
 
 // monotonic counts up in the store and demands that what b shows never goes back, whichever way it is asked.
-func (s *suite) monotonic(b storage.Backend) {
+func monotonic(s *suite, b storage.Backend) {
 	s.Helper()
 	res := newThing("counter")
 	res.Generation = "0"
@@ -85,7 +85,7 @@ func (s *suite) monotonic(b storage.Backend) {
 		}
 		writing <- nil
 	}()
-	looks := s.looks(b, id)
+	looks := readersOf(s, b, id)
 	seen := -1
 	for i := 0; ; i++ {
 		got, err := looks[(i*7+i/len(looks))%len(looks)]()
@@ -107,13 +107,13 @@ func (s *suite) monotonic(b storage.Backend) {
 	}
 }
 
-func consistencyEvents(s *suite) { s.notOlderThanEvents(s.b) }
+func consistencyEvents(s *suite) { notOlderThanEvents(s, s.b) }
 
-func consistencyEventsSecond(s *suite) { s.notOlderThanEvents(s.another()) }
+func consistencyEventsSecond(s *suite) { notOlderThanEvents(s, s.another()) }
 
 // notOlderThanEvents looks through b as soon as one of b's watches has shown a change: it has to be there, in every kind of
 // read.
-func (s *suite) notOlderThanEvents(b storage.Backend) {
+func notOlderThanEvents(s *suite, b storage.Backend) {
 	s.Helper()
 	w, err := b.WatchList(s.ctx, things, home, "")
 	s.opened(w, err)
@@ -124,7 +124,7 @@ func (s *suite) notOlderThanEvents(b storage.Backend) {
 		res.Generation = strconv.Itoa(2 * i)
 		res = s.write(res)
 		s.upsert(w, res)
-		looks := s.looks(b, res.Id)
+		looks := readersOf(s, b, res.Id)
 		look := func(want int) {
 			s.Helper()
 			// Another kind of read first each time, so that none can lean on the one before.

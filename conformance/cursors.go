@@ -47,7 +47,7 @@ func (s *suite) resume(cursor string, f filter) storage.Watch {
 var everywhere = filter{anything, anywhere, ""}
 
 // changes makes a few changes of every kind to three keys and returns their events.
-func (s *suite) changes() []*resourcepb.WatchEvent {
+func makeChanges(s *suite) []*resourcepb.WatchEvent {
 	s.Helper()
 	a, b := s.create("a"), s.create("b")
 	want := []*resourcepb.WatchEvent{upserted(a), upserted(b)}
@@ -65,7 +65,7 @@ func (s *suite) changes() []*resourcepb.WatchEvent {
 }
 
 // cursorsOf reads as many events as want has, and returns them with the cursor after each.
-func (s *suite) cursorsOf(w storage.Watch, want []*resourcepb.WatchEvent) (events []*resourcepb.WatchEvent, cursors []string) {
+func cursorsOf(s *suite, w storage.Watch, want []*resourcepb.WatchEvent) (events []*resourcepb.WatchEvent, cursors []string) {
 	s.Helper()
 	for range want {
 		events = append(events, s.next(w))
@@ -75,7 +75,7 @@ func (s *suite) cursorsOf(w storage.Watch, want []*resourcepb.WatchEvent) (event
 }
 
 // resumeFromEach resumes from every cursor and demands exactly the events after it.
-func (s *suite) resumeFromEach(start string, events []*resourcepb.WatchEvent, cursors []string) {
+func resumeFromEach(s *suite, start string, events []*resourcepb.WatchEvent, cursors []string) {
 	s.Helper()
 	fence := upserted(s.create("fence"))
 	for i, cursor := range append([]string{start}, cursors...) {
@@ -83,14 +83,14 @@ func (s *suite) resumeFromEach(start string, events []*resourcepb.WatchEvent, cu
 		if got := w.Cursor(); got != cursor {
 			s.Fatalf("a watch from cursor %q says that it is at %q before its first event", cursor, got)
 		}
-		s.anyInterleaving(w, fmt.Sprintf("from the cursor after event %d", i), append(slices.Clone(events[i:]), fence))
+		anyInterleaving(s, w, fmt.Sprintf("from the cursor after event %d", i), append(slices.Clone(events[i:]), fence))
 		w.Close()
 	}
 }
 
 // anyInterleaving demands exactly want, in its order for each key. Events of one transaction have no order between them,
 // and another watch may see them in another one.
-func (s *suite) anyInterleaving(w storage.Watch, what string, want []*resourcepb.WatchEvent) {
+func anyInterleaving(s *suite, w storage.Watch, what string, want []*resourcepb.WatchEvent) {
 	s.Helper()
 	left := make(map[string][]*resourcepb.WatchEvent)
 	for _, ev := range want {
@@ -112,8 +112,8 @@ func (s *suite) anyInterleaving(w storage.Watch, what string, want []*resourcepb
 func cursorEach(s *suite) {
 	w := s.watchAll()
 	start := w.Cursor()
-	want := s.changes()
-	events, cursors := s.cursorsOf(w, want)
+	want := makeChanges(s)
+	events, cursors := cursorsOf(s, w, want)
 	seen := make(map[string]int)
 	for i, cursor := range cursors {
 		if earlier, again := seen[cursor]; again || cursor == "" {
@@ -121,7 +121,7 @@ func cursorEach(s *suite) {
 		}
 		seen[cursor] = i
 	}
-	s.resumeFromEach(start, events, cursors)
+	resumeFromEach(s, start, events, cursors)
 }
 
 func cursorTransaction(s *suite) {
@@ -138,8 +138,8 @@ func cursorTransaction(s *suite) {
 	for _, res := range results[:6] {
 		want = append(want, upserted(res))
 	}
-	events, cursors := s.cursorsOf(w, want)
-	s.resumeFromEach(start, events, cursors)
+	events, cursors := cursorsOf(s, w, want)
+	resumeFromEach(s, start, events, cursors)
 }
 
 func cursorEndOfSnapshot(s *suite) {
@@ -175,7 +175,7 @@ func cursorInsideSnapshot(s *suite) {
 func cursorAnyFilter(s *suite) {
 	narrow := s.watch(things, home, "b")
 	s.snapshot(narrow)
-	want := s.changes()
+	want := makeChanges(s)
 	first := s.next(narrow)
 	wide := s.resume(narrow.Cursor(), everywhere)
 	if s.h.NoOrderAcrossKeys == "" {
@@ -188,7 +188,7 @@ func cursorAnyFilter(s *suite) {
 			s.same("the first event after the narrow watch's cursor", ev, want[3])
 			rest = want[4:]
 		}
-		s.perKey(wide, rest...)
+		perKey(s, wide, rest...)
 		s.event(narrow, want[3])
 	}
 	s.same("the first event", first, want[1])
@@ -205,18 +205,18 @@ func cursorAnyFilter(s *suite) {
 func cursorAnotherHandle(s *suite) {
 	w := s.watchAll()
 	start := w.Cursor()
-	events, cursors := s.cursorsOf(w, s.changes())
+	events, cursors := cursorsOf(s, w, makeChanges(s))
 	s.b = s.another()
-	s.resumeFromEach(start, events, cursors)
+	resumeFromEach(s, start, events, cursors)
 }
 
 func cursorRestart(s *suite) {
 	w := s.watchAll()
 	start := w.Cursor()
-	events, cursors := s.cursorsOf(w, s.changes())
+	events, cursors := cursorsOf(s, w, makeChanges(s))
 	s.closeBackend(s.b)
 	s.b = s.another()
-	s.resumeFromEach(start, events, cursors)
+	resumeFromEach(s, start, events, cursors)
 }
 
 func cursorGarbage(s *suite) {
@@ -304,7 +304,7 @@ func cursorSteps(s *suite) {
 	j := newJournal()
 	w := s.watchAll()
 	cursor := w.Cursor()
-	load := s.load(j, 3, s.scale(40))
+	load := startLoad(s, j, 3, s.scale(40))
 	d := &drained{}
 	read := func(n int) {
 		w := s.resume(cursor, everywhere)

@@ -27,7 +27,7 @@ func deadlineOver(s *suite) {
 	s.upsert(w, stored)
 	passed, cancel := context.WithDeadline(s.ctx, time.Unix(0, 0))
 	defer cancel()
-	for name, call := range s.calls(stored, w.Cursor()) {
+	for name, call := range allCalls(s, stored, w.Cursor()) {
 		s.fails(name+" with a cancelled context", call(over()), context.Canceled)
 		s.fails(name+" with a deadline that has passed", call(passed), context.DeadlineExceeded)
 	}
@@ -77,7 +77,7 @@ func deadlineCancelled(s *suite) {
 			}
 			if err != nil {
 				// One of unknown outcome may still arrive; the next write overtakes it or is told.
-				if now, err = s.settle(before.Id.Name); err != nil {
+				if now, err = resolveCreate(s, before.Id.Name); err != nil {
 					return err
 				}
 			}
@@ -88,7 +88,7 @@ func deadlineCancelled(s *suite) {
 }
 
 // settle writes to a key until a write succeeds, after which no earlier one can.
-func (s *suite) settle(name string) (*resourcepb.Resource, error) {
+func resolveCreate(s *suite, name string) (*resourcepb.Resource, error) {
 	for {
 		res, err := s.b.Read(s.ctx, strong, withUid(thingID(name), ""))
 		if err != nil {
@@ -104,8 +104,8 @@ func (s *suite) settle(name string) (*resourcepb.Resource, error) {
 func deadlineReads(s *suite) {
 	stored := s.create("a")
 	s.owns(stored.Id)
-	s.arrives(s.b, stored.Id, stored)
-	calls := s.calls(stored, s.watch(anything, anywhere, "").Cursor())
+	arrives(s, s.b, stored.Id, stored)
+	calls := allCalls(s, stored, s.watch(anything, anywhere, "").Cursor())
 	for _, changing := range []string{"WriteCAS", "DeleteCAS", "Commit", "WatchFrom"} {
 		delete(calls, changing)
 	}
@@ -143,7 +143,7 @@ func (w impatient) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 // deadlineImpatient reads a long snapshot, and what comes after it, with deadlines that are too short for a page of it: what
 // one call has begun, the next one finds done.
 func deadlineImpatient(s *suite) {
-	all := s.crowd(s.scale(200))
+	all := createMany(s, s.scale(200))
 	w := impatient{s.watch(anything, anywhere, "")}
 	s.sameList("an impatient snapshot", s.snapshot(w), all)
 	s.upsert(w, s.update(all[0]))
@@ -153,10 +153,10 @@ func deadlineImpatient(s *suite) {
 func deadlineImpatientResumed(s *suite) {
 	cursor := s.watchAll().Cursor()
 	var want []*resourcepb.WatchEvent
-	for _, res := range s.crowd(s.scale(200)) {
+	for _, res := range createMany(s, s.scale(200)) {
 		want = append(want, upserted(res))
 	}
 	w := impatient{s.resume(cursor, everywhere)}
-	s.perKey(w, want...)
+	perKey(s, w, want...)
 	s.upsert(w, s.create("last"))
 }

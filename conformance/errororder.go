@@ -12,7 +12,7 @@ import (
 )
 
 // badCalls is calls of every method with arguments that are wrong, and what each of them has to answer.
-func (s *suite) badCalls(stored *resourcepb.Resource) map[string]badCall {
+func badCalls(s *suite, stored *resourcepb.Resource) map[string]badCall {
 	large := newThing("large")
 	large.Data = &anypb.Any{TypeUrl: "example.com/Large", Value: make([]byte, 1<<20+1)}
 	const neither = storage.ReadConsistency(7)
@@ -115,7 +115,7 @@ func deadlineOrder(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
 	s.upsert(w, stored)
-	bad, good := s.badCalls(stored), s.calls(stored, w.Cursor())
+	bad, good := badCalls(s, stored), allCalls(s, stored, w.Cursor())
 	for name, c := range bad {
 		first(name, c.call(s.ctx), c.want)
 		first(name+", with a cancelled context", c.call(over()), c.want)

@@ -45,7 +45,7 @@ func groupVersionReplaced(s *suite) {
 		s.stored(res)
 		s.upsert(w, res)
 		_, err := s.b.Read(s.ctx, strong, old)
-		s.mismatch("Read under the former group version", err, old.Type, res)
+		checkMismatch(s, "Read under the former group version", err, old.Type, res)
 		old = res.Id
 	}
 }

@@ -51,7 +51,7 @@ func (s *suite) historianOf(b storage.Backend) storage.Historian {
 	return h
 }
 
-func (s *suite) newest(h storage.Historian) int64 {
+func newestRevision(s *suite, h storage.Historian) int64 {
 	s.Helper()
 	_, newest, err := h.Revisions(s.ctx)
 	s.succeeds("Revisions", err)
@@ -59,7 +59,7 @@ func (s *suite) newest(h storage.Historian) int64 {
 }
 
 // scanAll reads a span in parts of limit records, all at the revision of the first.
-func (s *suite) scanAll(h storage.Historian, span storage.Span, opts storage.ScanOptions) (records []storage.Record, revision int64) {
+func scanAll(s *suite, h storage.Historian, span storage.Span, opts storage.ScanOptions) (records []storage.Record, revision int64) {
 	s.Helper()
 	for {
 		scan, err := h.Scan(s.ctx, span, opts)
@@ -148,7 +148,7 @@ func recordText(r storage.Record) string {
 	return fmt.Sprintf("created %d, modified %d, writes %d: %s", r.Created, r.Modified, r.Writes, text(r.Resource))
 }
 
-func (s *suite) sameRecords(what string, got, want []storage.Record) {
+func sameRecords(s *suite, what string, got, want []storage.Record) {
 	s.Helper()
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -171,26 +171,26 @@ type moment struct {
 
 // live makes n changes, of every kind and on few keys, one after the other, and returns the moments after each, that of the beginning
 // before them.
-func (s *suite) live(h storage.Historian, n int) []moment {
+func randomWrites(s *suite, h storage.Historian, n int) []moment {
 	s.Helper()
 	transactor, ok := storage.As[storage.Transactor](s.b)
 	if !ok {
 		s.Fatal("the backend is no storage.Transactor")
 	}
-	records, revision := s.scanAll(h, storage.Span{}, storage.ScanOptions{})
+	records, revision := scanAll(s, h, storage.Span{}, storage.ScanOptions{})
 	past := []moment{{revision, stateOf(records)}}
 	for i := range n {
 		now := maps.Clone(past[i].state)
 		names := []string{fmt.Sprint("key-", mathrand.IntN(5)), fmt.Sprint("other-", mathrand.IntN(3))}
-		what := s.liveOnce(h, transactor, now, names, i)
-		past = append(past, moment{s.newest(h), now})
-		s.numbered(h, what, past[i], past[i+1], names)
+		what := randomWrite(s, h, transactor, now, names, i)
+		past = append(past, moment{newestRevision(s, h), now})
+		checkRevision(s, h, what, past[i], past[i+1], names)
 	}
 	return past
 }
 
 // liveOnce makes one change, or one transaction of two, and puts its resources into the state, without numbers.
-func (s *suite) liveOnce(h storage.Historian, transactor storage.Transactor, now state, names []string, i int) string {
+func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, now state, names []string, i int) string {
 	s.Helper()
 	next := func(name string) (*resourcepb.Resource, bool) {
 		was, there := now[keyOf(thingID(name))]
@@ -213,13 +213,13 @@ func (s *suite) liveOnce(h storage.Historian, transactor storage.Transactor, now
 	case what == 2 && there:
 		swapped, err := h.Swap(s.ctx, storage.Swap{Delete: res.Id, Expect: was.Modified})
 		s.succeeds("Swap", err)
-		s.done(swapped, was.Modified)
+		checkSwapped(s, swapped, was.Modified)
 		delete(now, keyOf(res.Id))
 		return "Swap"
 	case what == 3:
 		swapped, err := h.Swap(s.ctx, storage.Swap{Write: res, Expect: was.Modified})
 		s.succeeds("Swap", err)
-		s.done(swapped, was.Modified)
+		checkSwapped(s, swapped, was.Modified)
 		put(swapped.Stored.Resource)
 		return "Swap"
 	}
@@ -239,7 +239,7 @@ func (s *suite) liveOnce(h storage.Historian, transactor storage.Transactor, now
 	return "Commit"
 }
 
-func (s *suite) done(swapped storage.Swapped, expected int64) {
+func checkSwapped(s *suite, swapped storage.Swapped, expected int64) {
 	s.Helper()
 	if !swapped.Done || swapped.Stored == nil {
 		s.Fatalf("Swap at the revision %d that is stored: %+v", expected, swapped)
@@ -247,7 +247,7 @@ func (s *suite) done(swapped storage.Swapped, expected int64) {
 }
 
 // numbered reads the numbers of what has changed between two moments, and holds them against what they have to be.
-func (s *suite) numbered(h storage.Historian, what string, before, now moment, names []string) {
+func checkRevision(s *suite, h storage.Historian, what string, before, now moment, names []string) {
 	s.Helper()
 	if now.revision <= before.revision {
 		s.Fatalf("the newest revision is %d after %s, it was %d before", now.revision, what, before.revision)
@@ -259,7 +259,7 @@ func (s *suite) numbered(h storage.Historian, what string, before, now moment, n
 		if !there || was.Resource != nil && was.Resource.Version == is.Resource.Version {
 			continue
 		}
-		records, _ := s.scanAll(h, storage.Span{From: id, To: after(id)}, storage.ScanOptions{Revision: now.revision})
+		records, _ := scanAll(s, h, storage.Span{From: id, To: after(id)}, storage.ScanOptions{Revision: now.revision})
 		if len(records) != 1 {
 			s.Fatalf("after %s a scan of one key finds %d records", what, len(records))
 		}
@@ -293,9 +293,9 @@ func historianEmpty(s *suite) {
 	f, err := h.Follow(s.ctx, storage.Span{}, newest)
 	s.succeeds("Follow", err)
 	defer f.Close()
-	s.progress(f)
+	nextProgress(s, f)
 	stored := s.create("first")
-	changes, revision := s.follow(f)
+	changes, revision := nextCommit(s, f)
 	if len(changes) != 1 || changes[0].Now == nil || changes[0].Revision <= newest || revision < changes[0].Revision {
 		s.Fatalf("the first change after revision %d: %+v, up to %d", newest, changes, revision)
 	}
@@ -305,7 +305,7 @@ func historianEmpty(s *suite) {
 // historianScans: the state at every revision is what it was then, on any handle, as often as it is read.
 func historianScans(s *suite) {
 	h := s.historian()
-	past := s.live(h, s.scale(40))
+	past := randomWrites(s, h, s.scale(40))
 	handles := []storage.Historian{h}
 	if s.h.OneHandle == "" {
 		handles = append(handles, s.historianOf(s.another()))
@@ -313,8 +313,8 @@ func historianScans(s *suite) {
 	for _, h := range handles {
 		for range 2 {
 			for i, m := range past {
-				got, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: m.revision, Limit: i % 4})
-				s.sameRecords(fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
+				got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: m.revision, Limit: i % 4})
+				sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
 			}
 		}
 	}
@@ -322,8 +322,8 @@ func historianScans(s *suite) {
 
 func historianScanOptions(s *suite) {
 	h := s.historian()
-	all := s.crowd(7)
-	before := s.newest(h)
+	all := createMany(s, 7)
+	before := newestRevision(s, h)
 	s.delete(all[3])
 	scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: before, Limit: 2, Count: true})
 	s.succeeds("Scan", err)
@@ -353,7 +353,7 @@ func historianScanBytes(s *suite) {
 	for i := range all {
 		s.write(sized(newThing(fmt.Sprint("large-", i)), 900<<10))
 	}
-	for _, revision := range []int64{0, s.newest(h)} {
+	for _, revision := range []int64{0, newestRevision(s, h)} {
 		for size, want := range map[int]int{1: 1, 1000 << 10: 2, math.MaxInt: all} {
 			scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision, Bytes: size, Count: true})
 			s.succeeds("Scan", err)
@@ -384,7 +384,7 @@ func historianSpans(s *suite) {
 	s.fails("a bound that is too long", err, storage.ErrInvalid)
 	for i := range all {
 		for _, j := range []int{i, min(i+1, len(all)-1), len(all) - 1, mathrand.IntN(len(all))} {
-			records, _ := s.scanAll(h, storage.Span{From: all[i].Id, To: all[j].Id}, storage.ScanOptions{Limit: 1 + i%5})
+			records, _ := scanAll(s, h, storage.Span{From: all[i].Id, To: all[j].Id}, storage.ScanOptions{Limit: 1 + i%5})
 			var got []*resourcepb.Resource
 			for _, r := range records {
 				got = append(got, r.Resource)
@@ -401,7 +401,7 @@ const farAhead = 1_000_000_000
 func historianBadInput(s *suite) {
 	h := s.historian()
 	s.create("one")
-	newest := s.newest(h)
+	newest := newestRevision(s, h)
 	_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: newest + farAhead})
 	s.fails("Scan at a revision to come", err, storage.ErrFutureRevision)
 	_, err = h.Follow(s.ctx, storage.Span{}, newest+farAhead)

@@ -12,12 +12,12 @@ func historianCompact(s *suite) {
 	h := s.historian()
 	stored := s.create("kept")
 	lost := s.create("lost")
-	early := s.newest(h)
+	early := newestRevision(s, h)
 	s.delete(lost)
 	s.update(stored)
-	records, middle := s.scanAll(h, storage.Span{}, storage.ScanOptions{})
+	records, middle := scanAll(s, h, storage.Span{}, storage.ScanOptions{})
 	s.create("later")
-	newest := s.newest(h)
+	newest := newestRevision(s, h)
 
 	s.succeeds("Compact", h.Compact(s.ctx, middle))
 	oldest, stays, err := h.Revisions(s.ctx)
@@ -28,14 +28,14 @@ func historianCompact(s *suite) {
 	for _, revision := range []int64{early, middle - 1} {
 		_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision})
 		s.fails(fmt.Sprintf("Scan at revision %d, compacted to %d", revision, middle), err, storage.ErrCompacted)
-		s.fails(fmt.Sprintf("Follow from revision %d, compacted to %d", revision, middle), s.followError(h, revision), storage.ErrCompacted)
+		s.fails(fmt.Sprintf("Follow from revision %d, compacted to %d", revision, middle), followError(s, h, revision), storage.ErrCompacted)
 	}
-	got, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: middle})
-	s.sameRecords("the scan at the compacted revision", got, records)
+	got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: middle})
+	sameRecords(s, "the scan at the compacted revision", got, records)
 	f, err := h.Follow(s.ctx, storage.Span{}, middle)
 	s.succeeds("Follow from the compacted revision", err)
 	defer f.Close()
-	commits, _ := s.upTo(f)
+	commits, _ := followToNewest(s, f)
 	if len(commits) != 1 || commits[0][0].Now.Resource.Id.Name != "later" {
 		s.Fatalf("after the compacted revision: %+v", commits)
 	}
@@ -58,7 +58,7 @@ func historianCompact(s *suite) {
 }
 
 // followError returns the error by which a follower from a revision fails.
-func (s *suite) followError(h storage.Historian, revision int64) error {
+func followError(s *suite, h storage.Historian, revision int64) error {
 	s.Helper()
 	f, err := h.Follow(s.ctx, storage.Span{}, revision)
 	if err != nil {
@@ -81,24 +81,24 @@ func (s *suite) followError(h storage.Historian, revision int64) error {
 // is right, or storage.ErrCompacted.
 func historianCompactBeside(s *suite) {
 	h, pager := s.historian(), s.pager()
-	heavy := s.heavy()
+	heavy := createLarge(s)
 	w := s.watch(things, home, "heavy-")
 	s.upsert(w, heavy[0])
-	s.changeTheEnd(heavy)
-	s.succeeds("Compact", h.Compact(s.ctx, s.newest(h)))
-	s.restOrCompacted(w, heavy[1:])
-	all := s.crowd(9)
+	changeTheEnd(s, heavy)
+	s.succeeds("Compact", h.Compact(s.ctx, newestRevision(s, h)))
+	restOrCompacted(s, w, heavy[1:])
+	all := createMany(s, 9)
 	names := filter{things, home, "name-"}
 	page := s.page(pager, names, storage.ListOptions{Consistency: strong, Limit: 2})
-	at := s.newest(h)
+	at := newestRevision(s, h)
 	f, err := h.Follow(s.ctx, storage.Span{}, at)
 	s.succeeds("Follow", err)
 	defer f.Close()
 	idle, err := h.Follow(s.ctx, storage.Span{From: thingID("x"), To: thingID("y")}, at)
 	s.succeeds("Follow", err)
 	defer idle.Close()
-	s.churn(all)
-	s.succeeds("Compact", h.Compact(s.ctx, s.newest(h)))
+	changeAround(s, all)
+	s.succeeds("Compact", h.Compact(s.ctx, newestRevision(s, h)))
 
 	opts := storage.ListOptions{Consistency: strong, Continue: page.Continue}
 	rest, err := pager.ListPage(s.ctx, names.typ, names.tenancy, names.prefix, opts)
@@ -109,13 +109,13 @@ func historianCompactBeside(s *suite) {
 	}
 	for _, f := range []storage.Follower{f, idle} {
 		last := at
-		s.succeedsOrCompacted("Bookmark", f.Bookmark(s.ctx))
+		succeedsOrCompacted(s, "Bookmark", f.Bookmark(s.ctx))
 		for {
 			ctx, cancel := s.patience()
 			changes, revision, err := f.Next(ctx)
 			cancel()
 			if err != nil {
-				s.succeedsOrCompacted("a follower beside a compaction", err)
+				succeedsOrCompacted(s, "a follower beside a compaction", err)
 				break
 			}
 			for _, c := range changes {
@@ -128,17 +128,17 @@ func historianCompactBeside(s *suite) {
 			}
 		}
 	}
-	f, err = h.Follow(s.ctx, storage.Span{}, s.newest(h))
+	f, err = h.Follow(s.ctx, storage.Span{}, newestRevision(s, h))
 	s.succeeds("Follow", err)
 	defer f.Close()
 	s.create("after all")
-	if commits, _ := s.upTo(f); len(commits) != 1 {
+	if commits, _ := followToNewest(s, f); len(commits) != 1 {
 		s.Fatalf("%d commits after a compaction, expected one", len(commits))
 	}
 }
 
 // restOrCompacted reads a watch's snapshot on, of which want is left, to its end or to storage.ErrCompacted.
-func (s *suite) restOrCompacted(w storage.Watch, want []*resourcepb.Resource) {
+func restOrCompacted(s *suite, w storage.Watch, want []*resourcepb.Resource) {
 	s.Helper()
 	for {
 		ctx, cancel := s.patience()
@@ -160,7 +160,7 @@ func (s *suite) restOrCompacted(w storage.Watch, want []*resourcepb.Resource) {
 	}
 }
 
-func (s *suite) succeedsOrCompacted(what string, err error) {
+func succeedsOrCompacted(s *suite, what string, err error) {
 	s.Helper()
 	if err != nil && !errors.Is(err, storage.ErrCompacted) {
 		s.Fatalf("%s: %v", what, err)

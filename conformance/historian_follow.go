@@ -13,7 +13,7 @@ import (
 )
 
 // follow returns what a follower gives next.
-func (s *suite) follow(f storage.Follower) ([]storage.Change, int64) {
+func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
 	s.Helper()
 	ctx, cancel := s.patience()
 	defer cancel()
@@ -31,10 +31,10 @@ func (s *suite) follow(f storage.Follower) ([]storage.Change, int64) {
 }
 
 // progress asks a follower for a bookmark and demands that it comes with no change.
-func (s *suite) progress(f storage.Follower) int64 {
+func nextProgress(s *suite, f storage.Follower) int64 {
 	s.Helper()
 	s.succeeds("Bookmark", f.Bookmark(s.ctx))
-	changes, revision := s.follow(f)
+	changes, revision := nextCommit(s, f)
 	if len(changes) > 0 {
 		s.Fatalf("a change of revision %d came where there was none", changes[0].Revision)
 	}
@@ -42,12 +42,12 @@ func (s *suite) progress(f storage.Follower) int64 {
 }
 
 // upTo returns all that a follower has up to what was acknowledged before, as commits.
-func (s *suite) upTo(f storage.Follower) (commits [][]storage.Change, revision int64) {
+func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, revision int64) {
 	s.Helper()
 	s.succeeds("Bookmark", f.Bookmark(s.ctx))
 	last := int64(0)
 	for {
-		changes, revision := s.follow(f)
+		changes, revision := nextCommit(s, f)
 		if revision < last {
 			s.Fatalf("a follower went back from revision %d to %d", last, revision)
 		}
@@ -66,23 +66,23 @@ func (s *suite) upTo(f storage.Follower) (commits [][]storage.Change, revision i
 
 func historianFollow(s *suite) {
 	h := s.historian()
-	early, err := h.Follow(s.ctx, storage.Span{}, s.newest(h))
+	early, err := h.Follow(s.ctx, storage.Span{}, newestRevision(s, h))
 	s.succeeds("Follow", err)
 	defer early.Close()
-	past := s.live(h, s.scale(40))
+	past := randomWrites(s, h, s.scale(40))
 	for i, m := range past {
 		late, err := h.Follow(s.ctx, storage.Span{}, m.revision)
 		s.succeeds("Follow", err)
 		defer late.Close()
-		s.replays(late, past[i:])
+		checkReplay(s, late, past[i:])
 	}
-	s.replays(early, past)
+	checkReplay(s, early, past)
 }
 
 // replays demands that a follower tells of all that has happened since the first of these moments.
-func (s *suite) replays(f storage.Follower, past []moment) {
+func checkReplay(s *suite, f storage.Follower, past []moment) {
 	s.Helper()
-	commits, revision := s.upTo(f)
+	commits, revision := followToNewest(s, f)
 	if len(commits) != len(past)-1 {
 		s.Fatalf("%d commits after revision %d, expected %d", len(commits), past[0].revision, len(past)-1)
 	}
@@ -97,7 +97,7 @@ func (s *suite) replays(f storage.Follower, past []moment) {
 				s.Fatalf("a change between the revisions %d and %d has %d", past[i].revision, past[i+1].revision, c.Revision)
 			}
 		}
-		s.sameRecords(fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.sorted(), past[i+1].state.sorted())
+		sameRecords(s, fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.sorted(), past[i+1].state.sorted())
 	}
 }
 
@@ -106,15 +106,15 @@ func historianFollowSpan(s *suite) {
 	h := s.historian()
 	transactor, _ := storage.As[storage.Transactor](s.b)
 	from, to := thingID("m"), thingID("n")
-	f, err := h.Follow(s.ctx, storage.Span{From: from, To: to}, s.newest(h))
+	f, err := h.Follow(s.ctx, storage.Span{From: from, To: to}, newestRevision(s, h))
 	s.succeeds("Follow", err)
 	defer f.Close()
 	s.create("a")
 	_, err = transactor.Commit(s.ctx, []storage.Op{{Write: newThing("b")}, {Write: newThing("m")}, {Write: newThing("m1")}, {Write: newThing("n")}, {Write: newThing("z")}})
 	s.succeeds("Commit", err)
 	s.create("n2")
-	newest := s.newest(h) // a revision may count other stores' changes, which go on
-	commits, revision := s.upTo(f)
+	newest := newestRevision(s, h) // a revision may count other stores' changes, which go on
+	commits, revision := followToNewest(s, f)
 	if len(commits) != 1 || len(commits[0]) != 2 {
 		s.Fatalf("%d commits from m to n, expected one of 2 changes: %+v", len(commits), commits)
 	}
@@ -136,7 +136,7 @@ func historianUnderLoad(s *suite) {
 	var written atomic.Int64
 	done := make(chan error, len(writers))
 	for i, b := range writers {
-		go func() { done <- s.churnOn(b, i, each, &written) }()
+		go func() { done <- writeRandomly(s, b, i, each, &written) }()
 	}
 	type start struct {
 		state    state
@@ -151,7 +151,7 @@ func historianUnderLoad(s *suite) {
 			}
 			return nil
 		})
-		records, revision := s.scanAll(h, storage.Span{}, storage.ScanOptions{Limit: 3})
+		records, revision := scanAll(s, h, storage.Span{}, storage.ScanOptions{Limit: 3})
 		f, err := h.Follow(s.ctx, storage.Span{}, revision)
 		s.succeeds("Follow", err)
 		defer f.Close()
@@ -163,7 +163,7 @@ func historianUnderLoad(s *suite) {
 	for _, begun := range starts {
 		s.succeeds("Bookmark", begun.f.Bookmark(s.ctx))
 		for n := 0; ; n++ {
-			changes, revision := s.follow(begun.f)
+			changes, revision := nextCommit(s, begun.f)
 			for _, c := range changes {
 				s.succeeds("a follower", begun.state.apply(c))
 				if c.Revision <= begun.revision {
@@ -171,8 +171,8 @@ func historianUnderLoad(s *suite) {
 				}
 			}
 			if n%20 == 0 || len(changes) == 0 {
-				records, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: revision})
-				s.sameRecords(fmt.Sprintf("the scan at revision %d", revision), records, begun.state.sorted())
+				records, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: revision})
+				sameRecords(s, fmt.Sprintf("the scan at revision %d", revision), records, begun.state.sorted())
 			}
 			if len(changes) == 0 {
 				break
@@ -182,7 +182,7 @@ func historianUnderLoad(s *suite) {
 }
 
 // churnOn writes, deletes and creates n times, in transactions too.
-func (s *suite) churnOn(b storage.Backend, writer, n int, written *atomic.Int64) error {
+func writeRandomly(s *suite, b storage.Backend, writer, n int, written *atomic.Int64) error {
 	transactor, ok := storage.As[storage.Transactor](b)
 	if !ok {
 		return errors.New("the backend is no storage.Transactor")
@@ -215,24 +215,24 @@ func (s *suite) churnOn(b storage.Backend, writer, n int, written *atomic.Int64)
 
 // historianRestart: history is there, and goes on, when a store is opened again.
 func historianRestart(s *suite) {
-	past := s.live(s.historian(), s.scale(20))
+	past := randomWrites(s, s.historian(), s.scale(20))
 	s.succeeds("Close", s.b.Close())
 	s.b = s.another()
 	h := s.historian()
 	last := past[len(past)-1]
-	if newest := s.newest(h); newest < last.revision {
+	if newest := newestRevision(s, h); newest < last.revision {
 		s.Fatalf("the newest revision is %d after a restart, it was %d before", newest, last.revision)
 	}
 	past[len(past)-1].revision = last.revision
-	past = append(past, s.live(h, s.scale(10))[1:]...)
+	past = append(past, randomWrites(s, h, s.scale(10))[1:]...)
 	for _, m := range past {
-		got, _ := s.scanAll(h, storage.Span{}, storage.ScanOptions{Revision: m.revision})
-		s.sameRecords(fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
+		got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: m.revision})
+		sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
 	}
 	f, err := h.Follow(s.ctx, storage.Span{}, past[0].revision)
 	s.succeeds("Follow", err)
 	defer f.Close()
-	s.replays(f, past)
+	checkReplay(s, f, past)
 }
 
 // historianRecall: events of a watch say what was stored before.
@@ -246,7 +246,7 @@ func historianRecall(s *suite) {
 		s.Fatal("the watch is no storage.Recaller")
 	}
 	recaller.Recall()
-	past := s.live(h, s.scale(30))
+	past := randomWrites(s, h, s.scale(30))
 	marker, ok := w.(storage.Bookmarker)
 	if !ok {
 		s.Fatal("the watch is no storage.Bookmarker")

@@ -18,7 +18,7 @@ func resourcesOf(records []storage.Record) []*resourcepb.Resource {
 // historianPages: a listing at a revision is the scan at it.
 func historianPages(s *suite) {
 	h, pager := s.historian(), s.pager()
-	past := s.live(h, s.scale(24))
+	past := randomWrites(s, h, s.scale(24))
 	everything := filter{anything, anywhere, ""}
 	for i, m := range past {
 		opts := storage.ListOptions{Consistency: strong, Limit: 1 + i%4, Revision: m.revision}
@@ -31,7 +31,7 @@ func historianPages(s *suite) {
 			s.fails("the token of another revision", err, storage.ErrInvalid)
 		}
 	}
-	newest := s.newest(h)
+	newest := newestRevision(s, h)
 	for _, revision := range []int64{-1, newest + farAhead} {
 		want := storage.ErrInvalid
 		if revision > 0 {
@@ -44,9 +44,9 @@ func historianPages(s *suite) {
 
 // historianAnyHandle: a listing goes on in another handle, whatever has happened since, and when the first one is closed.
 func historianAnyHandle(s *suite) {
-	all := s.crowd(12)
+	all := createMany(s, 12)
 	page := s.page(s.pager(), atHome, storage.ListOptions{Consistency: strong, Limit: 3})
-	s.churn(all)
+	changeAround(s, all)
 	other := s.another()
 	pager, _ := storage.As[storage.Pager](other)
 	first := s.b

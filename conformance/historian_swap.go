@@ -34,8 +34,8 @@ func historianSwap(s *suite) {
 		}
 	}
 	res := newThing("a")
-	refused("a write over what is not there", storage.Swap{Write: res, Expect: s.newest(h)}, nil)
-	refused("a deletion of what is not there", storage.Swap{Delete: res.Id, Expect: s.newest(h)}, nil)
+	refused("a write over what is not there", storage.Swap{Write: res, Expect: newestRevision(s, h)}, nil)
+	refused("a deletion of what is not there", storage.Swap{Delete: res.Id, Expect: newestRevision(s, h)}, nil)
 	swap("a deletion of nothing, as expected", storage.Swap{Delete: res.Id}, true)
 	s.absent(res.Id)
 
@@ -89,7 +89,7 @@ func historianTurns(s *suite, stored *storage.Record) {
 		h := handles[turn%2]
 		if turn == 4 { // neither of the handles' swaps
 			s.write(changed(stored.Resource))
-			before, stored = stored, s.recordOf(handles[1], stored.Resource.Id)
+			before, stored = stored, recordOf(s, handles[1], stored.Resource.Id)
 		}
 		if swapped := try(h, before.Modified); before != stored && swapped.Done {
 			s.Fatalf("turn %d: what is stored was changed at revision %d, a swap that expects %d is done", turn, stored.Modified, before.Modified)
@@ -112,7 +112,7 @@ func historianTurns(s *suite, stored *storage.Record) {
 }
 
 // recordOf reads the record of a resource that is stored.
-func (s *suite) recordOf(h storage.Historian, id *resourcepb.ID) *storage.Record {
+func recordOf(s *suite, h storage.Historian, id *resourcepb.ID) *storage.Record {
 	s.Helper()
 	scan, err := h.Scan(s.ctx, storage.Span{From: id, To: after(id)}, storage.ScanOptions{})
 	s.succeeds("a scan of one resource", err)

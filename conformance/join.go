@@ -18,12 +18,12 @@ var joinCases = topic{"Join", []testCase{
 
 // load starts writers, each with some keys of its own, which they create, update, delete and create again, and which all
 // exist in the end. The function returned waits for them. A writer makes n changes and then a last one to each of its keys.
-func (s *suite) load(j *journal, writers, n int) (wait func() error) {
-	return s.loadOn([]storage.Backend{s.b}, j, writers, n, func(int) {})
+func startLoad(s *suite, j *journal, writers, n int) (wait func() error) {
+	return startLoadOn(s, []storage.Backend{s.b}, j, writers, n, func(int) {})
 }
 
 // loadOn spreads the writes of load over several handles on the store. Each writer calls made after each of its changes.
-func (s *suite) loadOn(handles []storage.Backend, j *journal, writers, n int, made func(step int)) (wait func() error) {
+func startLoadOn(s *suite, handles []storage.Backend, j *journal, writers, n int, made func(step int)) (wait func() error) {
 	done := make(chan error, writers)
 	for i := range writers {
 		go func() {
@@ -82,12 +82,12 @@ type joined struct {
 // joinUnder has writers change the store, opens watches all along the way, and holds what each shows against the journal. The
 // writers wait at each stage for the next watches to be begun, so that also where writing is quick, or there is one processor
 // only, the watches do not all come too late.
-func (s *suite) joinUnder(handles []storage.Backend, writers, changes, stages int, open func(stage int, join func(func() (storage.Watch, error)) error) error) {
+func watchUnderLoad(s *suite, handles []storage.Backend, writers, changes, stages int, open func(stage int, join func(func() (storage.Watch, error)) error) error) {
 	s.Helper()
 	j := newJournal()
 	stage := make(chan struct{})
 	every := max(1, changes/stages)
-	wait := s.loadOn(handles, j, writers, changes, func(step int) {
+	wait := startLoadOn(s, handles, j, writers, changes, func(step int) {
 		if step%every == 0 && step/every < stages {
 			select {
 			case stage <- struct{}{}:
@@ -117,7 +117,7 @@ func (s *suite) joinUnder(handles []storage.Backend, writers, changes, stages in
 	s.succeeds("the writers", wait())
 	s.parallel(len(opened), func(i int) error {
 		o := opened[i]
-		d, err := s.drain(o.watch, true, j.complete())
+		d, err := drain(s, o.watch, true, j.complete())
 		if err == nil {
 			err = j.check(d, o.before, o.after, s.h.MergesEvents != "")
 		}
@@ -129,7 +129,7 @@ func (s *suite) joinUnder(handles []storage.Backend, writers, changes, stages in
 }
 
 func joinUnderLoad(s *suite) {
-	s.joinUnder(s.handles(1), 4, s.scale(100), s.scale(8), func(_ int, join func(func() (storage.Watch, error)) error) error {
+	watchUnderLoad(s, s.handles(1), 4, s.scale(100), s.scale(8), func(_ int, join func(func() (storage.Watch, error)) error) error {
 		return join(func() (storage.Watch, error) { return s.b.WatchList(s.ctx, things, home, "key-") })
 	})
 }
@@ -137,14 +137,14 @@ func joinUnderLoad(s *suite) {
 // joinSecondHandle has some handles write and others watch.
 func joinSecondHandle(s *suite) {
 	handles := s.handles(3)
-	s.joinUnder(handles[:2], 3, s.scale(80), s.scale(8), func(stage int, join func(func() (storage.Watch, error)) error) error {
+	watchUnderLoad(s, handles[:2], 3, s.scale(80), s.scale(8), func(stage int, join func(func() (storage.Watch, error)) error) error {
 		return join(func() (storage.Watch, error) { return handles[stage%3].WatchList(s.ctx, anything, anywhere, "") })
 	})
 }
 
 // joinManyWatches opens many watches at once, which is what a restarted program does.
 func joinManyWatches(s *suite) {
-	s.joinUnder(s.handles(1), 2, s.scale(60), 1, func(_ int, join func(func() (storage.Watch, error)) error) error {
+	watchUnderLoad(s, s.handles(1), 2, s.scale(60), 1, func(_ int, join func(func() (storage.Watch, error)) error) error {
 		s.parallel(8, func(int) error {
 			return join(func() (storage.Watch, error) { return s.b.WatchList(s.ctx, things, anywhere, "key-") })
 		})

@@ -69,7 +69,7 @@ func keysNeverMeet(s *suite) {
 		}
 	}
 	s.sameList("List of what is left", s.list(anything, anywhere, ""), everything.of(left))
-	s.perKey(w, events...)
+	perKey(s, w, events...)
 }
 
 // keysEveryPart puts each odd text in each place of a key, in owners too.

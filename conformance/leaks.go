@@ -15,13 +15,13 @@ var leakCases = topic{"Leaks", []testCase{
 // leakGoroutines opens a store, uses all of it, and closes it with everything still open. What is started once and kept for
 // the life of the process (a pool of the runtime, a driver's global) has started with the store that the case came with.
 func leakGoroutines(s *suite) {
-	s.useAll()
+	useAll(s)
 	s.closeBackend(s.b)
 
 	before := goleak.IgnoreCurrent()
 	for range 2 {
 		s.open()
-		s.useAll()
+		useAll(s)
 		s.closeBackend(s.b)
 	}
 	var err error
@@ -42,7 +42,7 @@ func leakGoroutines(s *suite) {
 }
 
 // useAll leaves behind what a careless caller would: open watches, one with a waiting reader, and an unfinished listing.
-func (s *suite) useAll() {
+func useAll(s *suite) {
 	s.Helper()
 	kept := s.create("kept")
 	s.update(s.create("another"))

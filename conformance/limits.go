@@ -90,7 +90,7 @@ func badIDs() []badID {
 }
 
 // invalid demands ErrInvalid and that the text names the field.
-func (s *suite) invalid(what, word string, err error) {
+func failsInvalid(s *suite, what, word string, err error) {
 	s.Helper()
 	s.fails(what, err, storage.ErrInvalid)
 	if !strings.Contains(strings.ToLower(err.Error()), word) {
@@ -106,22 +106,22 @@ func limitIDs(s *suite) {
 			bad.spoil(id)
 		}
 		_, err := s.b.Read(s.ctx, eventual, id)
-		s.invalid("Read with "+bad.name, bad.word, err)
+		failsInvalid(s, "Read with "+bad.name, bad.word, err)
 		_, err = s.b.Read(s.ctx, strong, id)
-		s.invalid("strong Read with "+bad.name, bad.word, err)
-		s.invalid("DeleteCAS with "+bad.name, bad.word, s.b.DeleteCAS(s.ctx, id, "v"))
+		failsInvalid(s, "strong Read with "+bad.name, bad.word, err)
+		failsInvalid(s, "DeleteCAS with "+bad.name, bad.word, s.b.DeleteCAS(s.ctx, id, "v"))
 		_, err = s.b.OwnerReferences(s.ctx, id)
-		s.invalid("OwnerReferences with "+bad.name, bad.word, err)
+		failsInvalid(s, "OwnerReferences with "+bad.name, bad.word, err)
 		_, err = s.b.WriteCAS(s.ctx, newResource(id))
-		s.invalid("WriteCAS with "+bad.name, bad.word, err)
+		failsInvalid(s, "WriteCAS with "+bad.name, bad.word, err)
 		if id != nil {
 			_, err = s.b.WriteCAS(s.ctx, newChild("a", id))
-			s.invalid("WriteCAS with an owner with "+bad.name, bad.word, err)
+			failsInvalid(s, "WriteCAS with an owner with "+bad.name, bad.word, err)
 		}
 		if transactor, ok := storage.As[storage.Transactor](s.b); ok && id != nil {
 			for _, op := range []storage.Op{{Write: newResource(id)}, {Delete: id, Version: "v"}, {Check: id, Version: "v"}, {Check: id}} {
 				_, err := transactor.Commit(s.ctx, []storage.Op{op})
-				s.invalid("Commit with "+bad.name, bad.word, err)
+				failsInvalid(s, "Commit with "+bad.name, bad.word, err)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func limitResources(s *suite) {
 		res := newThing("a")
 		bad.spoil(res)
 		_, err := s.b.WriteCAS(s.ctx, res)
-		s.invalid("WriteCAS with "+bad.name, bad.word, err)
+		failsInvalid(s, "WriteCAS with "+bad.name, bad.word, err)
 	}
 	_, err := s.b.WriteCAS(s.ctx, nil)
 	s.fails("WriteCAS of nil", err, storage.ErrInvalid)

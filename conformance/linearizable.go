@@ -14,8 +14,8 @@ import (
 )
 
 var linearizableCases = topic{"Linearizable", []testCase{
-	{name: "OneHandle", run: func(s *suite) { s.linearizable(s.handles(1)) }},
-	{name: "SeveralHandles", needs: needAnother, run: func(s *suite) { s.linearizable(s.handles(3)) }},
+	{name: "OneHandle", run: func(s *suite) { checkLinearizable(s, s.handles(1)) }},
+	{name: "SeveralHandles", needs: needAnother, run: func(s *suite) { checkLinearizable(s, s.handles(3)) }},
 }}
 
 // A linInput is a call on one key: a strong read, or a write or delete of uid at version.
@@ -80,7 +80,7 @@ var linModel = porcupine.Model{
 
 // linearizable has several goroutines read, write and delete few keys at once, and lets a checker look for an order of these
 // calls, each between its start and its end, in which a sequential store would have given the same answers.
-func (s *suite) linearizable(handles []storage.Backend) {
+func checkLinearizable(s *suite, handles []storage.Backend) {
 	s.Helper()
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -96,7 +96,7 @@ func (s *suite) linearizable(handles []storage.Backend) {
 				in.uid, in.version = newUid(), ""
 			}
 			call := time.Since(began)
-			out, err := s.linCall(b, in)
+			out, err := callLin(s, b, in)
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (s *suite) linearizable(handles []storage.Backend) {
 	}
 }
 
-func (s *suite) linCall(b storage.Backend, in linInput) (linOutput, error) {
+func callLin(s *suite, b storage.Backend, in linInput) (linOutput, error) {
 	id := withUid(thingID(in.key), in.uid)
 	var res *resourcepb.Resource
 	var err error

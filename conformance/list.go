@@ -77,7 +77,7 @@ func inOrder(resources []*resourcepb.Resource) {
 
 // mixture fills the store with resources of several types and tenancies, whose parts are chosen to be confused: with a
 // pattern, with the beginning of another, with another split of the same text.
-func (s *suite) mixture() []*resourcepb.Resource {
+func createMixture(s *suite) []*resourcepb.Resource {
 	s.Helper()
 	var all []*resourcepb.Resource
 	for _, k := range [][5]string{
@@ -154,7 +154,7 @@ func filters() []filter {
 }
 
 func listFilters(s *suite) {
-	all := s.mixture()
+	all := createMixture(s)
 	s.eventually("an eventual List shows everything", func() error {
 		list, err := s.b.List(s.ctx, eventual, anything, anywhere, "")
 		if err == nil {

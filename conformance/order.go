@@ -81,7 +81,7 @@ func orderHotKeys(s *suite) {
 	}
 	s.parallel(4, func(worker int) error {
 		for i := range s.scale(40) {
-			if err := s.bump(handles[worker%len(handles)], ids[(i+worker)%keys], j); err != nil {
+			if err := updateRetrying(s, handles[worker%len(handles)], ids[(i+worker)%keys], j); err != nil {
 				return err
 			}
 		}
@@ -89,7 +89,7 @@ func orderHotKeys(s *suite) {
 	})
 	s.succeeds("the writers", j.chain())
 	s.parallel(watchers, func(i int) error {
-		d, err := s.drain(watches[i], false, j.complete())
+		d, err := drain(s, watches[i], false, j.complete())
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func orderHotKeys(s *suite) {
 }
 
 // bump changes a resource once, however often others are faster, and notes the success.
-func (s *suite) bump(b storage.Backend, id *resourcepb.ID, j *journal) error {
+func updateRetrying(s *suite, b storage.Backend, id *resourcepb.ID, j *journal) error {
 	for {
 		res, err := b.Read(s.ctx, strong, id)
 		if err != nil {
@@ -130,11 +130,11 @@ func orderAcrossKeys(s *suite) {
 	}
 
 	j := newJournal()
-	s.succeeds("the writers", s.load(j, 4, s.scale(40))())
+	s.succeeds("the writers", startLoad(s, j, 4, s.scale(40))())
 	var all [3]*drained
 	watches := []storage.Watch{one, two, half}
 	s.parallel(2, func(i int) (err error) {
-		all[i], err = s.drain(watches[i], false, j.complete())
+		all[i], err = drain(s, watches[i], false, j.complete())
 		return err
 	})
 	for i, ev := range all[0].events {
@@ -174,7 +174,7 @@ func orderFilters(s *suite) {
 			s.Fatalf("the snapshot of a fresh store holds %s", text(got[0]))
 		}
 	}
-	all := s.mixture()
+	all := createMixture(s)
 	var events []*resourcepb.WatchEvent
 	for _, res := range all {
 		events = append(events, upserted(res))
@@ -191,7 +191,7 @@ func orderFilters(s *suite) {
 	}
 	// At last each key once more, so that an event too many has to show before.
 	for _, res := range all {
-		events = append(events, upserted(s.write(s.following(res))))
+		events = append(events, upserted(s.write(nextResource(s, res))))
 	}
 	for i, f := range fs {
 		var want []*resourcepb.WatchEvent
@@ -200,12 +200,12 @@ func orderFilters(s *suite) {
 				want = append(want, proto.CloneOf(ev))
 			}
 		}
-		s.perKey(watches[i], want...)
+		perKey(s, watches[i], want...)
 	}
 }
 
 // following is what to write to a key whatever is stored there now.
-func (s *suite) following(res *resourcepb.Resource) *resourcepb.Resource {
+func nextResource(s *suite, res *resourcepb.Resource) *resourcepb.Resource {
 	s.Helper()
 	stored, err := s.b.Read(s.ctx, strong, withUid(res.Id, ""))
 	if errors.Is(err, storage.ErrNotFound) {

@@ -67,7 +67,7 @@ func (s *suite) pager() storage.Pager {
 }
 
 // crowd creates n resources named name-000 and so on.
-func (s *suite) crowd(n int) []*resourcepb.Resource {
+func createMany(s *suite, n int) []*resourcepb.Resource {
 	s.Helper()
 	var all []*resourcepb.Resource
 	for i := range n {
@@ -79,7 +79,7 @@ func (s *suite) crowd(n int) []*resourcepb.Resource {
 var atHome = filter{things, home, ""}
 
 func pagingLimits(s *suite) {
-	pager, all := s.pager(), s.crowd(23)
+	pager, all := s.pager(), createMany(s, 23)
 	for _, limit := range []int{1, 2, 7, 22, 23, 24, 1000, 1 << 30, 0} {
 		got, _ := s.pages(pager, atHome, limit)
 		s.sameList(fmt.Sprintf("pages of %d", limit), got, all)
@@ -99,15 +99,15 @@ func pagingLimits(s *suite) {
 
 // pagingCut changes what is listed between the first page and the second: all pages show what the first one saw.
 func pagingCut(s *suite) {
-	pager, all := s.pager(), s.crowd(12)
+	pager, all := s.pager(), createMany(s, 12)
 	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 4})
-	s.churn(all)
+	changeAround(s, all)
 	got, _ := s.pagesFrom(pager, atHome, first, 3)
 	s.sameList("pages with changes in between", got, all)
 }
 
 // churn updates, deletes and creates, before and after wherever a listing stands.
-func (s *suite) churn(all []*resourcepb.Resource) {
+func changeAround(s *suite, all []*resourcepb.Resource) {
 	s.Helper()
 	for i, res := range all {
 		switch i % 4 {
@@ -125,9 +125,9 @@ func (s *suite) churn(all []*resourcepb.Resource) {
 
 // pagingUnchanged is what a listing owes where the database can hold no snapshot for it.
 func pagingUnchanged(s *suite) {
-	pager, all := s.pager(), s.crowd(24)
+	pager, all := s.pager(), createMany(s, 24)
 	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 5})
-	s.churn(all)
+	changeAround(s, all)
 	got, _ := s.pagesFrom(pager, atHome, page, 2)
 	seen := make(map[string]int)
 	for i, res := range got {
@@ -144,7 +144,7 @@ func pagingUnchanged(s *suite) {
 }
 
 func pagingToken(s *suite) {
-	pager, all := s.pager(), s.crowd(9)
+	pager, all := s.pager(), createMany(s, 9)
 	s.write(newResource(newID("g", "K", "p", "n", "name-a")))
 	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2})
 	for first.Continue != "" && len(first.Resources) == 0 {
@@ -201,7 +201,7 @@ func noise(n int) []byte {
 
 // pagingCursor begins a watch where a listing stands: what came after its first page is seen, all of it, in order.
 func pagingCursor(s *suite) {
-	pager, all := s.pager(), s.crowd(8)
+	pager, all := s.pager(), createMany(s, 8)
 	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
 	if first.Cursor == "" {
 		s.Fatal("a page of a backend that is a storage.Resumer has no cursor")
@@ -214,15 +214,15 @@ func pagingCursor(s *suite) {
 	want = append(want, upserted(s.create("fence")))
 	w := s.resume(cursor, atHome)
 	if s.h.ListIsNoSnapshot != "" {
-		s.perKeyAtLeast(w, want...)
+		perKeyAtLeast(s, w, want...)
 		return
 	}
 	s.sameList("pages with changes in between", rest, all)
-	s.perKey(w, want...)
+	perKey(s, w, want...)
 }
 
 // perKeyAtLeast is perKey for a watch that may bring earlier changes again.
-func (s *suite) perKeyAtLeast(w storage.Watch, want ...*resourcepb.WatchEvent) {
+func perKeyAtLeast(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	s.Helper()
 	for len(want) > 0 {
 		got := s.next(w)

@@ -18,7 +18,7 @@ var payloadCases = topic{"Payload", []testCase{
 }}
 
 // everywhereSame demands res, byte for byte in its payload, from every way out of the store.
-func (s *suite) everywhereSame(what string, w storage.Watch, res *resourcepb.Resource) {
+func everywhereSame(s *suite, what string, w storage.Watch, res *resourcepb.Resource) {
 	s.Helper()
 	check := func(way string, got *resourcepb.Resource) {
 		s.Helper()
@@ -71,11 +71,11 @@ func payloadUnknownType(s *suite) {
 		res := newThing(what)
 		res.Data = data
 		res = s.write(res)
-		s.everywhereSame(what, w, res)
+		everywhereSame(s, what, w, res)
 		next := clone(res)
 		next.Generation += "'"
 		next = s.write(next)
-		s.everywhereSame(what+", written again", w, next)
+		everywhereSame(s, what+", written again", w, next)
 		s.delete(next)
 		s.deletion(w, next)
 	}
@@ -99,10 +99,10 @@ func payloadUnknownFields(s *suite) {
 	want := clone(res)
 	want.Version = stored.Version
 	s.same("WriteCAS of unknown fields", stored, want)
-	s.everywhereSame("unknown fields", w, want)
+	everywhereSame(s, "unknown fields", w, want)
 	if _, ok := storage.As[storage.Transactor](s.b); ok {
 		want.Version = s.commit(storage.Op{Write: want})[0].Version
-		s.everywhereSame("unknown fields after Commit", w, want)
+		everywhereSame(s, "unknown fields after Commit", w, want)
 	}
 	s.delete(want)
 	s.deletion(w, want)
@@ -117,6 +117,6 @@ func payloadEmpty(s *suite) {
 		"empty-meta":   {Metadata: map[string]string{"": ""}},
 	} {
 		res.Id = thingID(name)
-		s.everywhereSame(name, w, s.write(res))
+		everywhereSame(s, name, w, s.write(res))
 	}
 }

@@ -43,14 +43,14 @@ func readTable(s *suite) {
 			what := "Read with " + r.name + ", " + consistency.String()
 			if consistency == eventual && r.want == nil {
 				// An eventual read may lag behind this handle's own writes; it has to arrive in the end.
-				s.arrives(s.b, id, stored)
+				arrives(s, s.b, id, stored)
 			}
 			got, err := s.b.Read(s.ctx, consistency, id)
 			switch {
 			case r.want != nil:
 				s.fails(what, err, r.want)
 			case r.mismatch:
-				s.mismatch(what, err, id.Type, stored)
+				checkMismatch(s, what, err, id.Type, stored)
 			default:
 				s.succeeds(what, err)
 				s.same(what, got, stored)
@@ -63,7 +63,7 @@ func readTable(s *suite) {
 }
 
 // mismatch demands a GroupVersionMismatchError, by value.
-func (s *suite) mismatch(what string, err error, asked *resourcepb.Type, stored *resourcepb.Resource) {
+func checkMismatch(s *suite, what string, err error, asked *resourcepb.Type, stored *resourcepb.Resource) {
 	s.Helper()
 	var m storage.GroupVersionMismatchError
 	if !errors.As(err, &m) {
@@ -91,7 +91,7 @@ func readStrong(s *suite) {
 }
 
 // arrives waits until an eventual read through b shows stored, or, where that is nil, shows nothing.
-func (s *suite) arrives(b storage.Backend, id *resourcepb.ID, stored *resourcepb.Resource) {
+func arrives(s *suite, b storage.Backend, id *resourcepb.ID, stored *resourcepb.Resource) {
 	s.Helper()
 	s.eventually("an eventual Read", func() error {
 		got, err := b.Read(s.ctx, eventual, id)
@@ -112,7 +112,7 @@ func (s *suite) arrives(b storage.Backend, id *resourcepb.ID, stored *resourcepb
 func readEventual(s *suite) {
 	other := s.another()
 	stored := s.update(s.create("a"))
-	s.arrives(other, stored.Id, stored)
+	arrives(s, other, stored.Id, stored)
 	s.eventually("an eventual List shows the write of another handle", func() error {
 		list, err := other.List(s.ctx, eventual, things, anywhere, "")
 		if err != nil {
@@ -121,5 +121,5 @@ func readEventual(s *suite) {
 		return compareLists(list, []*resourcepb.Resource{stored})
 	})
 	s.delete(stored)
-	s.arrives(other, stored.Id, nil)
+	arrives(s, other, stored.Id, nil)
 }

@@ -42,7 +42,7 @@ func snapshotTakenBeforeReturn(s *suite) {
 	s.delete(b)
 	c := s.create("c")
 	s.sameList("the snapshot", s.snapshot(w), []*resourcepb.Resource{a, b})
-	s.perKey(w, upserted(a2), deleted(b), upserted(c))
+	perKey(s, w, upserted(a2), deleted(b), upserted(c))
 }
 
 // snapshotAcknowledged opens a watch right after each write: what was acknowledged before is in the snapshot.
@@ -65,7 +65,7 @@ func snapshotAcknowledged(s *suite) {
 
 // snapshotReadSlowly makes changes between any two resources of the snapshot.
 func snapshotReadSlowly(s *suite) {
-	all := s.crowd(s.scale(24))
+	all := createMany(s, s.scale(24))
 	w := s.watch(things, home, "")
 	late := make([]*resourcepb.Resource, len(all))
 	var events []*resourcepb.WatchEvent
@@ -89,21 +89,21 @@ func snapshotReadSlowly(s *suite) {
 	if rest := s.snapshot(w); len(rest) > 0 {
 		s.Fatalf("the snapshot goes on with %s", text(rest[0]))
 	}
-	s.perKey(w, events...)
+	perKey(s, w, events...)
 }
 
 // snapshotLarge changes what a snapshot has yet to show, where that is more than a backend should hold at once.
 func snapshotLarge(s *suite) {
-	all := s.heavy()
+	all := createLarge(s)
 	w := s.watch(things, home, "")
 	s.upsert(w, all[0])
-	events := s.changeTheEnd(all)
+	events := changeTheEnd(s, all)
 	s.sameList("the rest of the snapshot", s.snapshot(w), all[1:])
-	s.perKey(w, events...)
+	perKey(s, w, events...)
 }
 
 // heavy creates resources that are too large together for one page, or one answer of a database.
-func (s *suite) heavy() (all []*resourcepb.Resource) {
+func createLarge(s *suite) (all []*resourcepb.Resource) {
 	s.Helper()
 	for i := range 12 {
 		res := newThing(fmt.Sprintf("heavy-%02d", i))
@@ -114,7 +114,7 @@ func (s *suite) heavy() (all []*resourcepb.Resource) {
 }
 
 // changeTheEnd updates, deletes, and deletes and creates again the last of some resources, and creates one after them.
-func (s *suite) changeTheEnd(all []*resourcepb.Resource) []*resourcepb.WatchEvent {
+func changeTheEnd(s *suite, all []*resourcepb.Resource) []*resourcepb.WatchEvent {
 	s.Helper()
 	a, b, c := all[len(all)-3], all[len(all)-2], all[len(all)-1]
 	s.delete(a)

@@ -15,7 +15,7 @@ var urlCases = topic{"URL", []testCase{
 }}
 
 // with is the store's URL with one parameter added or replaced.
-func (s *suite) with(parameter, value string) string {
+func withParameter(s *suite, parameter, value string) string {
 	before, query, _ := strings.Cut(s.url, "?")
 	parts := []string{parameter + "=" + url.QueryEscape(value)}
 	for part := range strings.SplitSeq(query, "&") {
@@ -34,13 +34,13 @@ func urlBad(s *suite) {
 		}
 	}
 	for what, bad := range map[string]string{
-		"a parameter that nobody knows": s.with("no-such-parameter", "1"),
-		"a malformed size":              s.with("max-size", "many"),
-		"a negative size":               s.with("max-size", "-1"),
-		"a malformed duration":          s.with("timeout", "soon"),
-		"a malformed switch":            s.with("create", "perhaps"),
+		"a parameter that nobody knows": withParameter(s, "no-such-parameter", "1"),
+		"a malformed size":              withParameter(s, "max-size", "many"),
+		"a negative size":               withParameter(s, "max-size", "-1"),
+		"a malformed duration":          withParameter(s, "timeout", "soon"),
+		"a malformed switch":            withParameter(s, "create", "perhaps"),
 		"a fragment":                    s.url + "#fragment",
-		"a query that does not parse":   s.with("max-size", "1") + "&%zz=1",
+		"a query that does not parse":   withParameter(s, "max-size", "1") + "&%zz=1",
 	} {
 		b, err := storage.Open(s.ctx, bad)
 		if err == nil {
@@ -53,7 +53,7 @@ func urlBad(s *suite) {
 			}
 		}
 	}
-	_, err := storage.Open(s.ctx, s.with("no-such-parameter", "1"))
+	_, err := storage.Open(s.ctx, withParameter(s, "no-such-parameter", "1"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-parameter") {
 		s.Errorf("Open with a parameter that nobody knows: the error does not name it: %v", err)
 	}
@@ -63,7 +63,7 @@ func urlBad(s *suite) {
 func urlMaxSize(s *suite) {
 	stored := s.write(sized(newThing("large"), 2000))
 	const lowered = 1000
-	b, err := storage.Open(s.ctx, s.with("max-size", "1000"))
+	b, err := storage.Open(s.ctx, withParameter(s, "max-size", "1000"))
 	s.succeeds("Open with max-size", err)
 	s.closeLater(b)
 	_, err = b.WriteCAS(s.ctx, sized(newThing("a"), lowered+1))
@@ -79,7 +79,7 @@ func urlMaxSize(s *suite) {
 
 func urlOutlivesContext(s *suite) {
 	ctx, cancel := s.patience()
-	b, err := storage.Open(ctx, s.with("create", "off"))
+	b, err := storage.Open(ctx, withParameter(s, "create", "off"))
 	cancel()
 	s.succeeds("Open of a store that exists, with create=off", err)
 	s.closeLater(b)

@@ -61,7 +61,7 @@ func watchersMany(s *suite) {
 		for _, res := range want {
 			events = append(events, upserted(res))
 		}
-		s.perKey(w, events...)
+		perKey(s, w, events...)
 	}
 	// All of them wait while the next change is made.
 	var ready, done sync.WaitGroup
@@ -87,7 +87,7 @@ func watchersMany(s *suite) {
 func watchersComeAndGo(s *suite) {
 	j := newJournal()
 	steady := s.watchAll()
-	wait := s.load(j, 2, s.scale(60))
+	wait := startLoad(s, j, 2, s.scale(60))
 	s.parallel(4, func(i int) error {
 		for n := range s.scale(12) {
 			w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
@@ -106,7 +106,7 @@ func watchersComeAndGo(s *suite) {
 		return nil
 	})
 	s.succeeds("the writers", wait())
-	d, err := s.drain(steady, false, j.complete())
+	d, err := drain(s, steady, false, j.complete())
 	s.succeeds("the watch that stays", err)
 	s.succeeds("the watch that stays", j.check(d, nil, nil, s.h.MergesEvents != ""))
 }

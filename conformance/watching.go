@@ -130,7 +130,7 @@ func subject(ev *resourcepb.WatchEvent) *resourcepb.Resource {
 
 // perKey demands that the next events are exactly want, in this order for each key; the keys may be mixed in any way unless
 // the database has an order across them.
-func (s *suite) perKey(w storage.Watch, want ...*resourcepb.WatchEvent) {
+func perKey(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	s.Helper()
 	left := make(map[string][]*resourcepb.WatchEvent)
 	for _, ev := range want {
@@ -156,7 +156,7 @@ func (s *suite) perKey(w storage.Watch, want ...*resourcepb.WatchEvent) {
 }
 
 // anyOrder demands that the next events are exactly want, each key once, in any order: the events of one transaction.
-func (s *suite) anyOrder(w storage.Watch, want ...*resourcepb.WatchEvent) {
+func anyOrder(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	s.Helper()
 	left := make(map[string]*resourcepb.WatchEvent)
 	for _, ev := range want {
@@ -181,7 +181,7 @@ type drained struct {
 }
 
 // drain reads w until enough says so. It is for goroutines, so it returns its error.
-func (s *suite) drain(w storage.Watch, withSnapshot bool, enough func(*drained) bool) (*drained, error) {
+func drain(s *suite, w storage.Watch, withSnapshot bool, enough func(*drained) bool) (*drained, error) {
 	d := &drained{}
 	inSnapshot := withSnapshot
 	for inSnapshot || !enough(d) {
