@@ -48,13 +48,6 @@ func scribbleID(id *resourcepb.ID) {
 	id.Tenancy.Partition, id.Tenancy.Namespace = "scribbled", "scribbled"
 }
 
-// rich is a resource with something in every field.
-func rich(name string) *resourcepb.Resource {
-	res := newChild(name, thingID("owner"))
-	res.Status = map[string]*resourcepb.Status{"s": {ObservedGeneration: "1", Conditions: []*resourcepb.Condition{{Type: "Ready", Message: "m"}}}}
-	return res
-}
-
 func aliasingInputUnchanged(s *suite) {
 	res := rich("a")
 	before := clone(res)

@@ -237,7 +237,7 @@ func (d defect) run(t *testing.T, c testCase, patience time.Duration) (failed bo
 			ended[s] = true
 		}
 	}()
-	r := h.check(t.Context(), d.by, c)
+	r := checkCase(t.Context(), &h, d.by, c)
 	return r.Failure != "", r.Failure + r.Log
 }
 

@@ -52,7 +52,7 @@ type Result struct {
 // In a program that is no test the first call makes package testing usable, which registers that package's flags.
 func Check(ctx context.Context, h Harness, o Options) (*Report, error) {
 	outsideOfTest()
-	if r := h.attempt(ctx, "Probe", func(t testing.TB) { h.complete(t); h.probe(t) }, time.Minute); r.Failure != "" {
+	if r := attempt(ctx, "Probe", func(t testing.TB) { h.complete(t); probe(&h, t) }, time.Minute); r.Failure != "" {
 		if ctx.Err() != nil {
 			return &Report{}, context.Cause(ctx)
 		}
@@ -135,7 +135,7 @@ func (c *checking) run(ctx context.Context, i int) {
 	case ctx.Err() != nil:
 		r.NotRun = interrupted
 	default:
-		r = c.h.check(ctx, r.Case, c.cases[i])
+		r = checkCase(ctx, c.h, r.Case, c.cases[i])
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,15 +149,15 @@ func (c *checking) run(ctx context.Context, i int) {
 const interrupted = "interrupted"
 
 // check runs one case on a fresh store.
-func (h *Harness) check(ctx context.Context, name string, c testCase) Result {
-	return h.attempt(ctx, name, func(t testing.TB) { h.run(t, c) }, h.caseTime())
+func checkCase(ctx context.Context, h *Harness, name string, c testCase) Result {
+	return attempt(ctx, name, func(t testing.TB) { runCase(h, t, c) }, h.caseTime())
 }
 
 // abandoned is how long after the end of its context a case may take to end.
 const abandoned = 30 * time.Second
 
 // attempt runs f as a test of that name. What fails after ctx has ended has failed because of that.
-func (h *Harness) attempt(ctx context.Context, name string, f func(testing.TB), most time.Duration) Result {
+func attempt(ctx context.Context, name string, f func(testing.TB), most time.Duration) Result {
 	began := time.Now()
 	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -16,7 +16,6 @@ import (
 
 // Cases outside of go test end as those of go test do.
 func TestRunnerOutcomes(t *testing.T) {
-	h := &Harness{}
 	for name, tc := range map[string]struct {
 		do   func(r testing.TB)
 		want Result
@@ -29,13 +28,13 @@ func TestRunnerOutcomes(t *testing.T) {
 		"skips":               {func(r testing.TB) { r.Skip("no"); r.Error("b") }, Result{NotRun: "no", Log: "no\n"}},
 		"its context is over": {func(r testing.TB) { r.Cleanup(func() { r.Log(r.Context().Err()) }) }, Result{Log: "context canceled\n"}},
 	} {
-		got := h.attempt(t.Context(), name, tc.do, time.Minute)
+		got := attempt(t.Context(), name, tc.do, time.Minute)
 		tc.want.Case, tc.want.Took = name, got.Took
 		if got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
 		}
 	}
-	if got := h.attempt(t.Context(), "panics", func(testing.TB) { panic("oh") }, time.Minute); !strings.HasPrefix(got.Failure, "panic: oh\n") {
+	if got := attempt(t.Context(), "panics", func(testing.TB) { panic("oh") }, time.Minute); !strings.HasPrefix(got.Failure, "panic: oh\n") {
 		t.Errorf("a panic: got %+v", got)
 	}
 }

@@ -22,26 +22,6 @@ var commitCases = topic{"Commit", []testCase{
 	{name: "Transfers", needs: needTransactor, run: commitTransfers},
 }}
 
-func (s *suite) transactor() storage.Transactor {
-	s.Helper()
-	transactor, ok := storage.As[storage.Transactor](s.b)
-	if !ok {
-		s.Fatal("the backend is no storage.Transactor")
-	}
-	return transactor
-}
-
-// commit commits ops, which must succeed.
-func (s *suite) commit(ops ...storage.Op) []*resourcepb.Resource {
-	s.Helper()
-	results, err := s.transactor().Commit(s.ctx, ops)
-	s.succeeds("Commit", err)
-	if len(results) != len(ops) {
-		s.Fatalf("Commit of %d operations returned %d results", len(ops), len(results))
-	}
-	return results
-}
-
 // failsAt demands that ops fail because of one of them, and how.
 func failsAt(s *suite, what string, index int, want error, ops ...storage.Op) {
 	s.Helper()

@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"strconv"
 
-	"google.golang.org/protobuf/types/known/anypb"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -140,21 +138,6 @@ func commitTooLarge(s *suite) {
 	_, err = s.transactor().Commit(s.ctx, []storage.Op{{Write: newThing("small")}, {Write: sized(newThing("huge"), s.h.MaxSize+1)}})
 	s.fails("Commit with a resource that is too large", err, storage.ErrTooLarge)
 	s.absent(thingID("small"))
-}
-
-// sized gives res a payload that makes it size bytes large, without its version.
-func sized(res *resourcepb.Resource, size int) *resourcepb.Resource {
-	for n := size; n > 0; n -= max(1, sizeOf(res)-size) {
-		res.Data = &anypb.Any{TypeUrl: "conformance/noise", Value: noise(n)}
-		if sizeOf(res) <= size {
-			break
-		}
-	}
-	// Between two lengths of a payload that differ by one there may be a size that no payload gives: the generation fills it.
-	for sizeOf(res) < size {
-		res.Generation += "x"
-	}
-	return res
 }
 
 func commitOwners(s *suite) {

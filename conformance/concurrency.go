@@ -19,16 +19,6 @@ var concurrencyCases = topic{"Concurrency", []testCase{
 	{name: "BadCallsHarmNoNeighbours", run: concurrencyNeighbours},
 }}
 
-// handles is n handles on the store, the first of them the one that the case came with.
-func (s *suite) handles(n int) []storage.Backend {
-	s.Helper()
-	handles := []storage.Backend{s.b}
-	for len(handles) < n {
-		handles = append(handles, s.another())
-	}
-	return handles
-}
-
 func concurrencyNoLostUpdate(s *suite) { countOnAll(s, s.handles(1)) }
 
 func concurrencyAcrossHandles(s *suite) { countOnAll(s, s.handles(3)) }

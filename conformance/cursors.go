@@ -28,24 +28,6 @@ var cursorCases = topic{"Cursors", []testCase{
 	{name: "NoHalfCapability", run: cursorNoHalf},
 }}
 
-func (s *suite) resumer() storage.Resumer {
-	s.Helper()
-	resumer, ok := storage.As[storage.Resumer](s.b)
-	if !ok {
-		s.Fatal("the backend is no storage.Resumer")
-	}
-	return resumer
-}
-
-// resume opens a watch from a cursor.
-func (s *suite) resume(cursor string, f filter) storage.Watch {
-	s.Helper()
-	w, err := s.resumer().WatchFrom(s.ctx, f.typ, f.tenancy, f.prefix, cursor)
-	return s.opened(w, err)
-}
-
-var everywhere = filter{anything, anywhere, ""}
-
 // changes makes a few changes of every kind to three keys and returns their events.
 func makeChanges(s *suite) []*resourcepb.WatchEvent {
 	s.Helper()

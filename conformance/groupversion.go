@@ -11,13 +11,6 @@ var groupVersionCases = topic{"GroupVersion", []testCase{
 	{name: "IgnoredByLists", run: groupVersionLists},
 }}
 
-// under is id under another group version.
-func under(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
-	other := clone(id)
-	other.Type.GroupVersion = groupVersion
-	return other
-}
-
 func groupVersionNoKey(s *suite) {
 	stored := s.create("a")
 	second := newThing("a")

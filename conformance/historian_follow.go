@@ -3,7 +3,6 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -11,58 +10,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// follow returns what a follower gives next.
-func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
-	s.Helper()
-	ctx, cancel := s.patience()
-	defer cancel()
-	changes, revision, err := f.Next(ctx)
-	s.succeeds("Next of a follower", err)
-	for i, c := range changes {
-		if c.More != (i < len(changes)-1) && c.More {
-			s.Fatalf("the last change that Next returned, of revision %d, says that its commit goes on", c.Revision)
-		}
-		if c.Revision > revision {
-			s.Fatalf("a change of revision %d came with those up to %d", c.Revision, revision)
-		}
-	}
-	return changes, revision
-}
-
-// progress asks a follower for a bookmark and demands that it comes with no change.
-func nextProgress(s *suite, f storage.Follower) int64 {
-	s.Helper()
-	s.succeeds("Bookmark", f.Bookmark(s.ctx))
-	changes, revision := nextCommit(s, f)
-	if len(changes) > 0 {
-		s.Fatalf("a change of revision %d came where there was none", changes[0].Revision)
-	}
-	return revision
-}
-
-// upTo returns all that a follower has up to what was acknowledged before, as commits.
-func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, revision int64) {
-	s.Helper()
-	s.succeeds("Bookmark", f.Bookmark(s.ctx))
-	last := int64(0)
-	for {
-		changes, revision := nextCommit(s, f)
-		if revision < last {
-			s.Fatalf("a follower went back from revision %d to %d", last, revision)
-		}
-		last = revision
-		if len(changes) == 0 {
-			return commits, revision
-		}
-		for begin, i := 0, 0; i < len(changes); i++ {
-			if !changes[i].More {
-				commits = append(commits, changes[begin:i+1])
-				begin = i + 1
-			}
-		}
-	}
-}
 
 func historianFollow(s *suite) {
 	h := s.historian()
@@ -77,28 +24,6 @@ func historianFollow(s *suite) {
 		checkReplay(s, late, past[i:])
 	}
 	checkReplay(s, early, past)
-}
-
-// replays demands that a follower tells of all that has happened since the first of these moments.
-func checkReplay(s *suite, f storage.Follower, past []moment) {
-	s.Helper()
-	commits, revision := followToNewest(s, f)
-	if len(commits) != len(past)-1 {
-		s.Fatalf("%d commits after revision %d, expected %d", len(commits), past[0].revision, len(past)-1)
-	}
-	if newest := past[len(past)-1].revision; revision < newest {
-		s.Fatalf("progress up to revision %d, acknowledged was %d", revision, newest)
-	}
-	now := maps.Clone(past[0].state)
-	for i, commit := range commits {
-		for _, c := range commit {
-			s.succeeds("a follower", now.apply(c))
-			if c.Revision <= past[i].revision || c.Revision > past[i+1].revision {
-				s.Fatalf("a change between the revisions %d and %d has %d", past[i].revision, past[i+1].revision, c.Revision)
-			}
-		}
-		sameRecords(s, fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.sorted(), past[i+1].state.sorted())
-	}
 }
 
 // historianFollowSpan: a follower of a part is told of that part, and of its commits' ends.

@@ -4,16 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-func resourcesOf(records []storage.Record) []*resourcepb.Resource {
-	var all []*resourcepb.Resource
-	for _, r := range records {
-		all = append(all, r.Resource)
-	}
-	return all
-}
 
 // historianPages: a listing at a revision is the scan at it.
 func historianPages(s *suite) {

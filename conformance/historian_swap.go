@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func historianSwap(s *suite) {
@@ -109,17 +108,6 @@ func historianTurns(s *suite, stored *storage.Record) {
 	if swapped := try(handles[1], stored.Modified); swapped.Done || swapped.Stored != nil {
 		s.Fatalf("a swap of what others have deleted: %v", swapped)
 	}
-}
-
-// recordOf reads the record of a resource that is stored.
-func recordOf(s *suite, h storage.Historian, id *resourcepb.ID) *storage.Record {
-	s.Helper()
-	scan, err := h.Scan(s.ctx, storage.Span{From: id, To: after(id)}, storage.ScanOptions{})
-	s.succeeds("a scan of one resource", err)
-	if len(scan.Records) != 1 {
-		s.Fatalf("a scan of one resource: %d records", len(scan.Records))
-	}
-	return &scan.Records[0]
 }
 
 // historianCreations has several create a resource: of those who create one resource at the same time, each with a uid of its own, one is done, and the others are

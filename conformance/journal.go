@@ -103,14 +103,6 @@ func (j *journal) complete() func(*drained) bool {
 	}
 }
 
-// label tells events of one key apart.
-func label(ev *resourcepb.WatchEvent) string {
-	if ev.GetDelete() != nil {
-		return "delete " + subject(ev).GetVersion()
-	}
-	return "upsert " + subject(ev).GetVersion()
-}
-
 // check holds what a watch has shown against the journal. The snapshot must be at or after the mark taken before the watch
 // was opened, and at or before one taken after it was.
 func (j *journal) check(d *drained, before, after map[string]int, merges bool) error {

@@ -61,7 +61,7 @@ func TestHalfCapability(t *testing.T) {
 
 func findHalf(t *testing.T, h Harness, name string) {
 	t.Helper()
-	if r := h.check(t.Context(), name, caseNamed(t, name)); r.Failure == "" {
+	if r := checkCase(t.Context(), &h, name, caseNamed(t, name)); r.Failure == "" {
 		t.Errorf("%s did not find half a capability: %s", name, r.Log)
 	}
 }

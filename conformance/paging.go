@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,62 +20,6 @@ var pagingCases = topic{"Paging", []testCase{
 	{name: "Large", needs: needPager, run: pagingLarge},
 	{name: "Cursor", needs: needPager | needResumer, run: pagingCursor},
 }}
-
-// pages reads a listing to its end, limit at a time, and returns it with its cursor.
-func (s *suite) pages(pager storage.Pager, f filter, limit int) ([]*resourcepb.Resource, string) {
-	s.Helper()
-	return s.pagesFrom(pager, f, s.page(pager, f, storage.ListOptions{Consistency: strong, Limit: limit}), limit)
-}
-
-// pagesFrom reads the rest of a listing whose first page is given.
-func (s *suite) pagesFrom(pager storage.Pager, f filter, page storage.Page, limit int) ([]*resourcepb.Resource, string) {
-	s.Helper()
-	resources, cursor := page.Resources, page.Cursor
-	for empty := 0; page.Continue != ""; {
-		page = s.page(pager, f, storage.ListOptions{Consistency: strong, Limit: limit, Continue: page.Continue})
-		if page.Cursor != cursor {
-			s.Fatalf("a page has cursor %q, the first one had %q", page.Cursor, cursor)
-		}
-		resources = append(resources, page.Resources...)
-		if empty++; len(page.Resources) > 0 {
-			empty = 0
-		} else if empty > 1000 {
-			s.Fatal("a thousand empty pages in a row")
-		}
-	}
-	return resources, cursor
-}
-
-func (s *suite) page(pager storage.Pager, f filter, opts storage.ListOptions) storage.Page {
-	s.Helper()
-	page, err := pager.ListPage(s.ctx, f.typ, f.tenancy, f.prefix, opts)
-	s.succeeds("ListPage of "+f.String(), err)
-	if opts.Limit > 0 && len(page.Resources) > opts.Limit {
-		s.Fatalf("a page of %d resources, the limit is %d", len(page.Resources), opts.Limit)
-	}
-	return page
-}
-
-func (s *suite) pager() storage.Pager {
-	s.Helper()
-	pager, ok := storage.As[storage.Pager](s.b)
-	if !ok {
-		s.Fatal("the backend is no storage.Pager")
-	}
-	return pager
-}
-
-// crowd creates n resources named name-000 and so on.
-func createMany(s *suite, n int) []*resourcepb.Resource {
-	s.Helper()
-	var all []*resourcepb.Resource
-	for i := range n {
-		all = append(all, s.create(fmt.Sprintf("name-%03d", i)))
-	}
-	return all
-}
-
-var atHome = filter{things, home, ""}
 
 func pagingLimits(s *suite) {
 	pager, all := s.pager(), createMany(s, 23)
@@ -104,23 +47,6 @@ func pagingCut(s *suite) {
 	changeAround(s, all)
 	got, _ := s.pagesFrom(pager, atHome, first, 3)
 	s.sameList("pages with changes in between", got, all)
-}
-
-// churn updates, deletes and creates, before and after wherever a listing stands.
-func changeAround(s *suite, all []*resourcepb.Resource) {
-	s.Helper()
-	for i, res := range all {
-		switch i % 4 {
-		case 0:
-			s.update(res)
-		case 1:
-			s.delete(res)
-		case 2:
-			s.create(res.Id.Name + "-new")
-		}
-	}
-	s.create("a-new")
-	s.create("z-new")
 }
 
 // pagingUnchanged is what a listing owes where the database can hold no snapshot for it.
@@ -190,13 +116,6 @@ func pagingLarge(s *suite) {
 	}
 	got, _ := s.pages(pager, atHome, 1000)
 	s.sameList("pages of large resources", got, all)
-}
-
-// noise is bytes that no compression makes smaller.
-func noise(n int) []byte {
-	data := make([]byte, n)
-	_, _ = rand.Read(data) // never fails
-	return data
 }
 
 // pagingCursor begins a watch where a listing stands: what came after its first page is seen, all of it, in order.

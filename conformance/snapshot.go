@@ -102,28 +102,6 @@ func snapshotLarge(s *suite) {
 	perKey(s, w, events...)
 }
 
-// heavy creates resources that are too large together for one page, or one answer of a database.
-func createLarge(s *suite) (all []*resourcepb.Resource) {
-	s.Helper()
-	for i := range 12 {
-		res := newThing(fmt.Sprintf("heavy-%02d", i))
-		res.Data.Value = noise(s.h.MaxSize / 2)
-		all = append(all, s.write(res))
-	}
-	return all
-}
-
-// changeTheEnd updates, deletes, and deletes and creates again the last of some resources, and creates one after them.
-func changeTheEnd(s *suite, all []*resourcepb.Resource) []*resourcepb.WatchEvent {
-	s.Helper()
-	a, b, c := all[len(all)-3], all[len(all)-2], all[len(all)-1]
-	s.delete(a)
-	s.delete(b)
-	return []*resourcepb.WatchEvent{
-		deleted(a), deleted(b), upserted(s.create(b.Id.Name)), upserted(s.update(c)), upserted(s.create("the-last")),
-	}
-}
-
 // snapshotOutlivesContext ends the contexts of all calls that opened something.
 func snapshotOutlivesContext(s *suite) {
 	a := s.create("a")

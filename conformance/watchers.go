@@ -136,11 +136,3 @@ func watchersCursorBesideNext(s *suite) {
 	})
 	s.fails("Next of a closed watch", s.result("Next of a closed watch", done), storage.ErrWatchClosed)
 }
-
-// result waits for the outcome of a goroutine.
-func (s *suite) result(what string, outcome <-chan error) error {
-	s.Helper()
-	var err error
-	s.within(what, func() { err = <-outcome })
-	return err
-}

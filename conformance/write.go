@@ -14,21 +14,6 @@ var writeCases = topic{"Write", []testCase{
 	{name: "Durable", needs: needAnother, run: writeDurable},
 }}
 
-// decision is a row of a decision table: what a caller gives, and what comes of it.
-type decision struct {
-	name    string
-	stored  bool
-	uid     func(stored *resourcepb.Resource) string
-	version func(stored *resourcepb.Resource) string
-	want    error
-}
-
-func sameUid(r *resourcepb.Resource) string     { return r.GetId().GetUid() }
-func otherUid(*resourcepb.Resource) string      { return "another-uid" }
-func noText(*resourcepb.Resource) string        { return "" }
-func sameVersion(r *resourcepb.Resource) string { return r.GetVersion() }
-func otherVersion(*resourcepb.Resource) string  { return "another-version" }
-
 func writeTable(s *suite) {
 	for _, d := range []decision{
 		{"absent, no version", false, otherUid, noText, nil},

@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// assertions end the case when something is wrong.
+type assertions struct {
+	testing.TB
+	ctx     context.Context // ends some time after the case should have
+	timeout time.Duration
+}
+
+// patience is a context that ends when something that should have happened did not.
+func (s *assertions) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, s.timeout)
+}
+
+// within fails the case if f does not return in time.
+func (s *assertions) within(what string, f func()) {
+	s.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	s.await(what, done)
+}
+
+func (s *assertions) await(what string, done <-chan struct{}) {
+	s.Helper()
+	timer := time.NewTimer(s.timeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.Fatalf("%s: still waiting after %v", what, s.timeout)
+	}
+}
+
+// eventually polls until check finds nothing wrong, for what promises to become true at some time.
+func (s *assertions) eventually(what string, check func() error) {
+	s.Helper()
+	if err := s.poll(check); err != nil {
+		s.Fatalf("%s: not so after %v: %v", what, s.timeout, err)
+	}
+}
+
+// poll is eventually for those who may not end the case: it returns what is still wrong in the end.
+func (s *assertions) poll(check func() error) error {
+	ctx, cancel := s.patience()
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// parallel runs f n times at once and ends the case with the first error.
+func (s *assertions) parallel(n int, f func(i int) error) {
+	s.Helper()
+	errs := make([]error, n)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { errs[i] = f(i) })
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// fails demands an error that matches want.
+func (s *assertions) fails(what string, err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Fatalf("%s: got error %v, want %q", what, quoted(err), want)
+	}
+}
+
+// succeeds demands that there is no error.
+func (s *assertions) succeeds(what string, err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%s: %v", what, err)
+	}
+}
+
+// same demands two equal messages.
+func (s *assertions) same(what string, got, want proto.Message) {
+	s.Helper()
+	if !proto.Equal(got, want) {
+		s.Fatalf("%s:\n got %s\nwant %s", what, text(got), text(want))
+	}
+}
+
+// sameList demands equal resources in equal order.
+func (s *assertions) sameList(what string, got, want []*resourcepb.Resource) {
+	s.Helper()
+	if err := compareLists(got, want); err != nil {
+		s.Fatalf("%s: %v", what, err)
+	}
+}
+
+// result waits for the outcome of a goroutine.
+func (s *assertions) result(what string, outcome <-chan error) error {
+	s.Helper()
+	var err error
+	s.within(what, func() { err = <-outcome })
+	return err
+}
+
+func quoted(err error) string {
+	if err == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%q", err)
+}
+
+func compareLists(got, want []*resourcepb.Resource) error {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return fmt.Errorf("%d resources instead of %d: missing %s", len(got), len(want), text(want[i]))
+		case i >= len(want):
+			return fmt.Errorf("%d resources instead of %d: too many is %s", len(got), len(want), text(got[i]))
+		case !proto.Equal(got[i], want[i]):
+			return fmt.Errorf("resource %d of %d:\n got %s\nwant %s", i, len(want), text(got[i]), text(want[i]))
+		}
+	}
+	return nil
+}
+
+func compareIDs(got, want []*resourcepb.ID) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d references instead of %d:\n got %v\nwant %v", len(got), len(want), got, want)
+	}
+	for i := range got {
+		if !proto.Equal(got[i], want[i]) {
+			return fmt.Errorf("reference %d:\n got %v\nwant %v", i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// text shows a message, shortened.
+func text(m proto.Message) string {
+	line := prototext.MarshalOptions{}.Format(m)
+	if len(line) > 600 {
+		line = line[:600] + "…"
+	}
+	return line
+}
+
+// over is a context that has ended.
+func over() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,27 @@
+package conformance
+
+import "github.com/ashlar-dev/storage/resourcepb"
+
+func upserted(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
+}
+
+func deleted(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}}
+}
+
+// subject is the resource of an event, nil at the end of a snapshot.
+func subject(ev *resourcepb.WatchEvent) *resourcepb.Resource {
+	if d := ev.GetDelete(); d != nil {
+		return d.GetResource()
+	}
+	return ev.GetUpsert().GetResource()
+}
+
+// label tells events of one key apart.
+func label(ev *resourcepb.WatchEvent) string {
+	if ev.GetDelete() != nil {
+		return "delete " + subject(ev).GetVersion()
+	}
+	return "upsert " + subject(ev).GetVersion()
+}

@@ -1,0 +1,48 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A filter is what List and its kin select by.
+type filter struct {
+	typ     storage.UnversionedType
+	tenancy *resourcepb.Tenancy
+	prefix  string
+}
+
+func newFilter(group, kind, partition, namespace, prefix string) filter {
+	return filter{storage.UnversionedType{Group: group, Kind: kind}, &resourcepb.Tenancy{Partition: partition, Namespace: namespace}, prefix}
+}
+
+// of returns those of all that f selects, in list order.
+func (f filter) of(all []*resourcepb.Resource) []*resourcepb.Resource {
+	var selected []*resourcepb.Resource
+	for _, res := range all {
+		if f.selects(res.Id) {
+			selected = append(selected, res)
+		}
+	}
+	inOrder(selected)
+	return selected
+}
+
+// selects is the contract's words, as plainly as can be.
+func (f filter) selects(id *resourcepb.ID) bool {
+	unit := func(wanted, is string) bool { return wanted == storage.Wildcard || wanted == is }
+	return unit(f.typ.Group, id.Type.Group) && unit(f.typ.Kind, id.Type.Kind) &&
+		unit(f.tenancy.Partition, id.Tenancy.Partition) && unit(f.tenancy.Namespace, id.Tenancy.Namespace) &&
+		strings.HasPrefix(id.Name, f.prefix)
+}
+
+func (f filter) String() string {
+	return fmt.Sprintf("%q/%q in %q/%q, prefix %q", f.typ.Group, f.typ.Kind, f.tenancy.Partition, f.tenancy.Namespace, f.prefix)
+}
+
+var everywhere = filter{anything, anywhere, ""}
+
+var atHome = filter{things, home, ""}

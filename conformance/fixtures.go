@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// crowd creates n resources named name-000 and so on.
+func createMany(s *suite, n int) []*resourcepb.Resource {
+	s.Helper()
+	var all []*resourcepb.Resource
+	for i := range n {
+		all = append(all, s.create(fmt.Sprintf("name-%03d", i)))
+	}
+	return all
+}
+
+// churn updates, deletes and creates, before and after wherever a listing stands.
+func changeAround(s *suite, all []*resourcepb.Resource) {
+	s.Helper()
+	for i, res := range all {
+		switch i % 4 {
+		case 0:
+			s.update(res)
+		case 1:
+			s.delete(res)
+		case 2:
+			s.create(res.Id.Name + "-new")
+		}
+	}
+	s.create("a-new")
+	s.create("z-new")
+}
+
+// mixture fills the store with resources of several types and tenancies, whose parts are chosen to be confused: with a
+// pattern, with the beginning of another, with another split of the same text.
+func createMixture(s *suite) []*resourcepb.Resource {
+	s.Helper()
+	var all []*resourcepb.Resource
+	for _, k := range [][5]string{
+		{"g", "K", "p", "n", "a"},
+		{"g", "K", "p", "n", "ab"},
+		{"g", "K", "p", "n", "a%"},
+		{"g", "K", "p", "n", "a*"},
+		{"g", "K", "p", "n", "a_c"},
+		{"g", "K", "p", "n", "abc"},
+		{"g", "K", "p", "n", "A"},
+		{"g", "K", "p", "n", "é"},
+		{"g", "K", "p", "n", "z"},
+		{"g", "K", "p", "n2", "a"},
+		{"g", "K", "p", "", "a"},
+		{"g", "K", "", "n", "a"},
+		{"g", "K", "", "", "a"},
+		{"g", "K", "", "", "ab"},
+		{"g", "K", "p2", "n", "a"},
+		{"g", "K", "P", "n", "a"},
+		{"g", "K", "pn", "", "a"},
+		{"g", "K2", "p", "n", "a"},
+		{"g", "Kp", "", "n", "a"},
+		{"g", "k", "p", "n", "a"},
+		{"g2", "K", "p", "n", "a"},
+		{"g.io", "K", "p", "n", "ab"},
+		{"G", "K", "p", "n", "a"},
+		{"gK", "p", "n", "a", "a"},
+	} {
+		all = append(all, s.write(newResource(newID(k[0], k[1], k[2], k[3], k[4]))))
+	}
+	return all
+}
+
+// filters is one of every kind.
+func filters() []filter {
+	return []filter{
+		newFilter("g", "K", "p", "n", ""),
+		newFilter("g", "K", "p", "n", "a"),
+		newFilter("g", "K", "p", "n", "ab"),
+		newFilter("g", "K", "p", "n", "abc"),
+		newFilter("g", "K", "p", "n", "abcd"),
+		newFilter("g", "K", "p", "n", "a%"),
+		newFilter("g", "K", "p", "n", "a*"),
+		newFilter("g", "K", "p", "n", "a_"),
+		newFilter("g", "K", "p", "n", "*"),
+		newFilter("g", "K", "p", "n", "%"),
+		newFilter("g", "K", "p", "n", "\xc3\xa9"),
+		newFilter("g", "K", "p", "*", ""),
+		newFilter("g", "K", "*", "n", ""),
+		newFilter("g", "K", "*", "*", ""),
+		newFilter("g", "K", "*", "*", "ab"),
+		newFilter("g", "K", "*", "n", "a"),
+		newFilter("g", "K", "p", "", ""),
+		newFilter("g", "K", "", "n", ""),
+		newFilter("g", "K", "", "", ""),
+		newFilter("g", "K", "", "*", "a"),
+		newFilter("g", "K", "*", "", ""),
+		newFilter("g", "*", "p", "n", ""),
+		newFilter("g", "*", "p", "n", "a"),
+		newFilter("g", "*", "*", "*", ""),
+		newFilter("g", "*", "", "", ""),
+		newFilter("*", "*", "p", "n", ""),
+		newFilter("*", "*", "p", "n", "ab"),
+		newFilter("*", "*", "p", "*", "a"),
+		newFilter("*", "*", "", "*", ""),
+		newFilter("*", "*", "*", "", ""),
+		newFilter("*", "*", "*", "*", ""),
+		newFilter("*", "*", "*", "*", "ab"),
+		newFilter("g", "Unknown", "*", "*", ""),
+		newFilter("unknown", "K", "*", "*", ""),
+		newFilter("unknown", "*", "*", "*", ""),
+		newFilter("g", "K", "p", "unknown", ""),
+	}
+}
+
+// heavy creates resources that are too large together for one page, or one answer of a database.
+func createLarge(s *suite) (all []*resourcepb.Resource) {
+	s.Helper()
+	for i := range 12 {
+		res := newThing(fmt.Sprintf("heavy-%02d", i))
+		res.Data.Value = noise(s.h.MaxSize / 2)
+		all = append(all, s.write(res))
+	}
+	return all
+}
+
+// changeTheEnd updates, deletes, and deletes and creates again the last of some resources, and creates one after them.
+func changeTheEnd(s *suite, all []*resourcepb.Resource) []*resourcepb.WatchEvent {
+	s.Helper()
+	a, b, c := all[len(all)-3], all[len(all)-2], all[len(all)-1]
+	s.delete(a)
+	s.delete(b)
+	return []*resourcepb.WatchEvent{
+		deleted(a), deleted(b), upserted(s.create(b.Id.Name)), upserted(s.update(c)), upserted(s.create("the-last")),
+	}
+}

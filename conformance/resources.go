@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+const strong, eventual = storage.StrongConsistency, storage.EventualConsistency
+
+var consistencies = []storage.ReadConsistency{strong, eventual}
+
+// The type and tenancy that cases use where none matters.
+var (
+	thing    = &resourcepb.Type{Group: "conformance", GroupVersion: "v1", Kind: "Thing"}
+	things   = storage.UnversionedTypeFrom(thing)
+	anywhere = &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	home     = &resourcepb.Tenancy{Partition: "default", Namespace: "default"}
+	anything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
+)
+
+func newUid() string { return "uid-" + rand.Text() }
+
+// thingID is the id of a Thing at home, with a new uid.
+func thingID(name string) *resourcepb.ID {
+	return &resourcepb.ID{Uid: newUid(), Name: name, Type: clone(thing), Tenancy: clone(home)}
+}
+
+// newThing is a resource that no store has seen.
+func newThing(name string) *resourcepb.Resource { return newResource(thingID(name)) }
+
+func newResource(id *resourcepb.ID) *resourcepb.Resource {
+	return &resourcepb.Resource{Id: id, Generation: "1", Metadata: map[string]string{"made-by": "conformance"}, Data: payload("new")}
+}
+
+// newChild is a resource with an owner.
+func newChild(name string, owner *resourcepb.ID) *resourcepb.Resource {
+	res := newThing(name)
+	res.Owner = clone(owner)
+	return res
+}
+
+func payload(text string) *anypb.Any {
+	data, err := anypb.New(wrapperspb.String(text))
+	if err != nil {
+		panic(err) // a string always encodes
+	}
+	return data
+}
+
+// changed is res with another payload, as a caller would write it next.
+func changed(res *resourcepb.Resource) *resourcepb.Resource {
+	next := clone(res)
+	next.Data = payload(rand.Text())
+	return next
+}
+
+func clone[M proto.Message](m M) M { return proto.CloneOf(m) }
+
+// withUid is id with another uid.
+func withUid(id *resourcepb.ID, uid string) *resourcepb.ID {
+	other := clone(id)
+	other.Uid = uid
+	return other
+}
+
+// keyOf names the key of an id; different keys have different names.
+func keyOf(id *resourcepb.ID) string {
+	t, ten := id.GetType(), id.GetTenancy()
+	return t.GetGroup() + "\x00" + t.GetKind() + "\x00" + ten.GetPartition() + "\x00" + ten.GetNamespace() + "\x00" + id.GetName()
+}
+
+// sizeOf is the size that counts: that of the message without its version.
+func sizeOf(res *resourcepb.Resource) int {
+	bare := clone(res)
+	bare.Version = ""
+	return proto.Size(bare)
+}
+
+// sized gives res a payload that makes it size bytes large, without its version.
+func sized(res *resourcepb.Resource, size int) *resourcepb.Resource {
+	for n := size; n > 0; n -= max(1, sizeOf(res)-size) {
+		res.Data = &anypb.Any{TypeUrl: "conformance/noise", Value: noise(n)}
+		if sizeOf(res) <= size {
+			break
+		}
+	}
+	// Between two lengths of a payload that differ by one there may be a size that no payload gives: the generation fills it.
+	for sizeOf(res) < size {
+		res.Generation += "x"
+	}
+	return res
+}
+
+// noise is bytes that no compression makes smaller.
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data) // never fails
+	return data
+}
+
+// under is id under another group version.
+func under(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
+	other := clone(id)
+	other.Type.GroupVersion = groupVersion
+	return other
+}
+
+// rich is a resource with something in every field.
+func rich(name string) *resourcepb.Resource {
+	res := newChild(name, thingID("owner"))
+	res.Status = map[string]*resourcepb.Status{"s": {ObservedGeneration: "1", Conditions: []*resourcepb.Condition{{Type: "Ready", Message: "m"}}}}
+	return res
+}
+
+// inOrder sorts by the bytes of (group, kind, partition, namespace, name). No part holds NUL, so the order of the parts is
+// that of the parts joined by it.
+func inOrder(resources []*resourcepb.Resource) {
+	slices.SortFunc(resources, func(a, b *resourcepb.Resource) int { return strings.Compare(keyOf(a.Id), keyOf(b.Id)) })
+}
+
+func newID(group, kind, partition, namespace, name string) *resourcepb.ID {
+	return &resourcepb.ID{
+		Uid: newUid(), Name: name,
+		Type:    &resourcepb.Type{Group: group, GroupVersion: "v1", Kind: kind},
+		Tenancy: &resourcepb.Tenancy{Partition: partition, Namespace: namespace},
+	}
+}

@@ -1,0 +1,241 @@
+package conformance
+
+import (
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// A target is the store under test, with one handle or more on it.
+type target struct {
+	*assertions
+	h   *Harness
+	b   storage.Backend
+	url string // of the store, if the harness has one
+}
+
+// closeBackend demands that Close succeeds, and in good time.
+func (s *target) closeBackend(b storage.Backend) {
+	s.Helper()
+	outcome := make(chan error, 1)
+	go func() { outcome <- b.Close() }()
+	s.succeeds("Close", s.result("Close", outcome))
+}
+
+func (s *target) transactor() storage.Transactor {
+	s.Helper()
+	transactor, ok := storage.As[storage.Transactor](s.b)
+	if !ok {
+		s.Fatal("the backend is no storage.Transactor")
+	}
+	return transactor
+}
+
+// commit commits ops, which must succeed.
+func (s *target) commit(ops ...storage.Op) []*resourcepb.Resource {
+	s.Helper()
+	results, err := s.transactor().Commit(s.ctx, ops)
+	s.succeeds("Commit", err)
+	if len(results) != len(ops) {
+		s.Fatalf("Commit of %d operations returned %d results", len(ops), len(results))
+	}
+	return results
+}
+
+// handles is n handles on the store, the first of them the one that the case came with.
+func (s *target) handles(n int) []storage.Backend {
+	s.Helper()
+	handles := []storage.Backend{s.b}
+	for len(handles) < n {
+		handles = append(handles, s.another())
+	}
+	return handles
+}
+
+func (s *target) resumer() storage.Resumer {
+	s.Helper()
+	resumer, ok := storage.As[storage.Resumer](s.b)
+	if !ok {
+		s.Fatal("the backend is no storage.Resumer")
+	}
+	return resumer
+}
+
+// historian returns s.b's history.
+func (s *target) historian() storage.Historian {
+	s.Helper()
+	return s.historianOf(s.b)
+}
+
+func (s *target) historianOf(b storage.Backend) storage.Historian {
+	s.Helper()
+	h, ok := storage.As[storage.Historian](b)
+	if !ok {
+		s.Fatal("the backend is no storage.Historian")
+	}
+	return h
+}
+
+// list lists strongly.
+func (s *target) list(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) []*resourcepb.Resource {
+	s.Helper()
+	resources, err := s.b.List(s.ctx, strong, typ, tenancy, prefix)
+	s.succeeds("List", err)
+	return resources
+}
+
+// owns demands that exactly these children name owner, in key order. OwnerReferences is an eventual read, so it may take a
+// moment, but it has to arrive there.
+func (s *target) owns(owner *resourcepb.ID, children ...*resourcepb.ID) {
+	s.Helper()
+	s.eventually("OwnerReferences", func() error {
+		got, err := s.b.OwnerReferences(s.ctx, owner)
+		if err != nil {
+			return err
+		}
+		return compareIDs(got, children)
+	})
+}
+
+// pages reads a listing to its end, limit at a time, and returns it with its cursor.
+func (s *target) pages(pager storage.Pager, f filter, limit int) ([]*resourcepb.Resource, string) {
+	s.Helper()
+	return s.pagesFrom(pager, f, s.page(pager, f, storage.ListOptions{Consistency: strong, Limit: limit}), limit)
+}
+
+// pagesFrom reads the rest of a listing whose first page is given.
+func (s *target) pagesFrom(pager storage.Pager, f filter, page storage.Page, limit int) ([]*resourcepb.Resource, string) {
+	s.Helper()
+	resources, cursor := page.Resources, page.Cursor
+	for empty := 0; page.Continue != ""; {
+		page = s.page(pager, f, storage.ListOptions{Consistency: strong, Limit: limit, Continue: page.Continue})
+		if page.Cursor != cursor {
+			s.Fatalf("a page has cursor %q, the first one had %q", page.Cursor, cursor)
+		}
+		resources = append(resources, page.Resources...)
+		if empty++; len(page.Resources) > 0 {
+			empty = 0
+		} else if empty > 1000 {
+			s.Fatal("a thousand empty pages in a row")
+		}
+	}
+	return resources, cursor
+}
+
+func (s *target) page(pager storage.Pager, f filter, opts storage.ListOptions) storage.Page {
+	s.Helper()
+	page, err := pager.ListPage(s.ctx, f.typ, f.tenancy, f.prefix, opts)
+	s.succeeds("ListPage of "+f.String(), err)
+	if opts.Limit > 0 && len(page.Resources) > opts.Limit {
+		s.Fatalf("a page of %d resources, the limit is %d", len(page.Resources), opts.Limit)
+	}
+	return page
+}
+
+func (s *target) pager() storage.Pager {
+	s.Helper()
+	pager, ok := storage.As[storage.Pager](s.b)
+	if !ok {
+		s.Fatal("the backend is no storage.Pager")
+	}
+	return pager
+}
+
+// open gives s a fresh store.
+func (s *target) open() {
+	s.Helper()
+	if s.h.URL == nil {
+		s.b = s.h.Open(s.TB)
+		s.closeLater(s.b)
+		return
+	}
+	s.url = s.h.URL(s.TB)
+	s.b = s.another()
+}
+
+// another opens one more handle on the store.
+func (s *target) another() storage.Backend {
+	s.Helper()
+	var b storage.Backend
+	if s.h.URL == nil {
+		b = s.h.Another(s.TB, s.b)
+	} else {
+		var err error
+		if b, err = storage.Open(s.ctx, s.url); err != nil {
+			s.Fatalf("opening a store: %v", err)
+		}
+	}
+	s.closeLater(b)
+	return b
+}
+
+func (s *target) closeLater(b storage.Backend) {
+	s.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			s.Errorf("Close: %v", err)
+		}
+	})
+}
+
+// scale is n, or less where writes are slow.
+func (s *target) scale(n int) int {
+	if s.h.Slow {
+		return max(1, n/4)
+	}
+	return n
+}
+
+// write stores res, which must succeed.
+func (s *target) write(res *resourcepb.Resource) *resourcepb.Resource {
+	s.Helper()
+	stored, err := s.b.WriteCAS(s.ctx, res)
+	if err != nil {
+		s.Fatalf("WriteCAS(%v): %v", res.GetId(), err)
+	}
+	if stored.GetVersion() == "" {
+		s.Fatalf("WriteCAS(%v) returned no version", res.GetId())
+	}
+	return stored
+}
+
+// create stores a new Thing.
+func (s *target) create(name string) *resourcepb.Resource {
+	s.Helper()
+	return s.write(newThing(name))
+}
+
+// update changes a stored resource.
+func (s *target) update(stored *resourcepb.Resource) *resourcepb.Resource {
+	s.Helper()
+	return s.write(changed(stored))
+}
+
+// delete removes a stored resource.
+func (s *target) delete(stored *resourcepb.Resource) {
+	s.Helper()
+	if err := s.b.DeleteCAS(s.ctx, stored.Id, stored.Version); err != nil {
+		s.Fatalf("DeleteCAS(%v, %q): %v", stored.Id, stored.Version, err)
+	}
+}
+
+// read reads strongly.
+func (s *target) read(id *resourcepb.ID) *resourcepb.Resource {
+	s.Helper()
+	res, err := s.b.Read(s.ctx, strong, id)
+	if err != nil {
+		s.Fatalf("Read(%v): %v", id, err)
+	}
+	return res
+}
+
+// stored demands that the store holds exactly want under its key.
+func (s *target) stored(want *resourcepb.Resource) {
+	s.Helper()
+	s.same("Read", s.read(want.Id), want)
+}
+
+// absent demands that the store holds nothing under id's key.
+func (s *target) absent(id *resourcepb.ID) {
+	s.Helper()
+	_, err := s.b.Read(s.ctx, strong, withUid(id, ""))
+	s.fails("Read of what should not be there", err, storage.ErrNotFound)
+}
