@@ -8,7 +8,7 @@ import (
 )
 
 // checkBounds looks for goroutines that were left behind, and at what the run took at most.
-func (r *run) checkBounds(before goleak.Option) (found []Violation) {
+func checkBounds(r *run, before goleak.Option) (found []Violation) {
 	heap, goroutines := r.most()
 	if heap > r.o.MaxHeap {
 		found = append(found, Violation{"memory is bounded", fmt.Sprintf("the heap had %d MiB, more than %d", heap>>20, r.o.MaxHeap>>20)})

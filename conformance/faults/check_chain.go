@@ -7,18 +7,18 @@ import "fmt"
 func checkChains(e *evidence) (found []Violation) {
 	for _, s := range e.sights {
 		for _, key := range e.round.keys {
-			if v := e.checkChain(s, newChain(key, s.events)); v != "" {
+			if v := checkChain(e, s, newChain(key, s.events)); v != "" {
 				found = append(found, Violation{"watches are complete and ordered", s.follower.name + ": " + v})
 			}
 		}
-		if v := e.checkTogether(s); v != "" {
+		if v := checkTogether(e, s); v != "" {
 			found = append(found, Violation{"transactions in watches", s.follower.name + ": " + v})
 		}
 	}
 	return found
 }
 
-func (e *evidence) checkChain(s sight, c *chain) string {
+func checkChain(e *evidence, s sight, c *chain) string {
 	at := state{}
 	names := map[string]bool{}
 	place := placing{truth: e.chains[c.key], idle: !e.whole() || !e.broken(s)}
@@ -64,7 +64,7 @@ func (e *evidence) checkChain(s sight, c *chain) string {
 
 // checkTogether looks for transactions whose events are torn apart: no event of anything else is between them, unless it belongs to
 // the same commit.
-func (e *evidence) checkTogether(s sight) string {
+func checkTogether(e *evidence, s sight) string {
 	if e.run.h.NoOrderAcrossKeys != "" || e.run.h.NoCommitBounds != "" {
 		return ""
 	}

@@ -43,7 +43,7 @@ func checkDeadlines(e *evidence) (found []Violation) {
 		if k.patience != 0 {
 			waits = append(waits, wait{k, k.begin, k.returned, k.patience})
 		}
-		if e.early(k) {
+		if early(e, k) {
 			found = append(found, Violation{"deadlines", fmt.Sprintf("it was told that its time is over after %v of %v: %s", k.returned-k.begin, k.patience, k)})
 		}
 	}
@@ -57,7 +57,7 @@ func checkDeadlines(e *evidence) (found []Violation) {
 
 // early reports whether a call was told that its context is over, and that nothing was sent, long before it was. Only calls with much
 // time are looked at: it begins to run a moment before the call does, and the machine may be late in between.
-func (e *evidence) early(k *call) bool {
+func early(e *evidence, k *call) bool {
 	if k.fate != refused || k.patience < patient || !errors.Is(k.err, context.DeadlineExceeded) && !errors.Is(k.err, context.Canceled) {
 		return false
 	}

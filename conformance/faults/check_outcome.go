@@ -36,22 +36,22 @@ func checkOutcomes(e *evidence) (found []Violation) {
 				case ok && k.fate == done && version != p.got.version:
 					report("versions", "it was written as version %s: %s", version, k)
 				case !ok && k.fate == done:
-					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, c.around(p.given))
+					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, around(c, p.given))
 				}
 			case remove:
-				if k.fate == done && c.gone[p.given.uid] == 0 && c.had(p.given.uid) {
+				if k.fate == done && c.gone[p.given.uid] == 0 && had(c, p.given.uid) {
 					report("acknowledged changes stay", "%s was never deleted: %s", p.given, k)
 				}
 			case read:
 				if _, known := c.position(p.got); k.fate == done && p.got != (state{}) && !known {
-					report("reads show what was written", "no watch has shown %s of %s: %s\n%s", p.got, short(p.key), k, c.around(p.got))
+					report("reads show what was written", "no watch has shown %s of %s: %s\n%s", p.got, short(p.key), k, around(c, p.got))
 				}
 			}
 		}
 		if there > 0 && missing > 0 {
 			report("transactions are atomic", "%d of its writes are there and %d are not: %s", there, missing, k)
 		}
-		if k.fate == unknown && k.patience >= patient && !e.troubled(k) && !e.starved(k) {
+		if k.fate == unknown && k.patience >= patient && !troubled(e, k) && !starved(e, k) {
 			report("outcomes are known", "nothing was wrong with the database, and yet: %s", k)
 		}
 	}
@@ -80,9 +80,9 @@ func (e *evidence) written() map[string]string {
 
 // troubled reports whether a fault was there during a call, or had ended shortly before, or had ended and the handle had not been
 // answered since.
-func (e *evidence) troubled(k *call) bool {
+func troubled(e *evidence, k *call) bool {
 	for _, f := range e.faults {
-		if f.begin <= k.returned && k.begin <= max(f.end+recovery, e.answered(k.handle, f.end)) {
+		if f.begin <= k.returned && k.begin <= max(f.end+recovery, answeredAfter(e, k.handle, f.end)) {
 			return true
 		}
 	}
@@ -90,7 +90,7 @@ func (e *evidence) troubled(k *call) bool {
 }
 
 // answered is when a handle was first answered after a moment.
-func (e *evidence) answered(handle int, after time.Duration) time.Duration {
+func answeredAfter(e *evidence, handle int, after time.Duration) time.Duration {
 	first := forever
 	for _, k := range e.calls {
 		if k.handle == handle && k.fate == done && k.begin >= after {
@@ -103,16 +103,16 @@ func (e *evidence) answered(handle int, after time.Duration) time.Duration {
 // starved reports whether a call ran out of time on a machine that had none: what needs that many turns of the processor gets by
 // no deadline. A disk that others keep busy is told by the neighbours: only a call that many changes of the same handle have
 // overtaken was forgotten, one that few have was slow.
-func (e *evidence) starved(k *call) bool {
+func starved(e *evidence, k *call) bool {
 	const many = 20
 	if !errors.Is(k.err, context.DeadlineExceeded) {
 		return false
 	}
-	return e.run.late(k.begin, k.returned) > k.patience/10 || e.overtaking(k) < many
+	return e.run.late(k.begin, k.returned) > k.patience/10 || countOvertaking(e, k) < many
 }
 
 // overtaking counts the changes that began after a call on the same handle and were acknowledged before it returned.
-func (e *evidence) overtaking(k *call) (n int) {
+func countOvertaking(e *evidence, k *call) (n int) {
 	for _, other := range e.calls {
 		if other.handle == k.handle && other.fate == done && other.changes() && other.begin > k.begin && other.returned < k.returned {
 			n++
@@ -122,7 +122,7 @@ func (e *evidence) overtaking(k *call) (n int) {
 }
 
 // had reports whether a resource with the uid was there.
-func (c *chain) had(uid string) bool {
+func had(c *chain, uid string) bool {
 	for _, step := range c.steps {
 		if step.now.uid == uid {
 			return true
@@ -132,7 +132,7 @@ func (c *chain) had(uid string) bool {
 }
 
 // around is what became of a state, in words.
-func (c *chain) around(s state) string {
+func around(c *chain, s state) string {
 	if p, ok := c.positions[s.version]; ok {
 		return lines("what was there:", c.steps[max(0, p-2):min(len(c.steps), p+2)])
 	}

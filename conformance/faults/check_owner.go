@@ -9,7 +9,7 @@ import (
 // the owner is in the answer, what it had shown to name it no longer is not, unless that has changed since. Whoever asks a handle
 // whose watch has shown the deletion of the owner finds all that was acknowledged before the owner was deleted.
 func checkOwners(e *evidence) (found []Violation) {
-	floors, acknowledged, deleted := e.floors(), e.acknowledged(), e.deletions()
+	floors, acknowledged, deleted := e.floors(), e.acknowledged(), deletions(e)
 	for _, k := range e.calls {
 		if k.owner == "" || k.fate != done || k.process < 0 {
 			continue
@@ -25,7 +25,7 @@ func checkOwners(e *evidence) (found []Violation) {
 					floor = owed
 				}
 			}
-			if !e.owns(k, key, floor.position) {
+			if !owns(e, k, key, floor.position) {
 				verb := "is not among"
 				if _, listed := k.owned[key]; listed {
 					verb = "is among"
@@ -45,14 +45,14 @@ func checkOwners(e *evidence) (found []Violation) {
 
 // owns reports whether what owner references say of a key was so at one of its positions: not before the one given, and not after
 // one that began when the answer was there.
-func (e *evidence) owns(k *call, key string, from int) bool {
+func owns(e *evidence, k *call, key string, from int) bool {
 	c := e.chains[key]
 	uid, listed := k.owned[key]
 	for at := from; at <= len(c.steps); at++ {
 		names := false
 		if at > 0 {
 			step := c.steps[at-1]
-			if at > from && e.began(c, step) > k.returned {
+			if at > from && beganBy(e, c, step) > k.returned {
 				return false
 			}
 			names = !step.deleted && step.owner == k.owner && (!listed || step.now.uid == uid)
@@ -65,7 +65,7 @@ func (e *evidence) owns(k *call, key string, from int) bool {
 }
 
 // began is when a change can have happened at the earliest.
-func (e *evidence) began(c *chain, step event) time.Duration {
+func beganBy(e *evidence, c *chain, step event) time.Duration {
 	if !step.deleted {
 		if k := e.writes[step.name]; k != nil {
 			return k.begin
@@ -89,14 +89,14 @@ type grave struct {
 type deletion struct{ began, seen time.Duration }
 
 // deletions are those that watches have shown. What was created and deleted more than once under a uid is left out.
-func (e *evidence) deletions() map[grave]*deletion {
+func deletions(e *evidence) map[grave]*deletion {
 	all := map[grave]*deletion{}
 	for _, s := range e.sights {
 		for _, ev := range s.events {
 			if !ev.deleted {
 				continue
 			}
-			began := e.began(e.chains[ev.key], ev)
+			began := beganBy(e, e.chains[ev.key], ev)
 			at := grave{ev.handle, ev.process, ev.key + " with uid " + ev.now.uid}
 			if d := all[at]; d == nil {
 				all[at] = &deletion{began, ev.at}

@@ -10,15 +10,15 @@ import (
 // checkPast holds what was shown of the store as it was: two views at one revision show the same, and what they show is what all
 // changes up to it make up, as followers told them.
 func checkPast(e *evidence) (found []Violation) {
-	found = e.checkViews()
+	found = checkViews(e)
 	for _, c := range e.round.chronicles() {
 		found = append(found, c.checkStates()...)
-		found = append(found, e.checkCommits(c)...)
+		found = append(found, checkCommits(e, c)...)
 		if c != e.round.again {
 			found = append(found, checkRetold(c, e.round.again)...)
 		}
 		if c.base != nil {
-			found = append(found, e.checkReplay(c)...)
+			found = append(found, checkReplay(e, c)...)
 		}
 	}
 	return found
@@ -33,7 +33,7 @@ func (r *round) chronicles() []*chronicle {
 }
 
 // replayed counts the views that a chronicle covers.
-func (e *evidence) replayed() (n int) {
+func countReplayed(e *evidence) (n int) {
 	for _, v := range e.views {
 		if slices.ContainsFunc(e.round.chronicles(), func(c *chronicle) bool { return c.covers(v.revision) }) {
 			n++
@@ -48,7 +48,7 @@ func (c *chronicle) covers(revision int64) bool {
 }
 
 // checkViews compares views at one revision.
-func (e *evidence) checkViews() (found []Violation) {
+func checkViews(e *evidence) (found []Violation) {
 	type spot struct {
 		revision int64
 		key      string
@@ -70,7 +70,7 @@ func (e *evidence) checkViews() (found []Violation) {
 }
 
 // checkReplay holds views against the changes up to their revisions.
-func (e *evidence) checkReplay(c *chronicle) (found []Violation) {
+func checkReplay(e *evidence, c *chronicle) (found []Violation) {
 	views := slices.Clone(e.views)
 	sort.SliceStable(views, func(i, j int) bool { return views[i].revision < views[j].revision })
 	stored, by, next := maps.Clone(c.base), map[string]change{}, 0
@@ -119,7 +119,7 @@ func (c *chronicle) checkStates() (found []Violation) {
 }
 
 // checkCommits looks for transactions that a chronicle has torn apart.
-func (e *evidence) checkCommits(c *chronicle) (found []Violation) {
+func checkCommits(e *evidence, c *chronicle) (found []Violation) {
 	if e.run.h.NoCommitBounds != "" {
 		return nil
 	}
@@ -175,13 +175,13 @@ func (c change) same(other change) bool {
 func checkFollowed(e *evidence) (found []Violation) {
 	for _, c := range e.round.chronicles() {
 		if !c.broken && c.base != nil && c.from == e.round.retold[0].from {
-			found = append(found, e.checkSeen(c)...)
+			found = append(found, checkSeen(e, c)...)
 		}
 	}
 	return found
 }
 
-func (e *evidence) checkSeen(c *chronicle) (found []Violation) {
+func checkSeen(e *evidence, c *chronicle) (found []Violation) {
 	told := map[string][]change{}
 	for _, ch := range c.told {
 		told[ch.key] = append(told[ch.key], ch)

@@ -15,8 +15,8 @@ import (
 func checkPorcupine(e *evidence) (found []Violation) {
 	until := e.run.now() + searchFor
 	for _, key := range e.round.keys {
-		for _, piece := range split(e.operations(key)) {
-			start := e.chains[key].atRest(e, time.Duration(piece[0].Call))
+		for _, piece := range split(operationsOn(e, key)) {
+			start := atRest(e.chains[key], e, time.Duration(piece[0].Call))
 			model := keyModel(start)
 			if until <= e.run.now() {
 				e.run.report.Undecided++
@@ -67,7 +67,7 @@ func (o onKey) outcome() string {
 }
 
 // operations are the calls on a key that say or do something at one moment.
-func (e *evidence) operations(key string) (ops []porcupine.Operation) {
+func operationsOn(e *evidence, key string) (ops []porcupine.Operation) {
 	written := e.written()
 	for _, k := range e.calls {
 		if k.reads() && (!k.strong || k.fate != done) {
@@ -123,7 +123,7 @@ func split(ops []porcupine.Operation) (pieces [][]porcupine.Operation) {
 }
 
 // atRest is what is stored at a moment at which no call is under way.
-func (c *chain) atRest(e *evidence, at time.Duration) state {
+func atRest(c *chain, e *evidence, at time.Duration) state {
 	position := 0
 	for i, step := range c.steps {
 		begin := forever

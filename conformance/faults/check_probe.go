@@ -6,15 +6,15 @@ import "fmt"
 // should have shown: exactly the changes after where they began.
 func checkProbes(e *evidence) (found []Violation) {
 	for _, p := range e.probes {
-		if v := e.checkProbe(p); v != "" {
+		if v := checkProbe(e, p); v != "" {
 			found = append(found, Violation{"cursors are exact", fmt.Sprintf("%s on handle %d, from %v: %s", p.client, p.handle, p.from, v)})
 		}
 	}
 	return found
 }
 
-func (e *evidence) checkProbe(p *probe) string {
-	at := e.startOf(p.from)
+func checkProbe(e *evidence, p *probe) string {
+	at := startOf(e, p.from)
 	for i, ev := range p.events {
 		c := e.chains[ev.key]
 		around := p.events[max(0, i-3) : i+1]
@@ -38,7 +38,7 @@ func (e *evidence) checkProbe(p *probe) string {
 }
 
 // startOf is at which position of each key a watch from o begins. A key that is not in it was absent, in one place or another.
-func (e *evidence) startOf(o origin) map[string]int {
+func startOf(e *evidence, o origin) map[string]int {
 	at := map[string]int{}
 	if o.follower != nil {
 		for _, key := range e.round.keys {

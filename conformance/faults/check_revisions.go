@@ -20,7 +20,7 @@ type numbered struct {
 func checkRevisions(e *evidence) (found []Violation) {
 	var all, oldest []numbered
 	for _, c := range e.round.chronicles() {
-		changes, wrong := e.changes(c)
+		changes, wrong := numberedChanges(e, c)
 		all, found = append(all, changes...), append(found, wrong...)
 	}
 	for _, n := range e.readings {
@@ -45,7 +45,7 @@ func checkRevisions(e *evidence) (found []Violation) {
 
 // changes returns a chronicle's changes with the calls that made them, as far as those are known, and what is wrong with the
 // revisions that swaps were told.
-func (e *evidence) changes(c *chronicle) (all []numbered, found []Violation) {
+func numberedChanges(e *evidence, c *chronicle) (all []numbered, found []Violation) {
 	for _, ch := range c.told {
 		k := e.writes[ch.name]
 		if ch.now == (record{}) {

@@ -20,7 +20,7 @@ import (
 // What was told by absence ("nothing is there", "refused") may belong to several places in a key's history. Where only one of
 // them was possible, it is a read of that place; where none was, the history is bad.
 func checkSerial(e *evidence) []Violation {
-	g := e.graph()
+	g := newGraph(e)
 	for pass := 0; ; pass++ {
 		if found := g.schedule(); len(found) > 0 {
 			return found
@@ -86,7 +86,7 @@ func edge(from, to *node) {
 }
 
 // graph makes nodes of calls and edges of what they were told.
-func (e *evidence) graph() *graph {
+func newGraph(e *evidence) *graph {
 	g := &graph{e: e, of: map[*call]*node{}, chains: map[string][]*node{}}
 	for _, key := range e.round.keys {
 		g.chain(e.chains[key])
@@ -141,7 +141,7 @@ func (g *graph) reads(k *call) {
 			n = g.add(k, k.begin, k.end)
 		}
 		c := g.e.chains[p.key]
-		switch told := p.told(); {
+		switch told := observedState(p); {
 		case p.verb == write:
 		case p.verb == remove:
 			if at := c.gone[p.given.uid]; at > 0 {
@@ -158,7 +158,7 @@ func (g *graph) reads(k *call) {
 }
 
 // told is what a part of a call says was there.
-func (p part) told() state {
+func observedState(p part) state {
 	if p.verb == demand {
 		if p.given.version == "" {
 			return state{}

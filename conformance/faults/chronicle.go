@@ -42,18 +42,18 @@ type change struct {
 
 // begun asks for the newest revision on the undisturbed handle, before anything of the round has happened. It is 0 if that has no
 // revisions.
-func (r *round) begun(ctx context.Context) (first int64, since time.Duration, err error) {
+func firstRevision(r *round, ctx context.Context) (first int64, since time.Duration, err error) {
 	h, ok := r.run.historian(0)
 	if !ok {
 		return 0, 0, nil
 	}
 	since = r.run.now()
-	_, first, err = r.newest(ctx, h)
+	_, first, err = newestRevision(r, ctx, h)
 	return first, since, err
 }
 
 // newest returns the revisions that there are, as soon as the store can tell.
-func (r *round) newest(ctx context.Context, h storage.Historian) (oldest, newest int64, err error) {
+func newestRevision(r *round, ctx context.Context, h storage.Historian) (oldest, newest int64, err error) {
 	for began := r.run.now(); ; {
 		short, cancel := context.WithTimeout(ctx, patient)
 		oldest, newest, err = h.Revisions(short)
@@ -69,7 +69,7 @@ func (r *round) newest(ctx context.Context, h storage.Historian) (oldest, newest
 
 // chronicle has the round told while it goes on, by one of the disturbed handles if one has revisions, until everything up to a
 // revision was told that is set later. Where history was compacted under a chronicle, the next one begins with what a scan shows.
-func (r *round) chronicle(ctx context.Context, first int64, since time.Duration, until *atomic.Int64) (all []*chronicle) {
+func startChronicles(r *round, ctx context.Context, first int64, since time.Duration, until *atomic.Int64) (all []*chronicle) {
 	var able []int
 	for i := range r.run.handles {
 		if _, ok := r.run.historian(i); ok && (i > 0 || len(r.run.handles) == 1) {
@@ -88,7 +88,7 @@ func (r *round) chronicle(ctx context.Context, first int64, since time.Duration,
 		if c.follow(ctx); !c.gone {
 			return all
 		}
-		v, ok := r.afresh(ctx, handle)
+		v, ok := scanAfresh(r, ctx, handle)
 		if !ok {
 			return all
 		}
@@ -97,11 +97,11 @@ func (r *round) chronicle(ctx context.Context, first int64, since time.Duration,
 }
 
 // afresh scans the round's keys as soon as the store can tell.
-func (r *round) afresh(ctx context.Context, handle int) (*view, bool) {
+func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	h, _ := r.run.historian(handle)
-	c := r.newClient("chronicler", handle)
+	c := newClient(r, "chronicler", handle)
 	for began := r.run.now(); ctx.Err() == nil && r.run.now()-began < r.run.o.Timeout; {
-		if v, ok := c.scanPresent(h, storage.ScanOptions{}, patient); ok {
+		if v, ok := scanPresent(c, h, storage.ScanOptions{}, patient); ok {
 			return v, true
 		}
 	}
@@ -109,9 +109,9 @@ func (r *round) afresh(ctx context.Context, handle int) (*view, bool) {
 }
 
 // retell has the round's changes told once more, to an undisturbed handle.
-func (r *round) retell(ctx context.Context, first, last int64, since time.Duration) (*chronicle, error) {
+func retell(r *round, ctx context.Context, first, last int64, since time.Duration) (*chronicle, error) {
 	h, _ := r.run.historian(0)
-	oldest, _, err := r.newest(ctx, h)
+	oldest, _, err := newestRevision(r, ctx, h)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type client struct {
 }
 
 // newClient returns a client of a handle. Its random source depends on the seed, the round and its name only.
-func (r *round) newClient(name string, handle int) *client {
+func newClient(r *round, name string, handle int) *client {
 	return &client{round: r, name: name, handle: handle, b: r.run.handles[handle], random: r.run.source(fmt.Sprint(r.number, name))}
 }
 
@@ -53,7 +53,7 @@ func (c *client) told(k *call, err error) {
 		}
 	case !k.reads() && (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)):
 		k.fate, k.end = refused, k.returned
-		k.blame(err)
+		blame(k, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		k.fate, k.end = refused, k.returned // nothing was sent
 	case errors.Is(err, storage.ErrCompacted) && k.paged:
@@ -65,7 +65,7 @@ func (c *client) told(k *call, err error) {
 }
 
 // blame notes which part of a call was refused, and why.
-func (c *call) blame(err error) {
+func blame(c *call, err error) {
 	at := 0
 	var op *storage.OpError
 	if errors.As(err, &op) {

@@ -27,7 +27,7 @@ type sight struct {
 }
 
 // evidence collects what there is about a round that nobody works in any more.
-func (r *run) evidence(n *round, sights []sight) *evidence {
+func collectEvidence(r *run, n *round, sights []sight) *evidence {
 	e := &evidence{history: n.copy(), run: r, round: n, chains: map[string]*chain{}, writes: map[string]*call{}, applied: map[*call]bool{}, latest: map[*call]time.Duration{}}
 	e.sights = sights
 	for i, s := range sights {
@@ -138,7 +138,7 @@ func (c *chain) absences() (positions []int) {
 }
 
 // longestStall is the longest time in which no call succeeded.
-func (e *evidence) longestStall() (longest time.Duration) {
+func longestStall(e *evidence) (longest time.Duration) {
 	var ends []time.Duration
 	for _, k := range e.calls {
 		if k.fate == done {
@@ -153,7 +153,7 @@ func (e *evidence) longestStall() (longest time.Duration) {
 }
 
 // violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
-func (e *evidence) violations() (found []Violation) {
+func findViolations(e *evidence) (found []Violation) {
 	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines, checkPast, checkRevisions}
 	if e.whole() {
 		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder, checkFollowed)

@@ -42,7 +42,7 @@ func (c *client) owner() *resourcepb.ID {
 }
 
 // references asks which resources name an owner.
-func (c *client) references(patience time.Duration) {
+func references(c *client, patience time.Duration) {
 	owner := c.owner()
 	ctx, cancel := c.limited(patience)
 	defer cancel()
@@ -53,7 +53,7 @@ func (c *client) references(patience time.Duration) {
 		k.owned = make(map[string]string, len(ids))
 		for i, id := range ids {
 			k.owned[id.GetName()] = id.GetUid()
-			if wrong := c.misplaced(ids[:i], id); wrong != "" {
+			if wrong := misplaced(c, ids[:i], id); wrong != "" {
 				c.round.odd(Violation{"owner references are true", fmt.Sprintf("%s: %s on handle %d, of %s", wrong, c.name, c.handle, k.owner)})
 			}
 		}
@@ -62,7 +62,7 @@ func (c *client) references(patience time.Duration) {
 }
 
 // misplaced says what is wrong with one of the ids that owner references are answered with, or "".
-func (c *client) misplaced(before []*resourcepb.ID, id *resourcepb.ID) string {
+func misplaced(c *client, before []*resourcepb.ID, id *resourcepb.ID) string {
 	typ, tenancy := id.GetType(), id.GetTenancy()
 	switch {
 	case typ.GetGroup() != thing.Group || typ.GetKind() != thing.Kind || typ.GetGroupVersion() != "v1" ||

@@ -55,7 +55,7 @@ type probe struct {
 const few = 12
 
 // look opens a watch and looks at its snapshot and at some events after it.
-func (c *client) look(patience time.Duration) {
+func watchBriefly(c *client, patience time.Duration) {
 	ctx, cancel := c.limited(patience)
 	defer cancel()
 	k := c.begin("watch's snapshot", patience)
@@ -94,11 +94,11 @@ func (c *client) look(patience time.Duration) {
 	if k.cut {
 		k.end = opened // it was taken before WatchList returned
 	}
-	c.probe(w, &probe{from: origin{list: k, newest: newest{since: k.begin}}})
+	probeWatch(c, w, &probe{from: origin{list: k, newest: newest{since: k.begin}}})
 }
 
 // goOn opens a watch from a cursor that somebody else left.
-func (c *client) goOn(patience time.Duration) {
+func resumeFromOrigin(c *client, patience time.Duration) {
 	c.round.mu.Lock()
 	if len(c.round.origins) == 0 {
 		c.round.mu.Unlock()
@@ -123,11 +123,11 @@ func (c *client) goOn(patience time.Duration) {
 		return
 	}
 	defer w.Close()
-	c.probe(w, &probe{from: o})
+	probeWatch(c, w, &probe{from: o})
 }
 
 // probe looks at the next few events.
-func (c *client) probe(w storage.Watch, p *probe) {
+func probeWatch(c *client, w storage.Watch, p *probe) {
 	p.client, p.handle = c.name, c.handle
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.random.Int64N(int64(time.Second))))
 	defer cancel()

@@ -107,7 +107,7 @@ func (f *follower) list(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.round == in {
-		k.parts = in.newClient(f.name, f.handle).all(k.kind, all[in.namespace])
+		k.parts = newClient(in, f.name, f.handle).all(k.kind, all[in.namespace])
 		in.enter(k)
 	}
 	f.broken, f.newest = true, newest{since: k.begin}

@@ -26,7 +26,7 @@ type round struct {
 	again     *chronicle   // and once more afterwards
 }
 
-func (r *run) newRound(number int) *round {
+func newRound(r *run, number int) *round {
 	n := &round{history: &history{}, run: r, number: number, namespace: fmt.Sprintf("round-%d", number)}
 	for i := range r.o.Keys {
 		n.keys = append(n.keys, keyName(i))
@@ -35,11 +35,11 @@ func (r *run) newRound(number int) *round {
 }
 
 // play lets workers and nemesis loose, waits until everybody has seen everything, and returns how long workers worked.
-func (r *round) play(run context.Context, during time.Duration) (worked time.Duration, err error) {
+func playRound(r *round, run context.Context, during time.Duration) (worked time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(run, during)
 	defer cancel()
 	r.full = cancel
-	first, since, err := r.begun(run)
+	first, since, err := firstRevision(r, run)
 	if err != nil {
 		return 0, cmp.Or(run.Err(), err)
 	}
@@ -49,13 +49,13 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 	defer told.Wait()
 	defer enough()
 	if first > 0 {
-		told.Go(func() { r.retold = r.chronicle(telling, first, since, &until) })
+		told.Go(func() { r.retold = startChronicles(r, telling, first, since, &until) })
 	}
 	began := r.run.now()
 	var working sync.WaitGroup
 	for i := range r.run.o.Workers {
-		c := r.newClient(fmt.Sprintf("worker-%d", i), i%len(r.run.handles))
-		working.Go(func() { c.work(ctx.Done()) })
+		c := newClient(r, fmt.Sprintf("worker-%d", i), i%len(r.run.handles))
+		working.Go(func() { work(c, ctx.Done()) })
 	}
 	n := &nemesis{run: r.run, round: r, random: r.run.source(fmt.Sprint(r.number, "nemesis"))}
 	err = n.torment(ctx)
@@ -64,20 +64,20 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 	if err = cmp.Or(err, run.Err()); err != nil {
 		return worked, err
 	}
-	if err := r.newClient("finisher", 0).finish(r.run.now() + r.run.o.Timeout); err != nil {
+	if err := finish(newClient(r, "finisher", 0), r.run.now()+r.run.o.Timeout); err != nil {
 		r.odd(Violation{"writes go on", err.Error()})
 		return worked, nil
 	}
 	var awaited sync.WaitGroup
 	for _, f := range r.run.followers {
 		awaited.Go(func() {
-			r.await(run, f)
-			r.awaitBookmark(run, f)
+			awaitWrites(r, run, f)
+			awaitBookmark(r, run, f)
 		})
 	}
 	awaited.Wait()
 	if first > 0 {
-		if err := r.conclude(run, first, since, &until, &told); err != nil {
+		if err := conclude(r, run, first, since, &until, &told); err != nil {
 			return worked, cmp.Or(run.Err(), err)
 		}
 	}
@@ -85,20 +85,20 @@ func (r *round) play(run context.Context, during time.Duration) (worked time.Dur
 }
 
 // conclude waits until the round has been told up to its end, and has it told once more.
-func (r *round) conclude(run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
+func conclude(r *round, run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
 	h, _ := r.run.historian(0)
-	_, last, err := r.newest(run, h)
+	_, last, err := newestRevision(r, run, h)
 	if err != nil {
 		return err
 	}
 	until.Store(last)
-	r.again, err = r.retell(run, first, last, since)
+	r.again, err = retell(r, run, first, last, since)
 	told.Wait()
 	return err
 }
 
 // await waits until a follower has seen the last write to every key, or has seen nothing for too long, or the run is given up.
-func (r *round) await(ctx context.Context, f *follower) {
+func awaitWrites(r *round, ctx context.Context, f *follower) {
 	tick := time.NewTicker(tick)
 	defer tick.Stop()
 	for began, before := r.run.now(), 0; ; {
@@ -124,7 +124,7 @@ func (r *round) await(ctx context.Context, f *follower) {
 }
 
 // awaitBookmark waits until the bookmark has come that a follower is owed.
-func (r *round) awaitBookmark(ctx context.Context, f *follower) {
+func awaitBookmark(r *round, ctx context.Context, f *follower) {
 	tick := time.NewTicker(tick)
 	defer tick.Stop()
 	for began := r.run.now(); ; {
@@ -146,7 +146,7 @@ func (r *round) awaitBookmark(ctx context.Context, f *follower) {
 }
 
 // clean deletes what the round has left in the store.
-func (r *round) clean(ctx context.Context) error {
+func cleanUp(r *round, ctx context.Context) error {
 	b := r.run.handles[0]
 	all, err := b.List(ctx, storage.StrongConsistency, thing, roundTenancy(r.namespace), "")
 	for _, res := range all {

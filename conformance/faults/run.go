@@ -39,9 +39,9 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 		report: &Report{Seed: o.Seed, Operations: map[string]int{}, Faults: map[Kind]int{}, Exempt: h.Exempt},
 	}
 	before := goleak.IgnoreCurrent()
-	err := r.open(ctx)
+	err := openHandles(r, ctx)
 	if err == nil {
-		err = r.live(ctx)
+		err = playAll(r, ctx)
 	}
 	for i, b := range r.handles {
 		if closing := b.Close(); closing != nil && err == nil {
@@ -52,13 +52,13 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 		err = ctx.Err()
 	}
 	if err == nil {
-		r.violated(r.checkBounds(before))
+		addViolations(r, checkBounds(r, before))
 	}
 	return r.report, err
 }
 
 // open opens the handles.
-func (r *run) open(ctx context.Context) error {
+func openHandles(r *run, ctx context.Context) error {
 	for i := range r.o.Handles {
 		open := r.h.Open
 		if i == 0 {
@@ -69,7 +69,7 @@ func (r *run) open(ctx context.Context) error {
 			return fmt.Errorf("faults: opening handle %d: %w", i, err)
 		}
 		r.handles = append(r.handles, b)
-		if err := r.reasoned(i, b); err != nil {
+		if err := checkCapability(r, i, b); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (r *run) open(ctx context.Context) error {
 }
 
 // reasoned returns an error if a handle of this process is no storage.Historian without a reason, or is one in spite of it.
-func (r *run) reasoned(handle int, b storage.Backend) error {
+func checkCapability(r *run, handle int, b storage.Backend) error {
 	if _, apart := b.(*process); apart {
 		return nil
 	}
@@ -91,13 +91,13 @@ func (r *run) reasoned(handle int, b storage.Backend) error {
 }
 
 // live plays the rounds, with followers that see all of them.
-func (r *run) live(ctx context.Context) error {
+func playAll(r *run, ctx context.Context) error {
 	within, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel()
 	background.Go(func() { r.clock.run(within) })
-	first := r.newRound(0)
+	first := newRound(r, 0)
 	for i, f := range []*follower{
 		{name: "steady follower"},
 		{name: "disturbed follower", slow: true},
@@ -116,7 +116,7 @@ func (r *run) live(ctx context.Context) error {
 		background.Go(func() { f.follow(within) })
 		r.followers = append(r.followers, f)
 	}
-	return r.rounds(ctx, first)
+	return playRounds(r, ctx, first)
 }
 
 // begin sees that the store is empty.
@@ -135,41 +135,41 @@ func (f *follower) begin(ctx context.Context) error {
 }
 
 // rounds plays one round after the other until the time is over or a promise is broken.
-func (r *run) rounds(ctx context.Context, current *round) error {
+func playRounds(r *run, ctx context.Context, current *round) error {
 	for r.report.Elapsed < r.o.For && ctx.Err() == nil {
-		worked, err := current.play(ctx, min(r.o.Round, r.o.For-r.report.Elapsed))
+		worked, err := playRound(current, ctx, min(r.o.Round, r.o.For-r.report.Elapsed))
 		if err != nil {
 			return err
 		}
 		r.report.Elapsed += worked
-		next := r.newRound(current.number + 1)
+		next := newRound(r, current.number+1)
 		var sights []sight
 		for _, f := range r.followers {
 			sights = append(sights, f.turn(next))
 		}
-		e := r.evidence(current, sights)
-		r.count(e)
-		if found := e.violations(); len(found) > 0 {
-			r.violated(found)
-			r.write(e)
+		e := collectEvidence(r, current, sights)
+		countRound(r, e)
+		if found := findViolations(e); len(found) > 0 {
+			addViolations(r, found)
+			writeRound(r, e)
 			return nil
 		}
 		r.o.Log("round %d: %d calls, %d events, %d faults, no violation", current.number, len(e.calls), len(e.witness.events), len(e.faults))
-		if err := current.clean(ctx); err != nil {
+		if err := cleanUp(current, ctx); err != nil {
 			return err
 		}
 		current = next
 	}
-	r.violated(current.copy().oddities)
+	addViolations(r, current.copy().oddities)
 	return nil
 }
 
-func (r *run) violated(found []Violation) {
+func addViolations(r *run, found []Violation) {
 	r.report.Violations = append(r.report.Violations, found...)
 }
 
 // count adds a round to the report.
-func (r *run) count(e *evidence) {
+func countRound(r *run, e *evidence) {
 	report := r.report
 	report.Rounds++
 	report.Events += len(e.witness.events)
@@ -189,11 +189,11 @@ func (r *run) count(e *evidence) {
 		report.Unwitnessed++
 	}
 	report.Shown += len(e.views)
-	report.Replayed += e.replayed()
+	report.Replayed += countReplayed(e)
 	for _, s := range e.sights {
 		if e.broken(s) {
 			report.Relisted++
 		}
 	}
-	report.LongestStall = max(report.LongestStall, e.longestStall())
+	report.LongestStall = max(report.LongestStall, longestStall(e))
 }

@@ -102,7 +102,7 @@ func (h *history) read(n reading) {
 
 // scan reads the round's keys as they are or, one time in three, as they were when an earlier scan read them: whole or in parts, of
 // which each has a deadline of its own.
-func (c *client) scan(patience time.Duration) {
+func scanRound(c *client, patience time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
 		return
@@ -114,17 +114,17 @@ func (c *client) scan(patience time.Duration) {
 	at, past := c.round.mooring(c.random)
 	if past = past && c.random.IntN(3) == 0; past {
 		opts.Revision = at.revision
-		c.scanPast(h, at, opts, patience)
+		scanPast(c, h, at, opts, patience)
 		return
 	}
-	_, _ = c.scanPresent(h, opts, patience)
+	_, _ = scanPresent(c, h, opts, patience)
 }
 
 // scanPresent reads the round's keys as they are. It returns false where the store could not tell.
-func (c *client) scanPresent(h storage.Historian, opts storage.ScanOptions, patience time.Duration) (*view, bool) {
+func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patience time.Duration) (*view, bool) {
 	k := c.begin("scan", 0)
 	k.strong, k.cut = true, true
-	records, revision, first, err := c.parts(h, k, moored{since: k.begin}, spanOf(c.round.namespace, ""), opts, patience)
+	records, revision, first, err := scanParts(c, h, k, moored{since: k.begin}, spanOf(c.round.namespace, ""), opts, patience)
 	if err == nil {
 		k.parts = c.all(k.kind, resourcesOf(records))
 	}
@@ -133,7 +133,7 @@ func (c *client) scanPresent(h storage.Historian, opts storage.ScanOptions, pati
 		return nil, false
 	}
 	k.end = first // what comes after the first part is of the same moment
-	v := c.viewOf(k, revision, c.round.keys, records)
+	v := viewOf(c, k, revision, c.round.keys, records)
 	c.round.read(reading{call: k, revision: revision})
 	c.round.show(v)
 	c.round.moor(moored{revision, k.begin})
@@ -141,20 +141,20 @@ func (c *client) scanPresent(h storage.Historian, opts storage.ScanOptions, pati
 }
 
 // scanPast reads the round's keys as they were. What it shows are no reads of the present, so the call is one without parts.
-func (c *client) scanPast(h storage.Historian, at moored, opts storage.ScanOptions, patience time.Duration) {
+func scanPast(c *client, h storage.Historian, at moored, opts storage.ScanOptions, patience time.Duration) {
 	k := c.begin("scan of the past", 0)
-	records, _, _, err := c.parts(h, k, at, spanOf(c.round.namespace, ""), opts, patience)
+	records, _, _, err := scanParts(c, h, k, at, spanOf(c.round.namespace, ""), opts, patience)
 	if err == nil {
 		_ = c.all(k.kind, resourcesOf(records)) // their order and content
 	}
 	c.told(k, err)
 	if err == nil {
-		c.round.show(c.viewOf(k, at.revision, c.round.keys, records))
+		c.round.show(viewOf(c, k, at.revision, c.round.keys, records))
 	}
 }
 
 // parts scans a span in parts until its end. It returns the revision that they were at, and when the first one was there.
-func (c *client) parts(h storage.Historian, k *call, at moored, span storage.Span, opts storage.ScanOptions, patience time.Duration) (all []storage.Record, revision int64, first time.Duration, err error) {
+func scanParts(c *client, h storage.Historian, k *call, at moored, span storage.Span, opts storage.ScanOptions, patience time.Duration) (all []storage.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
 		ctx, cancel := c.limited(patience)
 		began := c.round.run.now()
@@ -195,7 +195,7 @@ func resourcesOf(records []storage.Record) (all []*resourcepb.Resource) {
 	return all
 }
 
-func (c *client) viewOf(k *call, revision int64, keys []string, records []storage.Record) *view {
+func viewOf(c *client, k *call, revision int64, keys []string, records []storage.Record) *view {
 	v := &view{call: k, revision: revision, keys: keys, shown: make(map[string]record, len(records))}
 	for i := range records {
 		v.shown[records[i].Resource.GetId().GetName()] = recordOf(&records[i])
@@ -204,12 +204,12 @@ func (c *client) viewOf(k *call, revision int64, keys []string, records []storag
 }
 
 // swap reads a key with its numbers, and writes or deletes it if it has not been changed since.
-func (c *client) swap(key string, patience time.Duration) {
+func swapKey(c *client, key string, patience time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
 		return
 	}
-	seen, ok := c.scanKey(h, key, patience)
+	seen, ok := scanKey(c, h, key, patience)
 	if !ok {
 		return
 	}
@@ -227,7 +227,7 @@ func (c *client) swap(key string, patience time.Duration) {
 	if err == nil && !swapped.Done {
 		c.told(k, fmt.Errorf("%w: the key was changed at another revision than %d", storage.ErrCASFailure, swap.Expect))
 		k.parts[0].cause = nil // it goes by another table than those of WriteCAS and DeleteCAS; checkSerial goes by what is in the way
-		c.inTheWay(k, swapped)
+		noteConflict(c, k, swapped)
 		return
 	}
 	if err == nil {
@@ -240,7 +240,7 @@ func (c *client) swap(key string, patience time.Duration) {
 }
 
 // inTheWay notes what a swap that was not done has shown: it is a strong read of the key.
-func (c *client) inTheWay(swap *call, swapped storage.Swapped) {
+func noteConflict(c *client, swap *call, swapped storage.Swapped) {
 	key, is := swap.parts[0].key, recordOf(swapped.Stored)
 	k := c.begin("answer of a swap", 0, found(key, nil))
 	k.begin, k.strong = swap.begin, true
@@ -254,7 +254,7 @@ func (c *client) inTheWay(swap *call, swapped storage.Swapped) {
 }
 
 // scanKey reads one key with a scan. It returns false where the store could not tell.
-func (c *client) scanKey(h storage.Historian, key string, patience time.Duration) (record, bool) {
+func scanKey(c *client, h storage.Historian, key string, patience time.Duration) (record, bool) {
 	ctx, cancel := c.limited(patience)
 	defer cancel()
 	k := c.begin("scan of a key", patience, part{verb: read, key: key})
@@ -268,14 +268,14 @@ func (c *client) scanKey(h storage.Historian, key string, patience time.Duration
 	if err != nil {
 		return record{}, false
 	}
-	v := c.viewOf(k, scan.Revision, []string{key}, scan.Records)
+	v := viewOf(c, k, scan.Revision, []string{key}, scan.Records)
 	c.round.read(reading{call: k, revision: scan.Revision})
 	c.round.show(v)
 	return v.shown[key], true
 }
 
 // revisions asks which revisions there are.
-func (c *client) revisions(patience time.Duration) {
+func readRevisions(c *client, patience time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
 		return

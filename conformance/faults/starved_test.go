@@ -24,7 +24,7 @@ func TestStarved(t *testing.T) {
 				fate: done, parts: []part{{verb: remove, key: "key"}}})
 		}
 		r := &run{clock: &clock{start: time.Now()}}
-		e := r.evidence(&round{history: h, run: r, keys: []string{"key"}}, nil)
+		e := collectEvidence(r, &round{history: h, run: r, keys: []string{"key"}}, nil)
 		if found := checkOutcomes(e); len(found) != c.violations {
 			t.Errorf("overtaken by %d changes: %v, expected %d violations", c.others, found, c.violations)
 		}

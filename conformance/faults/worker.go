@@ -12,7 +12,7 @@ import (
 const patient = 20 * time.Second
 
 // work makes calls at random until stop is closed.
-func (c *client) work(stop <-chan struct{}) {
+func work(c *client, stop <-chan struct{}) {
 	known := make(map[string]state)
 	for step := 0; ; step++ {
 		// What a step is about depends on nothing but the seed and its number.
@@ -21,7 +21,7 @@ func (c *client) work(stop <-chan struct{}) {
 		case <-stop:
 			return
 		default:
-			c.step(known, c.patience())
+			doStep(c, known, c.patience())
 		}
 	}
 }
@@ -37,19 +37,19 @@ func (c *client) patience() time.Duration {
 }
 
 // step makes one call, or a few that belong together. known is what the client believes is stored.
-func (c *client) step(known map[string]state, patience time.Duration) {
+func doStep(c *client, known map[string]state, patience time.Duration) {
 	key := c.pick()
 	switch chance := c.random.IntN(109); {
 	case chance < 14:
-		c.learn(known, key, true, patience)
+		learn(c, known, key, true, patience)
 	case chance < 28:
-		c.learn(known, key, false, patience)
+		learn(c, known, key, false, patience)
 	case chance < 52: // as a client should
-		if c.learn(known, key, c.random.IntN(2) == 0, patience) {
-			c.change(known, key, patience)
+		if learn(c, known, key, c.random.IntN(2) == 0, patience) {
+			changeKey(c, known, key, patience)
 		}
 	case chance < 62: // from memory
-		c.change(known, key, patience)
+		changeKey(c, known, key, patience)
 	case chance < 66: // wrongly
 		wrong := known[key]
 		if c.random.IntN(2) == 0 {
@@ -59,30 +59,30 @@ func (c *client) step(known map[string]state, patience time.Duration) {
 		}
 		_, _ = c.write(key, wrong, 0, false, patience)
 	case chance < 82:
-		c.transact(known, patience)
+		transact(c, known, patience)
 	case chance < 86:
 		c.list(true, patience)
 	case chance < 88:
 		c.list(false, patience)
 	case chance < 91:
-		c.references(patience)
+		references(c, patience)
 	case chance < 94:
 		c.pages(c.random.IntN(2) == 0, patience)
 	case chance < 97:
-		c.look(patience)
+		watchBriefly(c, patience)
 	case chance < 100:
-		c.goOn(patience)
+		resumeFromOrigin(c, patience)
 	case chance < 105:
-		c.scan(patience)
+		scanRound(c, patience)
 	case chance < 108:
-		c.swap(key, patience)
+		swapKey(c, key, patience)
 	default:
-		c.revisions(patience)
+		readRevisions(c, patience)
 	}
 }
 
 // learn reads a key.
-func (c *client) learn(known map[string]state, key string, strong bool, patience time.Duration) bool {
+func learn(c *client, known map[string]state, key string, strong bool, patience time.Duration) bool {
 	got, ok := c.read(key, strong, patience)
 	if ok {
 		known[key] = got
@@ -91,7 +91,7 @@ func (c *client) learn(known map[string]state, key string, strong bool, patience
 }
 
 // change writes or deletes what the client believes is there.
-func (c *client) change(known map[string]state, key string, patience time.Duration) {
+func changeKey(c *client, known map[string]state, key string, patience time.Duration) {
 	given := known[key]
 	var err error
 	if given.uid != "" && c.random.IntN(4) == 0 {
@@ -105,7 +105,7 @@ func (c *client) change(known map[string]state, key string, patience time.Durati
 		}
 	}
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
-		c.learn(known, key, true, patience)
+		learn(c, known, key, true, patience)
 	}
 }
 
@@ -123,11 +123,11 @@ func (c *client) size() int {
 }
 
 // transact commits several operations.
-func (c *client) transact(known map[string]state, patience time.Duration) {
+func transact(c *client, known map[string]state, patience time.Duration) {
 	var ops []storage.Op
 	var parts []part
 	for _, key := range c.several(1 + c.random.IntN(min(4, len(c.round.keys)))) {
-		if c.random.IntN(4) > 0 && !c.learn(known, key, c.random.IntN(2) == 0, patience) {
+		if c.random.IntN(4) > 0 && !learn(c, known, key, c.random.IntN(2) == 0, patience) {
 			return
 		}
 		given := known[key]
@@ -158,7 +158,7 @@ func (c *client) transact(known map[string]state, patience time.Duration) {
 }
 
 // finish writes to every key once more, so that followers can tell that they have seen everything.
-func (c *client) finish(until time.Duration) error {
+func finish(c *client, until time.Duration) error {
 	for _, key := range c.round.keys {
 		for {
 			given, ok := c.read(key, true, patient)

@@ -13,16 +13,16 @@ import (
 )
 
 // write writes the history of a round in which something was violated, and porcupine's pictures of what it could not explain.
-func (r *run) write(e *evidence) {
+func writeRound(r *run, e *evidence) {
 	if r.o.Directory == "" {
 		return
 	}
-	if err := e.write(r.o.Directory); err != nil {
+	if err := writeEvidence(e, r.o.Directory); err != nil {
 		r.o.Log("faults: the history could not be written: %v", err)
 	}
 }
 
-func (e *evidence) write(dir string) error {
+func writeEvidence(e *evidence, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -45,12 +45,12 @@ func (e *evidence) write(dir string) error {
 	slices.SortStableFunc(e.calls, func(a, b *call) int { return cmp.Compare(a.begin, b.begin) })
 	err = page.Execute(f, map[string]any{
 		"Seed": e.run.o.Seed, "Round": e.round.number, "Summary": summary.String(), "Violations": report.Violations, "Pictures": pictures,
-		"Calls": e.calls, "Faults": e.episodes(), "Follower": e.witness.follower.name, "Events": e.witness.events,
+		"Calls": e.calls, "Faults": episodeLines(e), "Follower": e.witness.follower.name, "Events": e.witness.events,
 	})
 	return cmp.Or(err, f.Close())
 }
 
-func (e *evidence) episodes() (lines []string) {
+func episodeLines(e *evidence) (lines []string) {
 	slices.SortFunc(e.faults, func(a, b episode) int { return cmp.Compare(a.begin, b.begin) })
 	for _, f := range e.faults {
 		lines = append(lines, fmt.Sprintf("[%s to %s] %s", moment(f.begin), moment(f.end), f.kind))
