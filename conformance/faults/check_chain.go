@@ -8,11 +8,11 @@ func checkChains(e *evidence) (found []Violation) {
 	for _, s := range e.sights {
 		for _, key := range e.round.keys {
 			if v := checkChain(e, s, newChain(key, s.events)); v != "" {
-				found = append(found, Violation{"watches are complete and ordered", s.follower.name + ": " + v})
+				found = append(found, Violation{"watches are complete and ordered", s.follower + ": " + v})
 			}
 		}
 		if v := checkTogether(e, s); v != "" {
-			found = append(found, Violation{"transactions in watches", s.follower.name + ": " + v})
+			found = append(found, Violation{"transactions in watches", s.follower + ": " + v})
 		}
 	}
 	return found
@@ -55,7 +55,7 @@ func checkChain(e *evidence, s sight, c *chain) string {
 	if truth := e.chains[c.key]; !e.broken(s) && len(truth.steps) != len(c.steps) {
 		for i, step := range c.steps[:min(len(c.steps), len(truth.steps))] {
 			if step.now != truth.steps[i].now {
-				return fmt.Sprintf("lacks changes that %s saw: %v comes where there should be %v", e.witness.follower.name, step, truth.steps[i])
+				return fmt.Sprintf("lacks changes that %s saw: %v comes where there should be %v", e.witness.follower, step, truth.steps[i])
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func checkOrder(e *evidence) (found []Violation) {
 			}
 			if last != nil && k.end < last.begin {
 				found = append(found, Violation{"one order of changes", fmt.Sprintf("%s saw the second of these first:\n    %s\n    %s\n    the events: %s, %s",
-					s.follower.name, k, last, when, ev)})
+					s.follower, k, last, when, ev)})
 				break
 			}
 			if last == nil || k.begin > last.begin {

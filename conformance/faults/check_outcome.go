@@ -65,19 +65,6 @@ func checkOutcomes(e *evidence) (found []Violation) {
 	return found
 }
 
-// written is the version that each write has left, by the write's name.
-func (e *evidence) written() map[string]string {
-	written := map[string]string{}
-	for _, c := range e.chains {
-		for _, step := range c.steps {
-			if !step.deleted {
-				written[step.name] = step.now.version
-			}
-		}
-	}
-	return written
-}
-
 // troubled reports whether a fault was there during a call, or had ended shortly before, or had ended and the handle had not been
 // answered since.
 func troubled(e *evidence, k *call) bool {

@@ -24,29 +24,6 @@ func checkPast(e *evidence) (found []Violation) {
 	return found
 }
 
-// chronicles are all of the round.
-func (r *round) chronicles() []*chronicle {
-	if r.again == nil {
-		return nil // the round has not come to its end, or there are no revisions
-	}
-	return append(slices.Clone(r.retold), r.again)
-}
-
-// replayed counts the views that a chronicle covers.
-func countReplayed(e *evidence) (n int) {
-	for _, v := range e.views {
-		if slices.ContainsFunc(e.round.chronicles(), func(c *chronicle) bool { return c.covers(v.revision) }) {
-			n++
-		}
-	}
-	return n
-}
-
-// covers reports whether what was stored at a revision is known.
-func (c *chronicle) covers(revision int64) bool {
-	return c.base != nil && c.from <= revision && revision <= c.at
-}
-
 // checkViews compares views at one revision.
 func checkViews(e *evidence) (found []Violation) {
 	type spot struct {
@@ -92,32 +69,6 @@ func checkReplay(e *evidence, c *chronicle) (found []Violation) {
 	return found
 }
 
-// checkStates holds each change against the one before it of its key: what it says was there before, and its numbers.
-func (c *chronicle) checkStates() (found []Violation) {
-	stored, known := map[string]record{}, map[string]bool{}
-	maps.Copy(stored, c.base)
-	for _, ch := range c.told {
-		wrong := ""
-		want := record{ch.now.state, ch.revision, ch.revision, 1}
-		if ch.before != (record{}) {
-			want.created, want.writes = ch.before.created, ch.before.writes+1
-		}
-		switch {
-		case (c.base != nil || known[ch.key]) && ch.before != stored[ch.key]:
-			wrong = fmt.Sprintf("what was there before is said to be %v, which was %v", ch.before, stored[ch.key])
-		case ch.now != (record{}) && ch.now != want:
-			wrong = fmt.Sprintf("its numbers should be those of %v", want)
-		case ch.now != (record{}) && ch.before != (record{}) && ch.now.uid != ch.before.uid:
-			wrong = "the uid has changed"
-		}
-		if wrong != "" {
-			found = append(found, Violation{"followers know what was before", fmt.Sprintf("%s was told %v: %s", c.name, ch, wrong)})
-		}
-		stored[ch.key], known[ch.key] = ch.now, true
-	}
-	return found
-}
-
 // checkCommits looks for transactions that a chronicle has torn apart.
 func checkCommits(e *evidence, c *chronicle) (found []Violation) {
 	if e.run.h.NoCommitBounds != "" {
@@ -154,23 +105,6 @@ func checkRetold(one, other *chronicle) (found []Violation) {
 	return nil
 }
 
-// between returns the changes after a revision up to another one, sorted: changes of one commit may come in any order.
-func (c *chronicle) between(after, until int64) (all []change) {
-	for _, ch := range c.told {
-		if ch.revision > after && ch.revision <= until {
-			all = append(all, ch)
-		}
-	}
-	sort.SliceStable(all, func(i, j int) bool {
-		return all[i].revision < all[j].revision || all[i].revision == all[j].revision && all[i].key < all[j].key
-	})
-	return all
-}
-
-func (c change) same(other change) bool {
-	return c.key == other.key && c.revision == other.revision && c.now == other.now && c.before == other.before
-}
-
 // checkFollowed holds chronicles of a whole round against what a watch has seen: the same changes of each key in the same order.
 func checkFollowed(e *evidence) (found []Violation) {
 	for _, c := range e.round.chronicles() {
@@ -192,11 +126,11 @@ func checkSeen(e *evidence, c *chronicle) (found []Violation) {
 			wrong := ""
 			switch {
 			case i >= len(told[key]):
-				wrong = fmt.Sprintf("%s saw what %s was not told: %v", e.witness.follower.name, c.name, steps[i])
+				wrong = fmt.Sprintf("%s saw what %s was not told: %v", e.witness.follower, c.name, steps[i])
 			case i >= len(steps):
-				wrong = fmt.Sprintf("%s was told what %s did not see: %v", c.name, e.witness.follower.name, told[key][i])
+				wrong = fmt.Sprintf("%s was told what %s did not see: %v", c.name, e.witness.follower, told[key][i])
 			case !told[key][i].is(steps[i]):
-				wrong = fmt.Sprintf("%s saw %v, and %s was told %v", e.witness.follower.name, steps[i], c.name, told[key][i])
+				wrong = fmt.Sprintf("%s saw %v, and %s was told %v", e.witness.follower, steps[i], c.name, told[key][i])
 			default:
 				continue
 			}
@@ -205,12 +139,4 @@ func checkSeen(e *evidence, c *chronicle) (found []Violation) {
 		}
 	}
 	return found
-}
-
-// is reports whether a change is the one that an event tells of.
-func (c change) is(ev event) bool {
-	if ev.deleted {
-		return c.now == (record{}) && c.before.state == ev.now
-	}
-	return c.now.state == ev.now
 }

@@ -41,13 +41,6 @@ const (
 	atLeast   = 100              // calls in a piece
 )
 
-// picture is porcupine's, of a piece of a key's history.
-type picture struct {
-	key   string
-	model porcupine.Model
-	info  porcupine.LinearizationInfo
-}
-
 // onKey is a call as far as one key is concerned.
 type onKey struct {
 	call    *call

@@ -40,7 +40,7 @@ func checkProbe(e *evidence, p *probe) string {
 // startOf is at which position of each key a watch from o begins. A key that is not in it was absent, in one place or another.
 func startOf(e *evidence, o origin) map[string]int {
 	at := map[string]int{}
-	if o.follower != nil {
+	if o.follower != "" {
 		for _, key := range e.round.keys {
 			at[key] = o.after[key]
 		}

@@ -11,33 +11,15 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// chronicle is what a storage.Follower tells of a round: its changes from a revision on.
-type chronicle struct {
+// chronicler writes a chronicle.
+type chronicler struct {
+	*chronicle
 	round   *round
-	name    string
-	handle  int
 	span    storage.Span
 	since   time.Duration // when the first revision was the newest
 	resumes int           // one in so many answers ends the follower, and the next one goes on; 0: none
 	random  *rand.Rand
-
-	base   map[string]record // what was stored at the first revision; nil if that is not known
-	from   int64             // the revision after which it begins
-	at     int64             // the revision up to which everything was told
-	until  *atomic.Int64     // the revision to come to; 0 while it is not known
-	told   []change
-	gone   bool // history was compacted under it
-	broken bool // it does not go up to until
-}
-
-// change is one that a follower told.
-type change struct {
-	key         string
-	name        string // of the write
-	revision    int64
-	now, before record
-	group       int // changes of one commit have the same
-	at          time.Duration
+	until   *atomic.Int64 // the revision to come to; 0 while it is not known
 }
 
 // begun asks for the newest revision on the undisturbed handle, before anything of the round has happened. It is 0 if that has no
@@ -83,8 +65,11 @@ func startChronicles(r *round, ctx context.Context, first int64, since time.Dura
 	source := r.run.source(fmt.Sprint(r.number, "chronicler"))
 	base := map[string]record{}
 	for {
-		c := &chronicle{round: r, name: "chronicler", handle: handle, since: since, base: base, from: first, at: first, until: until, resumes: 60, random: source}
-		all = append(all, c)
+		c := &chronicler{
+			chronicle: &chronicle{name: "chronicler", handle: handle, base: base, from: first, at: first},
+			round:     r, since: since, until: until, resumes: 60, random: source,
+		}
+		all = append(all, c.chronicle)
 		if c.follow(ctx); !c.gone {
 			return all
 		}
@@ -115,7 +100,10 @@ func retell(r *round, ctx context.Context, first, last int64, since time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	c := &chronicle{round: r, name: "chronicler afterwards", since: since, span: spanOf(r.namespace, ""), base: map[string]record{}, from: first, until: new(atomic.Int64)}
+	c := &chronicler{
+		chronicle: &chronicle{name: "chronicler afterwards", base: map[string]record{}, from: first},
+		round:     r, since: since, span: spanOf(r.namespace, ""), until: new(atomic.Int64),
+	}
 	c.random = r.run.source(fmt.Sprint(r.number, "afterwards"))
 	if oldest > first && r.run.h.offers(Compact) { // what was forgotten cannot be told any more
 		c.from, c.base = oldest, nil
@@ -123,11 +111,11 @@ func retell(r *round, ctx context.Context, first, last int64, since time.Duratio
 	c.at = c.from
 	c.until.Store(last)
 	c.follow(ctx)
-	return c, nil
+	return c.chronicle, nil
 }
 
 // follow notes changes until everything up to the revision to come to was told, or ctx ends, or no follower goes on.
-func (c *chronicle) follow(ctx context.Context) {
+func (c *chronicler) follow(ctx context.Context) {
 	defer func() { c.broken = c.broken || c.until.Load() == 0 || c.at < c.until.Load() }()
 	f, ok := c.open(ctx)
 	if !ok {
@@ -190,7 +178,7 @@ func (c *chronicle) follow(ctx context.Context) {
 }
 
 // open opens a follower after what was told so far. It returns false if that cannot be.
-func (c *chronicle) open(ctx context.Context) (storage.Follower, bool) {
+func (c *chronicler) open(ctx context.Context) (storage.Follower, bool) {
 	h, ok := c.round.run.historian(c.handle)
 	for began := c.round.run.now(); ok && ctx.Err() == nil; {
 		short, cancel := context.WithTimeout(ctx, patient)
@@ -216,7 +204,7 @@ type closedFollower struct{ storage.Follower }
 func (closedFollower) Close() {}
 
 // ask asks for a bookmark when nothing comes: often where a revision is waited for. It returns when it asked for the one that is owed.
-func (c *chronicle) ask(ctx context.Context, f storage.Follower, owed time.Duration) time.Duration {
+func (c *chronicler) ask(ctx context.Context, f storage.Follower, owed time.Duration) time.Duration {
 	waiting := c.until.Load() > 0
 	if !waiting && (owed > 0 || c.random.IntN(2) == 0) {
 		return owed
@@ -235,13 +223,13 @@ func (c *chronicle) ask(ctx context.Context, f storage.Follower, owed time.Durat
 }
 
 // marked notes the answer to a bookmark: the revision is no older than what was acknowledged before.
-func (c *chronicle) marked(asked time.Duration, revision int64) {
+func (c *chronicler) marked(asked time.Duration, revision int64) {
 	now := c.round.run.now()
 	c.round.read(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returned: now, end: now, fate: done}})
 }
 
 // note notes changes and holds their numbers against those before.
-func (c *chronicle) note(changes []storage.Change, revision int64) {
+func (c *chronicler) note(changes []storage.Change, revision int64) {
 	last, now := c.at, c.round.run.now()
 	group := 0
 	if len(c.told) > 0 {
@@ -284,27 +272,16 @@ func (c *chronicle) note(changes []storage.Change, revision int64) {
 	c.at = max(c.at, revision)
 }
 
-func (c *chronicle) odd(check, format string, args ...any) {
+func (c *chronicler) odd(check, format string, args ...any) {
 	c.round.odd(Violation{check, fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, fmt.Sprintf(format, args...))})
 }
 
 // forgotten notes that the chronicle has a gap because history was compacted.
-func (c *chronicle) forgotten(what string, err error) {
+func (c *chronicler) forgotten(what string, err error) {
 	c.gone = true
 	from := newest{since: c.since}
 	for i := len(c.told) - 1; i >= 0 && from.write == ""; i-- {
 		from.write = c.told[i].name
 	}
 	c.round.forget(forgotten{c.name, what, c.handle, from, c.round.run.now(), err})
-}
-
-func (c change) String() string {
-	return fmt.Sprintf("[%s] revision %d: %s is %s, in place of %s", moment(c.at), c.revision, short(c.key), c.now, c.before)
-}
-
-func (r record) String() string {
-	if r == (record{}) {
-		return "nothing"
-	}
-	return fmt.Sprintf("%v (created %d, modified %d, writes %d)", r.state, r.created, r.modified, r.writes)
 }

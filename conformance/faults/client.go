@@ -294,3 +294,54 @@ func (c *client) several(n int) (keys []string) {
 	}
 	return keys
 }
+
+// meet remembers a resource that was read, as an owner of others. It may be deleted by the time that it is named.
+func (c *client) meet(res *resourcepb.Resource) {
+	const remembered = 4
+	if res == nil {
+		return
+	}
+	if c.met = append(c.met, res.GetId()); len(c.met) > remembered {
+		c.met = c.met[1:]
+	}
+}
+
+// owner returns an owner for a write, or to ask about: one that is never stored, or a resource of the round.
+func (c *client) owner() *resourcepb.ID {
+	if n := c.random.IntN(2 * absentOwners); n < absentOwners || len(c.met) == 0 {
+		n %= absentOwners
+		return idOf(c.round.namespace, fmt.Sprintf("owner-%d", n), fmt.Sprintf("uid-of-owner-%d", n))
+	}
+	return c.met[c.random.IntN(len(c.met))]
+}
+
+// forgotten notes that the client was told so.
+func (c *client) forgotten(what string, from newest, err error) {
+	c.round.forget(forgotten{c.name, what, c.handle, from, c.round.run.now(), err})
+}
+
+// patience is a deadline: every third is a short one, and the shorter the likelier, since a moment within a call is what it is to
+// hit.
+func (c *client) patience() time.Duration {
+	if c.random.IntN(3) > 0 {
+		return patient
+	}
+	most := time.Millisecond << c.random.IntN(9)
+	return time.Duration(1 + c.random.Int64N(int64(most)))
+}
+
+// size is a resource's size: mostly small, at times as large as can be.
+func (c *client) size() int {
+	switch chance := c.random.IntN(1000); {
+	case chance < 2:
+		return c.round.run.h.MaxSize - 1024 // with room for what is around the data
+	case chance < 6:
+		return c.random.IntN(c.round.run.h.MaxSize / 2)
+	case chance < 200:
+		return 0
+	}
+	return c.random.IntN(2000)
+}
+
+// absentOwners is how many owners of a round are never stored: a reference needs no owner that is there.
+const absentOwners = 3

@@ -59,3 +59,12 @@ func (c *clock) most() (heap, goroutines uint64) {
 	defer c.mu.Unlock()
 	return c.heap, c.goroutines
 }
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

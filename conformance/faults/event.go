@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -34,4 +36,18 @@ func seen(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e e
 	e.owner = ownerOf(res.GetOwner())
 	e.more, e.handle, e.process, e.at = ev.GetMore(), handle, process, at
 	return e, res
+}
+
+func (e event) String() string {
+	if e.relisted {
+		return fmt.Sprintf("[%s] history was gone, and a list showed %s of %s", moment(e.at), e.now, short(e.key))
+	}
+	if e.deleted {
+		return fmt.Sprintf("[%s] deletion of %s at version %s", moment(e.at), short(e.key), e.now.version)
+	}
+	text := fmt.Sprintf("[%s] %s wrote %s in place of %s → %s", moment(e.at), e.name, short(e.key), cmp.Or(e.replaces, "nothing"), e.now.version)
+	if e.owner != "" {
+		text += ", owned by " + e.owner
+	}
+	return text
 }

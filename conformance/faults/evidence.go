@@ -1,8 +1,12 @@
 package faults
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 )
 
 // evidence is the history of a round, put in order.
@@ -22,7 +26,7 @@ type evidence struct {
 
 // sight is what a follower saw.
 type sight struct {
-	follower *follower
+	follower string // its name
 	events   []event
 }
 
@@ -78,96 +82,6 @@ func (e *evidence) resolve() {
 	}
 }
 
-// chain is what was stored under a key, in order. Position 0 is nothing, position p what step p-1 left.
-type chain struct {
-	key       string
-	steps     []event
-	positions map[string]int    // by version
-	removed   map[state]int     // the position after the deletion of what
-	gone      map[string]int    // the same by uid
-	removers  map[state][]*call // that were not refused
-}
-
-func newChain(key string, events []event) *chain {
-	c := &chain{key: key, positions: map[string]int{}, removed: map[state]int{}, gone: map[string]int{}, removers: map[state][]*call{}}
-	for _, ev := range events {
-		if ev.key != key {
-			continue
-		}
-		c.steps = append(c.steps, ev)
-		if ev.deleted {
-			c.removed[ev.now], c.gone[ev.now.uid] = len(c.steps), len(c.steps)
-		} else {
-			c.positions[ev.now.version] = len(c.steps)
-		}
-	}
-	return c
-}
-
-// at is what is stored at a position.
-func (c *chain) at(position int) state {
-	if position == 0 || c.steps[position-1].deleted {
-		return state{}
-	}
-	return c.steps[position-1].now
-}
-
-// position is where a state that was read is; false if nowhere, or in several places because it is nothing.
-func (c *chain) position(s state) (int, bool) {
-	p, ok := c.positions[s.version]
-	return p, ok && s.version != "" && c.at(p) == s
-}
-
-// after is the position that an event leads to; false if it is none of the chain's.
-func (c *chain) after(ev event) (int, bool) {
-	if ev.deleted {
-		return c.removed[ev.now], c.removed[ev.now] > 0
-	}
-	at, ok := c.positions[ev.now.version]
-	return at, ok
-}
-
-// absences are the positions at which nothing is stored.
-func (c *chain) absences() (positions []int) {
-	for p := range len(c.steps) + 1 {
-		if c.at(p) == (state{}) {
-			positions = append(positions, p)
-		}
-	}
-	return positions
-}
-
-// longestStall is the longest time in which no call succeeded.
-func longestStall(e *evidence) (longest time.Duration) {
-	var ends []time.Duration
-	for _, k := range e.calls {
-		if k.fate == done {
-			ends = append(ends, k.returned)
-		}
-	}
-	slices.Sort(ends)
-	for i := 1; i < len(ends); i++ {
-		longest = max(longest, ends[i]-ends[i-1])
-	}
-	return longest
-}
-
-// violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
-func findViolations(e *evidence) (found []Violation) {
-	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines, checkPast, checkRevisions}
-	if e.whole() {
-		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder, checkFollowed)
-	}
-	for _, check := range checks {
-		if more := check(e); len(more) > 3 {
-			found = append(found, more[:3]...) // the rest is more of the same
-		} else {
-			found = append(found, more...)
-		}
-	}
-	return found
-}
-
 // broken reports whether a follower had to list again, so that there may be changes that it has not seen.
 func (e *evidence) broken(s sight) bool {
 	return slices.ContainsFunc(s.events, func(ev event) bool { return ev.relisted })
@@ -184,4 +98,145 @@ func (e *evidence) whole() bool {
 		}
 	}
 	return true
+}
+
+// acknowledged is which changes of each key were acknowledged at which time.
+func (e *evidence) acknowledged() map[string]shownBefore {
+	all := map[place]shownBefore{}
+	for _, k := range e.calls {
+		if k.fate != done {
+			continue
+		}
+		for _, p := range k.parts {
+			at, ok := 0, false
+			switch p.verb {
+			case write:
+				at, ok = e.chains[p.key].position(p.got)
+			case remove:
+				at = e.chains[p.key].gone[p.given.uid]
+				ok = at > 0
+			}
+			if ok {
+				all[place{key: p.key}] = append(all[place{key: p.key}], shown{k.returned, at, k})
+			}
+		}
+	}
+	acknowledged := map[string]shownBefore{}
+	for at, s := range all {
+		acknowledged[at.key] = s.rising()
+	}
+	return acknowledged
+}
+
+// still is for how long the process of a call stood still meanwhile, or another one stood in its place.
+func (e *evidence) still(w wait) (sum time.Duration) {
+	if _, apart := e.run.handles[w.call.handle].(*process); !apart {
+		return 0
+	}
+	for _, f := range e.faults {
+		if f.kind == FreezeClient || f.kind == KillClient {
+			sum += max(0, min(f.end, w.ended)-max(f.begin, w.began))
+		}
+	}
+	return sum
+}
+
+// floors is what each handle has shown of each key, as an answer or as an event.
+func (e *evidence) floors() map[place]shownBefore {
+	if e.shown != nil {
+		return e.shown
+	}
+	e.shown = map[place]shownBefore{}
+	add := func(at place, s shown) { e.shown[at] = append(e.shown[at], s) }
+	for _, k := range e.calls {
+		if k.fate != done || k.process < 0 {
+			continue
+		}
+		for _, p := range k.parts {
+			at, ok := e.chains[p.key].position(p.got)
+			if p.verb == remove {
+				at = e.chains[p.key].gone[p.given.uid]
+				ok = at > 0
+			}
+			if ok {
+				add(place{k.handle, k.process, p.key}, shown{k.returned, at, k})
+			}
+		}
+	}
+	for _, s := range e.sights {
+		for _, ev := range s.events {
+			if at, ok := e.chains[ev.key].after(ev); ok {
+				add(place{ev.handle, ev.process, ev.key}, shown{ev.at, at, s.follower})
+			}
+		}
+	}
+	for at, all := range e.shown {
+		e.shown[at] = all.rising()
+	}
+	return e.shown
+}
+
+// written is the version that each write has left, by the write's name.
+func (e *evidence) written() map[string]string {
+	written := map[string]string{}
+	for _, c := range e.chains {
+		for _, step := range c.steps {
+			if !step.deleted {
+				written[step.name] = step.now.version
+			}
+		}
+	}
+	return written
+}
+
+// place is a key as a handle sees it, in one of its processes.
+type place struct {
+	handle, process int
+	key             string
+}
+
+// shown is a position of a key that a handle had shown at a moment.
+type shown struct {
+	at       time.Duration
+	position int
+	by       any // a call, or the name of a follower
+}
+
+func (s shown) what(c *chain) string {
+	if s.position == 0 {
+		return "nothing"
+	}
+	if s.position > len(c.steps) {
+		return fmt.Sprintf("%d changes, by %v", s.position, s.by)
+	}
+	return fmt.Sprintf("%v, by %v", c.steps[s.position-1], s.by)
+}
+
+// shownBefore is sorted by time, positions never falling.
+type shownBefore []shown
+
+func (s shownBefore) before(at time.Duration) shown {
+	i, _ := slices.BinarySearchFunc(s, at, func(s shown, at time.Duration) int { return cmp.Compare(s.at, at) })
+	if i == 0 {
+		return shown{}
+	}
+	return s[i-1]
+}
+
+// rising sorts by time and lets no position fall.
+func (s shownBefore) rising() shownBefore {
+	slices.SortFunc(s, func(a, b shown) int { return cmp.Compare(a.at, b.at) })
+	for i := 1; i < len(s); i++ {
+		if s[i].position < s[i-1].position {
+			s[i].position, s[i].by = s[i-1].position, s[i-1].by
+		}
+	}
+	return s
+}
+
+// picture is porcupine's, of a piece of a key's history.
+type picture struct {
+	key   string
+	model porcupine.Model
+	info  porcupine.LinearizationInfo
 }

@@ -34,8 +34,6 @@ type follower struct {
 	caught chan struct{}   // closed when that was seen of all
 }
 
-func (f *follower) String() string { return f.name }
-
 // nextFor is the deadline of a Next: shorter than some of what a watch waits for.
 const nextFor = 150 * time.Millisecond
 
@@ -43,7 +41,7 @@ const nextFor = 150 * time.Millisecond
 func (f *follower) turn(r *round) sight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen := sight{f, f.events}
+	seen := sight{f.name, f.events}
 	f.round, f.events, f.count, f.ended, f.caught = r, nil, make(map[string]int), make(map[string]bool), make(chan struct{})
 	f.broken = false
 	if seen.events != nil { // everything that was written before, and every compaction is over
@@ -187,7 +185,7 @@ func (f *follower) note(ev *resourcepb.WatchEvent) {
 		for key, n := range f.count {
 			after[key] = n
 		}
-		f.round.leave(origin{cursor: f.watch.Cursor(), follower: f, after: after, newest: f.newest})
+		f.round.leave(origin{cursor: f.watch.Cursor(), follower: f.name, after: after, newest: f.newest})
 	}
 }
 
@@ -208,7 +206,7 @@ func (f *follower) marked(asked time.Duration, in *round) {
 	if asked == 0 {
 		f.round.odd(Violation{"bookmarks", f.name + " got a bookmark that it had not asked for"})
 	} else if in == f.round && !f.broken {
-		f.round.mark(bookmark{follower: f, asked: asked, at: len(f.events)})
+		f.round.mark(bookmark{follower: f.name, asked: asked, at: len(f.events)})
 	}
 }
 
@@ -241,11 +239,103 @@ func (f *follower) resume(ctx context.Context) error {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+// forgotten notes that the follower was told so.
+func (f *follower) forgotten(what string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.round.forget(forgotten{f.name, what, f.handle, f.newest, f.run.now(), err})
+}
+
+// relist opens a watch without a cursor, because history is gone. What its snapshot shows of each key is where the follower goes on.
+func (f *follower) relist(ctx context.Context) error {
+	for began := f.run.now(); ; {
+		err := f.list(ctx)
+		if err == nil {
+			return nil
+		}
+		closed := errors.Is(err, storage.ErrWatchClosed) && ctx.Err() == nil // history may be compacted under the snapshot as well
+		if !closed && !errors.Is(err, storage.ErrInconsistent) && !errors.Is(err, context.DeadlineExceeded) || f.run.now()-began > f.run.o.Timeout {
+			return fmt.Errorf("listing again after history was compacted: %w", err)
+		}
 	}
+}
+
+func (f *follower) list(ctx context.Context) error {
+	in, b := f.current(), f.run.handles[f.handle]
+	k := &call{kind: "watch's snapshot", client: f.name, handle: f.handle, process: generation(b), strong: true, cut: f.run.h.ListIsNoSnapshot == "", fate: done}
+	k.begin = f.run.now()
+	w, err := b.WatchList(ctx, thing, everywhere, "")
+	if err != nil {
+		return err
+	}
+	k.end = f.run.now()
+	all, err := f.snapshot(ctx, w)
+	if err != nil {
+		w.Close()
+		return err
+	}
+	k.returned = f.run.now()
+	if !k.cut {
+		k.end = k.returned
+	}
+	if k.process != generation(b) {
+		k.process = -1
+	}
+	f.watch = w
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.round == in {
+		k.parts = newClient(in, f.name, f.handle).all(k.kind, all[in.namespace])
+		in.enter(k)
+	}
+	f.broken, f.newest = true, newest{since: k.begin}
+	found := map[string]event{}
+	for _, res := range all[f.round.namespace] {
+		ev, _ := seen(upsertOf(res), f.handle, generation(w), k.returned)
+		found[ev.key] = ev
+	}
+	for _, key := range f.round.keys {
+		ev := found[key]
+		ev.key, ev.relisted, ev.more, ev.handle, ev.process, ev.at = key, true, false, f.handle, generation(w), k.returned
+		f.add(ev)
+	}
+	return nil
+}
+
+// snapshot reads a watch's snapshot, and returns it by namespace.
+func (f *follower) snapshot(ctx context.Context, w storage.Watch) (map[string][]*resourcepb.Resource, error) {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	all := map[string][]*resourcepb.Resource{}
+	for {
+		ev, err := w.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if ev.GetEndOfSnapshot() != nil {
+			return all, nil
+		}
+		res := ev.GetUpsert().GetResource()
+		in := res.GetId().GetTenancy().GetNamespace()
+		all[in] = append(all[in], res)
+	}
+}
+
+// begin sees that the store is empty.
+func (f *follower) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.run.o.Timeout)
+	defer cancel()
+	ev, err := f.watch.Next(ctx)
+	if err == nil && ev.GetEndOfSnapshot() == nil {
+		err = fmt.Errorf("there is something in it: %v", ev)
+	}
+	if err != nil {
+		f.watch.Close()
+		return fmt.Errorf("faults: the store has to be a fresh one: %w", err)
+	}
+	return nil
+}
+
+func upsertOf(res *resourcepb.Resource) *resourcepb.WatchEvent {
+	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
 }

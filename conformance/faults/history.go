@@ -1,97 +1,15 @@
 package faults
 
 import (
-	"math"
+	"fmt"
+	"maps"
+	"sort"
 	"sync"
 	"time"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// fate is what a caller was told about a call.
-type fate int
-
-const (
-	unknown fate = iota // nothing, or that nobody knows
-	done
-	refused // for good: it has changed nothing
-)
-
-// state is what is stored under a key; the zero value is nothing.
-type state struct{ uid, version string }
-
-// verb is what a part of a call does to its key.
-type verb string
-
-const (
-	read   verb = "read"
-	write  verb = "write"
-	remove verb = "delete"
-	demand verb = "check" // of a transaction
-)
-
-// part is what a call does to one key, and what it was told about it.
-type part struct {
-	verb  verb
-	key   string
-	given state  // what the caller said is there
-	taken bool   // of a delete: it is refused where that is not there
-	name  string // of a write: it is stored with it
-	owner string // of a write: what it names as the owner
-	got   state  // read: what was there; write: what it left
-	shown string // read: the name of the write that was there
-	cause error  // why this part was refused: a sentinel
-}
-
-// refusal is why the part is refused where s is stored; nil if it is not.
-func (p part) refusal(s state) error {
-	if p.taken {
-		return refusal(demand, p.given, s)
-	}
-	return refusal(p.verb, p.given, s)
-}
-
-// forever is the end of calls that have none.
-const forever = time.Duration(math.MaxInt64)
-
-// call is one call of the store's interface. Times are since the start of the run.
-type call struct {
-	id         int
-	kind       string // "strong read", "write", ...
-	client     string
-	handle     int
-	process    int // which process of the handle it was made in; -1: in more than one
-	parts      []part
-	strong     bool // a read that has to be linearizable
-	cut        bool // its reads are of one moment
-	paged      bool
-	owner      string            // of owner references: whose
-	owned      map[string]string // of owner references: the uids by key
-	begin, end time.Duration     // between which it happened: an unknown change may happen later than the call returned
-	returned   time.Duration
-	patience   time.Duration // its deadline; 0: none of its own
-	fate       fate
-	err        error
-	revision   int64 // of a swap that was done
-}
-
-// changes reports whether the call would change anything.
-func (c *call) changes() bool {
-	for _, p := range c.parts {
-		if p.verb == write || p.verb == remove {
-			return true
-		}
-	}
-	return false
-}
-
-// reads reports whether the call only looks, and cannot be refused.
-func (c *call) reads() bool {
-	for _, p := range c.parts {
-		if p.verb != read {
-			return false
-		}
-	}
-	return true
-}
 
 // history is what happened in one round.
 type history struct {
@@ -119,7 +37,7 @@ type episode struct {
 
 // bookmark is the answer to the question how far a follower is.
 type bookmark struct {
-	follower *follower
+	follower string // its name
 	asked    time.Duration
 	at       int // events of the round that the follower had seen by then
 }
@@ -145,4 +63,214 @@ func (h *history) odd(v Violation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.oddities = append(h.oddities, v)
+}
+
+// probe is a watch that somebody opened for a short while.
+type probe struct {
+	client string
+	handle int
+	from   origin // with the list being the watch's own snapshot, for one without a cursor
+	events []event
+}
+
+// few is how many events a probe looks at.
+const few = 12
+
+// origin is a position in the store's history that somebody left behind for others.
+type origin struct {
+	cursor   string
+	follower string         // whose it was, by name; "" for one with a list
+	after    map[string]int // by key: how many events of the round the follower had seen
+	list     *call          // or: the list that it came with
+	newest   newest
+}
+
+func (o origin) String() string {
+	if o.list != nil {
+		return fmt.Sprintf("the cursor of the pages of %s", o.list.client)
+	}
+	return fmt.Sprintf("a cursor of %s", o.follower)
+}
+
+// newest is what a position in the history is not older than: a moment, and a write.
+type newest struct {
+	since time.Duration
+	write string // its name; "" if there is none in this round
+}
+
+// view is what somebody was shown of the store as it was at a revision.
+type view struct {
+	call     *call
+	revision int64
+	keys     []string // that were looked at
+	shown    map[string]record
+}
+
+// record is what is stored under a key, with the numbers of its changes; the zero value is nothing.
+type record struct {
+	state
+	created, modified, writes int64
+}
+
+func (r record) String() string {
+	if r == (record{}) {
+		return "nothing"
+	}
+	return fmt.Sprintf("%v (created %d, modified %d, writes %d)", r.state, r.created, r.modified, r.writes)
+}
+
+// recordOf returns a record in the words of a history; nil is nothing.
+func recordOf(r *storage.Record) record {
+	if r == nil {
+		return record{}
+	}
+	return record{stateOf(r.Resource), r.Created, r.Modified, r.Writes}
+}
+
+func stateOf(res *resourcepb.Resource) state {
+	return state{res.GetId().GetUid(), res.GetVersion()}
+}
+
+// moored is a revision that a scan was at, and a moment since which it exists at the latest.
+type moored struct {
+	revision int64
+	since    time.Duration
+}
+
+// reading is that somebody was told a revision which had to be the newest one between two moments.
+type reading struct {
+	call     *call
+	revision int64
+	oldest   int64 // what was told to be the oldest one; 0: nothing
+}
+
+// wait is how long a call took, or a part of it.
+type wait struct {
+	call                   *call
+	began, ended, patience time.Duration
+}
+
+// forgotten is that somebody was told that history is gone.
+type forgotten struct {
+	by, what string
+	handle   int
+	from     newest
+	at       time.Duration
+	err      error
+}
+
+// chronicle is what a storage.Follower tells of a round: its changes from a revision on.
+type chronicle struct {
+	name   string
+	handle int
+
+	base   map[string]record // what was stored at the first revision; nil if that is not known
+	from   int64             // the revision after which it begins
+	at     int64             // the revision up to which everything was told
+	told   []change
+	gone   bool // history was compacted under it
+	broken bool // it does not go up to until
+}
+
+// covers reports whether what was stored at a revision is known.
+func (c *chronicle) covers(revision int64) bool {
+	return c.base != nil && c.from <= revision && revision <= c.at
+}
+
+// checkStates holds each change against the one before it of its key: what it says was there before, and its numbers.
+func (c *chronicle) checkStates() (found []Violation) {
+	stored, known := map[string]record{}, map[string]bool{}
+	maps.Copy(stored, c.base)
+	for _, ch := range c.told {
+		wrong := ""
+		want := record{ch.now.state, ch.revision, ch.revision, 1}
+		if ch.before != (record{}) {
+			want.created, want.writes = ch.before.created, ch.before.writes+1
+		}
+		switch {
+		case (c.base != nil || known[ch.key]) && ch.before != stored[ch.key]:
+			wrong = fmt.Sprintf("what was there before is said to be %v, which was %v", ch.before, stored[ch.key])
+		case ch.now != (record{}) && ch.now != want:
+			wrong = fmt.Sprintf("its numbers should be those of %v", want)
+		case ch.now != (record{}) && ch.before != (record{}) && ch.now.uid != ch.before.uid:
+			wrong = "the uid has changed"
+		}
+		if wrong != "" {
+			found = append(found, Violation{"followers know what was before", fmt.Sprintf("%s was told %v: %s", c.name, ch, wrong)})
+		}
+		stored[ch.key], known[ch.key] = ch.now, true
+	}
+	return found
+}
+
+// between returns the changes after a revision up to another one, sorted: changes of one commit may come in any order.
+func (c *chronicle) between(after, until int64) (all []change) {
+	for _, ch := range c.told {
+		if ch.revision > after && ch.revision <= until {
+			all = append(all, ch)
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool {
+		return all[i].revision < all[j].revision || all[i].revision == all[j].revision && all[i].key < all[j].key
+	})
+	return all
+}
+
+// change is one that a follower told.
+type change struct {
+	key         string
+	name        string // of the write
+	revision    int64
+	now, before record
+	group       int // changes of one commit have the same
+	at          time.Duration
+}
+
+func (c change) same(other change) bool {
+	return c.key == other.key && c.revision == other.revision && c.now == other.now && c.before == other.before
+}
+
+// is reports whether a change is the one that an event tells of.
+func (c change) is(ev event) bool {
+	if ev.deleted {
+		return c.now == (record{}) && c.before.state == ev.now
+	}
+	return c.now.state == ev.now
+}
+
+func (c change) String() string {
+	return fmt.Sprintf("[%s] revision %d: %s is %s, in place of %s", moment(c.at), c.revision, short(c.key), c.now, c.before)
+}
+
+// suffered notes a fault.
+func (h *history) suffered(e episode) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults = append(h.faults, e)
+}
+
+// mark notes a bookmark.
+func (h *history) mark(b bookmark) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bookmarks = append(h.bookmarks, b)
+}
+
+func (h *history) forget(g forgotten) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone = append(h.gone, g)
+}
+
+// show notes a view, read notes a reading.
+func (h *history) show(v *view) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.views = append(h.views, v)
+}
+
+func (h *history) read(n reading) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readings = append(h.readings, n)
 }

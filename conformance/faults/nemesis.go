@@ -120,10 +120,3 @@ func (n *nemesis) failed() bool {
 	defer n.mu.Unlock()
 	return n.broken != nil
 }
-
-// suffered notes a fault.
-func (h *history) suffered(e episode) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.faults = append(h.faults, e)
-}

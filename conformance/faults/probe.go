@@ -10,50 +10,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// origin is a position in the store's history that somebody left behind for others.
-type origin struct {
-	cursor   string
-	follower *follower      // whose it was
-	after    map[string]int // by key: how many events of the round the follower had seen
-	list     *call          // or: the list that it came with
-	newest   newest
-}
-
-func (o origin) String() string {
-	if o.list != nil {
-		return fmt.Sprintf("the cursor of the pages of %s", o.list.client)
-	}
-	return fmt.Sprintf("a cursor of %s", o.follower.name)
-}
-
-// leave leaves a position behind.
-func (r *round) leave(o origin) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	const kept = 32
-	if r.origins = append(r.origins, o); len(r.origins) > kept {
-		r.origins = r.origins[1:]
-	}
-}
-
-// mark notes a bookmark.
-func (h *history) mark(b bookmark) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.bookmarks = append(h.bookmarks, b)
-}
-
-// probe is a watch that somebody opened for a short while.
-type probe struct {
-	client string
-	handle int
-	from   origin // with the list being the watch's own snapshot, for one without a cursor
-	events []event
-}
-
-// few is how many events a probe looks at.
-const few = 12
-
 // look opens a watch and looks at its snapshot and at some events after it.
 func watchBriefly(c *client, patience time.Duration) {
 	ctx, cancel := c.limited(patience)

@@ -71,3 +71,27 @@ func damaged(res *resourcepb.Resource) string {
 func found(key string, res *resourcepb.Resource) part {
 	return part{verb: read, key: key, got: state{res.GetId().GetUid(), res.GetVersion()}, shown: res.GetMetadata()[metaName]}
 }
+
+// ownerOf is an owner in the words of a history; "" is none.
+func ownerOf(id *resourcepb.ID) string {
+	if id == nil {
+		return ""
+	}
+	return id.GetName() + " with uid " + id.GetUid()
+}
+
+// spanOf is all keys of a namespace, or one of them. No name of a run goes on with a character that is as low as the one here.
+func spanOf(namespace, key string) storage.Span {
+	const next = "\x01"
+	if key != "" {
+		return storage.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
+	}
+	return storage.Span{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
+}
+
+func resourcesOf(records []storage.Record) (all []*resourcepb.Resource) {
+	for _, r := range records {
+		all = append(all, r.Resource)
+	}
+	return all
+}

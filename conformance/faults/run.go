@@ -1,12 +1,10 @@
 package faults
 
 import (
-	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/ashlar-dev/storage"
 )
@@ -14,11 +12,10 @@ import (
 // run is a run under way.
 type run struct {
 	*clock
-	h         Harness
-	o         Options
-	handles   []storage.Backend
-	followers []*follower
-	report    *Report
+	h       Harness
+	o       Options
+	handles []storage.Backend
+	report  *Report
 
 	compactions struct {
 		sync.Mutex
@@ -26,174 +23,74 @@ type run struct {
 	}
 }
 
-// Run lets workers, followers and faults loose on the harness's store and checks what comes of it. It returns an error if it
-// could not: because of the harness, or because ctx ended. Promises that the backend broke are in the report; the first round
-// that shows one is the last.
-func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
-	if err := h.complete(); err != nil {
-		return nil, err
-	}
-	o.complete()
-	r := &run{
-		clock: &clock{start: time.Now()}, h: h, o: o,
-		report: &Report{Seed: o.Seed, Operations: map[string]int{}, Faults: map[Kind]int{}, Exempt: h.Exempt},
-	}
-	before := goleak.IgnoreCurrent()
-	err := openHandles(r, ctx)
-	if err == nil {
-		err = playAll(r, ctx)
-	}
-	for i, b := range r.handles {
-		if closing := b.Close(); closing != nil && err == nil {
-			err = fmt.Errorf("faults: closing handle %d: %w", i, closing)
-		}
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		addViolations(r, checkBounds(r, before))
-	}
-	return r.report, err
-}
-
-// open opens the handles.
-func openHandles(r *run, ctx context.Context) error {
-	for i := range r.o.Handles {
-		open := r.h.Open
-		if i == 0 {
-			open = r.h.Around
-		}
-		b, err := open(ctx)
-		if err != nil {
-			return fmt.Errorf("faults: opening handle %d: %w", i, err)
-		}
-		r.handles = append(r.handles, b)
-		if err := checkCapability(r, i, b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// reasoned returns an error if a handle of this process is no storage.Historian without a reason, or is one in spite of it.
-func checkCapability(r *run, handle int, b storage.Backend) error {
-	if _, apart := b.(*process); apart {
-		return nil
-	}
-	switch _, ok := storage.As[storage.Historian](b); {
-	case !ok && r.h.NoHistorian == "":
-		return fmt.Errorf("faults: handle %d is no storage.Historian and Harness.NoHistorian does not say why", handle)
-	case ok && r.h.NoHistorian != "":
-		return fmt.Errorf("faults: handle %d is a storage.Historian although Harness.NoHistorian says: %s", handle, r.h.NoHistorian)
-	}
-	return nil
-}
-
-// live plays the rounds, with followers that see all of them.
-func playAll(r *run, ctx context.Context) error {
-	within, cancel := context.WithCancel(ctx)
-	var background sync.WaitGroup
-	defer background.Wait()
-	defer cancel()
-	background.Go(func() { r.clock.run(within) })
-	first := newRound(r, 0)
-	for i, f := range []*follower{
-		{name: "steady follower"},
-		{name: "disturbed follower", slow: true},
-		{name: "resuming follower", resumes: 60},
-		{name: "roaming follower", resumes: 40, roams: true},
-	} {
-		f.run, f.handle, f.random = r, i%len(r.handles), r.source(f.name)
-		var err error
-		if f.watch, err = r.handles[f.handle].WatchList(ctx, thing, everywhere, ""); err != nil {
-			return fmt.Errorf("faults: WatchList on handle %d: %w", f.handle, err)
-		}
-		if err := f.begin(ctx); err != nil {
-			return err
-		}
-		f.turn(first)
-		background.Go(func() { f.follow(within) })
-		r.followers = append(r.followers, f)
-	}
-	return playRounds(r, ctx, first)
-}
-
-// begin sees that the store is empty.
-func (f *follower) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, f.run.o.Timeout)
-	defer cancel()
-	ev, err := f.watch.Next(ctx)
-	if err == nil && ev.GetEndOfSnapshot() == nil {
-		err = fmt.Errorf("there is something in it: %v", ev)
-	}
-	if err != nil {
-		f.watch.Close()
-		return fmt.Errorf("faults: the store has to be a fresh one: %w", err)
-	}
-	return nil
-}
-
-// rounds plays one round after the other until the time is over or a promise is broken.
-func playRounds(r *run, ctx context.Context, current *round) error {
-	for r.report.Elapsed < r.o.For && ctx.Err() == nil {
-		worked, err := playRound(current, ctx, min(r.o.Round, r.o.For-r.report.Elapsed))
-		if err != nil {
-			return err
-		}
-		r.report.Elapsed += worked
-		next := newRound(r, current.number+1)
-		var sights []sight
-		for _, f := range r.followers {
-			sights = append(sights, f.turn(next))
-		}
-		e := collectEvidence(r, current, sights)
-		countRound(r, e)
-		if found := findViolations(e); len(found) > 0 {
-			addViolations(r, found)
-			writeRound(r, e)
-			return nil
-		}
-		r.o.Log("round %d: %d calls, %d events, %d faults, no violation", current.number, len(e.calls), len(e.witness.events), len(e.faults))
-		if err := cleanUp(current, ctx); err != nil {
-			return err
-		}
-		current = next
-	}
-	addViolations(r, current.copy().oddities)
-	return nil
-}
-
 func addViolations(r *run, found []Violation) {
 	r.report.Violations = append(r.report.Violations, found...)
 }
 
-// count adds a round to the report.
-func countRound(r *run, e *evidence) {
-	report := r.report
-	report.Rounds++
-	report.Events += len(e.witness.events)
-	for _, k := range e.calls {
-		report.Operations[k.kind]++
-		if k.changes() && k.fate == unknown {
-			report.Unknown++
-			if e.applied[k] {
-				report.Happened++
-			}
-		}
+// punctual notes a part of a call that ended just now, if it took longer than it should have.
+func (r *run) punctual(h *history, k *call, began, patience time.Duration) {
+	if w := (wait{k, began, r.now(), patience}); r.overdue(w, 0) != "" {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.waits = append(h.waits, w)
 	}
-	for _, f := range e.faults {
-		report.Faults[f.kind]++
-	}
-	if e.broken(e.witness) {
-		report.Unwitnessed++
-	}
-	report.Shown += len(e.views)
-	report.Replayed += countReplayed(e)
-	for _, s := range e.sights {
-		if e.broken(s) {
-			report.Relisted++
-		}
-	}
-	report.LongestStall = max(report.LongestStall, longestStall(e))
 }
+
+// overdue says in what a call has missed its deadline, or "". Nobody is blamed for the time in which the caller stood still.
+func (r *run) overdue(w wait, still time.Duration) string {
+	took := w.ended - w.began
+	if took <= w.patience+r.o.Grace {
+		return ""
+	}
+	late := r.late(w.began, w.ended)
+	if took <= w.patience+r.o.Grace+late+still {
+		return ""
+	}
+	return fmt.Sprintf("took %v although its deadline was %v (beyond which it had %v, the machine was %v late, and the caller stood still for %v)",
+		took, w.patience, r.o.Grace, late, still)
+}
+
+// compacts notes that history may be compacted from now on, until what it returns is called.
+func (r *run) compacts() (over func()) {
+	e := &episode{Compact, r.now(), forever}
+	r.compactions.Lock()
+	defer r.compactions.Unlock()
+	r.compactions.all = append(r.compactions.all, e)
+	return func() {
+		r.compactions.Lock()
+		defer r.compactions.Unlock()
+		e.end = r.now()
+	}
+}
+
+// compacted reports whether by a moment history had been compacted up to some point after another.
+func (r *run) compacted(after, by time.Duration) bool {
+	r.compactions.Lock()
+	defer r.compactions.Unlock()
+	for _, e := range r.compactions.all {
+		if e.begin <= by && e.end >= after {
+			return true
+		}
+	}
+	return false
+}
+
+// source is a random source that depends on the seed and on what it is for.
+func (r *run) source(purpose string) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(purpose) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(r.o.Seed, h))
+}
+
+// historian returns what a handle reads the past with.
+func (r *run) historian(handle int) (storage.Historian, bool) {
+	if r.h.NoHistorian != "" {
+		return nil, false
+	}
+	return storage.As[storage.Historian](r.handles[handle])
+}
+
+// patient is the deadline of most calls.
+const patient = 20 * time.Second

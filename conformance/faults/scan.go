@@ -4,101 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// record is what is stored under a key, with the numbers of its changes; the zero value is nothing.
-type record struct {
-	state
-	created, modified, writes int64
-}
-
-// recordOf returns a record in the words of a history; nil is nothing.
-func recordOf(r *storage.Record) record {
-	if r == nil {
-		return record{}
-	}
-	return record{stateOf(r.Resource), r.Created, r.Modified, r.Writes}
-}
-
-func stateOf(res *resourcepb.Resource) state {
-	return state{res.GetId().GetUid(), res.GetVersion()}
-}
-
-// view is what somebody was shown of the store as it was at a revision.
-type view struct {
-	call     *call
-	revision int64
-	keys     []string // that were looked at
-	shown    map[string]record
-}
-
-// moored is a revision that a scan was at, and a moment since which it exists at the latest.
-type moored struct {
-	revision int64
-	since    time.Duration
-}
-
-// reading is that somebody was told a revision which had to be the newest one between two moments.
-type reading struct {
-	call     *call
-	revision int64
-	oldest   int64 // what was told to be the oldest one; 0: nothing
-}
-
-// historian returns what a handle reads the past with.
-func (r *run) historian(handle int) (storage.Historian, bool) {
-	if r.h.NoHistorian != "" {
-		return nil, false
-	}
-	return storage.As[storage.Historian](r.handles[handle])
-}
-
-// spanOf is all keys of a namespace, or one of them. No name of a run goes on with a character that is as low as the one here.
-func spanOf(namespace, key string) storage.Span {
-	const next = "\x01"
-	if key != "" {
-		return storage.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}
-	}
-	return storage.Span{From: idOf(namespace, "", ""), To: idOf(namespace+next, "", "")}
-}
-
-// moor notes a revision that scans can be at.
-func (r *round) moor(m moored) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	const kept = 32
-	if r.moorings = append(r.moorings, m); len(r.moorings) > kept {
-		r.moorings = r.moorings[1:]
-	}
-}
-
-// mooring returns a revision that an earlier scan was at; false if there is none.
-func (r *round) mooring(random *rand.Rand) (moored, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.moorings) == 0 {
-		return moored{}, false
-	}
-	return r.moorings[random.IntN(len(r.moorings))], true
-}
-
-// show notes a view, read notes a reading.
-func (h *history) show(v *view) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.views = append(h.views, v)
-}
-
-func (h *history) read(n reading) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.readings = append(h.readings, n)
-}
 
 // scan reads the round's keys as they are or, one time in three, as they were when an earlier scan read them: whole or in parts, of
 // which each has a deadline of its own.
@@ -186,13 +95,6 @@ func scanParts(c *client, h storage.Historian, k *call, at moored, span storage.
 		}
 		span = scan.Rest
 	}
-}
-
-func resourcesOf(records []storage.Record) (all []*resourcepb.Resource) {
-	for _, r := range records {
-		all = append(all, r.Resource)
-	}
-	return all
 }
 
 func viewOf(c *client, k *call, revision int64, keys []string, records []storage.Record) *view {

@@ -8,9 +8,6 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// patient is the deadline of most calls.
-const patient = 20 * time.Second
-
 // work makes calls at random until stop is closed.
 func work(c *client, stop <-chan struct{}) {
 	known := make(map[string]state)
@@ -24,16 +21,6 @@ func work(c *client, stop <-chan struct{}) {
 			doStep(c, known, c.patience())
 		}
 	}
-}
-
-// patience is a deadline: every third is a short one, and the shorter the likelier, since a moment within a call is what it is to
-// hit.
-func (c *client) patience() time.Duration {
-	if c.random.IntN(3) > 0 {
-		return patient
-	}
-	most := time.Millisecond << c.random.IntN(9)
-	return time.Duration(1 + c.random.Int64N(int64(most)))
 }
 
 // step makes one call, or a few that belong together. known is what the client believes is stored.
@@ -107,19 +94,6 @@ func changeKey(c *client, known map[string]state, key string, patience time.Dura
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
 		learn(c, known, key, true, patience)
 	}
-}
-
-// size is a resource's size: mostly small, at times as large as can be.
-func (c *client) size() int {
-	switch chance := c.random.IntN(1000); {
-	case chance < 2:
-		return c.round.run.h.MaxSize - 1024 // with room for what is around the data
-	case chance < 6:
-		return c.random.IntN(c.round.run.h.MaxSize / 2)
-	case chance < 200:
-		return 0
-	}
-	return c.random.IntN(2000)
 }
 
 // transact commits several operations.

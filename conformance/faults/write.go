@@ -45,7 +45,7 @@ func writeEvidence(e *evidence, dir string) error {
 	slices.SortStableFunc(e.calls, func(a, b *call) int { return cmp.Compare(a.begin, b.begin) })
 	err = page.Execute(f, map[string]any{
 		"Seed": e.run.o.Seed, "Round": e.round.number, "Summary": summary.String(), "Violations": report.Violations, "Pictures": pictures,
-		"Calls": e.calls, "Faults": episodeLines(e), "Follower": e.witness.follower.name, "Events": e.witness.events,
+		"Calls": e.calls, "Faults": episodeLines(e), "Follower": e.witness.follower, "Events": e.witness.events,
 	})
 	return cmp.Or(err, f.Close())
 }

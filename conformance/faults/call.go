@@ -1,0 +1,177 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// fate is what a caller was told about a call.
+type fate int
+
+// verb is what a part of a call does to its key.
+type verb string
+
+const (
+	unknown fate = iota // nothing, or that nobody knows
+	done
+	refused // for good: it has changed nothing
+)
+
+const (
+	read   verb = "read"
+	write  verb = "write"
+	remove verb = "delete"
+	demand verb = "check" // of a transaction
+)
+
+// state is what is stored under a key; the zero value is nothing.
+type state struct{ uid, version string }
+
+func (s state) String() string {
+	switch {
+	case s == state{}:
+		return "nothing"
+	case s.version == "":
+		return "nothing of " + s.uid
+	}
+	return "version " + s.version
+}
+
+// part is what a call does to one key, and what it was told about it.
+type part struct {
+	verb  verb
+	key   string
+	given state  // what the caller said is there
+	taken bool   // of a delete: it is refused where that is not there
+	name  string // of a write: it is stored with it
+	owner string // of a write: what it names as the owner
+	got   state  // read: what was there; write: what it left
+	shown string // read: the name of the write that was there
+	cause error  // why this part was refused: a sentinel
+}
+
+// refusal is why the part is refused where s is stored; nil if it is not.
+func (p part) refusal(s state) error {
+	if p.taken {
+		return refusal(demand, p.given, s)
+	}
+	return refusal(p.verb, p.given, s)
+}
+
+func (p part) String() string {
+	switch p.verb {
+	case read:
+		return fmt.Sprintf("%s is %s", short(p.key), p.got)
+	case write:
+		text := fmt.Sprintf("write %s to %s in place of %s", p.name, short(p.key), p.given)
+		if p.got.version != "" {
+			text += " → " + p.got.version
+		}
+		return text
+	}
+	return fmt.Sprintf("%s %s at %s", p.verb, short(p.key), p.given)
+}
+
+// call is one call of the store's interface. Times are since the start of the run.
+type call struct {
+	id         int
+	kind       string // "strong read", "write", ...
+	client     string
+	handle     int
+	process    int // which process of the handle it was made in; -1: in more than one
+	parts      []part
+	strong     bool // a read that has to be linearizable
+	cut        bool // its reads are of one moment
+	paged      bool
+	owner      string            // of owner references: whose
+	owned      map[string]string // of owner references: the uids by key
+	begin, end time.Duration     // between which it happened: an unknown change may happen later than the call returned
+	returned   time.Duration
+	patience   time.Duration // its deadline; 0: none of its own
+	fate       fate
+	err        error
+	revision   int64 // of a swap that was done
+}
+
+// changes reports whether the call would change anything.
+func (c *call) changes() bool {
+	for _, p := range c.parts {
+		if p.verb == write || p.verb == remove {
+			return true
+		}
+	}
+	return false
+}
+
+// reads reports whether the call only looks, and cannot be refused.
+func (c *call) reads() bool {
+	for _, p := range c.parts {
+		if p.verb != read {
+			return false
+		}
+	}
+	return true
+}
+
+// children is what owner references were answered with, in words.
+func (c *call) children() string {
+	if len(c.owned) == 0 {
+		return "none"
+	}
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(c.owned)) {
+		names = append(names, short(key))
+	}
+	return strings.Join(names, ", ")
+}
+
+// String says what the call was and what it was told.
+func (c *call) String() string {
+	var parts []string
+	for _, p := range c.parts {
+		if len(parts) == 6 {
+			parts = append(parts, fmt.Sprintf("and %d more", len(c.parts)-6))
+			break
+		}
+		parts = append(parts, p.String())
+	}
+	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", moment(c.begin), moment(c.returned), c.client, c.handle, c.kind)
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, "; ") + ")"
+	}
+	if c.owner != "" {
+		text += " of " + c.owner
+	}
+	switch {
+	case c.fate == done && c.owner != "":
+		return fmt.Sprintf("%s: %s", text, c.children())
+	case c.fate == done:
+		return text + ": done"
+	case c.fate == unknown:
+		return fmt.Sprintf("%s: outcome unknown: %v", text, c.err)
+	}
+	return fmt.Sprintf("%s: refused: %v", text, c.err)
+}
+
+// refusal is the decision tables: why a part of a call is refused where s is stored; nil if it is not.
+func refusal(v verb, given, s state) error {
+	nothing := s == state{}
+	switch {
+	case v == remove && (nothing || s.uid != given.uid):
+		return nil
+	case nothing && given.version == "":
+		return nil
+	case nothing:
+		return storage.ErrCASFailure
+	case s.uid != given.uid && given.uid != "":
+		return storage.ErrWrongUid
+	case s.version != given.version:
+		return storage.ErrCASFailure
+	}
+	return nil
+}

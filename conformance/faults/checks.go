@@ -1,0 +1,17 @@
+package faults
+
+// violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
+func findViolations(e *evidence) (found []Violation) {
+	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines, checkPast, checkRevisions}
+	if e.whole() {
+		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder, checkFollowed)
+	}
+	for _, check := range checks {
+		if more := check(e); len(more) > 3 {
+			found = append(found, more[:3]...) // the rest is more of the same
+		} else {
+			found = append(found, more...)
+		}
+	}
+	return found
+}

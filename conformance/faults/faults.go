@@ -1,0 +1,192 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// Run lets workers, followers and faults loose on the harness's store and checks what comes of it. It returns an error if it
+// could not: because of the harness, or because ctx ended. Promises that the backend broke are in the report; the first round
+// that shows one is the last.
+func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
+	if err := h.complete(); err != nil {
+		return nil, err
+	}
+	o.complete()
+	r := &run{
+		clock: &clock{start: time.Now()}, h: h, o: o,
+		report: &Report{Seed: o.Seed, Operations: map[string]int{}, Faults: map[Kind]int{}, Exempt: h.Exempt},
+	}
+	before := goleak.IgnoreCurrent()
+	err := openHandles(r, ctx)
+	if err == nil {
+		err = playAll(r, ctx)
+	}
+	for i, b := range r.handles {
+		if closing := b.Close(); closing != nil && err == nil {
+			err = fmt.Errorf("faults: closing handle %d: %w", i, closing)
+		}
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		addViolations(r, checkBounds(r, before))
+	}
+	return r.report, err
+}
+
+// open opens the handles.
+func openHandles(r *run, ctx context.Context) error {
+	for i := range r.o.Handles {
+		open := r.h.Open
+		if i == 0 {
+			open = r.h.Around
+		}
+		b, err := open(ctx)
+		if err != nil {
+			return fmt.Errorf("faults: opening handle %d: %w", i, err)
+		}
+		r.handles = append(r.handles, b)
+		if err := checkCapability(r, i, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasoned returns an error if a handle of this process is no storage.Historian without a reason, or is one in spite of it.
+func checkCapability(r *run, handle int, b storage.Backend) error {
+	if _, apart := b.(*process); apart {
+		return nil
+	}
+	switch _, ok := storage.As[storage.Historian](b); {
+	case !ok && r.h.NoHistorian == "":
+		return fmt.Errorf("faults: handle %d is no storage.Historian and Harness.NoHistorian does not say why", handle)
+	case ok && r.h.NoHistorian != "":
+		return fmt.Errorf("faults: handle %d is a storage.Historian although Harness.NoHistorian says: %s", handle, r.h.NoHistorian)
+	}
+	return nil
+}
+
+// live plays the rounds, with followers that see all of them.
+func playAll(r *run, ctx context.Context) error {
+	within, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	background.Go(func() { r.clock.run(within) })
+	first := newRound(r, 0)
+	var followers []*follower
+	for i, f := range []*follower{
+		{name: "steady follower"},
+		{name: "disturbed follower", slow: true},
+		{name: "resuming follower", resumes: 60},
+		{name: "roaming follower", resumes: 40, roams: true},
+	} {
+		f.run, f.handle, f.random = r, i%len(r.handles), r.source(f.name)
+		var err error
+		if f.watch, err = r.handles[f.handle].WatchList(ctx, thing, everywhere, ""); err != nil {
+			return fmt.Errorf("faults: WatchList on handle %d: %w", f.handle, err)
+		}
+		if err := f.begin(ctx); err != nil {
+			return err
+		}
+		f.turn(first)
+		background.Go(func() { f.follow(within) })
+		followers = append(followers, f)
+	}
+	return playRounds(r, ctx, first, followers)
+}
+
+// rounds plays one round after the other until the time is over or a promise is broken.
+func playRounds(r *run, ctx context.Context, current *round, followers []*follower) error {
+	for r.report.Elapsed < r.o.For && ctx.Err() == nil {
+		worked, err := playRound(current, followers, ctx, min(r.o.Round, r.o.For-r.report.Elapsed))
+		if err != nil {
+			return err
+		}
+		r.report.Elapsed += worked
+		next := newRound(r, current.number+1)
+		var sights []sight
+		for _, f := range followers {
+			sights = append(sights, f.turn(next))
+		}
+		e := collectEvidence(r, current, sights)
+		countRound(r, e)
+		if found := findViolations(e); len(found) > 0 {
+			addViolations(r, found)
+			writeRound(r, e)
+			return nil
+		}
+		r.o.Log("round %d: %d calls, %d events, %d faults, no violation", current.number, len(e.calls), len(e.witness.events), len(e.faults))
+		if err := cleanUp(current, ctx); err != nil {
+			return err
+		}
+		current = next
+	}
+	addViolations(r, current.copy().oddities)
+	return nil
+}
+
+// count adds a round to the report.
+func countRound(r *run, e *evidence) {
+	report := r.report
+	report.Rounds++
+	report.Events += len(e.witness.events)
+	for _, k := range e.calls {
+		report.Operations[k.kind]++
+		if k.changes() && k.fate == unknown {
+			report.Unknown++
+			if e.applied[k] {
+				report.Happened++
+			}
+		}
+	}
+	for _, f := range e.faults {
+		report.Faults[f.kind]++
+	}
+	if e.broken(e.witness) {
+		report.Unwitnessed++
+	}
+	report.Shown += len(e.views)
+	report.Replayed += countReplayed(e)
+	for _, s := range e.sights {
+		if e.broken(s) {
+			report.Relisted++
+		}
+	}
+	report.LongestStall = max(report.LongestStall, longestStall(e))
+}
+
+// longestStall is the longest time in which no call succeeded.
+func longestStall(e *evidence) (longest time.Duration) {
+	var ends []time.Duration
+	for _, k := range e.calls {
+		if k.fate == done {
+			ends = append(ends, k.returned)
+		}
+	}
+	slices.Sort(ends)
+	for i := 1; i < len(ends); i++ {
+		longest = max(longest, ends[i]-ends[i-1])
+	}
+	return longest
+}
+
+// replayed counts the views that a chronicle covers.
+func countReplayed(e *evidence) (n int) {
+	for _, v := range e.views {
+		if slices.ContainsFunc(e.round.chronicles(), func(c *chronicle) bool { return c.covers(v.revision) }) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ashlar-dev/storage"
+)
+
+// play lets workers and nemesis loose, waits until everybody has seen everything, and returns how long workers worked.
+func playRound(r *round, followers []*follower, run context.Context, during time.Duration) (worked time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(run, during)
+	defer cancel()
+	r.full = cancel
+	first, since, err := firstRevision(r, run)
+	if err != nil {
+		return 0, cmp.Or(run.Err(), err)
+	}
+	telling, enough := context.WithCancel(run)
+	var until atomic.Int64
+	var told sync.WaitGroup
+	defer told.Wait()
+	defer enough()
+	if first > 0 {
+		told.Go(func() { r.retold = startChronicles(r, telling, first, since, &until) })
+	}
+	began := r.run.now()
+	var working sync.WaitGroup
+	for i := range r.run.o.Workers {
+		c := newClient(r, fmt.Sprintf("worker-%d", i), i%len(r.run.handles))
+		working.Go(func() { work(c, ctx.Done()) })
+	}
+	n := &nemesis{run: r.run, round: r, random: r.run.source(fmt.Sprint(r.number, "nemesis"))}
+	err = n.torment(ctx)
+	working.Wait()
+	worked = r.run.now() - began
+	if err = cmp.Or(err, run.Err()); err != nil {
+		return worked, err
+	}
+	if err := finish(newClient(r, "finisher", 0), r.run.now()+r.run.o.Timeout); err != nil {
+		r.odd(Violation{"writes go on", err.Error()})
+		return worked, nil
+	}
+	var awaited sync.WaitGroup
+	for _, f := range followers {
+		awaited.Go(func() {
+			awaitWrites(r, run, f)
+			awaitBookmark(r, run, f)
+		})
+	}
+	awaited.Wait()
+	if first > 0 {
+		if err := conclude(r, run, first, since, &until, &told); err != nil {
+			return worked, cmp.Or(run.Err(), err)
+		}
+	}
+	return worked, run.Err()
+}
+
+// conclude waits until the round has been told up to its end, and has it told once more.
+func conclude(r *round, run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
+	h, _ := r.run.historian(0)
+	_, last, err := newestRevision(r, run, h)
+	if err != nil {
+		return err
+	}
+	until.Store(last)
+	r.again, err = retell(r, run, first, last, since)
+	told.Wait()
+	return err
+}
+
+// await waits until a follower has seen the last write to every key, or has seen nothing for too long, or the run is given up.
+func awaitWrites(r *round, ctx context.Context, f *follower) {
+	tick := time.NewTicker(tick)
+	defer tick.Stop()
+	for began, before := r.run.now(), 0; ; {
+		select {
+		case <-f.caught:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		f.mu.Lock()
+		got, ended, handle := len(f.events), len(f.ended), f.handle
+		f.mu.Unlock()
+		if got > before {
+			began, before = r.run.now(), got
+		}
+		if r.run.now()-began > r.run.o.Timeout {
+			r.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
+				f.name, handle, ended, len(r.keys), r.run.o.Timeout)})
+			return
+		}
+	}
+}
+
+// awaitBookmark waits until the bookmark has come that a follower is owed.
+func awaitBookmark(r *round, ctx context.Context, f *follower) {
+	tick := time.NewTicker(tick)
+	defer tick.Stop()
+	for began := r.run.now(); ; {
+		asked := f.owed()
+		switch {
+		case asked == 0 || asked > began:
+			return
+		case r.run.now()-began > r.run.o.Timeout:
+			r.odd(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d asked for one at %s, and %v after everything was healed it was not there",
+				f.name, f.handle, moment(asked), r.run.o.Timeout)})
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// clean deletes what the round has left in the store.
+func cleanUp(r *round, ctx context.Context) error {
+	b := r.run.handles[0]
+	all, err := b.List(ctx, storage.StrongConsistency, thing, roundTenancy(r.namespace), "")
+	for _, res := range all {
+		if err == nil {
+			err = b.DeleteCAS(ctx, res.Id, res.Version)
+		}
+	}
+	if err != nil && !errors.Is(err, storage.ErrInconsistent) && !errors.Is(err, storage.ErrCASFailure) {
+		return fmt.Errorf("faults: cleaning up after a round: %w", err)
+	}
+	return nil
+}
