@@ -159,7 +159,7 @@ func (n *answers) print(out io.Writer) error {
 	}
 	fmt.Fprintf(b, "%d guarantees: %d kept, %d broken, %d not asked; %d cases", len(all), marks["✓"], marks["✗"], marks["–"], ran)
 	if f := n.faults; f != nil {
-		fmt.Fprintf(b, " and %s under faults: %d calls, %d events, faults: %s; seed %d", short(f.Elapsed), f.Total(), f.Events, faultCounts(f), f.Seed)
+		fmt.Fprintf(b, " and %s under faults: %d calls, %d events, faults: %s; seed %d", short(f.WorkTime), f.Total(), f.Events, faultCounts(f), f.Seed)
 	}
 	fmt.Fprintf(b, "; %s\n", short(n.took))
 	return b.Flush()

@@ -10,16 +10,16 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// fate is what a caller was told about a call.
-type fate int
+// outcome is what a caller was told about a call.
+type outcome int
 
 // verb is what a part of a call does to its key.
 type verb string
 
 const (
-	unknown fate = iota // nothing, or that nobody knows
-	done
-	refused // for good: it has changed nothing
+	outcomeUnknown outcome = iota // nothing, or that nobody knows
+	outcomeDone
+	outcomeRefused // for good: it has changed nothing
 )
 
 const (
@@ -44,58 +44,58 @@ func (s state) String() string {
 
 // part is what a call does to one key, and what it was told about it.
 type part struct {
-	verb  verb
-	key   string
-	given state  // what the caller said is there
-	taken bool   // of a delete: it is refused where that is not there
-	name  string // of a write: it is stored with it
-	owner string // of a write: what it names as the owner
-	got   state  // read: what was there; write: what it left
-	shown string // read: the name of the write that was there
-	cause error  // why this part was refused: a sentinel
+	verb         verb
+	key          string
+	expected     state  // what the caller said is there
+	mustExist    bool   // of a delete: it is refused where that is not there
+	name         string // of a write: it is stored with it
+	owner        string // of a write: what it names as the owner
+	observed     state  // read: what was there; write: what it left
+	writeName    string // read: the name of the write that was there
+	refusalCause error  // why this part was refused: a sentinel
 }
 
 // refusal is why the part is refused where s is stored; nil if it is not.
 func (p part) refusal(s state) error {
-	if p.taken {
-		return refusal(demand, p.given, s)
+	if p.mustExist {
+		return refusal(demand, p.expected, s)
 	}
-	return refusal(p.verb, p.given, s)
+	return refusal(p.verb, p.expected, s)
 }
 
 func (p part) String() string {
 	switch p.verb {
 	case read:
-		return fmt.Sprintf("%s is %s", short(p.key), p.got)
+		return fmt.Sprintf("%s is %s", shortKey(p.key), p.observed)
 	case write:
-		text := fmt.Sprintf("write %s to %s in place of %s", p.name, short(p.key), p.given)
-		if p.got.version != "" {
-			text += " → " + p.got.version
+		text := fmt.Sprintf("write %s to %s in place of %s", p.name, shortKey(p.key), p.expected)
+		if p.observed.version != "" {
+			text += " → " + p.observed.version
 		}
 		return text
 	}
-	return fmt.Sprintf("%s %s at %s", p.verb, short(p.key), p.given)
+	return fmt.Sprintf("%s %s at %s", p.verb, shortKey(p.key), p.expected)
 }
 
 // call is one call of the store's interface. Times are since the start of the run.
 type call struct {
-	id         int
-	kind       string // "strong read", "write", ...
-	client     string
-	handle     int
-	process    int // which process of the handle it was made in; -1: in more than one
-	parts      []part
-	strong     bool // a read that has to be linearizable
-	cut        bool // its reads are of one moment
-	paged      bool
-	owner      string            // of owner references: whose
-	owned      map[string]string // of owner references: the uids by key
-	begin, end time.Duration     // between which it happened: an unknown change may happen later than the call returned
-	returned   time.Duration
-	patience   time.Duration // its deadline; 0: none of its own
-	fate       fate
-	err        error
-	revision   int64 // of a swap that was done
+	id             int
+	kind           string // "strong read", "write", ...
+	client         string
+	handle         int
+	process        int // which process of the handle it was made in; -1: in more than one
+	parts          []part
+	strong         bool // a read that has to be linearizable
+	isSnapshot     bool // its reads are of one moment
+	mayBeCompacted bool
+	owner          string            // of owner references: whose
+	references     map[string]string // of owner references: the uids by key
+	begin, end     time.Duration     // between which it happened: an unknown change may happen later than the call returned
+	returnedAt     time.Duration
+	timeout        time.Duration // its deadline; 0: none of its own
+	outcome        outcome
+	err            error
+	revision       int64 // of a swap that was done
 }
 
 // changes reports whether the call would change anything.
@@ -120,12 +120,12 @@ func (c *call) reads() bool {
 
 // children is what owner references were answered with, in words.
 func (c *call) children() string {
-	if len(c.owned) == 0 {
+	if len(c.references) == 0 {
 		return "none"
 	}
 	var names []string
-	for _, key := range slices.Sorted(maps.Keys(c.owned)) {
-		names = append(names, short(key))
+	for _, key := range slices.Sorted(maps.Keys(c.references)) {
+		names = append(names, shortKey(key))
 	}
 	return strings.Join(names, ", ")
 }
@@ -140,7 +140,7 @@ func (c *call) String() string {
 		}
 		parts = append(parts, p.String())
 	}
-	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", moment(c.begin), moment(c.returned), c.client, c.handle, c.kind)
+	text := fmt.Sprintf("[%s to %s] %s on handle %d: %s", formatTime(c.begin), formatTime(c.returnedAt), c.client, c.handle, c.kind)
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, "; ") + ")"
 	}
@@ -148,11 +148,11 @@ func (c *call) String() string {
 		text += " of " + c.owner
 	}
 	switch {
-	case c.fate == done && c.owner != "":
+	case c.outcome == outcomeDone && c.owner != "":
 		return fmt.Sprintf("%s: %s", text, c.children())
-	case c.fate == done:
+	case c.outcome == outcomeDone:
 		return text + ": done"
-	case c.fate == unknown:
+	case c.outcome == outcomeUnknown:
 		return fmt.Sprintf("%s: outcome unknown: %v", text, c.err)
 	}
 	return fmt.Sprintf("%s: refused: %v", text, c.err)

@@ -4,12 +4,12 @@ import "fmt"
 
 // checkBookmarks holds every bookmark against the changes that had been acknowledged when it was asked for.
 func checkBookmarks(e *evidence) (found []Violation) {
-	acknowledged := e.acknowledged()
+	acknowledged := e.acknowledgedPositions()
 	for _, b := range e.bookmarks {
 		var events []event
-		for _, s := range e.sights {
+		for _, s := range e.observations {
 			if s.follower == b.follower {
-				events = s.events[:min(b.at, len(s.events))]
+				events = s.events[:min(b.eventCount, len(s.events))]
 			}
 		}
 		count := map[string]int{}
@@ -17,10 +17,10 @@ func checkBookmarks(e *evidence) (found []Violation) {
 			count[ev.key]++
 		}
 		for _, key := range e.round.keys {
-			if owed := acknowledged[key].before(b.asked); owed.position > count[key] {
+			if owed := acknowledged[key].before(b.requestedAt); owed.position > count[key] {
 				found = append(found, Violation{"bookmarks are true", fmt.Sprintf(
 					"%s asked at %s and got its bookmark after %d changes of %s, although by then there had been %s",
-					b.follower, moment(b.asked), count[key], short(key), owed.what(e.chains[key]))})
+					b.follower, formatTime(b.requestedAt), count[key], shortKey(key), owed.describe(e.keyHistories[key]))})
 				break
 			}
 		}

@@ -9,14 +9,14 @@ import (
 
 // checkBounds looks for goroutines that were left behind, and at what the run took at most.
 func checkBounds(r *run, before goleak.Option) (found []Violation) {
-	heap, goroutines := r.most()
+	heap, goroutines := r.peakUsage()
 	if heap > r.o.MaxHeap {
 		found = append(found, Violation{"memory is bounded", fmt.Sprintf("the heap had %d MiB, more than %d", heap>>20, r.o.MaxHeap>>20)})
 	}
 	if goroutines > uint64(r.o.MaxGoroutines) {
 		found = append(found, Violation{"goroutines are bounded", fmt.Sprintf("there were %d, more than %d", goroutines, r.o.MaxGoroutines)})
 	}
-	if r.o.shared {
+	if r.o.ignoreGoroutines {
 		return found
 	}
 	ignored := []goleak.Option{before}

@@ -10,16 +10,16 @@ import (
 func checkDeadlines(e *evidence) (found []Violation) {
 	waits := e.waits
 	for _, k := range e.calls {
-		if k.patience != 0 {
-			waits = append(waits, wait{k, k.begin, k.returned, k.patience})
+		if k.timeout != 0 {
+			waits = append(waits, wait{k, k.begin, k.returnedAt, k.timeout})
 		}
 		if early(e, k) {
-			found = append(found, Violation{"deadlines", fmt.Sprintf("it was told that its time is over after %v of %v: %s", k.returned-k.begin, k.patience, k)})
+			found = append(found, Violation{"deadlines", fmt.Sprintf("it was told that its time is over after %v of %v: %s", k.returnedAt-k.begin, k.timeout, k)})
 		}
 	}
 	for _, w := range waits {
-		if wrong := e.run.overdue(w, e.still(w)); wrong != "" {
-			found = append(found, Violation{"deadlines", fmt.Sprintf("from %s on it %s: %s", moment(w.began), wrong, w.call)})
+		if wrong := e.run.overdue(w, e.pausedTime(w)); wrong != "" {
+			found = append(found, Violation{"deadlines", fmt.Sprintf("from %s on it %s: %s", formatTime(w.begin), wrong, w.call)})
 		}
 	}
 	return found
@@ -28,8 +28,8 @@ func checkDeadlines(e *evidence) (found []Violation) {
 // early reports whether a call was told that its context is over, and that nothing was sent, long before it was. Only calls with much
 // time are looked at: it begins to run a moment before the call does, and the machine may be late in between.
 func early(e *evidence, k *call) bool {
-	if k.fate != refused || k.patience < patient || !errors.Is(k.err, context.DeadlineExceeded) && !errors.Is(k.err, context.Canceled) {
+	if k.outcome != outcomeRefused || k.timeout < longTimeout || !errors.Is(k.err, context.DeadlineExceeded) && !errors.Is(k.err, context.Canceled) {
 		return false
 	}
-	return k.returned-k.begin+e.run.late(k.begin-k.patience, k.returned)+e.still(wait{call: k, began: k.begin - k.patience, ended: k.returned}) < k.patience/2
+	return k.returnedAt-k.begin+e.run.latenessBetween(k.begin-k.timeout, k.returnedAt)+e.pausedTime(wait{call: k, begin: k.begin - k.timeout, end: k.returnedAt}) < k.timeout/2
 }

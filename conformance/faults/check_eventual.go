@@ -7,27 +7,27 @@ import "fmt"
 func checkEventual(e *evidence) (found []Violation) {
 	floors := e.floors()
 	for _, k := range e.calls {
-		if k.strong || !k.reads() || k.fate != done || k.process < 0 {
+		if k.strong || !k.reads() || k.outcome != outcomeDone || k.process < 0 {
 			continue
 		}
 		for _, p := range k.parts {
-			c := e.chains[p.key]
-			floor := floors[place{k.handle, k.process, p.key}].before(k.begin)
-			if p.got == (state{}) {
+			c := e.keyHistories[p.key]
+			floor := floors[handleKey{k.handle, k.process, p.key}].before(k.begin)
+			if p.observed == (state{}) {
 				if gaps := c.absences(); gaps[len(gaps)-1] < floor.position {
 					found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
-						"nothing of %s is older than what handle %d had shown, %s: %s", short(p.key), k.handle, floor.what(c), k)})
+						"nothing of %s is older than what handle %d had shown, %s: %s", shortKey(p.key), k.handle, floor.describe(c), k)})
 				}
 				continue
 			}
-			at, ok := c.position(p.got)
+			at, ok := c.position(p.observed)
 			switch {
 			case !ok: // reported elsewhere
 			case at < floor.position:
 				found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
-					"%s of %s is older than what handle %d had shown, %s: %s", p.got, short(p.key), k.handle, floor.what(c), k)})
-			case e.writes[p.shown] != nil && e.writes[p.shown].begin > k.end:
-				found = append(found, Violation{"eventual reads show what was written", fmt.Sprintf("%s was written later: %s", p.got, k)})
+					"%s of %s is older than what handle %d had shown, %s: %s", p.observed, shortKey(p.key), k.handle, floor.describe(c), k)})
+			case e.writes[p.writeName] != nil && e.writes[p.writeName].begin > k.end:
+				found = append(found, Violation{"eventual reads show what was written", fmt.Sprintf("%s was written later: %s", p.observed, k)})
 			}
 		}
 	}

@@ -8,12 +8,12 @@ func checkOrder(e *evidence) (found []Violation) {
 	if e.run.h.NoOrderAcrossKeys != "" {
 		return nil
 	}
-	for _, s := range e.sights {
+	for _, s := range e.observations {
 		var last *call // of those so far the one that began last
 		var when event
 		for _, ev := range s.events {
 			k := e.writes[ev.name]
-			if k == nil || ev.deleted || ev.relisted {
+			if k == nil || ev.isDelete || ev.fromList {
 				continue
 			}
 			if last != nil && k.end < last.begin {

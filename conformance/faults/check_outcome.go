@@ -17,11 +17,11 @@ func checkOutcomes(e *evidence) (found []Violation) {
 	report := func(check, format string, args ...any) {
 		found = append(found, Violation{check, fmt.Sprintf(format, args...)})
 	}
-	written := e.written()
+	written := e.writtenVersions()
 	for _, k := range e.calls {
 		there, missing := 0, 0
 		for _, p := range k.parts {
-			c := e.chains[p.key]
+			c := e.keyHistories[p.key]
 			switch p.verb {
 			case write:
 				version, ok := written[p.name]
@@ -31,45 +31,45 @@ func checkOutcomes(e *evidence) (found []Violation) {
 					there++
 				}
 				switch {
-				case ok && k.fate == refused:
+				case ok && k.outcome == outcomeRefused:
 					report("refused changes do not happen", "%s was told that it is refused, and yet version %s is there: %s", p.name, version, k)
-				case ok && k.fate == done && version != p.got.version:
+				case ok && k.outcome == outcomeDone && version != p.observed.version:
 					report("versions", "it was written as version %s: %s", version, k)
-				case !ok && k.fate == done:
-					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, around(c, p.given))
+				case !ok && k.outcome == outcomeDone:
+					report("acknowledged changes stay", "no watch has shown %s: %s\n%s", p.name, k, describeState(c, p.expected))
 				}
 			case remove:
-				if k.fate == done && c.gone[p.given.uid] == 0 && had(c, p.given.uid) {
-					report("acknowledged changes stay", "%s was never deleted: %s", p.given, k)
+				if k.outcome == outcomeDone && c.deletionPositions[p.expected.uid] == 0 && containsUID(c, p.expected.uid) {
+					report("acknowledged changes stay", "%s was never deleted: %s", p.expected, k)
 				}
 			case read:
-				if _, known := c.position(p.got); k.fate == done && p.got != (state{}) && !known {
-					report("reads show what was written", "no watch has shown %s of %s: %s\n%s", p.got, short(p.key), k, around(c, p.got))
+				if _, known := c.position(p.observed); k.outcome == outcomeDone && p.observed != (state{}) && !known {
+					report("reads show what was written", "no watch has shown %s of %s: %s\n%s", p.observed, shortKey(p.key), k, describeState(c, p.observed))
 				}
 			}
 		}
 		if there > 0 && missing > 0 {
 			report("transactions are atomic", "%d of its writes are there and %d are not: %s", there, missing, k)
 		}
-		if k.fate == unknown && k.patience >= patient && !troubled(e, k) && !starved(e, k) {
+		if k.outcome == outcomeUnknown && k.timeout >= longTimeout && !duringFault(e, k) && !lackedResources(e, k) {
 			report("outcomes are known", "nothing was wrong with the database, and yet: %s", k)
 		}
 	}
-	for _, c := range e.chains {
+	for _, c := range e.keyHistories {
 		for i, step := range c.steps {
-			if step.deleted && len(c.removers[step.now]) == 0 {
-				report("refused changes do not happen", "nobody whose call was not refused has deleted %s", lines(short(c.key), c.steps[max(0, i-2):i+1]))
+			if step.isDelete && len(c.removers[step.now]) == 0 {
+				report("refused changes do not happen", "nobody whose call was not refused has deleted %s", joinLines(shortKey(c.key), c.steps[max(0, i-2):i+1]))
 			}
 		}
 	}
 	return found
 }
 
-// troubled reports whether a fault was there during a call, or had ended shortly before, or had ended and the handle had not been
+// duringFault reports whether a fault was there during a call, or had ended shortly before, or had ended and the handle had not been
 // answered since.
-func troubled(e *evidence, k *call) bool {
+func duringFault(e *evidence, k *call) bool {
 	for _, f := range e.faults {
-		if f.begin <= k.returned && k.begin <= max(f.end+recovery, answeredAfter(e, k.handle, f.end)) {
+		if f.begin <= k.returnedAt && k.begin <= max(f.end+recovery, answeredAfter(e, k.handle, f.end)) {
 			return true
 		}
 	}
@@ -80,36 +80,36 @@ func troubled(e *evidence, k *call) bool {
 func answeredAfter(e *evidence, handle int, after time.Duration) time.Duration {
 	first := forever
 	for _, k := range e.calls {
-		if k.handle == handle && k.fate == done && k.begin >= after {
-			first = min(first, k.returned)
+		if k.handle == handle && k.outcome == outcomeDone && k.begin >= after {
+			first = min(first, k.returnedAt)
 		}
 	}
 	return first
 }
 
-// starved reports whether a call ran out of time on a machine that had none: what needs that many turns of the processor gets by
+// lackedResources reports whether a call ran out of time on a machine that had none: what needs that many turns of the processor gets by
 // no deadline. A disk that others keep busy is told by the neighbours: only a call that many changes of the same handle have
 // overtaken was forgotten, one that few have was slow.
-func starved(e *evidence, k *call) bool {
+func lackedResources(e *evidence, k *call) bool {
 	const many = 20
 	if !errors.Is(k.err, context.DeadlineExceeded) {
 		return false
 	}
-	return e.run.late(k.begin, k.returned) > k.patience/10 || countOvertaking(e, k) < many
+	return e.run.latenessBetween(k.begin, k.returnedAt) > k.timeout/10 || countOvertaking(e, k) < many
 }
 
 // overtaking counts the changes that began after a call on the same handle and were acknowledged before it returned.
 func countOvertaking(e *evidence, k *call) (n int) {
 	for _, other := range e.calls {
-		if other.handle == k.handle && other.fate == done && other.changes() && other.begin > k.begin && other.returned < k.returned {
+		if other.handle == k.handle && other.outcome == outcomeDone && other.changes() && other.begin > k.begin && other.returnedAt < k.returnedAt {
 			n++
 		}
 	}
 	return n
 }
 
-// had reports whether a resource with the uid was there.
-func had(c *chain, uid string) bool {
+// containsUID reports whether a resource with the uid was there.
+func containsUID(c *keyHistory, uid string) bool {
 	for _, step := range c.steps {
 		if step.now.uid == uid {
 			return true
@@ -118,10 +118,10 @@ func had(c *chain, uid string) bool {
 	return false
 }
 
-// around is what became of a state, in words.
-func around(c *chain, s state) string {
+// describeState is what became of a state, in words.
+func describeState(c *keyHistory, s state) string {
 	if p, ok := c.positions[s.version]; ok {
-		return lines("what was there:", c.steps[max(0, p-2):min(len(c.steps), p+2)])
+		return joinLines("what was there:", c.steps[max(0, p-2):min(len(c.steps), p+2)])
 	}
-	return fmt.Sprintf("%s had %d changes, none of them left %s", short(c.key), len(c.steps), s)
+	return fmt.Sprintf("%s had %d changes, none of them left %s", shortKey(c.key), len(c.steps), s)
 }

@@ -9,17 +9,17 @@ import (
 // the owner is in the answer, what it had shown to name it no longer is not, unless that has changed since. Whoever asks a handle
 // whose watch has shown the deletion of the owner finds all that was acknowledged before the owner was deleted.
 func checkOwners(e *evidence) (found []Violation) {
-	floors, acknowledged, deleted := e.floors(), e.acknowledged(), deletions(e)
+	floors, acknowledged, deleted := e.floors(), e.acknowledgedPositions(), deletions(e)
 	for _, k := range e.calls {
-		if k.owner == "" || k.fate != done || k.process < 0 {
+		if k.owner == "" || k.outcome != outcomeDone || k.process < 0 {
 			continue
 		}
 		var buried *deletion
-		if d := deleted[grave{k.handle, k.process, k.owner}]; d != nil && d.seen <= k.begin {
+		if d := deleted[deletedOwner{k.handle, k.process, k.owner}]; d != nil && d.seen <= k.begin {
 			buried = d
 		}
 		for _, key := range e.round.keys {
-			floor := floors[place{k.handle, k.process, key}].before(k.begin)
+			floor := floors[handleKey{k.handle, k.process, key}].before(k.begin)
 			if buried != nil {
 				if owed := acknowledged[key].before(buried.began); owed.position > floor.position {
 					floor = owed
@@ -27,15 +27,15 @@ func checkOwners(e *evidence) (found []Violation) {
 			}
 			if !owns(e, k, key, floor.position) {
 				verb := "is not among"
-				if _, listed := k.owned[key]; listed {
+				if _, listed := k.references[key]; listed {
 					verb = "is among"
 				}
 				found = append(found, Violation{"owner references are true", fmt.Sprintf("%s %s those that name %s, which contradicts all that it has been since %s: %s",
-					short(key), verb, k.owner, floor.what(e.chains[key]), k)})
+					shortKey(key), verb, k.owner, floor.describe(e.keyHistories[key]), k)})
 			}
 		}
-		for key := range k.owned {
-			if e.chains[key] == nil {
+		for key := range k.references {
+			if e.keyHistories[key] == nil {
 				found = append(found, Violation{"owner references are true", fmt.Sprintf("nobody wrote %s: %s", key, k)})
 			}
 		}
@@ -46,16 +46,16 @@ func checkOwners(e *evidence) (found []Violation) {
 // owns reports whether what owner references say of a key was so at one of its positions: not before the one given, and not after
 // one that began when the answer was there.
 func owns(e *evidence, k *call, key string, from int) bool {
-	c := e.chains[key]
-	uid, listed := k.owned[key]
+	c := e.keyHistories[key]
+	uid, listed := k.references[key]
 	for at := from; at <= len(c.steps); at++ {
 		names := false
 		if at > 0 {
 			step := c.steps[at-1]
-			if at > from && beganBy(e, c, step) > k.returned {
+			if at > from && beganBy(e, c, step) > k.returnedAt {
 				return false
 			}
-			names = !step.deleted && step.owner == k.owner && (!listed || step.now.uid == uid)
+			names = !step.isDelete && step.owner == k.owner && (!listed || step.now.uid == uid)
 		}
 		if names == listed {
 			return true
@@ -65,8 +65,8 @@ func owns(e *evidence, k *call, key string, from int) bool {
 }
 
 // began is when a change can have happened at the earliest.
-func beganBy(e *evidence, c *chain, step event) time.Duration {
-	if !step.deleted {
+func beganBy(e *evidence, c *keyHistory, step event) time.Duration {
+	if !step.isDelete {
 		if k := e.writes[step.name]; k != nil {
 			return k.begin
 		}
@@ -79,25 +79,25 @@ func beganBy(e *evidence, c *chain, step event) time.Duration {
 	return first
 }
 
-// grave is a deleted resource, as a handle has shown it.
-type grave struct {
+// deletedOwner is a deleted resource, as a handle has shown it.
+type deletedOwner struct {
 	handle, process int
-	what            string
+	owner           string
 }
 
 // deletion is when a resource's deletion began, and when a watch of a handle had shown it.
 type deletion struct{ began, seen time.Duration }
 
 // deletions are those that watches have shown. What was created and deleted more than once under a uid is left out.
-func deletions(e *evidence) map[grave]*deletion {
-	all := map[grave]*deletion{}
-	for _, s := range e.sights {
+func deletions(e *evidence) map[deletedOwner]*deletion {
+	all := map[deletedOwner]*deletion{}
+	for _, s := range e.observations {
 		for _, ev := range s.events {
-			if !ev.deleted {
+			if !ev.isDelete {
 				continue
 			}
-			began := beganBy(e, e.chains[ev.key], ev)
-			at := grave{ev.handle, ev.process, ev.key + " with uid " + ev.now.uid}
+			began := beganBy(e, e.keyHistories[ev.key], ev)
+			at := deletedOwner{ev.handle, ev.process, ev.key + " with uid " + ev.now.uid}
 			if d := all[at]; d == nil {
 				all[at] = &deletion{began, ev.at}
 			} else {

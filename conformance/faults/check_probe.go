@@ -16,21 +16,21 @@ func checkProbes(e *evidence) (found []Violation) {
 func checkProbe(e *evidence, p *probe) string {
 	at := startOf(e, p.from)
 	for i, ev := range p.events {
-		c := e.chains[ev.key]
+		c := e.keyHistories[ev.key]
 		around := p.events[max(0, i-3) : i+1]
 		position, ok := c.after(ev)
 		if !ok {
-			return lines("shows what no follower saw", around)
+			return joinLines("shows what no follower saw", around)
 		}
 		before, known := at[ev.key]
 		if !known {
 			before = position - 1 // of the places where nothing was, the one before this
 			if c.at(before) != (state{}) {
-				return lines("a change of what was not there", around)
+				return joinLines("a change of what was not there", around)
 			}
 		}
 		if position != before+1 {
-			return lines(fmt.Sprintf("change %d of %s comes where there should be change %d", position, short(ev.key), before+1), around)
+			return joinLines(fmt.Sprintf("change %d of %s comes where there should be change %d", position, shortKey(ev.key), before+1), around)
 		}
 		at[ev.key] = position
 	}
@@ -47,7 +47,7 @@ func startOf(e *evidence, o origin) map[string]int {
 		return at
 	}
 	for _, p := range o.list.parts {
-		if position, ok := e.chains[p.key].position(p.got); ok {
+		if position, ok := e.keyHistories[p.key].position(p.observed); ok {
 			at[p.key] = position
 		}
 	}

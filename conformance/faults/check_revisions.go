@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// numbered is something that had a revision at some moment between two.
-type numbered struct {
-	what       fmt.Stringer
+// revisionInterval is something that had a revision at some moment between two.
+type revisionInterval struct {
+	source     fmt.Stringer
 	begin, end time.Duration
 	revision   int64
 	change     bool // the revision is its own; otherwise everything that was acknowledged before is part of it
@@ -18,45 +18,45 @@ type numbered struct {
 // checkRevisions holds revisions against the clock. What began after a change was acknowledged has a later revision, or was told one
 // that is no older; and the oldest revision never goes back.
 func checkRevisions(e *evidence) (found []Violation) {
-	var all, oldest []numbered
-	for _, c := range e.round.chronicles() {
+	var all, oldest []revisionInterval
+	for _, c := range e.round.logs() {
 		changes, wrong := numberedChanges(e, c)
 		all, found = append(all, changes...), append(found, wrong...)
 	}
 	for _, n := range e.readings {
-		all = append(all, numbered{n.call, n.call.begin, n.call.end, n.revision, false})
+		all = append(all, revisionInterval{n.call, n.call.begin, n.call.end, n.revision, false})
 		if n.oldest == 0 {
 			continue
 		}
-		oldest = append(oldest, numbered{n.call, n.call.begin, n.call.end, n.oldest, false})
+		oldest = append(oldest, revisionInterval{n.call, n.call.begin, n.call.end, n.oldest, false})
 		if n.oldest > n.revision {
 			found = append(found, Violation{"revisions rise", fmt.Sprintf("the oldest revision is %d and the newest one %d: %s", n.oldest, n.revision, n.call)})
 		}
 	}
-	if one, other := overtaken(all); one != nil {
+	if one, other := findOvertaken(all); one != nil {
 		found = append(found, Violation{"revisions rise", fmt.Sprintf("the second of these began when the first one had ended, and yet one has revision %d and the other %d:\n    %s\n    %s",
-			one.revision, other.revision, one.what, other.what)})
+			one.revision, other.revision, one.source, other.source)})
 	}
-	if one, other := overtaken(oldest); one != nil {
-		found = append(found, Violation{"compactions stay", fmt.Sprintf("the oldest revision was %d and then %d:\n    %s\n    %s", one.revision, other.revision, one.what, other.what)})
+	if one, other := findOvertaken(oldest); one != nil {
+		found = append(found, Violation{"compactions stay", fmt.Sprintf("the oldest revision was %d and then %d:\n    %s\n    %s", one.revision, other.revision, one.source, other.source)})
 	}
 	return found
 }
 
 // changes returns a chronicle's changes with the calls that made them, as far as those are known, and what is wrong with the
 // revisions that swaps were told.
-func numberedChanges(e *evidence, c *chronicle) (all []numbered, found []Violation) {
-	for _, ch := range c.told {
+func numberedChanges(e *evidence, c *followLog) (all []revisionInterval, found []Violation) {
+	for _, ch := range c.changes {
 		k := e.writes[ch.name]
 		if ch.now == (record{}) {
-			if by := e.chains[ch.key].removers[ch.before.state]; len(by) == 1 {
+			if by := e.keyHistories[ch.key].removers[ch.before.state]; len(by) == 1 {
 				k = by[0]
 			}
 		}
 		if k == nil {
 			continue // several have tried to delete it
 		}
-		all = append(all, numbered{k, k.begin, k.end, ch.revision, true})
+		all = append(all, revisionInterval{k, k.begin, k.end, ch.revision, true})
 		if k.revision != 0 && k.revision != ch.revision {
 			found = append(found, Violation{"revisions rise", fmt.Sprintf("it was told revision %d, and followers were told %v: %s", k.revision, ch, k)})
 		}
@@ -64,11 +64,11 @@ func numberedChanges(e *evidence, c *chronicle) (all []numbered, found []Violati
 	return all, found
 }
 
-// overtaken returns two of which the second began after the first had ended, with a revision that contradicts it.
-func overtaken(all []numbered) (one, other *numbered) {
+// findOvertaken returns two of which the second began after the first had ended, with a revision that contradicts it.
+func findOvertaken(all []revisionInterval) (one, other *revisionInterval) {
 	ended := slices.Clone(all)
-	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(a.begin, b.begin) })
-	slices.SortFunc(ended, func(a, b numbered) int { return cmp.Compare(a.end, b.end) })
+	slices.SortFunc(all, func(a, b revisionInterval) int { return cmp.Compare(a.begin, b.begin) })
+	slices.SortFunc(ended, func(a, b revisionInterval) int { return cmp.Compare(a.end, b.end) })
 	next := 0
 	for i := range all {
 		for ; next < len(ended) && ended[next].end < all[i].begin; next++ {

@@ -37,35 +37,35 @@ func checkSerial(e *evidence) []Violation {
 
 // node is something that happened at one moment.
 type node struct {
-	what        fmt.Stringer
+	source      fmt.Stringer
 	begin, end  time.Duration
 	early, late time.Duration // the bounds of its moment
 	before      *node         // why it is not earlier
 	next, prev  []*node
-	unresolved  int // of prev, while the graph is walked
+	pendingPrev int // of prev, while the graph is walked
 }
 
-func (n *node) String() string { return n.what.String() }
+func (n *node) String() string { return n.source.String() }
 
 type graph struct {
-	e      *evidence
-	nodes  []*node
-	of     map[*call]*node
-	chains map[string][]*node // by key: what made each position, 0 being nil
-	vague  []vague
+	e            *evidence
+	nodes        []*node
+	of           map[*call]*node
+	versionNodes map[string][]*node // by key: what made each position, 0 being nil
+	ambiguous    []ambiguous
 }
 
-// vague is something that was told and may belong to several positions of a key.
-type vague struct {
+// ambiguous is something that was told and may belong to several positions of a key.
+type ambiguous struct {
 	node      *node
 	key       string
 	positions []int
 	because   string
-	settled   bool
+	resolved  bool
 }
 
 func (g *graph) add(what fmt.Stringer, begin, end time.Duration) *node {
-	n := &node{what: what, begin: begin, end: end}
+	n := &node{source: what, begin: begin, end: end}
 	g.nodes = append(g.nodes, n)
 	return n
 }
@@ -87,16 +87,16 @@ func edge(from, to *node) {
 
 // graph makes nodes of calls and edges of what they were told.
 func newGraph(e *evidence) *graph {
-	g := &graph{e: e, of: map[*call]*node{}, chains: map[string][]*node{}}
+	g := &graph{e: e, of: map[*call]*node{}, versionNodes: map[string][]*node{}}
 	for _, key := range e.round.keys {
-		g.chain(e.chains[key])
+		g.addKeyHistory(e.keyHistories[key])
 	}
 	for _, k := range e.calls {
 		switch {
-		case k.fate == refused:
+		case k.outcome == outcomeRefused:
 			g.refusal(k)
-		case k.fate == unknown && !e.applied[k]:
-		case k.fate != done && !k.changes(), k.reads() && !k.strong:
+		case k.outcome == outcomeUnknown && !e.appliedCalls[k]:
+		case k.outcome != outcomeDone && !k.changes(), k.reads() && !k.strong:
 		default:
 			g.reads(k)
 		}
@@ -104,14 +104,14 @@ func newGraph(e *evidence) *graph {
 	return g
 }
 
-// chain adds the changes of a key, in their order.
-func (g *graph) chain(c *chain) {
+// addKeyHistory adds the changes of a key, in their order.
+func (g *graph) addKeyHistory(c *keyHistory) {
 	made := []*node{nil}
 	for _, step := range c.steps {
 		var n *node
-		if k := g.e.writes[step.name]; !step.deleted && k != nil {
+		if k := g.e.writes[step.name]; !step.isDelete && k != nil {
 			n = g.node(k)
-		} else if by := c.removers[step.now]; step.deleted && len(by) == 1 {
+		} else if by := c.removers[step.now]; step.isDelete && len(by) == 1 {
 			n = g.node(by[0])
 		} else { // one of several that tried, and whoever did not do it found it done
 			begin, end := forever, time.Duration(0)
@@ -126,7 +126,7 @@ func (g *graph) chain(c *chain) {
 		edge(made[len(made)-1], n)
 		made = append(made, n)
 	}
-	g.chains[c.key] = made
+	g.versionNodes[c.key] = made
 }
 
 // reads adds edges from what a call was told.
@@ -135,23 +135,23 @@ func (g *graph) reads(k *call) {
 		n := g.of[k]
 		switch {
 		case n != nil:
-		case k.cut || !k.reads() || len(k.parts) == 1:
+		case k.isSnapshot || !k.reads() || len(k.parts) == 1:
 			n = g.node(k)
 		default: // a list that is no cut reads each key at a moment of its own
 			n = g.add(k, k.begin, k.end)
 		}
-		c := g.e.chains[p.key]
+		c := g.e.keyHistories[p.key]
 		switch told := observedState(p); {
 		case p.verb == write:
 		case p.verb == remove:
-			if at := c.gone[p.given.uid]; at > 0 {
-				edge(g.chains[p.key][at], n)
+			if at := c.deletionPositions[p.expected.uid]; at > 0 {
+				edge(g.versionNodes[p.key][at], n)
 			}
 		case told == state{}:
-			g.vague = append(g.vague, vague{node: n, key: p.key, positions: c.absences(), because: "nothing was there"})
+			g.ambiguous = append(g.ambiguous, ambiguous{node: n, key: p.key, positions: c.absences(), because: "nothing was there"})
 		default:
 			if at, ok := c.position(told); ok {
-				g.place(n, p.key, at)
+				g.addReadEdges(n, p.key, at)
 			}
 		}
 	}
@@ -160,17 +160,17 @@ func (g *graph) reads(k *call) {
 // told is what a part of a call says was there.
 func observedState(p part) state {
 	if p.verb == demand {
-		if p.given.version == "" {
+		if p.expected.version == "" {
 			return state{}
 		}
-		return p.given
+		return p.expected
 	}
-	return p.got
+	return p.observed
 }
 
-// place says that n happened while a key was at a position.
-func (g *graph) place(n *node, key string, at int) {
-	made := g.chains[key]
+// addReadEdges says that n happened while a key was at a position.
+func (g *graph) addReadEdges(n *node, key string, at int) {
+	made := g.versionNodes[key]
 	edge(made[at], n)
 	if at+1 < len(made) {
 		edge(n, made[at+1])
@@ -180,18 +180,18 @@ func (g *graph) place(n *node, key string, at int) {
 // refusal notes at which positions of a key a call can have been refused as it was.
 func (g *graph) refusal(k *call) {
 	for _, p := range k.parts {
-		if p.cause == nil {
+		if p.refusalCause == nil {
 			continue
 		}
-		c := g.e.chains[p.key]
+		c := g.e.keyHistories[p.key]
 		var positions []int
 		for at := range len(c.steps) + 1 {
-			if errors.Is(p.refusal(c.at(at)), p.cause) {
+			if errors.Is(p.refusal(c.at(at)), p.refusalCause) {
 				positions = append(positions, at)
 			}
 		}
 		n := g.add(k, k.begin, k.end)
-		g.vague = append(g.vague, vague{node: n, key: p.key, positions: positions, because: fmt.Sprintf("the answer was %q", p.cause)})
+		g.ambiguous = append(g.ambiguous, ambiguous{node: n, key: p.key, positions: positions, because: fmt.Sprintf("the answer was %q", p.refusalCause)})
 	}
 }
 
@@ -199,7 +199,7 @@ func (g *graph) refusal(k *call) {
 func (g *graph) schedule() (found []Violation) {
 	order, circle := g.order()
 	if circle != nil {
-		return []Violation{{"strictly serializable", lines("each of these must have come before the next, and the last before the first:", circle)}}
+		return []Violation{{"strictly serializable", joinLines("each of these must have come before the next, and the last before the first:", circle)}}
 	}
 	for _, n := range order {
 		n.early, n.before = n.begin, nil
@@ -218,7 +218,7 @@ func (g *graph) schedule() (found []Violation) {
 		}
 	}
 	if best != nil {
-		return []Violation{{"strictly serializable", lines("each of these must have come before the next, but the last had returned before the first began:", best)}}
+		return []Violation{{"strictly serializable", joinLines("each of these must have come before the next, but the last had returned before the first began:", best)}}
 	}
 	for _, n := range slices.Backward(order) {
 		n.late = n.end
@@ -241,14 +241,14 @@ func (n *node) path() (path []*node) {
 // order sorts the nodes so that edges lead forwards; otherwise it returns a circle.
 func (g *graph) order() (order, circle []*node) {
 	for _, n := range g.nodes {
-		n.unresolved = len(n.prev)
-		if n.unresolved == 0 {
+		n.pendingPrev = len(n.prev)
+		if n.pendingPrev == 0 {
 			order = append(order, n)
 		}
 	}
 	for i := 0; i < len(order); i++ {
 		for _, s := range order[i].next {
-			if s.unresolved--; s.unresolved == 0 {
+			if s.pendingPrev--; s.pendingPrev == 0 {
 				order = append(order, s)
 			}
 		}
@@ -257,7 +257,7 @@ func (g *graph) order() (order, circle []*node) {
 		return order, nil
 	}
 	for _, n := range g.nodes {
-		if n.unresolved == 0 {
+		if n.pendingPrev == 0 {
 			continue
 		}
 		if c := n.circle(); c != nil && (circle == nil || len(c) < len(circle)) {
@@ -275,7 +275,7 @@ func (n *node) circle() []*node {
 	from := map[*node]*node{}
 	for queue := []*node{n}; len(queue) > 0; queue = queue[1:] {
 		for _, s := range queue[0].next {
-			if s.unresolved == 0 || from[s] != nil {
+			if s.pendingPrev == 0 || from[s] != nil {
 				continue
 			}
 			from[s] = queue[0]
@@ -301,12 +301,12 @@ func (n *node) circle() []*node {
 
 // absences looks for the positions that vague answers can belong to. It reports whether it has made an edge of one.
 func (g *graph) absences() (added bool, found []Violation) {
-	for i := range g.vague {
-		v := &g.vague[i]
-		if v.settled {
+	for i := range g.ambiguous {
+		v := &g.ambiguous[i]
+		if v.resolved {
 			continue
 		}
-		made := g.chains[v.key]
+		made := g.versionNodes[v.key]
 		var possible []int
 		for _, at := range v.positions {
 			from, until := time.Duration(0), forever
@@ -325,8 +325,8 @@ func (g *graph) absences() (added bool, found []Violation) {
 			found = append(found, Violation{"strictly serializable", fmt.Sprintf("%s, which was so at no moment of this call: %s\n%s",
 				v.because, v.node, g.during(v.key, v.node.begin, v.node.end))})
 		case 1:
-			g.place(v.node, v.key, possible[0])
-			v.settled, added = true, true
+			g.addReadEdges(v.node, v.key, possible[0])
+			v.resolved, added = true, true
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Violation) int { return cmp.Compare(len(a.Text), len(b.Text)) })
@@ -336,7 +336,7 @@ func (g *graph) absences() (added bool, found []Violation) {
 // during is what happened to a key around two moments, in words.
 func (g *graph) during(key string, begin, end time.Duration) string {
 	var around []*node
-	made := g.chains[key]
+	made := g.versionNodes[key]
 	for i, n := range made {
 		if n == nil || n.early > end {
 			continue
@@ -345,5 +345,5 @@ func (g *graph) during(key string, begin, end time.Duration) string {
 			around = append(around, n)
 		}
 	}
-	return lines("what was there at that time:", around[max(0, len(around)-6):])
+	return joinLines("what was there at that time:", around[max(0, len(around)-6):])
 }

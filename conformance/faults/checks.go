@@ -2,8 +2,8 @@ package faults
 
 // violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
 func findViolations(e *evidence) (found []Violation) {
-	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.oddities }, checkKept, checkChains, checkForgotten, checkDeadlines, checkPast, checkRevisions}
-	if e.whole() {
+	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.reports }, checkReadYourWrites, checkKeyHistories, checkForgotten, checkDeadlines, checkViewsAndLogs, checkRevisions}
+	if e.isComplete() {
 		checks = append(checks, checkOutcomes, checkSerial, checkPorcupine, checkEventual, checkOwners, checkProbes, checkBookmarks, checkOrder, checkFollowed)
 	}
 	for _, check := range checks {

@@ -14,13 +14,13 @@ import (
 
 // client makes calls through one handle and notes them. It is for one goroutine.
 type client struct {
-	round  *round
-	name   string
-	handle int
-	b      storage.Backend
-	random *rand.Rand
-	writes int
-	met    []*resourcepb.ID // resources that it has read lately
+	round   *round
+	name    string
+	handle  int
+	b       storage.Backend
+	random  *rand.Rand
+	writes  int
+	readIDs []*resourcepb.ID // resources that it has read lately
 }
 
 // newClient returns a client of a handle. Its random source depends on the seed, the round and its name only.
@@ -30,37 +30,37 @@ func newClient(r *round, name string, handle int) *client {
 
 // begin notes a call that is about to be made.
 func (c *client) begin(kind string, patience time.Duration, parts ...part) *call {
-	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, patience: patience, end: forever, returned: forever}
+	k := &call{kind: kind, client: c.name, handle: c.handle, parts: parts, timeout: patience, end: forever, returnedAt: forever}
 	k.process = generation(c.b)
 	k.begin = c.round.run.now()
-	c.round.enter(k)
+	c.round.addCall(k)
 	return k
 }
 
-// told notes how a call ended.
-func (c *client) told(k *call, err error) {
-	k.returned = c.round.run.now()
+// finishCall notes how a call ended.
+func (c *client) finishCall(k *call, err error) {
+	k.returnedAt = c.round.run.now()
 	k.err = err
 	if k.process != generation(c.b) {
 		k.process = -1
 	}
 	switch {
 	case err == nil:
-		k.fate, k.end = done, k.returned
+		k.outcome, k.end = outcomeDone, k.returnedAt
 	case errors.Is(err, storage.ErrInconsistent):
 		if !k.changes() {
-			k.end = k.returned
+			k.end = k.returnedAt
 		}
 	case !k.reads() && (errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid)):
-		k.fate, k.end = refused, k.returned
+		k.outcome, k.end = outcomeRefused, k.returnedAt
 		blame(k, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		k.fate, k.end = refused, k.returned // nothing was sent
-	case errors.Is(err, storage.ErrCompacted) && k.paged:
-		k.fate, k.end = refused, k.returned
+		k.outcome, k.end = outcomeRefused, k.returnedAt // nothing was sent
+	case errors.Is(err, storage.ErrCompacted) && k.mayBeCompacted:
+		k.outcome, k.end = outcomeRefused, k.returnedAt
 	default:
-		k.fate, k.end = refused, k.returned
-		c.round.odd(Violation{"errors", fmt.Sprintf("nobody should be told this: %s", k)})
+		k.outcome, k.end = outcomeRefused, k.returnedAt
+		c.round.report(Violation{"errors", fmt.Sprintf("nobody should be told this: %s", k)})
 	}
 }
 
@@ -76,13 +76,13 @@ func blame(c *call, err error) {
 	}
 	for _, sentinel := range []error{storage.ErrCASFailure, storage.ErrWrongUid} {
 		if errors.Is(err, sentinel) {
-			c.parts[at].cause = sentinel
+			c.parts[at].refusalCause = sentinel
 		}
 	}
 }
 
-// limited is a context for one call: it ends by its deadline, or is cancelled at that time.
-func (c *client) limited(patience time.Duration) (context.Context, context.CancelFunc) {
+// callContext is a context for one call: it ends by its deadline, or is cancelled at that time.
+func (c *client) callContext(patience time.Duration) (context.Context, context.CancelFunc) {
 	if patience < time.Second && c.random.IntN(3) == 0 {
 		ctx, cancel := context.WithCancel(context.Background())
 		timer := time.AfterFunc(patience, cancel)
@@ -101,7 +101,7 @@ func consistency(strong bool) storage.ReadConsistency {
 
 // read reads a key. known is false where the store could not tell.
 func (c *client) read(key string, strong bool, patience time.Duration) (got state, known bool) {
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin(consistency(strong).String()+" read", patience, part{verb: read, key: key})
 	k.strong = strong
@@ -110,26 +110,26 @@ func (c *client) read(key string, strong bool, patience time.Duration) (got stat
 		res, err = nil, nil
 	}
 	if err == nil {
-		k.parts[0] = found(key, res)
-		c.meet(res)
-		c.inspect(res)
+		k.parts[0] = readPart(key, res)
+		c.rememberOwner(res)
+		c.checkContent(res)
 	}
-	c.told(k, err)
-	return k.parts[0].got, err == nil
+	c.finishCall(k, err)
+	return k.parts[0].observed, err == nil
 }
 
-// inspect looks at what was read.
-func (c *client) inspect(res *resourcepb.Resource) {
+// checkContent looks at what was read.
+func (c *client) checkContent(res *resourcepb.Resource) {
 	if res == nil {
 		return
 	}
-	if wrong := damaged(res); wrong != "" {
-		c.round.odd(Violation{"content", fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, wrong)})
+	if wrong := contentError(res); wrong != "" {
+		c.round.report(Violation{"content", fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, wrong)})
 	}
 }
 
-// next is a new name for a write.
-func (c *client) next() string {
+// nextWriteName is a new name for a write.
+func (c *client) nextWriteName() string {
 	c.writes++
 	return fmt.Sprintf("%s.%d.%d", c.name, c.round.number, c.writes)
 }
@@ -139,7 +139,7 @@ func (c *client) resource(key string, given state, size int) (*resourcepb.Resour
 	if given.uid == "" {
 		given.uid = fmt.Sprintf("uid-%016x", c.random.Uint64())
 	}
-	p := part{verb: write, key: key, given: given, name: c.next()}
+	p := part{verb: write, key: key, expected: given, name: c.nextWriteName()}
 	res := newResource(idOf(c.round.namespace, key, given.uid), p.name, given.version, size, c.random)
 	if c.random.IntN(2) == 0 {
 		res.Owner = c.owner()
@@ -154,24 +154,24 @@ func (c *client) write(key string, given state, size int, last bool, patience ti
 	if last {
 		res.Metadata[metaLast] = "yes"
 	}
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("write", patience, p)
 	out, err := c.b.WriteCAS(ctx, res)
 	if err == nil {
-		k.parts[0].got = state{out.GetId().GetUid(), out.GetVersion()}
+		k.parts[0].observed = state{out.GetId().GetUid(), out.GetVersion()}
 	}
-	c.told(k, err)
-	return k.parts[0].got, err
+	c.finishCall(k, err)
+	return k.parts[0].observed, err
 }
 
 // delete deletes what is given.
 func (c *client) delete(key string, given state, patience time.Duration) error {
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
-	k := c.begin("delete", patience, part{verb: remove, key: key, given: given})
+	k := c.begin("delete", patience, part{verb: remove, key: key, expected: given})
 	err := c.b.DeleteCAS(ctx, idOf(c.round.namespace, key, given.uid), given.version)
-	c.told(k, err)
+	c.finishCall(k, err)
 	return err
 }
 
@@ -181,45 +181,45 @@ func (c *client) commit(ops []storage.Op, parts []part, patience time.Duration) 
 	if !ok {
 		return nil
 	}
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("transaction", patience, parts...)
 	results, err := transactor.Commit(ctx, ops)
 	if err == nil && len(results) != len(ops) {
-		c.round.odd(Violation{"errors", fmt.Sprintf("%d results for %d operations: %s", len(results), len(ops), k)})
+		c.round.report(Violation{"errors", fmt.Sprintf("%d results for %d operations: %s", len(results), len(ops), k)})
 		err = storage.ErrInconsistent
 	}
 	for i := range parts {
 		if err == nil && k.parts[i].verb == write {
-			k.parts[i].got = state{results[i].GetId().GetUid(), results[i].GetVersion()}
+			k.parts[i].observed = state{results[i].GetId().GetUid(), results[i].GetVersion()}
 		}
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 	return err
 }
 
 // list lists a round's keys.
 func (c *client) list(strong bool, patience time.Duration) {
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin(consistency(strong).String()+" list", patience)
-	k.strong, k.cut = strong, c.round.run.h.ListIsNoSnapshot == ""
+	k.strong, k.isSnapshot = strong, c.round.run.h.ListIsNoSnapshot == ""
 	all, err := c.b.List(ctx, consistency(strong), thing, roundTenancy(c.round.namespace), "")
 	if err == nil {
-		k.parts = c.all(k.kind, all)
+		k.parts = c.listParts(k.kind, all)
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 }
 
-// all is what a list tells about each key of the round: those that it lacks are absent.
-func (c *client) all(kind string, resources []*resourcepb.Resource) (parts []part) {
+// listParts is what a list tells about each key of the round: those that it lacks are absent.
+func (c *client) listParts(kind string, resources []*resourcepb.Resource) (parts []part) {
 	seen := make(map[string]bool, len(resources))
 	for i, res := range resources {
-		c.inspect(res)
+		c.checkContent(res)
 		key := res.GetId().GetName()
-		parts = append(parts, found(key, res))
+		parts = append(parts, readPart(key, res))
 		if i > 0 && resources[i-1].GetId().GetName() >= key {
-			c.round.odd(Violation{"order of lists", fmt.Sprintf("%s of %s on handle %d: %s after %s", kind, c.name, c.handle, key, resources[i-1].GetId().GetName())})
+			c.round.report(Violation{"order of lists", fmt.Sprintf("%s of %s on handle %d: %s after %s", kind, c.name, c.handle, key, resources[i-1].GetId().GetName())})
 		}
 		seen[key] = true
 	}
@@ -238,22 +238,22 @@ func (c *client) pages(strong bool, patience time.Duration) {
 		return
 	}
 	k := c.begin(consistency(strong).String()+" pages", 0)
-	k.strong, k.cut, k.paged = strong, c.round.run.h.ListIsNoSnapshot == "", true
+	k.strong, k.isSnapshot, k.mayBeCompacted = strong, c.round.run.h.ListIsNoSnapshot == "", true
 	opts := storage.ListOptions{Consistency: consistency(strong), Limit: 1 + c.random.IntN(4)}
 	var all []*resourcepb.Resource
 	var cursor string
 	var first time.Duration
 	for attempt, n := 0, 0; ; n++ {
-		ctx, cancel := c.limited(patience)
+		ctx, cancel := c.callContext(patience)
 		began := c.round.run.now()
 		page, err := pager.ListPage(ctx, thing, roundTenancy(c.round.namespace), "", opts)
 		cancel()
-		c.round.run.punctual(c.round.history, k, began, patience)
+		c.round.run.checkTimeout(c.round.history, k, began, patience)
 		if err != nil {
 			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
 				continue // the token is as good as before
 			}
-			c.told(k, err)
+			c.finishCall(k, err)
 			return
 		}
 		if first == 0 {
@@ -264,15 +264,15 @@ func (c *client) pages(strong bool, patience time.Duration) {
 			break
 		}
 		if n > 1000 {
-			c.round.odd(Violation{"pages", fmt.Sprintf("no end after %d pages: %s", n, k)})
+			c.round.report(Violation{"pages", fmt.Sprintf("no end after %d pages: %s", n, k)})
 			return
 		}
 	}
-	k.parts = c.all(k.kind, all)
-	c.told(k, nil)
-	if k.cut {
+	k.parts = c.listParts(k.kind, all)
+	c.finishCall(k, nil)
+	if k.isSnapshot {
 		k.end = first
-		c.round.leave(origin{cursor: cursor, list: k, newest: newest{since: k.begin}})
+		c.round.addOrigin(origin{cursor: cursor, list: k, newest: lowerBound{since: k.begin}})
 	}
 }
 
@@ -285,8 +285,8 @@ func (c *client) pick() string {
 	return keys[c.random.IntN(len(keys))]
 }
 
-// several returns different keys.
-func (c *client) several(n int) (keys []string) {
+// pickKeys returns different keys.
+func (c *client) pickKeys(n int) (keys []string) {
 	for len(keys) < n {
 		if key := c.pick(); !slices.Contains(keys, key) {
 			keys = append(keys, key)
@@ -295,36 +295,36 @@ func (c *client) several(n int) (keys []string) {
 	return keys
 }
 
-// meet remembers a resource that was read, as an owner of others. It may be deleted by the time that it is named.
-func (c *client) meet(res *resourcepb.Resource) {
+// rememberOwner remembers a resource that was read, as an owner of others. It may be deleted by the time that it is named.
+func (c *client) rememberOwner(res *resourcepb.Resource) {
 	const remembered = 4
 	if res == nil {
 		return
 	}
-	if c.met = append(c.met, res.GetId()); len(c.met) > remembered {
-		c.met = c.met[1:]
+	if c.readIDs = append(c.readIDs, res.GetId()); len(c.readIDs) > remembered {
+		c.readIDs = c.readIDs[1:]
 	}
 }
 
 // owner returns an owner for a write, or to ask about: one that is never stored, or a resource of the round.
 func (c *client) owner() *resourcepb.ID {
-	if n := c.random.IntN(2 * absentOwners); n < absentOwners || len(c.met) == 0 {
+	if n := c.random.IntN(2 * absentOwners); n < absentOwners || len(c.readIDs) == 0 {
 		n %= absentOwners
 		return idOf(c.round.namespace, fmt.Sprintf("owner-%d", n), fmt.Sprintf("uid-of-owner-%d", n))
 	}
-	return c.met[c.random.IntN(len(c.met))]
+	return c.readIDs[c.random.IntN(len(c.readIDs))]
 }
 
-// forgotten notes that the client was told so.
-func (c *client) forgotten(what string, from newest, err error) {
-	c.round.forget(forgotten{c.name, what, c.handle, from, c.round.run.now(), err})
+// reportCompaction notes that the client was told so.
+func (c *client) reportCompaction(what string, from lowerBound, err error) {
+	c.round.addCompaction(compactionReport{c.name, what, c.handle, from, c.round.run.now(), err})
 }
 
-// patience is a deadline: every third is a short one, and the shorter the likelier, since a moment within a call is what it is to
+// randomTimeout is a deadline: every third is a short one, and the shorter the likelier, since a moment within a call is what it is to
 // hit.
-func (c *client) patience() time.Duration {
+func (c *client) randomTimeout() time.Duration {
 	if c.random.IntN(3) > 0 {
-		return patient
+		return longTimeout
 	}
 	most := time.Millisecond << c.random.IntN(9)
 	return time.Duration(1 + c.random.Int64N(int64(most)))

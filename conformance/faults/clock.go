@@ -41,8 +41,8 @@ func (c *clock) run(ctx context.Context) {
 	}
 }
 
-// late is how late the machine was between two moments.
-func (c *clock) late(begin, end time.Duration) (sum time.Duration) {
+// latenessBetween is how latenessBetween the machine was between two moments.
+func (c *clock) latenessBetween(begin, end time.Duration) (sum time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lateness {
@@ -53,8 +53,8 @@ func (c *clock) late(begin, end time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// most is how much memory and how many goroutines there were at most.
-func (c *clock) most() (heap, goroutines uint64) {
+// peakUsage is how much memory and how many goroutines there were at peakUsage.
+func (c *clock) peakUsage() (heap, goroutines uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.heap, c.goroutines

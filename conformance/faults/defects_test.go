@@ -77,7 +77,7 @@ func TestDefects(t *testing.T) {
 				o.Grace = 300 * time.Millisecond
 				fallthrough
 			default:
-				o.shared = true
+				o.ignoreGoroutines = true
 				t.Parallel()
 			}
 			operations := 0

@@ -15,37 +15,37 @@ type event struct {
 	name     string // of the write
 	replaces string
 	owner    string
-	deleted  bool
-	last     bool
-	relisted bool // no change, but what a list showed of the key after history was gone; nothing, if there is no version
+	isDelete bool
+	isLast   bool
+	fromList bool // no change, but what a list showed of the key after history was gone; nothing, if there is no version
 	more     bool
 	handle   int
 	process  int           // which process of the handle showed it
 	at       time.Duration // when Next had returned it
 }
 
-// seen returns the event of a change, and the namespace that it is in.
-func seen(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e event, res *resourcepb.Resource) {
+// newEvent returns the event of a change, and the namespace that it is in.
+func newEvent(ev *resourcepb.WatchEvent, handle, process int, at time.Duration) (e event, res *resourcepb.Resource) {
 	res = ev.GetUpsert().GetResource()
 	if res == nil {
 		res = ev.GetDelete().GetResource()
-		e.deleted = true
+		e.isDelete = true
 	}
 	e.key, e.now = res.GetId().GetName(), state{res.GetId().GetUid(), res.GetVersion()}
-	e.name, e.replaces, e.last = res.GetMetadata()[metaName], res.GetMetadata()[metaReplaces], res.GetMetadata()[metaLast] != ""
+	e.name, e.replaces, e.isLast = res.GetMetadata()[metaName], res.GetMetadata()[metaReplaces], res.GetMetadata()[metaLast] != ""
 	e.owner = ownerOf(res.GetOwner())
 	e.more, e.handle, e.process, e.at = ev.GetMore(), handle, process, at
 	return e, res
 }
 
 func (e event) String() string {
-	if e.relisted {
-		return fmt.Sprintf("[%s] history was gone, and a list showed %s of %s", moment(e.at), e.now, short(e.key))
+	if e.fromList {
+		return fmt.Sprintf("[%s] history was gone, and a list showed %s of %s", formatTime(e.at), e.now, shortKey(e.key))
 	}
-	if e.deleted {
-		return fmt.Sprintf("[%s] deletion of %s at version %s", moment(e.at), short(e.key), e.now.version)
+	if e.isDelete {
+		return fmt.Sprintf("[%s] deletion of %s at version %s", formatTime(e.at), shortKey(e.key), e.now.version)
 	}
-	text := fmt.Sprintf("[%s] %s wrote %s in place of %s → %s", moment(e.at), e.name, short(e.key), cmp.Or(e.replaces, "nothing"), e.now.version)
+	text := fmt.Sprintf("[%s] %s wrote %s in place of %s → %s", formatTime(e.at), e.name, shortKey(e.key), cmp.Or(e.replaces, "nothing"), e.now.version)
 	if e.owner != "" {
 		text += ", owned by " + e.owner
 	}

@@ -12,30 +12,30 @@ import (
 // evidence is the history of a round, put in order.
 type evidence struct {
 	*history
-	run      *run
-	round    *round
-	sights   []sight // what each follower saw
-	witness  sight   // the one that saw most
-	chains   map[string]*chain
-	writes   map[string]*call        // by the name of the write
-	applied  map[*call]bool          // calls that have changed something
-	latest   map[*call]time.Duration // by when a call must have happened, as far as is known
-	pictures []picture
-	shown    map[place]shownBefore // what each handle has shown of each key
+	run             *run
+	round           *round
+	observations    []observation // what each follower saw
+	witness         observation   // the one that saw most
+	keyHistories    map[string]*keyHistory
+	writes          map[string]*call        // by the name of the write
+	appliedCalls    map[*call]bool          // calls that have changed something
+	latest          map[*call]time.Duration // by when a call must have happened, as far as is known
+	pictures        []picture
+	handlePositions map[handleKey]positionLog // what each handle has handlePositions of each key
 }
 
-// sight is what a follower saw.
-type sight struct {
+// observation is what a follower saw.
+type observation struct {
 	follower string // its name
 	events   []event
 }
 
 // evidence collects what there is about a round that nobody works in any more.
-func collectEvidence(r *run, n *round, sights []sight) *evidence {
-	e := &evidence{history: n.copy(), run: r, round: n, chains: map[string]*chain{}, writes: map[string]*call{}, applied: map[*call]bool{}, latest: map[*call]time.Duration{}}
-	e.sights = sights
+func collectEvidence(r *run, n *round, sights []observation) *evidence {
+	e := &evidence{history: n.copy(), run: r, round: n, keyHistories: map[string]*keyHistory{}, writes: map[string]*call{}, appliedCalls: map[*call]bool{}, latest: map[*call]time.Duration{}}
+	e.observations = sights
 	for i, s := range sights {
-		if i == 0 || e.broken(e.witness) && !e.broken(s) || e.broken(e.witness) == e.broken(s) && len(s.events) > len(e.witness.events) {
+		if i == 0 || e.hasGap(e.witness) && !e.hasGap(s) || e.hasGap(e.witness) == e.hasGap(s) && len(s.events) > len(e.witness.events) {
 			e.witness = s // the longest, and one without a gap if there is any
 		}
 	}
@@ -47,12 +47,12 @@ func collectEvidence(r *run, n *round, sights []sight) *evidence {
 		}
 	}
 	for _, key := range n.keys {
-		e.chains[key] = newChain(key, e.witness.events)
+		e.keyHistories[key] = newKeyHistory(key, e.witness.events)
 	}
 	for _, k := range e.calls {
 		for _, p := range k.parts {
-			if c := e.chains[p.key]; p.verb == remove && k.fate != refused {
-				c.removers[p.given] = append(c.removers[p.given], k)
+			if c := e.keyHistories[p.key]; p.verb == remove && k.outcome != outcomeRefused {
+				c.removers[p.expected] = append(c.removers[p.expected], k)
 			}
 		}
 	}
@@ -62,126 +62,126 @@ func collectEvidence(r *run, n *round, sights []sight) *evidence {
 
 // resolve finds out which calls have changed something.
 func (e *evidence) resolve() {
-	for _, c := range e.chains {
+	for _, c := range e.keyHistories {
 		for _, s := range c.steps {
-			if k := e.writes[s.name]; k != nil && !s.deleted {
-				e.applied[k] = true
+			if k := e.writes[s.name]; k != nil && !s.isDelete {
+				e.appliedCalls[k] = true
 			}
 		}
 	}
 	for _, k := range e.calls {
 		for _, p := range k.parts {
-			if p.verb != remove || k.fate == refused {
+			if p.verb != remove || k.outcome == outcomeRefused {
 				continue
 			}
-			c := e.chains[p.key]
-			if happened := c.removed[p.given] > 0; happened && (k.fate == done || len(c.removers[p.given]) == 1) {
-				e.applied[k] = true
+			c := e.keyHistories[p.key]
+			if happened := c.deletionsOf[p.expected] > 0; happened && (k.outcome == outcomeDone || len(c.removers[p.expected]) == 1) {
+				e.appliedCalls[k] = true
 			}
 		}
 	}
 }
 
-// broken reports whether a follower had to list again, so that there may be changes that it has not seen.
-func (e *evidence) broken(s sight) bool {
-	return slices.ContainsFunc(s.events, func(ev event) bool { return ev.relisted })
+// hasGap reports whether a follower had to list again, so that there may be changes that it has not seen.
+func (e *evidence) hasGap(s observation) bool {
+	return slices.ContainsFunc(s.events, func(ev event) bool { return ev.fromList })
 }
 
-// whole reports whether the witness has seen every key's changes up to the last write.
-func (e *evidence) whole() bool {
-	if e.broken(e.witness) {
+// isComplete reports whether the witness has seen every key's changes up to the last write.
+func (e *evidence) isComplete() bool {
+	if e.hasGap(e.witness) {
 		return false
 	}
-	for _, c := range e.chains {
-		if len(c.steps) == 0 || !c.steps[len(c.steps)-1].last {
+	for _, c := range e.keyHistories {
+		if len(c.steps) == 0 || !c.steps[len(c.steps)-1].isLast {
 			return false
 		}
 	}
 	return true
 }
 
-// acknowledged is which changes of each key were acknowledged at which time.
-func (e *evidence) acknowledged() map[string]shownBefore {
-	all := map[place]shownBefore{}
+// acknowledgedPositions is which changes of each key were acknowledgedPositions at which time.
+func (e *evidence) acknowledgedPositions() map[string]positionLog {
+	all := map[handleKey]positionLog{}
 	for _, k := range e.calls {
-		if k.fate != done {
+		if k.outcome != outcomeDone {
 			continue
 		}
 		for _, p := range k.parts {
 			at, ok := 0, false
 			switch p.verb {
 			case write:
-				at, ok = e.chains[p.key].position(p.got)
+				at, ok = e.keyHistories[p.key].position(p.observed)
 			case remove:
-				at = e.chains[p.key].gone[p.given.uid]
+				at = e.keyHistories[p.key].deletionPositions[p.expected.uid]
 				ok = at > 0
 			}
 			if ok {
-				all[place{key: p.key}] = append(all[place{key: p.key}], shown{k.returned, at, k})
+				all[handleKey{key: p.key}] = append(all[handleKey{key: p.key}], handlePosition{k.returnedAt, at, k})
 			}
 		}
 	}
-	acknowledged := map[string]shownBefore{}
+	acknowledged := map[string]positionLog{}
 	for at, s := range all {
 		acknowledged[at.key] = s.rising()
 	}
 	return acknowledged
 }
 
-// still is for how long the process of a call stood still meanwhile, or another one stood in its place.
-func (e *evidence) still(w wait) (sum time.Duration) {
+// pausedTime is for how long the process of a call stood pausedTime meanwhile, or another one stood in its place.
+func (e *evidence) pausedTime(w wait) (sum time.Duration) {
 	if _, apart := e.run.handles[w.call.handle].(*process); !apart {
 		return 0
 	}
 	for _, f := range e.faults {
 		if f.kind == FreezeClient || f.kind == KillClient {
-			sum += max(0, min(f.end, w.ended)-max(f.begin, w.began))
+			sum += max(0, min(f.end, w.end)-max(f.begin, w.begin))
 		}
 	}
 	return sum
 }
 
 // floors is what each handle has shown of each key, as an answer or as an event.
-func (e *evidence) floors() map[place]shownBefore {
-	if e.shown != nil {
-		return e.shown
+func (e *evidence) floors() map[handleKey]positionLog {
+	if e.handlePositions != nil {
+		return e.handlePositions
 	}
-	e.shown = map[place]shownBefore{}
-	add := func(at place, s shown) { e.shown[at] = append(e.shown[at], s) }
+	e.handlePositions = map[handleKey]positionLog{}
+	add := func(at handleKey, s handlePosition) { e.handlePositions[at] = append(e.handlePositions[at], s) }
 	for _, k := range e.calls {
-		if k.fate != done || k.process < 0 {
+		if k.outcome != outcomeDone || k.process < 0 {
 			continue
 		}
 		for _, p := range k.parts {
-			at, ok := e.chains[p.key].position(p.got)
+			at, ok := e.keyHistories[p.key].position(p.observed)
 			if p.verb == remove {
-				at = e.chains[p.key].gone[p.given.uid]
+				at = e.keyHistories[p.key].deletionPositions[p.expected.uid]
 				ok = at > 0
 			}
 			if ok {
-				add(place{k.handle, k.process, p.key}, shown{k.returned, at, k})
+				add(handleKey{k.handle, k.process, p.key}, handlePosition{k.returnedAt, at, k})
 			}
 		}
 	}
-	for _, s := range e.sights {
+	for _, s := range e.observations {
 		for _, ev := range s.events {
-			if at, ok := e.chains[ev.key].after(ev); ok {
-				add(place{ev.handle, ev.process, ev.key}, shown{ev.at, at, s.follower})
+			if at, ok := e.keyHistories[ev.key].after(ev); ok {
+				add(handleKey{ev.handle, ev.process, ev.key}, handlePosition{ev.at, at, s.follower})
 			}
 		}
 	}
-	for at, all := range e.shown {
-		e.shown[at] = all.rising()
+	for at, all := range e.handlePositions {
+		e.handlePositions[at] = all.rising()
 	}
-	return e.shown
+	return e.handlePositions
 }
 
-// written is the version that each write has left, by the write's name.
-func (e *evidence) written() map[string]string {
+// writtenVersions is the version that each write has left, by the write's name.
+func (e *evidence) writtenVersions() map[string]string {
 	written := map[string]string{}
-	for _, c := range e.chains {
+	for _, c := range e.keyHistories {
 		for _, step := range c.steps {
-			if !step.deleted {
+			if !step.isDelete {
 				written[step.name] = step.now.version
 			}
 		}
@@ -189,20 +189,20 @@ func (e *evidence) written() map[string]string {
 	return written
 }
 
-// place is a key as a handle sees it, in one of its processes.
-type place struct {
+// handleKey is a key as a handle sees it, in one of its processes.
+type handleKey struct {
 	handle, process int
 	key             string
 }
 
-// shown is a position of a key that a handle had shown at a moment.
-type shown struct {
+// handlePosition is a position of a key that a handle had handlePosition at a moment.
+type handlePosition struct {
 	at       time.Duration
 	position int
 	by       any // a call, or the name of a follower
 }
 
-func (s shown) what(c *chain) string {
+func (s handlePosition) describe(c *keyHistory) string {
 	if s.position == 0 {
 		return "nothing"
 	}
@@ -212,20 +212,20 @@ func (s shown) what(c *chain) string {
 	return fmt.Sprintf("%v, by %v", c.steps[s.position-1], s.by)
 }
 
-// shownBefore is sorted by time, positions never falling.
-type shownBefore []shown
+// positionLog is sorted by time, positions never falling.
+type positionLog []handlePosition
 
-func (s shownBefore) before(at time.Duration) shown {
-	i, _ := slices.BinarySearchFunc(s, at, func(s shown, at time.Duration) int { return cmp.Compare(s.at, at) })
+func (s positionLog) before(at time.Duration) handlePosition {
+	i, _ := slices.BinarySearchFunc(s, at, func(s handlePosition, at time.Duration) int { return cmp.Compare(s.at, at) })
 	if i == 0 {
-		return shown{}
+		return handlePosition{}
 	}
 	return s[i-1]
 }
 
 // rising sorts by time and lets no position fall.
-func (s shownBefore) rising() shownBefore {
-	slices.SortFunc(s, func(a, b shown) int { return cmp.Compare(a.at, b.at) })
+func (s positionLog) rising() positionLog {
+	slices.SortFunc(s, func(a, b handlePosition) int { return cmp.Compare(a.at, b.at) })
 	for i := 1; i < len(s); i++ {
 		if s[i].position < s[i-1].position {
 			s[i].position, s[i].by = s[i-1].position, s[i-1].by

@@ -93,13 +93,13 @@ func playAll(r *run, ctx context.Context) error {
 	} {
 		f.run, f.handle, f.random = r, i%len(r.handles), r.source(f.name)
 		var err error
-		if f.watch, err = r.handles[f.handle].WatchList(ctx, thing, everywhere, ""); err != nil {
+		if f.watch, err = r.handles[f.handle].WatchList(ctx, thing, allTenancies, ""); err != nil {
 			return fmt.Errorf("faults: WatchList on handle %d: %w", f.handle, err)
 		}
 		if err := f.begin(ctx); err != nil {
 			return err
 		}
-		f.turn(first)
+		f.enterRound(first)
 		background.Go(func() { f.follow(within) })
 		followers = append(followers, f)
 	}
@@ -108,16 +108,16 @@ func playAll(r *run, ctx context.Context) error {
 
 // rounds plays one round after the other until the time is over or a promise is broken.
 func playRounds(r *run, ctx context.Context, current *round, followers []*follower) error {
-	for r.report.Elapsed < r.o.For && ctx.Err() == nil {
-		worked, err := playRound(current, followers, ctx, min(r.o.Round, r.o.For-r.report.Elapsed))
+	for r.report.WorkTime < r.o.For && ctx.Err() == nil {
+		worked, err := playRound(current, followers, ctx, min(r.o.Round, r.o.For-r.report.WorkTime))
 		if err != nil {
 			return err
 		}
-		r.report.Elapsed += worked
+		r.report.WorkTime += worked
 		next := newRound(r, current.number+1)
-		var sights []sight
+		var sights []observation
 		for _, f := range followers {
-			sights = append(sights, f.turn(next))
+			sights = append(sights, f.enterRound(next))
 		}
 		e := collectEvidence(r, current, sights)
 		countRound(r, e)
@@ -132,7 +132,7 @@ func playRounds(r *run, ctx context.Context, current *round, followers []*follow
 		}
 		current = next
 	}
-	addViolations(r, current.copy().oddities)
+	addViolations(r, current.copy().reports)
 	return nil
 }
 
@@ -143,24 +143,24 @@ func countRound(r *run, e *evidence) {
 	report.Events += len(e.witness.events)
 	for _, k := range e.calls {
 		report.Operations[k.kind]++
-		if k.changes() && k.fate == unknown {
+		if k.changes() && k.outcome == outcomeUnknown {
 			report.Unknown++
-			if e.applied[k] {
-				report.Happened++
+			if e.appliedCalls[k] {
+				report.UnknownApplied++
 			}
 		}
 	}
 	for _, f := range e.faults {
 		report.Faults[f.kind]++
 	}
-	if e.broken(e.witness) {
-		report.Unwitnessed++
+	if e.hasGap(e.witness) {
+		report.UnwitnessedRounds++
 	}
-	report.Shown += len(e.views)
-	report.Replayed += countReplayed(e)
-	for _, s := range e.sights {
-		if e.broken(s) {
-			report.Relisted++
+	report.Views += len(e.views)
+	report.ReplayedViews += countReplayed(e)
+	for _, s := range e.observations {
+		if e.hasGap(s) {
+			report.RelistedWatches++
 		}
 	}
 	report.LongestStall = max(report.LongestStall, longestStall(e))
@@ -170,8 +170,8 @@ func countRound(r *run, e *evidence) {
 func longestStall(e *evidence) (longest time.Duration) {
 	var ends []time.Duration
 	for _, k := range e.calls {
-		if k.fate == done {
-			ends = append(ends, k.returned)
+		if k.outcome == outcomeDone {
+			ends = append(ends, k.returnedAt)
 		}
 	}
 	slices.Sort(ends)
@@ -184,7 +184,7 @@ func longestStall(e *evidence) (longest time.Duration) {
 // replayed counts the views that a chronicle covers.
 func countReplayed(e *evidence) (n int) {
 	for _, v := range e.views {
-		if slices.ContainsFunc(e.round.chronicles(), func(c *chronicle) bool { return c.covers(v.revision) }) {
+		if slices.ContainsFunc(e.round.logs(), func(c *followLog) bool { return c.covers(v.revision) }) {
 			n++
 		}
 	}

@@ -23,29 +23,29 @@ type follower struct {
 	random  *rand.Rand
 	watch   storage.Watch
 
-	mu     sync.Mutex
-	asked  time.Duration // when the bookmark was asked for that is owed; 0: none is
-	round  *round
-	events []event         // of the round
-	count  map[string]int  // of the round, by key
-	ended  map[string]bool // keys whose last write was seen
-	broken bool            // in this round it had to list again
-	newest newest          // what its cursor is not older than
-	caught chan struct{}   // closed when that was seen of all
+	mu                  sync.Mutex
+	bookmarkRequestedAt time.Duration // when the bookmark was bookmarkRequestedAt for that is owed; 0: none is
+	round               *round
+	events              []event         // of the round
+	count               map[string]int  // of the round, by key
+	lastWrites          map[string]bool // keys whose last write was seen
+	broken              bool            // in this round it had to list again
+	newest              lowerBound      // what its cursor is not older than
+	complete            chan struct{}   // closed when that was seen of all
 }
 
 // nextFor is the deadline of a Next: shorter than some of what a watch waits for.
 const nextFor = 150 * time.Millisecond
 
-// turn makes r the round that the follower is in, and returns what it saw of the one before.
-func (f *follower) turn(r *round) sight {
+// enterRound makes r the round that the follower is in, and returns what it saw of the one before.
+func (f *follower) enterRound(r *round) observation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen := sight{f.name, f.events}
-	f.round, f.events, f.count, f.ended, f.caught = r, nil, make(map[string]int), make(map[string]bool), make(chan struct{})
+	seen := observation{f.name, f.events}
+	f.round, f.events, f.count, f.lastWrites, f.complete = r, nil, make(map[string]int), make(map[string]bool), make(chan struct{})
 	f.broken = false
 	if seen.events != nil { // everything that was written before, and every compaction is over
-		f.newest = newest{since: f.run.now()}
+		f.newest = lowerBound{since: f.run.now()}
 	}
 	return seen
 }
@@ -58,7 +58,7 @@ func (f *follower) follow(ctx context.Context) {
 	odds := 25              // one in so many times it asks
 	var awake time.Duration // since when
 	for ctx.Err() == nil {
-		if bm, ok := f.watch.(storage.Bookmarker); ok && f.owed() == 0 && f.random.IntN(odds) == 0 {
+		if bm, ok := f.watch.(storage.Bookmarker); ok && f.pendingBookmark() == 0 && f.random.IntN(odds) == 0 {
 			at := f.run.now()
 			short, cancel := context.WithTimeout(ctx, nextFor)
 			err := bm.Bookmark(short)
@@ -66,67 +66,67 @@ func (f *follower) follow(ctx context.Context) {
 			cancel()
 			switch {
 			case err == nil:
-				f.ask(at)
+				f.setBookmarkRequest(at)
 				askedIn, odds = f.current(), 25
 			case !over && f.run.h.NoBookmarker == "" && !errors.Is(err, errDied) && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
-				f.current().odd(Violation{"bookmarks", fmt.Sprintf("%s on handle %d: Bookmark: %v", f.name, f.handle, err)})
+				f.current().report(Violation{"bookmarks", fmt.Sprintf("%s on handle %d: Bookmark: %v", f.name, f.handle, err)})
 			}
 		}
 		began := f.run.now()
 		short, cancel := context.WithTimeout(ctx, nextFor)
 		ev, err := f.watch.Next(short)
 		cancel()
-		f.run.punctual(f.current().history, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returned: f.run.now()}, began, nextFor)
+		f.run.checkTimeout(f.current().history, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returnedAt: f.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
 			odds = 2 // silence is what a bookmark is for
 			continue
 		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil && closings < 100:
 			closings++
-			f.forgotten("Next", err)
-			f.ask(0)
+			f.reportCompaction("Next", err)
+			f.setBookmarkRequest(0)
 			again := f.resume
 			if errors.Is(err, storage.ErrCompacted) { // what WatchFrom would say
 				again = f.relist
 				f.watch.Close()
 			}
-			if !f.goesOn(ctx, again) {
+			if !f.reopen(ctx, again) {
 				return
 			}
 			continue
 		case err != nil:
-			f.current().odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d: Next: %v", f.name, f.handle, err)})
-			f.giveUp()
+			f.current().report(Violation{"watches go on", fmt.Sprintf("%s on handle %d: Next: %v", f.name, f.handle, err)})
+			f.release()
 			return
 		case ev.GetBookmark() != nil:
 			closings = 0
-			f.marked(f.owed(), askedIn)
-			f.ask(0)
+			f.addBookmark(f.pendingBookmark(), askedIn)
+			f.setBookmarkRequest(0)
 		default:
 			closings = 0
-			f.note(ev)
+			f.addEvent(ev)
 		}
 		if f.slow && f.run.now() > awake+3*time.Second && f.random.IntN(400) == 0 {
 			pause(ctx, time.Duration(f.random.Int64N(int64(time.Second))))
 			awake = f.run.now()
 		}
 		if f.resumes > 0 && f.random.IntN(f.resumes) == 0 {
-			f.ask(0)
-			if !f.goesOn(ctx, f.resume) {
+			f.setBookmarkRequest(0)
+			if !f.reopen(ctx, f.resume) {
 				return
 			}
 		}
 	}
 }
 
-// goesOn reports whether the follower could get another watch.
-func (f *follower) goesOn(ctx context.Context, again func(ctx context.Context) error) bool {
+// reopen reports whether the follower could get another watch.
+func (f *follower) reopen(ctx context.Context, again func(ctx context.Context) error) bool {
 	err := again(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.current().odd(Violation{"watches resume", fmt.Sprintf("%s on handle %d: %v", f.name, f.handle, err)})
+			f.current().report(Violation{"watches resume", fmt.Sprintf("%s on handle %d: %v", f.name, f.handle, err)})
 		}
-		f.giveUp()
+		f.release()
 	}
 	return err == nil
 }
@@ -137,45 +137,45 @@ func (f *follower) current() *round {
 	return f.round
 }
 
-// ask notes when a bookmark was asked for, owed tells.
-func (f *follower) ask(at time.Duration) {
+// setBookmarkRequest notes when a bookmark was asked for, owed tells.
+func (f *follower) setBookmarkRequest(at time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = at
+	f.bookmarkRequestedAt = at
 }
 
-func (f *follower) owed() time.Duration {
+func (f *follower) pendingBookmark() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.asked
+	return f.bookmarkRequestedAt
 }
 
-// giveUp makes sure that nobody waits for the follower.
-func (f *follower) giveUp() {
+// release makes sure that nobody waits for the follower.
+func (f *follower) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = 0
+	f.bookmarkRequestedAt = 0
 	f.finish()
 }
 
 func (f *follower) finish() {
 	select {
-	case <-f.caught:
+	case <-f.complete:
 	default:
-		close(f.caught)
+		close(f.complete)
 	}
 }
 
-// note notes an event of the round; those of rounds before it, which are cleaned up, do not count.
-func (f *follower) note(ev *resourcepb.WatchEvent) {
-	e, res := seen(ev, f.handle, generation(f.watch), f.run.now())
+// addEvent notes an event of the round; those of rounds before it, which are cleaned up, do not count.
+func (f *follower) addEvent(ev *resourcepb.WatchEvent) {
+	e, res := newEvent(ev, f.handle, generation(f.watch), f.run.now())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if res.GetId().GetTenancy().GetNamespace() != f.round.namespace {
 		return
 	}
-	if wrong := damaged(res); wrong != "" {
-		f.round.odd(Violation{"content", f.name + ": an event: " + wrong})
+	if wrong := contentError(res); wrong != "" {
+		f.round.report(Violation{"content", f.name + ": an event: " + wrong})
 	}
 	f.add(e)
 	f.count[e.key]++
@@ -185,28 +185,28 @@ func (f *follower) note(ev *resourcepb.WatchEvent) {
 		for key, n := range f.count {
 			after[key] = n
 		}
-		f.round.leave(origin{cursor: f.watch.Cursor(), follower: f.name, after: after, newest: f.newest})
+		f.round.addOrigin(origin{cursor: f.watch.Cursor(), follower: f.name, after: after, newest: f.newest})
 	}
 }
 
 // add adds an event of the round. The caller holds the lock.
 func (f *follower) add(e event) {
 	f.events = append(f.events, e)
-	if e.last && !e.deleted {
-		if f.ended[e.key] = true; len(f.ended) == len(f.round.keys) {
+	if e.isLast && !e.isDelete {
+		if f.lastWrites[e.key] = true; len(f.lastWrites) == len(f.round.keys) {
 			f.finish()
 		}
 	}
 }
 
-// marked notes that a bookmark came that was asked for.
-func (f *follower) marked(asked time.Duration, in *round) {
+// addBookmark notes that a bookmark came that was asked for.
+func (f *follower) addBookmark(asked time.Duration, in *round) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if asked == 0 {
-		f.round.odd(Violation{"bookmarks", f.name + " got a bookmark that it had not asked for"})
+		f.round.report(Violation{"bookmarks", f.name + " got a bookmark that it had not asked for"})
 	} else if in == f.round && !f.broken {
-		f.round.mark(bookmark{follower: f.name, asked: asked, at: len(f.events)})
+		f.round.addBookmark(bookmark{follower: f.name, requestedAt: asked, eventCount: len(f.events)})
 	}
 }
 
@@ -224,13 +224,13 @@ func (f *follower) resume(ctx context.Context) error {
 		if !ok {
 			return errors.New("the backend is no storage.Resumer")
 		}
-		w, err := resumer.WatchFrom(ctx, thing, everywhere, "", cursor)
+		w, err := resumer.WatchFrom(ctx, thing, allTenancies, "", cursor)
 		if err == nil {
 			f.watch = w
 			return nil
 		}
 		if errors.Is(err, storage.ErrCompacted) && f.run.h.offers(Compact) {
-			f.forgotten("WatchFrom", err)
+			f.reportCompaction("WatchFrom", err)
 			return f.relist(ctx)
 		}
 		if !errors.Is(err, storage.ErrInconsistent) || f.run.now()-began > f.run.o.Timeout {
@@ -239,11 +239,11 @@ func (f *follower) resume(ctx context.Context) error {
 	}
 }
 
-// forgotten notes that the follower was told so.
-func (f *follower) forgotten(what string, err error) {
+// reportCompaction notes that the follower was told so.
+func (f *follower) reportCompaction(what string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.round.forget(forgotten{f.name, what, f.handle, f.newest, f.run.now(), err})
+	f.round.addCompaction(compactionReport{f.name, what, f.handle, f.newest, f.run.now(), err})
 }
 
 // relist opens a watch without a cursor, because history is gone. What its snapshot shows of each key is where the follower goes on.
@@ -262,9 +262,9 @@ func (f *follower) relist(ctx context.Context) error {
 
 func (f *follower) list(ctx context.Context) error {
 	in, b := f.current(), f.run.handles[f.handle]
-	k := &call{kind: "watch's snapshot", client: f.name, handle: f.handle, process: generation(b), strong: true, cut: f.run.h.ListIsNoSnapshot == "", fate: done}
+	k := &call{kind: "watch's snapshot", client: f.name, handle: f.handle, process: generation(b), strong: true, isSnapshot: f.run.h.ListIsNoSnapshot == "", outcome: outcomeDone}
 	k.begin = f.run.now()
-	w, err := b.WatchList(ctx, thing, everywhere, "")
+	w, err := b.WatchList(ctx, thing, allTenancies, "")
 	if err != nil {
 		return err
 	}
@@ -274,9 +274,9 @@ func (f *follower) list(ctx context.Context) error {
 		w.Close()
 		return err
 	}
-	k.returned = f.run.now()
-	if !k.cut {
-		k.end = k.returned
+	k.returnedAt = f.run.now()
+	if !k.isSnapshot {
+		k.end = k.returnedAt
 	}
 	if k.process != generation(b) {
 		k.process = -1
@@ -285,18 +285,18 @@ func (f *follower) list(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.round == in {
-		k.parts = newClient(in, f.name, f.handle).all(k.kind, all[in.namespace])
-		in.enter(k)
+		k.parts = newClient(in, f.name, f.handle).listParts(k.kind, all[in.namespace])
+		in.addCall(k)
 	}
-	f.broken, f.newest = true, newest{since: k.begin}
+	f.broken, f.newest = true, lowerBound{since: k.begin}
 	found := map[string]event{}
 	for _, res := range all[f.round.namespace] {
-		ev, _ := seen(upsertOf(res), f.handle, generation(w), k.returned)
+		ev, _ := newEvent(upsertOf(res), f.handle, generation(w), k.returnedAt)
 		found[ev.key] = ev
 	}
 	for _, key := range f.round.keys {
 		ev := found[key]
-		ev.key, ev.relisted, ev.more, ev.handle, ev.process, ev.at = key, true, false, f.handle, generation(w), k.returned
+		ev.key, ev.fromList, ev.more, ev.handle, ev.process, ev.at = key, true, false, f.handle, generation(w), k.returnedAt
 		f.add(ev)
 	}
 	return nil
@@ -304,7 +304,7 @@ func (f *follower) list(ctx context.Context) error {
 
 // snapshot reads a watch's snapshot, and returns it by namespace.
 func (f *follower) snapshot(ctx context.Context, w storage.Watch) (map[string][]*resourcepb.Resource, error) {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+	ctx, cancel := context.WithTimeout(ctx, longTimeout)
 	defer cancel()
 	all := map[string][]*resourcepb.Resource{}
 	for {

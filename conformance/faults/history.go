@@ -13,21 +13,21 @@ import (
 
 // history is what happened in one round.
 type history struct {
-	full      func() // called when there are enough calls for one round
-	mu        sync.Mutex
-	calls     []*call
-	bookmarks []bookmark
-	probes    []*probe
-	waits     []wait // that were long at first sight
-	faults    []episode
-	gone      []forgotten
-	views     []*view
-	readings  []reading
-	oddities  []Violation // what was wrong at first sight
+	full              func() // called when there are enough calls for one round
+	mu                sync.Mutex
+	calls             []*call
+	bookmarks         []bookmark
+	probes            []*probe
+	waits             []wait // that were long at first sight
+	faults            []episode
+	compactionReports []compactionReport
+	views             []*view
+	readings          []reading
+	reports           []Violation // what was wrong at first sight
 }
 
-// enough is how many calls a round has at most, give or take those under way.
-const enough = 40_000
+// maxRoundCalls is how many calls a round has at most, give or take those under way.
+const maxRoundCalls = 40_000
 
 // episode is the time in which a fault was there.
 type episode struct {
@@ -37,32 +37,32 @@ type episode struct {
 
 // bookmark is the answer to the question how far a follower is.
 type bookmark struct {
-	follower string // its name
-	asked    time.Duration
-	at       int // events of the round that the follower had seen by then
+	follower    string // its name
+	requestedAt time.Duration
+	eventCount  int // events of the round that the follower had seen by then
 }
 
 // copy is the history as it is now.
 func (h *history) copy() *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, gone: h.gone, views: h.views, readings: h.readings, oddities: h.oddities}
+	return &history{calls: h.calls, bookmarks: h.bookmarks, probes: h.probes, waits: h.waits, faults: h.faults, compactionReports: h.compactionReports, views: h.views, readings: h.readings, reports: h.reports}
 }
 
-func (h *history) enter(c *call) {
+func (h *history) addCall(c *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.id = len(h.calls)
-	if h.calls = append(h.calls, c); len(h.calls) == enough {
+	if h.calls = append(h.calls, c); len(h.calls) == maxRoundCalls {
 		h.full()
 	}
 }
 
-// odd notes a violation that one look is enough for.
-func (h *history) odd(v Violation) {
+// report notes a violation that one look is enough for.
+func (h *history) report(v Violation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.oddities = append(h.oddities, v)
+	h.reports = append(h.reports, v)
 }
 
 // probe is a watch that somebody opened for a short while.
@@ -73,8 +73,8 @@ type probe struct {
 	events []event
 }
 
-// few is how many events a probe looks at.
-const few = 12
+// maxProbeEvents is how many events a probe looks at.
+const maxProbeEvents = 12
 
 // origin is a position in the store's history that somebody left behind for others.
 type origin struct {
@@ -82,7 +82,7 @@ type origin struct {
 	follower string         // whose it was, by name; "" for one with a list
 	after    map[string]int // by key: how many events of the round the follower had seen
 	list     *call          // or: the list that it came with
-	newest   newest
+	newest   lowerBound
 }
 
 func (o origin) String() string {
@@ -92,8 +92,8 @@ func (o origin) String() string {
 	return fmt.Sprintf("a cursor of %s", o.follower)
 }
 
-// newest is what a position in the history is not older than: a moment, and a write.
-type newest struct {
+// lowerBound is what a position in the history is not older than: a moment, and a write.
+type lowerBound struct {
 	since time.Duration
 	write string // its name; "" if there is none in this round
 }
@@ -103,20 +103,20 @@ type view struct {
 	call     *call
 	revision int64
 	keys     []string // that were looked at
-	shown    map[string]record
+	records  map[string]record
 }
 
 // record is what is stored under a key, with the numbers of its changes; the zero value is nothing.
 type record struct {
 	state
-	created, modified, writes int64
+	createRevision, modRevision, writes int64
 }
 
 func (r record) String() string {
 	if r == (record{}) {
 		return "nothing"
 	}
-	return fmt.Sprintf("%v (created %d, modified %d, writes %d)", r.state, r.created, r.modified, r.writes)
+	return fmt.Sprintf("%v (created %d, modified %d, writes %d)", r.state, r.createRevision, r.modRevision, r.writes)
 }
 
 // recordOf returns a record in the words of a history; nil is nothing.
@@ -131,8 +131,8 @@ func stateOf(res *resourcepb.Resource) state {
 	return state{res.GetId().GetUid(), res.GetVersion()}
 }
 
-// moored is a revision that a scan was at, and a moment since which it exists at the latest.
-type moored struct {
+// pinned is a revision that a scan was at, and a moment since which it exists at the latest.
+type pinned struct {
 	revision int64
 	since    time.Duration
 }
@@ -146,46 +146,46 @@ type reading struct {
 
 // wait is how long a call took, or a part of it.
 type wait struct {
-	call                   *call
-	began, ended, patience time.Duration
+	call                *call
+	begin, end, timeout time.Duration
 }
 
-// forgotten is that somebody was told that history is gone.
-type forgotten struct {
+// compactionReport is that somebody was told that history is gone.
+type compactionReport struct {
 	by, what string
 	handle   int
-	from     newest
+	from     lowerBound
 	at       time.Duration
 	err      error
 }
 
-// chronicle is what a storage.Follower tells of a round: its changes from a revision on.
-type chronicle struct {
+// followLog is what a storage.Follower tells of a round: its changes from a revision on.
+type followLog struct {
 	name   string
 	handle int
 
-	base   map[string]record // what was stored at the first revision; nil if that is not known
-	from   int64             // the revision after which it begins
-	at     int64             // the revision up to which everything was told
-	told   []change
-	gone   bool // history was compacted under it
-	broken bool // it does not go up to until
+	base       map[string]record // what was stored at the first revision; nil if that is not known
+	from       int64             // the revision after which it begins
+	at         int64             // the revision up to which everything was told
+	changes    []change
+	compacted  bool // history was compacted under it
+	incomplete bool // it does not go up to until
 }
 
 // covers reports whether what was stored at a revision is known.
-func (c *chronicle) covers(revision int64) bool {
+func (c *followLog) covers(revision int64) bool {
 	return c.base != nil && c.from <= revision && revision <= c.at
 }
 
 // checkStates holds each change against the one before it of its key: what it says was there before, and its numbers.
-func (c *chronicle) checkStates() (found []Violation) {
+func (c *followLog) checkStates() (found []Violation) {
 	stored, known := map[string]record{}, map[string]bool{}
 	maps.Copy(stored, c.base)
-	for _, ch := range c.told {
+	for _, ch := range c.changes {
 		wrong := ""
 		want := record{ch.now.state, ch.revision, ch.revision, 1}
 		if ch.before != (record{}) {
-			want.created, want.writes = ch.before.created, ch.before.writes+1
+			want.createRevision, want.writes = ch.before.createRevision, ch.before.writes+1
 		}
 		switch {
 		case (c.base != nil || known[ch.key]) && ch.before != stored[ch.key]:
@@ -203,9 +203,9 @@ func (c *chronicle) checkStates() (found []Violation) {
 	return found
 }
 
-// between returns the changes after a revision up to another one, sorted: changes of one commit may come in any order.
-func (c *chronicle) between(after, until int64) (all []change) {
-	for _, ch := range c.told {
+// changesBetween returns the changes after a revision up to another one, sorted: changes of one commit may come in any order.
+func (c *followLog) changesBetween(after, until int64) (all []change) {
+	for _, ch := range c.changes {
 		if ch.revision > after && ch.revision <= until {
 			all = append(all, ch)
 		}
@@ -226,50 +226,50 @@ type change struct {
 	at          time.Duration
 }
 
-func (c change) same(other change) bool {
+func (c change) equal(other change) bool {
 	return c.key == other.key && c.revision == other.revision && c.now == other.now && c.before == other.before
 }
 
-// is reports whether a change is the one that an event tells of.
-func (c change) is(ev event) bool {
-	if ev.deleted {
+// matches reports whether a change matches the one that an event tells of.
+func (c change) matches(ev event) bool {
+	if ev.isDelete {
 		return c.now == (record{}) && c.before.state == ev.now
 	}
 	return c.now.state == ev.now
 }
 
 func (c change) String() string {
-	return fmt.Sprintf("[%s] revision %d: %s is %s, in place of %s", moment(c.at), c.revision, short(c.key), c.now, c.before)
+	return fmt.Sprintf("[%s] revision %d: %s is %s, in place of %s", formatTime(c.at), c.revision, shortKey(c.key), c.now, c.before)
 }
 
-// suffered notes a fault.
-func (h *history) suffered(e episode) {
+// addFault notes a fault.
+func (h *history) addFault(e episode) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.faults = append(h.faults, e)
 }
 
-// mark notes a bookmark.
-func (h *history) mark(b bookmark) {
+// addBookmark notes a bookmark.
+func (h *history) addBookmark(b bookmark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.bookmarks = append(h.bookmarks, b)
 }
 
-func (h *history) forget(g forgotten) {
+func (h *history) addCompaction(g compactionReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone = append(h.gone, g)
+	h.compactionReports = append(h.compactionReports, g)
 }
 
-// show notes a view, read notes a reading.
-func (h *history) show(v *view) {
+// addView notes a view, read notes a reading.
+func (h *history) addView(v *view) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.views = append(h.views, v)
 }
 
-func (h *history) read(n reading) {
+func (h *history) addReading(n reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.readings = append(h.readings, n)

@@ -16,13 +16,13 @@ type nemesis struct {
 	round  *round
 	random *rand.Rand
 
-	mu      sync.Mutex
-	touched map[string]bool
-	broken  error
+	mu          sync.Mutex
+	busyTargets map[string]bool
+	err         error
 }
 
-func (n *nemesis) torment(ctx context.Context) error {
-	n.touched = make(map[string]bool)
+func (n *nemesis) injectAll(ctx context.Context) error {
+	n.busyTargets = make(map[string]bool)
 	var injected sync.WaitGroup
 	defer injected.Wait()
 	slots := make(chan struct{}, n.run.o.AtOnce)
@@ -31,30 +31,30 @@ func (n *nemesis) torment(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			injected.Wait()
-			return n.broken
+			return n.err
 		case slots <- struct{}{}:
 		}
-		fault, hold, source := n.plan()
-		if n.failed() || ctx.Err() != nil || !n.take(fault) {
+		fault, hold, source := n.chooseFault()
+		if n.hasFailed() || ctx.Err() != nil || !n.claim(fault) {
 			<-slots
 			continue
 		}
 		injected.Go(func() {
 			defer func() { <-slots }()
-			n.suffer(ctx, fault, hold, source)
+			n.inject(ctx, fault, hold, source)
 		})
 	}
 }
 
-func touches(f Fault) string {
+func target(f Fault) string {
 	if f.Touches != "" {
 		return f.Touches
 	}
 	return string(f.Kind)
 }
 
-// plan draws a fault. What it draws depends on nothing but the seed and how often it was called.
-func (n *nemesis) plan() (f Fault, hold time.Duration, source *rand.Rand) {
+// chooseFault draws a fault. What it draws depends on nothing but the seed and how often it was called.
+func (n *nemesis) chooseFault() (f Fault, hold time.Duration, source *rand.Rand) {
 	sum := 0
 	for _, f := range n.run.h.Faults {
 		sum += max(1, f.Weight)
@@ -69,32 +69,32 @@ func (n *nemesis) plan() (f Fault, hold time.Duration, source *rand.Rand) {
 	return f, hold, rand.New(rand.NewPCG(n.random.Uint64(), 0))
 }
 
-// take reports whether a fault may be injected now: nothing touches the same.
-func (n *nemesis) take(f Fault) bool {
+// claim reports whether a fault may be injected now: nothing touches the same.
+func (n *nemesis) claim(f Fault) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if f.Inject == nil || n.touched[touches(f)] {
+	if f.Inject == nil || n.busyTargets[target(f)] {
 		return false
 	}
-	n.touched[touches(f)] = true
+	n.busyTargets[target(f)] = true
 	return true
 }
 
-// suffer injects a fault, holds it for a while, and heals it, whatever ends the wait.
-func (n *nemesis) suffer(ctx context.Context, f Fault, hold time.Duration, random *rand.Rand) {
+// inject injects a fault, holds it for a while, and heals it, whatever ends the wait.
+func (n *nemesis) inject(ctx context.Context, f Fault, hold time.Duration, random *rand.Rand) {
 	began := n.run.now()
 	ended := errors.New("its Inject or heal did not return") // such as by the FailNow of a test
 	defer func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.touched, touches(f))
-		if ended != nil && n.broken == nil {
-			n.broken = fmt.Errorf("faults: the fault %q: %w", f.Kind, ended)
+		delete(n.busyTargets, target(f))
+		if ended != nil && n.err == nil {
+			n.err = fmt.Errorf("faults: the fault %q: %w", f.Kind, ended)
 		}
-		n.round.suffered(episode{f.Kind, began, n.run.now()})
+		n.round.addFault(episode{f.Kind, began, n.run.now()})
 	}()
 	if f.Kind == Compact {
-		defer n.run.compacts()()
+		defer n.run.beginCompaction()()
 	}
 	injecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.run.o.Timeout)
 	defer cancel()
@@ -115,8 +115,8 @@ func (n *nemesis) suffer(ctx context.Context, f Fault, hold time.Duration, rando
 	ended = nil
 }
 
-func (n *nemesis) failed() bool {
+func (n *nemesis) hasFailed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.broken != nil
+	return n.err != nil
 }

@@ -44,8 +44,8 @@ type Options struct {
 	// Directory is where the history and its picture are written when something is violated; "" writes none.
 	Directory string
 
-	// shared says that others run in this process, so that nobody looks for goroutines that are left after Close.
-	shared bool
+	// ignoreGoroutines says that others run in this process, so that nobody looks for goroutines that are left after Close.
+	ignoreGoroutines bool
 
 	// Log gets a line now and then; nil drops them.
 	Log func(format string, args ...any)

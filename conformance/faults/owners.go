@@ -10,25 +10,25 @@ import (
 // references asks which resources name an owner.
 func references(c *client, patience time.Duration) {
 	owner := c.owner()
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("owner references", patience)
 	k.owner = ownerOf(owner)
 	ids, err := c.b.OwnerReferences(ctx, owner)
 	if err == nil {
-		k.owned = make(map[string]string, len(ids))
+		k.references = make(map[string]string, len(ids))
 		for i, id := range ids {
-			k.owned[id.GetName()] = id.GetUid()
-			if wrong := misplaced(c, ids[:i], id); wrong != "" {
-				c.round.odd(Violation{"owner references are true", fmt.Sprintf("%s: %s on handle %d, of %s", wrong, c.name, c.handle, k.owner)})
+			k.references[id.GetName()] = id.GetUid()
+			if wrong := referenceError(c, ids[:i], id); wrong != "" {
+				c.round.report(Violation{"owner references are true", fmt.Sprintf("%s: %s on handle %d, of %s", wrong, c.name, c.handle, k.owner)})
 			}
 		}
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 }
 
-// misplaced says what is wrong with one of the ids that owner references are answered with, or "".
-func misplaced(c *client, before []*resourcepb.ID, id *resourcepb.ID) string {
+// referenceError says what is wrong with one of the ids that owner references are answered with, or "".
+func referenceError(c *client, before []*resourcepb.ID, id *resourcepb.ID) string {
 	typ, tenancy := id.GetType(), id.GetTenancy()
 	switch {
 	case typ.GetGroup() != thing.Group || typ.GetKind() != thing.Kind || typ.GetGroupVersion() != "v1" ||

@@ -17,7 +17,7 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	ctx, cancel := context.WithTimeout(run, during)
 	defer cancel()
 	r.full = cancel
-	first, since, err := firstRevision(r, run)
+	first, since, err := startRevision(r, run)
 	if err != nil {
 		return 0, cmp.Or(run.Err(), err)
 	}
@@ -27,7 +27,7 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	defer told.Wait()
 	defer enough()
 	if first > 0 {
-		told.Go(func() { r.retold = startChronicles(r, telling, first, since, &until) })
+		told.Go(func() { r.followLogs = followRound(r, telling, first, since, &until) })
 	}
 	began := r.run.now()
 	var working sync.WaitGroup
@@ -36,14 +36,14 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 		working.Go(func() { work(c, ctx.Done()) })
 	}
 	n := &nemesis{run: r.run, round: r, random: r.run.source(fmt.Sprint(r.number, "nemesis"))}
-	err = n.torment(ctx)
+	err = n.injectAll(ctx)
 	working.Wait()
 	worked = r.run.now() - began
 	if err = cmp.Or(err, run.Err()); err != nil {
 		return worked, err
 	}
 	if err := finish(newClient(r, "finisher", 0), r.run.now()+r.run.o.Timeout); err != nil {
-		r.odd(Violation{"writes go on", err.Error()})
+		r.report(Violation{"writes go on", err.Error()})
 		return worked, nil
 	}
 	var awaited sync.WaitGroup
@@ -70,7 +70,7 @@ func conclude(r *round, run context.Context, first int64, since time.Duration, u
 		return err
 	}
 	until.Store(last)
-	r.again, err = retell(r, run, first, last, since)
+	r.secondLog, err = retell(r, run, first, last, since)
 	told.Wait()
 	return err
 }
@@ -81,20 +81,20 @@ func awaitWrites(r *round, ctx context.Context, f *follower) {
 	defer tick.Stop()
 	for began, before := r.run.now(), 0; ; {
 		select {
-		case <-f.caught:
+		case <-f.complete:
 			return
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		f.mu.Lock()
-		got, ended, handle := len(f.events), len(f.ended), f.handle
+		got, ended, handle := len(f.events), len(f.lastWrites), f.handle
 		f.mu.Unlock()
 		if got > before {
 			began, before = r.run.now(), got
 		}
 		if r.run.now()-began > r.run.o.Timeout {
-			r.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
+			r.report(Violation{"watches go on", fmt.Sprintf("%s on handle %d has seen the last write to %d keys of %d, and nothing else for %v, although everything is healed",
 				f.name, handle, ended, len(r.keys), r.run.o.Timeout)})
 			return
 		}
@@ -106,13 +106,13 @@ func awaitBookmark(r *round, ctx context.Context, f *follower) {
 	tick := time.NewTicker(tick)
 	defer tick.Stop()
 	for began := r.run.now(); ; {
-		asked := f.owed()
+		asked := f.pendingBookmark()
 		switch {
 		case asked == 0 || asked > began:
 			return
 		case r.run.now()-began > r.run.o.Timeout:
-			r.odd(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d asked for one at %s, and %v after everything was healed it was not there",
-				f.name, f.handle, moment(asked), r.run.o.Timeout)})
+			r.report(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d asked for one at %s, and %v after everything was healed it was not there",
+				f.name, f.handle, formatTime(asked), r.run.o.Timeout)})
 			return
 		}
 		select {

@@ -12,18 +12,18 @@ import (
 
 // look opens a watch and looks at its snapshot and at some events after it.
 func watchBriefly(c *client, patience time.Duration) {
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("watch's snapshot", patience)
-	k.strong, k.cut = true, c.round.run.h.ListIsNoSnapshot == ""
+	k.strong, k.isSnapshot = true, c.round.run.h.ListIsNoSnapshot == ""
 	w, err := c.b.WatchList(ctx, thing, roundTenancy(c.round.namespace), "")
 	if err != nil {
-		c.told(k, err)
+		c.finishCall(k, err)
 		return
 	}
 	defer w.Close()
 	opened := c.round.run.now()
-	k.patience = 0 // reading the snapshot takes as long as it takes
+	k.timeout = 0 // reading the snapshot takes as long as it takes
 	reading, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	var all []*resourcepb.Resource
@@ -31,13 +31,13 @@ func watchBriefly(c *client, patience time.Duration) {
 		ev, err := w.Next(reading)
 		if err != nil {
 			if errors.Is(err, storage.ErrWatchClosed) && c.round.run.h.offers(Compact) {
-				c.forgotten("Next in a snapshot", newest{since: k.begin}, err)
+				c.reportCompaction("Next in a snapshot", lowerBound{since: k.begin}, err)
 				err = fmt.Errorf("reading the snapshot: %w: %w", storage.ErrInconsistent, err)
 			}
 			if errors.Is(err, reading.Err()) && reading.Err() != nil {
 				err = fmt.Errorf("reading the snapshot: %w: %w", storage.ErrInconsistent, err)
 			}
-			c.told(k, err)
+			c.finishCall(k, err)
 			return
 		}
 		if ev.GetEndOfSnapshot() != nil {
@@ -45,15 +45,15 @@ func watchBriefly(c *client, patience time.Duration) {
 		}
 		all = append(all, ev.GetUpsert().GetResource())
 	}
-	k.parts = c.all(k.kind, all)
-	c.told(k, nil)
-	if k.cut {
+	k.parts = c.listParts(k.kind, all)
+	c.finishCall(k, nil)
+	if k.isSnapshot {
 		k.end = opened // it was taken before WatchList returned
 	}
-	probeWatch(c, w, &probe{from: origin{list: k, newest: newest{since: k.begin}}})
+	probeWatch(c, w, &probe{from: origin{list: k, newest: lowerBound{since: k.begin}}})
 }
 
-// goOn opens a watch from a cursor that somebody else left.
+// awaitRedial opens a watch from a cursor that somebody else left.
 func resumeFromOrigin(c *client, patience time.Duration) {
 	c.round.mu.Lock()
 	if len(c.round.origins) == 0 {
@@ -66,15 +66,15 @@ func resumeFromOrigin(c *client, patience time.Duration) {
 	if !ok {
 		return
 	}
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("resumed watch", patience)
 	w, err := resumer.WatchFrom(ctx, thing, roundTenancy(c.round.namespace), "", o.cursor)
 	if err != nil && errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact) {
-		c.forgotten("WatchFrom", o.newest, err)
-		err, k.patience = context.Canceled, 0 // as good as not asked
+		c.reportCompaction("WatchFrom", o.newest, err)
+		err, k.timeout = context.Canceled, 0 // as good as not asked
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 	if err != nil {
 		return
 	}
@@ -87,18 +87,18 @@ func probeWatch(c *client, w storage.Watch, p *probe) {
 	p.client, p.handle = c.name, c.handle
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.random.Int64N(int64(time.Second))))
 	defer cancel()
-	for len(p.events) < few {
+	for len(p.events) < maxProbeEvents {
 		ev, err := w.Next(ctx)
 		if err != nil {
 			if ctx.Err() == nil && errors.Is(err, storage.ErrWatchClosed) && c.round.run.h.offers(Compact) {
-				c.forgotten("Next", p.from.newest, err)
+				c.reportCompaction("Next", p.from.newest, err)
 			} else if ctx.Err() == nil {
-				c.round.odd(Violation{"watches go on", fmt.Sprintf("%s on handle %d, from %v: Next: %v", c.name, c.handle, p.from, err)})
+				c.round.report(Violation{"watches go on", fmt.Sprintf("%s on handle %d, from %v: Next: %v", c.name, c.handle, p.from, err)})
 			}
 			break
 		}
-		e, res := seen(ev, c.handle, generation(w), c.round.run.now())
-		c.inspect(res)
+		e, res := newEvent(ev, c.handle, generation(w), c.round.run.now())
+		c.checkContent(res)
 		p.events = append(p.events, e)
 	}
 	c.round.mu.Lock()

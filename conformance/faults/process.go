@@ -56,7 +56,7 @@ func (p *Processes) Faults() []Fault {
 		if err != nil {
 			return nil, err
 		}
-		return func(context.Context) error { return b.to(freeze.Wake) }, b.to(freeze.Stop)
+		return func(context.Context) error { return b.withProcess(freeze.Wake) }, b.withProcess(freeze.Stop)
 	}})
 }
 

@@ -22,12 +22,12 @@ var errDied = errors.New("faults: the process was killed")
 type process struct {
 	url string
 
-	mu      sync.Mutex
-	conn    *conn         // nil while there is no process
-	alive   chan struct{} // closed once there is one
-	started int
-	closed  bool
-	can     response // what Open has told of it
+	mu           sync.Mutex
+	conn         *conn         // nil while there is no process
+	alive        chan struct{} // closed once there is one
+	startCount   int
+	closed       bool
+	capabilities response // what Open has told of it
 }
 
 // start starts a process that opens the store, again and again until ctx ends: other faults may be there as well.
@@ -41,9 +41,9 @@ func (p *process) start(ctx context.Context) error {
 		if err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.started++
-			c.generation = p.started
-			p.conn, p.can = c, r
+			p.startCount++
+			c.generation = p.startCount
+			p.conn, p.capabilities = c, r
 			close(p.alive)
 			return nil
 		}
@@ -63,8 +63,8 @@ func (p *process) kill() {
 	c.end()
 }
 
-// to does something to the process that there is now.
-func (p *process) to(do func(*os.Process) error) error {
+// withProcess does something withProcess the process that there is now.
+func (p *process) withProcess(do func(*os.Process) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return do(p.conn.cmd.Process)
@@ -73,11 +73,11 @@ func (p *process) to(do func(*os.Process) error) error {
 func (p *process) generation() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.started
+	return p.startCount
 }
 
-// living waits for a process. Its error is the context's: nothing was sent.
-func (p *process) living(ctx context.Context) (*conn, error) {
+// awaitConn waits for a process. Its error is the context's: nothing was sent.
+func (p *process) awaitConn(ctx context.Context) (*conn, error) {
 	for {
 		p.mu.Lock()
 		c, alive, closed := p.conn, p.alive, p.closed
@@ -99,7 +99,7 @@ func (p *process) living(ctx context.Context) (*conn, error) {
 
 // call has the process do something. What was asked of one that is killed meanwhile may or may not have happened.
 func (p *process) call(ctx context.Context, q request) (response, error) {
-	c, err := p.living(ctx)
+	c, err := p.awaitConn(ctx)
 	if err != nil {
 		return response{}, err
 	}
@@ -130,7 +130,7 @@ func (p *process) Close() error {
 // this process, which read the same history that the others write.
 func (p *process) As(target any) bool {
 	p.mu.Lock()
-	can := p.can.Can
+	can := p.capabilities.Can
 	p.mu.Unlock()
 	switch t := target.(type) {
 	case *storage.Pager:
@@ -146,7 +146,7 @@ func (p *process) As(target any) bool {
 	return false
 }
 
-func only(all []*resourcepb.Resource, err error) (*resourcepb.Resource, error) {
+func singleResource(all []*resourcepb.Resource, err error) (*resourcepb.Resource, error) {
 	if err != nil || len(all) != 1 {
 		return nil, err
 	}
@@ -155,35 +155,35 @@ func only(all []*resourcepb.Resource, err error) (*resourcepb.Resource, error) {
 
 func (p *process) resources(ctx context.Context, q request) ([]*resourcepb.Resource, error) {
 	r, err := p.call(ctx, q)
-	return unpackedResources(r.Messages), err
+	return unmarshalResources(r.Messages), err
 }
 
 func (p *process) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	return only(p.resources(ctx, request{Method: "read", Consistency: c, Message: packed(id)}))
+	return singleResource(p.resources(ctx, request{Method: "read", Consistency: c, Message: marshal(id)}))
 }
 
 func (p *process) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
-	return only(p.resources(ctx, request{Method: "write", Message: packed(res)}))
+	return singleResource(p.resources(ctx, request{Method: "write", Message: marshal(res)}))
 }
 
 func (p *process) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
-	_, err := p.call(ctx, request{Method: "delete", Message: packed(id), Text: version})
+	_, err := p.call(ctx, request{Method: "delete", Message: marshal(id), Text: version})
 	return err
 }
 
 func (p *process) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) ([]*resourcepb.Resource, error) {
-	return p.resources(ctx, request{Method: "list", Consistency: c, Type: typ, Tenancy: packed(tenancy), Text: prefix})
+	return p.resources(ctx, request{Method: "list", Consistency: c, Type: typ, Tenancy: marshal(tenancy), Text: prefix})
 }
 
 func (p *process) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, o storage.ListOptions) (storage.Page, error) {
-	r, err := p.call(ctx, request{Method: "page", Consistency: o.Consistency, Type: typ, Tenancy: packed(tenancy), Text: prefix, Limit: o.Limit, Continue: o.Continue, Revision: o.Revision})
-	return storage.Page{Resources: unpackedResources(r.Messages), Continue: r.Continue, Cursor: r.Cursor}, err
+	r, err := p.call(ctx, request{Method: "page", Consistency: o.Consistency, Type: typ, Tenancy: marshal(tenancy), Text: prefix, Limit: o.Limit, Continue: o.Continue, Revision: o.Revision})
+	return storage.Page{Resources: unmarshalResources(r.Messages), Continue: r.Continue, Cursor: r.Cursor}, err
 }
 
 func (p *process) OwnerReferences(ctx context.Context, id *resourcepb.ID) (ids []*resourcepb.ID, err error) {
-	r, err := p.call(ctx, request{Method: "owned", Message: packed(id)})
+	r, err := p.call(ctx, request{Method: "owned", Message: marshal(id)})
 	for _, b := range r.Messages {
-		ids = append(ids, unpacked[resourcepb.ID](b))
+		ids = append(ids, unmarshal[resourcepb.ID](b))
 	}
 	return ids, err
 }
@@ -192,7 +192,7 @@ func (p *process) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 	q := request{Method: "commit"}
 	for _, op := range ops {
 		q.Ops = append(q.Ops, wireOp{
-			Write: packed(op.Write), Delete: packed(op.Delete), Check: packed(op.Check), Version: op.Version, Present: op.Present,
+			Write: marshal(op.Write), Delete: marshal(op.Delete), Check: marshal(op.Check), Version: op.Version, Present: op.Present,
 		})
 	}
 	return p.resources(ctx, q)
@@ -201,7 +201,7 @@ func (p *process) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 func (p *process) MaxOps() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.can.Number
+	return p.capabilities.Number
 }
 
 // conn is a process and the pipes to it.
@@ -210,7 +210,7 @@ type conn struct {
 	in         io.WriteCloser
 	generation int
 	dead       chan struct{} // closed when the process has ended
-	ended      error         // how, then
+	endErr     error         // how, then
 
 	mu       sync.Mutex // of requests on their way
 	requests *gob.Encoder
@@ -249,7 +249,7 @@ func newConn() (*conn, error) {
 		for {
 			var r response
 			if answers.Decode(&r) != nil {
-				c.ended = cmd.Wait()
+				c.endErr = cmd.Wait()
 				return
 			}
 			c.waiting.Lock()
@@ -273,13 +273,13 @@ func (c *conn) end() {
 func (c *conn) leave() error {
 	_ = c.in.Close()
 	<-c.dead
-	return c.ended
+	return c.endErr
 }
 
 // call returns the answer of the process, however long it takes: whether a deadline is kept is what is looked at.
 func (c *conn) call(ctx context.Context, q request) (response, error) {
 	if deadline, ok := ctx.Deadline(); ok {
-		q.Patience = max(1, time.Until(deadline))
+		q.Timeout = max(1, time.Until(deadline))
 	}
 	answer := make(chan response, 1)
 	c.waiting.Lock()

@@ -22,13 +22,13 @@ func ServeProcess() bool {
 	if os.Getenv(processEnv) == "" {
 		return false
 	}
-	s := &serving{out: gob.NewEncoder(os.Stdout), cancels: map[uint64]context.CancelFunc{}, watches: map[uint64]storage.Watch{}}
+	s := &processServer{out: gob.NewEncoder(os.Stdout), cancels: map[uint64]context.CancelFunc{}, watches: map[uint64]storage.Watch{}}
 	s.serve(os.Stdin)
 	return true
 }
 
-// serving is a process's side of the pipes.
-type serving struct {
+// processServer is a process's side of the pipes.
+type processServer struct {
 	b storage.Backend
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ type serving struct {
 	watches map[uint64]storage.Watch
 }
 
-func (s *serving) serve(in io.Reader) {
+func (s *processServer) serve(in io.Reader) {
 	requests := gob.NewDecoder(in)
 	var answering sync.WaitGroup
 	for {
@@ -54,8 +54,8 @@ func (s *serving) serve(in io.Reader) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		if q.Patience != 0 {
-			ctx, cancel = context.WithTimeout(context.Background(), q.Patience)
+		if q.Timeout != 0 {
+			ctx, cancel = context.WithTimeout(context.Background(), q.Timeout)
 		}
 		s.mu.Lock()
 		s.cancels[q.ID] = cancel
@@ -77,8 +77,8 @@ func (s *serving) serve(in io.Reader) {
 }
 
 // do does what was asked for. What a handle cannot do, nobody asks it to.
-func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
-	id, tenancy := func() *resourcepb.ID { return unpacked[resourcepb.ID](q.Message) }, unpacked[resourcepb.Tenancy](q.Tenancy)
+func (s *processServer) do(ctx context.Context, q *request) (r response, err error) {
+	id, tenancy := func() *resourcepb.ID { return unmarshal[resourcepb.ID](q.Message) }, unmarshal[resourcepb.Tenancy](q.Tenancy)
 	var res *resourcepb.Resource
 	var all []*resourcepb.Resource
 	switch q.Method {
@@ -95,10 +95,10 @@ func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
 		err = s.b.Close()
 	case "read":
 		res, err = s.b.Read(ctx, q.Consistency, id())
-		r.Messages = packedAll([]*resourcepb.Resource{res})
+		r.Messages = marshalAll([]*resourcepb.Resource{res})
 	case "write":
-		res, err = s.b.WriteCAS(ctx, unpacked[resourcepb.Resource](q.Message))
-		r.Messages = packedAll([]*resourcepb.Resource{res})
+		res, err = s.b.WriteCAS(ctx, unmarshal[resourcepb.Resource](q.Message))
+		r.Messages = marshalAll([]*resourcepb.Resource{res})
 	case "delete":
 		err = s.b.DeleteCAS(ctx, id(), q.Text)
 	case "commit":
@@ -106,24 +106,24 @@ func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
 		var ops []storage.Op
 		for _, op := range q.Ops {
 			ops = append(ops, storage.Op{
-				Write: unpacked[resourcepb.Resource](op.Write), Delete: unpacked[resourcepb.ID](op.Delete),
-				Check: unpacked[resourcepb.ID](op.Check), Version: op.Version, Present: op.Present,
+				Write: unmarshal[resourcepb.Resource](op.Write), Delete: unmarshal[resourcepb.ID](op.Delete),
+				Check: unmarshal[resourcepb.ID](op.Check), Version: op.Version, Present: op.Present,
 			})
 		}
 		all, err = t.Commit(ctx, ops)
-		r.Messages = packedAll(all)
+		r.Messages = marshalAll(all)
 	case "list":
 		all, err = s.b.List(ctx, q.Consistency, q.Type, tenancy, q.Text)
-		r.Messages = packedAll(all)
+		r.Messages = marshalAll(all)
 	case "page":
 		p, _ := storage.As[storage.Pager](s.b)
 		var page storage.Page
 		page, err = p.ListPage(ctx, q.Type, tenancy, q.Text, storage.ListOptions{Consistency: q.Consistency, Limit: q.Limit, Continue: q.Continue, Revision: q.Revision})
-		r.Messages, r.Cursor, r.Continue = packedAll(page.Resources), page.Cursor, page.Continue
+		r.Messages, r.Cursor, r.Continue = marshalAll(page.Resources), page.Cursor, page.Continue
 	case "owned":
 		var ids []*resourcepb.ID
 		ids, err = s.b.OwnerReferences(ctx, id())
-		r.Messages = packedAll(ids)
+		r.Messages = marshalAll(ids)
 	case "watch", "resume":
 		var w storage.Watch
 		if q.Method == "watch" {
@@ -146,7 +146,7 @@ func (s *serving) do(ctx context.Context, q *request) (r response, err error) {
 	return r, err
 }
 
-func (s *serving) doWatch(ctx context.Context, q *request) (r response, err error) {
+func (s *processServer) doWatch(ctx context.Context, q *request) (r response, err error) {
 	s.mu.Lock()
 	w := s.watches[q.Watch]
 	if q.Method == "stop" {
@@ -167,7 +167,7 @@ func (s *serving) doWatch(ctx context.Context, q *request) (r response, err erro
 	default:
 		var ev *resourcepb.WatchEvent
 		if ev, err = w.Next(ctx); ev != nil {
-			r.Messages = packedAll([]*resourcepb.WatchEvent{ev})
+			r.Messages = marshalAll([]*resourcepb.WatchEvent{ev})
 		}
 		r.Cursor = w.Cursor()
 	}

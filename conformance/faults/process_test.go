@@ -42,7 +42,7 @@ func apart(t *testing.T) (*process, storage.Watch) {
 			t.Error(err)
 		}
 	})
-	w, err := b.WatchList(t.Context(), thing, everywhere, "")
+	w, err := b.WatchList(t.Context(), thing, allTenancies, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
 	b, _ := apart(t)
-	if err := b.to(freeze.Stop); err != nil {
+	if err := b.withProcess(freeze.Stop); err != nil {
 		t.Fatal(err)
 	}
 	answered := make(chan error, 1)
@@ -27,7 +27,7 @@ func TestFrozenProcess(t *testing.T) {
 		t.Errorf("answered while it stands still: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if err := b.to(freeze.Wake); err != nil {
+	if err := b.withProcess(freeze.Wake); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {

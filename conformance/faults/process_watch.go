@@ -19,34 +19,34 @@ type processWatch struct {
 	closed context.Context
 	close  context.CancelFunc
 
-	mu     sync.Mutex
-	conn   *conn
-	id     uint64
-	cursor string
-	begun  bool // the snapshot is over
-	owed   bool // a bookmark is
-	redial *redial
+	mu                  sync.Mutex
+	conn                *conn
+	id                  uint64
+	cursor              string
+	snapshotDone        bool // the snapshot is over
+	bookmarkOutstanding bool // a bookmark is
+	redial              *redial
 }
 
 // redial is the attempt to go on in another process.
 type redial struct {
-	over chan struct{} // closed when it has ended
-	err  error         // how, then
+	finished chan struct{} // closed when it has ended
+	err      error         // how, then
 }
 
-// patienceOfRedial is the deadline of opening a watch again: that of the Next which found the process dead may be too short.
-const patienceOfRedial = 10 * time.Second
+// redialTimeout is the deadline of opening a watch again: that of the Next which found the process dead may be too short.
+const redialTimeout = 10 * time.Second
 
 func (p *process) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
-	return p.watch(ctx, request{Method: "watch", Type: typ, Tenancy: packed(tenancy), Text: prefix})
+	return p.watch(ctx, request{Method: "watch", Type: typ, Tenancy: marshal(tenancy), Text: prefix})
 }
 
 func (p *process) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
-	return p.watch(ctx, request{Method: "resume", Type: typ, Tenancy: packed(tenancy), Text: prefix, Cursor: cursor})
+	return p.watch(ctx, request{Method: "resume", Type: typ, Tenancy: marshal(tenancy), Text: prefix, Cursor: cursor})
 }
 
 func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
-	w := &processWatch{p: p, open: q, cursor: q.Cursor, begun: q.Method == "resume"}
+	w := &processWatch{p: p, open: q, cursor: q.Cursor, snapshotDone: q.Method == "resume"}
 	if err := w.dial(ctx); err != nil {
 		if errors.Is(err, errDied) {
 			err = fmt.Errorf("%s: %w: %w", q.Method, storage.ErrInconsistent, err)
@@ -59,7 +59,7 @@ func (p *process) watch(ctx context.Context, q request) (storage.Watch, error) {
 
 // dial opens the watch in the process that there is.
 func (w *processWatch) dial(ctx context.Context) error {
-	c, err := w.p.living(ctx)
+	c, err := w.p.awaitConn(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (w *processWatch) Bookmark(ctx context.Context) error {
 	_, err := w.ask(ctx, "bookmark")
 	if err == nil {
 		w.mu.Lock()
-		w.owed = true
+		w.bookmarkOutstanding = true
 		w.mu.Unlock()
 	}
 	return err
@@ -122,7 +122,7 @@ func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 	for {
 		r, err := w.ask(ctx, "next")
 		if errors.Is(err, errDied) {
-			if err := w.goOn(ctx); err != nil {
+			if err := w.awaitRedial(ctx); err != nil {
 				return nil, err
 			}
 			continue
@@ -135,52 +135,52 @@ func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 		if err != nil {
 			return nil, err
 		}
-		ev := unpacked[resourcepb.WatchEvent](r.Messages[0])
-		w.begun = w.begun || ev.GetEndOfSnapshot() != nil
-		w.owed = w.owed && ev.GetBookmark() == nil
+		ev := unmarshal[resourcepb.WatchEvent](r.Messages[0])
+		w.snapshotDone = w.snapshotDone || ev.GetEndOfSnapshot() != nil
+		w.bookmarkOutstanding = w.bookmarkOutstanding && ev.GetBookmark() == nil
 		return ev, nil
 	}
 }
 
-// goOn waits until the watch is open in the process that comes after the one that was killed.
-func (w *processWatch) goOn(ctx context.Context) error {
+// awaitRedial waits until the watch is open in the process that comes after the one that was killed.
+func (w *processWatch) awaitRedial(ctx context.Context) error {
 	w.mu.Lock()
-	if !w.begun {
+	if !w.snapshotDone {
 		w.mu.Unlock()
 		return fmt.Errorf("%w: %w in the snapshot", storage.ErrInconsistent, errDied)
 	}
 	r := w.redial
 	if r == nil {
-		r = &redial{over: make(chan struct{})}
+		r = &redial{finished: make(chan struct{})}
 		w.redial = r
 		go func() {
-			r.err = w.dialAgain()
+			r.err = w.redialUntilOpen()
 			w.mu.Lock()
 			if r.err == nil {
 				w.redial = nil // the next process may be killed as well
 			}
 			w.mu.Unlock()
-			close(r.over)
+			close(r.finished)
 		}()
 	}
 	w.mu.Unlock()
 	select {
-	case <-r.over:
+	case <-r.finished:
 		return r.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// dialAgain opens the watch once more, in as many processes as it takes.
-func (w *processWatch) dialAgain() error {
+// redialUntilOpen opens the watch once more, in as many processes as it takes.
+func (w *processWatch) redialUntilOpen() error {
 	w.mu.Lock()
 	w.open.Method = "resume"
 	w.mu.Unlock()
 	for {
-		ctx, cancel := context.WithTimeout(w.closed, patienceOfRedial)
+		ctx, cancel := context.WithTimeout(w.closed, redialTimeout)
 		err := w.dial(ctx)
-		if err == nil && w.isOwed() {
+		if err == nil && w.hasOutstandingBookmark() {
 			_, err = w.ask(ctx, "bookmark")
 		}
 		cancel()
@@ -198,8 +198,8 @@ func (w *processWatch) dialAgain() error {
 	}
 }
 
-func (w *processWatch) isOwed() bool {
+func (w *processWatch) hasOutstandingBookmark() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.owed
+	return w.bookmarkOutstanding
 }

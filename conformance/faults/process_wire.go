@@ -15,7 +15,7 @@ import (
 type request struct {
 	ID          uint64
 	Method      string
-	Patience    time.Duration // what is left until the deadline; 0: there is none
+	Timeout     time.Duration // what is left until the deadline; 0: there is none
 	Watch       uint64
 	Consistency storage.ReadConsistency
 	Type        storage.UnversionedType
@@ -76,21 +76,21 @@ func newWireError(err error) *wireError {
 	return e
 }
 
-// toldError is an error of another process.
-type toldError struct {
+// remoteError is an error of another process.
+type remoteError struct {
 	text string
 	is   []error
 }
 
-func (e *toldError) Error() string   { return e.text }
-func (e *toldError) Unwrap() []error { return e.is }
+func (e *remoteError) Error() string   { return e.text }
+func (e *remoteError) Unwrap() []error { return e.is }
 
 // err is the error for a caller with ctx: of two clocks that a deadline was measured with, the caller's counts.
 func (e *wireError) err(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}
-	told := &toldError{text: e.Text}
+	told := &remoteError{text: e.Text}
 	for _, i := range e.Is {
 		is := sentinels[i]
 		if over := ctx.Err(); over != nil && (is == context.DeadlineExceeded || is == context.Canceled) {
@@ -104,8 +104,8 @@ func (e *wireError) err(ctx context.Context) error {
 	return told
 }
 
-// packed is a message's bytes; nil for nil.
-func packed[M proto.Message](m M) []byte {
+// marshal is a message's bytes; nil for nil.
+func marshal[M proto.Message](m M) []byte {
 	if !m.ProtoReflect().IsValid() {
 		return nil
 	}
@@ -116,14 +116,14 @@ func packed[M proto.Message](m M) []byte {
 	return b
 }
 
-func packedAll[M proto.Message](all []M) (out [][]byte) {
+func marshalAll[M proto.Message](all []M) (out [][]byte) {
 	for _, m := range all {
-		out = append(out, packed(m))
+		out = append(out, marshal(m))
 	}
 	return out
 }
 
-func unpacked[T any, M interface {
+func unmarshal[T any, M interface {
 	*T
 	proto.Message
 }](b []byte) M {
@@ -137,9 +137,9 @@ func unpacked[T any, M interface {
 	return m
 }
 
-func unpackedResources(all [][]byte) (out []*resourcepb.Resource) {
+func unmarshalResources(all [][]byte) (out []*resourcepb.Resource) {
 	for _, b := range all {
-		out = append(out, unpacked[resourcepb.Resource](b))
+		out = append(out, unmarshal[resourcepb.Resource](b))
 	}
 	return out
 }

@@ -125,7 +125,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 		if opts.Limit > 0 && len(scan.Records) > opts.Limit {
 			scan.Records, scan.More = scan.Records[:opts.Limit], true
 			last := scan.Records[opts.Limit-1].Resource.Id
-			scan.Rest = storage.Span{From: spanOf(last.Tenancy.Namespace, last.Name).To, To: span.To}
+			scan.Rest = storage.Span{From: keyRangeOf(last.Tenancy.Namespace, last.Name).To, To: span.To}
 		}
 	})
 	return scan, cmp.Or(err, refused)
@@ -142,7 +142,7 @@ func (s *server) swap(swap storage.Swap) (swapped storage.Swapped, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := cmp.Or(swap.Delete, swap.Write.GetId())
-	span := spanOf(id.Tenancy.Namespace, id.Name)
+	span := keyRangeOf(id.Tenancy.Namespace, id.Name)
 	var is storage.Record
 	if all := s.past(span, s.revision); len(all) > 0 {
 		is = all[0]

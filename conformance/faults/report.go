@@ -12,8 +12,8 @@ import (
 type Report struct {
 	// Seed of the run.
 	Seed uint64
-	// Elapsed is how long workers worked.
-	Elapsed time.Duration
+	// WorkTime is how long workers worked.
+	WorkTime time.Duration
 	// Rounds that were finished.
 	Rounds int
 	// Operations counts the calls by kind.
@@ -24,16 +24,16 @@ type Report struct {
 	Faults map[Kind]int
 	// Exempt are the faults that the database cannot suffer, and why.
 	Exempt map[Kind]string
-	// Unknown counts the calls whose outcome the caller was not told, Happened those of them that had happened after all.
-	Unknown, Happened int
-	// Relisted counts, over the rounds, the watches that had to list again because history was gone. Unwitnessed counts the rounds
+	// Unknown counts the calls whose outcome the caller was not told, UnknownApplied those of them that had happened after all.
+	Unknown, UnknownApplied int
+	// RelistedWatches counts, over the rounds, the watches that had to list again because history was gone. UnwitnessedRounds counts the rounds
 	// in which that befell all of them: what calls were told in these is held against nothing but what other calls were told.
-	Relisted, Unwitnessed int
-	// Shown counts what scans and swaps showed of the store at some revision, Replayed those of them that were held against all changes
+	RelistedWatches, UnwitnessedRounds int
+	// Views counts what scans and swaps showed of the store at some revision, ReplayedViews those of them that were held against all changes
 	// up to it. History was compacted before the changes up to the others were told.
-	Shown, Replayed int
-	// Undecided counts the windows of a key's history that the searching checker did not finish in time.
-	Undecided int
+	Views, ReplayedViews int
+	// UndecidedWindows counts the windows of a key's history that the searching checker did not finish in time.
+	UndecidedWindows int
 	// LongestStall is the longest time in which no call at all succeeded.
 	LongestStall time.Duration
 	// Violations are the promises that were broken; none is what one hopes for.
@@ -76,17 +76,17 @@ func (r *Report) String() string {
 // summary is what there is to say about a run besides what it violated.
 func (r *Report) summary(s *strings.Builder) {
 	fmt.Fprintf(s, "seed %d: %d operations and %d events in %v, %d rounds; %d outcomes unknown, of which %d had happened; longest stall %v\n",
-		r.Seed, r.Total(), r.Events, r.Elapsed.Round(time.Second), r.Rounds, r.Unknown, r.Happened, r.LongestStall.Round(time.Millisecond))
+		r.Seed, r.Total(), r.Events, r.WorkTime.Round(time.Second), r.Rounds, r.Unknown, r.UnknownApplied, r.LongestStall.Round(time.Millisecond))
 	fmt.Fprintf(s, "operations: %s\n", counts(r.Operations))
 	fmt.Fprintf(s, "faults: %s\n", counts(r.Faults))
-	if r.Relisted > 0 {
-		fmt.Fprintf(s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.Relisted, r.Unwitnessed)
+	if r.RelistedWatches > 0 {
+		fmt.Fprintf(s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.RelistedWatches, r.UnwitnessedRounds)
 	}
-	if r.Shown > 0 {
-		fmt.Fprintf(s, "views of the store at a revision: %d, of which %d were held against all changes up to it\n", r.Shown, r.Replayed)
+	if r.Views > 0 {
+		fmt.Fprintf(s, "views of the store at a revision: %d, of which %d were held against all changes up to it\n", r.Views, r.ReplayedViews)
 	}
-	if r.Undecided > 0 {
-		fmt.Fprintf(s, "windows that the searching checker did not finish: %d\n", r.Undecided)
+	if r.UndecidedWindows > 0 {
+		fmt.Fprintf(s, "windows that the searching checker did not finish: %d\n", r.UndecidedWindows)
 	}
 	fmt.Fprintf(s, "violations: %d\n", len(r.Violations))
 }

@@ -32,8 +32,8 @@ func roundTenancy(namespace string) *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: partition, Namespace: namespace}
 }
 
-// everywhere is what followers watch.
-var everywhere = roundTenancy(storage.Wildcard)
+// allTenancies is what followers watch.
+var allTenancies = roundTenancy(storage.Wildcard)
 
 func idOf(namespace, key, uid string) *resourcepb.ID {
 	return &resourcepb.ID{
@@ -58,8 +58,8 @@ func sum(name string, data []byte) string {
 	return fmt.Sprintf("%08x", crc32.Update(crc32.ChecksumIEEE([]byte(name)), crc32.IEEETable, data))
 }
 
-// damaged says what is wrong with a resource's content, or "".
-func damaged(res *resourcepb.Resource) string {
+// contentError says what is wrong with a resource's content, or "".
+func contentError(res *resourcepb.Resource) string {
 	if got, want := sum(res.Metadata[metaName], res.Data.GetValue()), res.Metadata[metaSum]; got != want {
 		return fmt.Sprintf("%s at version %q is not what was written: %d bytes with the sum %s instead of %s",
 			res.Id.GetName(), res.Version, len(res.Data.GetValue()), got, want)
@@ -67,9 +67,9 @@ func damaged(res *resourcepb.Resource) string {
 	return ""
 }
 
-// found is a part of a read that was answered with res, or with nothing.
-func found(key string, res *resourcepb.Resource) part {
-	return part{verb: read, key: key, got: state{res.GetId().GetUid(), res.GetVersion()}, shown: res.GetMetadata()[metaName]}
+// readPart is a part of a read that was answered with res, or with nothing.
+func readPart(key string, res *resourcepb.Resource) part {
+	return part{verb: read, key: key, observed: state{res.GetId().GetUid(), res.GetVersion()}, writeName: res.GetMetadata()[metaName]}
 }
 
 // ownerOf is an owner in the words of a history; "" is none.
@@ -80,8 +80,8 @@ func ownerOf(id *resourcepb.ID) string {
 	return id.GetName() + " with uid " + id.GetUid()
 }
 
-// spanOf is all keys of a namespace, or one of them. No name of a run goes on with a character that is as low as the one here.
-func spanOf(namespace, key string) storage.Span {
+// keyRangeOf is all keys of a namespace, or one of them. No name of a run goes on with a character that is as low as the one here.
+func keyRangeOf(namespace, key string) storage.Span {
 	const next = "\x01"
 	if key != "" {
 		return storage.Span{From: idOf(namespace, key, ""), To: idOf(namespace, key+next, "")}

@@ -9,14 +9,14 @@ import (
 // round is a part of a run with keys of its own.
 type round struct {
 	*history
-	run       *run
-	number    int
-	namespace string
-	keys      []string
-	origins   []origin     // guarded by the history
-	moorings  []moored     // likewise
-	retold    []*chronicle // while the round went on
-	again     *chronicle   // and once more afterwards
+	run        *run
+	number     int
+	namespace  string
+	keys       []string
+	origins    []origin     // guarded by the history
+	pins       []pinned     // likewise
+	followLogs []*followLog // while the round went on
+	secondLog  *followLog   // and once more afterwards
 }
 
 func newRound(r *run, number int) *round {
@@ -27,16 +27,16 @@ func newRound(r *run, number int) *round {
 	return n
 }
 
-// chronicles are all of the round.
-func (r *round) chronicles() []*chronicle {
-	if r.again == nil {
+// logs are all of the round.
+func (r *round) logs() []*followLog {
+	if r.secondLog == nil {
 		return nil // the round has not come to its end, or there are no revisions
 	}
-	return append(slices.Clone(r.retold), r.again)
+	return append(slices.Clone(r.followLogs), r.secondLog)
 }
 
-// leave leaves a position behind.
-func (r *round) leave(o origin) {
+// addOrigin leaves a position behind.
+func (r *round) addOrigin(o origin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const kept = 32
@@ -45,22 +45,22 @@ func (r *round) leave(o origin) {
 	}
 }
 
-// moor notes a revision that scans can be at.
-func (r *round) moor(m moored) {
+// pin notes a revision that scans can be at.
+func (r *round) pin(m pinned) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const kept = 32
-	if r.moorings = append(r.moorings, m); len(r.moorings) > kept {
-		r.moorings = r.moorings[1:]
+	if r.pins = append(r.pins, m); len(r.pins) > kept {
+		r.pins = r.pins[1:]
 	}
 }
 
-// mooring returns a revision that an earlier scan was at; false if there is none.
-func (r *round) mooring(random *rand.Rand) (moored, bool) {
+// randomPin returns a revision that an earlier scan was at; false if there is none.
+func (r *round) randomPin(random *rand.Rand) (pinned, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.moorings) == 0 {
-		return moored{}, false
+	if len(r.pins) == 0 {
+		return pinned{}, false
 	}
-	return r.moorings[random.IntN(len(r.moorings))], true
+	return r.pins[random.IntN(len(r.pins))], true
 }

@@ -20,10 +20,10 @@ func scanRound(c *client, patience time.Duration) {
 	if c.random.IntN(2) == 0 {
 		opts.Limit = 1 + c.random.IntN(4)
 	}
-	at, past := c.round.mooring(c.random)
+	at, past := c.round.randomPin(c.random)
 	if past = past && c.random.IntN(3) == 0; past {
 		opts.Revision = at.revision
-		scanPast(c, h, at, opts, patience)
+		scanAtRevision(c, h, at, opts, patience)
 		return
 	}
 	_, _ = scanPresent(c, h, opts, patience)
@@ -32,50 +32,50 @@ func scanRound(c *client, patience time.Duration) {
 // scanPresent reads the round's keys as they are. It returns false where the store could not tell.
 func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patience time.Duration) (*view, bool) {
 	k := c.begin("scan", 0)
-	k.strong, k.cut = true, true
-	records, revision, first, err := scanParts(c, h, k, moored{since: k.begin}, spanOf(c.round.namespace, ""), opts, patience)
+	k.strong, k.isSnapshot = true, true
+	records, revision, first, err := scanParts(c, h, k, pinned{since: k.begin}, keyRangeOf(c.round.namespace, ""), opts, patience)
 	if err == nil {
-		k.parts = c.all(k.kind, resourcesOf(records))
+		k.parts = c.listParts(k.kind, resourcesOf(records))
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 	if err != nil {
 		return nil, false
 	}
 	k.end = first // what comes after the first part is of the same moment
 	v := viewOf(c, k, revision, c.round.keys, records)
-	c.round.read(reading{call: k, revision: revision})
-	c.round.show(v)
-	c.round.moor(moored{revision, k.begin})
+	c.round.addReading(reading{call: k, revision: revision})
+	c.round.addView(v)
+	c.round.pin(pinned{revision, k.begin})
 	return v, true
 }
 
-// scanPast reads the round's keys as they were. What it shows are no reads of the present, so the call is one without parts.
-func scanPast(c *client, h storage.Historian, at moored, opts storage.ScanOptions, patience time.Duration) {
+// scanAtRevision reads the round's keys as they were. What it shows are no reads of the present, so the call is one without parts.
+func scanAtRevision(c *client, h storage.Historian, at pinned, opts storage.ScanOptions, patience time.Duration) {
 	k := c.begin("scan of the past", 0)
-	records, _, _, err := scanParts(c, h, k, at, spanOf(c.round.namespace, ""), opts, patience)
+	records, _, _, err := scanParts(c, h, k, at, keyRangeOf(c.round.namespace, ""), opts, patience)
 	if err == nil {
-		_ = c.all(k.kind, resourcesOf(records)) // their order and content
+		_ = c.listParts(k.kind, resourcesOf(records)) // their order and content
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 	if err == nil {
-		c.round.show(viewOf(c, k, at.revision, c.round.keys, records))
+		c.round.addView(viewOf(c, k, at.revision, c.round.keys, records))
 	}
 }
 
 // parts scans a span in parts until its end. It returns the revision that they were at, and when the first one was there.
-func scanParts(c *client, h storage.Historian, k *call, at moored, span storage.Span, opts storage.ScanOptions, patience time.Duration) (all []storage.Record, revision int64, first time.Duration, err error) {
+func scanParts(c *client, h storage.Historian, k *call, at pinned, span storage.Span, opts storage.ScanOptions, patience time.Duration) (all []storage.Record, revision int64, first time.Duration, err error) {
 	for attempt, n := 0, 0; ; n++ {
-		ctx, cancel := c.limited(patience)
+		ctx, cancel := c.callContext(patience)
 		began := c.round.run.now()
 		scan, err := h.Scan(ctx, span, opts)
 		cancel()
-		c.round.run.punctual(c.round.history, k, began, patience)
+		c.round.run.checkTimeout(c.round.history, k, began, patience)
 		if err != nil {
 			if attempt++; attempt < 3 && n > 0 && errors.Is(err, storage.ErrInconsistent) {
 				continue // the revision is as good as before
 			}
-			if k.paged = opts.Revision != 0 && c.round.run.h.offers(Compact); k.paged && errors.Is(err, storage.ErrCompacted) {
-				c.forgotten("Scan", newest{since: at.since}, err)
+			if k.mayBeCompacted = opts.Revision != 0 && c.round.run.h.offers(Compact); k.mayBeCompacted && errors.Is(err, storage.ErrCompacted) {
+				c.reportCompaction("Scan", lowerBound{since: at.since}, err)
 			}
 			return nil, 0, 0, err
 		}
@@ -83,14 +83,14 @@ func scanParts(c *client, h storage.Historian, k *call, at moored, span storage.
 			first = c.round.run.now()
 		}
 		if opts.Revision != 0 && scan.Revision != opts.Revision {
-			c.round.odd(Violation{"the past stays", fmt.Sprintf("asked for revision %d it answered with %d: %s", opts.Revision, scan.Revision, k)})
+			c.round.report(Violation{"the past stays", fmt.Sprintf("asked for revision %d it answered with %d: %s", opts.Revision, scan.Revision, k)})
 		}
 		opts.Revision = scan.Revision
 		if all = append(all, scan.Records...); !scan.More {
 			return all, scan.Revision, first, nil
 		}
 		if len(scan.Records) == 0 || n > 1000 {
-			c.round.odd(Violation{"the past stays", fmt.Sprintf("no end after %d parts, the last one with %d records: %s", n+1, len(scan.Records), k)})
+			c.round.report(Violation{"the past stays", fmt.Sprintf("no end after %d parts, the last one with %d records: %s", n+1, len(scan.Records), k)})
 			return nil, 0, 0, fmt.Errorf("%w: a scan without an end", storage.ErrInconsistent)
 		}
 		span = scan.Rest
@@ -98,9 +98,9 @@ func scanParts(c *client, h storage.Historian, k *call, at moored, span storage.
 }
 
 func viewOf(c *client, k *call, revision int64, keys []string, records []storage.Record) *view {
-	v := &view{call: k, revision: revision, keys: keys, shown: make(map[string]record, len(records))}
+	v := &view{call: k, revision: revision, keys: keys, records: make(map[string]record, len(records))}
 	for i := range records {
-		v.shown[records[i].Resource.GetId().GetName()] = recordOf(&records[i])
+		v.records[records[i].Resource.GetId().GetName()] = recordOf(&records[i])
 	}
 	return v
 }
@@ -115,10 +115,10 @@ func swapKey(c *client, key string, patience time.Duration) {
 	if !ok {
 		return
 	}
-	swap := storage.Swap{Expect: seen.modified}
+	swap := storage.Swap{Expect: seen.modRevision}
 	var p part
 	if seen.uid != "" && c.random.IntN(4) == 0 {
-		swap.Delete, p = idOf(c.round.namespace, key, ""), part{verb: remove, key: key, given: seen.state}
+		swap.Delete, p = idOf(c.round.namespace, key, ""), part{verb: remove, key: key, expected: seen.state}
 	} else {
 		swap.Write, p = c.resource(key, seen.state, c.size())
 	}
@@ -127,53 +127,53 @@ func swapKey(c *client, key string, patience time.Duration) {
 	k := c.begin("swap", patience, p)
 	swapped, err := h.Swap(ctx, swap)
 	if err == nil && !swapped.Done {
-		c.told(k, fmt.Errorf("%w: the key was changed at another revision than %d", storage.ErrCASFailure, swap.Expect))
-		k.parts[0].cause = nil // it goes by another table than those of WriteCAS and DeleteCAS; checkSerial goes by what is in the way
+		c.finishCall(k, fmt.Errorf("%w: the key was changed at another revision than %d", storage.ErrCASFailure, swap.Expect))
+		k.parts[0].refusalCause = nil // it goes by another table than those of WriteCAS and DeleteCAS; checkSerial goes by what is in the way
 		noteConflict(c, k, swapped)
 		return
 	}
 	if err == nil {
 		k.revision = swapped.Revision
 		if swap.Write != nil {
-			k.parts[0].got = recordOf(swapped.Stored).state
+			k.parts[0].observed = recordOf(swapped.Stored).state
 		}
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 }
 
 // inTheWay notes what a swap that was not done has shown: it is a strong read of the key.
 func noteConflict(c *client, swap *call, swapped storage.Swapped) {
 	key, is := swap.parts[0].key, recordOf(swapped.Stored)
-	k := c.begin("answer of a swap", 0, found(key, nil))
+	k := c.begin("answer of a swap", 0, readPart(key, nil))
 	k.begin, k.strong = swap.begin, true
 	if swapped.Stored != nil {
-		k.parts[0] = found(key, swapped.Stored.Resource)
-		c.inspect(swapped.Stored.Resource)
+		k.parts[0] = readPart(key, swapped.Stored.Resource)
+		c.checkContent(swapped.Stored.Resource)
 	}
-	c.told(k, nil)
-	k.end, k.returned = swap.returned, swap.returned
-	c.round.show(&view{call: k, revision: swapped.Revision, keys: []string{key}, shown: map[string]record{key: is}})
+	c.finishCall(k, nil)
+	k.end, k.returnedAt = swap.returnedAt, swap.returnedAt
+	c.round.addView(&view{call: k, revision: swapped.Revision, keys: []string{key}, records: map[string]record{key: is}})
 }
 
 // scanKey reads one key with a scan. It returns false where the store could not tell.
 func scanKey(c *client, h storage.Historian, key string, patience time.Duration) (record, bool) {
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("scan of a key", patience, part{verb: read, key: key})
 	k.strong = true
-	scan, err := h.Scan(ctx, spanOf(c.round.namespace, key), storage.ScanOptions{})
+	scan, err := h.Scan(ctx, keyRangeOf(c.round.namespace, key), storage.ScanOptions{})
 	if err == nil && len(scan.Records) > 0 {
-		k.parts[0] = found(key, scan.Records[0].Resource)
-		c.inspect(scan.Records[0].Resource)
+		k.parts[0] = readPart(key, scan.Records[0].Resource)
+		c.checkContent(scan.Records[0].Resource)
 	}
-	c.told(k, err)
+	c.finishCall(k, err)
 	if err != nil {
 		return record{}, false
 	}
 	v := viewOf(c, k, scan.Revision, []string{key}, scan.Records)
-	c.round.read(reading{call: k, revision: scan.Revision})
-	c.round.show(v)
-	return v.shown[key], true
+	c.round.addReading(reading{call: k, revision: scan.Revision})
+	c.round.addView(v)
+	return v.records[key], true
 }
 
 // revisions asks which revisions there are.
@@ -182,12 +182,12 @@ func readRevisions(c *client, patience time.Duration) {
 	if !ok {
 		return
 	}
-	ctx, cancel := c.limited(patience)
+	ctx, cancel := c.callContext(patience)
 	defer cancel()
 	k := c.begin("revisions", patience)
 	oldest, latest, err := h.Revisions(ctx)
-	c.told(k, err)
+	c.finishCall(k, err)
 	if err == nil {
-		c.round.read(reading{call: k, revision: latest, oldest: oldest})
+		c.round.addReading(reading{call: k, revision: latest, oldest: oldest})
 	}
 }

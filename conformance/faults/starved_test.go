@@ -12,7 +12,7 @@ import (
 // A call that ran out of time is held against the database only where it was forgotten, not where everything was slow.
 func TestStarved(t *testing.T) {
 	forgotten := &call{
-		kind: "write", begin: time.Second, returned: time.Second + patient, patience: patient,
+		kind: "write", begin: time.Second, returnedAt: time.Second + longTimeout, timeout: longTimeout,
 		parts: []part{{verb: write, key: "key", name: "mine"}},
 		err:   fmt.Errorf("%w: %w", storage.ErrInconsistent, context.DeadlineExceeded),
 	}
@@ -20,8 +20,8 @@ func TestStarved(t *testing.T) {
 		h := &history{calls: []*call{forgotten}}
 		for i := range c.others {
 			at := 2*time.Second + time.Duration(i)*time.Millisecond
-			h.calls = append(h.calls, &call{kind: "delete", begin: at, returned: at + time.Millisecond, end: at + time.Millisecond, patience: patient,
-				fate: done, parts: []part{{verb: remove, key: "key"}}})
+			h.calls = append(h.calls, &call{kind: "delete", begin: at, returnedAt: at + time.Millisecond, end: at + time.Millisecond, timeout: longTimeout,
+				outcome: outcomeDone, parts: []part{{verb: remove, key: "key"}}})
 		}
 		r := &run{clock: &clock{start: time.Now()}}
 		e := collectEvidence(r, &round{history: h, run: r, keys: []string{"key"}}, nil)

@@ -18,7 +18,7 @@ func work(c *client, stop <-chan struct{}) {
 		case <-stop:
 			return
 		default:
-			doStep(c, known, c.patience())
+			doStep(c, known, c.randomTimeout())
 		}
 	}
 }
@@ -28,11 +28,11 @@ func doStep(c *client, known map[string]state, patience time.Duration) {
 	key := c.pick()
 	switch chance := c.random.IntN(109); {
 	case chance < 14:
-		learn(c, known, key, true, patience)
+		readKnown(c, known, key, true, patience)
 	case chance < 28:
-		learn(c, known, key, false, patience)
+		readKnown(c, known, key, false, patience)
 	case chance < 52: // as a client should
-		if learn(c, known, key, c.random.IntN(2) == 0, patience) {
+		if readKnown(c, known, key, c.random.IntN(2) == 0, patience) {
 			changeKey(c, known, key, patience)
 		}
 	case chance < 62: // from memory
@@ -68,8 +68,8 @@ func doStep(c *client, known map[string]state, patience time.Duration) {
 	}
 }
 
-// learn reads a key.
-func learn(c *client, known map[string]state, key string, strong bool, patience time.Duration) bool {
+// readKnown reads a key.
+func readKnown(c *client, known map[string]state, key string, strong bool, patience time.Duration) bool {
 	got, ok := c.read(key, strong, patience)
 	if ok {
 		known[key] = got
@@ -92,7 +92,7 @@ func changeKey(c *client, known map[string]state, key string, patience time.Dura
 		}
 	}
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
-		learn(c, known, key, true, patience)
+		readKnown(c, known, key, true, patience)
 	}
 }
 
@@ -100,19 +100,19 @@ func changeKey(c *client, known map[string]state, key string, patience time.Dura
 func transact(c *client, known map[string]state, patience time.Duration) {
 	var ops []storage.Op
 	var parts []part
-	for _, key := range c.several(1 + c.random.IntN(min(4, len(c.round.keys)))) {
-		if c.random.IntN(4) > 0 && !learn(c, known, key, c.random.IntN(2) == 0, patience) {
+	for _, key := range c.pickKeys(1 + c.random.IntN(min(4, len(c.round.keys)))) {
+		if c.random.IntN(4) > 0 && !readKnown(c, known, key, c.random.IntN(2) == 0, patience) {
 			return
 		}
 		given := known[key]
 		switch chance := c.random.IntN(10); {
 		case chance < 2:
 			ops = append(ops, storage.Op{Check: idOf(c.round.namespace, key, given.uid), Version: given.version})
-			parts = append(parts, part{verb: demand, key: key, given: given})
+			parts = append(parts, part{verb: demand, key: key, expected: given})
 		case chance < 4 && given.uid != "":
 			taken := c.random.IntN(2) == 0
 			ops = append(ops, storage.Op{Delete: idOf(c.round.namespace, key, given.uid), Version: given.version, Present: taken})
-			parts = append(parts, part{verb: remove, key: key, given: given, taken: taken})
+			parts = append(parts, part{verb: remove, key: key, expected: given, mustExist: taken})
 		default:
 			res, p := c.resource(key, given, c.random.IntN(2000))
 			ops, parts = append(ops, storage.Op{Write: res}), append(parts, p)
@@ -135,9 +135,9 @@ func transact(c *client, known map[string]state, patience time.Duration) {
 func finish(c *client, until time.Duration) error {
 	for _, key := range c.round.keys {
 		for {
-			given, ok := c.read(key, true, patient)
+			given, ok := c.read(key, true, longTimeout)
 			if ok {
-				if _, err := c.write(key, given, 0, true, patient); err == nil {
+				if _, err := c.write(key, given, 0, true, longTimeout); err == nil {
 					break
 				}
 			}

@@ -53,7 +53,7 @@ func writeEvidence(e *evidence, dir string) error {
 func episodeLines(e *evidence) (lines []string) {
 	slices.SortFunc(e.faults, func(a, b episode) int { return cmp.Compare(a.begin, b.begin) })
 	for _, f := range e.faults {
-		lines = append(lines, fmt.Sprintf("[%s to %s] %s", moment(f.begin), moment(f.end), f.kind))
+		lines = append(lines, fmt.Sprintf("[%s to %s] %s", formatTime(f.begin), formatTime(f.end), f.kind))
 	}
 	return lines
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// chronicler writes a chronicle.
-type chronicler struct {
-	*chronicle
-	round   *round
-	span    storage.Span
-	since   time.Duration // when the first revision was the newest
-	resumes int           // one in so many answers ends the follower, and the next one goes on; 0: none
-	random  *rand.Rand
-	until   *atomic.Int64 // the revision to come to; 0 while it is not known
+// followLogger writes a chronicle.
+type followLogger struct {
+	*followLog
+	round    *round
+	keyRange storage.Span
+	since    time.Duration // when the first revision was the newest
+	resumes  int           // one in so many answers ends the follower, and the next one goes on; 0: none
+	random   *rand.Rand
+	until    *atomic.Int64 // the revision to come to; 0 while it is not known
 }
 
 // begun asks for the newest revision on the undisturbed handle, before anything of the round has happened. It is 0 if that has no
 // revisions.
-func firstRevision(r *round, ctx context.Context) (first int64, since time.Duration, err error) {
+func startRevision(r *round, ctx context.Context) (first int64, since time.Duration, err error) {
 	h, ok := r.run.historian(0)
 	if !ok {
 		return 0, 0, nil
@@ -37,7 +37,7 @@ func firstRevision(r *round, ctx context.Context) (first int64, since time.Durat
 // newest returns the revisions that there are, as soon as the store can tell.
 func newestRevision(r *round, ctx context.Context, h storage.Historian) (oldest, newest int64, err error) {
 	for began := r.run.now(); ; {
-		short, cancel := context.WithTimeout(ctx, patient)
+		short, cancel := context.WithTimeout(ctx, longTimeout)
 		oldest, newest, err = h.Revisions(short)
 		cancel()
 		if err == nil {
@@ -51,7 +51,7 @@ func newestRevision(r *round, ctx context.Context, h storage.Historian) (oldest,
 
 // chronicle has the round told while it goes on, by one of the disturbed handles if one has revisions, until everything up to a
 // revision was told that is set later. Where history was compacted under a chronicle, the next one begins with what a scan shows.
-func startChronicles(r *round, ctx context.Context, first int64, since time.Duration, until *atomic.Int64) (all []*chronicle) {
+func followRound(r *round, ctx context.Context, first int64, since time.Duration, until *atomic.Int64) (all []*followLog) {
 	var able []int
 	for i := range r.run.handles {
 		if _, ok := r.run.historian(i); ok && (i > 0 || len(r.run.handles) == 1) {
@@ -65,19 +65,19 @@ func startChronicles(r *round, ctx context.Context, first int64, since time.Dura
 	source := r.run.source(fmt.Sprint(r.number, "chronicler"))
 	base := map[string]record{}
 	for {
-		c := &chronicler{
-			chronicle: &chronicle{name: "chronicler", handle: handle, base: base, from: first, at: first},
+		c := &followLogger{
+			followLog: &followLog{name: "chronicler", handle: handle, base: base, from: first, at: first},
 			round:     r, since: since, until: until, resumes: 60, random: source,
 		}
-		all = append(all, c.chronicle)
-		if c.follow(ctx); !c.gone {
+		all = append(all, c.followLog)
+		if c.follow(ctx); !c.compacted {
 			return all
 		}
 		v, ok := scanAfresh(r, ctx, handle)
 		if !ok {
 			return all
 		}
-		base, first, since = v.shown, v.revision, v.call.begin
+		base, first, since = v.records, v.revision, v.call.begin
 	}
 }
 
@@ -86,7 +86,7 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	h, _ := r.run.historian(handle)
 	c := newClient(r, "chronicler", handle)
 	for began := r.run.now(); ctx.Err() == nil && r.run.now()-began < r.run.o.Timeout; {
-		if v, ok := scanPresent(c, h, storage.ScanOptions{}, patient); ok {
+		if v, ok := scanPresent(c, h, storage.ScanOptions{}, longTimeout); ok {
 			return v, true
 		}
 	}
@@ -94,15 +94,15 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 }
 
 // retell has the round's changes told once more, to an undisturbed handle.
-func retell(r *round, ctx context.Context, first, last int64, since time.Duration) (*chronicle, error) {
+func retell(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
 	h, _ := r.run.historian(0)
 	oldest, _, err := newestRevision(r, ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	c := &chronicler{
-		chronicle: &chronicle{name: "chronicler afterwards", base: map[string]record{}, from: first},
-		round:     r, since: since, span: spanOf(r.namespace, ""), until: new(atomic.Int64),
+	c := &followLogger{
+		followLog: &followLog{name: "chronicler afterwards", base: map[string]record{}, from: first},
+		round:     r, since: since, keyRange: keyRangeOf(r.namespace, ""), until: new(atomic.Int64),
 	}
 	c.random = r.run.source(fmt.Sprint(r.number, "afterwards"))
 	if oldest > first && r.run.h.offers(Compact) { // what was forgotten cannot be told any more
@@ -111,12 +111,12 @@ func retell(r *round, ctx context.Context, first, last int64, since time.Duratio
 	c.at = c.from
 	c.until.Store(last)
 	c.follow(ctx)
-	return c.chronicle, nil
+	return c.followLog, nil
 }
 
 // follow notes changes until everything up to the revision to come to was told, or ctx ends, or no follower goes on.
-func (c *chronicler) follow(ctx context.Context) {
-	defer func() { c.broken = c.broken || c.until.Load() == 0 || c.at < c.until.Load() }()
+func (c *followLogger) follow(ctx context.Context) {
+	defer func() { c.incomplete = c.incomplete || c.until.Load() == 0 || c.at < c.until.Load() }()
 	f, ok := c.open(ctx)
 	if !ok {
 		return
@@ -132,21 +132,21 @@ func (c *chronicler) follow(ctx context.Context) {
 		if until > 0 && c.at >= until {
 			return
 		} else if until > 0 && c.round.run.now()-progress > c.round.run.o.Timeout {
-			c.odd("followers go on", "it has told everything up to revision %d, and nothing for %v although everything is healed and revision %d is there", c.at, c.round.run.o.Timeout, until)
+			c.report("followers go on", "it has told everything up to revision %d, and nothing for %v although everything is healed and revision %d is there", c.at, c.round.run.o.Timeout, until)
 			return
 		}
 		began := c.round.run.now()
 		short, cancel := context.WithTimeout(ctx, nextFor)
 		changes, revision, err := f.Next(short)
 		cancel()
-		c.round.run.punctual(c.round.history, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returned: c.round.run.now()}, began, nextFor)
+		c.round.run.checkTimeout(c.round.history, &call{kind: "Next of a follower", client: c.name, handle: c.handle, begin: began, returnedAt: c.round.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
-			asked = c.ask(ctx, f, asked)
+			asked = c.requestBookmark(ctx, f, asked)
 			continue
 		case err != nil && errors.Is(err, storage.ErrWatchClosed) && c.round.run.h.offers(Compact) && ctx.Err() == nil:
 			if errors.Is(err, storage.ErrCompacted) {
-				c.forgotten("Next of a follower", err)
+				c.reportCompaction("Next of a follower", err)
 				return
 			}
 			f.Close()
@@ -156,17 +156,17 @@ func (c *chronicler) follow(ctx context.Context) {
 			asked = 0
 			continue
 		case err != nil:
-			c.odd("followers go on", "Next: %v", err)
+			c.report("followers go on", "Next: %v", err)
 			return
 		}
 		if revision > c.at || len(changes) > 0 {
 			progress = c.round.run.now()
 		}
 		if len(changes) == 0 && asked > 0 {
-			c.marked(asked, revision)
+			c.addBookmark(asked, revision)
 			asked = 0
 		}
-		c.note(changes, revision)
+		c.addChanges(changes, revision)
 		if c.resumes > 0 && c.random.IntN(c.resumes) == 0 {
 			f.Close()
 			if f, ok = c.open(ctx); !ok {
@@ -178,33 +178,33 @@ func (c *chronicler) follow(ctx context.Context) {
 }
 
 // open opens a follower after what was told so far. It returns false if that cannot be.
-func (c *chronicler) open(ctx context.Context) (storage.Follower, bool) {
+func (c *followLogger) open(ctx context.Context) (storage.Follower, bool) {
 	h, ok := c.round.run.historian(c.handle)
 	for began := c.round.run.now(); ok && ctx.Err() == nil; {
-		short, cancel := context.WithTimeout(ctx, patient)
-		f, err := h.Follow(short, c.span, c.at)
+		short, cancel := context.WithTimeout(ctx, longTimeout)
+		f, err := h.Follow(short, c.keyRange, c.at)
 		cancel()
 		switch {
 		case err == nil:
 			return f, true
 		case errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact):
-			c.forgotten("Follow", err)
-			return closedFollower{}, false
+			c.reportCompaction("Follow", err)
+			return noFollower{}, false
 		case !errors.Is(err, storage.ErrInconsistent) && ctx.Err() == nil, c.round.run.now()-began > c.round.run.o.Timeout:
-			c.odd("followers go on", "Follow after revision %d: %v", c.at, err)
-			return closedFollower{}, false
+			c.report("followers go on", "Follow after revision %d: %v", c.at, err)
+			return noFollower{}, false
 		}
 	}
-	return closedFollower{}, false
+	return noFollower{}, false
 }
 
-// closedFollower is none: whoever closes it has closed the last one already.
-type closedFollower struct{ storage.Follower }
+// noFollower is none: whoever closes it has closed the last one already.
+type noFollower struct{ storage.Follower }
 
-func (closedFollower) Close() {}
+func (noFollower) Close() {}
 
-// ask asks for a bookmark when nothing comes: often where a revision is waited for. It returns when it asked for the one that is owed.
-func (c *chronicler) ask(ctx context.Context, f storage.Follower, owed time.Duration) time.Duration {
+// requestBookmark asks for a bookmark when nothing comes: often where a revision is waited for. It returns when it asked for the one that is owed.
+func (c *followLogger) requestBookmark(ctx context.Context, f storage.Follower, owed time.Duration) time.Duration {
 	waiting := c.until.Load() > 0
 	if !waiting && (owed > 0 || c.random.IntN(2) == 0) {
 		return owed
@@ -217,23 +217,23 @@ func (c *chronicler) ask(ctx context.Context, f storage.Follower, owed time.Dura
 	case err == nil && !waiting:
 		return at
 	case err != nil && short.Err() == nil && !errors.Is(err, storage.ErrWatchClosed): // Next says why it ended
-		c.odd("followers go on", "Bookmark: %v", err)
+		c.report("followers go on", "Bookmark: %v", err)
 	}
 	return 0 // which of several requests is answered is not known
 }
 
-// marked notes the answer to a bookmark: the revision is no older than what was acknowledged before.
-func (c *chronicler) marked(asked time.Duration, revision int64) {
+// addBookmark notes the answer to a bookmark: the revision is no older than what was acknowledged before.
+func (c *followLogger) addBookmark(asked time.Duration, revision int64) {
 	now := c.round.run.now()
-	c.round.read(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returned: now, end: now, fate: done}})
+	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returnedAt: now, end: now, outcome: outcomeDone}})
 }
 
-// note notes changes and holds their numbers against those before.
-func (c *chronicler) note(changes []storage.Change, revision int64) {
+// addChanges notes changes and holds their numbers against those before.
+func (c *followLogger) addChanges(changes []storage.Change, revision int64) {
 	last, now := c.at, c.round.run.now()
 	group := 0
-	if len(c.told) > 0 {
-		group = c.told[len(c.told)-1].group
+	if len(c.changes) > 0 {
+		group = c.changes[len(c.changes)-1].group
 	}
 	for i, ch := range changes {
 		first := i == 0 || !changes[i-1].More
@@ -241,14 +241,14 @@ func (c *chronicler) note(changes []storage.Change, revision int64) {
 			group++
 		}
 		if ch.Revision < last || first && ch.Revision == last {
-			c.odd("revisions rise", "a change has revision %d, after everything up to %d was told: %v, in place of %v", ch.Revision, last, recordOf(ch.Now), recordOf(ch.Before))
+			c.report("revisions rise", "a change has revision %d, after everything up to %d was told: %v, in place of %v", ch.Revision, last, recordOf(ch.Now), recordOf(ch.Before))
 		}
 		last = max(last, ch.Revision)
 		if i == len(changes)-1 && ch.More {
-			c.odd("commits are followed as a whole", "Next ended in the middle of one, with revision %d", ch.Revision)
+			c.report("commits are followed as a whole", "Next ended in the middle of one, with revision %d", ch.Revision)
 		}
 		if ch.Now == nil && ch.Before == nil {
-			c.odd("followers tell every change once", "a change of nothing to nothing, with revision %d", ch.Revision)
+			c.report("followers tell every change once", "a change of nothing to nothing, with revision %d", ch.Revision)
 			continue
 		}
 		stored := ch.Now
@@ -259,29 +259,29 @@ func (c *chronicler) note(changes []storage.Change, revision int64) {
 			told := change{key: id.GetName(), revision: ch.Revision, now: recordOf(ch.Now), before: recordOf(ch.Before), group: group, at: now}
 			if ch.Now != nil {
 				told.name = ch.Now.Resource.GetMetadata()[metaName]
-				if wrong := damaged(ch.Now.Resource); wrong != "" {
-					c.odd("content", "a change: %s", wrong)
+				if wrong := contentError(ch.Now.Resource); wrong != "" {
+					c.report("content", "a change: %s", wrong)
 				}
 			}
-			c.told = append(c.told, told)
+			c.changes = append(c.changes, told)
 		}
 	}
 	if revision < last {
-		c.odd("revisions rise", "Next answered with revision %d, after everything up to %d was told", revision, last)
+		c.report("revisions rise", "Next answered with revision %d, after everything up to %d was told", revision, last)
 	}
 	c.at = max(c.at, revision)
 }
 
-func (c *chronicler) odd(check, format string, args ...any) {
-	c.round.odd(Violation{check, fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, fmt.Sprintf(format, args...))})
+func (c *followLogger) report(check, format string, args ...any) {
+	c.round.report(Violation{check, fmt.Sprintf("%s on handle %d: %s", c.name, c.handle, fmt.Sprintf(format, args...))})
 }
 
-// forgotten notes that the chronicle has a gap because history was compacted.
-func (c *chronicler) forgotten(what string, err error) {
-	c.gone = true
-	from := newest{since: c.since}
-	for i := len(c.told) - 1; i >= 0 && from.write == ""; i-- {
-		from.write = c.told[i].name
+// reportCompaction notes that the chronicle has a gap because history was compacted.
+func (c *followLogger) reportCompaction(what string, err error) {
+	c.compacted = true
+	from := lowerBound{since: c.since}
+	for i := len(c.changes) - 1; i >= 0 && from.write == ""; i-- {
+		from.write = c.changes[i].name
 	}
-	c.round.forget(forgotten{c.name, what, c.handle, from, c.round.run.now(), err})
+	c.round.addCompaction(compactionReport{c.name, what, c.handle, from, c.round.run.now(), err})
 }

@@ -7,15 +7,15 @@ import (
 	"sort"
 )
 
-// checkPast holds what was shown of the store as it was: two views at one revision show the same, and what they show is what all
+// checkViewsAndLogs holds what was shown of the store as it was: two views at one revision show the same, and what they show is what all
 // changes up to it make up, as followers told them.
-func checkPast(e *evidence) (found []Violation) {
+func checkViewsAndLogs(e *evidence) (found []Violation) {
 	found = checkViews(e)
-	for _, c := range e.round.chronicles() {
+	for _, c := range e.round.logs() {
 		found = append(found, c.checkStates()...)
 		found = append(found, checkCommits(e, c)...)
-		if c != e.round.again {
-			found = append(found, checkRetold(c, e.round.again)...)
+		if c != e.round.secondLog {
+			found = append(found, checkRetold(c, e.round.secondLog)...)
 		}
 		if c.base != nil {
 			found = append(found, checkReplay(e, c)...)
@@ -37,9 +37,9 @@ func checkViews(e *evidence) (found []Violation) {
 			other := first[at]
 			if other == nil {
 				first[at] = v
-			} else if other.shown[key] != v.shown[key] {
+			} else if other.records[key] != v.records[key] {
 				found = append(found, Violation{"the past stays", fmt.Sprintf("at revision %d, %s was %v and then %v:\n    %s\n    %s",
-					v.revision, short(key), other.shown[key], v.shown[key], other.call, v.call)})
+					v.revision, shortKey(key), other.records[key], v.records[key], other.call, v.call)})
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func checkViews(e *evidence) (found []Violation) {
 }
 
 // checkReplay holds views against the changes up to their revisions.
-func checkReplay(e *evidence, c *chronicle) (found []Violation) {
+func checkReplay(e *evidence, c *followLog) (found []Violation) {
 	views := slices.Clone(e.views)
 	sort.SliceStable(views, func(i, j int) bool { return views[i].revision < views[j].revision })
 	stored, by, next := maps.Clone(c.base), map[string]change{}, 0
@@ -55,13 +55,13 @@ func checkReplay(e *evidence, c *chronicle) (found []Violation) {
 		if !c.covers(v.revision) {
 			continue
 		}
-		for ; next < len(c.told) && c.told[next].revision <= v.revision; next++ {
-			stored[c.told[next].key], by[c.told[next].key] = c.told[next].now, c.told[next]
+		for ; next < len(c.changes) && c.changes[next].revision <= v.revision; next++ {
+			stored[c.changes[next].key], by[c.changes[next].key] = c.changes[next].now, c.changes[next]
 		}
 		for _, key := range v.keys {
-			if v.shown[key] != stored[key] {
+			if v.records[key] != stored[key] {
 				found = append(found, Violation{"the past stays", fmt.Sprintf("at revision %d, %s was shown to be %v, but the changes up to it make up %v, of which the last one is %v: %s",
-					v.revision, short(key), v.shown[key], stored[key], by[key], v.call)})
+					v.revision, shortKey(key), v.records[key], stored[key], by[key], v.call)})
 				break
 			}
 		}
@@ -70,12 +70,12 @@ func checkReplay(e *evidence, c *chronicle) (found []Violation) {
 }
 
 // checkCommits looks for transactions that a chronicle has torn apart.
-func checkCommits(e *evidence, c *chronicle) (found []Violation) {
+func checkCommits(e *evidence, c *followLog) (found []Violation) {
 	if e.run.h.NoCommitBounds != "" {
 		return nil
 	}
 	in := map[*call]change{}
-	for _, ch := range c.told {
+	for _, ch := range c.changes {
 		k := e.writes[ch.name]
 		if k == nil || len(k.parts) == 1 {
 			continue
@@ -89,16 +89,16 @@ func checkCommits(e *evidence, c *chronicle) (found []Violation) {
 }
 
 // checkRetold compares two chronicles of one round as far as they go.
-func checkRetold(one, other *chronicle) (found []Violation) {
+func checkRetold(one, other *followLog) (found []Violation) {
 	from, until := max(one.from, other.from), min(one.at, other.at)
-	a, b := one.between(from, until), other.between(from, until)
+	a, b := one.changesBetween(from, until), other.changesBetween(from, until)
 	for i := range max(len(a), len(b)) {
 		switch {
 		case i >= len(a):
 			return []Violation{{"followers tell every change once", fmt.Sprintf("%s was not told what %s was: %v", one.name, other.name, b[i])}}
 		case i >= len(b):
 			return []Violation{{"followers tell every change once", fmt.Sprintf("%s was not told what %s was: %v", other.name, one.name, a[i])}}
-		case !a[i].same(b[i]):
+		case !a[i].equal(b[i]):
 			return []Violation{{"followers tell every change once", fmt.Sprintf("change %d after revision %d differs:\n    %s was told %v\n    %s was told %v", i, from, one.name, a[i], other.name, b[i])}}
 		}
 	}
@@ -107,21 +107,21 @@ func checkRetold(one, other *chronicle) (found []Violation) {
 
 // checkFollowed holds chronicles of a whole round against what a watch has seen: the same changes of each key in the same order.
 func checkFollowed(e *evidence) (found []Violation) {
-	for _, c := range e.round.chronicles() {
-		if !c.broken && c.base != nil && c.from == e.round.retold[0].from {
+	for _, c := range e.round.logs() {
+		if !c.incomplete && c.base != nil && c.from == e.round.followLogs[0].from {
 			found = append(found, checkSeen(e, c)...)
 		}
 	}
 	return found
 }
 
-func checkSeen(e *evidence, c *chronicle) (found []Violation) {
+func checkSeen(e *evidence, c *followLog) (found []Violation) {
 	told := map[string][]change{}
-	for _, ch := range c.told {
+	for _, ch := range c.changes {
 		told[ch.key] = append(told[ch.key], ch)
 	}
 	for _, key := range e.round.keys {
-		steps := e.chains[key].steps
+		steps := e.keyHistories[key].steps
 		for i := range max(len(steps), len(told[key])) {
 			wrong := ""
 			switch {
@@ -129,7 +129,7 @@ func checkSeen(e *evidence, c *chronicle) (found []Violation) {
 				wrong = fmt.Sprintf("%s saw what %s was not told: %v", e.witness.follower, c.name, steps[i])
 			case i >= len(steps):
 				wrong = fmt.Sprintf("%s was told what %s did not see: %v", c.name, e.witness.follower, told[key][i])
-			case !told[key][i].is(steps[i]):
+			case !told[key][i].matches(steps[i]):
 				wrong = fmt.Sprintf("%s saw %v, and %s was told %v", e.witness.follower, steps[i], c.name, told[key][i])
 			default:
 				continue

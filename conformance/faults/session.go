@@ -27,8 +27,8 @@ func addViolations(r *run, found []Violation) {
 	r.report.Violations = append(r.report.Violations, found...)
 }
 
-// punctual notes a part of a call that ended just now, if it took longer than it should have.
-func (r *run) punctual(h *history, k *call, began, patience time.Duration) {
+// checkTimeout notes a part of a call that ended just now, if it took longer than it should have.
+func (r *run) checkTimeout(h *history, k *call, began, patience time.Duration) {
 	if w := (wait{k, began, r.now(), patience}); r.overdue(w, 0) != "" {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -38,20 +38,20 @@ func (r *run) punctual(h *history, k *call, began, patience time.Duration) {
 
 // overdue says in what a call has missed its deadline, or "". Nobody is blamed for the time in which the caller stood still.
 func (r *run) overdue(w wait, still time.Duration) string {
-	took := w.ended - w.began
-	if took <= w.patience+r.o.Grace {
+	took := w.end - w.begin
+	if took <= w.timeout+r.o.Grace {
 		return ""
 	}
-	late := r.late(w.began, w.ended)
-	if took <= w.patience+r.o.Grace+late+still {
+	late := r.latenessBetween(w.begin, w.end)
+	if took <= w.timeout+r.o.Grace+late+still {
 		return ""
 	}
 	return fmt.Sprintf("took %v although its deadline was %v (beyond which it had %v, the machine was %v late, and the caller stood still for %v)",
-		took, w.patience, r.o.Grace, late, still)
+		took, w.timeout, r.o.Grace, late, still)
 }
 
-// compacts notes that history may be compacted from now on, until what it returns is called.
-func (r *run) compacts() (over func()) {
+// beginCompaction notes that history may be compacted from now on, until what it returns is called.
+func (r *run) beginCompaction() (over func()) {
 	e := &episode{Compact, r.now(), forever}
 	r.compactions.Lock()
 	defer r.compactions.Unlock()
@@ -63,8 +63,8 @@ func (r *run) compacts() (over func()) {
 	}
 }
 
-// compacted reports whether by a moment history had been compacted up to some point after another.
-func (r *run) compacted(after, by time.Duration) bool {
+// compactedBetween reports whether by a moment history had been compactedBetween up to some point after another.
+func (r *run) compactedBetween(after, by time.Duration) bool {
 	r.compactions.Lock()
 	defer r.compactions.Unlock()
 	for _, e := range r.compactions.all {
@@ -92,5 +92,5 @@ func (r *run) historian(handle int) (storage.Historian, bool) {
 	return storage.As[storage.Historian](r.handles[handle])
 }
 
-// patient is the deadline of most calls.
-const patient = 20 * time.Second
+// longTimeout is the deadline of most calls.
+const longTimeout = 20 * time.Second

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-func short(key string) string { return strings.TrimPrefix(key, "faulty-") }
+func shortKey(key string) string { return strings.TrimPrefix(key, "faulty-") }
 
-func moment(d time.Duration) string {
+func formatTime(d time.Duration) string {
 	if d == forever {
 		return "?"
 	}
 	return fmt.Sprintf("%.6fs", d.Seconds())
 }
 
-// lines joins lines under a heading.
-func lines[T fmt.Stringer](heading string, all []T) string {
+// joinLines joins joinLines under a heading.
+func joinLines[T fmt.Stringer](heading string, all []T) string {
 	var s strings.Builder
 	s.WriteString(heading)
 	for _, line := range all {

@@ -1,0 +1,85 @@
+package faults
+
+import "fmt"
+
+// checkKeyHistories holds what each follower saw against itself and against what writers were told: for each key one unbroken chain from
+// nothing to the last write.
+func checkKeyHistories(e *evidence) (found []Violation) {
+	for _, s := range e.observations {
+		for _, key := range e.round.keys {
+			if v := checkKeyHistory(e, s, newKeyHistory(key, s.events)); v != "" {
+				found = append(found, Violation{"watches are complete and ordered", s.follower + ": " + v})
+			}
+		}
+		if v := checkTransactions(e, s); v != "" {
+			found = append(found, Violation{"transactions in watches", s.follower + ": " + v})
+		}
+	}
+	return found
+}
+
+func checkKeyHistory(e *evidence, s observation, c *keyHistory) string {
+	at := state{}
+	names := map[string]bool{}
+	place := positionTracker{truth: e.keyHistories[c.key], idle: !e.isComplete() || !e.hasGap(s)}
+	for i, step := range c.steps {
+		around := c.steps[max(0, i-3) : i+1]
+		if wrong := place.next(step); wrong != "" {
+			return joinLines(wrong, around)
+		}
+		switch k := e.writes[step.name]; {
+		case step.fromList && (k != nil || step.now == (state{})):
+			at = step.now
+			names[step.name] = true
+			continue
+		case k == nil:
+			return joinLines("shows what nobody wrote", around)
+		case step.isDelete && step.now != at:
+			return joinLines(fmt.Sprintf("the chain is broken: the deletion is of another than %v", at), around)
+		case step.isDelete:
+			at = state{}
+			continue
+		case names[step.name]:
+			return joinLines("shows a write twice", around)
+		case step.replaces != at.version:
+			return joinLines(fmt.Sprintf("the chain is broken: the last write does not replace %v", at), around)
+		case at.uid != "" && step.now.uid != at.uid:
+			return joinLines("the uid has changed", around)
+		}
+		names[step.name] = true
+		at = step.now
+	}
+	if len(c.steps) == 0 || !c.steps[len(c.steps)-1].isLast {
+		return fmt.Sprintf("does not end with the last write to %s", shortKey(c.key))
+	}
+	if truth := e.keyHistories[c.key]; !e.hasGap(s) && len(truth.steps) != len(c.steps) {
+		for i, step := range c.steps[:min(len(c.steps), len(truth.steps))] {
+			if step.now != truth.steps[i].now {
+				return fmt.Sprintf("lacks changes that %s saw: %v comes where there should be %v", e.witness.follower, step, truth.steps[i])
+			}
+		}
+	}
+	return ""
+}
+
+// checkTransactions looks for transactions whose events are torn apart: no event of anything else is between them, unless it belongs to
+// the same commit.
+func checkTransactions(e *evidence, s observation) string {
+	if e.run.h.NoOrderAcrossKeys != "" || e.run.h.NoCommitBounds != "" {
+		return ""
+	}
+	group := 0
+	in := map[*call]int{}
+	for i, ev := range s.events {
+		if k := e.writes[ev.name]; k != nil && !ev.isDelete && !ev.fromList && len(k.parts) > 1 {
+			if before, ok := in[k]; ok && before != group {
+				return joinLines(fmt.Sprintf("the commit ends between events of one transaction, %s", k), s.events[max(0, i-5):i+1])
+			}
+			in[k] = group
+		}
+		if !ev.more {
+			group++
+		}
+	}
+	return ""
+}

@@ -1,0 +1,47 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+)
+
+// checkReadYourWrites holds acknowledged writes against strong reads, by what callers know and without what watches showed: a version that
+// nobody can have replaced is what every later read of its key has to find.
+func checkReadYourWrites(e *evidence) (found []Violation) {
+	replaced := map[string]bool{}
+	for _, k := range e.calls {
+		for _, p := range k.parts {
+			if k.outcome != outcomeRefused && (p.verb == write || p.verb == remove) {
+				replaced[p.expected.version] = true
+			}
+		}
+	}
+	all := map[string][]currentVersion{}
+	for _, k := range e.calls {
+		for _, p := range k.parts {
+			if k.outcome == outcomeDone && p.verb == write && !replaced[p.observed.version] {
+				all[p.key] = append(all[p.key], currentVersion{p.observed, k.returnedAt, k})
+			}
+		}
+	}
+	for _, k := range e.calls {
+		if k.outcome != outcomeDone || !k.strong {
+			continue
+		}
+		for _, p := range k.parts {
+			for _, w := range all[p.key] {
+				if k.begin > w.since && p.observed != w.state {
+					found = append(found, Violation{"acknowledged changes stay", fmt.Sprintf("nobody can have replaced %s, and yet it is not there any more:\n    %s\n    %s", w.state, w.by, k)})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// currentVersion is a version that nobody can have replaced.
+type currentVersion struct {
+	state state
+	since time.Duration
+	by    *call
+}

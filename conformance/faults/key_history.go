@@ -1,0 +1,60 @@
+package faults
+
+// keyHistory is what was stored under a key, in order. Position 0 is nothing, position p what step p-1 left.
+type keyHistory struct {
+	key               string
+	steps             []event
+	positions         map[string]int    // by version
+	deletionsOf       map[state]int     // the position after the deletion of what
+	deletionPositions map[string]int    // the same by uid
+	removers          map[state][]*call // that were not refused
+}
+
+// at is what is stored at a position.
+func (c *keyHistory) at(position int) state {
+	if position == 0 || c.steps[position-1].isDelete {
+		return state{}
+	}
+	return c.steps[position-1].now
+}
+
+// position is where a state that was read is; false if nowhere, or in several places because it is nothing.
+func (c *keyHistory) position(s state) (int, bool) {
+	p, ok := c.positions[s.version]
+	return p, ok && s.version != "" && c.at(p) == s
+}
+
+// after is the position that an event leads to; false if it is none of the chain's.
+func (c *keyHistory) after(ev event) (int, bool) {
+	if ev.isDelete {
+		return c.deletionsOf[ev.now], c.deletionsOf[ev.now] > 0
+	}
+	at, ok := c.positions[ev.now.version]
+	return at, ok
+}
+
+// absences are the positions at which nothing is stored.
+func (c *keyHistory) absences() (positions []int) {
+	for p := range len(c.steps) + 1 {
+		if c.at(p) == (state{}) {
+			positions = append(positions, p)
+		}
+	}
+	return positions
+}
+
+func newKeyHistory(key string, events []event) *keyHistory {
+	c := &keyHistory{key: key, positions: map[string]int{}, deletionsOf: map[state]int{}, deletionPositions: map[string]int{}, removers: map[state][]*call{}}
+	for _, ev := range events {
+		if ev.key != key {
+			continue
+		}
+		c.steps = append(c.steps, ev)
+		if ev.isDelete {
+			c.deletionsOf[ev.now], c.deletionPositions[ev.now.uid] = len(c.steps), len(c.steps)
+		} else {
+			c.positions[ev.now.version] = len(c.steps)
+		}
+	}
+	return c
+}
