@@ -31,7 +31,8 @@ func layered(storeURL func(t testing.TB) string) conformance.Harness {
 		return cached
 	}
 	return conformance.Harness{
-		Open: func(t testing.TB) storage.Backend { return open(t, storeURL(t)) },
+		NoMover: "only the store below the cache is moved",
+		Open:    func(t testing.TB) storage.Backend { return open(t, storeURL(t)) },
 		Another: func(t testing.TB, b storage.Backend) storage.Backend {
 			u, _ := stores.Load(b)
 			return open(t, u.(string))

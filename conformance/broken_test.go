@@ -226,6 +226,7 @@ func (d defect) run(t *testing.T, c testCase, patience time.Duration) (failed bo
 			return open(stores[b])
 		},
 		Timeout: patience,
+		NoMover: "the reference of these tests cannot be moved",
 	}
 	h.complete(t)
 	defer func() {

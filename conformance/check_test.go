@@ -132,7 +132,7 @@ func TestCheckInterrupted(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if last := report.Results[len(report.Results)-1]; last.NotRun != interrupted {
-		t.Errorf("the last case: %+v", last)
+	if !slices.ContainsFunc(report.Results, func(r Result) bool { return r.NotRun == interrupted }) {
+		t.Error("no case was interrupted")
 	}
 }

@@ -54,8 +54,8 @@
 //	Histories      random sequences of calls against a model, shortened when they fail (rapid)
 //	Deadlines      contexts that are over, contexts that end in the middle, and those that end too soon
 //	URL            parameters that every adapter has
-//
-// What a driver has for migrations (driver.Mover) is for package conformance/mover.
+//	Damage         stored bytes that cannot be decoded (Harness.Replace)
+//	Mover          driver.Mover, driver.GuardedMover, driver.BulkReader and driver.Loader
 //
 // What the suite cannot do is break a database: restarts, cut connections and lost answers are for package
 // conformance/faults, and for the adapter's own tests.

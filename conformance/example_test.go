@@ -36,6 +36,7 @@ func ExampleRun_layer() {
 			NoResumer:    "the layer has no history of its own",
 			NoTransactor: "the layer sees one resource at a time",
 			NoHistorian:  "the layer keeps no versions",
+			NoMover:      "only the store below the layer is moved",
 		})
 	}
 }

@@ -170,6 +170,15 @@ func Guarantees() []Guarantee {
 		}, {
 			"What no program knows passes through unharmed",
 			[]string{"Payload/UnknownType", "Payload/UnknownFields", "Payload/Empty"}, []string{"content"},
+		}, {
+			"A resource that was damaged in the database is an error that names its key; other keys are not affected, and it can be written anew or deleted",
+			[]string{"Damage/Garbage", "Damage/Empty", "Damage/Truncated", "Damage/OtherResource", "Damage/NoUid"}, nil,
+		}, {
+			"A store that was fenced for a move refuses every write through every handle; notes and loads of the tool that moves it keep their rules",
+			[]string{
+				"Mover/Notes", "Mover/NoteLimits", "Mover/NotesAndFenceAreHidden", "Mover/FenceRefusesWrites", "Mover/FenceOpens", "Mover/FenceUnderLoad",
+				"Mover/Epochs", "Mover/Guards", "Mover/GuardedLoads", "Mover/BulkReads", "Mover/LoadContent", "Mover/LoadAllOrNothing", "Mover/LoadWatched",
+			}, nil,
 		},
 	}
 }

@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Harness says how to reach the backend under test, and what it does not claim.
@@ -30,6 +32,10 @@ type Harness struct {
 	// well. It gets the t that URL or Open got for the store. Set it where the adapter promises that versions
 	// are never used again even then.
 	Backup func(t testing.TB, b storage.Backend) (restore func() storage.Backend)
+
+	// Replace replaces the encoded resource under a key in the store at a URL by other bytes, as a change that the adapter's history
+	// shows. If it is nil, the topic Damage is left out.
+	Replace func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte)
 
 	// MaxSize is the largest resource in bytes; 0 means 1 MiB.
 	MaxSize int
@@ -64,6 +70,15 @@ type Harness struct {
 	NoOrderAcrossKeys string
 	// MergesEvents says why a watch may leave out versions of a key that were replaced soon after. The last one has to come.
 	MergesEvents string
+
+	// NoMover says why the backend has no driver.Mover; the three reasons below are then not needed.
+	NoMover string
+	// NoGuards says why the backend has no driver.GuardedMover.
+	NoGuards string
+	// NoBulkReader says why the backend has no driver.BulkReader.
+	NoBulkReader string
+	// NoLoader says why the backend has no driver.Loader.
+	NoLoader string
 }
 
 // A need is what a case cannot do without.
@@ -82,6 +97,11 @@ const (
 	needCompact
 	needSnapshot
 	needOrder
+	needMover
+	needGuards
+	needBulkReader
+	needLoader
+	needReplace
 )
 
 // exempt returns why a case with these needs is left out, or "".
@@ -102,6 +122,11 @@ func (h *Harness) exempt(n need) string {
 		{needCompact, h.NoCompact},
 		{needSnapshot, h.ListIsNoSnapshot},
 		{needOrder, h.NoOrderAcrossKeys},
+		{needReplace, ifTrue(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
+		{needMover, h.NoMover},
+		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},
+		{needBulkReader, cmp.Or(h.NoMover, h.NoBulkReader)},
+		{needLoader, cmp.Or(h.NoMover, h.NoLoader)},
 	} {
 		if n&e.need != 0 && e.reason != "" {
 			return e.reason

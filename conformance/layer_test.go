@@ -34,6 +34,7 @@ func bareHarness(wrap func(storage.Backend) storage.Backend) Harness {
 		NoTransactor:      "the least that a backend may be",
 		NoBookmarker:      "the least that a backend may be",
 		NoHistorian:       "the least that a backend may be",
+		NoMover:           "the least that a backend may be",
 		NoCommitBounds:    "the least that a backend may be",
 		ListIsNoSnapshot:  "the least that a backend may be",
 		NoOrderAcrossKeys: "the least that a backend may be",

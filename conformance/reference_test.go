@@ -266,6 +266,7 @@ func (h *handle) decide(op storage.Op) error {
 
 func harnessOf(bug string) Harness {
 	return Harness{
+		NoMover: "the reference of these tests cannot be moved",
 		Open:    func(testing.TB) storage.Backend { return newStore(bug).open() },
 		Another: func(_ testing.TB, b storage.Backend) storage.Backend { return b.(*handle).store.open() },
 	}

@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // Run runs the whole suite against h. Each case is a subtest named topic/case with a store of its own; cases of a topic run
@@ -62,6 +64,8 @@ var topics = []topic{
 	deadlineCases,
 	urlCases,
 	commitCases,
+	damageCases,
+	moverCases,
 }
 
 // probe opens a store, as a first sign of life, and holds its capabilities against what the harness says.
@@ -72,21 +76,29 @@ func probe(h *Harness, t testing.TB) {
 	_, resumer := storage.As[storage.Resumer](s.b)
 	_, transactor := storage.As[storage.Transactor](s.b)
 	_, historian := storage.As[storage.Historian](s.b)
+	_, mover := storage.As[driver.Mover](s.b)
+	_, guards := storage.As[driver.GuardedMover](s.b)
+	_, reader := storage.As[driver.BulkReader](s.b)
+	_, loader := storage.As[driver.Loader](s.b)
 	for _, c := range []struct {
 		name, field string
 		offered     bool
 		reason      string
 	}{
-		{"Pager", "NoPager", pager, h.NoPager},
-		{"Resumer", "NoResumer", resumer, h.NoResumer},
-		{"Transactor", "NoTransactor", transactor, h.NoTransactor},
-		{"Historian", "NoHistorian", historian, h.NoHistorian},
+		{"storage.Pager", "NoPager", pager, h.NoPager},
+		{"storage.Resumer", "NoResumer", resumer, h.NoResumer},
+		{"storage.Transactor", "NoTransactor", transactor, h.NoTransactor},
+		{"storage.Historian", "NoHistorian", historian, h.NoHistorian},
+		{"driver.Mover", "NoMover", mover, h.NoMover},
+		{"driver.GuardedMover", "NoGuards", guards, cmp.Or(h.NoGuards, h.NoMover)},
+		{"driver.BulkReader", "NoBulkReader", reader, cmp.Or(h.NoBulkReader, h.NoMover)},
+		{"driver.Loader", "NoLoader", loader, cmp.Or(h.NoLoader, h.NoMover)},
 	} {
 		switch {
 		case !c.offered && c.reason == "":
-			t.Fatalf("conformance: the backend is no storage.%s and Harness.%s does not say why", c.name, c.field)
+			t.Fatalf("conformance: the backend is no %s and Harness.%s does not say why", c.name, c.field)
 		case c.offered && c.reason != "":
-			t.Fatalf("conformance: the backend is a storage.%s although Harness.%s says: %s", c.name, c.field, c.reason)
+			t.Fatalf("conformance: the backend is a %s although Harness.%s says: %s", c.name, c.field, c.reason)
 		}
 	}
 	if err := s.b.Close(); err != nil {

@@ -26,6 +26,6 @@
 //
 // A driver may also implement [Lister] (a list that needs no position), [Historian] (the store as it was, of which pages and the snapshots of
 // watches are made without a copy), [Pager] (pages of another kind), [Snapshotter] (the snapshot of a watch read as it is consumed), [Prover] on its Source (bookmarks), and [Mover], [GuardedMover],
-// [BulkReader] and [Loader] (what a live migration uses: storage.As finds them in the backend, and package conformance/mover tests
+// [BulkReader] and [Loader] (what a live migration uses: storage.As finds them in the backend, and the topic Mover of package conformance tests
 // them).
 package driver

@@ -3,12 +3,14 @@
 package dynamodb_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	_ "github.com/ashlar-dev/storage/dynamodb"
 	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 func TestMain(m *testing.M) {
@@ -19,8 +21,22 @@ func TestMain(m *testing.M) {
 
 // TestConformance runs the suite on AWS's emulator: one table, a prefix for each store.
 func TestConformance(t *testing.T) {
+	var prefixes sync.Map // by URL
 	conformance.Run(t, conformance.Harness{
-		URL: func(t testing.TB) string { return env.DynamoDB(t).StoreURL(t, "poll=10ms", "idle-poll=200ms") },
+		URL: func(t testing.TB) string {
+			server := env.DynamoDB(t)
+			prefix := server.Prefix(t)
+			url := server.StoreURLIn(t, prefix, "poll=10ms", "idle-poll=200ms")
+			prefixes.Store(url, prefix)
+			return url
+		},
+		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
+			prefix, _ := prefixes.Load(storeURL)
+			replaceData(t, env.DynamoDB(t), prefix.(string), id, data)
+		},
+		NoGuards:     "a condition on another item makes a write a transaction, at twice the price",
+		NoBulkReader: "a query has no faster form",
+		NoLoader:     "the database writes no faster in bulk under a condition",
 		// Every case shares the emulator, which does some hundred writes a second for all of them.
 		Slow:              true,
 		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",

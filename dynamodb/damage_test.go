@@ -11,48 +11,35 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/test/damage"
 	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func TestDamage(t *testing.T) {
-	t.Parallel()
-	damage.Run(t, func(t *testing.T) damage.Harness {
-		server := env.DynamoDB(t)
-		prefix := server.Prefix(t)
-		b, err := storage.Open(t.Context(), server.StoreURLIn(t, prefix, "poll=10ms", "idle-poll=200ms"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = b.Close() })
-		client := rawClient(server)
-		return damage.Harness{Backend: b, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
-			at := map[string]types.AttributeValue{
-				"pk": &types.AttributeValueMemberB{Value: []byte(prefix + "\x00r" + id.Type.Group + "\x00" + id.Type.Kind)},
-				"sk": &types.AttributeValueMemberB{Value: []byte(id.Tenancy.Partition + "\x00" + id.Tenancy.Namespace + "\x00" + id.Name)},
-			}
-			old, err := client.GetItem(t.Context(), &awsdynamodb.GetItemInput{TableName: &server.Table, Key: at, ConsistentRead: aws.Bool(true)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			stamp := old.Item["v"].(*types.AttributeValueMemberB).Value
-			stamp[1]++                                                                    // of the token
-			binary.BigEndian.PutUint64(stamp[17:], binary.BigEndian.Uint64(stamp[17:])+1) // the count
-			_, err = client.UpdateItem(t.Context(), &awsdynamodb.UpdateItemInput{
-				TableName: &server.Table, Key: at,
-				UpdateExpression: aws.String("SET v = :v, d = :d"),
-				ExpressionAttributeValues: map[string]types.AttributeValue{
-					":v": &types.AttributeValueMemberB{Value: stamp},
-					":d": &types.AttributeValueMemberB{Value: append([]byte{0}, data...)},
-				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}}
+// replaceData replaces the encoded resource of an item and gives it another version, as a write of the adapter does.
+func replaceData(t testing.TB, server *env.DynamoDBServer, prefix string, id *resourcepb.ID, data []byte) {
+	client := rawClient(server)
+	at := map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberB{Value: []byte(prefix + "\x00r" + id.Type.Group + "\x00" + id.Type.Kind)},
+		"sk": &types.AttributeValueMemberB{Value: []byte(id.Tenancy.Partition + "\x00" + id.Tenancy.Namespace + "\x00" + id.Name)},
+	}
+	old, err := client.GetItem(t.Context(), &awsdynamodb.GetItemInput{TableName: &server.Table, Key: at, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp := old.Item["v"].(*types.AttributeValueMemberB).Value
+	stamp[1]++                                                                    // of the token
+	binary.BigEndian.PutUint64(stamp[17:], binary.BigEndian.Uint64(stamp[17:])+1) // the count
+	_, err = client.UpdateItem(t.Context(), &awsdynamodb.UpdateItemInput{
+		TableName: &server.Table, Key: at,
+		UpdateExpression: aws.String("SET v = :v, d = :d"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":v": &types.AttributeValueMemberB{Value: stamp},
+			":d": &types.AttributeValueMemberB{Value: append([]byte{0}, data...)},
+		},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // rawClient is a client of the server's, to change items behind the adapter's back.

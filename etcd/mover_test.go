@@ -6,23 +6,9 @@ import (
 	"testing"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/conformance/mover"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/test/env"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
-
-func TestMover(t *testing.T) {
-	t.Parallel()
-	mover.Run(t, mover.Harness{
-		Open: func(t *testing.T) (one, other storage.Backend) {
-			url := env.Etcd(t).StoreURL(t)
-			return open(t, url), open(t, url)
-		},
-		NoBulkReader: "pages of one revision hold nothing in the server",
-		NoLoader:     "a transaction is the largest request",
-	})
-}
 
 // TestLostAnswerOfFence loses the answers to a change of the fence, which is undone by somebody else before the handle hears
 // about it: to make it once more would close, or open, the store behind their back.

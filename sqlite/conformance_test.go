@@ -6,8 +6,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/conformance"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/sqlite"
 )
 
@@ -16,6 +20,26 @@ func TestConformance(t *testing.T) {
 		URL: func(t testing.TB) string {
 			return (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "store.db")}).String()
 		},
+		Replace: func(t testing.TB, storeURL string, id *resourcepb.ID, data []byte) {
+			u, err := url.Parse(storeURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db, err := sqlite3.Open(u.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			k, d := sqlite3.Quote(key.Of(id).Bytes()), sqlite3.Quote(data)
+			if err := db.Exec(`
+				BEGIN IMMEDIATE;
+				INSERT INTO log (seq, tag, written, key, data) SELECT max(seq) + 1, 4711, max(written), ` + k + `, ` + d + ` FROM log;
+				UPDATE resources SET (seq, tag) = (SELECT max(seq), 4711 FROM log), data = ` + d + ` WHERE key = ` + k + `;
+				COMMIT`); err != nil {
+				t.Fatal(err)
+			}
+		},
+		NoLoader: "a transaction costs no round trip",
 		Backup: func(t testing.TB, b storage.Backend) func() storage.Backend {
 			store, copied := b.(*sqlite.Backend), filepath.Join(t.TempDir(), "backup.db")
 			if err := store.Backup(t.Context(), copied); err != nil {

@@ -3,40 +3,13 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/test/damage"
 	"github.com/ashlar-dev/storage/internal/test/fixture"
-	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-func TestDamage(t *testing.T) {
-	t.Parallel()
-	damage.Run(t, func(t *testing.T) damage.Harness {
-		path := filepath.Join(t.TempDir(), "store.db")
-		s := open(t, path, nil)
-		return damage.Harness{Backend: s, Replace: func(t *testing.T, id *resourcepb.ID, data []byte) {
-			db, err := sqlite3.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			k, d := sqlite3.Quote(key.Of(id).Bytes()), sqlite3.Quote(data)
-			if err := db.Exec(`
-				BEGIN IMMEDIATE;
-				INSERT INTO log (seq, tag, written, key, data) SELECT max(seq) + 1, 4711, max(written), ` + k + `, ` + d + ` FROM log;
-				UPDATE resources SET (seq, tag) = (SELECT max(seq), 4711 FROM log), data = ` + d + ` WHERE key = ` + k + `;
-				COMMIT`); err != nil {
-				t.Fatal(err)
-			}
-		}}
-	})
-}
 
 // Of a row of the log whose key cannot be read nobody knows which watches want it: it ends them all, at once, and who lists again
 // goes on.

@@ -25,6 +25,7 @@ func TestConformance(t *testing.T) {
 			return func() storage.Backend { return opened(t, backup, nil) }
 		},
 		NoHistorian: "the log has no index by key",
+		NoMover:     "the example keeps no notes and has no fence",
 	})
 }
 

@@ -1,4 +1,4 @@
-package mover
+package conformance
 
 import (
 	"context"

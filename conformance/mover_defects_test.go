@@ -1,4 +1,4 @@
-package mover
+package conformance
 
 import (
 	"context"
@@ -209,17 +209,17 @@ type replacing struct{ storage.Backend }
 func (l replacing) Load(ctx context.Context, rows []driver.Row) error {
 	all, err := decoded(rows)
 	for _, res := range all {
-		if there, err := l.Read(ctx, storage.StrongConsistency, res.Id); err == nil {
+		if there, err := l.Read(ctx, strong, res.Id); err == nil {
 			res.Version = there.Version
 		}
 	}
 	return errors.Join(err, commit(ctx, l.Backend, all))
 }
 
-// inParts loads one row after the other until one cannot be.
-type inParts struct{ storage.Backend }
+// loadInParts loads one row after the other until one cannot be.
+type loadInParts struct{ storage.Backend }
 
-func (l inParts) Load(ctx context.Context, rows []driver.Row) error {
+func (l loadInParts) Load(ctx context.Context, rows []driver.Row) error {
 	all, err := decoded(rows)
 	for _, res := range all {
 		if err == nil {
@@ -243,7 +243,7 @@ func (l twice) Load(ctx context.Context, rows []driver.Row) error {
 	if err != nil || all[0].Id.Name != "thing-0000" { // the rule changes others itself, and would fail to
 		return err
 	}
-	got, err := l.Read(ctx, storage.StrongConsistency, all[0].Id)
+	got, err := l.Read(ctx, strong, all[0].Id)
 	if err == nil {
 		_, err = l.WriteCAS(ctx, got)
 	}

@@ -1,0 +1,142 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// refusals tries everything that changes a store.
+func refusals(ctx context.Context, b storage.Backend, there *resourcepb.Resource) map[string]error {
+	_, create := b.WriteCAS(ctx, thingNamed("new"))
+	update := thingNamed("there")
+	update.Version, update.Generation = there.Version, "2"
+	_, replace := b.WriteCAS(ctx, update)
+	tried := map[string]error{"create": create, "update": replace, "delete": b.DeleteCAS(ctx, there.Id, there.Version)}
+	if t, is := storage.As[storage.Transactor](b); is {
+		_, tried["transaction"] = t.Commit(ctx, []storage.Op{{Write: thingNamed("new")}})
+		_, tried["larger transaction"] = t.Commit(ctx, []storage.Op{
+			{Write: thingNamed("new")}, {Delete: there.Id, Version: there.Version}, {Check: thingNamed("none").Id},
+		})
+	}
+	return tried
+}
+
+// fenceRefuses closes a store and tries to change it, through both handles.
+func fenceRefuses(s *suite) {
+	one, other := movables(s)
+	ctx := s.ctx
+	there := must[*resourcepb.Resource](s)(other.WriteCAS(ctx, thingNamed("there")))
+	if state, err := one.Fence(ctx); err != nil || state.Closed {
+		s.Fatalf("a new store: %+v, %v", state, err)
+	}
+	one.close(s, "etcd://first")
+	one.close(s, "etcd://new-place")
+	for name, b := range map[string]movable{"the fencing handle": one, "the other handle": other} {
+		if state, err := b.Fence(ctx); err != nil || !state.Closed || state.Target != "etcd://new-place" {
+			s.Errorf("%s: %+v, %v", name, state, err)
+		}
+		for what, err := range refusals(ctx, b.Backend, there) {
+			if !errors.Is(err, storage.ErrFenced) || !strings.Contains(err.Error(), "etcd://new-place") {
+				s.Errorf("%s, %s: got %v, expected ErrFenced with the target", name, what, err)
+			}
+		}
+		got, err := b.Read(ctx, strong, there.Id)
+		if err != nil || got.Version != there.Version {
+			s.Errorf("%s: reading: %v, %v", name, got, err)
+		}
+		// The tool that moves the data still takes notes.
+		revision := must[string](s)(b.WriteNote(ctx, "note", []byte("a"), ""))
+		revision = must[string](s)(b.WriteNote(ctx, "note", []byte("b"), revision))
+		s.succeeds("a call that has to succeed", b.DeleteNote(ctx, "note", revision))
+	}
+}
+
+// fenceOpens closes and opens a store, and writes to it.
+func fenceOpens(s *suite) {
+	one, other := movables(s)
+	ctx := s.ctx
+	s.succeeds("a call that has to succeed", one.SetFence(ctx, nil))
+	there := must[*resourcepb.Resource](s)(other.WriteCAS(ctx, thingNamed("there")))
+	one.close(s, "mem://x")
+	if _, err := other.WriteCAS(ctx, thingNamed("new")); !errors.Is(err, storage.ErrFenced) {
+		s.Fatalf("got %v, expected ErrFenced", err)
+	}
+	s.succeeds("a call that has to succeed", one.SetFence(ctx, nil))
+	if state, err := other.Fence(ctx); err != nil || state.Closed {
+		s.Errorf("%+v, %v", state, err)
+	}
+	for _, b := range []movable{one, other} {
+		there.Generation += "."
+		there = must[*resourcepb.Resource](s)(b.WriteCAS(ctx, there))
+	}
+	s.succeeds("a call that has to succeed", other.DeleteCAS(ctx, there.Id, there.Version))
+}
+
+// fenceUnderLoad fences a store under load from two handles. What was acknowledged must all be there when the fence has returned, and
+// nothing afterwards.
+func fenceUnderLoad(s *suite) {
+	one, other := movables(s)
+	ctx := s.ctx
+	const writers = 6
+	warm := make(chan struct{}, writers)
+	acknowledged := make([]int, writers)
+	ends := make([]error, writers)
+	var group sync.WaitGroup
+	for i := range writers {
+		b := []movable{one, other}[i%2]
+		group.Go(func() {
+			for n := 1; ; n++ {
+				if _, err := b.WriteCAS(ctx, thingNamed(fmt.Sprintf("%d-%06d", i, n))); err != nil {
+					ends[i] = err
+					return
+				}
+				acknowledged[i] = n
+				if n == 10 {
+					warm <- struct{}{}
+				}
+			}
+		})
+	}
+	for range writers {
+		select {
+		case <-warm:
+		case <-ctx.Done():
+			s.Fatal("the writers do not come to write")
+		}
+	}
+	one.close(s, "mem://x")
+	list := func() map[string]bool {
+		names := make(map[string]bool)
+		for _, res := range listAll(s, one) {
+			names[res.Id.Name] = true
+		}
+		return names
+	}
+	after := list()
+	group.Wait()
+	later := list()
+	if len(later) != len(after) {
+		s.Errorf("the store held %d resources when the fence had returned, and %d later", len(after), len(later))
+	}
+	total := 0
+	for i := range writers {
+		if !errors.Is(ends[i], storage.ErrFenced) {
+			s.Errorf("writer %d ended with %v, expected ErrFenced", i, ends[i])
+		}
+		for n := 1; n <= acknowledged[i]; n++ {
+			total++
+			if name := fmt.Sprintf("%d-%06d", i, n); !after[name] {
+				s.Errorf("%s was acknowledged, but was not there when the fence had returned", name)
+			}
+		}
+	}
+	if total != len(after) {
+		s.Errorf("%d writes were acknowledged, and the store holds %d", total, len(after))
+	}
+}

@@ -1,0 +1,238 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"regexp"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	_ "github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// shared is what the handles of one store share beside it.
+type shared struct {
+	writes atomic.Int64
+	lists  atomic.Int64
+	stale  atomic.Bool
+}
+
+// A moverDefect is a backend that is wrong in one way, with the case that has to find it and what it has to say.
+type moverDefect struct {
+	bug   string
+	by    string
+	says  string // a regular expression
+	spoil func(h *moverBackend, s *shared)
+}
+
+var moverDefects = []moverDefect{
+	{"notes are overwritten", "Mover/Notes", "creating it again: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = overwriting{h.GuardedMover} }},
+	{"notes have one revision", "Mover/Notes", "must differ", func(h *moverBackend, _ *shared) { h.GuardedMover = unrevised{h.GuardedMover} }},
+	{"notes are the handle's own", "Mover/Notes", "creating it again: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = private(h.GuardedMover) }},
+	{"deletes ignore the revision", "Mover/Notes", "deleting an old revision: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = deleting{h.GuardedMover} }},
+	{"deleting none fails", "Mover/Notes", "another|CAS|compare-and-swap", func(h *moverBackend, _ *shared) { h.GuardedMover = once{h.GuardedMover} }},
+	{"large notes are cut", "Mover/Notes", "the other handle's note: got 65535 bytes", func(h *moverBackend, _ *shared) { h.GuardedMover = cutting{h.GuardedMover} }},
+	{"empty notes are none", "Mover/Notes", "an empty note", func(h *moverBackend, _ *shared) { h.GuardedMover = emptyIsNone{h.GuardedMover} }},
+	{"names have no bounds", "Mover/NoteLimits", `writing a note named "": got <nil>, expected ErrInvalid`, func(h *moverBackend, _ *shared) { h.GuardedMover = boundless{h.GuardedMover} }},
+	{"values have no bound", "Mover/NoteLimits", "one byte too many: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = boundless{h.GuardedMover} }},
+	{"notes are resources", "Mover/NotesAndFenceAreHidden", "the watch shows more", func(h *moverBackend, _ *shared) { h.GuardedMover = visible{h.GuardedMover, h.Backend} }},
+	{"a fence that does nothing", "Mover/FenceRefusesWrites", `Closed:false`, func(h *moverBackend, _ *shared) { h.GuardedMover = unfenced{h.GuardedMover} }},
+	{"the first target stays", "Mover/FenceRefusesWrites", "Target:etcd://first", func(h *moverBackend, _ *shared) { h.GuardedMover = firstTarget{h.GuardedMover} }},
+	{"updates pass the fence", "Mover/FenceRefusesWrites", "update: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = updatesPass{h.Backend} }},
+	{"deletes pass the fence", "Mover/FenceRefusesWrites", "delete: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = deletesPass{h.Backend} }},
+	{"transactions pass the fence", "Mover/FenceRefusesWrites", "larger transaction: got <nil>", func(h *moverBackend, _ *shared) { h.commit = passing }},
+	{"the fence refuses notes", "Mover/FenceRefusesWrites", "moved", func(h *moverBackend, _ *shared) { h.GuardedMover = fencedNotes{h.GuardedMover} }},
+	{"the fence stays closed", "Mover/FenceOpens", "Closed:true", func(h *moverBackend, _ *shared) { h.GuardedMover = stuck{h.GuardedMover} }},
+	{"the fence comes late", "Mover/FenceUnderLoad", "and .* later|was acknowledged, but was not there", func(h *moverBackend, s *shared) {
+		h.Backend, h.GuardedMover = counting{h.Backend, s}, &late{GuardedMover: h.GuardedMover, s: s}
+	}},
+	{"what the fence refuses is acknowledged", "Mover/FenceUnderLoad", "was acknowledged, but was not there", func(h *moverBackend, _ *shared) { h.Backend = &lying{Backend: h.Backend} }},
+	{"epochs are not compared", "Mover/Epochs", "an epoch that never was: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = anyEpoch{h.GuardedMover} }},
+	{"a conflict changes the fence", "Mover/Epochs", "it changed the fence", func(h *moverBackend, _ *shared) { h.GuardedMover = changing{h.GuardedMover} }},
+	{"what is open keeps its epoch", "Mover/Epochs", "expected another epoch|opening an open store", func(h *moverBackend, _ *shared) { h.GuardedMover = lazyOpening{h.GuardedMover} }},
+	{"epochs come again", "Mover/Epochs", "expected another epoch", func(h *moverBackend, _ *shared) { h.GuardedMover = twoEpochs{h.GuardedMover} }},
+	{"writes ignore guards", "Mover/Guards", "create: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.Backend = unguarded{h.Backend} }},
+	{"transactions ignore guards", "Mover/Guards", "transaction: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.commit = withoutGuard(h.Backend) }},
+	{"a guard holds up others", "Mover/Guards", "beside it: ", func(h *moverBackend, s *shared) { h.Backend = contagious{h.Backend, s} }},
+	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.Loader = unguardedLoader{h.Loader} }},
+	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.BulkReader = oneStep{h.BulkReader} }},
+	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.BulkReader = backwards{h.BulkReader} }},
+	{"a step has one row too many", "Mover/BulkReads", "limit 1: got 2 rows", func(h *moverBackend, _ *shared) { h.BulkReader = generous{h.BulkReader} }},
+	{"steps have no bound of bytes", "Mover/BulkReads", "bytes together", func(h *moverBackend, _ *shared) { h.BulkReader = whole{h.BulkReader} }},
+	{"rows have no version", "Mover/BulkReads", "is not what was written", func(h *moverBackend, _ *shared) { h.BulkReader = versionless{h.BulkReader} }},
+	{"owners are not loaded", "Mover/LoadContent", "expected", func(h *moverBackend, _ *shared) { h.Loader = ownerless{h.Backend} }},
+	{"the last row is not loaded", "Mover/LoadContent", "the list holds 999", func(h *moverBackend, _ *shared) { h.Loader = short{h.Loader} }},
+	{"loads replace", "Mover/LoadAllOrNothing", "one is there: got <nil>", func(h *moverBackend, _ *shared) { h.Loader = replacing{h.Backend} }},
+	{"loads stop in the middle", "Mover/LoadAllOrNothing", "the store holds", func(h *moverBackend, _ *shared) { h.Loader = loadInParts{h.Backend} }},
+	{"loads come twice", "Mover/LoadWatched", "event", func(h *moverBackend, _ *shared) { h.Loader = twice{h.Loader, h.Backend} }},
+}
+
+// moverBackend is a handle on a store in memory, and all that a migration can ask of a backend.
+type moverBackend struct {
+	storage.Backend
+	driver.GuardedMover
+	driver.BulkReader
+	driver.Loader
+	commit func(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error)
+}
+
+// As implements what storage.As asks first.
+func (h *moverBackend) As(target any) bool {
+	switch t := target.(type) {
+	case *driver.Mover:
+		*t = h.GuardedMover
+	case *driver.GuardedMover:
+		*t = h.GuardedMover
+	case *driver.BulkReader:
+		*t = h.BulkReader
+	case *driver.Loader:
+		*t = h.Loader
+	case *storage.Transactor:
+		*t = h
+	default:
+		return false
+	}
+	return true
+}
+
+// MaxOps implements storage.Transactor.
+func (*moverBackend) MaxOps() int { return 32 }
+
+// Commit implements storage.Transactor.
+func (h *moverBackend) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+	return h.commit(ctx, ops)
+}
+
+// openMover opens a handle without defects on the store of that name.
+func openMover(t testing.TB, name string) *moverBackend {
+	b := must[storage.Backend](t)(storage.Open(t.Context(), "mem://"+name))
+	m, _ := storage.As[driver.GuardedMover](b)
+	transactor, _ := storage.As[storage.Transactor](b)
+	return &moverBackend{Backend: b, GuardedMover: m, BulkReader: &listed{Backend: b}, Loader: committed{b}, commit: transactor.Commit}
+}
+
+// listed reads in steps what it has listed as a whole, once there is something: a rule that reads in steps writes first.
+type listed struct {
+	storage.Backend
+	all []*resourcepb.Resource
+}
+
+func (l *listed) ReadAfter(ctx context.Context, after []byte, limit int) (rows []driver.Row, err error) {
+	if len(l.all) == 0 {
+		if l.all, err = l.List(ctx, strong, anything, anywhere, ""); err != nil {
+			return nil, err
+		}
+	}
+	size := 0
+	for _, res := range l.all {
+		k := key.Of(res.Id)
+		if after != nil && bytes.Compare(k.Bytes(), after) <= 0 {
+			continue
+		}
+		if len(rows) == limit || size >= driver.ReadBytes {
+			break
+		}
+		data, err := driver.Encode(res)
+		if err != nil {
+			return nil, err
+		}
+		size += len(data)
+		rows = append(rows, driver.Row{Key: k, Version: res.Version, Data: data})
+	}
+	return rows, nil
+}
+
+// committed loads by one transaction.
+type committed struct{ storage.Backend }
+
+func (c committed) Load(ctx context.Context, rows []driver.Row) error {
+	all, err := decoded(rows)
+	if err != nil {
+		return err
+	}
+	return commit(ctx, c.Backend, all)
+}
+
+func decoded(rows []driver.Row) ([]*resourcepb.Resource, error) {
+	all := make([]*resourcepb.Resource, len(rows))
+	for i, row := range rows {
+		var err error
+		if all[i], err = driver.Decode(row.Key, row.Data, ""); err != nil {
+			return nil, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+		}
+	}
+	return all, nil
+}
+
+// commit writes resources in one transaction.
+func commit(ctx context.Context, b storage.Backend, all []*resourcepb.Resource) error {
+	ops := make([]storage.Op, len(all))
+	for i, res := range all {
+		ops[i].Write = res
+	}
+	t, _ := storage.As[storage.Transactor](b)
+	_, err := t.Commit(ctx, ops)
+	return err
+}
+
+// checkMover runs one case against a backend with a defect and returns its failure.
+func checkMover(t *testing.T, name string, spoil func(h *moverBackend, s *shared)) string {
+	stores := make(map[storage.Backend]string)
+	states := make(map[string]*shared)
+	open := func(t testing.TB, name string) storage.Backend {
+		b := openMover(t, name)
+		stores[b] = name
+		if states[name] == nil {
+			states[name] = &shared{}
+		}
+		if spoil != nil {
+			spoil(b, states[name])
+		}
+		return b
+	}
+	h := Harness{
+		Open:    func(t testing.TB) storage.Backend { return open(t, rand.Text()) },
+		Another: func(t testing.TB, b storage.Backend) storage.Backend { return open(t, stores[b]) },
+	}
+	h.complete(t)
+	return checkCase(t.Context(), &h, name, caseNamed(t, name)).Failure
+}
+
+// TestMoverReference makes sure that a defect is not found merely because of its wrapper.
+func TestMoverReference(t *testing.T) {
+	t.Parallel()
+	for _, c := range moverCases.cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if failure := checkMover(t, "Mover/"+c.name, nil); failure != "" {
+				t.Errorf("the case fails on a backend without defects: %s", failure)
+			}
+		})
+	}
+}
+
+// TestMoverDefects checks that each defect is found by its case, and that each case finds one.
+func TestMoverDefects(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]bool)
+	for _, d := range moverDefects {
+		found[d.by] = true
+		t.Run(d.bug+", "+d.by, func(t *testing.T) {
+			t.Parallel()
+			if failure := checkMover(t, d.by, d.spoil); !regexp.MustCompile(d.says).MatchString(failure) {
+				t.Errorf("the case did not report %q, but: %q", d.says, failure)
+			}
+		})
+	}
+	for _, c := range moverCases.cases {
+		if !found["Mover/"+c.name] {
+			t.Errorf("no defect is planted for case Mover/%s", c.name)
+		}
+	}
+}
