@@ -105,3 +105,28 @@ func probe(h *Harness, t testing.TB) {
 		t.Fatalf("conformance: closing a store: %v", err)
 	}
 }
+
+// exemptMovers states for a backend that lacks parts for migrations that it lacks them. Check uses it: its users did not write the
+// adapter and have no reason to give.
+func exemptMovers(h *Harness, t testing.TB) {
+	t.Helper()
+	s := newSuite(h, t)
+	_, mover := storage.As[driver.Mover](s.b)
+	_, guards := storage.As[driver.GuardedMover](s.b)
+	_, reader := storage.As[driver.BulkReader](s.b)
+	_, loader := storage.As[driver.Loader](s.b)
+	for _, c := range []struct {
+		name    string
+		offered bool
+		reason  *string
+	}{
+		{"driver.Mover", mover, &h.NoMover},
+		{"driver.GuardedMover", guards, &h.NoGuards},
+		{"driver.BulkReader", reader, &h.NoBulkReader},
+		{"driver.Loader", loader, &h.NoLoader},
+	} {
+		if !c.offered && *c.reason == "" {
+			*c.reason = "the backend is no " + c.name
+		}
+	}
+}

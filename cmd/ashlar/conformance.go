@@ -238,15 +238,8 @@ func harnessFor(storeURL string) (h conformance.Harness) {
 	h.MaxSize, _ = strconv.Atoi(u.Query().Get("max-size")) // one that is malformed is found when it is opened
 	switch u.Scheme {
 	case "etcd":
-		h.NoBulkReader, h.NoLoader = "pages of one revision hold nothing in the server", "a transaction is the largest request"
 		h.NoCompact = "a compaction concerns all of the cluster, which others may use"
-	case "mem":
-		h.NoBulkReader, h.NoLoader = "the store is in memory already", "a transaction costs no round trip"
-	case "sqlite":
-		h.NoLoader = "a transaction costs no round trip"
 	case "dynamodb":
-		h.NoGuards = "a condition on another item makes a write a transaction, at twice the price"
-		h.NoBulkReader, h.NoLoader = "a query has no faster form", "the database writes no faster in bulk under a condition"
 		h.Slow = true
 		h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
 		h.ListIsNoSnapshot = "DynamoDB reads no two partitions, and no two pages, at the same moment"
