@@ -135,6 +135,9 @@ func (h *history) take(ctx context.Context) (err error) {
 		}
 	}
 	byRevision(resp.Events, func(rev int64, changes []*mvccpb.Event) bool {
+		if err = h.b.addPrevious(ctx, rev, changes); err != nil {
+			return false
+		}
 		var found []*event
 		if found, err = h.b.layout.events(rev, changes); err != nil {
 			return false

@@ -180,7 +180,7 @@ func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
 				}
 				begun = true
 			}
-			if err := f.take(resp.Events, resp.Header.Revision); err != nil {
+			if err := f.take(ctx, resp.Events, resp.Header.Revision); err != nil {
 				return err
 			}
 			ticker.Reset(interval)
@@ -198,7 +198,7 @@ func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
 }
 
 // take publishes events, revision by revision. Without any, the watch says that it has come to a revision.
-func (f *follower) take(changes []*mvccpb.Event, progress int64) error {
+func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress int64) error {
 	if len(changes) == 0 {
 		if progress > f.at {
 			f.at = progress
@@ -210,6 +210,9 @@ func (f *follower) take(changes []*mvccpb.Event, progress int64) error {
 	byRevision(changes, func(rev int64, changes []*mvccpb.Event) bool {
 		if rev <= f.at {
 			err = errLost{fmt.Errorf("etcd sent revision %d after %d", rev, f.at)}
+			return false
+		}
+		if err = f.source.b.addPrevious(ctx, rev, changes); err != nil {
 			return false
 		}
 		var events []*event
@@ -225,7 +228,8 @@ func (f *follower) take(changes []*mvccpb.Event, progress int64) error {
 	return err
 }
 
-// events turns the changes of one revision into events, in key order, which is the same for every watch of whatever range.
+// events turns the changes of one revision into events, in key order, which is the same for every watch of whatever range. Each
+// deletion has its previous value (addPrevious).
 func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 	slices.SortFunc(changes, func(a, b *mvccpb.Event) int { return strings.Compare(string(a.Kv.Key), string(b.Kv.Key)) })
 	events := make([]*event, len(changes))
@@ -236,9 +240,7 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 	for i, change := range changes {
 		kv := change.Kv
 		if change.Type == mvccpb.DELETE {
-			if kv = change.PrevKv; kv == nil {
-				return nil, fmt.Errorf("%w: what revision %d deleted is not kept any more", storage.ErrCompacted, rev)
-			}
+			kv = change.PrevKv
 		}
 		k, res, err := l.decode(kv)
 		var damaged *storage.DamagedError

@@ -227,6 +227,27 @@ func (b *handle) scanOnce(ctx context.Context, key []byte, from, until int64, ea
 	return next, b.kept(ctx, from-1)
 }
 
+// addPrevious reads the previous values of deletions at rev that the server sent without them. A missing value does not prove a
+// compaction: the server registers a watch before it records that the watch wants previous values, so the first events of a new watch
+// may lack them (etcdserver/api/v3rpc/watch.go, v3.6.16). The error matches storage.ErrCompacted if the previous revision is compacted.
+func (b *handle) addPrevious(ctx context.Context, rev int64, changes []*mvccpb.Event) error {
+	for _, change := range changes {
+		if change.Type != mvccpb.DELETE || change.PrevKv != nil {
+			continue
+		}
+		one, cancel := context.WithTimeout(ctx, attemptTimeout)
+		resp, err := b.kv.Get(one, string(change.Kv.Key), clientv3.WithRev(rev-1))
+		cancel()
+		if err != nil {
+			return fmt.Errorf("read the value that revision %d deleted: %w", rev, translate(err))
+		}
+		if change.PrevKv = first(resp.Kvs); change.PrevKv == nil {
+			return fmt.Errorf("%w: revision %d deleted %q, which has no value at revision %d", storage.ErrCompacted, rev, change.Kv.Key, rev-1)
+		}
+	}
+	return nil
+}
+
 // kept fails unless the history after a revision is still there. A watch that starts at the very revision of a compaction
 // begins without an error, but may lack what that revision deleted.
 func (b *handle) kept(ctx context.Context, rev int64) error {
