@@ -28,6 +28,8 @@ const (
 	defaultLockTTL = 15 * time.Second
 	// resignPatience is how long the store is given to free the lock. If it does not, the lock is free when its time to live has passed.
 	resignPatience = 10 * time.Second
+	// holderTimeout bounds the read of the lock's holder after the time to wait for the lock has passed.
+	holderTimeout = 10 * time.Second
 )
 
 func (a *app) lockCommand() *cobra.Command {
@@ -151,10 +153,19 @@ func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name stri
 		defer cancel()
 	}
 	tenure, err := elector.Campaign(waiting)
-	if errors.Is(err, lease.ErrHeld) && ctx.Err() == nil && waiting.Err() != nil {
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil && (errors.Is(err, lease.ErrHeld) || isHeld(ctx, elector)) {
 		err = held
 	}
 	return tenure, err
+}
+
+// isHeld asks the store whether the lock is held. The time to wait may have passed before the store answered at all, and the exit code
+// must not depend on how busy the machine is.
+func isHeld(ctx context.Context, elector *lease.Elector) bool {
+	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
+	defer cancel()
+	holder, _, err := elector.Holder(ctx)
+	return err == nil && holder != ""
 }
 
 // under runs a command in a tenure.

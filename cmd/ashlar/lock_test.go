@@ -67,9 +67,9 @@ func TestLockThatIsHeld(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
 	c := newCLI(t, url)
-	p := holding(t, url, `trap "echo ended; exit 0" TERM; echo held; while :; do sleep 0.1; done`)
+	p := holding(t, url, `trap "echo ended; exit 0" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", "10m")
 	require.Regexp(t, "^held by .+/"+strconv.Itoa(p.cmd.Process.Pid)+" .*, epoch 1\n$", c.ok("", "lock", "job"))
-	for _, wait := range []string{"0s", "50ms"} {
+	for _, wait := range []string{"0s", "1ns", "50ms"} {
 		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
 		require.Equal(t, exitConflict, refused.code, refused.err)
 		require.Equal(t, "ashlar: lock \"job\" is held by somebody else\n", refused.err)
