@@ -49,6 +49,10 @@ func TestConformanceOverDynamoDB(t *testing.T) {
 
 // TestTortureOverPostgres cuts connections, kills processes, and crashes and stops the server.
 func TestTortureOverPostgres(t *testing.T) {
+	torture.Run(t, "cache over postgres", tortureOverPostgres)
+}
+
+func tortureOverPostgres(t *testing.T, o faults.Options) {
 	server := env.StartFeignedPostgres(t)
 	h := torture.Proxied(t, "cached-"+server.StoreURL(t), server.Addr)
 	h.Faults = append(h.Faults,
@@ -60,7 +64,6 @@ func TestTortureOverPostgres(t *testing.T) {
 	torture.Exempt(&h, "the adapter's own test does it; what the cache sees of it is the same as of the others",
 		faults.FillDisk, faults.StallDisk, faults.SkewClock, faults.CrashSession)
 	torture.Exempt(&h, "the torture over SQLite does it", faults.Compact)
-	o := torture.Options(t)
 	o.Calm = max(o.Calm, 2*time.Second)
 	faults.Test(t, h, o)
 }

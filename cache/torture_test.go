@@ -37,6 +37,10 @@ func init() {
 // TestTortureOverMemory has the history forgotten all the time, so that the copy is listed anew.
 func TestTortureOverMemory(t *testing.T) {
 	t.Parallel()
+	torture.Run(t, "cache over memory", tortureOverMemory)
+}
+
+func tortureOverMemory(t *testing.T, o faults.Options) {
 	const store = "mem://cache-faults"
 	h := faults.Harness{
 		Open:   torture.Opener("cached-" + store),
@@ -48,12 +52,16 @@ func TestTortureOverMemory(t *testing.T) {
 			torture.Exempt(&h, "the store is memory of this process: nothing stands in front of it, and it ends with the process", kind)
 		}
 	}
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // TestTortureOverSQLite has several processes, each with a cache, use one file, kills them, stops them, and has the history forgotten.
 func TestTortureOverSQLite(t *testing.T) {
 	t.Parallel()
+	torture.Run(t, "cache over sqlite", tortureOverSQLite)
+}
+
+func tortureOverSQLite(t *testing.T, o faults.Options) {
 	file := "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "torture.db"))
 	processes := faults.NewProcesses("cached-" + file)
 	h := faults.Harness{Open: processes.Open, Around: torture.Opener(file), Faults: processes.Faults()}
@@ -63,7 +71,7 @@ func TestTortureOverSQLite(t *testing.T) {
 	torture.Exempt(&h, "there is one clock, the host's", faults.SkewClock)
 	torture.Exempt(&h, "the disk is the host's", faults.StallDisk, faults.FillDisk)
 	h.Faults = append(h.Faults, torture.Compact(func(ctx context.Context) error { return forgetLog(ctx, file) }))
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // forgetLog moves the file's horizon as far as pruning may.

@@ -18,7 +18,9 @@ import (
 )
 
 // TestTorture disturbs the connections to AWS's emulator, and has it stop for a while.
-func TestTorture(t *testing.T) {
+func TestTorture(t *testing.T) { torture.Run(t, "dynamodb", tortureEmulator) }
+
+func tortureEmulator(t *testing.T, o faults.Options) {
 	server := env.StartDynamoDB(t)
 	h := torture.Proxied(t, server.StoreURL(t, "poll=10ms", "idle-poll=200ms"), strings.TrimPrefix(server.Endpoint, "http://"),
 		// The names of keys are encoded in what is sent; the operation is not.
@@ -33,7 +35,7 @@ func TestTorture(t *testing.T) {
 	h.NoHistorian = "DynamoDB numbers nothing across keys, and keeps no versions"
 	h.NoBookmarker = "shards of a stream do not say how far behind the table they are"
 	h.NoCommitBounds = "the records of one transaction come by several shards"
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // skewed is a fault that sets the local clock of a handle, and the harness with handles that it can find.

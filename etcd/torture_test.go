@@ -22,7 +22,9 @@ import (
 
 // TestTorture has a cluster of three lose members, its leader and its quorum. Handles reach one member through a proxy, and all of
 // them around it.
-func TestTorture(t *testing.T) {
+func TestTorture(t *testing.T) { torture.Run(t, "etcd", tortureCluster) }
+
+func tortureCluster(t *testing.T, o faults.Options) {
 	cluster := env.StartEtcdCluster(t)
 	first := cluster.Members[0]
 	path := "/torture"
@@ -77,7 +79,7 @@ func TestTorture(t *testing.T) {
 	torture.Exempt(&h, "TestNoSpace exhausts the quota, which takes an operator to mend", faults.FillDisk)
 	torture.Exempt(&h, "etcd has members instead", faults.StandbyAway)
 	torture.Exempt(&h, "the time of day decides nothing but when a handle asks for a newer revision", faults.SkewClock)
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // forget compacts a cluster's history up to now, as soon as the cluster can: a fault may just have ended.

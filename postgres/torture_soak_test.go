@@ -13,6 +13,10 @@ import (
 
 // TestTortureSynchronous has a primary that waits for its standby lose it.
 func TestTortureSynchronous(t *testing.T) {
+	torture.Run(t, "postgres with a standby", tortureSynchronous)
+}
+
+func tortureSynchronous(t *testing.T, o faults.Options) {
 	pair := env.StartPostgresPair(t)
 	pair.Synchronous(t, "on")
 	h := torture.Proxied(t, pair.Primary.StoreURL(t), pair.Primary.Addr)
@@ -25,11 +29,13 @@ func TestTortureSynchronous(t *testing.T) {
 	torture.Exempt(&h, "the standby is not promoted", faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTorture does it", faults.SkewClock)
 	torture.Exempt(&h, "TestTorture does it", faults.Compact)
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // TestTortureFullDisk has the disk fill up while connections break. Its server has little room, so it does not go on for long.
-func TestTortureFullDisk(t *testing.T) {
+func TestTortureFullDisk(t *testing.T) { torture.Run(t, "postgres with a small disk", tortureFullDisk) }
+
+func tortureFullDisk(t *testing.T, o faults.Options) {
 	server := env.StartPostgresSmallDisk(t, 96)
 	h := torture.Proxied(t, server.StoreURL(t), server.Addr)
 	h.MaxSize = 32 << 10
@@ -38,7 +44,6 @@ func TestTortureFullDisk(t *testing.T) {
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTorture does it", faults.SkewClock)
 	torture.Exempt(&h, "TestTorture does it", faults.Compact)
-	o := torture.Options(t)
 	o.For = min(o.For, time.Minute)
 	faults.Test(t, h, o)
 }

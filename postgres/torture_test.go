@@ -19,7 +19,9 @@ import (
 )
 
 // TestTorture has everything befall a lone server that can.
-func TestTorture(t *testing.T) {
+func TestTorture(t *testing.T) { torture.Run(t, "postgres", tortureServer) }
+
+func tortureServer(t *testing.T, o faults.Options) {
 	server := env.StartFeignedPostgres(t)
 	storeURL := server.StoreURL(t)
 	h := torture.Proxied(t, storeURL, server.Addr)
@@ -37,7 +39,7 @@ func TestTorture(t *testing.T) {
 	)
 	torture.Exempt(&h, "a lone server has nobody to lose", faults.StandbyAway, faults.QuorumAway, faults.ChangeLeader)
 	torture.Exempt(&h, "TestTortureFullDisk does it", faults.FillDisk)
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // crashSession kills one of the server's sessions, which has it end all of them and recover.

@@ -16,7 +16,9 @@ import (
 )
 
 // TestTorture has several processes use one file, kills them and stops them, with the locks that they hold.
-func TestTorture(t *testing.T) {
+func TestTorture(t *testing.T) { torture.Run(t, "sqlite", tortureFile) }
+
+func tortureFile(t *testing.T, o faults.Options) {
 	file := "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "torture.db"))
 	processes := faults.NewProcesses(file)
 	h := faults.Harness{Open: processes.Open, Around: torture.Opener(file), Faults: processes.Faults()}
@@ -26,7 +28,7 @@ func TestTorture(t *testing.T) {
 	torture.Exempt(&h, "there is one clock, the host's", faults.SkewClock)
 	torture.Exempt(&h, "the disk is the host's", faults.StallDisk, faults.FillDisk)
 	h.Faults = append(h.Faults, torture.Compact(func(ctx context.Context) error { return forgetLog(ctx, file) }))
-	faults.Test(t, h, torture.Options(t))
+	faults.Test(t, h, o)
 }
 
 // forgetLog moves the horizon as far as pruning may.

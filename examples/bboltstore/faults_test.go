@@ -61,7 +61,7 @@ func TestFaultsKill(t *testing.T) {
 		Exempt: exempt("only the process that has the file could do it, which is another one; TestFaultsCompact does", faults.Compact),
 
 		NoHistorian: noHistorian,
-	}, faults.Options{For: 12 * time.Second, Handles: 1})
+	}, faults.Options{Seed: 4711, For: 12 * time.Second, Handles: 1})
 }
 
 // History is deleted while several handles of this process watch and write.
@@ -75,7 +75,7 @@ func TestFaultsCompact(t *testing.T) {
 		Exempt: exempt("it would be this one; TestFaultsKill does it to another", faults.KillClient, faults.FreezeClient),
 
 		NoHistorian: noHistorian,
-	}, faults.Options{For: 8 * time.Second})
+	}, faults.Options{Seed: 4711, For: 8 * time.Second})
 }
 
 // compact makes the log forget all changes so far, as a small History does little by little.
