@@ -14,6 +14,7 @@ TEST_P ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 TEST_TIMEOUT ?= 25m
 TESTFLAGS ?=
 PKG ?= ./...
+TEST = $(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
 
 .PHONY: help
 help: ## List the targets
@@ -40,8 +41,8 @@ build: ## Build everything; bin/ashlar is the command line
 ##@ Tests
 
 .PHONY: test
-test: cc curl docker images ## All tests, race detector on; makes sure of Docker and of the database images first
-	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+test: cc curl docker images ## All tests, race detector on; where no Docker answers, it is installed first (ASHLAR_DOCKER=existing: never)
+	$(TEST) $(PKG)
 	$(if $(filter ./...,$(PKG)),@$(MAKE) kubernetes TESTFLAGS='-tags integration $(TESTFLAGS)')
 
 .PHONY: test-unit
@@ -50,9 +51,13 @@ test-unit: cc curl ## The tests that need no Docker, race detector on
 
 .PHONY: test-integration
 test-integration: cc curl docker images ## The packages that talk to databases in containers
-	$(GO) test -race -tags integration -p $(TEST_P) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) \
+	$(TEST) \
 		$$($(GO) list -tags integration -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | \
 			awk '/ [^ ]*\/internal\/test\/env( |$$)/ { print $$1 }') ./internal/test/env
+
+.PHONY: stress
+stress: cc curl docker images ## make test of PKG beside BUSY (8) busy processes: PKG=./lease TESTFLAGS='-run TestX -count=3'
+	@tools/stress.sh $(TEST) $(PKG)
 
 .PHONY: compat
 compat: cc ## The published client of the API that the resource service is compatible with, against ours (TESTFLAGS='-tags integration': on Postgres too)
@@ -97,11 +102,11 @@ test-faults: cc docker images ## Tests that take too long for every run: faults 
 	$(GO) test -tags 'integration soak' -count=1 -timeout $(TEST_TIMEOUT) -v $(TESTFLAGS) -run TestConformance ./cmd/ashlar
 
 .PHONY: torture
-torture: cc docker images ## Break databases under load for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, SEED=n repeats a run
+torture: cc docker images ## Break databases under load for FOR (1m) each; BACKEND=memory|sqlite|postgres|etcd|dynamodb picks one, SEED=n repeats a run; the seed is random otherwise (make test: internal/torture/seeds.go)
 	@case "$${BACKEND:-all}" in \
 	all) pkgs="./inmem ./sqlite ./postgres ./etcd ./dynamodb" ;; memory) pkgs=./inmem ;; sqlite|postgres|etcd|dynamodb) pkgs="./$$BACKEND" ;; \
 	*) echo "torture: unknown BACKEND=$$BACKEND, expected memory, sqlite, postgres, etcd or dynamodb" >&2; exit 2 ;; esac; \
-	ASHLAR_TORTURE_FOR="$${FOR:-1m}" ASHLAR_TORTURE_SEED="$${SEED:-}" ASHLAR_TORTURE_DIR="$${DIR:-$(CACHE)/torture}" \
+	ASHLAR_TORTURE_FOR="$${FOR:-1m}" ASHLAR_TORTURE_SEED="$${SEED:-random}" ASHLAR_TORTURE_DIR="$${DIR:-$(CACHE)/torture}" \
 	$(GO) test -race -tags 'integration soak' -count=1 -p 1 -timeout 24h -v -run '^TestTorture' $(TESTFLAGS) $$pkgs
 
 .PHONY: fuzz

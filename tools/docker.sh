@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Makes sure that a Docker daemon answers.
 #
-#   tools/docker.sh          uses the running one; on Debian as root installs and starts one; else says what to do
+#   tools/docker.sh          uses the running one; on Debian as root installs and starts one, and announces that; else says what to do
 #   tools/docker.sh --log    prints where the log of a daemon started here is
+#
+# ASHLAR_DOCKER=existing never installs or starts anything.
 #
 # A daemon started here outlives this script and the make that called it. It needs no systemd, and comes back after the
 # earlier daemon was killed the hard way: stale pid files, an orphaned containerd and leftover containers are dealt with.
@@ -44,6 +46,22 @@ if [ "$(id -u)" != 0 ]; then
 	fi
 	manual "no Docker daemon answers and this is not root (sudo systemctl start docker, or sudo $0)"
 fi
+
+if [ "${ASHLAR_DOCKER:-}" = existing ]; then
+	manual "no Docker daemon answers, and ASHLAR_DOCKER=existing forbids to install or start one"
+fi
+# announce prints what is about to change on this machine, and how to avoid it. A person at a terminal has time to press Ctrl-C.
+announce() {
+	local what="start a Docker daemon"
+	command -v dockerd >/dev/null || what="install Docker (Debian's docker.io and iptables, by apt-get as root) and start its daemon"
+	say "the database tests need Docker and no daemon answers: this will $what on this machine"
+	say "to avoid that, run make test-unit (no Docker), start a daemon yourself, or set ASHLAR_DOCKER=existing to fail here instead"
+	if [ -t 2 ]; then
+		say "Ctrl-C within 5 seconds stops it"
+		sleep 5
+	fi
+}
+announce
 
 mkdir -p "$state"
 # Two makes at once must not start two daemons.
