@@ -2,6 +2,7 @@ package etcdserver_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -18,6 +19,18 @@ func grant(t *testing.T, c *clientv3.Client, ttl int64) clientv3.LeaseID {
 	return l.ID
 }
 
+// inTime calls try with a short time to live, in seconds, and with longer ones as long as try reports that the machine was too slow for it:
+// the lease expired before the test had used it.
+func inTime(t *testing.T, short int64, try func(ttl int64) bool) {
+	t.Helper()
+	for ttl := short; !try(ttl); ttl *= 4 {
+		if ttl > 300 {
+			t.Fatalf("a lease of %d seconds expired before its use", ttl)
+		}
+		t.Logf("a lease of %d seconds expired before its use, trying a longer one", ttl)
+	}
+}
+
 func TestALeaseTakesItsKeysAlong(t *testing.T) {
 	onEngines(t, func(t *testing.T, c *clientv3.Client) {
 		for name, end := range map[string]func(id clientv3.LeaseID){
@@ -28,40 +41,62 @@ func TestALeaseTakesItsKeysAlong(t *testing.T) {
 				}
 			},
 		} {
-			ttl := int64(3600)
+			short := int64(3600)
 			if name == "expires" {
-				ttl = 2
+				short = 2
 			}
-			id := grant(t, c, ttl)
-			w := c.Watch(ctx(t), name, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithFilterPut())
-			put(t, c, name+"/left", "", clientv3.WithLease(id))
-			put(t, c, name+"/left", "") // a key that is put without its lease has left it
-			put(t, c, name+"/1", "a", clientv3.WithLease(id))
-			revision := put(t, c, name+"/2", "b", clientv3.WithLease(id))
-			r, err := c.Get(ctx(t), name+"/2")
-			if err != nil || len(r.Kvs) != 1 || r.Kvs[0].Lease != int64(id) || r.Kvs[0].ModRevision != revision {
-				t.Fatalf("put at revision %d with lease %x: %v, %v", revision, id, r, err)
-			}
-			end(id)
-			ended := map[string]int64{}
-			for len(ended) < 2 {
-				answer := <-w
-				if answer.Err() != nil {
-					t.Fatal(answer.Err())
-				}
-				for _, ev := range answer.Events {
-					ended[string(ev.Kv.Key)+"="+string(ev.PrevKv.GetValue())] = ev.PrevKv.GetLease()
-				}
-			}
-			if ended[name+"/1=a"] != int64(id) || ended[name+"/2=b"] != int64(id) {
-				t.Errorf("%s: the lease took along %v", name, ended)
-			}
-			if r, err = c.Get(ctx(t), name+"/left"); err != nil || len(r.Kvs) != 1 {
-				t.Errorf("%s: a key that had left its lease: %v, %v", name, r, err)
-			}
-			if _, err = c.Put(ctx(t), name, "", clientv3.WithLease(id)); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				t.Errorf("%s: put with a lease that has ended: %v", name, err)
-			}
+			inTime(t, short, func(ttl int64) bool { return takesItsKeysAlong(t, c, name, ttl, end) })
 		}
 	})
+}
+
+// takesItsKeysAlong puts keys with a lease, ends it, and checks which keys go. It returns false if the lease expired before that.
+func takesItsKeysAlong(t *testing.T, c *clientv3.Client, name string, ttl int64, end func(id clientv3.LeaseID)) bool {
+	t.Helper()
+	prefix := fmt.Sprintf("%s-%d", name, ttl)
+	id := grant(t, c, ttl)
+	w := c.Watch(ctx(t), prefix, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithFilterPut())
+	var revision int64
+	for _, p := range []struct {
+		key, value string
+		lease      clientv3.LeaseID
+	}{{"/left", "", id}, {"/left", "", 0}, {"/1", "a", id}, {"/2", "b", id}} { // a key that is put without its lease has left it
+		r, err := c.Put(ctx(t), prefix+p.key, p.value, clientv3.WithLease(p.lease))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision = r.Header.Revision
+	}
+	r, err := c.Get(ctx(t), prefix+"/2", clientv3.WithRev(revision))
+	if err != nil || len(r.Kvs) != 1 || r.Kvs[0].Lease != int64(id) || r.Kvs[0].ModRevision != revision {
+		t.Fatalf("put at revision %d with lease %x: %v, %v", revision, id, r, err)
+	}
+	first, err := c.Get(ctx(t), prefix+"/1", clientv3.WithRev(revision))
+	if err != nil || len(first.Kvs) != 1 {
+		t.Fatalf("put before revision %d with lease %x: %v, %v", revision, id, first, err)
+	}
+	end(id)
+	ended := map[string]int64{}
+	for len(ended) < 2 {
+		answer := <-w
+		if answer.Err() != nil {
+			t.Fatal(answer.Err())
+		}
+		for _, ev := range answer.Events {
+			ended[string(ev.Kv.Key)+"="+string(ev.PrevKv.GetValue())] = ev.PrevKv.GetLease()
+		}
+	}
+	if ended[prefix+"/1=a"] != int64(id) || ended[prefix+"/2=b"] != int64(id) {
+		t.Errorf("%s: the lease took along %v", name, ended)
+	}
+	if r, err = c.Get(ctx(t), prefix+"/left"); err != nil || len(r.Kvs) != 1 {
+		t.Errorf("%s: a key that had left its lease: %v, %v", name, r, err)
+	}
+	if _, err = c.Put(ctx(t), prefix, "", clientv3.WithLease(id)); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		t.Errorf("%s: put with a lease that has ended: %v", name, err)
+	}
+	return true
 }

@@ -87,7 +87,7 @@ func (w *witness) note(ev *resourcepb.WatchEvent) {
 // await waits until so much has been seen of a resource.
 func (w *witness) await(t testing.TB, k key.Key, enough func(versions []string) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(limited(t), time.Minute)
+	ctx, cancel := context.WithTimeout(limited(t), 3*time.Minute)
 	defer cancel()
 	for {
 		w.mu.Lock()

@@ -20,7 +20,7 @@ import (
 // What Mutate must not change makes the write fail, and nothing is stored.
 func TestMutateKeepsToItsPart(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for what, mutate := range map[string]func(*resourcepb.Resource){
 		"id":      func(res *resourcepb.Resource) { res.Id.Name = "b" },
@@ -45,7 +45,7 @@ func TestMutateKeepsToItsPart(t *testing.T) {
 // Who may not write what is stored does not learn its version and its uid by trying.
 func TestWritesOverWhatMayNotBeWritten(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

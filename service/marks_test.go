@@ -18,7 +18,7 @@ import (
 // The write that marks a resource for deletion, and those that finalize it, do not change its group version either.
 func TestMarkedResourcesKeepTheirGroupVersion(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -18,7 +18,7 @@ import (
 // What its caller may not read is no owner whose uid the service fills in, and whether it exists makes no difference.
 func TestOwnersThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -18,7 +18,7 @@ import (
 // The tokens of pages name nothing that the caller may not read, and what it may read comes once, in order, on pages of any size.
 func TestPagesOfWhatMayNotBeRead(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -21,7 +21,7 @@ import (
 // A page of the past that takes several reads of the store shows one revision, whatever is written in between.
 func TestPagesOfThePastAreOfOneRevision(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()
@@ -54,7 +54,7 @@ func TestPagesOfThePastAreOfOneRevision(t *testing.T) {
 // A page of the past is bounded in bytes, so that clients of any kind can receive it.
 func TestPagesOfThePastAreBounded(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()
@@ -89,7 +89,7 @@ func TestPagesOfThePastAreBounded(t *testing.T) {
 // A stream of changes ends when its caller may not see them any more, and when the server drains.
 func TestChangesEndEarly(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

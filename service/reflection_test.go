@@ -90,7 +90,7 @@ func reflected(ctx context.Context, t *testing.T, cc *grpc.ClientConn, symbol st
 
 func TestReflection(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	songs := registry.Type{
 		Type: &resourcepb.Type{Group: "music", GroupVersion: "v1", Kind: "Song"}, Proto: payload(t), Scope: registry.ScopeNamespace,
@@ -139,7 +139,7 @@ func TestReflection(t *testing.T) {
 
 func TestReflectionListsBothNames(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cc := dial(t, func(s *grpc.Server) {
 		server := newServer(t)

@@ -18,7 +18,7 @@ import (
 // A stream that is refused before it begins is refused to the caller, and the server goes on.
 func TestRefusedStreams(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	server := newServer(t, registry.Type{
 		Type: albumType, Proto: &wrapperspb.StringValue{}, Scope: registry.ScopeNamespace,

@@ -70,7 +70,7 @@ func dial(t *testing.T, register func(*grpc.Server), opts ...grpc.ServerOption) 
 // What is written under one name is read under the other, and interceptors are told the name that the client called.
 func TestBothNames(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var (
 		mu     sync.Mutex
@@ -139,7 +139,7 @@ func TestBothNames(t *testing.T) {
 // Without interceptors the other name goes through the same handlers.
 func TestOtherNameWithoutInterceptors(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cc := dial(t, func(s *grpc.Server) { newServer(t).Register(s) })
 	err := cc.Invoke(ctx, "/"+consulName+"/Read", &resourcepb.ReadRequest{Id: album("none", "").GetId()}, &resourcepb.ReadResponse{})
@@ -150,7 +150,7 @@ func TestOtherNameWithoutInterceptors(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var set interface {
 		Shutdown()

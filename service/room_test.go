@@ -18,7 +18,7 @@ import (
 // The largest resource with a finalizer that can be written can be marked for deletion, and its statuses leave room for the mark, too.
 func TestTheLargestResourceCanBeMarked(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

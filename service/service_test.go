@@ -44,7 +44,7 @@ func album(name, text string) *resourcepb.Resource {
 func TestLifeOfAResource(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	w, err := c.WatchList(ctx, &resourcepb.WatchListRequest{Type: albumType})
 	if err != nil {

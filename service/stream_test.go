@@ -47,7 +47,7 @@ func TestSlowSnapshotsComeToAnEnd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	late := time.AfterFunc(30*time.Second, cancel) // not a deadline, which the stream would pass on
+	late := time.AfterFunc(3*time.Minute, cancel) // not a deadline, which the stream would pass on
 	defer late.Stop()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -34,7 +34,7 @@ func (f failing) Read(context.Context, storage.ReadConsistency, *resourcepb.ID) 
 func TestTextsOfErrors(t *testing.T) {
 	t.Parallel()
 	const secret = "dial tcp 10.0.0.7:5432: user=admin"
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	memory := inmem.New(nil)
 	defer memory.Close()

@@ -19,7 +19,7 @@ import (
 // Tombstones are written by the service only, whatever the group version by which a client names them.
 func TestTombstonesOfOtherGroupVersions(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -90,7 +90,7 @@ func steps(t *testing.T, w resourcegrpc.ResourceService_WatchListClient, last st
 // A watch of all namespaces says nothing of those that its caller may not read.
 func TestWatchesKeepNamespacesApart(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()
@@ -111,7 +111,7 @@ func TestWatchesKeepNamespacesApart(t *testing.T) {
 // A resource of a group version that this server does not know is no part of a snapshot, and leaves the view of a watch once.
 func TestForeignGroupVersionsLeaveTheViewOnce(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b := inmem.New(nil)
 	defer b.Close()

@@ -17,7 +17,7 @@ import (
 func TestLockWhoseHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
-	p := holding(t, url, `echo held; exec sleep 1000`, "--ttl", "1s")
+	p := holding(t, url, `echo held; exec sleep 1000`, "--ttl", busyTTL)
 	require.NoError(t, p.cmd.Process.Kill())
 	require.Equal(t, -1, p.end()) // and the command's end of the pipe is closed
 	newCLI(t, url).ok("", "lock", "job", "--", "true")
@@ -36,7 +36,7 @@ func stopped(t *testing.T, pid int) {
 func TestLockThatIsStopped(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
-	p := holding(t, url, `trap "" TERM; echo held; echo $$; while :; do echo tick; sleep 0.01; done`, "--ttl", "3s")
+	p := holding(t, url, `trap "" TERM; echo held; echo $$; while :; do echo tick; sleep 0.01; done`, "--ttl", "10s")
 	var command int
 	_, err := fmt.Sscan(p.next(), &command)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestLockAtATerminalWithoutAShell(t *testing.T) {
 	defer ours.Close()
 	defer theirs.Close()
 	url, again := fileURL(t), write(t, t.TempDir(), "again", "")
-	cmd := exec.Command(self, "lock", "job", "--ttl", "4s", "--", "sh", "-c", `echo held; while [ -e $0 ]; do sleep 0.1; done; echo done`, again)
+	cmd := exec.Command(self, "lock", "job", "--ttl", "10s", "--", "sh", "-c", `echo held; while [ -e $0 ]; do sleep 0.1; done; echo done`, again)
 	cmd.Env = []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH"), asCommand + "=1"}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
@@ -100,7 +100,7 @@ func TestLockAtATerminalWithoutAShell(t *testing.T) {
 	require.True(t, lines.Scan())
 	_, err = ours.WriteString("\x1a")
 	require.NoError(t, err)
-	refused := newCLI(t, url).run("", "lock", "job", "--wait", "8s", "--", "true")
+	refused := newCLI(t, url).run("", "lock", "job", "--wait", "15s", "--", "true")
 	require.Equal(t, exitConflict, refused.code, "the lock was lost while the command runs: %s", refused.err)
 	require.NoError(t, os.Remove(again))
 	require.True(t, lines.Scan())

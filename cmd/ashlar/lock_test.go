@@ -54,6 +54,9 @@ func TestLockIsHeldByOneProcess(t *testing.T) {
 	require.Equal(t, "free, epoch 12\n", newCLI(t, url).ok("", "lock", "job"))
 }
 
+// busyTTL is the time to live of a lock whose end a test waits for: short, but long enough to be renewed on a busy machine.
+const busyTTL = "6s"
+
 // holding starts a process that holds the lock until it is told to end.
 func holding(t *testing.T, url string, script string, flags ...string) *process {
 	t.Helper()
@@ -84,7 +87,7 @@ func TestLockThatIsHeld(t *testing.T) {
 func TestLockThatIsLost(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
-	p := holding(t, url, `trap "" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", "1s")
+	p := holding(t, url, `trap "" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", busyTTL)
 	db, err := sql.Open("sqlite3", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_txlock=immediate")
 	require.NoError(t, err)
 	defer db.Close()

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a command may take.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // shell runs commands against one server, and remembers what later ones are given and what is no difference between two servers.
 type shell struct {

@@ -8,7 +8,7 @@ import (
 
 // The tour of the example, on memory.
 func Example_tour() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout); err != nil {
 		panic(err)

@@ -105,7 +105,7 @@ const (
 // wanted is there once and runs on a node that is up. All the while an observer sees that none is assigned to a node while it is assigned
 // to another one, and that every node counts its tasks.
 func schedule(t *testing.T, url string, start starter, disturb func()) {
-	ctx := fixture.Context(t)
+	ctx := t.Context() // each wait has a bound of its own: the whole test takes minutes on a busy machine
 	b := fixture.Open(t, url)
 	s, err := open(ctx, b)
 	if err != nil {
@@ -167,7 +167,9 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 }
 
 // until waits until a condition of the store holds.
-func until(ctx context.Context, s *tables.Store, holds func(*tables.View) (bool, error)) error {
+func until(ctx context.Context, s *store.Store, holds func(*store.View) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, fixture.Patience)
+	defer cancel()
 	for {
 		ok := false
 		w, err := s.ViewAndWatch(ctx, func(v *tables.View) (err error) {

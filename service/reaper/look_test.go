@@ -27,7 +27,7 @@ type grave struct {
 
 func newGrave(t *testing.T) *grave {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	b := inmem.New(nil)
 	t.Cleanup(func() { b.Close() })

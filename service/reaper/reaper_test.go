@@ -37,7 +37,7 @@ func newForest(t *testing.T) *forest {
 	t.Parallel()
 	b := inmem.New(nil)
 	t.Cleanup(func() { b.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return &forest{T: t, ctx: ctx, backend: b, server: service.New(b, registry.NewOpen(registry.Type{}), nil)}
 }

@@ -29,7 +29,7 @@ type stream struct {
 // watch opens a stream. It is checked line by line against the document.
 func (s *site) watch(t *testing.T, path string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 		require.Equal(t, "error", event(last))
 		require.Equal(t, "UNAVAILABLE", last["error"].(map[string]any)["status"])
 		require.Nil(t, w.next(), "the stream ends well")
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		require.NoError(t, s.http.Shutdown(ctx))
 	})

@@ -93,7 +93,7 @@ func dial(t *testing.T, p *Proxy) (net.Conn, *bufio.Reader) {
 // talk sends a line and returns the answer.
 func talk(t *testing.T, c net.Conn, r *bufio.Reader, line string) (string, error) {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, line+"\n"); err != nil {
@@ -124,7 +124,7 @@ func wait(t *testing.T, ch <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the trap has not sprung")
 	}
 }
@@ -178,7 +178,7 @@ func TestStall(t *testing.T) {
 		t.Error("the server got it all the same")
 	}
 	p.Resume()
-	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.ReadString('\n'); err != nil || got != "ok: b\n" {
@@ -254,7 +254,7 @@ func TestCutAnswerAfter(t *testing.T) {
 	p := start(t, newServer(t).Addr().String())
 	trap := p.CutAnswerAfter([]byte("ok: ab"))
 	c, r := dial(t, p)
-	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, "abcd\n"); err != nil {

@@ -94,7 +94,7 @@ func TestSetRateCut(t *testing.T) {
 		runtime.Gosched()
 	}
 	p.Cut()
-	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.ReadByte()

@@ -37,7 +37,7 @@ func TestPagesFromBeforeATimeAreSkippedAtOnce(t *testing.T) {
 			shards: s, at: &Position{shards: []place{pl}, asOf: s.Clock.Now()}, filter: &key.Filter{},
 			iterators: map[string]string{"s": "first"}, empty: 1 << 20,
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		if pauses { // which it does for an hour
 			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		}

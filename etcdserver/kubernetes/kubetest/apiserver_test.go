@@ -107,7 +107,7 @@ func (s *apiserver) stop(t *testing.T) {
 	_ = s.process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		t.Error("kube-apiserver does not end")
 		_ = s.process.Kill()
 		<-s.ended

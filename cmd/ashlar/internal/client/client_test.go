@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 var (
 	albums = storage.UnversionedType{Group: "demo", Kind: "Album"}
