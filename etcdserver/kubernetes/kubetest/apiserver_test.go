@@ -100,7 +100,7 @@ func startAPIServer(t *testing.T, f *face, flags ...string) *apiserver {
 	return s
 }
 
-// stop ends the server as an operator does. One that does not end within a minute is killed, and fails the test.
+// stop ends the server as an operator does. One that does not end within three minutes is killed, and fails the test.
 func (s *apiserver) stop(t *testing.T) {
 	t.Helper()
 	_ = s.process.Signal(syscall.SIGCONT)
