@@ -10,8 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
-	"github.com/ashlar-dev/storage/internal/storetest"
-	"github.com/ashlar-dev/storage/internal/testenv"
+	"github.com/ashlar-dev/storage/internal/test/env"
+	"github.com/ashlar-dev/storage/internal/test/fixture"
 )
 
 // withoutPrevious is a watch stream whose events lack previous values, like the first events of a watch that etcd has just registered.
@@ -52,16 +52,16 @@ func stripPrevious(stripped func()) grpc.DialOption {
 // resumed watch.
 func TestDeletionWithoutPreviousValue(t *testing.T) {
 	t.Parallel()
-	b := openThrough(t, testenv.Etcd(t), stripPrevious(nil))
-	live := storetest.WatchChanges(t, b)
+	b := openThrough(t, env.Etcd(t), stripPrevious(nil))
+	live := fixture.WatchChanges(t, b)
 	start := live.Cursor()
-	first := storetest.Write(t, b, service("a"))
-	second := storetest.Write(t, b, at(first, first.Version))
-	storetest.Remove(t, b, second)
+	first := fixture.Write(t, b, service("a"))
+	second := fixture.Write(t, b, at(first, first.Version))
+	fixture.Remove(t, b, second)
 	want := []string{upserted(first), upserted(second), deleted(second)}
 	wantNext(t, live, want...)
 
-	resumed, err := b.WatchFrom(storetest.Context(t), serviceType, tenancy, "", start)
+	resumed, err := b.WatchFrom(fixture.Context(t), serviceType, tenancy, "", start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestDeletionWithoutPreviousValue(t *testing.T) {
 // TestCompactedPreviousValue compacts the cluster at the revision of a deletion before the watch reads the deleted value.
 func TestCompactedPreviousValue(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartEtcd(t)
+	server := env.StartEtcd(t)
 	client := server.Client(t)
 	var compacting atomic.Bool
 	b := openThrough(t, server, stripPrevious(func() {
@@ -80,10 +80,10 @@ func TestCompactedPreviousValue(t *testing.T) {
 			compact(t, client)
 		}
 	}))
-	w := storetest.WatchChanges(t, b)
-	res := storetest.Write(t, b, service("a"))
+	w := fixture.WatchChanges(t, b)
+	res := fixture.Write(t, b, service("a"))
 	wantNext(t, w, upserted(res))
 	compacting.Store(true)
-	storetest.Remove(t, b, res)
+	fixture.Remove(t, b, res)
 	wantEnd(t, w)
 }

@@ -83,7 +83,7 @@ func TestSignsOfLifeWhenTheClockIsSetBack(t *testing.T) {
 	defer stop()
 	select {
 	case <-beats.beats:
-	case <-time.After(storetest.Patience):
+	case <-time.After(fixture.Timeout):
 		t.Fatal("no sign of life in time")
 	}
 }

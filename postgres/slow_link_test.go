@@ -58,7 +58,7 @@ func TestSlowLink(t *testing.T) {
 	resumes := resume(t, slowly(t, server, schema, rate), cursor)
 	var group sync.WaitGroup
 	for name, w := range map[string]storage.Watch{"a watch that was open": polls, "a watch that resumes": resumes} {
-		group.Go(func() { takesAll(t, name, w, want, max(storetest.Patience, 3*count*size/rate*time.Second)) })
+		group.Go(func() { takesAll(t, name, w, want, max(fixture.Timeout, 3*count*size/rate*time.Second)) })
 	}
 	group.Wait()
 }

@@ -222,7 +222,7 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 		return false
 	}
 	for {
-		require.NoError(t, frozen.Stop(still.cmd.Process))
+		require.NoError(t, freeze.Stop(still.cmd.Process))
 		probing, cancel := context.WithTimeout(ctx, ttl/6)
 		_, err := here.Put(probing, "probe", "")
 		cancel()
@@ -236,7 +236,7 @@ func frozenBeside(t *testing.T, still *served, there, here *clientv3.Client, ttl
 	if inTime {
 		require.Eventually(t, func() bool { return !has(here, dyingKey) }, patience, 50*time.Millisecond)
 	}
-	require.NoError(t, frozen.Wake(still.cmd.Process))
+	require.NoError(t, freeze.Wake(still.cmd.Process))
 	if !inTime {
 		return false
 	}

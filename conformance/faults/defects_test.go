@@ -65,8 +65,8 @@ var defects = []struct{ name, by string }{
 	{"a goroutine is left", "nothing is left after Close"},
 }
 
-// searchTime bounds the search for a defect. A search takes seconds on a quiet machine, and many times as long on a busy one.
-const searchTime = 5 * time.Minute
+// defectSearchTime bounds the search for a defect. A search takes seconds on a quiet machine, and many times as long on a busy one.
+const defectSearchTime = 5 * time.Minute
 
 // TestDefects proves the suite: each defect has to be found, by a check that is there for it. The seeds are the same in each run.
 func TestDefects(t *testing.T) {
@@ -85,7 +85,7 @@ func TestDefects(t *testing.T) {
 			}
 			operations := 0
 			var others []Violation
-			for began := time.Now(); time.Since(began) < searchTime; { // most take luck
+			for began := time.Now(); time.Since(began) < defectSearchTime; { // most take luck
 				o.Seed++
 				s := newServer(d.name)
 				report, err := Run(t.Context(), s.harness(d.name != "no reason"), o)

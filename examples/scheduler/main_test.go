@@ -167,8 +167,8 @@ func schedule(t *testing.T, url string, start starter, disturb func()) {
 }
 
 // until waits until a condition of the store holds.
-func until(ctx context.Context, s *store.Store, holds func(*store.View) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, fixture.Patience)
+func until(ctx context.Context, s *tables.Store, holds func(*tables.View) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, fixture.Timeout)
 	defer cancel()
 	for {
 		ok := false
