@@ -1,0 +1,169 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ashlar-dev/storage"
+
+// knownCycles lists the packages whose files still form a cycle, with the size of the largest one. The sizes only shrink: a file of a package
+// outside the list uses only files below it.
+var knownCycles = map[string]int{
+	"cache":                      3,
+	"cmd/ashlar":                 33,
+	"cmd/ashlar/internal/child":  2,
+	"cmd/ashlar/internal/client": 2,
+	"cmd/ashlar/internal/serve":  5,
+	"cmd/ashlar/internal/top":    2,
+	"conformance":                39,
+	"conformance/faults":         34,
+	"conformance/faults/proxy":   3,
+	"conformance/mover":          5,
+	"driver":                     2,
+	"dynamodb":                   16,
+	"dynamodb/internal/streams":  7,
+	"etcd":                       19,
+	"etcdserver":                 4,
+	"examples/bboltstore":        5,
+	"inmem":                      7,
+	"internal/codec":             2,
+	"internal/feed":              8,
+	"internal/manifest":          3,
+	"internal/replica":           9,
+	"internal/test/dynamofake":   4,
+	"lease":                      5,
+	"migrate":                    12,
+	"postgres":                   31,
+	"service":                    3,
+	"service/reaper":             2,
+	"service/web":                14,
+	"sqlite":                     12,
+	"typed/tables":               8,
+}
+
+// A file that uses a name declared in another file of its package depends on that file. Files that depend on each other in a circle have no
+// first file to read.
+func TestFilesHaveNoCycles(t *testing.T) {
+	t.Parallel()
+	exports := map[string]string{}
+	packages := listPackages(t)
+	for _, p := range packages {
+		exports[p.ImportPath] = p.Export
+	}
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, p := range packages {
+		name, ours := strings.CutPrefix(p.ImportPath, module+"/")
+		if !ours && p.ImportPath != module || strings.HasPrefix(name, "resourcepb") {
+			continue
+		}
+		cycle := largestCycle(dependencies(t, fset, imports, p))
+		if known := knownCycles[name]; len(cycle) > known {
+			t.Errorf("%s: %d files depend on each other, expected %d: %s", p.ImportPath, len(cycle), known, strings.Join(cycle, " "))
+		}
+	}
+}
+
+type listedPackage struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// listPackages returns the packages of the module and their dependencies, with the files of their export data.
+func listPackages(t *testing.T) (packages []listedPackage) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
+	list.Dir = filepath.Join("..", "..")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listedPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// dependencies returns, for each file of a package, the files that declare the names it uses.
+func dependencies(t *testing.T, fset *token.FileSet, imports types.Importer, p listedPackage) map[string][]string {
+	t.Helper()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: imports}
+	pkg, err := config.Check(p.ImportPath, fset, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := map[string][]string{}
+	for ident, object := range info.Uses {
+		if object.Pkg() != pkg {
+			continue
+		}
+		if generic, ok := object.(interface{ Origin() *types.Var }); ok {
+			object = generic.Origin()
+		} else if generic, ok := object.(*types.Func); ok {
+			object = generic.Origin()
+		}
+		from, to := filepath.Base(fset.Position(ident.Pos()).Filename), filepath.Base(fset.Position(object.Pos()).Filename)
+		if from != to {
+			uses[from] = append(uses[from], to)
+		}
+	}
+	return uses
+}
+
+// largestCycle returns the largest set of files that all reach each other. It compares what each file reaches, which is quick for the few files of
+// a package.
+func largestCycle(uses map[string][]string) (largest []string) {
+	reached := map[string]map[string]bool{}
+	for from := range uses {
+		reached[from] = map[string]bool{}
+		for next := []string{from}; len(next) > 0; {
+			file := next[0]
+			next = next[1:]
+			for _, to := range uses[file] {
+				if !reached[from][to] {
+					reached[from][to] = true
+					next = append(next, to)
+				}
+			}
+		}
+	}
+	for from, files := range reached {
+		var cycle []string
+		for to := range files {
+			if reached[to][from] {
+				cycle = append(cycle, to)
+			}
+		}
+		if len(cycle) > len(largest) {
+			largest = cycle
+		}
+	}
+	return largest
+}
