@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -15,277 +14,213 @@ var boundCases = topic{"Bounds", []testCase{
 	{name: "Transactions", needs: needBounds | needTransactor, run: boundsOfTransactions},
 	{name: "FromEveryCursor", needs: needBounds | needTransactor | needResumer, run: boundsFromEveryCursor},
 	{name: "AcrossPages", needs: needBounds | needTransactor | needResumer, run: boundsAcrossPages},
-	{name: "UnderLoad", needs: needBounds | needTransactor, run: boundsUnderLoad},
 	{name: "NoHalfCapability", run: boundsNoHalf},
 }}
 
-// A deed is one write or transaction: the number-th of a writer, who began it after the one before was acknowledged.
-type deed struct{ writer, number int }
-
-// deeds remembers who made which change.
-type deeds struct {
+// operations remembers which operation made each change. An operation is a write or a transaction; each begins after the one before
+// it was acknowledged.
+type operations struct {
 	s          *suite
 	transactor storage.Transactor
-	mu         sync.Mutex
-	by         map[string]done // by key and label of the event
+	count      int
+	by         map[string]int // the operation by key and label of its event
+	ids        []*resourcepb.ID
 }
 
-type done struct {
-	deed
-	id *resourcepb.ID
-}
-
-func newOperations(s *suite) *deeds {
+func newOperations(s *suite) *operations {
 	s.Helper()
-	return &deeds{s: s, transactor: s.transactor(), by: make(map[string]done)}
+	return &operations{s: s, transactor: s.transactor(), by: make(map[string]int)}
 }
 
-func nameOf(ev *resourcepb.WatchEvent) string { return keyOf(subject(ev).GetId()) + " " + label(ev) }
+func eventName(ev *resourcepb.WatchEvent) string { return keyOf(subject(ev).GetId()) + " " + label(ev) }
 
-func (d *deeds) note(by deed, events ...*resourcepb.WatchEvent) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// add records the events of the next operation.
+func (o *operations) add(events ...*resourcepb.WatchEvent) {
+	o.count++
 	for _, ev := range events {
-		d.by[nameOf(ev)] = done{by, subject(ev).GetId()}
+		o.by[eventName(ev)] = o.count
+		o.ids = append(o.ids, subject(ev).GetId())
 	}
 }
 
-// nothingAt is the version of deletes that do nothing.
-const nothingAt = "nothing"
+// noVersion is the version of deletes that do nothing.
+const noVersion = "nothing"
 
-// transact commits ops and notes their events.
-func (d *deeds) transact(by deed, ops ...storage.Op) ([]*resourcepb.Resource, error) {
-	results, err := d.transactor.Commit(d.s.ctx, ops)
-	if err != nil {
-		return nil, err
-	}
+// transact commits ops and records their events.
+func (o *operations) transact(ops ...storage.Op) []*resourcepb.Resource {
+	o.s.Helper()
+	results := o.s.commit(ops...)
+	var events []*resourcepb.WatchEvent
 	for i, op := range ops {
 		switch {
 		case op.Write != nil:
-			d.note(by, upserted(results[i]))
-		case op.Delete != nil && op.Version != nothingAt:
-			d.note(by, deleted(&resourcepb.Resource{Id: op.Delete, Version: op.Version}))
+			events = append(events, upserted(results[i]))
+		case op.Delete != nil && op.Version != noVersion:
+			events = append(events, deleted(&resourcepb.Resource{Id: op.Delete, Version: op.Version}))
 		}
 	}
-	return results, nil
+	o.add(events...)
+	return results
 }
 
-// check holds the events of a watch, as they came, against the deeds. What more joins is a group. A deed lies in one group,
-// since a reader sees it as a whole or not at all. Two deeds of one writer lie in two, since there was a time between them
-// when a reader could see the first alone. Deeds of different writers may have become visible at once.
-func (d *deeds) check(events []*resourcepb.WatchEvent) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	groups := make(map[deed]int)
-	numbers := make(map[int]deed) // by writer: the deed in the present group
-	group := 0
+// check checks the commits of a watch, in the order of its events: a commit holds the events of one operation, all of them, since
+// there was a time between two operations when a reader could see the first alone.
+func (o *operations) check(events []*resourcepb.WatchEvent) error {
+	groups := make(map[int]int) // by operation
+	group, current := 0, 0
 	for i, ev := range events {
-		change, known := d.by[nameOf(ev)]
+		by, known := o.by[eventName(ev)]
 		if !known {
-			return fmt.Errorf("event %d is of a change that nobody made: %s", i, text(ev))
+			return fmt.Errorf("event %d is of a change that no operation made: %s", i, text(ev))
 		}
-		by := change.deed
 		if at, seen := groups[by]; seen && at != group {
-			return fmt.Errorf("event %d is of a commit that had ended, %d commits before: %s", i, group-at, text(ev))
+			return fmt.Errorf("event %d is of a commit that had ended %d commits before: %s", i, group-at, text(ev))
 		}
 		groups[by] = group
-		if other, seen := numbers[by.writer]; seen && other != by {
-			return fmt.Errorf("event %d is joined to an earlier commit of the same writer: %s", i, text(ev))
+		if current != 0 && current != by {
+			return fmt.Errorf("event %d is joined to an earlier commit: %s", i, text(ev))
 		}
-		numbers[by.writer] = by
-		if !ev.GetMore() {
+		if current = by; !ev.GetMore() {
 			group++
-			clear(numbers)
+			current = 0
 		}
 	}
 	if n := len(events); n > 0 && events[n-1].GetMore() {
-		return errors.New("the last event of all says that more of its commit follows")
+		return errors.New("the last event of all says that its commit continues")
 	}
 	return nil
 }
 
-// readAll reads n events as they come.
-func readEvents(s *suite, w storage.Watch, n int) ([]*resourcepb.WatchEvent, error) {
+// readEvents reads n events as they come.
+func readEvents(s *suite, w storage.Watch, n int) []*resourcepb.WatchEvent {
+	s.Helper()
 	var events []*resourcepb.WatchEvent
 	for range n {
 		ev, err := s.nextOrBookmark(w)
 		if err != nil {
-			return events, fmt.Errorf("after %d of %d events: %w", len(events), n, err)
+			s.Fatalf("Next after %d of %d events: %v", len(events), n, err)
 		}
 		events = append(events, ev)
 	}
-	return events, nil
+	return events
 }
 
-// matching returns how many of the changes that were noted f lets through.
-func (d *deeds) matching(f filter) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// checkWatch reads the events of all operations that f selects and checks their commits.
+func (o *operations) checkWatch(what string, w storage.Watch, f filter) {
+	o.s.Helper()
 	n := 0
-	for _, change := range d.by {
-		if f.selects(change.id) {
+	for _, id := range o.ids {
+		if f.selects(id) {
 			n++
 		}
 	}
-	return n
+	o.s.succeeds(fmt.Sprintf("%s of prefix %q", what, f.prefix), o.check(readEvents(o.s, w, n)))
 }
 
-// mixture is one writer's transactions and lone changes: over keys that filters tell apart, with checks and with deletes that
-// do nothing.
-func (d *deeds) mixture(writer, rounds int) error {
-	var left []*resourcepb.Resource
-	number := 0
-	do := func(ops ...storage.Op) ([]*resourcepb.Resource, error) {
-		number++
-		return d.transact(deed{writer, number}, ops...)
-	}
-	name := func(kind string, i int) string { return fmt.Sprintf("%s-%d-%d", kind, writer, i) }
+// mixture makes transactions and single writes on keys that filters separate, with checks and with deletes that do nothing.
+func (o *operations) mixture(rounds int) {
+	o.s.Helper()
+	var remaining []*resourcepb.Resource
 	for i := range rounds {
 		ops := []storage.Op{{Check: thingID("nothing")}}
 		for j := range i % 5 {
-			ops = append(ops, storage.Op{Write: newThing(name([]string{"odd", "even", "third"}[(i+j)%3], 10*i+j))})
+			ops = append(ops, storage.Op{Write: newThing(fmt.Sprintf("%s-%d", []string{"odd", "even", "third"}[(i+j)%3], 10*i+j))})
 		}
 		if i%2 == 0 {
-			for _, res := range left {
+			for _, res := range remaining {
 				ops = append(ops, storage.Op{Delete: res.Id, Version: res.Version})
 			}
-			left = nil
+			remaining = nil
 		}
-		ops = append(ops, storage.Op{Delete: thingID("odd-nothing-" + strconv.Itoa(writer)), Version: nothingAt})
-		results, err := do(ops...)
-		if err != nil {
-			return err
-		}
-		for _, res := range results {
+		ops = append(ops, storage.Op{Delete: thingID("odd-nothing"), Version: noVersion})
+		for _, res := range o.transact(ops...) {
 			if res != nil {
-				left = append(left, res)
+				remaining = append(remaining, res)
 			}
 		}
-		// A lone change after it.
-		number++
-		lone, err := d.s.b.WriteCAS(d.s.ctx, newThing(name([]string{"odd", "even"}[i%2], 10*i+9)))
-		if err != nil {
-			return err
-		}
-		d.note(deed{writer, number}, upserted(lone))
+		o.add(upserted(o.s.create(fmt.Sprintf("%s-%d", []string{"odd", "even"}[i%2], 10*i+9))))
 	}
-	return nil
 }
 
 var boundFilters = []filter{everywhere, {things, home, "odd-"}, {things, home, "even-"}, {things, home, "third-"}}
 
 func boundsOfTransactions(s *suite) {
-	d := newOperations(s)
+	o := newOperations(s)
 	watches := make([]storage.Watch, len(boundFilters))
 	for i, f := range boundFilters {
 		watches[i] = s.watch(f.typ, f.tenancy, f.prefix)
 		s.snapshot(watches[i])
 	}
-	s.succeeds("writing", d.mixture(0, s.scale(20)))
+	o.mixture(s.scale(20))
 	for i, w := range watches {
-		events, err := readEvents(s, w, d.matching(boundFilters[i]))
-		s.succeeds("Next", err)
-		s.succeeds(fmt.Sprintf("a watch of %q", boundFilters[i].prefix), d.check(events))
+		o.checkWatch("a watch", w, boundFilters[i])
 	}
-	// In a snapshot there are no commits.
+	// A snapshot has no commits.
 	w := s.watch(anything, anywhere, "")
 	for more := true; more; {
-		ev, err := s.nextOrBookmark(w)
-		s.succeeds("Next", err)
+		ev := readEvents(s, w, 1)[0]
 		if ev.GetMore() {
-			s.Fatalf("an event of a snapshot says that more of its commit follows: %s", text(ev))
+			s.Fatalf("an event of a snapshot says that its commit continues: %s", text(ev))
 		}
 		more = ev.GetEndOfSnapshot() == nil
 	}
 }
 
-// boundsFromEveryCursor resumes from everywhere in commits.
+// boundsFromEveryCursor resumes at every event of a history, also inside of commits.
 func boundsFromEveryCursor(s *suite) {
-	d := newOperations(s)
+	o := newOperations(s)
 	w := s.watchAll()
 	cursors := []string{w.Cursor()}
-	s.succeeds("writing", d.mixture(0, s.scale(8)))
+	o.mixture(s.scale(8))
 	var events []*resourcepb.WatchEvent
-	for range d.matching(everywhere) {
-		ev, err := s.nextOrBookmark(w)
-		s.succeeds("Next", err)
-		events, cursors = append(events, ev), append(cursors, w.Cursor())
+	for range o.ids {
+		events = append(events, readEvents(s, w, 1)...)
+		cursors = append(cursors, w.Cursor())
 	}
 	for i, cursor := range cursors {
 		for _, f := range boundFilters {
-			var want []*resourcepb.WatchEvent
+			n := 0
 			for _, ev := range events[i:] {
 				if f.selects(subject(ev).GetId()) {
-					want = append(want, ev)
+					n++
 				}
 			}
 			resumed := s.resume(cursor, f)
-			got, err := readEvents(s, resumed, len(want))
-			s.succeeds("Next", err)
+			got := readEvents(s, resumed, n)
 			resumed.Close()
 			for _, ev := range got {
 				if !f.selects(subject(ev).GetId()) {
-					s.Fatalf("a watch of %q brings %s", f.prefix, text(ev))
+					s.Fatalf("a watch of prefix %q returned %s", f.prefix, text(ev))
 				}
 			}
-			s.succeeds(fmt.Sprintf("a watch of %q from the cursor after event %d", f.prefix, i), d.check(got))
+			s.succeeds(fmt.Sprintf("a watch of prefix %q from the cursor after event %d", f.prefix, i), o.check(got))
 		}
 	}
 }
 
 // boundsAcrossPages reads transactions of the largest size from history, in which their events lie on several pages.
 func boundsAcrossPages(s *suite) {
-	d := newOperations(s)
+	o := newOperations(s)
 	w := s.watchAll()
 	start := w.Cursor()
-	most := s.transactor().MaxOps()
-	for number := 0; number*most < s.scale(2400); number++ {
-		ops := make([]storage.Op, most)
+	size := o.transactor.MaxOps()
+	for number := 0; number*size < s.scale(2400); number++ {
+		ops := make([]storage.Op, size)
 		for i := range ops {
 			ops[i].Write = newThing(fmt.Sprintf("%s-%d-%d", []string{"odd", "even"}[i%2], number, i))
 		}
-		ops[most-1].Write.Id.Name = fmt.Sprintf("third-%d", number)
-		_, err := d.transact(deed{0, number}, ops...)
-		s.succeeds("Commit", err)
+		ops[size-1].Write.Id.Name = fmt.Sprintf("third-%d", number)
+		o.transact(ops...)
 	}
 	for _, f := range boundFilters {
 		w := s.resume(start, f)
-		events, err := readEvents(s, w, d.matching(f))
-		s.succeeds("Next", err)
-		s.succeeds(fmt.Sprintf("a watch of %q", f.prefix), d.check(events))
+		o.checkWatch("a watch of history", w, f)
 		w.Close()
 	}
-	events, err := readEvents(s, w, d.matching(everywhere))
-	s.succeeds("Next", err)
-	s.succeeds("a watch that was open all the time", d.check(events))
+	o.checkWatch("a watch that was open all the time", w, everywhere)
 }
 
-func boundsUnderLoad(s *suite) {
-	const writers = 6
-	d := newOperations(s)
-	watches := make([]storage.Watch, len(boundFilters))
-	for i, f := range boundFilters {
-		watches[i] = s.watch(f.typ, f.tenancy, f.prefix)
-		s.snapshot(watches[i])
-	}
-	start := watches[0].Cursor()
-	s.parallel(writers, func(i int) error { return d.mixture(i, s.scale(40)) })
-	for i, w := range watches {
-		events, err := readEvents(s, w, d.matching(boundFilters[i]))
-		s.succeeds("Next", err)
-		s.succeeds(fmt.Sprintf("a watch of %q", boundFilters[i].prefix), d.check(events))
-	}
-	if s.h.NoResumer != "" {
-		return
-	}
-	for _, f := range boundFilters {
-		events, err := readEvents(s, s.resume(start, f), d.matching(f))
-		s.succeeds("Next", err)
-		s.succeeds(fmt.Sprintf("a watch of %q from a cursor", f.prefix), d.check(events))
-	}
-}
-
-// boundsNoHalf makes sure that a backend which cannot tell says nothing.
+// boundsNoHalf checks that a backend without commit bounds sets no More.
 func boundsNoHalf(s *suite) {
 	w := s.watchAll()
 	transactor, ok := storage.As[storage.Transactor](s.b)
@@ -299,11 +234,9 @@ func boundsNoHalf(s *suite) {
 	}
 	_, err := transactor.Commit(s.ctx, ops)
 	s.succeeds("Commit", err)
-	events, err := readEvents(s, w, n)
-	s.succeeds("Next", err)
-	for _, ev := range events {
+	for _, ev := range readEvents(s, w, n) {
 		if ev.GetMore() {
-			s.Fatalf("an event says that more of its commit follows although Harness.NoCommitBounds says: %s", s.h.NoCommitBounds)
+			s.Fatalf("an event says that its commit continues although Harness.NoCommitBounds says: %s", s.h.NoCommitBounds)
 		}
 	}
 }

@@ -18,8 +18,6 @@ var commitCases = topic{"Commit", []testCase{
 	{name: "MaxOps", needs: needTransactor, run: commitMaxOps},
 	{name: "TooLarge", needs: needTransactor, run: commitTooLarge},
 	{name: "Owners", needs: needTransactor, run: commitOwners},
-	{name: "SeenAtOnce", needs: needTransactor | needSnapshot, run: commitSeenAtOnce},
-	{name: "Transfers", needs: needTransactor, run: commitTransfers},
 }}
 
 // failsAt demands that ops fail because of one of them, and how.

@@ -3,7 +3,6 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 
 	"github.com/ashlar-dev/storage"
@@ -154,98 +153,4 @@ func commitOwners(s *suite) {
 		s.Fatalf("%d references", len(got))
 	}
 	s.owns(owner.Id, s.list(things, home, "c")[0].Id)
-}
-
-// commitSeenAtOnce changes two resources together, always to the same generation: no list shows them apart.
-func commitSeenAtOnce(s *suite) {
-	pair := s.commit(storage.Op{Write: newThing("left")}, storage.Op{Write: newThing("right")})
-	transactor := s.transactor()
-	writing := make(chan error, 1)
-	rounds := s.scale(60)
-	go func() {
-		for i := range rounds {
-			left, right := changed(pair[0]), changed(pair[1])
-			left.Generation, right.Generation = strconv.Itoa(i), strconv.Itoa(i)
-			var err error
-			if pair, err = transactor.Commit(s.ctx, []storage.Op{{Write: right}, {Write: left}}); err != nil {
-				writing <- err
-				return
-			}
-			pair[0], pair[1] = pair[1], pair[0]
-			runtime.Gosched()
-		}
-		writing <- nil
-	}()
-	for i := 0; ; i++ {
-		got, err := s.b.List(s.ctx, consistencies[i%2], things, home, "")
-		if err == nil && (len(got) != 2 || got[0].Generation != got[1].Generation) {
-			err = fmt.Errorf("List shows half a transaction: %v", got)
-		}
-		select {
-		case writeErr := <-writing:
-			s.succeeds("Commit", writeErr)
-			s.succeeds("List", err)
-			return
-		default:
-			if err != nil {
-				<-writing
-				s.Fatal(err)
-			}
-		}
-	}
-}
-
-// commitTransfers moves money between accounts from several goroutines. None is lost or made, whoever interferes.
-func commitTransfers(s *suite) {
-	const accounts, each = 4, 100
-	for i := range accounts {
-		res := newThing("account-" + strconv.Itoa(i))
-		res.Generation = strconv.Itoa(each)
-		s.write(res)
-	}
-	transactor := s.transactor()
-	s.parallel(4, func(worker int) error {
-		for done := range s.scale(12) {
-			from, to := (worker+done)%accounts, (worker+3*done+1)%accounts
-			if from == to {
-				to = (to + 1) % accounts
-			}
-			if err := transferToken(s, transactor, "account-"+strconv.Itoa(from), "account-"+strconv.Itoa(to)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	sum := 0
-	for _, res := range s.list(things, home, "account-") {
-		n, err := strconv.Atoi(res.Generation)
-		s.succeeds("the balance", err)
-		sum += n
-	}
-	if sum != accounts*each {
-		s.Fatalf("lost update: the accounts hold %d together, want %d", sum, accounts*each)
-	}
-}
-
-// transfer moves one coin, however often others are faster.
-func transferToken(s *suite, transactor storage.Transactor, from, to string) error {
-	for {
-		var ops []storage.Op
-		for i, name := range []string{from, to} {
-			res, err := s.b.Read(s.ctx, strong, withUid(thingID(name), ""))
-			if err != nil {
-				return err
-			}
-			n, err := strconv.Atoi(res.Generation)
-			if err != nil {
-				return err
-			}
-			res.Generation = strconv.Itoa(n - 1 + 2*i)
-			ops = append(ops, storage.Op{Write: res})
-		}
-		_, err := transactor.Commit(s.ctx, ops)
-		if !errors.Is(err, storage.ErrCASFailure) {
-			return err
-		}
-	}
 }

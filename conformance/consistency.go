@@ -2,8 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
 	"strconv"
 
 	"github.com/ashlar-dev/storage"
@@ -11,8 +9,6 @@ import (
 )
 
 var consistencyCases = topic{"Consistency", []testCase{
-	{name: "MonotonicReads", run: consistencyMonotonic},
-	{name: "MonotonicReadsOfSecondHandle", needs: needAnother, run: consistencyMonotonicSecond},
 	{name: "NeverOlderThanEvents", run: consistencyEvents},
 	{name: "NeverOlderThanEventsOfSecondHandle", needs: needAnother, run: consistencyEventsSecond},
 }}
@@ -58,53 +54,6 @@ func readersOf(s *suite, b storage.Backend, id *resourcepb.ID) []func() (int, er
 		})
 	}
 	return looks
-}
-
-func consistencyMonotonic(s *suite) { monotonic(s, s.b) }
-
-func consistencyMonotonicSecond(s *suite) { monotonic(s, s.another()) }
-
-// monotonic counts up in the store and demands that what b shows never goes back, whichever way it is asked.
-func monotonic(s *suite, b storage.Backend) {
-	s.Helper()
-	res := newThing("counter")
-	res.Generation = "0"
-	res = s.write(res)
-	id := res.Id
-	writing := make(chan error, 1)
-	go func() {
-		for i := 1; i <= s.scale(200); i++ {
-			next := clone(res)
-			next.Generation = strconv.Itoa(i)
-			var err error
-			if res, err = s.b.WriteCAS(s.ctx, next); err != nil {
-				writing <- err
-				return
-			}
-			runtime.Gosched()
-		}
-		writing <- nil
-	}()
-	looks := readersOf(s, b, id)
-	seen := -1
-	for i := 0; ; i++ {
-		got, err := looks[(i*7+i/len(looks))%len(looks)]()
-		if err == nil && got < seen {
-			err = fmt.Errorf("stale read: write %d after write %d had been shown", got, seen)
-		}
-		seen = got
-		select {
-		case writeErr := <-writing:
-			s.succeeds("WriteCAS", writeErr)
-			s.succeeds("reading", err)
-			return
-		default:
-			if err != nil {
-				<-writing
-				s.Fatal(err)
-			}
-		}
-	}
 }
 
 func consistencyEvents(s *suite) { notOlderThanEvents(s, s.b) }

@@ -24,7 +24,6 @@ var cursorCases = topic{"Cursors", []testCase{
 	{name: "Garbage", needs: needResumer, run: cursorGarbage},
 	{name: "AnotherStore", needs: needResumer, run: cursorAnotherStore},
 	{name: "MovesWhileQuiet", needs: needResumer, run: cursorQuiet},
-	{name: "StepByStepUnderLoad", needs: needResumer, run: cursorSteps},
 	{name: "NoHalfCapability", run: cursorNoHalf},
 }}
 
@@ -278,38 +277,4 @@ func cursorNoHalf(s *suite) {
 			s.Fatalf("a page of a backend that is no storage.Resumer has cursor %q", page.Cursor)
 		}
 	}
-}
-
-// cursorSteps reads the history of a busy store with a new watch for each few events: whatever the cursor leaves out or
-// repeats shows in the journal.
-func cursorSteps(s *suite) {
-	j := newJournal()
-	w := s.watchAll()
-	cursor := w.Cursor()
-	load := startLoad(s, j, 3, s.scale(40))
-	d := &drained{}
-	read := func(n int) {
-		w := s.resume(cursor, everywhere)
-		defer w.Close()
-		for range n {
-			d.events = append(d.events, s.next(w))
-		}
-		cursor = w.Cursor()
-	}
-	for i := range s.scale(40) {
-		read(i % 3)
-	}
-	s.succeeds("the writers", load())
-	total := 0
-	for _, n := range j.mark() {
-		total += n
-	}
-	enough := j.complete()
-	for !enough(d) {
-		if s.h.MergesEvents != "" {
-			total = len(d.events) + 1
-		}
-		read(max(1, min(7, total-len(d.events))))
-	}
-	s.succeeds("the events of many watches one after the other", j.check(d, nil, nil, s.h.MergesEvents != ""))
 }

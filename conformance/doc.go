@@ -38,7 +38,6 @@
 //	Paging         storage.Pager
 //	Cursors        storage.Resumer
 //	Snapshot       what a watch begins with
-//	Join           snapshot and changes meet without a gap and without a repeat, under load
 //	Order          every version, once, in order, and the last of them with the deletion
 //	Watchers       slow ones, many of them, and those that come and go
 //	Bookmarks      storage.Bookmarker
@@ -49,8 +48,7 @@
 //	Aliasing       what goes in and what comes out belongs to the caller
 //	Limits         sizes, and input that is refused before the database is asked
 //	Payload        what no program here knows comes back byte for byte
-//	Concurrency    no update is lost, and nobody suffers for a neighbour's mistake
-//	Linearizable   short concurrent histories, held against the decision tables by a checker (porcupine)
+//	Load           package faults without faults: many clients at once, and all that they saw is checked
 //	Histories      random sequences of calls against a model, shortened when they fail (rapid)
 //	Deadlines      contexts that are over, contexts that end in the middle, and those that end too soon
 //	URL            parameters that every adapter has

@@ -19,15 +19,15 @@ func Guarantees() []Guarantee {
 			[]string{"Write/Table", "Write/ResultIsWhatIsStored", "Write/OtherKeysUntouched", "Delete/Table", "Delete/Repeated", "Delete/CreateAgain", "Histories/Model"}, nil,
 		}, {
 			"A write that is refused changes nothing",
-			[]string{"Write/FailedWriteChangesNothing", "Concurrency/BadCallsHarmNoNeighbours"}, []string{"refused changes do not happen"},
+			[]string{"Write/FailedWriteChangesNothing", "Load/BadCallsHarmNoNeighbours"}, []string{"refused changes do not happen"},
 		}, {
 			"An acknowledged write is seen by every handle, and stays: when handles close, and when the database crashes",
 			[]string{"Write/SecondHandle", "Write/Durable"}, []string{"acknowledged changes stay"},
 		}, {
 			"Calls take effect one after the other, each between its beginning and its end; no update is lost",
 			[]string{
-				"Concurrency/NoLostUpdate", "Concurrency/NoLostUpdateAcrossHandles", "Concurrency/OneCreates", "Concurrency/WriteAgainstDelete",
-				"Concurrency/OwnKeysNeverConflict", "Linearizable/OneHandle", "Linearizable/SeveralHandles",
+
+				"Load/OneHandle", "Load/SeveralHandles",
 			},
 			[]string{"strictly serializable", "linearizable (porcupine)"},
 		}, {
@@ -50,7 +50,7 @@ func Guarantees() []Guarantee {
 			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show what was written"},
 		}, {
 			"Where a store keeps history: revisions rise in the order of commits and never come again, and the newest is not older than anything acknowledged",
-			[]string{"Historian/Empty", "Historian/Swap", "Historian/SwapsAtTheSameTime", "Historian/Restart"}, []string{"revisions rise"},
+			[]string{"Historian/Empty", "Historian/Swap", "Historian/Restart"}, []string{"revisions rise"},
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
 			[]string{
@@ -60,7 +60,7 @@ func Guarantees() []Guarantee {
 			[]string{"the past stays"},
 		}, {
 			"What follows a revision makes up the state at a later one: every change once, with what was stored before, whole commits together",
-			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/UnderLoad", "Historian/Recall"},
+			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/Recall"},
 			[]string{"followers tell every change once", "followers know what was before", "commits are followed as a whole"},
 		}, {
 			"A compaction never goes back; what it forgot is said to be compacted, never skipped",
@@ -71,7 +71,7 @@ func Guarantees() []Guarantee {
 		}, {
 			"Eventual reads never go back, and are never older than an event that the handle has delivered",
 			[]string{
-				"Consistency/MonotonicReads", "Consistency/MonotonicReadsOfSecondHandle", "Consistency/NeverOlderThanEvents",
+				"Consistency/NeverOlderThanEvents",
 				"Consistency/NeverOlderThanEventsOfSecondHandle", "Read/EventualCatchesUp",
 			},
 			[]string{"eventual reads do not go back", "eventual reads show what was written"},
@@ -79,11 +79,11 @@ func Guarantees() []Guarantee {
 			"A watch shows a snapshot taken during the call, its end, then every change, without a gap or a repeat",
 			[]string{
 				"Snapshot/TakenBeforeReturn", "Snapshot/Empty", "Snapshot/ShowsWhatWasAcknowledged", "Snapshot/ReadSlowly", "Snapshot/Large",
-				"Snapshot/OutlivesContext", "Join/SnapshotAndChangesUnderLoad", "Join/SecondHandleUnderLoad", "Join/ManyWatchesFromOnePoint",
+				"Snapshot/OutlivesContext",
 			}, nil,
 		}, {
 			"For each key: every version, in order, exactly once",
-			[]string{"Order/EveryVersionOfHotKeys", "Order/Lifetimes", "Order/SecondHandle", "Order/Filters"}, []string{"watches are complete and ordered"},
+			[]string{"Order/Lifetimes", "Order/SecondHandle", "Order/Filters"}, []string{"watches are complete and ordered"},
 		}, {
 			"Events of different keys come in the order of their commits",
 			[]string{"Order/AcrossKeys"}, []string{"one order of changes"},
@@ -92,7 +92,7 @@ func Guarantees() []Guarantee {
 			[]string{"Order/DeleteCarriesTheLast"}, nil,
 		}, {
 			"A slow watch holds up nobody, and takes no unbounded memory",
-			[]string{"Watchers/Slow", "Watchers/Many", "Watchers/ComeAndGo", "Watchers/CursorBesideNext"}, []string{"memory is bounded", "goroutines are bounded"},
+			[]string{"Watchers/Slow", "Watchers/Many", "Watchers/CursorBesideNext"}, []string{"memory is bounded", "goroutines are bounded"},
 		}, {
 			"A watch gets on however short the deadlines of Next are",
 			[]string{"Deadlines/ImpatientNext", "Deadlines/ImpatientNextAfterCursor"}, nil,
@@ -122,7 +122,7 @@ func Guarantees() []Guarantee {
 			"Every event has a cursor of its own, also inside a transaction; a watch from it misses and repeats nothing",
 			[]string{
 				"Cursors/EachEventItsOwn", "Cursors/EachEventOfATransaction", "Cursors/EndOfSnapshot", "Cursors/InsideSnapshot", "Cursors/AfterRestart",
-				"Cursors/StepByStepUnderLoad", "Cursors/MovesWhileQuiet",
+				"Cursors/MovesWhileQuiet",
 			},
 			[]string{"cursors are exact", "history stays until it is compacted"},
 		}, {
@@ -140,7 +140,7 @@ func Guarantees() []Guarantee {
 			[]string{"Bookmarks/WithoutChanges", "Bookmarks/QuietFilter", "Bookmarks/NoMoreThanRequests"}, []string{"bookmarks"},
 		}, {
 			"An event that says `more` is followed by another of its commit, one that does not is the last for its filter; also across pages of history and from a cursor inside a transaction",
-			[]string{"Bounds/Transactions", "Bounds/FromEveryCursor", "Bounds/AcrossPages", "Bounds/UnderLoad"}, []string{"transactions in watches"},
+			[]string{"Bounds/Transactions", "Bounds/FromEveryCursor", "Bounds/AcrossPages"}, []string{"transactions in watches"},
 		}, {
 			"Cursors, bookmarks and commit bounds are offered by all watches of a backend, or by none",
 			[]string{"Cursors/NoHalfCapability", "Bookmarks/NoHalfCapability", "Bounds/NoHalfCapability"}, nil,
@@ -151,7 +151,7 @@ func Guarantees() []Guarantee {
 			"A transaction happens as a whole or not at all; the lowest failing operation is named",
 			[]string{
 				"Commit/AllOrNothing", "Commit/LowestIndex", "Commit/Nothing", "Commit/ResultsLineUp", "Commit/Table", "Commit/Malformed", "Commit/MaxOps",
-				"Commit/TooLarge", "Commit/Owners", "Commit/SeenAtOnce", "Commit/Transfers",
+				"Commit/TooLarge", "Commit/Owners",
 			},
 			[]string{"transactions are atomic"},
 		}, {

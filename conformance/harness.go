@@ -102,6 +102,7 @@ const (
 	needBulkReader
 	needLoader
 	needReplace
+	needEveryEvent
 )
 
 // exempt returns why a case with these needs is left out, or "".
@@ -122,6 +123,7 @@ func (h *Harness) exempt(n need) string {
 		{needCompact, h.NoCompact},
 		{needSnapshot, h.ListIsNoSnapshot},
 		{needOrder, h.NoOrderAcrossKeys},
+		{needEveryEvent, h.MergesEvents},
 		{needReplace, ifTrue(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},
 		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},

@@ -1,9 +1,7 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -51,91 +49,6 @@ func historianFollowSpan(s *suite) {
 	if revision < newest {
 		s.Fatalf("progress up to %d, acknowledged was %d", revision, newest)
 	}
-}
-
-// historianUnderLoad: a scan and what follows it make up the scans at later revisions, while others write.
-func historianUnderLoad(s *suite) {
-	h := s.historian()
-	writers := []storage.Backend{s.b, s.another(), s.b}
-	starting, each := s.scale(12), s.scale(100)
-	var written atomic.Int64
-	done := make(chan error, len(writers))
-	for i, b := range writers {
-		go func() { done <- writeRandomly(s, b, i, each, &written) }()
-	}
-	type start struct {
-		state    state
-		revision int64
-		f        storage.Follower
-	}
-	var starts []start
-	for i := range starting {
-		s.eventually("writers write", func() error {
-			if written.Load() < int64(i*each*len(writers)/starting) {
-				return errors.New("they do not")
-			}
-			return nil
-		})
-		records, revision := scanAll(s, h, storage.Span{}, storage.ScanOptions{Limit: 3})
-		f, err := h.Follow(s.ctx, storage.Span{}, revision)
-		s.succeeds("Follow", err)
-		defer f.Close()
-		starts = append(starts, start{stateOf(records), revision, f})
-	}
-	for range writers {
-		s.succeeds("a writer", <-done)
-	}
-	for _, begun := range starts {
-		s.succeeds("Bookmark", begun.f.Bookmark(s.ctx))
-		for n := 0; ; n++ {
-			changes, revision := nextCommit(s, begun.f)
-			for _, c := range changes {
-				s.succeeds("a follower", begun.state.apply(c))
-				if c.Revision <= begun.revision {
-					s.Fatalf("a change of revision %d after one at %d", c.Revision, begun.revision)
-				}
-			}
-			if n%20 == 0 || len(changes) == 0 {
-				records, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: revision})
-				sameRecords(s, fmt.Sprintf("the scan at revision %d", revision), records, begun.state.sorted())
-			}
-			if len(changes) == 0 {
-				break
-			}
-		}
-	}
-}
-
-// churnOn writes, deletes and creates n times, in transactions too.
-func writeRandomly(s *suite, b storage.Backend, writer, n int, written *atomic.Int64) error {
-	transactor, ok := storage.As[storage.Transactor](b)
-	if !ok {
-		return errors.New("the backend is no storage.Transactor")
-	}
-	mine := make(map[string]*resourcepb.Resource)
-	for i := range n {
-		name := fmt.Sprintf("w%d-%d", writer, i%4)
-		var err error
-		switch stored := mine[name]; {
-		case stored == nil && i%3 == 0:
-			var both []*resourcepb.Resource
-			if both, err = transactor.Commit(s.ctx, []storage.Op{{Write: newThing(name)}, {Write: newThing(fmt.Sprintf("w%d-once-%d", writer, i))}}); err == nil {
-				mine[name] = both[0]
-			}
-		case stored == nil:
-			mine[name], err = b.WriteCAS(s.ctx, newThing(name))
-		case i%5 == 0:
-			err = b.DeleteCAS(s.ctx, stored.Id, stored.Version)
-			delete(mine, name)
-		default:
-			mine[name], err = b.WriteCAS(s.ctx, changed(stored))
-		}
-		if err != nil {
-			return err
-		}
-		written.Add(1)
-	}
-	return nil
 }
 
 // historianRestart: history is there, and goes on, when a store is opened again.

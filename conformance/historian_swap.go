@@ -1,10 +1,6 @@
 package conformance
 
 import (
-	"fmt"
-	"strconv"
-	"sync"
-
 	"github.com/ashlar-dev/storage"
 )
 
@@ -108,81 +104,4 @@ func historianTurns(s *suite, stored *storage.Record) {
 	if swapped := try(handles[1], stored.Modified); swapped.Done || swapped.Stored != nil {
 		s.Fatalf("a swap of what others have deleted: %v", swapped)
 	}
-}
-
-// historianCreations has several create a resource: of those who create one resource at the same time, each with a uid of its own, one is done, and the others are
-// shown what it has created.
-func historianCreations(s *suite, handles []storage.Historian) {
-	for round := range s.scale(30) {
-		var mu sync.Mutex
-		var created []storage.Record
-		var refused []storage.Swapped
-		s.parallel(4, func(i int) error {
-			res := newThing("created-" + strconv.Itoa(round))
-			swapped, err := handles[i%len(handles)].Swap(s.ctx, storage.Swap{Write: res})
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if swapped.Done {
-				created = append(created, *swapped.Stored)
-			} else {
-				refused = append(refused, swapped)
-			}
-			return nil
-		})
-		if len(created) != 1 {
-			s.Fatalf("of 4 creations %d were done", len(created))
-		}
-		for _, r := range refused {
-			if r.Stored == nil {
-				s.Fatalf("a creation was refused, and nothing is in the way")
-			}
-			s.succeeds("what is in the way", sameRecord(*r.Stored, created[0]))
-		}
-	}
-}
-
-// historianSwaps: of swaps that expect the same, one is done, and each that is done has a revision of its own.
-func historianSwaps(s *suite) {
-	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
-	counter := newThing("counter")
-	counter.Generation = "0"
-	s.write(counter)
-	n, each := 6, s.scale(8)
-	var mu sync.Mutex
-	revisions := make(map[int64]int)
-	s.parallel(n, func(i int) error {
-		h := handles[i%len(handles)]
-		for done := 0; done < each; {
-			scan, err := h.Scan(s.ctx, storage.Span{From: counter.Id, To: after(counter.Id)}, storage.ScanOptions{})
-			if err != nil {
-				return err
-			}
-			stored := scan.Records[0]
-			next := changed(stored.Resource)
-			count, _ := strconv.Atoi(next.Generation)
-			next.Generation = strconv.Itoa(count + 1)
-			swapped, err := h.Swap(s.ctx, storage.Swap{Write: next, Expect: stored.Modified})
-			if err != nil {
-				return err
-			}
-			if !swapped.Done {
-				continue
-			}
-			done++
-			mu.Lock()
-			revisions[swapped.Revision]++
-			mu.Unlock()
-			if swapped.Revision <= stored.Modified {
-				return fmt.Errorf("a swap over revision %d has %d", stored.Modified, swapped.Revision)
-			}
-		}
-		return nil
-	})
-	if got := s.read(counter.Id).Generation; got != strconv.Itoa(n*each) || len(revisions) != n*each {
-		s.Fatalf("%d swaps were done, with %d revisions, and the counter is %s", n*each, len(revisions), got)
-	}
-	historianCreations(s, handles)
 }

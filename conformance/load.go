@@ -1,67 +1,100 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
+	"math"
+	"time"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// load starts writers, each with some keys of its own, which they create, update, delete and create again, and which all
-// exist in the end. The function returned waits for them. A writer makes n changes and then a last one to each of its keys.
-func startLoad(s *suite, j *journal, writers, n int) (wait func() error) {
-	return startLoadOn(s, []storage.Backend{s.b}, j, writers, n, func(int) {})
+// loadCases run package faults without faults: many clients call everything at once, and the history of all calls and events is
+// checked.
+var loadCases = topic{"Load", []testCase{
+	{name: "OneHandle", needs: needEveryEvent, run: func(s *suite) { runLoad(s, 1) }},
+	{name: "SeveralHandles", needs: needEveryEvent | needAnother, run: func(s *suite) { runLoad(s, 3) }},
+	{name: "BadCallsHarmNoNeighbours", run: loadNeighbours},
+}}
+
+// runLoad works on the store for some seconds through a number of handles.
+func runLoad(s *suite, handles int) {
+	exempt := make(map[faults.Kind]string)
+	for _, kind := range faults.Kinds() {
+		exempt[kind] = "no fault is injected"
+	}
+	first := s.b
+	report, err := faults.Run(s.ctx, faults.Harness{
+		Open: func(context.Context) (b storage.Backend, err error) {
+			if b, first = first, nil; b == nil {
+				b = s.another()
+			}
+			return b, nil
+		},
+		Exempt:            exempt,
+		MaxSize:           s.h.MaxSize,
+		NoResumer:         s.h.NoResumer,
+		NoBookmarker:      s.h.NoBookmarker,
+		NoCommitBounds:    s.h.NoCommitBounds,
+		ListIsNoSnapshot:  s.h.ListIsNoSnapshot,
+		NoOrderAcrossKeys: s.h.NoOrderAcrossKeys,
+		NoHistorian:       s.h.NoHistorian,
+	}, faults.Options{
+		For: 2 * time.Second, Round: time.Second, Handles: handles, Keys: 8,
+		Timeout: s.timeout, Grace: s.timeout,
+		MaxHeap: math.MaxUint64, MaxGoroutines: math.MaxInt, NoLeakCheck: true, // other cases run at the same time
+	})
+	s.succeeds("the load", err)
+	for _, v := range report.Violations {
+		s.Errorf("seed %d: %v", report.Seed, v)
+	}
+	s.Log(report)
 }
 
-// loadOn spreads the writes of load over several handles on the store. Each writer calls made after each of its changes.
-func startLoadOn(s *suite, handles []storage.Backend, j *journal, writers, n int, made func(step int)) (wait func() error) {
-	done := make(chan error, writers)
-	for i := range writers {
-		go func() {
-			random := rand.New(rand.NewPCG(uint64(i), 1))
-			stored := make([]*resourcepb.Resource, 3)
-			for step := range n + len(stored) {
-				b := handles[step%len(handles)]
-				k := random.IntN(len(stored))
-				last := step >= n
-				if last {
-					k = step - n
-				}
-				var err error
-				switch {
-				case stored[k] != nil && !last && random.IntN(4) == 0:
-					if err = b.DeleteCAS(s.ctx, stored[k].Id, stored[k].Version); err == nil {
-						j.deleted(stored[k])
-						stored[k] = nil
-					}
-				default:
-					res := newThing(fmt.Sprintf("key-%d-%d", i, k))
-					if stored[k] != nil {
-						res = changed(stored[k])
-					}
-					replaced := res.Version
-					if stored[k], err = b.WriteCAS(s.ctx, res); err == nil {
-						j.wrote(replaced, stored[k])
-					}
-				}
-				if err != nil {
-					done <- fmt.Errorf("writer %d, change %d: %w", i, step, err)
-					return
-				}
-				made(step)
-				runtime.Gosched() // so that the writers take turns also where none ever has to wait
-			}
-			done <- nil
-		}()
+// loadNeighbours mixes calls that fail in every way with calls that are fine, all at once: each gets its own answer.
+func loadNeighbours(s *suite) {
+	const rounds = 6
+	victim, stale := s.create("victim"), s.create("stale")
+	s.update(stale)
+	bad := []struct {
+		want error
+		call func() error
+	}{
+		{storage.ErrWrongUid, func() error {
+			res := changed(victim)
+			res.Id.Uid = newUid()
+			_, err := s.b.WriteCAS(s.ctx, res)
+			return err
+		}},
+		{storage.ErrCASFailure, func() error { _, err := s.b.WriteCAS(s.ctx, changed(stale)); return err }},
+		{storage.ErrCASFailure, func() error { return s.b.DeleteCAS(s.ctx, stale.Id, stale.Version) }},
+		{storage.ErrTooLarge, func() error { _, err := s.b.WriteCAS(s.ctx, sized(newThing("huge"), s.h.MaxSize+1)); return err }},
+		{storage.ErrInvalid, func() error { _, err := s.b.WriteCAS(s.ctx, newThing("a\x00b")); return err }},
+		{storage.ErrNotFound, func() error { _, err := s.b.Read(s.ctx, strong, thingID("nothing")); return err }},
+		{nil, func() error { return s.b.DeleteCAS(s.ctx, thingID("nothing"), "v") }},
 	}
-	return func() error {
-		for range writers {
-			if err := <-done; err != nil {
-				return err
+	good := 2 * len(bad)
+	s.parallel(len(bad)+good, func(i int) error {
+		for n := range rounds {
+			if i < len(bad) {
+				if err := bad[i].call(); !errors.Is(err, bad[i].want) {
+					return fmt.Errorf("bad call %d: got error %v, want %v", i, quoted(err), bad[i].want)
+				}
+				continue
+			}
+			res := newThing(fmt.Sprintf("good-%d-%d", i, n))
+			stored, err := s.b.WriteCAS(s.ctx, res)
+			if err != nil {
+				return fmt.Errorf("a good write beside bad ones: %w", err)
+			}
+			got, err := s.b.Read(s.ctx, strong, res.Id)
+			if err != nil || got.Version != stored.Version {
+				return fmt.Errorf("a good read beside bad ones: version %q, error %w", got.GetVersion(), err)
 			}
 		}
 		return nil
-	}
+	})
+	s.stored(victim)
 }

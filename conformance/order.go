@@ -13,7 +13,6 @@ import (
 var orderCases = topic{"Order", []testCase{
 	{name: "Lifetimes", run: orderLifetimes},
 	{name: "DeleteCarriesTheLast", run: orderDeleteCarries},
-	{name: "EveryVersionOfHotKeys", run: orderHotKeys},
 	{name: "AcrossKeys", needs: needOrder, run: orderAcrossKeys},
 	{name: "SecondHandle", needs: needAnother, run: orderSecondHandle},
 	{name: "Filters", run: orderFilters},
@@ -58,89 +57,17 @@ func orderDeleteCarries(s *suite) {
 	s.deletion(w, gone)
 }
 
-// orderHotKeys has several writers fight for few keys: every version that a success returned is seen, in the order in which
-// each replaced the one before.
-func orderHotKeys(s *suite) {
-	const keys, watchers = 3, 4
-	handles := []storage.Backend{s.b}
-	if s.h.OneHandle == "" {
-		handles = append(handles, s.another())
-	}
-	watches := make([]storage.Watch, watchers)
-	for i := range watches {
-		w, err := handles[i%len(handles)].WatchList(s.ctx, anything, anywhere, "")
-		watches[i] = s.opened(w, err)
-		s.snapshot(w)
-	}
-	j := newJournal()
-	var ids []*resourcepb.ID
-	for i := range keys {
-		res := s.create(fmt.Sprintf("hot-%d", i))
-		j.wrote("", res)
-		ids = append(ids, res.Id)
-	}
-	s.parallel(4, func(worker int) error {
-		for i := range s.scale(40) {
-			if err := updateRetrying(s, handles[worker%len(handles)], ids[(i+worker)%keys], j); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	s.succeeds("the writers", j.chain())
-	s.parallel(watchers, func(i int) error {
-		d, err := drain(s, watches[i], false, j.complete())
-		if err != nil {
-			return err
-		}
-		return j.check(d, nil, nil, s.h.MergesEvents != "")
-	})
-}
-
-// bump changes a resource once, however often others are faster, and notes the success.
-func updateRetrying(s *suite, b storage.Backend, id *resourcepb.ID, j *journal) error {
-	for {
-		res, err := b.Read(s.ctx, strong, id)
-		if err != nil {
-			return err
-		}
-		stored, err := b.WriteCAS(s.ctx, changed(res))
-		if err == nil {
-			j.wrote(res.Version, stored)
-			return nil
-		}
-		if !errors.Is(err, storage.ErrCASFailure) {
-			return err
-		}
-	}
-}
-
 // orderAcrossKeys demands one order of all changes, the same for every watch, and that of acknowledgement where one write
 // was acknowledged before the next began.
 func orderAcrossKeys(s *suite) {
-	one, two, half := s.watchAll(), s.watchAll(), s.watch(things, home, "key-0-")
+	one, two, half := s.watchAll(), s.watchAll(), s.watch(things, home, "key-1")
 	s.snapshot(half)
-	var want []*resourcepb.WatchEvent
 	for i := range s.scale(40) {
-		want = append(want, upserted(s.create(fmt.Sprintf("alone-%d", i*13%40))))
-	}
-	for _, ev := range want {
-		s.event(one, ev)
-		s.event(two, ev)
-	}
-
-	j := newJournal()
-	s.succeeds("the writers", startLoad(s, j, 4, s.scale(40))())
-	var all [3]*drained
-	watches := []storage.Watch{one, two, half}
-	s.parallel(2, func(i int) (err error) {
-		all[i], err = drain(s, watches[i], false, j.complete())
-		return err
-	})
-	for i, ev := range all[0].events {
-		s.same("the same event in another watch", all[1].events[i], ev)
-		if (filter{things, home, "key-0-"}).selects(subject(ev).Id) {
-			s.event(half, ev)
+		want := upserted(s.create(fmt.Sprintf("key-%d", i*13%40)))
+		s.event(one, want)
+		s.event(two, want)
+		if (filter{things, home, "key-1"}).selects(subject(want).Id) {
+			s.event(half, want)
 		}
 	}
 }

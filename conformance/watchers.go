@@ -11,7 +11,6 @@ import (
 var watcherCases = topic{"Watchers", []testCase{
 	{name: "Slow", run: watchersSlow},
 	{name: "Many", run: watchersMany},
-	{name: "ComeAndGo", run: watchersComeAndGo},
 	{name: "CursorBesideNext", run: watchersCursorBesideNext},
 }}
 
@@ -81,34 +80,6 @@ func watchersMany(s *suite) {
 		s.succeeds("Next of one of many watches", errs[i])
 		s.same("Next of one of many watches", got[i], upserted(last))
 	}
-}
-
-// watchersComeAndGo opens and closes watches beside one that stays, with a writer at work.
-func watchersComeAndGo(s *suite) {
-	j := newJournal()
-	steady := s.watchAll()
-	wait := startLoad(s, j, 2, s.scale(60))
-	s.parallel(4, func(i int) error {
-		for n := range s.scale(12) {
-			w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
-			if err != nil {
-				return err
-			}
-			// At least the end of the snapshot comes, however quiet the store is.
-			if (n+i)%3 > 0 {
-				_, err = s.nextOrError(w)
-			}
-			w.Close()
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	s.succeeds("the writers", wait())
-	d, err := drain(s, steady, false, j.complete())
-	s.succeeds("the watch that stays", err)
-	s.succeeds("the watch that stays", j.check(d, nil, nil, s.h.MergesEvents != ""))
 }
 
 // watchersCursorBesideNext calls Cursor and Close while another goroutine is in Next.

@@ -1,11 +1,6 @@
 package conformance
 
 import (
-	"errors"
-	"fmt"
-
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -54,35 +49,4 @@ func anyOrder(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 		s.same("Next", got, expected)
 		delete(left, key)
 	}
-}
-
-// drained is what has been read from a watch.
-type drained struct {
-	snapshot []*resourcepb.Resource
-	events   []*resourcepb.WatchEvent
-}
-
-// drain reads w until enough says so. It is for goroutines, so it returns its error.
-func drain(s *suite, w storage.Watch, withSnapshot bool, enough func(*drained) bool) (*drained, error) {
-	d := &drained{}
-	inSnapshot := withSnapshot
-	for inSnapshot || !enough(d) {
-		ev, err := s.nextOrError(w)
-		if err != nil {
-			return d, fmt.Errorf("after %d events: %w", len(d.events), err)
-		}
-		switch {
-		case ev.GetEndOfSnapshot() != nil && !inSnapshot:
-			return d, errors.New("an end of snapshot where there is no snapshot")
-		case ev.GetEndOfSnapshot() != nil:
-			inSnapshot = false
-		case inSnapshot && ev.GetDelete() != nil:
-			return d, fmt.Errorf("a snapshot holds %s", text(ev))
-		case inSnapshot:
-			d.snapshot = append(d.snapshot, ev.GetUpsert().GetResource())
-		default:
-			d.events = append(d.events, proto.CloneOf(ev))
-		}
-	}
-	return d, nil
 }

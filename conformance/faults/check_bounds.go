@@ -16,7 +16,7 @@ func checkBounds(r *run, before goleak.Option) (found []Violation) {
 	if goroutines > uint64(r.o.MaxGoroutines) {
 		found = append(found, Violation{"goroutines are bounded", fmt.Sprintf("there were %d, more than %d", goroutines, r.o.MaxGoroutines)})
 	}
-	if r.o.ignoreGoroutines {
+	if r.o.NoLeakCheck {
 		return found
 	}
 	ignored := []goleak.Option{before}

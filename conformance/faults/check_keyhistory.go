@@ -62,24 +62,35 @@ func checkKeyHistory(e *evidence, s observation, c *keyHistory) string {
 	return ""
 }
 
-// checkTransactions looks for transactions whose events are torn apart: no event of anything else is between them, unless it belongs to
-// the same commit.
+// checkTransactions checks what an observation shows of commits. All events of a transaction lie in one commit. Two calls of which one
+// ended before the other began lie in two commits, because there was a time when a reader could see the first call alone.
 func checkTransactions(e *evidence, s observation) string {
 	if e.run.h.NoOrderAcrossKeys != "" || e.run.h.NoCommitBounds != "" {
 		return ""
 	}
 	group := 0
 	in := map[*call]int{}
+	var calls []*call // of the group
 	for i, ev := range s.events {
-		if k := e.writes[ev.name]; k != nil && !ev.isDelete && !ev.fromList && len(k.parts) > 1 {
+		if k := e.writes[ev.name]; k != nil && !ev.isDelete && !ev.fromList {
 			if before, ok := in[k]; ok && before != group {
 				return joinLines(fmt.Sprintf("the commit ends between events of one transaction, %s", k), s.events[max(0, i-5):i+1])
 			}
 			in[k] = group
+			for _, other := range calls {
+				if other.end < k.begin || k.end < other.begin {
+					return joinLines(fmt.Sprintf("one commit has events of two calls, of which one ended before the other began:\n    %s\n    %s", other, k), s.events[max(0, i-5):i+1])
+				}
+			}
+			calls = append(calls, k)
 		}
 		if !ev.more {
 			group++
+			calls = nil
 		}
+	}
+	if n := len(s.events); n > 0 && s.events[n-1].more && e.isComplete() {
+		return joinLines("the last event of all says that its commit continues", s.events[max(0, n-5):])
 	}
 	return ""
 }

@@ -80,7 +80,7 @@ func TestDefects(t *testing.T) {
 				o.Grace = 300 * time.Millisecond
 				fallthrough
 			default:
-				o.ignoreGoroutines = true
+				o.NoLeakCheck = true
 				t.Parallel()
 			}
 			operations := 0

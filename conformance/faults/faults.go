@@ -91,6 +91,9 @@ func playAll(r *run, ctx context.Context) error {
 		{name: "resuming follower", resumes: 60},
 		{name: "roaming follower", resumes: 40, roams: true},
 	} {
+		if r.h.NoResumer != "" {
+			f.resumes = 0
+		}
 		f.run, f.handle, f.random = r, i%len(r.handles), r.source(f.name)
 		var err error
 		if f.watch, err = r.handles[f.handle].WatchList(ctx, thing, allTenancies, ""); err != nil {

@@ -38,6 +38,9 @@ type Harness struct {
 	// here is an error, and so is a handle that is one in spite of a reason. Handles of [Processes] are not looked at.
 	NoHistorian string
 
+	// NoResumer says why the backend is no storage.Resumer, as in conformance.Harness. Followers then keep their watches.
+	NoResumer string
+
 	// IgnoreGoroutines are functions, by their full names, whose goroutines may be left after Close because they belong to
 	// the harness and not to the backend.
 	IgnoreGoroutines []string

@@ -44,8 +44,9 @@ type Options struct {
 	// Directory is where the history and its picture are written when something is violated; "" writes none.
 	Directory string
 
-	// ignoreGoroutines says that others run in this process, so that nobody looks for goroutines that are left after Close.
-	ignoreGoroutines bool
+	// NoLeakCheck leaves out the search for goroutines that remain after Close. Set it if other tests run in the process at the same
+	// time.
+	NoLeakCheck bool
 
 	// Log gets a line now and then; nil drops them.
 	Log func(format string, args ...any)

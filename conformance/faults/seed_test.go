@@ -60,7 +60,7 @@ func planOf(t *testing.T, seed uint64) (p plan) {
 		b, err := around(ctx)
 		return &listening{b.(*handle), &p.uids}, err
 	}
-	o := Options{For: 700 * time.Millisecond, Calm: 50 * time.Millisecond, AtOnce: 1, Workers: 1, Handles: 1, Seed: seed, ignoreGoroutines: true}
+	o := Options{For: 700 * time.Millisecond, Calm: 50 * time.Millisecond, AtOnce: 1, Workers: 1, Handles: 1, Seed: seed, NoLeakCheck: true}
 	report, err := Run(t.Context(), h, o)
 	if err != nil || len(report.Violations) > 0 {
 		t.Fatal(err, report)
