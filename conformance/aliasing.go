@@ -16,13 +16,13 @@ var aliasingCases = topic{"Aliasing", []testCase{
 	{name: "EventsAreTheCallers", run: aliasingEvents},
 }}
 
-// scribble changes everything in a resource that a caller could reach.
-func scribble(res *resourcepb.Resource) {
+// mutate changes everything in a resource that a caller could reach.
+func mutate(res *resourcepb.Resource) {
 	if res == nil {
 		return
 	}
-	scribbleID(res.Id)
-	scribbleID(res.Owner)
+	mutateID(res.Id)
+	mutateID(res.Owner)
 	res.Version, res.Generation = "scribbled", "scribbled"
 	for k := range res.Metadata {
 		res.Metadata[k] = "scribbled"
@@ -39,7 +39,7 @@ func scribble(res *resourcepb.Resource) {
 	}
 }
 
-func scribbleID(id *resourcepb.ID) {
+func mutateID(id *resourcepb.ID) {
 	if id == nil {
 		return
 	}
@@ -49,35 +49,35 @@ func scribbleID(id *resourcepb.ID) {
 }
 
 func aliasingInputUnchanged(s *suite) {
-	res := rich("a")
+	res := newRichThing("a")
 	before := clone(res)
 	stored := s.write(res)
-	s.same("the argument of WriteCAS", res, before)
+	s.equal("the argument of WriteCAS", res, before)
 	before = clone(stored)
 	_, err := s.b.WriteCAS(s.ctx, stored)
-	s.succeeds("WriteCAS", err)
-	s.same("the argument of WriteCAS", stored, before)
+	s.noError("WriteCAS", err)
+	s.equal("the argument of WriteCAS", stored, before)
 	_, err = s.b.WriteCAS(s.ctx, stored)
-	s.fails("WriteCAS", err, storage.ErrCASFailure)
-	s.same("the argument of a WriteCAS that fails", stored, before)
+	s.wantError("WriteCAS", err, storage.ErrCASFailure)
+	s.equal("the argument of a WriteCAS that fails", stored, before)
 
 	id, tenancy := clone(stored.Id), clone(anywhere)
 	for _, call := range allCalls(s, stored, s.watch(anything, anywhere, "").Cursor()) {
 		_ = call(s.ctx) // whatever comes of it
-		s.same("an id given", stored.Id, id)
-		s.same("a tenancy given", anywhere, tenancy)
+		s.equal("an id given", stored.Id, id)
+		s.equal("a tenancy given", anywhere, tenancy)
 	}
 	if transactor, ok := storage.As[storage.Transactor](s.b); ok {
-		write, del := rich("b"), thingID("c")
+		write, del := newRichThing("b"), thingID("c")
 		ops := []storage.Op{{Write: write}, {Delete: del, Version: "v"}, {Check: withUid(thingID("d"), "")}}
 		wantWrite, wantDelete := clone(write), clone(del)
 		_, err := transactor.Commit(s.ctx, ops)
-		s.succeeds("Commit", err)
+		s.noError("Commit", err)
 		if ops[0].Write != write || ops[1].Delete != del || ops[1].Version != "v" {
 			s.Fatal("Commit changed the operations that it was given")
 		}
-		s.same("a resource given to Commit", write, wantWrite)
-		s.same("an id given to Commit", del, wantDelete)
+		s.equal("a resource given to Commit", write, wantWrite)
+		s.equal("an id given to Commit", del, wantDelete)
 	}
 }
 
@@ -87,106 +87,106 @@ func aliasingInputKept(s *suite) {
 	s.snapshot(w)
 	tenancy.Namespace = "scribbled"
 
-	input := rich("a")
+	input := newRichThing("a")
 	want := clone(input)
 	want.Version = s.write(input).Version
-	scribble(input)
-	s.stored(want)
-	s.sameList("List", s.list(things, home, ""), []*resourcepb.Resource{want})
-	s.owns(want.Owner, want.Id)
-	s.upsert(w, want)
+	mutate(input)
+	s.checkStored(want)
+	s.equalLists("List", s.list(things, home, ""), []*resourcepb.Resource{want})
+	s.checkOwned(want.Owner, want.Id)
+	s.expectUpsert(w, want)
 	if _, ok := storage.As[storage.Transactor](s.b); ok {
-		input := rich("b")
+		input := newRichThing("b")
 		input.Owner = nil
 		want := clone(input)
 		want.Version = s.commit(storage.Op{Write: input})[0].Version
-		scribble(input)
-		s.stored(want)
-		s.upsert(w, want)
+		mutate(input)
+		s.checkStored(want)
+		s.expectUpsert(w, want)
 	}
 	s.delete(want)
-	s.deletion(w, want)
+	s.expectDelete(w, want)
 }
 
 func aliasingResults(s *suite) {
 	first := s.watchAll()
-	result := s.write(rich("a"))
+	result := s.write(newRichThing("a"))
 	want := clone(result)
-	scribble(result)
-	s.upsert(first, want)
+	mutate(result)
+	s.expectUpsert(first, want)
 	check := func(what string) {
 		s.Helper()
 		for range 2 {
 			for _, consistency := range consistencies {
 				got, err := s.b.Read(s.ctx, consistency, want.Id)
-				s.succeeds("Read", err)
-				s.same("Read after scribbling on "+what, got, want)
-				scribble(got)
+				s.noError("Read", err)
+				s.equal("Read after scribbling on "+what, got, want)
+				mutate(got)
 				list, err := s.b.List(s.ctx, consistency, things, home, "")
-				s.succeeds("List", err)
-				s.sameList("List after scribbling on "+what, list, []*resourcepb.Resource{want})
-				scribble(list[0])
+				s.noError("List", err)
+				s.equalLists("List after scribbling on "+what, list, []*resourcepb.Resource{want})
+				mutate(list[0])
 			}
 		}
 		w := s.watch(things, home, "")
 		got := s.snapshot(w)
 		w.Close()
-		s.sameList("the snapshot of a watch after scribbling on "+what, got, []*resourcepb.Resource{want})
-		scribble(got[0])
+		s.equalLists("the snapshot of a watch after scribbling on "+what, got, []*resourcepb.Resource{want})
+		mutate(got[0])
 		refs, err := s.b.OwnerReferences(s.ctx, want.Owner)
-		s.succeeds("OwnerReferences", err)
-		s.succeeds("OwnerReferences after scribbling on "+what, compareIDs(refs, []*resourcepb.ID{want.Id}))
-		scribbleID(refs[0])
+		s.noError("OwnerReferences", err)
+		s.noError("OwnerReferences after scribbling on "+what, compareIDs(refs, []*resourcepb.ID{want.Id}))
+		mutateID(refs[0])
 		if pager, ok := storage.As[storage.Pager](s.b); ok {
-			page, _ := s.pages(pager, atHome, 1)
-			s.sameList("pages after scribbling on "+what, page, []*resourcepb.Resource{want})
-			scribble(page[0])
+			page, _ := s.pages(pager, homeThings, 1)
+			s.equalLists("pages after scribbling on "+what, page, []*resourcepb.Resource{want})
+			mutate(page[0])
 		}
 	}
 	check("the result of WriteCAS")
 	check("all results")
-	_, err := s.b.Read(s.ctx, strong, under(want.Id, "v99"))
+	_, err := s.b.Read(s.ctx, strong, withGroupVersion(want.Id, "v99"))
 	var m storage.GroupVersionMismatchError
 	if errors.As(err, &m) {
-		scribble(m.Stored)
+		mutate(m.Stored)
 	}
 	check("the resource in a GroupVersionMismatchError")
 	if _, ok := storage.As[storage.Transactor](s.b); ok {
-		result := s.commit(storage.Op{Write: changed(want)})[0]
+		result := s.commit(storage.Op{Write: withNewData(want)})[0]
 		want = clone(result)
-		scribble(result)
-		s.upsert(first, want)
+		mutate(result)
+		s.expectUpsert(first, want)
 		check("the result of Commit")
 	}
 	s.delete(want)
-	s.deletion(first, want)
+	s.expectDelete(first, want)
 }
 
 // aliasingEvents scribbles on every event of one watch: another one, a later one and the store do not notice.
 func aliasingEvents(s *suite) {
 	one, two := s.watchAll(), s.watchAll()
-	res := s.write(rich("a"))
-	events := []*resourcepb.WatchEvent{upserted(res)}
+	res := s.write(newRichThing("a"))
+	events := []*resourcepb.WatchEvent{upsertEvent(res)}
 	for range 3 {
 		res = s.update(res)
-		events = append(events, upserted(res))
+		events = append(events, upsertEvent(res))
 	}
 	s.delete(res)
-	events = append(events, deleted(res))
+	events = append(events, deleteEvent(res))
 	start := two.Cursor()
 	for _, want := range events {
 		got := s.next(one)
-		s.same("the first watch", got, want)
+		s.equal("the first watch", got, want)
 		kept := proto.CloneOf(got)
-		scribble(subject(got))
+		mutate(subject(got))
 		got = s.next(two)
-		s.same("the second watch", got, kept)
-		scribble(subject(got))
+		s.equal("the second watch", got, kept)
+		mutate(subject(got))
 	}
 	if start != "" {
-		resumed := s.resume(start, everywhere)
+		resumed := s.resume(start, allFilter)
 		for _, want := range events {
-			s.event(resumed, want)
+			s.expectEvent(resumed, want)
 		}
 	}
 }

@@ -21,8 +21,8 @@ type assertions struct {
 	timeout time.Duration
 }
 
-// patience is a context that ends when something that should have happened did not.
-func (s *assertions) patience() (context.Context, context.CancelFunc) {
+// timeoutContext is a context that ends when something that should have happened did not.
+func (s *assertions) timeoutContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, s.timeout)
 }
 
@@ -58,7 +58,7 @@ func (s *assertions) eventually(what string, check func() error) {
 
 // poll is eventually for those who may not end the case: it returns what is still wrong in the end.
 func (s *assertions) poll(check func() error) error {
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -89,32 +89,32 @@ func (s *assertions) parallel(n int, f func(i int) error) {
 	}
 }
 
-// fails demands an error that matches want.
-func (s *assertions) fails(what string, err, want error) {
+// wantError demands an error that matches want.
+func (s *assertions) wantError(what string, err, want error) {
 	s.Helper()
 	if !errors.Is(err, want) {
-		s.Fatalf("%s: got error %v, want %q", what, quoted(err), want)
+		s.Fatalf("%s: got error %v, want %q", what, quoteError(err), want)
 	}
 }
 
-// succeeds demands that there is no error.
-func (s *assertions) succeeds(what string, err error) {
+// noError demands that there is no error.
+func (s *assertions) noError(what string, err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatalf("%s: %v", what, err)
 	}
 }
 
-// same demands two equal messages.
-func (s *assertions) same(what string, got, want proto.Message) {
+// equal demands two equal messages.
+func (s *assertions) equal(what string, got, want proto.Message) {
 	s.Helper()
 	if !proto.Equal(got, want) {
-		s.Fatalf("%s:\n got %s\nwant %s", what, text(got), text(want))
+		s.Fatalf("%s:\n got %s\nwant %s", what, shortText(got), shortText(want))
 	}
 }
 
-// sameList demands equal resources in equal order.
-func (s *assertions) sameList(what string, got, want []*resourcepb.Resource) {
+// equalLists demands equal resources in equal order.
+func (s *assertions) equalLists(what string, got, want []*resourcepb.Resource) {
 	s.Helper()
 	if err := compareLists(got, want); err != nil {
 		s.Fatalf("%s: %v", what, err)
@@ -129,7 +129,7 @@ func (s *assertions) result(what string, outcome <-chan error) error {
 	return err
 }
 
-func quoted(err error) string {
+func quoteError(err error) string {
 	if err == nil {
 		return "none"
 	}
@@ -140,11 +140,11 @@ func compareLists(got, want []*resourcepb.Resource) error {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
-			return fmt.Errorf("%d resources instead of %d: missing %s", len(got), len(want), text(want[i]))
+			return fmt.Errorf("%d resources instead of %d: missing %s", len(got), len(want), shortText(want[i]))
 		case i >= len(want):
-			return fmt.Errorf("%d resources instead of %d: too many is %s", len(got), len(want), text(got[i]))
+			return fmt.Errorf("%d resources instead of %d: too many is %s", len(got), len(want), shortText(got[i]))
 		case !proto.Equal(got[i], want[i]):
-			return fmt.Errorf("resource %d of %d:\n got %s\nwant %s", i, len(want), text(got[i]), text(want[i]))
+			return fmt.Errorf("resource %d of %d:\n got %s\nwant %s", i, len(want), shortText(got[i]), shortText(want[i]))
 		}
 	}
 	return nil
@@ -162,8 +162,8 @@ func compareIDs(got, want []*resourcepb.ID) error {
 	return nil
 }
 
-// text shows a message, shortened.
-func text(m proto.Message) string {
+// shortText shows a message, shortened.
+func shortText(m proto.Message) string {
 	line := prototext.MarshalOptions{}.Format(m)
 	if len(line) > 600 {
 		line = line[:600] + "…"
@@ -171,9 +171,20 @@ func text(m proto.Message) string {
 	return line
 }
 
-// over is a context that has ended.
-func over() context.Context {
+// cancelledContext is a context that has ended.
+func cancelledContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
+}
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }

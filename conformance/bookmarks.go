@@ -13,7 +13,7 @@ var bookmarkCases = topic{"Bookmarks", []testCase{
 	{name: "WithoutChanges", needs: needBookmarker, run: bookmarkIdle},
 	{name: "QuietFilter", needs: needBookmarker, run: bookmarkQuiet},
 	{name: "AfterWhatWasAcknowledged", needs: needBookmarker, run: bookmarkAcknowledged},
-	{name: "RequestsAtTheSameTime", needs: needBookmarker, run: bookmarkTogether},
+	{name: "RequestsAtTheSameTime", needs: needBookmarker, run: bookmarkConcurrent},
 	{name: "Snapshot", needs: needBookmarker, run: bookmarkSnapshot},
 	{name: "History", needs: needBookmarker | needResumer, run: bookmarkHistory},
 	{name: "SlowWatch", needs: needBookmarker, run: bookmarkSlow},
@@ -26,7 +26,7 @@ var bookmarkCases = topic{"Bookmarks", []testCase{
 // bookmark asks for a bookmark.
 func mustRequestBookmark(s *suite, w storage.Watch) {
 	s.Helper()
-	s.succeeds("Bookmark", requestBookmark(s, w))
+	s.noError("Bookmark", requestBookmark(s, w))
 }
 
 func requestBookmark(s *suite, w storage.Watch) error {
@@ -41,7 +41,7 @@ func requestBookmark(s *suite, w storage.Watch) error {
 func untilBookmark(s *suite, w storage.Watch) []*resourcepb.WatchEvent {
 	s.Helper()
 	events, err := readToBookmark(s, w)
-	s.succeeds("Next", err)
+	s.noError("Next", err)
 	return events
 }
 
@@ -69,7 +69,7 @@ func readToBookmark(s *suite, w storage.Watch) (events []*resourcepb.WatchEvent,
 func quietUntilBookmark(s *suite, w storage.Watch) {
 	s.Helper()
 	if events := untilBookmark(s, w); len(events) > 0 {
-		s.Fatalf("a watch without changes brings %s", text(events[0]))
+		s.Fatalf("a watch without changes brings %s", shortText(events[0]))
 	}
 }
 
@@ -79,7 +79,7 @@ func bookmarkIdle(s *suite) {
 		mustRequestBookmark(s, w)
 		quietUntilBookmark(s, w)
 	}
-	s.upsert(w, s.create("a"))
+	s.expectUpsert(w, s.create("a"))
 	mustRequestBookmark(s, w)
 	quietUntilBookmark(s, w)
 }
@@ -91,7 +91,7 @@ func bookmarkQuiet(s *suite) {
 		b = s.another()
 	}
 	w, err := b.WatchList(s.ctx, things, home, "quiet")
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	s.snapshot(w)
 	other := s.create("other")
 	for range s.scale(12) {
@@ -103,7 +103,7 @@ func bookmarkQuiet(s *suite) {
 	}
 	quiet := s.create("quiet")
 	mustRequestBookmark(s, w)
-	if events := untilBookmark(s, w); len(events) != 1 || label(events[0]) != label(upserted(quiet)) {
+	if events := untilBookmark(s, w); len(events) != 1 || label(events[0]) != label(upsertEvent(quiet)) {
 		s.Fatalf("%d events before the bookmark, want one", len(events))
 	}
 }
@@ -120,8 +120,8 @@ func bookmarkAcknowledged(s *suite) {
 		var want []*resourcepb.WatchEvent
 		for j := range 1 + i%3 {
 			res, err := writers[(i+j)%len(writers)].WriteCAS(s.ctx, newThing(fmt.Sprintf("name-%d-%d", i, j)))
-			s.succeeds("WriteCAS", err)
-			want = append(want, upserted(res))
+			s.noError("WriteCAS", err)
+			want = append(want, upsertEvent(res))
 		}
 		mustRequestBookmark(s, w)
 		got := untilBookmark(s, w)
@@ -129,14 +129,14 @@ func bookmarkAcknowledged(s *suite) {
 			s.Fatalf("%d events came before a bookmark that was asked for after %d acknowledged writes", len(got), len(want))
 		}
 		for k := range want {
-			s.same("an event before the bookmark", got[k], want[k])
+			s.equal("an event before the bookmark", got[k], want[k])
 		}
 	}
 }
 
-// bookmarkTogether has many watches ask at the same time, each for what has just been acknowledged to it. An answer that was
+// bookmarkConcurrent has many watches ask at the same time, each for what has just been acknowledged to it. An answer that was
 // under way when a watch asked is none to its request.
-func bookmarkTogether(s *suite) {
+func bookmarkConcurrent(s *suite) {
 	const askers = 8
 	handles := []storage.Backend{s.b}
 	if s.h.OneHandle == "" {
@@ -145,7 +145,7 @@ func bookmarkTogether(s *suite) {
 	watches := make([]storage.Watch, askers)
 	for i := range watches {
 		w, err := handles[i%len(handles)].WatchList(s.ctx, things, home, fmt.Sprintf("name-%d-", i))
-		watches[i] = s.opened(w, err)
+		watches[i] = s.mustOpen(w, err)
 		s.snapshot(w)
 	}
 	s.parallel(askers, func(i int) error {
@@ -161,7 +161,7 @@ func bookmarkTogether(s *suite) {
 			if err != nil {
 				return err
 			}
-			if len(events) != 1 || label(events[0]) != label(upserted(res)) {
+			if len(events) != 1 || label(events[0]) != label(upsertEvent(res)) {
 				return fmt.Errorf("%d events before the bookmark that was asked for after an acknowledged write, want that one", len(events))
 			}
 		}
@@ -176,7 +176,7 @@ func bookmarkSnapshot(s *suite) {
 	mustRequestBookmark(s, w)
 	late := s.create("late")
 	for i, res := range all {
-		s.upsert(w, res)
+		s.expectUpsert(w, res)
 		if i == len(all)/2 {
 			mustRequestBookmark(s, w)
 		}
@@ -188,7 +188,7 @@ func bookmarkSnapshot(s *suite) {
 	for len(events) == 0 {
 		events = untilBookmark(s, w) // the first answers the request before late was written, and may come before it
 	}
-	s.same("the event before the second bookmark", events[0], upserted(late))
+	s.equal("the event before the second bookmark", events[0], upsertEvent(late))
 }
 
 // bookmarkHistory resumes far behind and asks at once.
@@ -200,19 +200,19 @@ func bookmarkHistory(s *suite) {
 	res := newThing("a")
 	for range s.scale(800) {
 		res = s.update(res)
-		want = append(want, upserted(res))
+		want = append(want, upsertEvent(res))
 	}
-	w = s.resume(start, everywhere)
+	w = s.resume(start, allFilter)
 	mustRequestBookmark(s, w)
 	got := untilBookmark(s, w)
 	if len(got) != len(want) {
 		s.Fatalf("%d events came before the bookmark, want the %d from before the watch was opened", len(got), len(want))
 	}
 	for i := range want {
-		s.same("an event before the bookmark", got[i], want[i])
+		s.equal("an event before the bookmark", got[i], want[i])
 	}
 	// One with nothing to catch up on, whoever it is for.
-	for _, f := range []filter{everywhere, {things, home, "nothing"}} {
+	for _, f := range []filter{allFilter, {things, home, "nothing"}} {
 		w = s.resume(w.Cursor(), f)
 		mustRequestBookmark(s, w)
 		quietUntilBookmark(s, w)
@@ -226,17 +226,17 @@ func bookmarkSlow(s *suite) {
 	var want []*resourcepb.WatchEvent
 	res := newThing("a")
 	for range s.scale(300) {
-		res = changed(res)
-		res.Data.Value = noise(1000)
+		res = withNewData(res)
+		res.Data.Value = randomBytes(1000)
 		res = s.write(res)
-		want = append(want, upserted(res))
+		want = append(want, upsertEvent(res))
 	}
 	mustRequestBookmark(s, w)
 	got := untilBookmark(s, w)
 	if len(got) != len(want) && s.h.MergesEvents == "" || len(got) == 0 {
 		s.Fatalf("%d events came before the bookmark, want %d", len(got), len(want))
 	}
-	s.same("the event before the bookmark", got[len(got)-1], want[len(want)-1])
+	s.equal("the event before the bookmark", got[len(got)-1], want[len(want)-1])
 }
 
 // bookmarkCursor goes on from bookmarks.
@@ -248,8 +248,8 @@ func bookmarkCursor(s *suite) {
 		mustRequestBookmark(s, w)
 		quietUntilBookmark(s, w)
 		after := s.create(fmt.Sprintf("after-%d", i))
-		resumed := s.resume(w.Cursor(), everywhere)
-		s.upsert(resumed, after)
+		resumed := s.resume(w.Cursor(), allFilter)
+		s.expectUpsert(resumed, after)
 		resumed.Close()
 	}
 }
@@ -273,9 +273,9 @@ func bookmarkCount(s *suite) {
 	last := s.create("last")
 	for {
 		ev, err := s.nextOrBookmark(w)
-		s.succeeds("Next", err)
+		s.noError("Next", err)
 		if ev.GetBookmark() == nil {
-			s.same("Next", ev, upserted(last))
+			s.equal("Next", ev, upsertEvent(last))
 			break
 		}
 		bookmarks++
@@ -289,26 +289,26 @@ func bookmarkClosed(s *suite) {
 	over, cancel := context.WithCancel(s.ctx)
 	cancel()
 	w := s.watchAll()
-	s.fails("Bookmark with a cancelled context", w.(storage.Bookmarker).Bookmark(over), context.Canceled)
-	s.upsert(w, s.create("a")) // and no bookmark
+	s.wantError("Bookmark with a cancelled context", w.(storage.Bookmarker).Bookmark(over), context.Canceled)
+	s.expectUpsert(w, s.create("a")) // and no bookmark
 
 	mustRequestBookmark(s, w)
 	w.Close()
 	_, err := w.Next(s.ctx)
-	s.fails("Next of a watch closed with a request open", err, storage.ErrWatchClosed)
+	s.wantError("Next of a watch closed with a request open", err, storage.ErrWatchClosed)
 	for _, ctx := range []context.Context{s.ctx, over} {
-		s.fails("Bookmark of a closed watch", w.(storage.Bookmarker).Bookmark(ctx), storage.ErrWatchClosed)
+		s.wantError("Bookmark of a closed watch", w.(storage.Bookmarker).Bookmark(ctx), storage.ErrWatchClosed)
 	}
 
 	w = s.watch(things, home, "nothing")
 	s.snapshot(w)
 	mustRequestBookmark(s, w)
-	s.succeeds("Close", s.b.Close())
+	s.noError("Close", s.b.Close())
 	err = w.(storage.Bookmarker).Bookmark(s.ctx)
-	s.fails("Bookmark on a closed backend", err, storage.ErrWatchClosed)
-	s.fails("Bookmark on a closed backend", err, storage.ErrClosed)
+	s.wantError("Bookmark on a closed backend", err, storage.ErrWatchClosed)
+	s.wantError("Bookmark on a closed backend", err, storage.ErrClosed)
 	_, err = w.Next(s.ctx)
-	s.fails("Next on a closed backend", err, storage.ErrClosed)
+	s.wantError("Next on a closed backend", err, storage.ErrClosed)
 }
 
 // bookmarkNoHalf makes sure that all watches of a backend are Bookmarkers, or none.
@@ -316,7 +316,7 @@ func bookmarkNoHalf(s *suite) {
 	watches := map[string]storage.Watch{"WatchList": s.watchAll()}
 	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
 		w, err := resumer.WatchFrom(s.ctx, anything, anywhere, "", watches["WatchList"].Cursor())
-		watches["WatchFrom"] = s.opened(w, err)
+		watches["WatchFrom"] = s.mustOpen(w, err)
 	}
 	for from, w := range watches {
 		_, offered := w.(storage.Bookmarker)

@@ -54,9 +54,9 @@ func (o *operations) transact(ops ...storage.Op) []*resourcepb.Resource {
 	for i, op := range ops {
 		switch {
 		case op.Write != nil:
-			events = append(events, upserted(results[i]))
+			events = append(events, upsertEvent(results[i]))
 		case op.Delete != nil && op.Version != noVersion:
-			events = append(events, deleted(&resourcepb.Resource{Id: op.Delete, Version: op.Version}))
+			events = append(events, deleteEvent(&resourcepb.Resource{Id: op.Delete, Version: op.Version}))
 		}
 	}
 	o.add(events...)
@@ -71,14 +71,14 @@ func (o *operations) check(events []*resourcepb.WatchEvent) error {
 	for i, ev := range events {
 		by, known := o.by[eventName(ev)]
 		if !known {
-			return fmt.Errorf("event %d is of a change that no operation made: %s", i, text(ev))
+			return fmt.Errorf("event %d is of a change that no operation made: %s", i, shortText(ev))
 		}
 		if at, seen := groups[by]; seen && at != group {
-			return fmt.Errorf("event %d is of a commit that had ended %d commits before: %s", i, group-at, text(ev))
+			return fmt.Errorf("event %d is of a commit that had ended %d commits before: %s", i, group-at, shortText(ev))
 		}
 		groups[by] = group
 		if current != 0 && current != by {
-			return fmt.Errorf("event %d is joined to an earlier commit: %s", i, text(ev))
+			return fmt.Errorf("event %d is joined to an earlier commit: %s", i, shortText(ev))
 		}
 		if current = by; !ev.GetMore() {
 			group++
@@ -114,7 +114,7 @@ func (o *operations) checkWatch(what string, w storage.Watch, f filter) {
 			n++
 		}
 	}
-	o.s.succeeds(fmt.Sprintf("%s of prefix %q", what, f.prefix), o.check(readEvents(o.s, w, n)))
+	o.s.noError(fmt.Sprintf("%s of prefix %q", what, f.prefix), o.check(readEvents(o.s, w, n)))
 }
 
 // mixture makes transactions and single writes on keys that filters separate, with checks and with deletes that do nothing.
@@ -138,11 +138,11 @@ func (o *operations) mixture(rounds int) {
 				remaining = append(remaining, res)
 			}
 		}
-		o.add(upserted(o.s.create(fmt.Sprintf("%s-%d", []string{"odd", "even"}[i%2], 10*i+9))))
+		o.add(upsertEvent(o.s.create(fmt.Sprintf("%s-%d", []string{"odd", "even"}[i%2], 10*i+9))))
 	}
 }
 
-var boundFilters = []filter{everywhere, {things, home, "odd-"}, {things, home, "even-"}, {things, home, "third-"}}
+var boundFilters = []filter{allFilter, {things, home, "odd-"}, {things, home, "even-"}, {things, home, "third-"}}
 
 func boundsOfTransactions(s *suite) {
 	o := newOperations(s)
@@ -160,7 +160,7 @@ func boundsOfTransactions(s *suite) {
 	for more := true; more; {
 		ev := readEvents(s, w, 1)[0]
 		if ev.GetMore() {
-			s.Fatalf("an event of a snapshot says that its commit continues: %s", text(ev))
+			s.Fatalf("an event of a snapshot says that its commit continues: %s", shortText(ev))
 		}
 		more = ev.GetEndOfSnapshot() == nil
 	}
@@ -190,10 +190,10 @@ func boundsFromEveryCursor(s *suite) {
 			resumed.Close()
 			for _, ev := range got {
 				if !f.selects(subject(ev).GetId()) {
-					s.Fatalf("a watch of prefix %q returned %s", f.prefix, text(ev))
+					s.Fatalf("a watch of prefix %q returned %s", f.prefix, shortText(ev))
 				}
 			}
-			s.succeeds(fmt.Sprintf("a watch of prefix %q from the cursor after event %d", f.prefix, i), o.check(got))
+			s.noError(fmt.Sprintf("a watch of prefix %q from the cursor after event %d", f.prefix, i), o.check(got))
 		}
 	}
 }
@@ -217,7 +217,7 @@ func boundsAcrossPages(s *suite) {
 		o.checkWatch("a watch of history", w, f)
 		w.Close()
 	}
-	o.checkWatch("a watch that was open all the time", w, everywhere)
+	o.checkWatch("a watch that was open all the time", w, allFilter)
 }
 
 // boundsNoHalf checks that a backend without commit bounds sets no More.
@@ -233,7 +233,7 @@ func boundsNoHalf(s *suite) {
 		ops = append(ops, storage.Op{Write: newThing("name-" + strconv.Itoa(i))})
 	}
 	_, err := transactor.Commit(s.ctx, ops)
-	s.succeeds("Commit", err)
+	s.noError("Commit", err)
 	for _, ev := range readEvents(s, w, n) {
 		if ev.GetMore() {
 			s.Fatalf("an event says that its commit continues although Harness.NoCommitBounds says: %s", s.h.NoCommitBounds)

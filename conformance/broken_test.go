@@ -102,7 +102,7 @@ var defects = []defect{
 	{bug: "swaps tell the revision before", by: "Historian/Swap", says: "at revision"},
 	{bug: "followers begin one too late", by: "Historian/Follow", says: "commits after revision"},
 	{bug: "followers begin one too early", by: "Historian/Follow", says: "commits after revision"},
-	{bug: "followers begin one too late", by: "Load/OneHandle", says: "followers know what was before|followers tell every change once"},
+	{bug: "followers begin one too late", by: "Load/OneHandle", says: "followers report the previous state|followers report every change once"},
 	{bug: "followers know no span", by: "Historian/FollowSpan", says: "expected one of 2"},
 	{bug: "before is one too early", by: "Historian/Follow", says: "state before|nothing was stored"},
 	{bug: "deletions have no state before", by: "Historian/Follow", says: "neither Now nor Before"},
@@ -164,7 +164,7 @@ func TestDefects(t *testing.T) {
 		t.Run(map[bool]string{true: "Alone", false: "Parallel"}[alone], func(t *testing.T) {
 			for _, d := range defects {
 				c := caseNamed(t, d.by)
-				if c.alone != alone {
+				if c.exclusive != alone {
 					continue
 				}
 				t.Run(d.bug+", "+d.by, func(t *testing.T) {

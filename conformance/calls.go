@@ -21,7 +21,7 @@ func allCalls(s *suite, stored *resourcepb.Resource, cursor string) map[string]f
 			return err
 		},
 		"WriteCAS": func(ctx context.Context) error {
-			_, err := s.b.WriteCAS(ctx, changed(stored))
+			_, err := s.b.WriteCAS(ctx, withNewData(stored))
 			return err
 		},
 		"DeleteCAS": func(ctx context.Context) error { return s.b.DeleteCAS(ctx, stored.Id, stored.Version) },
@@ -62,7 +62,7 @@ func allCalls(s *suite, stored *resourcepb.Resource, cursor string) map[string]f
 	}
 	if transactor, ok := storage.As[storage.Transactor](s.b); ok {
 		calls["Commit"] = func(ctx context.Context) error {
-			_, err := transactor.Commit(ctx, []storage.Op{{Write: changed(stored)}})
+			_, err := transactor.Commit(ctx, []storage.Op{{Write: withNewData(stored)}})
 			var op *storage.OpError
 			if errors.As(err, &op) {
 				return fmt.Errorf("no operation caused this, yet it is an OpError: %s", err)

@@ -11,10 +11,10 @@ type topic struct {
 // A testCase gets a suite with a fresh store. It never looks at a clock: whatever has to happen gets Harness.Timeout, and
 // whatever must not happen is flushed out by something that has to happen after it.
 type testCase struct {
-	name  string
-	needs need
-	alone bool // not beside other cases
-	run   func(s *suite)
+	name      string
+	needs     need
+	exclusive bool // not beside other cases
+	run       func(s *suite)
 }
 
 // run runs one case on a fresh store.

@@ -51,14 +51,14 @@ type Result struct {
 //
 // In a program that is no test the first call makes package testing usable, which registers that package's flags.
 func Check(ctx context.Context, h Harness, o Options) (*Report, error) {
-	outsideOfTest()
+	initTesting()
 	if r := attempt(ctx, "Probe", func(t testing.TB) { h.complete(t); exemptMovers(&h, t); probe(&h, t) }, time.Minute); r.Failure != "" {
 		if ctx.Err() != nil {
 			return &Report{}, context.Cause(ctx)
 		}
 		return &Report{}, errors.New(r.Failure)
 	}
-	c := &checking{h: &h, o: o, report: &Report{}}
+	c := &checkRun{h: &h, o: o, report: &Report{}}
 	var alone, beside []int
 	for _, topic := range topics {
 		for _, tc := range topic.cases {
@@ -69,7 +69,7 @@ func Check(ctx context.Context, h Harness, o Options) (*Report, error) {
 			i := len(c.cases)
 			c.cases = append(c.cases, tc)
 			c.report.Results = append(c.report.Results, Result{Case: name, NotRun: h.exempt(tc.needs)})
-			if tc.alone {
+			if tc.exclusive {
 				alone = append(alone, i)
 			} else {
 				beside = append(beside, i)
@@ -103,8 +103,8 @@ func (o *Options) parallel() int {
 	return o.Parallel
 }
 
-// outsideOfTest makes what cases are built with work in a program that is no test.
-var outsideOfTest = sync.OnceFunc(func() {
+// initTesting makes what cases are built with work in a program that is no test.
+var initTesting = sync.OnceFunc(func() {
 	if testing.Testing() {
 		return
 	}
@@ -116,45 +116,45 @@ var outsideOfTest = sync.OnceFunc(func() {
 	_ = flag.Set("rapid.nofailfile", "true") // the flag is there as long as rapid is
 })
 
-// checking is a Check under way.
-type checking struct {
+// checkRun is a Check under way.
+type checkRun struct {
 	h      *Harness
 	o      Options
 	cases  []testCase
 	report *Report
 
-	mu   sync.Mutex
-	done int
+	mu       sync.Mutex
+	finished int
 }
 
 // run runs the case of that number, unless it is exempt or ctx is over.
-func (c *checking) run(ctx context.Context, i int) {
+func (c *checkRun) run(ctx context.Context, i int) {
 	r := c.report.Results[i]
 	switch {
 	case r.NotRun != "":
 	case ctx.Err() != nil:
-		r.NotRun = interrupted
+		r.NotRun = interruptReason
 	default:
 		r = checkCase(ctx, c.h, r.Case, c.cases[i])
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.report.Results[i] = r
-	c.done++
+	c.finished++
 	if c.o.Progress != nil {
-		c.o.Progress(r, c.done, len(c.cases))
+		c.o.Progress(r, c.finished, len(c.cases))
 	}
 }
 
-const interrupted = "interrupted"
+const interruptReason = "interrupted"
 
 // check runs one case on a fresh store.
 func checkCase(ctx context.Context, h *Harness, name string, c testCase) Result {
 	return attempt(ctx, name, func(t testing.TB) { runCase(h, t, c) }, h.caseTime())
 }
 
-// abandoned is how long after the end of its context a case may take to end.
-const abandoned = 30 * time.Second
+// abandonAfter is how long after the end of its context a case may take to end.
+const abandonAfter = 30 * time.Second
 
 // attempt runs f as a test of that name. What fails after ctx has ended has failed because of that.
 func attempt(ctx context.Context, name string, f func(testing.TB), most time.Duration) Result {
@@ -170,18 +170,18 @@ func attempt(ctx context.Context, name string, f func(testing.TB), most time.Dur
 	select {
 	case <-done:
 	case <-limit.Done():
-		timer := time.NewTimer(abandoned)
+		timer := time.NewTimer(abandonAfter)
 		defer timer.Stop()
 		select {
 		case <-done:
 		case <-timer.C:
-			t.Errorf("it does not end, %v after its context did", abandoned)
+			t.Errorf("it does not end, %v after its context did", abandonAfter)
 		}
 	}
 	got := t.Outcome()
 	r := Result{Case: name, NotRun: got.Skipped, Failure: got.Failure, Log: got.Log, Took: time.Since(began)}
 	if ctx.Err() != nil && r.Failure != "" {
-		return Result{Case: name, NotRun: interrupted, Log: r.Failure, Took: r.Took}
+		return Result{Case: name, NotRun: interruptReason, Log: r.Failure, Took: r.Took}
 	}
 	if limit.Err() != nil && r.Failure != "" {
 		r.Failure = fmt.Sprintf("%s\n(after %v)", r.Failure, most)

@@ -132,7 +132,7 @@ func TestCheckInterrupted(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if !slices.ContainsFunc(report.Results, func(r Result) bool { return r.NotRun == interrupted }) {
+	if !slices.ContainsFunc(report.Results, func(r Result) bool { return r.NotRun == interruptReason }) {
 		t.Error("no case was interrupted")
 	}
 }

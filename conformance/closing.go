@@ -23,14 +23,14 @@ var closingCases = topic{"Closing", []testCase{
 // closedNext demands that Next says that the watch is closed, and whether the backend is.
 func closedNext(s *suite, what string, w storage.Watch, backendClosed bool) {
 	s.Helper()
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	defer cancel()
-	for _, ctx := range []context.Context{ctx, over()} {
+	for _, ctx := range []context.Context{ctx, cancelledContext()} {
 		// The end of the watch wins over that of the context.
 		ev, err := w.Next(ctx)
-		s.fails("Next "+what, err, storage.ErrWatchClosed)
+		s.wantError("Next "+what, err, storage.ErrWatchClosed)
 		if ev != nil {
-			s.Fatalf("Next %s: an event beside the error: %s", what, text(ev))
+			s.Fatalf("Next %s: an event beside the error: %s", what, shortText(ev))
 		}
 		if got := errors.Is(err, storage.ErrClosed); got != backendClosed {
 			s.Fatalf("Next %s: the error matches ErrClosed: %t, want %t: %v", what, got, backendClosed, err)
@@ -47,7 +47,7 @@ func closingWatch(s *suite) {
 	s.snapshot(buffered)
 	s.snapshot(other)
 	c := s.create("c")
-	s.upsert(other, c) // by now the others have it too, or will
+	s.expectUpsert(other, c) // by now the others have it too, or will
 	for what, w := range map[string]storage.Watch{"before the snapshot": fresh, "inside a snapshot": inSnapshot, "with an event buffered": buffered} {
 		w.Close()
 		closedNext(s, "of a watch closed "+what, w, false)
@@ -55,7 +55,7 @@ func closingWatch(s *suite) {
 		closedNext(s, "of a watch closed twice "+what, w, false)
 		w.Cursor()
 	}
-	s.upsert(other, s.update(c))
+	s.expectUpsert(other, s.update(c))
 }
 
 func closingWatchWaiting(s *suite) {
@@ -70,7 +70,7 @@ func closingWatchWaiting(s *suite) {
 		}()
 		<-started
 		w.Close()
-		s.fails("Next, closed while it waits", s.result("Next, closed while it waits", outcome), storage.ErrWatchClosed)
+		s.wantError("Next, closed while it waits", s.result("Next, closed while it waits", outcome), storage.ErrWatchClosed)
 	}
 }
 
@@ -80,16 +80,16 @@ func closingCancelledNext(s *suite) {
 	w := s.watch(things, home, "")
 	cancelled := func(where string) {
 		s.Helper()
-		_, err := w.Next(over())
-		s.fails("Next with a cancelled context "+where, err, context.Canceled)
+		_, err := w.Next(cancelledContext())
+		s.wantError("Next with a cancelled context "+where, err, context.Canceled)
 	}
 	cancelled("before the snapshot")
-	s.upsert(w, a)
+	s.expectUpsert(w, a)
 	cancelled("inside the snapshot")
-	s.upsert(w, b)
+	s.expectUpsert(w, b)
 	cancelled("before the end of the snapshot")
 	if rest := s.snapshot(w); len(rest) > 0 {
-		s.Fatalf("the snapshot goes on with %s", text(rest[0]))
+		s.Fatalf("the snapshot goes on with %s", shortText(rest[0]))
 	}
 	cancelled("on a quiet watch")
 	for range s.scale(20) {
@@ -105,27 +105,27 @@ func closingCancelledNext(s *suite) {
 		go cancel()
 		a = s.update(a)
 		if err := s.result("Next whose context ends", outcome); err == nil {
-			s.same("Next whose context ends", got, upserted(a))
+			s.equal("Next whose context ends", got, upsertEvent(a))
 		} else {
-			s.fails("Next whose context ends", err, context.Canceled)
-			s.upsert(w, a)
+			s.wantError("Next whose context ends", err, context.Canceled)
+			s.expectUpsert(w, a)
 		}
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, 1)
 	defer cancel()
 	_, err := w.Next(ctx)
-	s.fails("Next with a deadline that passes", err, context.DeadlineExceeded)
+	s.wantError("Next with a deadline that passes", err, context.DeadlineExceeded)
 }
 
 func closingBackend(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
-	s.upsert(w, stored)
+	s.expectUpsert(w, stored)
 	calls := allCalls(s, stored, w.Cursor())
 	for range 2 {
 		s.closeBackend(s.b)
 		for name, call := range calls {
-			s.fails(name+" after Close", call(s.ctx), storage.ErrClosed)
+			s.wantError(name+" after Close", call(s.ctx), storage.ErrClosed)
 		}
 	}
 	s.parallel(4, func(int) error { return s.b.Close() })
@@ -137,7 +137,7 @@ func closingBackendEndsWatches(s *suite) {
 	s.snapshot(waiting)
 	s.snapshot(buffered)
 	closed.Close()
-	s.upsert(waiting, s.create("b"))
+	s.expectUpsert(waiting, s.create("b"))
 	outcome := make(chan error, 1)
 	go func() {
 		_, err := waiting.Next(s.ctx)
@@ -145,8 +145,8 @@ func closingBackendEndsWatches(s *suite) {
 	}()
 	s.closeBackend(s.b)
 	err := s.result("Next, waiting while the backend is closed", outcome)
-	s.fails("Next, waiting while the backend is closed", err, storage.ErrWatchClosed)
-	s.fails("Next, waiting while the backend is closed", err, storage.ErrClosed)
+	s.wantError("Next, waiting while the backend is closed", err, storage.ErrWatchClosed)
+	s.wantError("Next, waiting while the backend is closed", err, storage.ErrClosed)
 	for _, w := range []storage.Watch{waiting, inSnapshot, buffered} {
 		closedNext(s, "of a watch whose backend is closed", w, true)
 		// What came first stays the answer.
@@ -178,7 +178,7 @@ func closingBackendBusy(s *suite) {
 					return
 				}
 				acknowledged[i] = stored
-				res = changed(stored)
+				res = withNewData(stored)
 			}
 		}()
 	}
@@ -195,7 +195,7 @@ func closingBackendBusy(s *suite) {
 		// A write that was under way may also say that its outcome is unknown.
 		err := s.result("a call beside Close", outcome)
 		if !errors.Is(err, storage.ErrClosed) && !errors.Is(err, storage.ErrInconsistent) {
-			s.Fatalf("a call beside Close: got error %v, want ErrClosed", quoted(err))
+			s.Fatalf("a call beside Close: got error %v, want ErrClosed", quoteError(err))
 		}
 	}
 	if s.h.OneHandle != "" {
@@ -206,8 +206,8 @@ func closingBackendBusy(s *suite) {
 		got := s.read(withUid(res.Id, ""))
 		if got.Version != res.Version {
 			// Only a later write of unknown outcome may stand there instead; it was made from this one.
-			_, err := s.b.WriteCAS(s.ctx, changed(res))
-			s.fails("WriteCAS at a version that was replaced", err, storage.ErrCASFailure)
+			_, err := s.b.WriteCAS(s.ctx, withNewData(res))
+			s.wantError("WriteCAS at a version that was replaced", err, storage.ErrCASFailure)
 		}
 	}
 }
@@ -215,16 +215,16 @@ func closingBackendBusy(s *suite) {
 func closingOtherHandle(s *suite) {
 	first, second := s.b, s.another()
 	w, err := second.WatchList(s.ctx, anything, anywhere, "")
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	s.snapshot(w)
 	a := s.create("a")
-	s.upsert(w, a)
+	s.expectUpsert(w, a)
 	s.closeBackend(first)
 	s.b = second
-	s.stored(a)
+	s.checkStored(a)
 	a = s.update(a)
-	s.upsert(w, a)
+	s.expectUpsert(w, a)
 	s.b = s.another()
-	s.stored(a)
-	s.upsert(w, s.update(a))
+	s.checkStored(a)
+	s.expectUpsert(w, s.update(a))
 }

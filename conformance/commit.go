@@ -24,7 +24,7 @@ var commitCases = topic{"Commit", []testCase{
 func failsAt(s *suite, what string, index int, want error, ops ...storage.Op) {
 	s.Helper()
 	results, err := s.transactor().Commit(s.ctx, ops)
-	s.fails(what, err, want)
+	s.wantError(what, err, want)
 	var op *storage.OpError
 	if !errors.As(err, &op) {
 		s.Fatalf("%s: %q is no *storage.OpError", what, err)
@@ -32,7 +32,7 @@ func failsAt(s *suite, what string, index int, want error, ops ...storage.Op) {
 	if op.Index != index {
 		s.Fatalf("%s: the error is for operation %d, want %d: %v", what, op.Index, index, err)
 	}
-	s.fails(what+", unwrapped", op.Err, want)
+	s.wantError(what+", unwrapped", op.Err, want)
 	if results != nil {
 		s.Errorf("%s: results beside the error", what)
 	}
@@ -51,7 +51,7 @@ func commitResults(s *suite) {
 	updated, deletedRes, checked := s.create("updated"), s.create("deleted"), s.create("checked")
 	w := s.watch(anything, anywhere, "")
 	s.snapshot(w)
-	created, next := newThing("created"), changed(updated)
+	created, next := newThing("created"), withNewData(updated)
 	results := s.commit(
 		storage.Op{Check: checked.Id, Version: checked.Version},
 		storage.Op{Write: created},
@@ -72,28 +72,28 @@ func commitResults(s *suite) {
 			s.Fatalf("result %d has version %q after %q", i, got.Version, want.Version)
 		}
 		want.Version = got.Version
-		s.same("a result of Commit", got, want)
-		s.stored(want)
+		s.equal("a result of Commit", got, want)
+		s.checkStored(want)
 	}
-	s.stored(checked)
-	s.absent(deletedRes.Id)
-	anyOrder(s, w, upserted(results[1]), upserted(results[4]), deleted(deletedRes))
+	s.checkStored(checked)
+	s.checkAbsent(deletedRes.Id)
+	expectAnyOrder(s, w, upsertEvent(results[1]), upsertEvent(results[4]), deleteEvent(deletedRes))
 
 	// The versions that a transaction gives are good for single writes, and the other way round.
-	s.upsert(w, s.update(results[1]))
-	alone := s.commit(storage.Op{Write: changed(results[4])})[0]
-	s.upsert(w, alone)
-	s.stored(alone)
+	s.expectUpsert(w, s.update(results[1]))
+	alone := s.commit(storage.Op{Write: withNewData(results[4])})[0]
+	s.expectUpsert(w, alone)
+	s.checkStored(alone)
 	s.commit(storage.Op{Delete: alone.Id, Version: alone.Version})
-	s.deletion(w, alone)
+	s.expectDelete(w, alone)
 
 	// What has to be there is deleted as anything else is, beside other changes and by itself.
 	taken := s.commit(storage.Op{Delete: checked.Id, Version: checked.Version, Present: true}, storage.Op{Write: newThing("last")})
-	s.absent(checked.Id)
-	anyOrder(s, w, deleted(checked), upserted(taken[1]))
+	s.checkAbsent(checked.Id)
+	expectAnyOrder(s, w, deleteEvent(checked), upsertEvent(taken[1]))
 	gone := storage.Op{Delete: taken[1].Id, Version: taken[1].Version, Present: true}
 	s.commit(gone)
-	s.deletion(w, taken[1])
+	s.expectDelete(w, taken[1])
 	failsAt(s, "Commit that deletes by itself what has to be there, of nothing", 0, storage.ErrCASFailure, gone)
 }
 
@@ -145,7 +145,7 @@ func commitTable(s *suite) {
 	} {
 		id := thingID("row-" + strconv.Itoa(i))
 		var before *resourcepb.Resource
-		if row.stored {
+		if row.current {
 			before = s.write(newResource(id))
 		}
 		good := func(n int) storage.Op {
@@ -155,24 +155,24 @@ func commitTable(s *suite) {
 		ops[i%3] = row.op(withUid(id, row.uid(before)), row.version(before))
 		if row.want == nil {
 			results := s.commit(ops...)
-			s.stored(results[(i+1)%3])
+			s.checkStored(results[(i+1)%3])
 			switch {
 			case ops[i%3].Write != nil:
-				s.stored(results[i%3])
-			case row.stored:
-				s.stored(before)
+				s.checkStored(results[i%3])
+			case row.current:
+				s.checkStored(before)
 			default:
-				s.absent(id)
+				s.checkAbsent(id)
 			}
 			continue
 		}
 		failsAt(s, "Commit with "+row.name, i%3, row.want, ops...)
-		s.absent(thingID("good-" + strconv.Itoa(i) + "-" + strconv.Itoa((i+1)%3)))
-		s.absent(thingID("good-" + strconv.Itoa(i) + "-" + strconv.Itoa((i+2)%3)))
-		if row.stored {
-			s.stored(before)
+		s.checkAbsent(thingID("good-" + strconv.Itoa(i) + "-" + strconv.Itoa((i+1)%3)))
+		s.checkAbsent(thingID("good-" + strconv.Itoa(i) + "-" + strconv.Itoa((i+2)%3)))
+		if row.current {
+			s.checkStored(before)
 		} else {
-			s.absent(id)
+			s.checkAbsent(id)
 		}
 	}
 }
@@ -186,25 +186,25 @@ func commitAllOrNothing(s *suite) {
 	w := s.watch(anything, anywhere, "")
 	s.snapshot(w)
 
-	moved := changed(child)
+	moved := withNewData(child)
 	moved.Owner = nil
 	created := newChild("created", owner.Id)
 	failsAt(s, "Commit with one stale write", 4, storage.ErrCASFailure,
-		storage.Op{Write: changed(updated)},
+		storage.Op{Write: withNewData(updated)},
 		storage.Op{Delete: gone.Id, Version: gone.Version},
 		storage.Op{Write: created},
 		storage.Op{Write: moved},
-		storage.Op{Write: changed(stale)})
-	s.sameList("List after a Commit that failed", s.list(anything, anywhere, ""), all)
-	s.owns(owner.Id, child.Id)
+		storage.Op{Write: withNewData(stale)})
+	s.equalLists("List after a Commit that failed", s.list(anything, anywhere, ""), all)
+	s.checkOwned(owner.Id, child.Id)
 	// Each key's next event is what happens to it now: the failed transaction made none.
-	want := []*resourcepb.WatchEvent{upserted(s.update(updated)), upserted(s.update(gone)), upserted(s.write(created)), upserted(s.write(moved))}
-	perKey(s, w, want...)
+	want := []*resourcepb.WatchEvent{upsertEvent(s.update(updated)), upsertEvent(s.update(gone)), upsertEvent(s.write(created)), upsertEvent(s.write(moved))}
+	expectPerKey(s, w, want...)
 }
 
 func commitLowestIndex(s *suite) {
 	stored := s.create("stored")
-	wrong := changed(stored)
+	wrong := withNewData(stored)
 	wrong.Id.Uid = newUid()
 	other := s.create("other")
 	good := func(name string) storage.Op { return storage.Op{Write: newThing(name)} }

@@ -12,7 +12,7 @@ import (
 func commitMalformed(s *suite) {
 	stored := s.create("a")
 	second := newThing("a")
-	second.Id = under(second.Id, "v2")
+	second.Id = withGroupVersion(second.Id, "v2")
 	for name, ops := range map[string][]storage.Op{
 		"no operation in it":            {{}},
 		"only a version":                {{Version: "v"}},
@@ -20,15 +20,15 @@ func commitMalformed(s *suite) {
 		"write and check in one":        {{Write: newThing("b"), Check: thingID("c")}},
 		"delete and check in one":       {{Delete: thingID("b"), Check: thingID("c"), Version: "v"}},
 		"all three":                     {{Write: newThing("b"), Delete: thingID("c"), Check: thingID("d")}},
-		"a version beside a write":      {{Write: changed(stored), Version: stored.Version}},
+		"a version beside a write":      {{Write: withNewData(stored), Version: stored.Version}},
 		"presence beside a write":       {{Write: newThing("b"), Present: true}},
 		"presence beside a check":       {{Check: stored.Id, Version: stored.Version, Present: true}},
 		"presence alone":                {{Present: true}},
 		"presence without a uid":        {{Delete: withUid(stored.Id, ""), Version: stored.Version, Present: true}},
 		"two writes of one key":         {{Write: newThing("b")}, {Write: newThing("b")}},
-		"two writes, two versions":      {{Write: changed(stored)}, {Write: second}},
+		"two writes, two versions":      {{Write: withNewData(stored)}, {Write: second}},
 		"delete and create of one key":  {{Delete: stored.Id, Version: stored.Version}, {Write: newThing("a")}},
-		"check and write of one key":    {{Check: stored.Id, Version: stored.Version}, {Write: changed(stored)}},
+		"check and write of one key":    {{Check: stored.Id, Version: stored.Version}, {Write: withNewData(stored)}},
 		"two checks of one key":         {{Check: stored.Id, Version: stored.Version}, {Check: withUid(stored.Id, "")}},
 		"two deletes of one key":        {{Delete: thingID("b")}, {Write: newThing("c")}, {Delete: thingID("b")}},
 		"a write without a uid":         {{Write: newResource(withUid(thingID("b"), ""))}},
@@ -42,12 +42,12 @@ func commitMalformed(s *suite) {
 		"a good one and a nameless one": {{Write: newThing("b")}, {Write: newThing("")}},
 	} {
 		results, err := s.transactor().Commit(s.ctx, ops)
-		s.fails("Commit with "+name, err, storage.ErrInvalid)
+		s.wantError("Commit with "+name, err, storage.ErrInvalid)
 		if results != nil {
 			s.Errorf("Commit with %s: results beside the error", name)
 		}
 	}
-	s.sameList("List after malformed transactions", s.list(anything, anywhere, ""), []*resourcepb.Resource{stored})
+	s.equalLists("List after malformed transactions", s.list(anything, anywhere, ""), []*resourcepb.Resource{stored})
 }
 
 // commitMaxOps fills a transaction to its limit with the operations that cost most: owners that appear, change and go.
@@ -71,17 +71,17 @@ func commitMaxOps(s *suite) {
 		var events []*resourcepb.WatchEvent
 		for _, res := range results {
 			ids = append(ids, res.Id)
-			events = append(events, upserted(res))
+			events = append(events, upsertEvent(res))
 		}
-		s.sameList("List after a transaction of the largest size", s.list(things, home, "child-"), results)
-		s.owns(owner, ids...)
-		s.owns(former)
-		anyOrder(s, w, events...)
+		s.equalLists("List after a transaction of the largest size", s.list(things, home, "child-"), results)
+		s.checkOwned(owner, ids...)
+		s.checkOwned(former)
+		expectAnyOrder(s, w, events...)
 		return results
 	}
 	results := step(one.Id, two.Id)
 	for i, res := range results {
-		ops[i].Write = changed(res)
+		ops[i].Write = withNewData(res)
 		ops[i].Write.Owner = clone(two.Id)
 	}
 	results = step(two.Id, one.Id)
@@ -97,17 +97,17 @@ func commitMaxOps(s *suite) {
 	var events []*resourcepb.WatchEvent
 	for i, res := range results {
 		ops[i] = storage.Op{Delete: res.Id, Version: res.Version}
-		events = append(events, deleted(res))
+		events = append(events, deleteEvent(res))
 	}
 	s.commit(ops...)
-	s.owns(two.Id)
-	anyOrder(s, w, events...)
-	s.sameList("List after all were deleted", s.list(things, home, "child-"), nil)
+	s.checkOwned(two.Id)
+	expectAnyOrder(s, w, events...)
+	s.equalLists("List after all were deleted", s.list(things, home, "child-"), nil)
 }
 
 func failsTooLarge(s *suite, what string, err error) {
 	s.Helper()
-	s.fails(what, err, storage.ErrTooLarge)
+	s.wantError(what, err, storage.ErrTooLarge)
 	var op *storage.OpError
 	if errors.As(err, &op) {
 		s.Fatalf("%s is no single operation's fault, yet the error is for operation %d", what, op.Index)
@@ -123,34 +123,34 @@ func commitTooLarge(s *suite) {
 	}
 	ops := make([]storage.Op, members)
 	for i := range ops {
-		ops[i].Write = sized(newThing("member-"+strconv.Itoa(i)), limit/members)
+		ops[i].Write = withSize(newThing("member-"+strconv.Itoa(i)), limit/members)
 	}
 	s.commit(ops...)
 	for i := range ops {
-		ops[i].Write = sized(newThing("other-"+strconv.Itoa(i)), limit/members+1)
+		ops[i].Write = withSize(newThing("other-"+strconv.Itoa(i)), limit/members+1)
 	}
 	_, err := s.transactor().Commit(s.ctx, ops)
 	failsTooLarge(s, "Commit of more than 1 MiB together", err)
 	if got := s.list(things, home, "other-"); len(got) != 0 {
 		s.Fatalf("%d members of a transaction that is too large were stored", len(got))
 	}
-	_, err = s.transactor().Commit(s.ctx, []storage.Op{{Write: newThing("small")}, {Write: sized(newThing("huge"), s.h.MaxSize+1)}})
-	s.fails("Commit with a resource that is too large", err, storage.ErrTooLarge)
-	s.absent(thingID("small"))
+	_, err = s.transactor().Commit(s.ctx, []storage.Op{{Write: newThing("small")}, {Write: withSize(newThing("huge"), s.h.MaxSize+1)}})
+	s.wantError("Commit with a resource that is too large", err, storage.ErrTooLarge)
+	s.checkAbsent(thingID("small"))
 }
 
 func commitOwners(s *suite) {
 	owner := newThing("owner")
 	a, b := newChild("a", owner.Id), newChild("b", owner.Id)
 	results := s.commit(storage.Op{Write: a}, storage.Op{Write: owner}, storage.Op{Write: b})
-	s.owns(owner.Id, results[0].Id, results[2].Id)
-	free := changed(results[0])
+	s.checkOwned(owner.Id, results[0].Id, results[2].Id)
+	free := withNewData(results[0])
 	free.Owner = nil
 	s.commit(storage.Op{Write: free}, storage.Op{Delete: results[2].Id, Version: results[2].Version}, storage.Op{Write: newChild("c", owner.Id)})
 	got, err := s.b.OwnerReferences(s.ctx, owner.Id)
-	s.succeeds("OwnerReferences", err)
+	s.noError("OwnerReferences", err)
 	if len(got) > 3 {
 		s.Fatalf("%d references", len(got))
 	}
-	s.owns(owner.Id, s.list(things, home, "c")[0].Id)
+	s.checkOwned(owner.Id, s.list(things, home, "c")[0].Id)
 }

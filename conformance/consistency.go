@@ -65,21 +65,21 @@ func consistencyEventsSecond(s *suite) { notOlderThanEvents(s, s.another()) }
 func notOlderThanEvents(s *suite, b storage.Backend) {
 	s.Helper()
 	w, err := b.WatchList(s.ctx, things, home, "")
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	s.snapshot(w)
 	owner := thingID("owner")
 	for i := range s.scale(24) {
 		res := newChild("counter", owner)
 		res.Generation = strconv.Itoa(2 * i)
 		res = s.write(res)
-		s.upsert(w, res)
+		s.expectUpsert(w, res)
 		looks := readersOf(s, b, res.Id)
 		look := func(want int) {
 			s.Helper()
 			// Another kind of read first each time, so that none can lean on the one before.
 			for n := range looks {
 				got, err := looks[(i+n)%len(looks)]()
-				s.succeeds("reading after an event", err)
+				s.noError("reading after an event", err)
 				if got != want {
 					s.Fatalf("stale read %d: write %d after the event of write %d", (i+n)%len(looks), got, want)
 				}
@@ -89,20 +89,20 @@ func notOlderThanEvents(s *suite, b storage.Backend) {
 			look(2 * i)
 		}
 		refs, err := b.OwnerReferences(s.ctx, owner)
-		s.succeeds("OwnerReferences after an event", err)
-		s.succeeds("OwnerReferences after an event", compareIDs(refs, []*resourcepb.ID{res.Id}))
+		s.noError("OwnerReferences after an event", err)
+		s.noError("OwnerReferences after an event", compareIDs(refs, []*resourcepb.ID{res.Id}))
 
-		next := changed(res)
+		next := withNewData(res)
 		next.Generation = strconv.Itoa(2*i + 1)
 		next.Owner = nil
 		res = s.write(next)
-		s.upsert(w, res)
+		s.expectUpsert(w, res)
 		refs, err = b.OwnerReferences(s.ctx, owner)
-		s.succeeds("OwnerReferences after an event", err)
-		s.succeeds("OwnerReferences after an event", compareIDs(refs, nil))
+		s.noError("OwnerReferences after an event", err)
+		s.noError("OwnerReferences after an event", compareIDs(refs, nil))
 		look(2*i + 1)
 		s.delete(res)
-		s.deletion(w, res)
+		s.expectDelete(w, res)
 		look(-1)
 	}
 }

@@ -31,18 +31,18 @@ var cursorCases = topic{"Cursors", []testCase{
 func makeChanges(s *suite) []*resourcepb.WatchEvent {
 	s.Helper()
 	a, b := s.create("a"), s.create("b")
-	want := []*resourcepb.WatchEvent{upserted(a), upserted(b)}
+	want := []*resourcepb.WatchEvent{upsertEvent(a), upsertEvent(b)}
 	a = s.update(a)
-	want = append(want, upserted(a))
+	want = append(want, upsertEvent(a))
 	s.delete(b)
-	want = append(want, deleted(b))
+	want = append(want, deleteEvent(b))
 	b = s.create("b")
 	c := s.create("c")
 	a = s.update(a)
-	want = append(want, upserted(b), upserted(c), upserted(a))
+	want = append(want, upsertEvent(b), upsertEvent(c), upsertEvent(a))
 	s.delete(a)
 	s.delete(c)
-	return append(want, deleted(a), deleted(c), upserted(s.update(b)))
+	return append(want, deleteEvent(a), deleteEvent(c), upsertEvent(s.update(b)))
 }
 
 // cursorsOf reads as many events as want has, and returns them with the cursor after each.
@@ -58,9 +58,9 @@ func cursorsOf(s *suite, w storage.Watch, want []*resourcepb.WatchEvent) (events
 // resumeFromEach resumes from every cursor and demands exactly the events after it.
 func resumeFromEach(s *suite, start string, events []*resourcepb.WatchEvent, cursors []string) {
 	s.Helper()
-	fence := upserted(s.create("fence"))
+	fence := upsertEvent(s.create("fence"))
 	for i, cursor := range append([]string{start}, cursors...) {
-		w := s.resume(cursor, everywhere)
+		w := s.resume(cursor, allFilter)
 		if got := w.Cursor(); got != cursor {
 			s.Fatalf("a watch from cursor %q says that it is at %q before its first event", cursor, got)
 		}
@@ -80,12 +80,12 @@ func anyInterleaving(s *suite, w storage.Watch, what string, want []*resourcepb.
 	}
 	for range want {
 		got, err := s.nextOrError(w)
-		s.succeeds("a watch "+what, err)
+		s.noError("a watch "+what, err)
 		key := keyOf(subject(got).GetId())
 		if len(left[key]) == 0 {
-			s.Fatalf("a watch %s brings the unexpected %s", what, text(got))
+			s.Fatalf("a watch %s brings the unexpected %s", what, shortText(got))
 		}
-		s.same("a watch "+what, got, left[key][0])
+		s.equal("a watch "+what, got, left[key][0])
 		left[key] = left[key][1:]
 	}
 }
@@ -115,9 +115,9 @@ func cursorTransaction(s *suite) {
 	}
 	ops = append(ops, storage.Op{Delete: gone.Id, Version: gone.Version})
 	results := s.commit(ops...)
-	want := []*resourcepb.WatchEvent{upserted(gone), deleted(gone)}
+	want := []*resourcepb.WatchEvent{upsertEvent(gone), deleteEvent(gone)}
 	for _, res := range results[:6] {
-		want = append(want, upserted(res))
+		want = append(want, upsertEvent(res))
 	}
 	events, cursors := cursorsOf(s, w, want)
 	resumeFromEach(s, start, events, cursors)
@@ -130,13 +130,13 @@ func cursorEndOfSnapshot(s *suite) {
 	w := s.watch(anything, anywhere, "")
 	s.snapshot(w)
 	cursor := w.Cursor()
-	next := upserted(s.create("d"))
+	next := upsertEvent(s.create("d"))
 	for range 2 {
-		resumed := s.resume(cursor, everywhere)
-		s.event(resumed, next)
+		resumed := s.resume(cursor, allFilter)
+		s.expectEvent(resumed, next)
 		resumed.Close()
 	}
-	s.event(w, next)
+	s.expectEvent(w, next)
 }
 
 func cursorInsideSnapshot(s *suite) {
@@ -147,10 +147,10 @@ func cursorInsideSnapshot(s *suite) {
 	for range 2 {
 		s.next(w)
 		_, err := s.resumer().WatchFrom(s.ctx, anything, anywhere, "", w.Cursor())
-		s.fails(fmt.Sprintf("WatchFrom a cursor inside a snapshot, %q", w.Cursor()), err, storage.ErrInvalid)
+		s.wantError(fmt.Sprintf("WatchFrom a cursor inside a snapshot, %q", w.Cursor()), err, storage.ErrInvalid)
 	}
 	s.snapshot(w)
-	s.resume(w.Cursor(), everywhere)
+	s.resume(w.Cursor(), allFilter)
 }
 
 func cursorAnyFilter(s *suite) {
@@ -158,7 +158,7 @@ func cursorAnyFilter(s *suite) {
 	s.snapshot(narrow)
 	want := makeChanges(s)
 	first := s.next(narrow)
-	wide := s.resume(narrow.Cursor(), everywhere)
+	wide := s.resume(narrow.Cursor(), allFilter)
 	if s.h.NoOrderAcrossKeys == "" {
 		// A position in the narrow watch is one in the whole store: after the first change of b, which is the second of all,
 		// and before the next one of b. Whether the change of a in between is before or after it is undefined.
@@ -166,21 +166,21 @@ func cursorAnyFilter(s *suite) {
 		if ev := s.next(wide); proto.Equal(ev, want[2]) {
 			rest = want[3:]
 		} else {
-			s.same("the first event after the narrow watch's cursor", ev, want[3])
+			s.equal("the first event after the narrow watch's cursor", ev, want[3])
 			rest = want[4:]
 		}
-		perKey(s, wide, rest...)
-		s.event(narrow, want[3])
+		expectPerKey(s, wide, rest...)
+		s.expectEvent(narrow, want[3])
 	}
-	s.same("the first event", first, want[1])
+	s.equal("the first event", first, want[1])
 
 	all := s.watch(anything, anywhere, "")
 	s.snapshot(all)
 	cursor := all.Cursor()
 	s.create("x")
 	b := s.create("b2")
-	s.upsert(s.resume(cursor, filter{things, home, "b"}), b)
-	s.upsert(s.resume(cursor, filter{things, anywhere, "b2"}), b)
+	s.expectUpsert(s.resume(cursor, filter{things, home, "b"}), b)
+	s.expectUpsert(s.resume(cursor, filter{things, anywhere, "b2"}), b)
 }
 
 func cursorAnotherHandle(s *suite) {
@@ -203,37 +203,37 @@ func cursorRestart(s *suite) {
 func cursorGarbage(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
-	s.upsert(w, stored)
+	s.expectUpsert(w, stored)
 	c := w.Cursor()
 	texts := []string{"", " ", "garbage", "0", "1", "-1", "%", "\x00", "💥", "AAAA", c + "x", "x" + c, c[:len(c)/2], c[1:], c + " ", strings.Repeat("A", 5000), stored.Version + "!"}
 	if pager, ok := storage.As[storage.Pager](s.b); ok {
 		s.create("b")
-		page := s.page(pager, everywhere, storage.ListOptions{Consistency: strong, Limit: 1})
+		page := s.page(pager, allFilter, storage.ListOptions{Consistency: strong, Limit: 1})
 		if page.Continue != "" {
 			texts = append(texts, page.Continue)
 		}
 	}
 	for _, text := range texts {
 		_, err := s.resumer().WatchFrom(s.ctx, anything, anywhere, "", text)
-		s.fails("WatchFrom cursor "+strconv.Quote(text), err, storage.ErrInvalid)
+		s.wantError("WatchFrom cursor "+strconv.Quote(text), err, storage.ErrInvalid)
 	}
 }
 
 func cursorAnotherStore(s *suite) {
 	w := s.watchAll()
-	s.upsert(w, s.create("a"))
+	s.expectUpsert(w, s.create("a"))
 	cursor := w.Cursor()
 	s.open()
 	s.create("a")
 	other, err := s.resumer().WatchFrom(s.ctx, anything, anywhere, "", cursor)
 	if err == nil {
-		s.opened(other, nil)
+		s.mustOpen(other, nil)
 		_, err = s.nextOrError(other)
 		if !errors.Is(err, storage.ErrWatchClosed) {
-			s.Fatalf("Next of a watch from another store's cursor: got error %v, want ErrWatchClosed", quoted(err))
+			s.Fatalf("Next of a watch from another store's cursor: got error %v, want ErrWatchClosed", quoteError(err))
 		}
 	}
-	s.fails("a watch from another store's cursor", err, storage.ErrCompacted)
+	s.wantError("a watch from another store's cursor", err, storage.ErrCompacted)
 }
 
 func cursorQuiet(s *suite) {
@@ -256,10 +256,10 @@ func cursorQuiet(s *suite) {
 		return nil
 	})
 	moved := quiet.Cursor()
-	want := upserted(s.create("quiet"))
-	s.succeeds("Next of a quiet watch", s.result("Next of a quiet watch", arrived))
-	s.same("Next of a quiet watch", got, want)
-	s.event(s.resume(moved, filter{things, home, "quiet"}), want)
+	want := upsertEvent(s.create("quiet"))
+	s.noError("Next of a quiet watch", s.result("Next of a quiet watch", arrived))
+	s.equal("Next of a quiet watch", got, want)
+	s.expectEvent(s.resume(moved, filter{things, home, "quiet"}), want)
 }
 
 // cursorNoHalf holds a backend that cannot resume to an empty cursor.
@@ -268,12 +268,12 @@ func cursorNoHalf(s *suite) {
 		return
 	}
 	w := s.watchAll()
-	s.upsert(w, s.create("a"))
+	s.expectUpsert(w, s.create("a"))
 	if cursor := w.Cursor(); cursor != "" {
 		s.Fatalf("a watch of a backend that is no storage.Resumer has cursor %q", cursor)
 	}
 	if pager, ok := storage.As[storage.Pager](s.b); ok {
-		if page := s.page(pager, everywhere, storage.ListOptions{}); page.Cursor != "" {
+		if page := s.page(pager, allFilter, storage.ListOptions{}); page.Cursor != "" {
 			s.Fatalf("a page of a backend that is no storage.Resumer has cursor %q", page.Cursor)
 		}
 	}

@@ -48,9 +48,9 @@ func checkDamage(s *suite, data []byte) {
 	last := s.write(damageThing("zebra-2"))
 
 	endsByDamage(s, "an open watch", all)
-	s.upsert(others, last)
+	s.expectUpsert(others, last)
 	endsByDamage(s, "a resumed watch", s.resume(cursor, filter{things, home, ""}))
-	s.upsert(s.resume(cursor, filter{things, home, "z"}), last)
+	s.expectUpsert(s.resume(cursor, filter{things, home, "z"}), last)
 	s.read(damageThing("above").Id)
 	if got := s.list(things, home, "z"); len(got) != 2 {
 		s.Errorf("List of the prefix z, without the damaged resource: got %d resources, want 2", len(got))
@@ -67,7 +67,7 @@ func checkDamage(s *suite, data []byte) {
 	}
 	anew.Version = damaged.Version
 	anew = s.write(anew)
-	s.stored(anew)
+	s.checkStored(anew)
 	if got := s.list(things, home, ""); len(got) != 4 {
 		s.Errorf("List after the damaged resource was written anew: got %d resources, want 4", len(got))
 	}
@@ -78,13 +78,13 @@ func checkDamage(s *suite, data []byte) {
 		return
 	}
 	endsByDamage(s, "a watch opened after the write", w)
-	s.succeeds("DeleteCAS of the damaged resource", s.b.DeleteCAS(s.ctx, damaged.ID, damaged.Version))
-	s.absent(anew.Id)
+	s.noError("DeleteCAS of the damaged resource", s.b.DeleteCAS(s.ctx, damaged.ID, damaged.Version))
+	s.checkAbsent(anew.Id)
 	if got := s.list(things, home, ""); len(got) != 3 {
 		s.Errorf("List after the damaged resource was deleted: got %d resources, want 3", len(got))
 	}
 	w = watchAfterSnapshot(s, "")
-	s.upsert(w, s.write(damageThing("damaged")))
+	s.expectUpsert(w, s.write(damageThing("damaged")))
 }
 
 // readDamaged reads the damaged resource in every way and returns the error of Read.
@@ -164,6 +164,6 @@ func endsByDamage(s *suite, what string, w storage.Watch) {
 	damagedError(s, "Next of "+what, err)
 	resumed := s.resume(w.Cursor(), filter{things, home, ""})
 	_, err = s.nextOrError(resumed)
-	s.fails("Next of a watch resumed after "+what, err, storage.ErrCompacted)
+	s.wantError("Next of a watch resumed after "+what, err, storage.ErrCompacted)
 	resumed.Close()
 }

@@ -12,32 +12,32 @@ import (
 )
 
 var deadlineCases = topic{"Deadlines", []testCase{
-	{name: "OverBeforeTheCall", run: deadlineOver},
+	{name: "OverBeforeTheCall", run: deadlineCancelledBefore},
 	{name: "OrderOfErrors", run: deadlineOrder},
 	{name: "CancelledDuringWrites", run: deadlineCancelled},
 	{name: "CancelledDuringReads", run: deadlineReads},
-	{name: "ImpatientNext", run: deadlineImpatient},
-	{name: "ImpatientNextAfterCursor", needs: needResumer, run: deadlineImpatientResumed},
+	{name: "ImpatientNext", run: deadlineShort},
+	{name: "ImpatientNextAfterCursor", needs: needResumer, run: deadlineShortResumed},
 }}
 
-// deadlineOver makes every call with a context that has ended: its error comes back, and nothing is done.
-func deadlineOver(s *suite) {
+// deadlineCancelledBefore makes every call with a context that has ended: its error comes back, and nothing is done.
+func deadlineCancelledBefore(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
-	s.upsert(w, stored)
+	s.expectUpsert(w, stored)
 	passed, cancel := context.WithDeadline(s.ctx, time.Unix(0, 0))
 	defer cancel()
 	for name, call := range allCalls(s, stored, w.Cursor()) {
-		s.fails(name+" with a cancelled context", call(over()), context.Canceled)
-		s.fails(name+" with a deadline that has passed", call(passed), context.DeadlineExceeded)
+		s.wantError(name+" with a cancelled context", call(cancelledContext()), context.Canceled)
+		s.wantError(name+" with a deadline that has passed", call(passed), context.DeadlineExceeded)
 	}
 	for _, name := range []string{"b", "c"} {
-		_, err := s.b.WriteCAS(over(), newThing(name))
-		s.fails("WriteCAS with a cancelled context", err, context.Canceled)
-		s.absent(thingID(name))
+		_, err := s.b.WriteCAS(cancelledContext(), newThing(name))
+		s.wantError("WriteCAS with a cancelled context", err, context.Canceled)
+		s.checkAbsent(thingID(name))
 	}
-	s.stored(stored)
-	s.upsert(w, s.update(stored))
+	s.checkStored(stored)
+	s.expectUpsert(w, s.update(stored))
 }
 
 // deadlineCancelled cancels writes at any moment. The answer is success, or an error that says whether the write may have been
@@ -58,7 +58,7 @@ func deadlineCancelled(s *suite) {
 				cancel()
 			}()
 			before := res
-			next := changed(before)
+			next := withNewData(before)
 			stored, err := s.b.WriteCAS(ctx, next)
 			<-ctx.Done()
 			cancel()
@@ -71,9 +71,9 @@ func deadlineCancelled(s *suite) {
 				return fmt.Errorf("a write succeeded with version %q, then version %q was read", stored.Version, now.Version)
 			case err == nil:
 			case !errors.Is(err, context.Canceled):
-				return fmt.Errorf("a cancelled write: got error %v, want context.Canceled", quoted(err))
+				return fmt.Errorf("a cancelled write: got error %v, want context.Canceled", quoteError(err))
 			case !errors.Is(err, storage.ErrInconsistent) && now.Version != before.Version:
-				return fmt.Errorf("a cancelled write says that nothing was sent (%v), but the version went from %q to %q", quoted(err), before.Version, now.Version)
+				return fmt.Errorf("a cancelled write says that nothing was sent (%v), but the version went from %q to %q", quoteError(err), before.Version, now.Version)
 			}
 			if err != nil {
 				// One of unknown outcome may still arrive; the next write overtakes it or is told.
@@ -94,7 +94,7 @@ func resolveCreate(s *suite, name string) (*resourcepb.Resource, error) {
 		if err != nil {
 			return nil, err
 		}
-		if res, err = s.b.WriteCAS(s.ctx, changed(res)); !errors.Is(err, storage.ErrCASFailure) {
+		if res, err = s.b.WriteCAS(s.ctx, withNewData(res)); !errors.Is(err, storage.ErrCASFailure) {
 			return res, err
 		}
 	}
@@ -103,8 +103,8 @@ func resolveCreate(s *suite, name string) (*resourcepb.Resource, error) {
 // deadlineReads cancels everything that only reads: it comes back with the right answer or with the context's error.
 func deadlineReads(s *suite) {
 	stored := s.create("a")
-	s.owns(stored.Id)
-	arrives(s, s.b, stored.Id, stored)
+	s.checkOwned(stored.Id)
+	awaitRead(s, s.b, stored.Id, stored)
 	calls := allCalls(s, stored, s.watch(anything, anywhere, "").Cursor())
 	for _, changing := range []string{"WriteCAS", "DeleteCAS", "Commit", "WatchFrom"} {
 		delete(calls, changing)
@@ -119,17 +119,17 @@ func deadlineReads(s *suite) {
 			}
 			cancel()
 			if err := s.result(name, outcome); err != nil {
-				s.fails(name+", cancelled", err, context.Canceled)
+				s.wantError(name+", cancelled", err, context.Canceled)
 			}
 		}
 	}
-	s.stored(stored)
+	s.checkStored(stored)
 }
 
-// impatient waits for each event by calls of Next that give up sooner than a database may answer.
-type impatient struct{ storage.Watch }
+// shortDeadline waits for each event by calls of Next that give up sooner than a database may answer.
+type shortDeadline struct{ storage.Watch }
 
-func (w impatient) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
+func (w shortDeadline) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	for {
 		soon, cancel := context.WithTimeout(ctx, time.Millisecond)
 		ev, err := w.Watch.Next(soon)
@@ -140,23 +140,23 @@ func (w impatient) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// deadlineImpatient reads a long snapshot, and what comes after it, with deadlines that are too short for a page of it: what
+// deadlineShort reads a long snapshot, and what comes after it, with deadlines that are too short for a page of it: what
 // one call has begun, the next one finds done.
-func deadlineImpatient(s *suite) {
+func deadlineShort(s *suite) {
 	all := createMany(s, s.scale(200))
-	w := impatient{s.watch(anything, anywhere, "")}
-	s.sameList("an impatient snapshot", s.snapshot(w), all)
-	s.upsert(w, s.update(all[0]))
+	w := shortDeadline{s.watch(anything, anywhere, "")}
+	s.equalLists("an impatient snapshot", s.snapshot(w), all)
+	s.expectUpsert(w, s.update(all[0]))
 }
 
-// deadlineImpatientResumed does the same with the changes after a cursor.
-func deadlineImpatientResumed(s *suite) {
+// deadlineShortResumed does the same with the changes after a cursor.
+func deadlineShortResumed(s *suite) {
 	cursor := s.watchAll().Cursor()
 	var want []*resourcepb.WatchEvent
 	for _, res := range createMany(s, s.scale(200)) {
-		want = append(want, upserted(res))
+		want = append(want, upsertEvent(res))
 	}
-	w := impatient{s.resume(cursor, everywhere)}
-	perKey(s, w, want...)
-	s.upsert(w, s.create("last"))
+	w := shortDeadline{s.resume(cursor, allFilter)}
+	expectPerKey(s, w, want...)
+	s.expectUpsert(w, s.create("last"))
 }

@@ -5,7 +5,7 @@ import "github.com/ashlar-dev/storage/resourcepb"
 // decision is a row of a decision table: what a caller gives, and what comes of it.
 type decision struct {
 	name    string
-	stored  bool
+	current bool
 	uid     func(stored *resourcepb.Resource) string
 	version func(stored *resourcepb.Resource) string
 	want    error

@@ -8,7 +8,7 @@ import (
 var deleteCases = topic{"Delete", []testCase{
 	{name: "Table", run: deleteTable},
 	{name: "Repeated", run: deleteRepeated},
-	{name: "CreateAgain", run: deleteCreateAgain},
+	{name: "CreateAgain", run: deleteThenCreate},
 }}
 
 func deleteTable(s *suite) {
@@ -31,19 +31,19 @@ func deleteTable(s *suite) {
 	} {
 		id := thingID(d.name)
 		var before *resourcepb.Resource
-		if d.stored {
+		if d.current {
 			before = s.write(newResource(id))
 		}
 		err := s.b.DeleteCAS(s.ctx, withUid(id, d.uid(before)), d.version(before))
 		if d.want == nil {
-			s.succeeds("DeleteCAS with "+d.name, err)
+			s.noError("DeleteCAS with "+d.name, err)
 		} else {
-			s.fails("DeleteCAS with "+d.name, err, d.want)
+			s.wantError("DeleteCAS with "+d.name, err, d.want)
 		}
-		if d.stored && !d.deleted {
-			s.stored(before)
+		if d.current && !d.deleted {
+			s.checkStored(before)
 		} else {
-			s.absent(id)
+			s.checkAbsent(id)
 		}
 	}
 }
@@ -54,35 +54,35 @@ func deleteRepeated(s *suite) {
 	s.snapshot(w)
 	for range 3 {
 		s.delete(res)
-		s.absent(res.Id)
-		s.sameList("List after DeleteCAS", s.list(things, anywhere, ""), nil)
+		s.checkAbsent(res.Id)
+		s.equalLists("List after DeleteCAS", s.list(things, anywhere, ""), nil)
 	}
-	s.deletion(w, res)
+	s.expectDelete(w, res)
 	// One deletion, however often it was asked for.
-	s.upsert(w, s.create("a"))
+	s.expectUpsert(w, s.create("a"))
 }
 
-func deleteCreateAgain(s *suite) {
+func deleteThenCreate(s *suite) {
 	first := s.create("a")
 	s.delete(first)
 
-	_, err := s.b.WriteCAS(s.ctx, changed(first))
-	s.fails("WriteCAS of what was deleted", err, storage.ErrCASFailure)
-	s.absent(first.Id)
+	_, err := s.b.WriteCAS(s.ctx, withNewData(first))
+	s.wantError("WriteCAS of what was deleted", err, storage.ErrCASFailure)
+	s.checkAbsent(first.Id)
 
 	second := s.create("a")
-	_, err = s.b.WriteCAS(s.ctx, changed(first))
-	s.fails("WriteCAS of what was deleted and created anew", err, storage.ErrWrongUid)
-	s.succeeds("DeleteCAS of what was deleted and created anew", s.b.DeleteCAS(s.ctx, first.Id, first.Version))
-	s.succeeds("DeleteCAS of the old uid at the new version", s.b.DeleteCAS(s.ctx, first.Id, second.Version))
-	s.stored(second)
+	_, err = s.b.WriteCAS(s.ctx, withNewData(first))
+	s.wantError("WriteCAS of what was deleted and created anew", err, storage.ErrWrongUid)
+	s.noError("DeleteCAS of what was deleted and created anew", s.b.DeleteCAS(s.ctx, first.Id, first.Version))
+	s.noError("DeleteCAS of the old uid at the new version", s.b.DeleteCAS(s.ctx, first.Id, second.Version))
+	s.checkStored(second)
 
 	// The same uid may come back, too.
 	s.delete(second)
 	third := newThing("a")
 	third.Id.Uid = first.Id.Uid
 	third = s.write(third)
-	_, err = s.b.WriteCAS(s.ctx, changed(first))
-	s.fails("WriteCAS at a version of an earlier life", err, storage.ErrCASFailure)
-	s.stored(third)
+	_, err = s.b.WriteCAS(s.ctx, withNewData(first))
+	s.wantError("WriteCAS at a version of an earlier life", err, storage.ErrCASFailure)
+	s.checkStored(third)
 }

@@ -46,7 +46,7 @@ func badCalls(s *suite, stored *resourcepb.Resource) map[string]badCall {
 	add("List in a nil tenancy", storage.ErrInvalid, list(eventual, nil))
 	add("WatchList in a nil tenancy", storage.ErrInvalid, func(ctx context.Context) error {
 		w, err := s.b.WatchList(ctx, things, nil, "")
-		return unwanted(w, err)
+		return closeUnexpected(w, err)
 	})
 	add("OwnerReferences without a uid", storage.ErrInvalid, func(ctx context.Context) error {
 		_, err := s.b.OwnerReferences(ctx, withUid(stored.Id, ""))
@@ -66,7 +66,7 @@ func badCalls(s *suite, stored *resourcepb.Resource) map[string]badCall {
 	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
 		add("WatchFrom what is no cursor", storage.ErrInvalid, func(ctx context.Context) error {
 			w, err := resumer.WatchFrom(ctx, things, home, "", "garbage")
-			return unwanted(w, err)
+			return closeUnexpected(w, err)
 		})
 	}
 	if transactor, ok := storage.As[storage.Transactor](s.b); ok {
@@ -92,8 +92,8 @@ type badCall struct {
 	call func(ctx context.Context) error
 }
 
-// unwanted closes a watch that should not be there.
-func unwanted(w storage.Watch, err error) error {
+// closeUnexpected closes a watch that should not be there.
+func closeUnexpected(w storage.Watch, err error) error {
 	if err == nil {
 		w.Close()
 	}
@@ -105,28 +105,28 @@ func unwanted(w storage.Watch, err error) error {
 func deadlineOrder(s *suite) {
 	first := func(what string, err, want error) {
 		s.Helper()
-		s.fails(what, err, want)
+		s.wantError(what, err, want)
 		for _, other := range []error{storage.ErrClosed, storage.ErrInvalid, storage.ErrTooLarge, context.Canceled} {
 			if !errors.Is(want, other) && errors.Is(err, other) {
-				s.Fatalf("%s: got error %v, want %q alone", what, quoted(err), want)
+				s.Fatalf("%s: got error %v, want %q alone", what, quoteError(err), want)
 			}
 		}
 	}
 	w := s.watchAll()
 	stored := s.create("a")
-	s.upsert(w, stored)
+	s.expectUpsert(w, stored)
 	bad, good := badCalls(s, stored), allCalls(s, stored, w.Cursor())
 	for name, c := range bad {
 		first(name, c.call(s.ctx), c.want)
-		first(name+", with a cancelled context", c.call(over()), c.want)
+		first(name+", with a cancelled context", c.call(cancelledContext()), c.want)
 	}
-	s.stored(stored)
+	s.checkStored(stored)
 	s.closeBackend(s.b)
 	for name, c := range bad {
 		first(name+", after Close", c.call(s.ctx), storage.ErrClosed)
-		first(name+", after Close and with a cancelled context", c.call(over()), storage.ErrClosed)
+		first(name+", after Close and with a cancelled context", c.call(cancelledContext()), storage.ErrClosed)
 	}
 	for name, call := range good {
-		first(name+", after Close and with a cancelled context", call(over()), storage.ErrClosed)
+		first(name+", after Close and with a cancelled context", call(cancelledContext()), storage.ErrClosed)
 	}
 }

@@ -2,11 +2,11 @@ package conformance
 
 import "github.com/ashlar-dev/storage/resourcepb"
 
-func upserted(res *resourcepb.Resource) *resourcepb.WatchEvent {
+func upsertEvent(res *resourcepb.Resource) *resourcepb.WatchEvent {
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Upsert_{Upsert: &resourcepb.WatchEvent_Upsert{Resource: res}}}
 }
 
-func deleted(res *resourcepb.Resource) *resourcepb.WatchEvent {
+func deleteEvent(res *resourcepb.Resource) *resourcepb.WatchEvent {
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Delete_{Delete: &resourcepb.WatchEvent_Delete{Resource: res}}}
 }
 

@@ -43,6 +43,6 @@ func (f filter) String() string {
 	return fmt.Sprintf("%q/%q in %q/%q, prefix %q", f.typ.Group, f.typ.Kind, f.tenancy.Partition, f.tenancy.Namespace, f.prefix)
 }
 
-var everywhere = filter{anything, anywhere, ""}
+var allFilter = filter{anything, anywhere, ""}
 
-var atHome = filter{things, home, ""}
+var homeThings = filter{things, home, ""}

@@ -116,7 +116,7 @@ func createLarge(s *suite) (all []*resourcepb.Resource) {
 	s.Helper()
 	for i := range 12 {
 		res := newThing(fmt.Sprintf("heavy-%02d", i))
-		res.Data.Value = noise(s.h.MaxSize / 2)
+		res.Data.Value = randomBytes(s.h.MaxSize / 2)
 		all = append(all, s.write(res))
 	}
 	return all
@@ -129,6 +129,6 @@ func changeTheEnd(s *suite, all []*resourcepb.Resource) []*resourcepb.WatchEvent
 	s.delete(a)
 	s.delete(b)
 	return []*resourcepb.WatchEvent{
-		deleted(a), deleted(b), upserted(s.create(b.Id.Name)), upserted(s.update(c)), upserted(s.create("the-last")),
+		deleteEvent(a), deleteEvent(b), upsertEvent(s.create(b.Id.Name)), upsertEvent(s.update(c)), upsertEvent(s.create("the-last")),
 	}
 }

@@ -14,12 +14,12 @@ var groupVersionCases = topic{"GroupVersion", []testCase{
 func groupVersionNoKey(s *suite) {
 	stored := s.create("a")
 	second := newThing("a")
-	second.Id = under(stored.Id, "v2")
+	second.Id = withGroupVersion(stored.Id, "v2")
 	_, err := s.b.WriteCAS(s.ctx, second)
 	if err == nil {
 		s.Fatal("two group versions of one key stored side by side")
 	}
-	s.stored(stored)
+	s.checkStored(stored)
 	if got := s.list(things, home, ""); len(got) != 1 {
 		s.Fatalf("List shows %d resources instead of one", len(got))
 	}
@@ -28,15 +28,15 @@ func groupVersionNoKey(s *suite) {
 func groupVersionReplaced(s *suite) {
 	w := s.watchAll()
 	res := s.create("a")
-	s.upsert(w, res)
+	s.expectUpsert(w, res)
 	old := res.Id
 	for _, v := range []string{"v2", "v1beta1", "", "v2"} {
-		next := changed(res)
-		next.Id = under(res.Id, v)
+		next := withNewData(res)
+		next.Id = withGroupVersion(res.Id, v)
 		res = s.write(next)
-		s.same("the id that WriteCAS returned", res.Id, next.Id)
-		s.stored(res)
-		s.upsert(w, res)
+		s.equal("the id that WriteCAS returned", res.Id, next.Id)
+		s.checkStored(res)
+		s.expectUpsert(w, res)
 		_, err := s.b.Read(s.ctx, strong, old)
 		checkMismatch(s, "Read under the former group version", err, old.Type, res)
 		old = res.Id
@@ -46,10 +46,10 @@ func groupVersionReplaced(s *suite) {
 func groupVersionDelete(s *suite) {
 	w := s.watchAll()
 	stored := s.create("a")
-	s.succeeds("DeleteCAS under another group version", s.b.DeleteCAS(s.ctx, under(stored.Id, "v9"), stored.Version))
-	s.absent(stored.Id)
-	s.upsert(w, stored)
-	s.deletion(w, stored)
+	s.noError("DeleteCAS under another group version", s.b.DeleteCAS(s.ctx, withGroupVersion(stored.Id, "v9"), stored.Version))
+	s.checkAbsent(stored.Id)
+	s.expectUpsert(w, stored)
+	s.expectDelete(w, stored)
 }
 
 func groupVersionLists(s *suite) {
@@ -58,17 +58,17 @@ func groupVersionLists(s *suite) {
 	var children []*resourcepb.ID
 	for _, v := range []string{"v1", "v2", ""} {
 		res := newThing("version-" + v)
-		res.Id = under(res.Id, v)
+		res.Id = withGroupVersion(res.Id, v)
 		// An owner is matched by its key and uid: the group version that a child names does not count.
-		res.Owner = under(owner.Id, "other-"+v)
+		res.Owner = withGroupVersion(owner.Id, "other-"+v)
 		want = append(want, s.write(res))
 	}
 	inOrder(want)
 	for _, res := range want {
 		children = append(children, res.Id)
 	}
-	s.sameList("List", s.list(things, home, "version-"), want)
-	s.sameList("the snapshot of a watch", s.snapshot(s.watch(things, home, "version-")), want)
-	s.owns(owner.Id, children...)
-	s.owns(under(owner.Id, "v77"), children...)
+	s.equalLists("List", s.list(things, home, "version-"), want)
+	s.equalLists("the snapshot of a watch", s.snapshot(s.watch(things, home, "version-")), want)
+	s.checkOwned(owner.Id, children...)
+	s.checkOwned(withGroupVersion(owner.Id, "v77"), children...)
 }

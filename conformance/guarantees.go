@@ -47,7 +47,7 @@ func Guarantees() []Guarantee {
 			[]string{"List/Filters"}, nil,
 		}, {
 			"Strong reads and lists show every acknowledged write, and nothing that nobody wrote",
-			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show what was written"},
+			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show written states"},
 		}, {
 			"Where a store keeps history: revisions rise in the order of commits and never come again, and the newest is not older than anything acknowledged",
 			[]string{"Historian/Empty", "Historian/Swap", "Historian/Restart"}, []string{"revisions rise"},
@@ -61,7 +61,7 @@ func Guarantees() []Guarantee {
 		}, {
 			"What follows a revision makes up the state at a later one: every change once, with what was stored before, whole commits together",
 			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/Recall"},
-			[]string{"followers tell every change once", "followers know what was before", "commits are followed as a whole"},
+			[]string{"followers report every change once", "followers report the previous state", "commits are followed as a whole"},
 		}, {
 			"A compaction never goes back; what it forgot is said to be compacted, never skipped",
 			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, []string{"compactions stay"},
@@ -74,7 +74,7 @@ func Guarantees() []Guarantee {
 				"Consistency/NeverOlderThanEvents",
 				"Consistency/NeverOlderThanEventsOfSecondHandle", "Read/EventualCatchesUp",
 			},
-			[]string{"eventual reads do not go back", "eventual reads show what was written"},
+			[]string{"eventual reads do not go back", "eventual reads show written states"},
 		}, {
 			"A watch shows a snapshot taken during the call, its end, then every change, without a gap or a repeat",
 			[]string{

@@ -112,8 +112,8 @@ func (h *Harness) exempt(n need) string {
 		reason string
 	}{
 		{needAnother, h.OneHandle},
-		{needURL, ifTrue(h.URL == nil, "the harness has no URL")},
-		{needBackup, ifTrue(h.Backup == nil, "nobody takes a backup of this store and puts it back")},
+		{needURL, reasonIf(h.URL == nil, "the harness has no URL")},
+		{needBackup, reasonIf(h.Backup == nil, "nobody takes a backup of this store and puts it back")},
 		{needPager, h.NoPager},
 		{needResumer, h.NoResumer},
 		{needTransactor, h.NoTransactor},
@@ -124,7 +124,7 @@ func (h *Harness) exempt(n need) string {
 		{needSnapshot, h.ListIsNoSnapshot},
 		{needOrder, h.NoOrderAcrossKeys},
 		{needEveryEvent, h.MergesEvents},
-		{needReplace, ifTrue(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
+		{needReplace, reasonIf(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},
 		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},
 		{needBulkReader, cmp.Or(h.NoMover, h.NoBulkReader)},
@@ -137,7 +137,7 @@ func (h *Harness) exempt(n need) string {
 	return ""
 }
 
-func ifTrue(condition bool, text string) string {
+func reasonIf(condition bool, text string) string {
 	if condition {
 		return text
 	}

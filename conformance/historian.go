@@ -22,7 +22,7 @@ var historianCases = topic{"Historian", []testCase{
 	{name: "BadInput", needs: needHistorian, run: historianBadInput},
 	{name: "Swap", needs: needHistorian, run: historianSwap},
 	{name: "Follow", needs: needHistorian | needTransactor, run: historianFollow},
-	{name: "FollowSpan", needs: needHistorian | needTransactor, run: historianFollowSpan},
+	{name: "FollowSpan", needs: needHistorian | needTransactor, run: historianFollowRange},
 	{name: "Restart", needs: needHistorian | needAnother | needTransactor, run: historianRestart},
 	{name: "PagesAtARevision", needs: needHistorian | needPager | needTransactor, run: historianPages},
 	{name: "PagesInAnyHandle", needs: needHistorian | needPager | needAnother, run: historianAnyHandle},
@@ -34,17 +34,17 @@ var historianCases = topic{"Historian", []testCase{
 func historianEmpty(s *suite) {
 	h := s.historian()
 	oldest, newest, err := h.Revisions(s.ctx)
-	s.succeeds("Revisions", err)
+	s.noError("Revisions", err)
 	if oldest < 1 || newest < oldest {
 		s.Fatalf("an empty store has revisions from %d to %d", oldest, newest)
 	}
 	scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: newest, Count: true})
-	s.succeeds("Scan", err)
+	s.noError("Scan", err)
 	if len(scan.Records) > 0 || scan.Count > 0 || scan.More || scan.Revision != newest {
 		s.Fatalf("a scan of an empty store: %+v", scan)
 	}
 	f, err := h.Follow(s.ctx, storage.Span{}, newest)
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer f.Close()
 	nextProgress(s, f)
 	stored := s.create("first")
@@ -52,7 +52,7 @@ func historianEmpty(s *suite) {
 	if len(changes) != 1 || changes[0].Now == nil || changes[0].Revision <= newest || revision < changes[0].Revision {
 		s.Fatalf("the first change after revision %d: %+v, up to %d", newest, changes, revision)
 	}
-	s.same("the first change", changes[0].Now.Resource, stored)
+	s.equal("the first change", changes[0].Now.Resource, stored)
 }
 
 // historianScans: the state at every revision is what it was then, on any handle, as often as it is read.
@@ -67,7 +67,7 @@ func historianScans(s *suite) {
 		for range 2 {
 			for i, m := range past {
 				got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: m.revision, Limit: i % 4})
-				sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
+				sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.records())
 			}
 		}
 	}
@@ -79,12 +79,12 @@ func historianScanOptions(s *suite) {
 	before := newestRevision(s, h)
 	s.delete(all[3])
 	scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: before, Limit: 2, Count: true})
-	s.succeeds("Scan", err)
+	s.noError("Scan", err)
 	if len(scan.Records) != 2 || scan.Count != 7 || !scan.More {
 		s.Fatalf("2 of 7 at revision %d: %d records, count %d, more %v", before, len(scan.Records), scan.Count, scan.More)
 	}
 	scan, err = h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Count: true, KeysOnly: true})
-	s.succeeds("Scan", err)
+	s.noError("Scan", err)
 	if len(scan.Records) != 6 || scan.Count != 6 || scan.More {
 		s.Fatalf("the keys of 6: %d records, count %d, more %v", len(scan.Records), scan.Count, scan.More)
 	}
@@ -104,12 +104,12 @@ func historianScanBytes(s *suite) {
 	h := s.historian()
 	const all = 6
 	for i := range all {
-		s.write(sized(newThing(fmt.Sprint("large-", i)), 900<<10))
+		s.write(withSize(newThing(fmt.Sprint("large-", i)), 900<<10))
 	}
 	for _, revision := range []int64{0, newestRevision(s, h)} {
 		for size, want := range map[int]int{1: 1, 1000 << 10: 2, math.MaxInt: all} {
 			scan, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision, Bytes: size, Count: true})
-			s.succeeds("Scan", err)
+			s.noError("Scan", err)
 			if len(scan.Records) != want || scan.More != (want < all) || scan.Count != all {
 				s.Fatalf("%d bytes at revision %d of %d times 900 KiB: %d records, count %d, more %v",
 					size, revision, all, len(scan.Records), scan.Count, scan.More)
@@ -134,7 +134,7 @@ func historianSpans(s *suite) {
 	}
 	slices.SortFunc(all, func(x, y *resourcepb.Resource) int { return cmp.Compare(keyOf(x.Id), keyOf(y.Id)) })
 	_, err := h.Scan(s.ctx, storage.Span{From: thingID(strings.Repeat("l", 257))}, storage.ScanOptions{})
-	s.fails("a bound that is too long", err, storage.ErrInvalid)
+	s.wantError("a bound that is too long", err, storage.ErrInvalid)
 	for i := range all {
 		for _, j := range []int{i, min(i+1, len(all)-1), len(all) - 1, mathrand.IntN(len(all))} {
 			records, _ := scanAll(s, h, storage.Span{From: all[i].Id, To: all[j].Id}, storage.ScanOptions{Limit: 1 + i%5})
@@ -142,7 +142,7 @@ func historianSpans(s *suite) {
 			for _, r := range records {
 				got = append(got, r.Resource)
 			}
-			s.sameList(fmt.Sprintf("from %v to %v", all[i].Id, all[j].Id), got, all[i:max(i, j)])
+			s.equalLists(fmt.Sprintf("from %v to %v", all[i].Id, all[j].Id), got, all[i:max(i, j)])
 		}
 	}
 }
@@ -151,11 +151,11 @@ func historianBadInput(s *suite) {
 	h := s.historian()
 	s.create("one")
 	newest := newestRevision(s, h)
-	_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: newest + farAhead})
-	s.fails("Scan at a revision to come", err, storage.ErrFutureRevision)
-	_, err = h.Follow(s.ctx, storage.Span{}, newest+farAhead)
-	s.fails("Follow from a revision to come", err, storage.ErrFutureRevision)
-	s.fails("Compact at a revision to come", h.Compact(s.ctx, newest+farAhead), storage.ErrFutureRevision)
+	_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: newest + futureOffset})
+	s.wantError("Scan at a revision to come", err, storage.ErrFutureRevision)
+	_, err = h.Follow(s.ctx, storage.Span{}, newest+futureOffset)
+	s.wantError("Follow from a revision to come", err, storage.ErrFutureRevision)
+	s.wantError("Compact at a revision to come", h.Compact(s.ctx, newest+futureOffset), storage.ErrFutureRevision)
 	for what, call := range map[string]func() error{
 		"a negative revision": func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: -1}); return err },
 		"negative bytes":      func() error { _, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Bytes: -1}); return err },
@@ -177,10 +177,10 @@ func historianBadInput(s *suite) {
 			return err
 		},
 	} {
-		s.fails(what, call(), storage.ErrInvalid)
+		s.wantError(what, call(), storage.ErrInvalid)
 	}
 	large := newThing("large")
 	large.Data.Value = make([]byte, s.h.MaxSize)
 	_, err = h.Swap(s.ctx, storage.Swap{Write: large})
-	s.fails("a swap of what is too large", err, storage.ErrTooLarge)
+	s.wantError("a swap of what is too large", err, storage.ErrTooLarge)
 }

@@ -19,39 +19,39 @@ func historianCompact(s *suite) {
 	s.create("later")
 	newest := newestRevision(s, h)
 
-	s.succeeds("Compact", h.Compact(s.ctx, middle))
+	s.noError("Compact", h.Compact(s.ctx, middle))
 	oldest, stays, err := h.Revisions(s.ctx)
-	s.succeeds("Revisions", err)
+	s.noError("Revisions", err)
 	if oldest != middle || stays < newest {
 		s.Fatalf("compacted up to revision %d of %d, the revisions are %d to %d", middle, newest, oldest, stays)
 	}
 	for _, revision := range []int64{early, middle - 1} {
 		_, err := h.Scan(s.ctx, storage.Span{}, storage.ScanOptions{Revision: revision})
-		s.fails(fmt.Sprintf("Scan at revision %d, compacted to %d", revision, middle), err, storage.ErrCompacted)
-		s.fails(fmt.Sprintf("Follow from revision %d, compacted to %d", revision, middle), followError(s, h, revision), storage.ErrCompacted)
+		s.wantError(fmt.Sprintf("Scan at revision %d, compacted to %d", revision, middle), err, storage.ErrCompacted)
+		s.wantError(fmt.Sprintf("Follow from revision %d, compacted to %d", revision, middle), followError(s, h, revision), storage.ErrCompacted)
 	}
 	got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: middle})
 	sameRecords(s, "the scan at the compacted revision", got, records)
 	f, err := h.Follow(s.ctx, storage.Span{}, middle)
-	s.succeeds("Follow from the compacted revision", err)
+	s.noError("Follow from the compacted revision", err)
 	defer f.Close()
 	commits, _ := followToNewest(s, f)
 	if len(commits) != 1 || commits[0][0].Now.Resource.Id.Name != "later" {
 		s.Fatalf("after the compacted revision: %+v", commits)
 	}
 	// It does not go back.
-	s.succeeds("Compact once more", h.Compact(s.ctx, middle))
-	s.succeeds("Compact of less", h.Compact(s.ctx, early))
+	s.noError("Compact once more", h.Compact(s.ctx, middle))
+	s.noError("Compact of less", h.Compact(s.ctx, early))
 	if oldest, _, err = h.Revisions(s.ctx); err != nil || oldest != middle {
 		s.Fatalf("the oldest revision is %d after a compaction of less than %d, %v", oldest, middle, err)
 	}
-	s.succeeds("Compact of all", h.Compact(s.ctx, newest))
+	s.noError("Compact of all", h.Compact(s.ctx, newest))
 	if n := len(s.list(anything, anywhere, "")); n != 2 {
 		s.Fatalf("%d resources are left", n)
 	}
 	again := s.create("lost")
-	scan, err := h.Scan(s.ctx, storage.Span{From: again.Id, To: after(again.Id)}, storage.ScanOptions{})
-	s.succeeds("Scan", err)
+	scan, err := h.Scan(s.ctx, storage.Span{From: again.Id, To: nextKey(again.Id)}, storage.ScanOptions{})
+	s.noError("Scan", err)
 	if r := scan.Records[0]; r.Writes != 1 || r.Created != r.Modified || r.Modified <= newest {
 		s.Fatalf("created after a compaction to %d: %s", newest, recordText(r))
 	}
@@ -68,7 +68,7 @@ func followError(s *suite, h storage.Historian, revision int64) error {
 	if err := f.Bookmark(s.ctx); err != nil {
 		return err
 	}
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	changes, upTo, err := f.Next(ctx)
 	if err == nil {
@@ -83,27 +83,27 @@ func historianCompactBeside(s *suite) {
 	h, pager := s.historian(), s.pager()
 	heavy := createLarge(s)
 	w := s.watch(things, home, "heavy-")
-	s.upsert(w, heavy[0])
+	s.expectUpsert(w, heavy[0])
 	changeTheEnd(s, heavy)
-	s.succeeds("Compact", h.Compact(s.ctx, newestRevision(s, h)))
+	s.noError("Compact", h.Compact(s.ctx, newestRevision(s, h)))
 	restOrCompacted(s, w, heavy[1:])
 	all := createMany(s, 9)
 	names := filter{things, home, "name-"}
 	page := s.page(pager, names, storage.ListOptions{Consistency: strong, Limit: 2})
 	at := newestRevision(s, h)
 	f, err := h.Follow(s.ctx, storage.Span{}, at)
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer f.Close()
 	idle, err := h.Follow(s.ctx, storage.Span{From: thingID("x"), To: thingID("y")}, at)
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer idle.Close()
 	changeAround(s, all)
-	s.succeeds("Compact", h.Compact(s.ctx, newestRevision(s, h)))
+	s.noError("Compact", h.Compact(s.ctx, newestRevision(s, h)))
 
 	opts := storage.ListOptions{Consistency: strong, Continue: page.Continue}
 	rest, err := pager.ListPage(s.ctx, names.typ, names.tenancy, names.prefix, opts)
 	if err == nil {
-		s.sameList("a page after a compaction", append(page.Resources, rest.Resources...), all[:2+len(rest.Resources)])
+		s.equalLists("a page after a compaction", append(page.Resources, rest.Resources...), all[:2+len(rest.Resources)])
 	} else if !errors.Is(err, storage.ErrCompacted) {
 		s.Fatalf("a page after a compaction: %v", err)
 	}
@@ -111,7 +111,7 @@ func historianCompactBeside(s *suite) {
 		last := at
 		succeedsOrCompacted(s, "Bookmark", f.Bookmark(s.ctx))
 		for {
-			ctx, cancel := s.patience()
+			ctx, cancel := s.timeoutContext()
 			changes, revision, err := f.Next(ctx)
 			cancel()
 			if err != nil {
@@ -129,7 +129,7 @@ func historianCompactBeside(s *suite) {
 		}
 	}
 	f, err = h.Follow(s.ctx, storage.Span{}, newestRevision(s, h))
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer f.Close()
 	s.create("after all")
 	if commits, _ := followToNewest(s, f); len(commits) != 1 {
@@ -141,7 +141,7 @@ func historianCompactBeside(s *suite) {
 func restOrCompacted(s *suite, w storage.Watch, want []*resourcepb.Resource) {
 	s.Helper()
 	for {
-		ctx, cancel := s.patience()
+		ctx, cancel := s.timeoutContext()
 		ev, err := w.Next(ctx)
 		cancel()
 		switch {
@@ -151,11 +151,11 @@ func restOrCompacted(s *suite, w storage.Watch, want []*resourcepb.Resource) {
 			s.Fatalf("a snapshot beside a compaction: %v", err)
 		case len(want) == 0:
 			if ev.GetEndOfSnapshot() == nil {
-				s.Fatalf("a snapshot beside a compaction goes on with %s", text(ev))
+				s.Fatalf("a snapshot beside a compaction goes on with %s", shortText(ev))
 			}
 			return
 		}
-		s.same("a snapshot beside a compaction", ev, upserted(want[0]))
+		s.equal("a snapshot beside a compaction", ev, upsertEvent(want[0]))
 		want = want[1:]
 	}
 }

@@ -12,29 +12,29 @@ import (
 func historianFollow(s *suite) {
 	h := s.historian()
 	early, err := h.Follow(s.ctx, storage.Span{}, newestRevision(s, h))
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer early.Close()
 	past := randomWrites(s, h, s.scale(40))
 	for i, m := range past {
 		late, err := h.Follow(s.ctx, storage.Span{}, m.revision)
-		s.succeeds("Follow", err)
+		s.noError("Follow", err)
 		defer late.Close()
 		checkReplay(s, late, past[i:])
 	}
 	checkReplay(s, early, past)
 }
 
-// historianFollowSpan: a follower of a part is told of that part, and of its commits' ends.
-func historianFollowSpan(s *suite) {
+// historianFollowRange: a follower of a part is told of that part, and of its commits' ends.
+func historianFollowRange(s *suite) {
 	h := s.historian()
 	transactor, _ := storage.As[storage.Transactor](s.b)
 	from, to := thingID("m"), thingID("n")
 	f, err := h.Follow(s.ctx, storage.Span{From: from, To: to}, newestRevision(s, h))
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer f.Close()
 	s.create("a")
 	_, err = transactor.Commit(s.ctx, []storage.Op{{Write: newThing("b")}, {Write: newThing("m")}, {Write: newThing("m1")}, {Write: newThing("n")}, {Write: newThing("z")}})
-	s.succeeds("Commit", err)
+	s.noError("Commit", err)
 	s.create("n2")
 	newest := newestRevision(s, h) // a revision may count other stores' changes, which go on
 	commits, revision := followToNewest(s, f)
@@ -54,7 +54,7 @@ func historianFollowSpan(s *suite) {
 // historianRestart: history is there, and goes on, when a store is opened again.
 func historianRestart(s *suite) {
 	past := randomWrites(s, s.historian(), s.scale(20))
-	s.succeeds("Close", s.b.Close())
+	s.noError("Close", s.b.Close())
 	s.b = s.another()
 	h := s.historian()
 	last := past[len(past)-1]
@@ -65,10 +65,10 @@ func historianRestart(s *suite) {
 	past = append(past, randomWrites(s, h, s.scale(10))[1:]...)
 	for _, m := range past {
 		got, _ := scanAll(s, h, storage.Span{}, storage.ScanOptions{Revision: m.revision})
-		sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.sorted())
+		sameRecords(s, fmt.Sprintf("the scan at revision %d", m.revision), got, m.state.records())
 	}
 	f, err := h.Follow(s.ctx, storage.Span{}, past[0].revision)
-	s.succeeds("Follow", err)
+	s.noError("Follow", err)
 	defer f.Close()
 	checkReplay(s, f, past)
 }
@@ -77,7 +77,7 @@ func historianRestart(s *suite) {
 func historianRecall(s *suite) {
 	h := s.historian()
 	w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
-	s.succeeds("WatchList", err)
+	s.noError("WatchList", err)
 	defer w.Close()
 	recaller, ok := w.(storage.Recaller)
 	if !ok {
@@ -89,13 +89,13 @@ func historianRecall(s *suite) {
 	if !ok {
 		s.Fatal("the watch is no storage.Bookmarker")
 	}
-	s.succeeds("Bookmark", marker.Bookmark(s.ctx))
+	s.noError("Bookmark", marker.Bookmark(s.ctx))
 	now := make(map[string]*resourcepb.Resource)
 	for {
-		ctx, cancel := s.patience()
+		ctx, cancel := s.timeoutContext()
 		ev, err := w.Next(ctx)
 		cancel()
-		s.succeeds("Next", err)
+		s.noError("Next", err)
 		res := ev.GetUpsert().GetResource()
 		if ev.GetDelete() != nil {
 			res = ev.GetDelete().GetResource()
@@ -107,7 +107,7 @@ func historianRecall(s *suite) {
 			continue
 		}
 		if k := keyOf(res.Id); !proto.Equal(ev.Before, now[k]) {
-			s.Fatalf("what was stored before an event:\n got %s\nwant %s", text(ev.Before), text(now[k]))
+			s.Fatalf("what was stored before an event:\n got %s\nwant %s", shortText(ev.Before), shortText(now[k]))
 		}
 		now[keyOf(res.Id)] = res
 		if ev.GetDelete() != nil {

@@ -15,28 +15,28 @@ func historianPages(s *suite) {
 		opts := storage.ListOptions{Consistency: strong, Limit: 1 + i%4, Revision: m.revision}
 		first := s.page(pager, everything, opts)
 		got, _ := s.pagesFrom(pager, everything, first, 2)
-		s.sameList(fmt.Sprintf("the listing at revision %d", m.revision), got, resourcesOf(m.state.sorted()))
+		s.equalLists(fmt.Sprintf("the listing at revision %d", m.revision), got, resourcesOf(m.state.records()))
 		if first.Continue != "" && i > 0 {
 			opts.Continue, opts.Revision = first.Continue, past[i-1].revision
 			_, err := pager.ListPage(s.ctx, everything.typ, everything.tenancy, everything.prefix, opts)
-			s.fails("the token of another revision", err, storage.ErrInvalid)
+			s.wantError("the token of another revision", err, storage.ErrInvalid)
 		}
 	}
 	newest := newestRevision(s, h)
-	for _, revision := range []int64{-1, newest + farAhead} {
+	for _, revision := range []int64{-1, newest + futureOffset} {
 		want := storage.ErrInvalid
 		if revision > 0 {
 			want = storage.ErrFutureRevision
 		}
 		_, err := pager.ListPage(s.ctx, anything, anywhere, "", storage.ListOptions{Revision: revision})
-		s.fails(fmt.Sprintf("ListPage at revision %d", revision), err, want)
+		s.wantError(fmt.Sprintf("ListPage at revision %d", revision), err, want)
 	}
 }
 
 // historianAnyHandle: a listing goes on in another handle, whatever has happened since, and when the first one is closed.
 func historianAnyHandle(s *suite) {
 	all := createMany(s, 12)
-	page := s.page(s.pager(), atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	page := s.page(s.pager(), homeThings, storage.ListOptions{Consistency: strong, Limit: 3})
 	changeAround(s, all)
 	other := s.another()
 	pager, _ := storage.As[storage.Pager](other)
@@ -48,9 +48,9 @@ func historianAnyHandle(s *suite) {
 			s.create(res.Id.Name)
 		}
 	}
-	got, _ := s.pagesFrom(pager, atHome, page, 4)
-	s.sameList("pages in another handle", got, all)
-	s.succeeds("Close", first.Close())
-	got, _ = s.pagesFrom(pager, atHome, page, 2)
-	s.sameList("pages in another handle, after the first one was closed", got, all)
+	got, _ := s.pagesFrom(pager, homeThings, page, 4)
+	s.equalLists("pages in another handle", got, all)
+	s.noError("Close", first.Close())
+	got, _ = s.pagesFrom(pager, homeThings, page, 2)
+	s.equalLists("pages in another handle, after the first one was closed", got, all)
 }

@@ -9,7 +9,7 @@ func historianSwap(s *suite) {
 	swap := func(what string, sw storage.Swap, done bool) storage.Swapped {
 		s.Helper()
 		swapped, err := h.Swap(s.ctx, sw)
-		s.succeeds(what, err)
+		s.noError(what, err)
 		if swapped.Done != done {
 			s.Fatalf("%s: done is %v", what, swapped.Done)
 		}
@@ -22,7 +22,7 @@ func historianSwap(s *suite) {
 		case (stored == nil) != (swapped.Stored == nil):
 			s.Fatalf("%s: what is in the way is %v, expected %v", what, swapped.Stored, stored)
 		case stored != nil:
-			s.succeeds(what+": what is in the way", sameRecord(*swapped.Stored, *stored))
+			s.noError(what+": what is in the way", compareRecords(*swapped.Stored, *stored))
 		}
 		if swapped.Revision < 1 || stored != nil && swapped.Revision < stored.Modified {
 			s.Fatalf("%s: the answer is of revision %d", what, swapped.Revision)
@@ -32,32 +32,32 @@ func historianSwap(s *suite) {
 	refused("a write over what is not there", storage.Swap{Write: res, Expect: newestRevision(s, h)}, nil)
 	refused("a deletion of what is not there", storage.Swap{Delete: res.Id, Expect: newestRevision(s, h)}, nil)
 	swap("a deletion of nothing, as expected", storage.Swap{Delete: res.Id}, true)
-	s.absent(res.Id)
+	s.checkAbsent(res.Id)
 
 	first := swap("a creation", storage.Swap{Write: res}, true)
-	s.stored(first.Stored.Resource)
+	s.checkStored(first.Stored.Resource)
 	if r := first.Stored; r.Modified != first.Revision || r.Created != first.Revision || r.Writes != 1 {
 		s.Fatalf("a creation at revision %d: %s", first.Revision, recordText(*r))
 	}
 	refused("a second creation", storage.Swap{Write: res}, first.Stored)
 	refused("a deletion that expects nothing", storage.Swap{Delete: res.Id}, first.Stored)
 
-	next := changed(first.Stored.Resource)
+	next := withNewData(first.Stored.Resource)
 	next.Version = "does not matter"
 	second := swap("an update", storage.Swap{Write: next, Expect: first.Revision}, true)
-	s.stored(second.Stored.Resource)
+	s.checkStored(second.Stored.Resource)
 	if r := second.Stored; second.Revision <= first.Revision || r.Created != first.Revision || r.Modified != second.Revision || r.Writes != 2 {
 		s.Fatalf("an update at revision %d after the creation at %d: %s", second.Revision, first.Revision, recordText(*r))
 	}
 	refused("an update at the revision before", storage.Swap{Write: next, Expect: first.Revision}, second.Stored)
 	refused("a deletion at the revision before", storage.Swap{Delete: res.Id, Expect: first.Revision}, second.Stored)
 	_, err := h.Swap(s.ctx, storage.Swap{Write: newThing("a"), Expect: second.Revision})
-	s.fails("a write with another uid", err, storage.ErrWrongUid)
-	s.stored(second.Stored.Resource)
+	s.wantError("a write with another uid", err, storage.ErrWrongUid)
+	s.checkStored(second.Stored.Resource)
 
 	gone := swap("a deletion", storage.Swap{Delete: withUid(res.Id, ""), Expect: second.Revision}, true)
-	s.absent(res.Id)
-	s.succeeds("what was deleted", sameRecord(*gone.Stored, *second.Stored))
+	s.checkAbsent(res.Id)
+	s.noError("what was deleted", compareRecords(*gone.Stored, *second.Stored))
 	if gone.Revision <= second.Revision {
 		s.Fatalf("the deletion of what was written at revision %d has %d", second.Revision, gone.Revision)
 	}
@@ -75,21 +75,21 @@ func historianTurns(s *suite, stored *storage.Record) {
 	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
 	try := func(h storage.Historian, expect int64) storage.Swapped {
 		s.Helper()
-		swapped, err := h.Swap(s.ctx, storage.Swap{Write: changed(stored.Resource), Expect: expect})
-		s.succeeds("a swap in turn", err)
+		swapped, err := h.Swap(s.ctx, storage.Swap{Write: withNewData(stored.Resource), Expect: expect})
+		s.noError("a swap in turn", err)
 		return swapped
 	}
 	before := stored
 	for turn := range 6 {
 		h := handles[turn%2]
 		if turn == 4 { // neither of the handles' swaps
-			s.write(changed(stored.Resource))
+			s.write(withNewData(stored.Resource))
 			before, stored = stored, recordOf(s, handles[1], stored.Resource.Id)
 		}
 		if swapped := try(h, before.Modified); before != stored && swapped.Done {
 			s.Fatalf("turn %d: what is stored was changed at revision %d, a swap that expects %d is done", turn, stored.Modified, before.Modified)
 		} else if before != stored {
-			s.succeeds("what is in the way", sameRecord(*swapped.Stored, *stored))
+			s.noError("what is in the way", compareRecords(*swapped.Stored, *stored))
 		} else {
 			before, stored = stored, swapped.Stored
 			continue

@@ -27,7 +27,7 @@ func historiesModel(s *suite) {
 		if passed >= limit && !failed {
 			return
 		}
-		m := &model{suite: s, partition: "history-" + newUid(), stored: make(map[string]*resourcepb.Resource)}
+		m := &model{suite: s, partition: "history-" + newUid(), resources: make(map[string]*resourcepb.Resource)}
 		ended := false
 		defer func() {
 			if ended {
@@ -45,8 +45,8 @@ func historiesModel(s *suite) {
 type model struct {
 	*suite
 	partition string
-	stored    map[string]*resourcepb.Resource // by name
-	past      []*resourcepb.Resource          // every version there was, for stale calls
+	resources map[string]*resourcepb.Resource // by name
+	versions  []*resourcepb.Resource          // every version there was, for stale calls
 	events    []*resourcepb.WatchEvent        // what watches from the beginning have to show
 	watches   []*modelWatch
 }
@@ -86,9 +86,9 @@ func (m *model) play(t *rapid.T) {
 		}
 	}
 	m.listAll(t)
-	for _, want := range m.all() {
+	for _, want := range m.sortedResources() {
 		if got, err := m.b.Read(m.ctx, strong, want.Id); err != nil || !proto.Equal(got, want) {
-			t.Fatalf("Read: got %s, error %v, want %s", text(got), quoted(err), text(want))
+			t.Fatalf("Read: got %s, error %v, want %s", shortText(got), quoteError(err), shortText(want))
 		}
 	}
 	m.checkOwners(t)
@@ -105,12 +105,12 @@ func (m *model) id(t *rapid.T) *resourcepb.ID {
 	return id
 }
 
-// aim draws the uid and version that a call gives: mostly the right ones, sometimes those of the past.
-func (m *model) aim(t *rapid.T, id *resourcepb.ID) (uid, version string) {
-	now := m.stored[id.Name]
+// drawVersion draws the uid and version that a call gives: mostly the right ones, sometimes those of the past.
+func (m *model) drawVersion(t *rapid.T, id *resourcepb.ID) (uid, version string) {
+	now := m.resources[id.Name]
 	switch aim := rapid.SampledFrom([]string{"right", "right", "right", "past", "new", "mixed"}).Draw(t, "aim"); {
-	case aim == "past" && len(m.past) > 0:
-		res := rapid.SampledFrom(m.past).Draw(t, "past")
+	case aim == "past" && len(m.versions) > 0:
+		res := rapid.SampledFrom(m.versions).Draw(t, "past")
 		return res.Id.Uid, res.Version
 	case aim == "mixed" && now != nil:
 		return now.Id.Uid, "not-" + now.Version
@@ -122,7 +122,7 @@ func (m *model) aim(t *rapid.T, id *resourcepb.ID) (uid, version string) {
 
 func (m *model) write(t *rapid.T) storage.Op {
 	res := newResource(m.id(t))
-	res.Id.Uid, res.Version = m.aim(t, res.Id)
+	res.Id.Uid, res.Version = m.drawVersion(t, res.Id)
 	if owner := rapid.SampledFrom([]string{"", "", "o1", "o2"}).Draw(t, "owner"); owner != "" {
 		res.Owner = m.owner(owner)
 	}
@@ -138,7 +138,7 @@ func (m *model) owner(name string) *resourcepb.ID {
 
 func (m *model) remove(t *rapid.T) storage.Op {
 	id := m.id(t)
-	uid, version := m.aim(t, id)
+	uid, version := m.drawVersion(t, id)
 	return storage.Op{Delete: withUid(id, uid), Version: version}
 }
 
@@ -148,7 +148,7 @@ func (m *model) expected(op storage.Op) error {
 	if op.Write != nil {
 		id, version = op.Write.Id, op.Write.Version
 	}
-	now := m.stored[id.Name]
+	now := m.resources[id.Name]
 	switch {
 	case now == nil && (op.Delete != nil || version == ""):
 		return nil
@@ -164,28 +164,28 @@ func (m *model) expected(op storage.Op) error {
 	return nil
 }
 
-// done brings the model up to date with an operation that succeeded.
-func (m *model) done(t *rapid.T, op storage.Op, result *resourcepb.Resource) {
+// updateModel brings the model up to date with an operation that succeeded.
+func (m *model) updateModel(t *rapid.T, op storage.Op, result *resourcepb.Resource) {
 	if op.Delete != nil {
-		if now := m.stored[op.Delete.Name]; now != nil && now.Id.Uid == op.Delete.Uid {
-			m.events = append(m.events, deleted(now))
-			delete(m.stored, op.Delete.Name)
+		if now := m.resources[op.Delete.Name]; now != nil && now.Id.Uid == op.Delete.Uid {
+			m.events = append(m.events, deleteEvent(now))
+			delete(m.resources, op.Delete.Name)
 		}
 		return
 	}
 	want := clone(op.Write)
 	want.Version = result.GetVersion()
 	if !proto.Equal(result, want) {
-		t.Fatalf("a write returned\n%s\nwant\n%s", text(result), text(want))
+		t.Fatalf("a write returned\n%s\nwant\n%s", shortText(result), shortText(want))
 	}
-	for _, earlier := range m.past {
+	for _, earlier := range m.versions {
 		if earlier.Version == want.Version && keyOf(earlier.Id) == keyOf(want.Id) {
 			t.Fatalf("version %q came a second time", want.Version)
 		}
 	}
-	m.stored[want.Id.Name] = want
-	m.past = append(m.past, want)
-	m.events = append(m.events, upserted(want))
+	m.resources[want.Id.Name] = want
+	m.versions = append(m.versions, want)
+	m.events = append(m.events, upsertEvent(want))
 }
 
 func (m *model) apply(t *rapid.T, op storage.Op) {
@@ -197,10 +197,10 @@ func (m *model) apply(t *rapid.T, op storage.Op) {
 		err = m.b.DeleteCAS(m.ctx, op.Delete, op.Version)
 	}
 	if want := m.expected(op); !errors.Is(err, want) {
-		t.Fatalf("%v at version %q: got error %v, want %v; stored are %v", op.Write.GetId(), op.Version, quoted(err), quoted(want), m.stored)
+		t.Fatalf("%v at version %q: got error %v, want %v; stored are %v", op.Write.GetId(), op.Version, quoteError(err), quoteError(want), m.resources)
 	}
 	if err == nil {
-		m.done(t, op, result)
+		m.updateModel(t, op, result)
 	}
 }
 
@@ -226,15 +226,15 @@ func (m *model) commitSome(t *rapid.T) {
 	if wantIndex >= 0 {
 		var op *storage.OpError
 		if !errors.As(err, &op) || op.Index != wantIndex || !errors.Is(err, m.expected(ops[wantIndex])) {
-			t.Fatalf("Commit: got error %v, want %v of operation %d", quoted(err), m.expected(ops[wantIndex]), wantIndex)
+			t.Fatalf("Commit: got error %v, want %v of operation %d", quoteError(err), m.expected(ops[wantIndex]), wantIndex)
 		}
 		return
 	}
 	if err != nil || len(results) != len(ops) {
-		t.Fatalf("Commit: %d results for %d operations, error %v", len(results), len(ops), quoted(err))
+		t.Fatalf("Commit: %d results for %d operations, error %v", len(results), len(ops), quoteError(err))
 	}
 	for i, op := range ops {
-		m.done(t, op, results[i])
+		m.updateModel(t, op, results[i])
 	}
 }
 
@@ -242,25 +242,25 @@ func (m *model) readOne(t *rapid.T) {
 	id := m.id(t)
 	id.Uid = ""
 	got, err := m.b.Read(m.ctx, strong, id)
-	now := m.stored[id.Name]
+	now := m.resources[id.Name]
 	var mismatch storage.GroupVersionMismatchError
 	switch {
 	case now == nil:
 		if !errors.Is(err, storage.ErrNotFound) {
-			t.Fatalf("Read of nothing: got error %v, want ErrNotFound", quoted(err))
+			t.Fatalf("Read of nothing: got error %v, want ErrNotFound", quoteError(err))
 		}
 	case now.Id.Type.GroupVersion != id.Type.GroupVersion:
 		if !errors.As(err, &mismatch) || !proto.Equal(mismatch.Stored, now) {
-			t.Fatalf("Read: got error %v, want a GroupVersionMismatchError", quoted(err))
+			t.Fatalf("Read: got error %v, want a GroupVersionMismatchError", quoteError(err))
 		}
 	case err != nil || !proto.Equal(got, now):
-		t.Fatalf("Read: got %s, error %v, want %s", text(got), quoted(err), text(now))
+		t.Fatalf("Read: got %s, error %v, want %s", shortText(got), quoteError(err), shortText(now))
 	}
 }
 
-// all is what the model holds, in list order.
-func (m *model) all() []*resourcepb.Resource {
-	all := slices.Collect(maps.Values(m.stored))
+// sortedResources is what the model holds, in list order.
+func (m *model) sortedResources() []*resourcepb.Resource {
+	all := slices.Collect(maps.Values(m.resources))
 	inOrder(all)
 	return all
 }
@@ -268,7 +268,7 @@ func (m *model) all() []*resourcepb.Resource {
 func (m *model) listAll(t *rapid.T) {
 	got, err := m.b.List(m.ctx, strong, things, m.tenancy(), "")
 	if err == nil {
-		err = compareLists(got, m.all())
+		err = compareLists(got, m.sortedResources())
 	}
 	if err != nil {
 		t.Fatalf("List: %v", err)
@@ -293,7 +293,7 @@ func (m *model) openWatch(t *rapid.T) {
 		}
 		snapshot = append(snapshot, ev.GetUpsert().GetResource())
 	}
-	if err := compareLists(snapshot, m.all()); err != nil {
+	if err := compareLists(snapshot, m.sortedResources()); err != nil {
 		t.Fatalf("the snapshot of a watch: %v", err)
 	}
 }
@@ -331,14 +331,14 @@ func (m *model) checkEvents(t *rapid.T, what string, w *modelWatch) {
 			t.Fatalf("%s, which still owes events of %d keys: %v", what, len(left), err)
 		}
 		if subject(got) == nil {
-			t.Fatalf("%s: %s in the middle of the changes", what, text(got))
+			t.Fatalf("%s: %s in the middle of the changes", what, shortText(got))
 		}
 		key := keyOf(subject(got).Id)
 		for m.h.MergesEvents != "" && len(left[key]) > 1 && !proto.Equal(left[key][0], got) {
 			left[key] = left[key][1:]
 		}
 		if len(left[key]) == 0 || !proto.Equal(left[key][0], got) {
-			t.Fatalf("%s: got %s, want one of %v", what, text(got), left)
+			t.Fatalf("%s: got %s, want one of %v", what, shortText(got), left)
 		}
 		if left[key] = left[key][1:]; len(left[key]) == 0 {
 			delete(left, key)
@@ -349,7 +349,7 @@ func (m *model) checkEvents(t *rapid.T, what string, w *modelWatch) {
 func (m *model) checkOwners(t *rapid.T) {
 	for _, name := range []string{"o1", "o2"} {
 		var want []*resourcepb.ID
-		for _, res := range m.all() {
+		for _, res := range m.sortedResources() {
 			if res.GetOwner().GetName() == name {
 				want = append(want, res.Id)
 			}

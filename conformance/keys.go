@@ -46,16 +46,16 @@ func keysNeverMeet(s *suite) {
 		res := newResource(id)
 		res.Data = payload(strconv.Itoa(i))
 		all[i] = s.write(res)
-		events = append(events, upserted(all[i]))
+		events = append(events, upsertEvent(all[i]))
 	}
 	for _, res := range all {
-		s.stored(res)
+		s.checkStored(res)
 	}
 	everything := newFilter("*", "*", "*", "*", "")
-	s.sameList("List of all keys", s.list(anything, anywhere, ""), everything.of(all))
+	s.equalLists("List of all keys", s.list(anything, anywhere, ""), everything.of(all))
 	for _, prefix := range []string{"a", "a/", "%", "_", "*", `\`, " ", "\x01", "é", "e", "😀", "\U0010ffff", "\uffff"} {
 		f := newFilter("g", "K", "p", "n", prefix)
-		s.sameList("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.of(all))
+		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.of(all))
 	}
 
 	// Deleting every other one leaves exactly its neighbours.
@@ -63,13 +63,13 @@ func keysNeverMeet(s *suite) {
 	for i, res := range all {
 		if i%2 == 0 {
 			s.delete(res)
-			events = append(events, deleted(res))
+			events = append(events, deleteEvent(res))
 		} else {
 			left = append(left, res)
 		}
 	}
-	s.sameList("List of what is left", s.list(anything, anywhere, ""), everything.of(left))
-	perKey(s, w, events...)
+	s.equalLists("List of what is left", s.list(anything, anywhere, ""), everything.of(left))
+	expectPerKey(s, w, events...)
 }
 
 // keysEveryPart puts each odd text in each place of a key, in owners too.
@@ -96,14 +96,14 @@ func keysEveryPart(s *suite) {
 		all = append(all, s.write(res))
 	}
 	for i, res := range all {
-		s.stored(res)
+		s.checkStored(res)
 		f := filter{storage.UnversionedTypeFrom(res.Id.Type), res.Id.Tenancy, res.Id.Name}
-		s.sameList("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.of(all))
+		s.equalLists("List of "+f.String(), s.list(f.typ, f.tenancy, f.prefix), f.of(all))
 		var children []*resourcepb.ID
 		if i+1 < len(all) {
 			children = append(children, all[i+1].Id)
 		}
-		s.owns(res.Id, children...)
+		s.checkOwned(res.Id, children...)
 	}
 }
 
@@ -124,19 +124,19 @@ func keysLongest(s *suite) {
 		}
 	}
 	everything := newFilter("*", "*", "*", "*", "")
-	s.sameList("List of the longest keys", s.list(anything, anywhere, ""), everything.of(all))
+	s.equalLists("List of the longest keys", s.list(anything, anywhere, ""), everything.of(all))
 	for i, res := range all {
-		s.stored(res)
+		s.checkStored(res)
 		if i > 0 {
-			s.owns(all[i-1].Id, res.Id)
+			s.checkOwned(all[i-1].Id, res.Id)
 		}
 		f := filter{storage.UnversionedTypeFrom(res.Id.Type), res.Id.Tenancy, res.Id.Name}
-		s.sameList("List of the longest name as a prefix", s.list(f.typ, f.tenancy, f.prefix), f.of(all))
+		s.equalLists("List of the longest name as a prefix", s.list(f.typ, f.tenancy, f.prefix), f.of(all))
 	}
 	for _, res := range all {
 		s.delete(res)
 	}
-	s.sameList("List after all were deleted", s.list(anything, anywhere, ""), nil)
+	s.equalLists("List after all were deleted", s.list(anything, anywhere, ""), nil)
 }
 
 // keysByteOrder tells the order of bytes from those of locales and of UTF-16, and the order of parts from that of joined text.
@@ -162,10 +162,10 @@ func keysByteOrder(s *suite) {
 		all = append(all, res)
 	}
 	inOrder(all)
-	s.sameList("List", s.list(anything, anywhere, ""), all)
-	s.sameList("the snapshot of a watch", s.snapshot(s.watch(anything, anywhere, "")), all)
+	s.equalLists("List", s.list(anything, anywhere, ""), all)
+	s.equalLists("the snapshot of a watch", s.snapshot(s.watch(anything, anywhere, "")), all)
 	if pager, ok := storage.As[storage.Pager](s.b); ok {
 		got, _ := s.pages(pager, newFilter("*", "*", "*", "*", ""), 4)
-		s.sameList("pages", got, all)
+		s.equalLists("pages", got, all)
 	}
 }

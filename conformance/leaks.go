@@ -9,7 +9,7 @@ import (
 )
 
 var leakCases = topic{"Leaks", []testCase{
-	{name: "Goroutines", alone: true, run: leakGoroutines},
+	{name: "Goroutines", exclusive: true, run: leakGoroutines},
 }}
 
 // leakGoroutines opens a store, uses all of it, and closes it with everything still open. What is started once and kept for
@@ -27,7 +27,7 @@ func leakGoroutines(s *suite) {
 	var err error
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	for {
 		if err = goleak.Find(before); err == nil {
@@ -51,15 +51,15 @@ func useAll(s *suite) {
 	s.next(watches[1])
 	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
 		w, err := resumer.WatchFrom(s.ctx, things, home, "", watches[0].Cursor())
-		watches = append(watches, s.opened(w, err))
+		watches = append(watches, s.mustOpen(w, err))
 	}
 	if pager, ok := storage.As[storage.Pager](s.b); ok {
 		_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: 1})
-		s.succeeds("ListPage", err)
+		s.noError("ListPage", err)
 	}
 	s.list(things, home, "")
 	kept = s.update(kept)
-	s.upsert(watches[0], kept)
+	s.expectUpsert(watches[0], kept)
 	s.delete(kept)
 	waiting := make(chan error, 1)
 	go func() {
@@ -70,5 +70,5 @@ func useAll(s *suite) {
 		waiting <- err
 	}()
 	s.closeBackend(s.b)
-	s.fails("Next beside Close of the backend", s.result("Next beside Close of the backend", waiting), storage.ErrWatchClosed)
+	s.wantError("Next beside Close of the backend", s.result("Next beside Close of the backend", waiting), storage.ErrWatchClosed)
 }

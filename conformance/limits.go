@@ -18,29 +18,29 @@ var limitCases = topic{"Limits", []testCase{
 
 func limitSize(s *suite) {
 	w := s.watchAll()
-	res := s.write(sized(newThing("largest"), s.h.MaxSize))
-	s.stored(res)
-	s.upsert(w, res)
+	res := s.write(withSize(newThing("largest"), s.h.MaxSize))
+	s.checkStored(res)
+	s.expectUpsert(w, res)
 	// The version does not count, so that what was read can be written.
 	res = s.write(res)
-	s.stored(res)
-	s.upsert(w, res)
-	s.sameList("List of the largest resource", s.list(things, home, ""), []*resourcepb.Resource{res})
+	s.checkStored(res)
+	s.expectUpsert(w, res)
+	s.equalLists("List of the largest resource", s.list(things, home, ""), []*resourcepb.Resource{res})
 
-	for _, larger := range []*resourcepb.Resource{sized(clone(res), s.h.MaxSize+1), sized(newThing("larger"), s.h.MaxSize+1), sized(newThing("huge"), 3*s.h.MaxSize)} {
+	for _, larger := range []*resourcepb.Resource{withSize(clone(res), s.h.MaxSize+1), withSize(newThing("larger"), s.h.MaxSize+1), withSize(newThing("huge"), 3*s.h.MaxSize)} {
 		_, err := s.b.WriteCAS(s.ctx, larger)
-		s.fails("WriteCAS of a resource that is too large", err, storage.ErrTooLarge)
+		s.wantError("WriteCAS of a resource that is too large", err, storage.ErrTooLarge)
 		for _, size := range []int{sizeOf(larger), s.h.MaxSize} {
 			if !strings.Contains(err.Error(), strconv.Itoa(size)) {
 				s.Errorf("the error does not name the size %d: %v", size, err)
 			}
 		}
 	}
-	s.stored(res)
-	s.absent(thingID("larger"))
-	s.absent(thingID("huge"))
+	s.checkStored(res)
+	s.checkAbsent(thingID("larger"))
+	s.checkAbsent(thingID("huge"))
 	s.delete(res)
-	s.deletion(w, res)
+	s.expectDelete(w, res)
 }
 
 // A badID is what makes an id invalid, and the word for it.
@@ -92,7 +92,7 @@ func badIDs() []badID {
 // invalid demands ErrInvalid and that the text names the field.
 func failsInvalid(s *suite, what, word string, err error) {
 	s.Helper()
-	s.fails(what, err, storage.ErrInvalid)
+	s.wantError(what, err, storage.ErrInvalid)
 	if !strings.Contains(strings.ToLower(err.Error()), word) {
 		s.Errorf("%s: the error does not name the %s: %v", what, word, err)
 	}
@@ -125,7 +125,7 @@ func limitIDs(s *suite) {
 			}
 		}
 	}
-	s.sameList("List after invalid calls", s.list(anything, anywhere, ""), nil)
+	s.equalLists("List after invalid calls", s.list(anything, anywhere, ""), nil)
 }
 
 func limitResources(s *suite) {
@@ -149,10 +149,10 @@ func limitResources(s *suite) {
 		failsInvalid(s, "WriteCAS with "+bad.name, bad.word, err)
 	}
 	_, err := s.b.WriteCAS(s.ctx, nil)
-	s.fails("WriteCAS of nil", err, storage.ErrInvalid)
+	s.wantError("WriteCAS of nil", err, storage.ErrInvalid)
 	_, err = s.b.WriteCAS(s.ctx, &resourcepb.Resource{})
-	s.fails("WriteCAS of an empty resource", err, storage.ErrInvalid)
-	s.sameList("List after invalid writes", s.list(anything, anywhere, ""), nil)
+	s.wantError("WriteCAS of an empty resource", err, storage.ErrInvalid)
+	s.equalLists("List after invalid writes", s.list(anything, anywhere, ""), nil)
 }
 
 func limitFilters(s *suite) {
@@ -183,17 +183,17 @@ func limitFilters(s *suite) {
 		f := bad.f
 		for _, consistency := range consistencies {
 			_, err := s.b.List(s.ctx, consistency, f.typ, f.tenancy, f.prefix)
-			s.fails("List with "+bad.name, err, storage.ErrInvalid)
+			s.wantError("List with "+bad.name, err, storage.ErrInvalid)
 		}
 		_, err := s.b.WatchList(s.ctx, f.typ, f.tenancy, f.prefix)
-		s.fails("WatchList with "+bad.name, err, storage.ErrInvalid)
+		s.wantError("WatchList with "+bad.name, err, storage.ErrInvalid)
 		if pager, ok := storage.As[storage.Pager](s.b); ok {
 			_, err := pager.ListPage(s.ctx, f.typ, f.tenancy, f.prefix, storage.ListOptions{})
-			s.fails("ListPage with "+bad.name, err, storage.ErrInvalid)
+			s.wantError("ListPage with "+bad.name, err, storage.ErrInvalid)
 		}
 		if resumer, ok := storage.As[storage.Resumer](s.b); ok {
 			_, err := resumer.WatchFrom(s.ctx, f.typ, f.tenancy, f.prefix, w.Cursor())
-			s.fails("WatchFrom with "+bad.name, err, storage.ErrInvalid)
+			s.wantError("WatchFrom with "+bad.name, err, storage.ErrInvalid)
 		}
 	}
 }
@@ -202,12 +202,12 @@ func limitConsistency(s *suite) {
 	stored := s.create("a")
 	for _, consistency := range []storage.ReadConsistency{-1, 2, 77} {
 		_, err := s.b.Read(s.ctx, consistency, stored.Id)
-		s.fails("Read with an unknown consistency", err, storage.ErrInvalid)
+		s.wantError("Read with an unknown consistency", err, storage.ErrInvalid)
 		_, err = s.b.List(s.ctx, consistency, things, home, "")
-		s.fails("List with an unknown consistency", err, storage.ErrInvalid)
+		s.wantError("List with an unknown consistency", err, storage.ErrInvalid)
 		if pager, ok := storage.As[storage.Pager](s.b); ok {
 			_, err = pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Consistency: consistency})
-			s.fails("ListPage with an unknown consistency", err, storage.ErrInvalid)
+			s.wantError("ListPage with an unknown consistency", err, storage.ErrInvalid)
 		}
 	}
 }

@@ -30,15 +30,15 @@ func listFilters(s *suite) {
 		want := f.of(all)
 		for _, consistency := range consistencies {
 			got, err := s.b.List(s.ctx, consistency, f.typ, f.tenancy, f.prefix)
-			s.succeeds("List of "+f.String(), err)
-			s.sameList(consistency.String()+" List of "+f.String(), got, want)
+			s.noError("List of "+f.String(), err)
+			s.equalLists(consistency.String()+" List of "+f.String(), got, want)
 		}
 		w := s.watch(f.typ, f.tenancy, f.prefix)
-		s.sameList("the snapshot of "+f.String(), s.snapshot(w), want)
+		s.equalLists("the snapshot of "+f.String(), s.snapshot(w), want)
 		w.Close()
 		if paged {
 			got, _ := s.pages(pager, f, 3)
-			s.sameList("pages of "+f.String(), got, want)
+			s.equalLists("pages of "+f.String(), got, want)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func listEmpty(s *suite) {
 	for _, f := range []filter{newFilter("g", "K", "p", "n", ""), newFilter("*", "*", "*", "*", "")} {
 		for _, consistency := range consistencies {
 			got, err := s.b.List(s.ctx, consistency, f.typ, f.tenancy, f.prefix)
-			s.succeeds("List of an empty store", err)
+			s.noError("List of an empty store", err)
 			if got != nil {
 				s.Fatalf("List of an empty store: got %d resources in a slice that is not nil, want nil", len(got))
 			}
@@ -57,14 +57,14 @@ func listEmpty(s *suite) {
 
 func listFollows(s *suite) {
 	a, b := s.create("a"), s.create("b")
-	s.sameList("List after two writes", s.list(things, home, ""), []*resourcepb.Resource{a, b})
+	s.equalLists("List after two writes", s.list(things, home, ""), []*resourcepb.Resource{a, b})
 	a = s.update(a)
-	s.sameList("List after an update", s.list(things, home, ""), []*resourcepb.Resource{a, b})
+	s.equalLists("List after an update", s.list(things, home, ""), []*resourcepb.Resource{a, b})
 	s.delete(a)
-	s.sameList("List after a deletion", s.list(things, home, ""), []*resourcepb.Resource{b})
+	s.equalLists("List after a deletion", s.list(things, home, ""), []*resourcepb.Resource{b})
 	a = s.create("a")
-	s.sameList("List after a second creation", s.list(things, home, ""), []*resourcepb.Resource{a, b})
-	s.sameList("List of a prefix", s.list(things, home, "b"), []*resourcepb.Resource{b})
+	s.equalLists("List after a second creation", s.list(things, home, ""), []*resourcepb.Resource{a, b})
+	s.equalLists("List of a prefix", s.list(things, home, "b"), []*resourcepb.Resource{b})
 }
 
 // listCut moves a token from name to name, in the order of the list and against it: a list that is one cut through the store
@@ -109,6 +109,6 @@ func listCut(s *suite) {
 		}
 	}
 	close(stop)
-	s.succeeds("the writer", s.result("the writer", writing))
-	s.succeeds("List", err)
+	s.noError("the writer", s.result("the writer", writing))
+	s.noError("List", err)
 }

@@ -46,7 +46,7 @@ func runLoad(s *suite, handles int) {
 		Timeout: s.timeout, Grace: s.timeout,
 		MaxHeap: math.MaxUint64, MaxGoroutines: math.MaxInt, NoLeakCheck: true, // other cases run at the same time
 	})
-	s.succeeds("the load", err)
+	s.noError("the load", err)
 	for _, v := range report.Violations {
 		s.Errorf("seed %d: %v", report.Seed, v)
 	}
@@ -63,14 +63,14 @@ func loadNeighbours(s *suite) {
 		call func() error
 	}{
 		{storage.ErrWrongUid, func() error {
-			res := changed(victim)
+			res := withNewData(victim)
 			res.Id.Uid = newUid()
 			_, err := s.b.WriteCAS(s.ctx, res)
 			return err
 		}},
-		{storage.ErrCASFailure, func() error { _, err := s.b.WriteCAS(s.ctx, changed(stale)); return err }},
+		{storage.ErrCASFailure, func() error { _, err := s.b.WriteCAS(s.ctx, withNewData(stale)); return err }},
 		{storage.ErrCASFailure, func() error { return s.b.DeleteCAS(s.ctx, stale.Id, stale.Version) }},
-		{storage.ErrTooLarge, func() error { _, err := s.b.WriteCAS(s.ctx, sized(newThing("huge"), s.h.MaxSize+1)); return err }},
+		{storage.ErrTooLarge, func() error { _, err := s.b.WriteCAS(s.ctx, withSize(newThing("huge"), s.h.MaxSize+1)); return err }},
 		{storage.ErrInvalid, func() error { _, err := s.b.WriteCAS(s.ctx, newThing("a\x00b")); return err }},
 		{storage.ErrNotFound, func() error { _, err := s.b.Read(s.ctx, strong, thingID("nothing")); return err }},
 		{nil, func() error { return s.b.DeleteCAS(s.ctx, thingID("nothing"), "v") }},
@@ -80,7 +80,7 @@ func loadNeighbours(s *suite) {
 		for n := range rounds {
 			if i < len(bad) {
 				if err := bad[i].call(); !errors.Is(err, bad[i].want) {
-					return fmt.Errorf("bad call %d: got error %v, want %v", i, quoted(err), bad[i].want)
+					return fmt.Errorf("bad call %d: got error %v, want %v", i, quoteError(err), bad[i].want)
 				}
 				continue
 			}
@@ -96,5 +96,5 @@ func loadNeighbours(s *suite) {
 		}
 		return nil
 	})
-	s.stored(victim)
+	s.checkStored(victim)
 }

@@ -85,14 +85,14 @@ func guardEpochs(s *suite) {
 		{func() error { return other.SetFence(ctx, nil) }, false},
 	} {
 		before := state().Epoch
-		s.succeeds("a call that has to succeed", change.do())
+		s.noError("a call that has to succeed", change.do())
 		fresh(change.closed)
 		refused("closing at an epoch from before", one, &x, before)
 		refused("opening at an epoch from before", one, nil, before)
 	}
 }
 
-func guarded(ctx context.Context, note, revision string) context.Context {
+func guardContext(ctx context.Context, note, revision string) context.Context {
 	return driver.WithGuard(ctx, driver.Guard{Note: note, Revision: revision})
 }
 
@@ -102,7 +102,7 @@ func guardWrites(s *suite) {
 	ctx := s.ctx
 	there := must[*resourcepb.Resource](s)(other.WriteCAS(ctx, thingNamed("there")))
 	revision := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), ""))
-	under := func(revision string) context.Context { return guarded(ctx, "mover", revision) }
+	under := func(revision string) context.Context { return guardContext(ctx, "mover", revision) }
 	writes := func(ctx context.Context) map[string]error { return refusals(ctx, one.Backend, there) }
 	allRefused := func(what string, ctx context.Context) {
 		s.Helper()
@@ -118,7 +118,7 @@ func guardWrites(s *suite) {
 	}
 	allRefused("a note that has another revision", under("4711"))
 	allRefused("a note that is there", under(""))
-	allRefused("a note that is not there", guarded(ctx, "nobody", revision))
+	allRefused("a note that is not there", guardContext(ctx, "nobody", revision))
 
 	// One that holds hinders nothing.
 	res := must[*resourcepb.Resource](s)(one.WriteCAS(under(revision), thingNamed("guarded")))
@@ -127,8 +127,8 @@ func guardWrites(s *suite) {
 	if _, err := one.WriteCAS(under(revision), thingNamed("guarded")); !errors.Is(err, storage.ErrCASFailure) {
 		s.Errorf("got %v, expected ErrCASFailure", err)
 	}
-	s.succeeds("a call that has to succeed", one.DeleteCAS(under(revision), res.Id, res.Version))
-	s.succeeds("a call that has to succeed", one.DeleteCAS(under(revision), res.Id, res.Version))
+	s.noError("a call that has to succeed", one.DeleteCAS(under(revision), res.Id, res.Version))
+	s.noError("a call that has to succeed", one.DeleteCAS(under(revision), res.Id, res.Version))
 	if tr, is := storage.As[storage.Transactor](one.Backend); is {
 		made := must[[]*resourcepb.Resource](s)(tr.Commit(under(revision), []storage.Op{{Write: thingNamed("a")}, {Check: there.Id, Version: there.Version}}))
 		must[[]*resourcepb.Resource](s)(tr.Commit(under(revision), []storage.Op{{Delete: made[0].Id, Version: made[0].Version}}))
@@ -136,14 +136,14 @@ func guardWrites(s *suite) {
 
 	next := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), revision))
 	allRefused("a note that was written since", under(revision))
-	writeUnderGuards(s, under(revision), under(next), one)
-	s.succeeds("a call that has to succeed", other.DeleteNote(ctx, "mover", next))
+	writeWithGuards(s, under(revision), under(next), one)
+	s.noError("a call that has to succeed", other.DeleteNote(ctx, "mover", next))
 	allRefused("a note that was deleted since", under(next))
 }
 
-// writeUnderGuards writes under guards that hold, under such as do not, and without one, all at the same time: stores put such writes
+// writeWithGuards writes under guards that hold, under such as do not, and without one, all at the same time: stores put such writes
 // together.
-func writeUnderGuards(s *suite, stale, holds context.Context, b movable) {
+func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
 	s.Helper()
 	type result struct {
 		kind int
@@ -166,7 +166,7 @@ func writeUnderGuards(s *suite, stale, holds context.Context, b movable) {
 		case r.kind != 0 && r.err != nil:
 			s.Errorf("beside it: %v", r.err)
 		case r.err == nil:
-			s.succeeds("a call that has to succeed", b.DeleteCAS(s.ctx, r.res.Id, r.res.Version))
+			s.noError("a call that has to succeed", b.DeleteCAS(s.ctx, r.res.Id, r.res.Version))
 		}
 	}
 }
@@ -180,9 +180,9 @@ func guardLoads(s *suite) {
 	}
 	ctx := s.ctx
 	revision := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), ""))
-	s.succeeds("a call that has to succeed", l.Load(guarded(ctx, "mover", revision), rowsOf(s, loadResources(10)...)))
+	s.noError("a call that has to succeed", l.Load(guardContext(ctx, "mover", revision), rowsOf(s, loadResources(10)...)))
 	must[string](s)(other.WriteNote(ctx, "mover", []byte("b"), revision))
-	if err := l.Load(guarded(ctx, "mover", revision), rowsOf(s, thingNamed("zzz"))); !errors.Is(err, driver.ErrSuperseded) {
+	if err := l.Load(guardContext(ctx, "mover", revision), rowsOf(s, thingNamed("zzz"))); !errors.Is(err, driver.ErrSuperseded) {
 		s.Errorf("got %v, expected ErrSuperseded", err)
 	}
 	if list := listAll(s, other); len(list) != 10 {

@@ -22,13 +22,13 @@ func orderLifetimes(s *suite) {
 	w := s.watchAll()
 	for i := range s.scale(12) {
 		res := s.create("a")
-		s.upsert(w, res)
+		s.expectUpsert(w, res)
 		for range i % 4 {
 			res = s.update(res)
-			s.upsert(w, res)
+			s.expectUpsert(w, res)
 		}
 		s.delete(res)
-		s.deletion(w, res)
+		s.expectDelete(w, res)
 	}
 }
 
@@ -38,7 +38,7 @@ func orderDeleteCarries(s *suite) {
 	res := newChild("a", owner)
 	res.Metadata = map[string]string{"k": "v"}
 	res = s.write(res)
-	next := changed(res)
+	next := withNewData(res)
 	next.Owner, next.Generation = nil, "2"
 	last := s.write(next)
 	s.delete(last)
@@ -47,14 +47,14 @@ func orderDeleteCarries(s *suite) {
 	s.delete(gone)
 	gone = s.create("b")
 	s.delete(gone)
-	s.upsert(w, res)
-	s.upsert(w, last)
-	s.deletion(w, last)
+	s.expectUpsert(w, res)
+	s.expectUpsert(w, last)
+	s.expectDelete(w, last)
 	// Long after other things happened, too: what a delete event shows is not looked up when it is read.
 	first := s.next(w)
-	s.deletion(w, subject(first))
-	s.upsert(w, gone)
-	s.deletion(w, gone)
+	s.expectDelete(w, subject(first))
+	s.expectUpsert(w, gone)
+	s.expectDelete(w, gone)
 }
 
 // orderAcrossKeys demands one order of all changes, the same for every watch, and that of acknowledgement where one write
@@ -63,11 +63,11 @@ func orderAcrossKeys(s *suite) {
 	one, two, half := s.watchAll(), s.watchAll(), s.watch(things, home, "key-1")
 	s.snapshot(half)
 	for i := range s.scale(40) {
-		want := upserted(s.create(fmt.Sprintf("key-%d", i*13%40)))
-		s.event(one, want)
-		s.event(two, want)
+		want := upsertEvent(s.create(fmt.Sprintf("key-%d", i*13%40)))
+		s.expectEvent(one, want)
+		s.expectEvent(two, want)
 		if (filter{things, home, "key-1"}).selects(subject(want).Id) {
-			s.event(half, want)
+			s.expectEvent(half, want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func orderAcrossKeys(s *suite) {
 func orderSecondHandle(s *suite) {
 	writer, reader := s.b, s.another()
 	w, err := reader.WatchList(s.ctx, anything, anywhere, "")
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	s.snapshot(w)
 	local := s.watchAll()
 	for i := range s.scale(16) {
@@ -84,9 +84,9 @@ func orderSecondHandle(s *suite) {
 		next := s.update(res)
 		s.delete(next)
 		for _, w := range []storage.Watch{w, local} {
-			s.upsert(w, res)
-			s.upsert(w, next)
-			s.deletion(w, next)
+			s.expectUpsert(w, res)
+			s.expectUpsert(w, next)
+			s.expectDelete(w, next)
 		}
 	}
 }
@@ -98,27 +98,27 @@ func orderFilters(s *suite) {
 	for i, f := range fs {
 		watches[i] = s.watch(f.typ, f.tenancy, f.prefix)
 		if got := s.snapshot(watches[i]); len(got) > 0 {
-			s.Fatalf("the snapshot of a fresh store holds %s", text(got[0]))
+			s.Fatalf("the snapshot of a fresh store holds %s", shortText(got[0]))
 		}
 	}
 	all := createMixture(s)
 	var events []*resourcepb.WatchEvent
 	for _, res := range all {
-		events = append(events, upserted(res))
+		events = append(events, upsertEvent(res))
 	}
 	for i, res := range all {
 		if i%3 == 0 {
 			res = s.update(res)
-			events = append(events, upserted(res))
+			events = append(events, upsertEvent(res))
 		}
 		if i%2 == 0 {
 			s.delete(res)
-			events = append(events, deleted(res))
+			events = append(events, deleteEvent(res))
 		}
 	}
 	// At last each key once more, so that an event too many has to show before.
 	for _, res := range all {
-		events = append(events, upserted(s.write(nextResource(s, res))))
+		events = append(events, upsertEvent(s.write(nextResource(s, res))))
 	}
 	for i, f := range fs {
 		var want []*resourcepb.WatchEvent
@@ -127,7 +127,7 @@ func orderFilters(s *suite) {
 				want = append(want, proto.CloneOf(ev))
 			}
 		}
-		perKey(s, watches[i], want...)
+		expectPerKey(s, watches[i], want...)
 	}
 }
 
@@ -138,6 +138,6 @@ func nextResource(s *suite, res *resourcepb.Resource) *resourcepb.Resource {
 	if errors.Is(err, storage.ErrNotFound) {
 		return newResource(withUid(res.Id, newUid()))
 	}
-	s.succeeds("Read", err)
-	return changed(stored)
+	s.noError("Read", err)
+	return withNewData(stored)
 }

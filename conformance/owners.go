@@ -20,7 +20,7 @@ var ownerCases = topic{"Owners", []testCase{
 
 func ownerNone(s *suite) {
 	got, err := s.b.OwnerReferences(s.ctx, s.create("alone").Id)
-	s.succeeds("OwnerReferences of what owns nothing", err)
+	s.noError("OwnerReferences of what owns nothing", err)
 	if got != nil {
 		s.Fatalf("OwnerReferences of what owns nothing: got %d references in a slice that is not nil, want nil", len(got))
 	}
@@ -29,8 +29,8 @@ func ownerNone(s *suite) {
 func ownerKeyAndUid(s *suite) {
 	owner := s.create("owner")
 	child := s.write(newChild("child", owner.Id))
-	s.owns(owner.Id, child.Id)
-	s.owns(child.Id)
+	s.checkOwned(owner.Id, child.Id)
+	s.checkOwned(child.Id)
 
 	// Whoever differs in any part of the key, or in the uid, owns nothing.
 	for _, other := range []*resourcepb.ID{
@@ -42,63 +42,63 @@ func ownerKeyAndUid(s *suite) {
 		newID("conformance", "Thing", "default", "default", "owne"),
 		newID("conformance", "Thing", "default", "default", "owner2"),
 	} {
-		s.owns(withUid(other, owner.Id.Uid))
+		s.checkOwned(withUid(other, owner.Id.Uid))
 	}
 	for _, uid := range []string{newUid(), "x", owner.Id.Uid + "x", owner.Id.Uid[:len(owner.Id.Uid)-1], strings.ToLower(owner.Id.Uid), "%"} {
-		s.owns(withUid(owner.Id, uid))
+		s.checkOwned(withUid(owner.Id, uid))
 	}
 	_, err := s.b.OwnerReferences(s.ctx, withUid(owner.Id, ""))
-	s.fails("OwnerReferences without a uid", err, storage.ErrInvalid)
+	s.wantError("OwnerReferences without a uid", err, storage.ErrInvalid)
 
 	// An owner need not exist, and may be the child itself.
 	nobody := thingID("nobody")
 	orphan := s.write(newChild("orphan", nobody))
-	s.owns(nobody, orphan.Id)
+	s.checkOwned(nobody, orphan.Id)
 	self := newThing("self")
 	self.Owner = clone(self.Id)
 	self = s.write(self)
-	s.owns(self.Id, self.Id)
+	s.checkOwned(self.Id, self.Id)
 	s.delete(self)
-	s.owns(self.Id)
-	s.owns(owner.Id, child.Id)
+	s.checkOwned(self.Id)
+	s.checkOwned(owner.Id, child.Id)
 }
 
 func ownerFollow(s *suite) {
 	one, two := s.create("one"), s.create("two")
 	child, twin := s.write(newChild("child", one.Id)), s.write(newChild("twin", one.Id))
-	s.owns(one.Id, child.Id, twin.Id)
+	s.checkOwned(one.Id, child.Id, twin.Id)
 
-	next := changed(child)
+	next := withNewData(child)
 	next.Owner = clone(two.Id)
 	_, err := s.b.WriteCAS(s.ctx, next)
-	s.succeeds("WriteCAS with another owner", err)
-	s.owns(one.Id, twin.Id)
-	s.owns(two.Id, child.Id)
+	s.noError("WriteCAS with another owner", err)
+	s.checkOwned(one.Id, twin.Id)
+	s.checkOwned(two.Id, child.Id)
 	// A write that fails moves nothing.
 	next.Owner = clone(one.Id)
 	_, err = s.b.WriteCAS(s.ctx, next)
-	s.fails("WriteCAS at an old version", err, storage.ErrCASFailure)
-	s.owns(two.Id, child.Id)
+	s.wantError("WriteCAS at an old version", err, storage.ErrCASFailure)
+	s.checkOwned(two.Id, child.Id)
 
 	child = s.read(child.Id)
-	next = changed(child)
+	next = withNewData(child)
 	next.Owner = nil
 	child = s.write(next)
-	s.owns(two.Id)
-	next = changed(child)
+	s.checkOwned(two.Id)
+	next = withNewData(child)
 	next.Owner = clone(one.Id)
 	next.Id.Type.GroupVersion = "v7"
 	child = s.write(next)
-	s.owns(one.Id, child.Id, twin.Id)
+	s.checkOwned(one.Id, child.Id, twin.Id)
 	child = s.update(child)
-	s.owns(one.Id, child.Id, twin.Id)
+	s.checkOwned(one.Id, child.Id, twin.Id)
 
 	s.delete(one)
-	s.owns(one.Id, child.Id, twin.Id)
+	s.checkOwned(one.Id, child.Id, twin.Id)
 	s.delete(child)
-	s.owns(one.Id, twin.Id)
+	s.checkOwned(one.Id, twin.Id)
 	s.delete(twin)
-	s.owns(one.Id)
+	s.checkOwned(one.Id)
 }
 
 func ownerOrder(s *suite) {
@@ -115,7 +115,7 @@ func ownerOrder(s *suite) {
 	for _, c := range children {
 		ids = append(ids, c.Id)
 	}
-	s.owns(owner.Id, ids...)
+	s.checkOwned(owner.Id, ids...)
 }
 
 func ownerRecreated(s *suite) {
@@ -123,35 +123,35 @@ func ownerRecreated(s *suite) {
 	old := s.write(newChild("old", first.Id))
 	s.delete(first)
 	second := s.create("owner")
-	s.owns(second.Id)
-	s.owns(first.Id, old.Id)
+	s.checkOwned(second.Id)
+	s.checkOwned(first.Id, old.Id)
 	young := s.write(newChild("young", second.Id))
-	s.owns(second.Id, young.Id)
+	s.checkOwned(second.Id, young.Id)
 
 	// A child that is created anew belongs to whom it names now.
 	s.delete(old)
 	again := s.write(newChild("old", second.Id))
-	s.owns(first.Id)
-	s.owns(second.Id, again.Id, young.Id)
+	s.checkOwned(first.Id)
+	s.checkOwned(second.Id, again.Id, young.Id)
 }
 
 // ownerAfterDelete is what a garbage collector does: as soon as it sees that an owner went, it looks for the children, once.
 func ownerAfterDelete(s *suite) {
 	collector := s.another()
 	w, err := collector.WatchList(s.ctx, things, home, "owner")
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	s.snapshot(w)
 	for i := range s.scale(12) {
 		owner := s.create("owner-" + strconv.Itoa(i))
-		s.upsert(w, owner)
+		s.expectUpsert(w, owner)
 		var want []*resourcepb.ID
 		for j := range 3 {
 			want = append(want, s.write(newChild(fmt.Sprintf("child-%02d-%d", i, j), owner.Id)).Id)
 		}
 		s.delete(owner)
-		s.deletion(w, owner)
+		s.expectDelete(w, owner)
 		got, err := collector.OwnerReferences(s.ctx, owner.Id)
-		s.succeeds("OwnerReferences", err)
+		s.noError("OwnerReferences", err)
 		if err := compareIDs(got, want); err != nil {
 			s.Fatalf("OwnerReferences after the owner's delete event: %v", err)
 		}

@@ -24,37 +24,37 @@ var pagingCases = topic{"Paging", []testCase{
 func pagingLimits(s *suite) {
 	pager, all := s.pager(), createMany(s, 23)
 	for _, limit := range []int{1, 2, 7, 22, 23, 24, 1000, 1 << 30, 0} {
-		got, _ := s.pages(pager, atHome, limit)
-		s.sameList(fmt.Sprintf("pages of %d", limit), got, all)
+		got, _ := s.pages(pager, homeThings, limit)
+		s.equalLists(fmt.Sprintf("pages of %d", limit), got, all)
 	}
 	// The limit may change on the way.
-	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
-	got, _ := s.pagesFrom(pager, atHome, page, 5)
-	s.sameList("pages of 3 and 5", got, all)
+	page := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 3})
+	got, _ := s.pagesFrom(pager, homeThings, page, 5)
+	s.equalLists("pages of 3 and 5", got, all)
 
 	none, _ := s.pages(pager, newFilter("g", "K", "p", "n", ""), 5)
-	s.sameList("pages of nothing", none, nil)
+	s.equalLists("pages of nothing", none, nil)
 	_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: -1})
-	s.fails("ListPage with a negative limit", err, storage.ErrInvalid)
+	s.wantError("ListPage with a negative limit", err, storage.ErrInvalid)
 	_, err = pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Limit: -1 << 40})
-	s.fails("ListPage with a negative limit", err, storage.ErrInvalid)
+	s.wantError("ListPage with a negative limit", err, storage.ErrInvalid)
 }
 
 // pagingCut changes what is listed between the first page and the second: all pages show what the first one saw.
 func pagingCut(s *suite) {
 	pager, all := s.pager(), createMany(s, 12)
-	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 4})
+	first := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 4})
 	changeAround(s, all)
-	got, _ := s.pagesFrom(pager, atHome, first, 3)
-	s.sameList("pages with changes in between", got, all)
+	got, _ := s.pagesFrom(pager, homeThings, first, 3)
+	s.equalLists("pages with changes in between", got, all)
 }
 
 // pagingUnchanged is what a listing owes where the database can hold no snapshot for it.
 func pagingUnchanged(s *suite) {
 	pager, all := s.pager(), createMany(s, 24)
-	page := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 5})
+	page := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 5})
 	changeAround(s, all)
-	got, _ := s.pagesFrom(pager, atHome, page, 2)
+	got, _ := s.pagesFrom(pager, homeThings, page, 2)
 	seen := make(map[string]int)
 	for i, res := range got {
 		seen[res.Version]++
@@ -72,9 +72,9 @@ func pagingUnchanged(s *suite) {
 func pagingToken(s *suite) {
 	pager, all := s.pager(), createMany(s, 9)
 	s.write(newResource(newID("g", "K", "p", "n", "name-a")))
-	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2})
+	first := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 2})
 	for first.Continue != "" && len(first.Resources) == 0 {
-		first = s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 2, Continue: first.Continue})
+		first = s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 2, Continue: first.Continue})
 	}
 	if first.Continue == "" {
 		s.Fatal("the first of several pages has no continue token")
@@ -84,25 +84,25 @@ func pagingToken(s *suite) {
 		newFilter("conformance", "Thing", "default", "*", ""), newFilter("conformance", "Thin", "default", "default", ""),
 	} {
 		_, err := pager.ListPage(s.ctx, f.typ, f.tenancy, f.prefix, storage.ListOptions{Consistency: strong, Limit: 2, Continue: first.Continue})
-		s.fails("ListPage of "+f.String()+" with the token of another filter", err, storage.ErrInvalid)
+		s.wantError("ListPage of "+f.String()+" with the token of another filter", err, storage.ErrInvalid)
 	}
 	t := first.Continue
 	for _, token := range []string{"garbage", " ", "%", "\x00", "💥", t + "x", "x" + t, t[:len(t)/2], all[0].Version, strings.Repeat("A", 5000)} {
 		_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Consistency: strong, Limit: 2, Continue: token})
-		s.fails("ListPage with token "+strconv.Quote(token), err, storage.ErrInvalid)
+		s.wantError("ListPage with token "+strconv.Quote(token), err, storage.ErrInvalid)
 	}
 	// Whoever lost the answer asks again with the same token and gets the same rest, however often.
 	for _, limit := range []int{2, 3, 1000} {
-		got, _ := s.pagesFrom(pager, atHome, first, limit)
-		s.sameList("pages after the same first page", got, all)
+		got, _ := s.pagesFrom(pager, homeThings, first, limit)
+		s.equalLists("pages after the same first page", got, all)
 	}
 	// Two listings at once do not disturb each other.
-	a := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
-	b := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 4})
-	gotB, _ := s.pagesFrom(pager, atHome, b, 4)
-	gotA, _ := s.pagesFrom(pager, atHome, a, 3)
-	s.sameList("pages of one of two listings", gotA, all)
-	s.sameList("pages of the other of two listings", gotB, all)
+	a := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 3})
+	b := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 4})
+	gotB, _ := s.pagesFrom(pager, homeThings, b, 4)
+	gotA, _ := s.pagesFrom(pager, homeThings, a, 3)
+	s.equalLists("pages of one of two listings", gotA, all)
+	s.equalLists("pages of the other of two listings", gotB, all)
 }
 
 // pagingLarge lists resources so large that no page should hold all of them, whatever its limit.
@@ -111,36 +111,36 @@ func pagingLarge(s *suite) {
 	var all []*resourcepb.Resource
 	for i := range 5 {
 		res := newThing(strconv.Itoa(i))
-		res.Data.Value = noise(s.h.MaxSize / 2)
+		res.Data.Value = randomBytes(s.h.MaxSize / 2)
 		all = append(all, s.write(res))
 	}
-	got, _ := s.pages(pager, atHome, 1000)
-	s.sameList("pages of large resources", got, all)
+	got, _ := s.pages(pager, homeThings, 1000)
+	s.equalLists("pages of large resources", got, all)
 }
 
 // pagingCursor begins a watch where a listing stands: what came after its first page is seen, all of it, in order.
 func pagingCursor(s *suite) {
 	pager, all := s.pager(), createMany(s, 8)
-	first := s.page(pager, atHome, storage.ListOptions{Consistency: strong, Limit: 3})
+	first := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 3})
 	if first.Cursor == "" {
 		s.Fatal("a page of a backend that is a storage.Resumer has no cursor")
 	}
 	updated := s.update(all[0])
 	s.delete(all[7])
 	created := s.create("new")
-	want := []*resourcepb.WatchEvent{upserted(updated), deleted(all[7]), upserted(created)}
-	rest, cursor := s.pagesFrom(pager, atHome, first, 3)
-	want = append(want, upserted(s.create("fence")))
-	w := s.resume(cursor, atHome)
+	want := []*resourcepb.WatchEvent{upsertEvent(updated), deleteEvent(all[7]), upsertEvent(created)}
+	rest, cursor := s.pagesFrom(pager, homeThings, first, 3)
+	want = append(want, upsertEvent(s.create("fence")))
+	w := s.resume(cursor, homeThings)
 	if s.h.ListIsNoSnapshot != "" {
 		perKeyAtLeast(s, w, want...)
 		return
 	}
-	s.sameList("pages with changes in between", rest, all)
-	perKey(s, w, want...)
+	s.equalLists("pages with changes in between", rest, all)
+	expectPerKey(s, w, want...)
 }
 
-// perKeyAtLeast is perKey for a watch that may bring earlier changes again.
+// perKeyAtLeast is expectPerKey for a watch that may bring earlier changes again.
 func perKeyAtLeast(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	s.Helper()
 	for len(want) > 0 {

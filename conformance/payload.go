@@ -17,12 +17,12 @@ var payloadCases = topic{"Payload", []testCase{
 	{name: "Empty", run: payloadEmpty},
 }}
 
-// everywhereSame demands res, byte for byte in its payload, from every way out of the store.
-func everywhereSame(s *suite, what string, w storage.Watch, res *resourcepb.Resource) {
+// checkSameInAllReads demands res, byte for byte in its payload, from every way out of the store.
+func checkSameInAllReads(s *suite, what string, w storage.Watch, res *resourcepb.Resource) {
 	s.Helper()
 	check := func(way string, got *resourcepb.Resource) {
 		s.Helper()
-		s.same(way+" of "+what, got, res)
+		s.equal(way+" of "+what, got, res)
 		if !bytes.Equal(got.GetData().GetValue(), res.GetData().GetValue()) || got.GetData().GetTypeUrl() != res.GetData().GetTypeUrl() {
 			s.Fatalf("%s of %s: the payload is another", way, what)
 		}
@@ -30,7 +30,7 @@ func everywhereSame(s *suite, what string, w storage.Watch, res *resourcepb.Reso
 			s.Fatalf("%s of %s: the unknown fields are others", way, what)
 		}
 		if (got.Data == nil) != (res.Data == nil) || (got.Owner == nil) != (res.Owner == nil) {
-			s.Fatalf("%s of %s: nil became empty, or the other way round: %s", way, what, text(got))
+			s.Fatalf("%s of %s: nil became empty, or the other way round: %s", way, what, shortText(got))
 		}
 	}
 	check("Read", s.read(res.Id))
@@ -46,7 +46,7 @@ func everywhereSame(s *suite, what string, w storage.Watch, res *resourcepb.Reso
 	check("the snapshot", snapshot[0])
 	ev := s.next(w)
 	if ev.GetUpsert() == nil {
-		s.Fatalf("Next after a write of %s: %s", what, text(ev))
+		s.Fatalf("Next after a write of %s: %s", what, shortText(ev))
 	}
 	check("the event", subject(ev))
 }
@@ -64,20 +64,20 @@ func payloadUnknownType(s *suite) {
 		"no type":                {Value: []byte("no type")},
 		"an odd type URL":        {TypeUrl: "?#%/\\ \n💥", Value: []byte{0}},
 		"what compresses well":   {TypeUrl: "x/y", Value: bytes.Repeat([]byte("ab"), 20_000)},
-		"what does not compress": {TypeUrl: "x/y", Value: noise(40_000)},
+		"what does not compress": {TypeUrl: "x/y", Value: randomBytes(40_000)},
 		"one NUL":                {TypeUrl: "x/y", Value: []byte{0}},
 		"fields out of order":    {TypeUrl: "type.googleapis.com/google.protobuf.Timestamp", Value: []byte{0x10, 0x05, 0x08, 0x07, 0x08, 0x07}},
 	} {
 		res := newThing(what)
 		res.Data = data
 		res = s.write(res)
-		everywhereSame(s, what, w, res)
+		checkSameInAllReads(s, what, w, res)
 		next := clone(res)
 		next.Generation += "'"
 		next = s.write(next)
-		everywhereSame(s, what+", written again", w, next)
+		checkSameInAllReads(s, what+", written again", w, next)
 		s.delete(next)
-		s.deletion(w, next)
+		s.expectDelete(w, next)
 	}
 }
 
@@ -91,21 +91,21 @@ func unknown(number protowire.Number, text string) []byte {
 
 func payloadUnknownFields(s *suite) {
 	w := s.watchAll()
-	res := rich("unknown-fields")
+	res := newRichThing("unknown-fields")
 	for i, m := range []proto.Message{res, res.Status["s"], res.Status["s"].Conditions[0], res.Data} {
 		m.ProtoReflect().SetUnknown(unknown(protowire.Number(1000+10*i), "from the future"))
 	}
 	stored := s.write(res)
 	want := clone(res)
 	want.Version = stored.Version
-	s.same("WriteCAS of unknown fields", stored, want)
-	everywhereSame(s, "unknown fields", w, want)
+	s.equal("WriteCAS of unknown fields", stored, want)
+	checkSameInAllReads(s, "unknown fields", w, want)
 	if _, ok := storage.As[storage.Transactor](s.b); ok {
 		want.Version = s.commit(storage.Op{Write: want})[0].Version
-		everywhereSame(s, "unknown fields after Commit", w, want)
+		checkSameInAllReads(s, "unknown fields after Commit", w, want)
 	}
 	s.delete(want)
-	s.deletion(w, want)
+	s.expectDelete(w, want)
 }
 
 func payloadEmpty(s *suite) {
@@ -117,6 +117,6 @@ func payloadEmpty(s *suite) {
 		"empty-meta":   {Metadata: map[string]string{"": ""}},
 	} {
 		res.Id = thingID(name)
-		everywhereSame(s, name, w, s.write(res))
+		checkSameInAllReads(s, name, w, s.write(res))
 	}
 }

@@ -43,17 +43,17 @@ func readTable(s *suite) {
 			what := "Read with " + r.name + ", " + consistency.String()
 			if consistency == eventual && r.want == nil {
 				// An eventual read may lag behind this handle's own writes; it has to arrive in the end.
-				arrives(s, s.b, id, stored)
+				awaitRead(s, s.b, id, stored)
 			}
 			got, err := s.b.Read(s.ctx, consistency, id)
 			switch {
 			case r.want != nil:
-				s.fails(what, err, r.want)
+				s.wantError(what, err, r.want)
 			case r.mismatch:
 				checkMismatch(s, what, err, id.Type, stored)
 			default:
-				s.succeeds(what, err)
-				s.same(what, got, stored)
+				s.noError(what, err)
+				s.equal(what, got, stored)
 			}
 			if err != nil && got != nil {
 				s.Errorf("%s: a resource beside the error", what)
@@ -67,10 +67,10 @@ func checkMismatch(s *suite, what string, err error, asked *resourcepb.Type, sto
 	s.Helper()
 	var m storage.GroupVersionMismatchError
 	if !errors.As(err, &m) {
-		s.Fatalf("%s: got error %v, want a GroupVersionMismatchError, by value", what, quoted(err))
+		s.Fatalf("%s: got error %v, want a GroupVersionMismatchError, by value", what, quoteError(err))
 	}
-	s.same(what+", the type asked for", m.RequestedType, asked)
-	s.same(what+", the stored resource", m.Stored, stored)
+	s.equal(what+", the type asked for", m.RequestedType, asked)
+	s.equal(what+", the stored resource", m.Stored, stored)
 }
 
 func readStrong(s *suite) {
@@ -79,19 +79,19 @@ func readStrong(s *suite) {
 	for range s.scale(40) {
 		stored = s.update(stored)
 		got, err := other.Read(s.ctx, strong, stored.Id)
-		s.succeeds("strong Read through another handle", err)
-		s.same("strong Read through another handle", got, stored)
+		s.noError("strong Read through another handle", err)
+		s.equal("strong Read through another handle", got, stored)
 		list, err := other.List(s.ctx, strong, things, home, "a")
-		s.succeeds("strong List through another handle", err)
-		s.sameList("strong List through another handle", list, []*resourcepb.Resource{stored})
+		s.noError("strong List through another handle", err)
+		s.equalLists("strong List through another handle", list, []*resourcepb.Resource{stored})
 	}
 	s.delete(stored)
 	_, err := other.Read(s.ctx, strong, stored.Id)
-	s.fails("strong Read of what another handle deleted", err, storage.ErrNotFound)
+	s.wantError("strong Read of what another handle deleted", err, storage.ErrNotFound)
 }
 
-// arrives waits until an eventual read through b shows stored, or, where that is nil, shows nothing.
-func arrives(s *suite, b storage.Backend, id *resourcepb.ID, stored *resourcepb.Resource) {
+// awaitRead waits until an eventual read through b shows stored, or, where that is nil, shows nothing.
+func awaitRead(s *suite, b storage.Backend, id *resourcepb.ID, stored *resourcepb.Resource) {
 	s.Helper()
 	s.eventually("an eventual Read", func() error {
 		got, err := b.Read(s.ctx, eventual, id)
@@ -105,14 +105,14 @@ func arrives(s *suite, b storage.Backend, id *resourcepb.ID, stored *resourcepb.
 		if stored != nil && got.GetVersion() == stored.Version {
 			return nil
 		}
-		return fmt.Errorf("got version %q, error %v, want version %q", got.GetVersion(), quoted(err), stored.GetVersion())
+		return fmt.Errorf("got version %q, error %v, want version %q", got.GetVersion(), quoteError(err), stored.GetVersion())
 	})
 }
 
 func readEventual(s *suite) {
 	other := s.another()
 	stored := s.update(s.create("a"))
-	arrives(s, other, stored.Id, stored)
+	awaitRead(s, other, stored.Id, stored)
 	s.eventually("an eventual List shows the write of another handle", func() error {
 		list, err := other.List(s.ctx, eventual, things, anywhere, "")
 		if err != nil {
@@ -121,5 +121,5 @@ func readEventual(s *suite) {
 		return compareLists(list, []*resourcepb.Resource{stored})
 	})
 	s.delete(stored)
-	arrives(s, other, stored.Id, nil)
+	awaitRead(s, other, stored.Id, nil)
 }

@@ -16,7 +16,7 @@ import (
 func newestRevision(s *suite, h storage.Historian) int64 {
 	s.Helper()
 	_, newest, err := h.Revisions(s.ctx)
-	s.succeeds("Revisions", err)
+	s.noError("Revisions", err)
 	return newest
 }
 
@@ -25,7 +25,7 @@ func scanAll(s *suite, h storage.Historian, span storage.Span, opts storage.Scan
 	s.Helper()
 	for {
 		scan, err := h.Scan(s.ctx, span, opts)
-		s.succeeds(fmt.Sprintf("Scan at revision %d", opts.Revision), err)
+		s.noError(fmt.Sprintf("Scan at revision %d", opts.Revision), err)
 		if opts.Limit > 0 && len(scan.Records) > opts.Limit {
 			s.Fatalf("a scan returned %d records, the limit is %d", len(scan.Records), opts.Limit)
 		}
@@ -44,8 +44,8 @@ func scanAll(s *suite, h storage.Historian, span storage.Span, opts storage.Scan
 	}
 }
 
-// after is the first bound behind an id: names hold no NUL, so none lies between.
-func after(id *resourcepb.ID) *resourcepb.ID {
+// nextKey is the first bound behind an id: names hold no NUL, so none lies between.
+func nextKey(id *resourcepb.ID) *resourcepb.ID {
 	next := clone(id)
 	next.Name += "\x01"
 	return next
@@ -62,7 +62,7 @@ func stateOf(records []storage.Record) state {
 	return st
 }
 
-func (st state) sorted() []storage.Record {
+func (st state) records() []storage.Record {
 	records := make([]storage.Record, 0, len(st))
 	for _, k := range slices.Sorted(maps.Keys(st)) {
 		records = append(records, st[k])
@@ -80,11 +80,11 @@ func (st state) apply(c storage.Change) error {
 	was, there := st[k]
 	switch {
 	case !there && c.Before != nil:
-		return fmt.Errorf("revision %d: nothing was stored before, it says %s", c.Revision, text(c.Before.Resource))
+		return fmt.Errorf("revision %d: nothing was stored before, it says %s", c.Revision, shortText(c.Before.Resource))
 	case there && c.Before == nil:
-		return fmt.Errorf("revision %d: no state before, stored was %s", c.Revision, text(was.Resource))
+		return fmt.Errorf("revision %d: no state before, stored was %s", c.Revision, shortText(was.Resource))
 	case there:
-		if err := sameRecord(*c.Before, was); err != nil {
+		if err := compareRecords(*c.Before, was); err != nil {
 			return fmt.Errorf("revision %d: the state before: %w", c.Revision, err)
 		}
 	}
@@ -99,7 +99,7 @@ func (st state) apply(c storage.Change) error {
 	return nil
 }
 
-func sameRecord(got, want storage.Record) error {
+func compareRecords(got, want storage.Record) error {
 	if !proto.Equal(got.Resource, want.Resource) || got.Created != want.Created || got.Modified != want.Modified || got.Writes != want.Writes {
 		return fmt.Errorf("\n got %s\nwant %s", recordText(got), recordText(want))
 	}
@@ -107,7 +107,7 @@ func sameRecord(got, want storage.Record) error {
 }
 
 func recordText(r storage.Record) string {
-	return fmt.Sprintf("created %d, modified %d, writes %d: %s", r.Created, r.Modified, r.Writes, text(r.Resource))
+	return fmt.Sprintf("created %d, modified %d, writes %d: %s", r.Created, r.Modified, r.Writes, shortText(r.Resource))
 }
 
 func sameRecords(s *suite, what string, got, want []storage.Record) {
@@ -119,33 +119,33 @@ func sameRecords(s *suite, what string, got, want []storage.Record) {
 		case i >= len(want):
 			s.Fatalf("%s: %d records instead of %d: too many is %s", what, len(got), len(want), recordText(got[i]))
 		}
-		if err := sameRecord(got[i], want[i]); err != nil {
+		if err := compareRecords(got[i], want[i]); err != nil {
 			s.Fatalf("%s: record %d: %v", what, i, err)
 		}
 	}
 }
 
-// moment is a store as it was when its newest change had a revision.
-type moment struct {
+// stateAt is a store as it was when its newest change had a revision.
+type stateAt struct {
 	revision int64
 	state    state
 }
 
 // live makes n changes, of every kind and on few keys, one after the other, and returns the moments after each, that of the beginning
 // before them.
-func randomWrites(s *suite, h storage.Historian, n int) []moment {
+func randomWrites(s *suite, h storage.Historian, n int) []stateAt {
 	s.Helper()
 	transactor, ok := storage.As[storage.Transactor](s.b)
 	if !ok {
 		s.Fatal("the backend is no storage.Transactor")
 	}
 	records, revision := scanAll(s, h, storage.Span{}, storage.ScanOptions{})
-	past := []moment{{revision, stateOf(records)}}
+	past := []stateAt{{revision, stateOf(records)}}
 	for i := range n {
 		now := maps.Clone(past[i].state)
 		names := []string{fmt.Sprint("key-", mathrand.IntN(5)), fmt.Sprint("other-", mathrand.IntN(3))}
 		what := randomWrite(s, h, transactor, now, names, i)
-		past = append(past, moment{newestRevision(s, h), now})
+		past = append(past, stateAt{newestRevision(s, h), now})
 		checkRevision(s, h, what, past[i], past[i+1], names)
 	}
 	return past
@@ -159,7 +159,7 @@ func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, n
 		if !there {
 			return newThing(name), false
 		}
-		return changed(was.Resource), true
+		return withNewData(was.Resource), true
 	}
 	put := func(res *resourcepb.Resource) { now[keyOf(res.Id)] = storage.Record{Resource: res} }
 	res, there := next(names[0])
@@ -174,13 +174,13 @@ func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, n
 		return "DeleteCAS"
 	case what == 2 && there:
 		swapped, err := h.Swap(s.ctx, storage.Swap{Delete: res.Id, Expect: was.Modified})
-		s.succeeds("Swap", err)
+		s.noError("Swap", err)
 		checkSwapped(s, swapped, was.Modified)
 		delete(now, keyOf(res.Id))
 		return "Swap"
 	case what == 3:
 		swapped, err := h.Swap(s.ctx, storage.Swap{Write: res, Expect: was.Modified})
-		s.succeeds("Swap", err)
+		s.noError("Swap", err)
 		checkSwapped(s, swapped, was.Modified)
 		put(swapped.Stored.Resource)
 		return "Swap"
@@ -191,7 +191,7 @@ func randomWrite(s *suite, h storage.Historian, transactor storage.Transactor, n
 		ops[1] = storage.Op{Delete: res.Id, Version: res.Version}
 	}
 	written, err := transactor.Commit(s.ctx, ops)
-	s.succeeds("Commit", err)
+	s.noError("Commit", err)
 	put(written[0])
 	if ops[1].Write != nil {
 		put(written[1])
@@ -209,7 +209,7 @@ func checkSwapped(s *suite, swapped storage.Swapped, expected int64) {
 }
 
 // numbered reads the numbers of what has changed between two moments, and holds them against what they have to be.
-func checkRevision(s *suite, h storage.Historian, what string, before, now moment, names []string) {
+func checkRevision(s *suite, h storage.Historian, what string, before, now stateAt, names []string) {
 	s.Helper()
 	if now.revision <= before.revision {
 		s.Fatalf("the newest revision is %d after %s, it was %d before", now.revision, what, before.revision)
@@ -221,7 +221,7 @@ func checkRevision(s *suite, h storage.Historian, what string, before, now momen
 		if !there || was.Resource != nil && was.Resource.Version == is.Resource.Version {
 			continue
 		}
-		records, _ := scanAll(s, h, storage.Span{From: id, To: after(id)}, storage.ScanOptions{Revision: now.revision})
+		records, _ := scanAll(s, h, storage.Span{From: id, To: nextKey(id)}, storage.ScanOptions{Revision: now.revision})
 		if len(records) != 1 {
 			s.Fatalf("after %s a scan of one key finds %d records", what, len(records))
 		}
@@ -230,7 +230,7 @@ func checkRevision(s *suite, h storage.Historian, what string, before, now momen
 		if was.Resource != nil {
 			is.Created, is.Writes = was.Created, was.Writes+1
 		}
-		if err := sameRecord(got, is); err != nil {
+		if err := compareRecords(got, is); err != nil {
 			s.Fatalf("after %s: %v", what, err)
 		}
 		if got.Modified <= before.revision || got.Modified > now.revision {
@@ -243,10 +243,10 @@ func checkRevision(s *suite, h storage.Historian, what string, before, now momen
 // follow returns what a follower gives next.
 func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
 	s.Helper()
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	changes, revision, err := f.Next(ctx)
-	s.succeeds("Next of a follower", err)
+	s.noError("Next of a follower", err)
 	for i, c := range changes {
 		if c.More != (i < len(changes)-1) && c.More {
 			s.Fatalf("the last change that Next returned, of revision %d, says that its commit goes on", c.Revision)
@@ -261,7 +261,7 @@ func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
 // progress asks a follower for a bookmark and demands that it comes with no change.
 func nextProgress(s *suite, f storage.Follower) int64 {
 	s.Helper()
-	s.succeeds("Bookmark", f.Bookmark(s.ctx))
+	s.noError("Bookmark", f.Bookmark(s.ctx))
 	changes, revision := nextCommit(s, f)
 	if len(changes) > 0 {
 		s.Fatalf("a change of revision %d came where there was none", changes[0].Revision)
@@ -272,7 +272,7 @@ func nextProgress(s *suite, f storage.Follower) int64 {
 // upTo returns all that a follower has up to what was acknowledged before, as commits.
 func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, revision int64) {
 	s.Helper()
-	s.succeeds("Bookmark", f.Bookmark(s.ctx))
+	s.noError("Bookmark", f.Bookmark(s.ctx))
 	last := int64(0)
 	for {
 		changes, revision := nextCommit(s, f)
@@ -293,7 +293,7 @@ func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, r
 }
 
 // replays demands that a follower tells of all that has happened since the first of these moments.
-func checkReplay(s *suite, f storage.Follower, past []moment) {
+func checkReplay(s *suite, f storage.Follower, past []stateAt) {
 	s.Helper()
 	commits, revision := followToNewest(s, f)
 	if len(commits) != len(past)-1 {
@@ -305,12 +305,12 @@ func checkReplay(s *suite, f storage.Follower, past []moment) {
 	now := maps.Clone(past[0].state)
 	for i, commit := range commits {
 		for _, c := range commit {
-			s.succeeds("a follower", now.apply(c))
+			s.noError("a follower", now.apply(c))
 			if c.Revision <= past[i].revision || c.Revision > past[i+1].revision {
 				s.Fatalf("a change between the revisions %d and %d has %d", past[i].revision, past[i+1].revision, c.Revision)
 			}
 		}
-		sameRecords(s, fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.sorted(), past[i+1].state.sorted())
+		sameRecords(s, fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.records(), past[i+1].state.records())
 	}
 }
 
@@ -322,15 +322,15 @@ func resourcesOf(records []storage.Record) []*resourcepb.Resource {
 	return all
 }
 
-// farAhead is how far a revision to come lies beyond the newest: in a database that numbers the changes of all its stores together, others
+// futureOffset is how far a revision to come lies beyond the newest: in a database that numbers the changes of all its stores together, others
 // write on meanwhile.
-const farAhead = 1_000_000_000
+const futureOffset = 1_000_000_000
 
 // recordOf reads the record of a resource that is stored.
 func recordOf(s *suite, h storage.Historian, id *resourcepb.ID) *storage.Record {
 	s.Helper()
-	scan, err := h.Scan(s.ctx, storage.Span{From: id, To: after(id)}, storage.ScanOptions{})
-	s.succeeds("a scan of one resource", err)
+	scan, err := h.Scan(s.ctx, storage.Span{From: id, To: nextKey(id)}, storage.ScanOptions{})
+	s.noError("a scan of one resource", err)
 	if len(scan.Records) != 1 {
 		s.Fatalf("a scan of one resource: %d records", len(scan.Records))
 	}

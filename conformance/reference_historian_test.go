@@ -107,7 +107,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 		most = min(most, 4<<20)
 	}
 	scan := storage.Scan{Revision: opts.Revision}
-	for _, r := range h.past(at).sorted() {
+	for _, r := range h.past(at).records() {
 		if !within(span, r.Resource.Id, h.has("a span's end is part of it")) {
 			continue
 		}
@@ -124,7 +124,7 @@ func (h *handle) Scan(ctx context.Context, span storage.Span, opts storage.ScanO
 		scan.Records = append(scan.Records, r)
 	}
 	if scan.More {
-		scan.Rest = storage.Span{From: after(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
+		scan.Rest = storage.Span{From: nextKey(scan.Records[len(scan.Records)-1].Resource.Id), To: span.To}
 	}
 	switch {
 	case !opts.Count:
@@ -326,6 +326,6 @@ func (h *handle) listAt(f filter, revision int64) []*resourcepb.Resource {
 	if h.has("listings at a revision show the present") {
 		revision = h.revision()
 	}
-	all := resourcesOf(h.past(revision).sorted())
+	all := resourcesOf(h.past(revision).records())
 	return slices.DeleteFunc(all, func(res *resourcepb.Resource) bool { return !f.selects(res.Id) })
 }

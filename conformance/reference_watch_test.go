@@ -39,7 +39,7 @@ func (h *handle) WatchList(ctx context.Context, typ storage.UnversionedType, ten
 		go func() { <-h.leak }()
 	}
 	for _, res := range h.matching(f) {
-		w.snapshot = append(w.snapshot, upserted(res))
+		w.snapshot = append(w.snapshot, upsertEvent(res))
 	}
 	if h.has("snapshot before the position") {
 		h.pause()
@@ -196,7 +196,7 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		if w.h.has("the second page of a snapshot shows the present") {
 			w.later += len(ev.GetUpsert().GetResource().GetData().GetValue())
 			if stored := w.h.rows[keyOf(subject(ev).GetId())]; stored != nil && w.later > 4<<20 {
-				ev = upserted(clone(stored))
+				ev = upsertEvent(clone(stored))
 			}
 		}
 		return ev, nil
@@ -207,12 +207,12 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		if !w.filter.selects(c.res.Id) {
 			continue
 		}
-		ev := upserted(clone(c.res))
+		ev := upsertEvent(clone(c.res))
 		switch {
 		case c.deleted:
-			ev = deleted(clone(c.res))
+			ev = deleteEvent(clone(c.res))
 		case w.h.has("events share a resource"):
-			ev = upserted(c.res)
+			ev = upsertEvent(c.res)
 		}
 		w.open = w.goesOn(c)
 		w.resumed, w.moved = false, true

@@ -55,8 +55,8 @@ func payload(text string) *anypb.Any {
 	return data
 }
 
-// changed is res with another payload, as a caller would write it next.
-func changed(res *resourcepb.Resource) *resourcepb.Resource {
+// withNewData is res with another payload, as a caller would write it next.
+func withNewData(res *resourcepb.Resource) *resourcepb.Resource {
 	next := clone(res)
 	next.Data = payload(rand.Text())
 	return next
@@ -84,10 +84,10 @@ func sizeOf(res *resourcepb.Resource) int {
 	return proto.Size(bare)
 }
 
-// sized gives res a payload that makes it size bytes large, without its version.
-func sized(res *resourcepb.Resource, size int) *resourcepb.Resource {
+// withSize gives res a payload that makes it size bytes large, without its version.
+func withSize(res *resourcepb.Resource, size int) *resourcepb.Resource {
 	for n := size; n > 0; n -= max(1, sizeOf(res)-size) {
-		res.Data = &anypb.Any{TypeUrl: "conformance/noise", Value: noise(n)}
+		res.Data = &anypb.Any{TypeUrl: "conformance/noise", Value: randomBytes(n)}
 		if sizeOf(res) <= size {
 			break
 		}
@@ -99,22 +99,22 @@ func sized(res *resourcepb.Resource, size int) *resourcepb.Resource {
 	return res
 }
 
-// noise is bytes that no compression makes smaller.
-func noise(n int) []byte {
+// randomBytes is bytes that no compression makes smaller.
+func randomBytes(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.Read(data) // never fails
 	return data
 }
 
-// under is id under another group version.
-func under(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
+// withGroupVersion is id withGroupVersion another group version.
+func withGroupVersion(id *resourcepb.ID, groupVersion string) *resourcepb.ID {
 	other := clone(id)
 	other.Type.GroupVersion = groupVersion
 	return other
 }
 
-// rich is a resource with something in every field.
-func rich(name string) *resourcepb.Resource {
+// newRichThing is a resource with something in every field.
+func newRichThing(name string) *resourcepb.Resource {
 	res := newChild(name, thingID("owner"))
 	res.Status = map[string]*resourcepb.Status{"s": {ObservedGeneration: "1", Conditions: []*resourcepb.Condition{{Type: "Ready", Message: "m"}}}}
 	return res
@@ -132,4 +132,11 @@ func newID(group, kind, partition, namespace, name string) *resourcepb.ID {
 		Type:    &resourcepb.Type{Group: group, GroupVersion: "v1", Kind: kind},
 		Tenancy: &resourcepb.Tenancy{Partition: partition, Namespace: namespace},
 	}
+}
+
+// thingNamed returns a resource whose uid depends on its name only.
+func thingNamed(name string) *resourcepb.Resource {
+	res := newThing(name)
+	res.Id.Uid, res.Generation, res.Data = "uid-"+name, "", nil
+	return res
 }

@@ -20,18 +20,18 @@ var snapshotCases = topic{"Snapshot", []testCase{
 func snapshotEmpty(s *suite) {
 	everything := s.watchAll()
 	other := s.create("other")
-	s.upsert(everything, other)
+	s.expectUpsert(everything, other)
 
 	// The snapshot ends also where nothing matches, and what does not match never comes.
 	none := s.watch(things, home, "match")
 	if got := s.snapshot(none); len(got) > 0 {
-		s.Fatalf("the snapshot of a filter that nothing matches holds %s", text(got[0]))
+		s.Fatalf("the snapshot of a filter that nothing matches holds %s", shortText(got[0]))
 	}
 	other = s.update(other)
 	match := s.create("match")
-	s.upsert(none, match)
+	s.expectUpsert(none, match)
 	s.delete(other)
-	s.upsert(none, s.update(match))
+	s.expectUpsert(none, s.update(match))
 }
 
 // snapshotTakenBeforeReturn changes everything between WatchList and the first Next: the snapshot does not know about it.
@@ -41,8 +41,8 @@ func snapshotTakenBeforeReturn(s *suite) {
 	a2 := s.update(a)
 	s.delete(b)
 	c := s.create("c")
-	s.sameList("the snapshot", s.snapshot(w), []*resourcepb.Resource{a, b})
-	perKey(s, w, upserted(a2), deleted(b), upserted(c))
+	s.equalLists("the snapshot", s.snapshot(w), []*resourcepb.Resource{a, b})
+	expectPerKey(s, w, upsertEvent(a2), deleteEvent(b), upsertEvent(c))
 }
 
 // snapshotAcknowledged opens a watch right after each write: what was acknowledged before is in the snapshot.
@@ -58,7 +58,7 @@ func snapshotAcknowledged(s *suite) {
 			all[i-1] = s.update(all[i-1])
 		}
 		w, err := handles[i%len(handles)].WatchList(s.ctx, things, anywhere, "name-")
-		s.sameList("the snapshot", s.snapshot(s.opened(w, err)), all)
+		s.equalLists("the snapshot", s.snapshot(s.mustOpen(w, err)), all)
 		w.Close()
 	}
 }
@@ -70,36 +70,36 @@ func snapshotReadSlowly(s *suite) {
 	late := make([]*resourcepb.Resource, len(all))
 	var events []*resourcepb.WatchEvent
 	for i, res := range all {
-		s.upsert(w, res)
+		s.expectUpsert(w, res)
 		if late[i] != nil {
 			res = late[i]
 		}
 		if i%2 == 0 {
 			s.delete(res)
-			events = append(events, deleted(res))
+			events = append(events, deleteEvent(res))
 		} else {
-			events = append(events, upserted(s.update(res)))
+			events = append(events, upsertEvent(s.update(res)))
 		}
 		// One that the snapshot has yet to show, too: it must show it as it was.
 		if ahead := len(all) - 1 - i; ahead > i {
 			late[ahead] = s.update(all[ahead])
-			events = append(events, upserted(late[ahead]))
+			events = append(events, upsertEvent(late[ahead]))
 		}
 	}
 	if rest := s.snapshot(w); len(rest) > 0 {
-		s.Fatalf("the snapshot goes on with %s", text(rest[0]))
+		s.Fatalf("the snapshot goes on with %s", shortText(rest[0]))
 	}
-	perKey(s, w, events...)
+	expectPerKey(s, w, events...)
 }
 
 // snapshotLarge changes what a snapshot has yet to show, where that is more than a backend should hold at once.
 func snapshotLarge(s *suite) {
 	all := createLarge(s)
 	w := s.watch(things, home, "")
-	s.upsert(w, all[0])
+	s.expectUpsert(w, all[0])
 	events := changeTheEnd(s, all)
-	s.sameList("the rest of the snapshot", s.snapshot(w), all[1:])
-	perKey(s, w, events...)
+	s.equalLists("the rest of the snapshot", s.snapshot(w), all[1:])
+	expectPerKey(s, w, events...)
 }
 
 // snapshotOutlivesContext ends the contexts of all calls that opened something.
@@ -107,12 +107,12 @@ func snapshotOutlivesContext(s *suite) {
 	a := s.create("a")
 	ctx, cancel := context.WithCancel(s.ctx)
 	w, err := s.b.WatchList(ctx, things, home, "")
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	cancel()
-	s.sameList("the snapshot", s.snapshot(w), []*resourcepb.Resource{a})
+	s.equalLists("the snapshot", s.snapshot(w), []*resourcepb.Resource{a})
 	for range s.scale(12) {
 		a = s.update(a)
-		s.upsert(w, a)
+		s.expectUpsert(w, a)
 	}
 	resumer, ok := storage.As[storage.Resumer](s.b)
 	if !ok {
@@ -120,10 +120,10 @@ func snapshotOutlivesContext(s *suite) {
 	}
 	ctx, cancel = context.WithCancel(s.ctx)
 	w, err = resumer.WatchFrom(ctx, things, home, "", w.Cursor())
-	s.opened(w, err)
+	s.mustOpen(w, err)
 	cancel()
 	for range s.scale(12) {
 		a = s.update(a)
-		s.upsert(w, a)
+		s.expectUpsert(w, a)
 	}
 }

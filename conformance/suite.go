@@ -26,14 +26,14 @@ func newSuite(h *Harness, t testing.TB) *suite {
 func (s *suite) resume(cursor string, f filter) storage.Watch {
 	s.Helper()
 	w, err := s.resumer().WatchFrom(s.ctx, f.typ, f.tenancy, f.prefix, cursor)
-	return s.opened(w, err)
+	return s.mustOpen(w, err)
 }
 
 // watch opens a watch, which is closed when the case ends.
 func (s *suite) watch(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) storage.Watch {
 	s.Helper()
 	w, err := s.b.WatchList(s.ctx, typ, tenancy, prefix)
-	return s.opened(w, err)
+	return s.mustOpen(w, err)
 }
 
 // watchAll watches the whole store and expects it to be empty.
@@ -41,12 +41,12 @@ func (s *suite) watchAll() storage.Watch {
 	s.Helper()
 	w := s.watch(anything, anywhere, "")
 	if got := s.snapshot(w); len(got) > 0 {
-		s.Fatalf("the snapshot of a fresh store holds %s", text(got[0]))
+		s.Fatalf("the snapshot of a fresh store holds %s", shortText(got[0]))
 	}
 	return w
 }
 
-func (s *suite) opened(w storage.Watch, err error) storage.Watch {
+func (s *suite) mustOpen(w storage.Watch, err error) storage.Watch {
 	s.Helper()
 	if err != nil {
 		s.Fatalf("opening a watch: %v", err)
@@ -81,7 +81,7 @@ func (s *suite) nextOrError(w storage.Watch) (*resourcepb.WatchEvent, error) {
 
 // nextOrBookmark waits for an event of any kind, and returns it as it is.
 func (s *suite) nextOrBookmark(w storage.Watch) (*resourcepb.WatchEvent, error) {
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	ev, err := w.Next(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *suite) nextOrBookmark(w storage.Watch) (*resourcepb.WatchEvent, error) 
 		return nil, err
 	}
 	if ev.GetUpsert() == nil && ev.GetDelete() == nil && ev.GetEndOfSnapshot() == nil && ev.GetBookmark() == nil {
-		return nil, fmt.Errorf("an empty event: %s", text(ev))
+		return nil, fmt.Errorf("an empty event: %s", shortText(ev))
 	}
 	return ev, nil
 }
@@ -108,24 +108,24 @@ func (s *suite) snapshot(w storage.Watch) []*resourcepb.Resource {
 		case ev.GetUpsert() != nil:
 			resources = append(resources, ev.GetUpsert().GetResource())
 		default:
-			s.Fatalf("a snapshot holds %s", text(ev))
+			s.Fatalf("a snapshot holds %s", shortText(ev))
 		}
 	}
 }
 
-// upsert demands that the next event is the upsert of want.
-func (s *suite) upsert(w storage.Watch, want *resourcepb.Resource) {
+// expectUpsert demands that the next event is the expectUpsert of want.
+func (s *suite) expectUpsert(w storage.Watch, want *resourcepb.Resource) {
 	s.Helper()
-	s.event(w, upserted(want))
+	s.expectEvent(w, upsertEvent(want))
 }
 
-// deletion demands that the next event is the deletion of want, the last stored resource.
-func (s *suite) deletion(w storage.Watch, want *resourcepb.Resource) {
+// expectDelete demands that the next event is the expectDelete of want, the last stored resource.
+func (s *suite) expectDelete(w storage.Watch, want *resourcepb.Resource) {
 	s.Helper()
-	s.event(w, deleted(want))
+	s.expectEvent(w, deleteEvent(want))
 }
 
-func (s *suite) event(w storage.Watch, want *resourcepb.WatchEvent) {
+func (s *suite) expectEvent(w storage.Watch, want *resourcepb.WatchEvent) {
 	s.Helper()
-	s.same("Next", s.next(w), want)
+	s.equal("Next", s.next(w), want)
 }

@@ -18,7 +18,7 @@ func (s *target) closeBackend(b storage.Backend) {
 	s.Helper()
 	outcome := make(chan error, 1)
 	go func() { outcome <- b.Close() }()
-	s.succeeds("Close", s.result("Close", outcome))
+	s.noError("Close", s.result("Close", outcome))
 }
 
 func (s *target) transactor() storage.Transactor {
@@ -34,7 +34,7 @@ func (s *target) transactor() storage.Transactor {
 func (s *target) commit(ops ...storage.Op) []*resourcepb.Resource {
 	s.Helper()
 	results, err := s.transactor().Commit(s.ctx, ops)
-	s.succeeds("Commit", err)
+	s.noError("Commit", err)
 	if len(results) != len(ops) {
 		s.Fatalf("Commit of %d operations returned %d results", len(ops), len(results))
 	}
@@ -79,13 +79,13 @@ func (s *target) historianOf(b storage.Backend) storage.Historian {
 func (s *target) list(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) []*resourcepb.Resource {
 	s.Helper()
 	resources, err := s.b.List(s.ctx, strong, typ, tenancy, prefix)
-	s.succeeds("List", err)
+	s.noError("List", err)
 	return resources
 }
 
-// owns demands that exactly these children name owner, in key order. OwnerReferences is an eventual read, so it may take a
+// checkOwned demands that exactly these children name owner, in key order. OwnerReferences is an eventual read, so it may take a
 // moment, but it has to arrive there.
-func (s *target) owns(owner *resourcepb.ID, children ...*resourcepb.ID) {
+func (s *target) checkOwned(owner *resourcepb.ID, children ...*resourcepb.ID) {
 	s.Helper()
 	s.eventually("OwnerReferences", func() error {
 		got, err := s.b.OwnerReferences(s.ctx, owner)
@@ -124,7 +124,7 @@ func (s *target) pagesFrom(pager storage.Pager, f filter, page storage.Page, lim
 func (s *target) page(pager storage.Pager, f filter, opts storage.ListOptions) storage.Page {
 	s.Helper()
 	page, err := pager.ListPage(s.ctx, f.typ, f.tenancy, f.prefix, opts)
-	s.succeeds("ListPage of "+f.String(), err)
+	s.noError("ListPage of "+f.String(), err)
 	if opts.Limit > 0 && len(page.Resources) > opts.Limit {
 		s.Fatalf("a page of %d resources, the limit is %d", len(page.Resources), opts.Limit)
 	}
@@ -145,7 +145,7 @@ func (s *target) open() {
 	s.Helper()
 	if s.h.URL == nil {
 		s.b = s.h.Open(s.TB)
-		s.closeLater(s.b)
+		s.closeAtEnd(s.b)
 		return
 	}
 	s.url = s.h.URL(s.TB)
@@ -164,11 +164,11 @@ func (s *target) another() storage.Backend {
 			s.Fatalf("opening a store: %v", err)
 		}
 	}
-	s.closeLater(b)
+	s.closeAtEnd(b)
 	return b
 }
 
-func (s *target) closeLater(b storage.Backend) {
+func (s *target) closeAtEnd(b storage.Backend) {
 	s.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			s.Errorf("Close: %v", err)
@@ -206,7 +206,7 @@ func (s *target) create(name string) *resourcepb.Resource {
 // update changes a stored resource.
 func (s *target) update(stored *resourcepb.Resource) *resourcepb.Resource {
 	s.Helper()
-	return s.write(changed(stored))
+	return s.write(withNewData(stored))
 }
 
 // delete removes a stored resource.
@@ -227,15 +227,15 @@ func (s *target) read(id *resourcepb.ID) *resourcepb.Resource {
 	return res
 }
 
-// stored demands that the store holds exactly want under its key.
-func (s *target) stored(want *resourcepb.Resource) {
+// checkStored demands that the store holds exactly want under its key.
+func (s *target) checkStored(want *resourcepb.Resource) {
 	s.Helper()
-	s.same("Read", s.read(want.Id), want)
+	s.equal("Read", s.read(want.Id), want)
 }
 
-// absent demands that the store holds nothing under id's key.
-func (s *target) absent(id *resourcepb.ID) {
+// checkAbsent demands that the store holds nothing under id's key.
+func (s *target) checkAbsent(id *resourcepb.ID) {
 	s.Helper()
 	_, err := s.b.Read(s.ctx, strong, withUid(id, ""))
-	s.fails("Read of what should not be there", err, storage.ErrNotFound)
+	s.wantError("Read of what should not be there", err, storage.ErrNotFound)
 }

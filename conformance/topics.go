@@ -23,7 +23,7 @@ func Run(t *testing.T, h Harness) {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {
-					if !c.alone {
+					if !c.exclusive {
 						t.Parallel()
 					}
 					runCase(&h, t, c)

@@ -11,7 +11,7 @@ var urlCases = topic{"URL", []testCase{
 	{name: "Bad", needs: needURL, run: urlBad},
 	{name: "MaxSize", needs: needURL, run: urlMaxSize},
 	{name: "OutlivesContext", needs: needURL, run: urlOutlivesContext},
-	{name: "ContextOver", needs: needURL, run: urlContextOver},
+	{name: "ContextOver", needs: needURL, run: urlContextCancelled},
 }}
 
 // with is the store's URL with one parameter added or replaced.
@@ -44,9 +44,9 @@ func urlBad(s *suite) {
 	} {
 		b, err := storage.Open(s.ctx, bad)
 		if err == nil {
-			s.closeLater(b)
+			s.closeAtEnd(b)
 		}
-		s.fails("Open with "+what, err, storage.ErrInvalid)
+		s.wantError("Open with "+what, err, storage.ErrInvalid)
 		for _, secret := range secrets {
 			if strings.Contains(err.Error(), secret) {
 				s.Errorf("Open with %s: the error shows the password: %v", what, err)
@@ -57,43 +57,43 @@ func urlBad(s *suite) {
 	if err == nil || !strings.Contains(err.Error(), "no-such-parameter") {
 		s.Errorf("Open with a parameter that nobody knows: the error does not name it: %v", err)
 	}
-	s.stored(s.create("unharmed"))
+	s.checkStored(s.create("unharmed"))
 }
 
 func urlMaxSize(s *suite) {
-	stored := s.write(sized(newThing("large"), 2000))
+	stored := s.write(withSize(newThing("large"), 2000))
 	const lowered = 1000
 	b, err := storage.Open(s.ctx, withParameter(s, "max-size", "1000"))
-	s.succeeds("Open with max-size", err)
-	s.closeLater(b)
-	_, err = b.WriteCAS(s.ctx, sized(newThing("a"), lowered+1))
-	s.fails("WriteCAS above max-size", err, storage.ErrTooLarge)
-	res, err := b.WriteCAS(s.ctx, sized(newThing("a"), lowered))
-	s.succeeds("WriteCAS of exactly max-size", err)
-	s.stored(res)
+	s.noError("Open with max-size", err)
+	s.closeAtEnd(b)
+	_, err = b.WriteCAS(s.ctx, withSize(newThing("a"), lowered+1))
+	s.wantError("WriteCAS above max-size", err, storage.ErrTooLarge)
+	res, err := b.WriteCAS(s.ctx, withSize(newThing("a"), lowered))
+	s.noError("WriteCAS of exactly max-size", err)
+	s.checkStored(res)
 	// What is stored already can be read all the same.
 	got, err := b.Read(s.ctx, strong, stored.Id)
-	s.succeeds("Read of what is above max-size", err)
-	s.same("Read of what is above max-size", got, stored)
+	s.noError("Read of what is above max-size", err)
+	s.equal("Read of what is above max-size", got, stored)
 }
 
 func urlOutlivesContext(s *suite) {
-	ctx, cancel := s.patience()
+	ctx, cancel := s.timeoutContext()
 	b, err := storage.Open(ctx, withParameter(s, "create", "off"))
 	cancel()
-	s.succeeds("Open of a store that exists, with create=off", err)
-	s.closeLater(b)
+	s.noError("Open of a store that exists, with create=off", err)
+	s.closeAtEnd(b)
 	s.b = b
 	w := s.watchAll()
 	res := s.create("a")
-	s.upsert(w, res)
-	s.stored(res)
+	s.expectUpsert(w, res)
+	s.checkStored(res)
 }
 
-func urlContextOver(s *suite) {
-	b, err := storage.Open(over(), s.url)
+func urlContextCancelled(s *suite) {
+	b, err := storage.Open(cancelledContext(), s.url)
 	if err == nil {
-		s.closeLater(b)
+		s.closeAtEnd(b)
 		s.Fatal("Open with a cancelled context succeeded")
 	}
 }

@@ -43,88 +43,88 @@ func versionGarbage(s *suite) {
 	stored, other := s.update(s.create("a")), s.update(s.create("b"))
 	absent := newThing("absent")
 	for _, v := range garbage(stored, other) {
-		res := changed(stored)
+		res := withNewData(stored)
 		res.Version = v
 		_, err := s.b.WriteCAS(s.ctx, res)
-		s.fails("WriteCAS at version "+strconv.Quote(v), err, storage.ErrCASFailure)
-		s.fails("DeleteCAS at version "+strconv.Quote(v), s.b.DeleteCAS(s.ctx, stored.Id, v), storage.ErrCASFailure)
+		s.wantError("WriteCAS at version "+strconv.Quote(v), err, storage.ErrCASFailure)
+		s.wantError("DeleteCAS at version "+strconv.Quote(v), s.b.DeleteCAS(s.ctx, stored.Id, v), storage.ErrCASFailure)
 
 		absent.Version = v
 		_, err = s.b.WriteCAS(s.ctx, absent)
-		s.fails("WriteCAS of nothing at version "+strconv.Quote(v), err, storage.ErrCASFailure)
-		s.succeeds("DeleteCAS of nothing at version "+strconv.Quote(v), s.b.DeleteCAS(s.ctx, absent.Id, v))
+		s.wantError("WriteCAS of nothing at version "+strconv.Quote(v), err, storage.ErrCASFailure)
+		s.noError("DeleteCAS of nothing at version "+strconv.Quote(v), s.b.DeleteCAS(s.ctx, absent.Id, v))
 	}
-	s.stored(stored)
-	s.absent(absent.Id)
+	s.checkStored(stored)
+	s.checkAbsent(absent.Id)
 }
 
 // versionLog notes versions and ends the case when one comes again.
 type versionLog struct {
-	s    *suite
-	seen map[string]int
+	s            *suite
+	writeNumbers map[string]int
 }
 
-func (l *versionLog) note(res *resourcepb.Resource) *resourcepb.Resource {
+func (l *versionLog) add(res *resourcepb.Resource) *resourcepb.Resource {
 	l.s.Helper()
-	if earlier, again := l.seen[res.Version]; again {
-		l.s.Fatalf("write %d got the version of write %d: %q", len(l.seen), earlier, res.Version)
+	if earlier, again := l.writeNumbers[res.Version]; again {
+		l.s.Fatalf("write %d got the version of write %d: %q", len(l.writeNumbers), earlier, res.Version)
 	}
-	l.seen[res.Version] = len(l.seen)
+	l.writeNumbers[res.Version] = len(l.writeNumbers)
 	return res
 }
 
 func versionNeverTwice(s *suite) {
 	log := versionLog{s, make(map[string]int)}
 	for range 8 {
-		res := log.note(s.create("a"))
+		res := log.add(s.create("a"))
 		for range 3 {
-			res = log.note(s.update(res))
+			res = log.add(s.update(res))
 		}
 		s.delete(res)
 	}
 	// Nor does the same uid help.
 	res := newThing("a")
 	for range 4 {
-		stored := log.note(s.write(res))
+		stored := log.add(s.write(res))
 		s.delete(stored)
 	}
 }
 
 func versionRestart(s *suite) {
 	log := versionLog{s, make(map[string]int)}
-	kept := log.note(s.create("kept"))
+	kept := log.add(s.create("kept"))
 	for range 4 {
-		gone := log.note(s.create("gone"))
-		kept = log.note(s.update(kept))
+		gone := log.add(s.create("gone"))
+		kept = log.add(s.update(kept))
 		s.delete(gone)
 		s.closeBackend(s.b)
 		s.b = s.another()
 	}
-	s.stored(kept)
+	s.checkStored(kept)
 }
 
 func versionRestore(s *suite) {
 	log := versionLog{s, make(map[string]int)}
-	kept := log.note(s.create("kept"))
+	kept := log.add(s.create("kept"))
 	restore := s.h.Backup(s.TB, s.b)
 	lost := kept
 	for range 5 {
-		lost = log.note(s.update(lost))
+		lost = log.add(s.update(lost))
 	}
-	gone := log.note(s.create("gone"))
+	gone := log.add(s.create("gone"))
 
 	s.b = restore()
-	s.closeLater(s.b)
-	s.stored(kept)
-	s.absent(gone.Id)
-	_, err := s.b.WriteCAS(s.ctx, changed(lost))
-	s.fails("WriteCAS at a version that the restore took away", err, storage.ErrCASFailure)
+	s.closeAtEnd(s.b)
+	s.checkStored(kept)
+	s.checkAbsent(gone.Id)
+	_, err := s.b.WriteCAS(s.ctx, withNewData(lost))
+	s.wantError("WriteCAS at a version that the restore took away", err, storage.ErrCASFailure)
 	for range 5 {
-		kept = log.note(s.update(kept))
+		kept = log.add(s.update(kept))
 	}
-	_, err = s.b.WriteCAS(s.ctx, changed(lost))
-	s.fails("WriteCAS at a version that the restore took away", err, storage.ErrCASFailure)
-	log.note(s.write(newThing("gone")))
+	_, err = s.b.WriteCAS(s.ctx, withNewData(lost))
+	s.wantError("WriteCAS at a version that the restore took away", err, storage.ErrCASFailure)
+	log.add(s.write(newThing("gone")))
 }
 
 func versionSameContent(s *suite) {
@@ -134,8 +134,8 @@ func versionSameContent(s *suite) {
 	if second.Version == first.Version {
 		s.Fatalf("writing the same content again kept version %q", first.Version)
 	}
-	s.upsert(w, first)
-	s.upsert(w, second)
+	s.expectUpsert(w, first)
+	s.expectUpsert(w, second)
 	_, err := s.b.WriteCAS(s.ctx, first)
-	s.fails("WriteCAS at the version before", err, storage.ErrCASFailure)
+	s.wantError("WriteCAS at the version before", err, storage.ErrCASFailure)
 }

@@ -25,21 +25,21 @@ func watchersSlow(s *suite) {
 	res := start
 	var want []*resourcepb.Resource
 	for range s.scale(300) {
-		next := changed(res)
-		next.Data.Value = noise(1000)
+		next := withNewData(res)
+		next.Data.Value = randomBytes(1000)
 		res = s.write(next)
 		want = append(want, res)
-		s.upsert(fast, res)
+		s.expectUpsert(fast, res)
 	}
-	s.sameList("the snapshot, read late", s.snapshot(unread), []*resourcepb.Resource{start})
+	s.equalLists("the snapshot, read late", s.snapshot(unread), []*resourcepb.Resource{start})
 	for _, w := range []storage.Watch{slow, unread} {
 		for _, res := range want {
-			s.upsert(w, res)
+			s.expectUpsert(w, res)
 		}
 	}
 	res = s.update(res)
 	for _, w := range []storage.Watch{slow, fast, unread} {
-		s.upsert(w, res)
+		s.expectUpsert(w, res)
 	}
 }
 
@@ -54,13 +54,13 @@ func watchersMany(s *suite) {
 	}
 	for _, w := range watches {
 		if got := s.snapshot(w); len(got) > 0 {
-			s.Fatalf("the snapshot of a fresh store holds %s", text(got[0]))
+			s.Fatalf("the snapshot of a fresh store holds %s", shortText(got[0]))
 		}
 		var events []*resourcepb.WatchEvent
 		for _, res := range want {
-			events = append(events, upserted(res))
+			events = append(events, upsertEvent(res))
 		}
-		perKey(s, w, events...)
+		expectPerKey(s, w, events...)
 	}
 	// All of them wait while the next change is made.
 	var ready, done sync.WaitGroup
@@ -77,8 +77,8 @@ func watchersMany(s *suite) {
 	last := s.create("last")
 	done.Wait()
 	for i := range watches {
-		s.succeeds("Next of one of many watches", errs[i])
-		s.same("Next of one of many watches", got[i], upserted(last))
+		s.noError("Next of one of many watches", errs[i])
+		s.equal("Next of one of many watches", got[i], upsertEvent(last))
 	}
 }
 
@@ -105,5 +105,5 @@ func watchersCursorBesideNext(s *suite) {
 		w.Cursor()
 		return nil
 	})
-	s.fails("Next of a closed watch", s.result("Next of a closed watch", done), storage.ErrWatchClosed)
+	s.wantError("Next of a closed watch", s.result("Next of a closed watch", done), storage.ErrWatchClosed)
 }

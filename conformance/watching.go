@@ -5,9 +5,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// perKey demands that the next events are exactly want, in this order for each key; the keys may be mixed in any way unless
+// expectPerKey demands that the next events are exactly want, in this order for each key; the keys may be mixed in any way unless
 // the database has an order across them.
-func perKey(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
+func expectPerKey(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	s.Helper()
 	left := make(map[string][]*resourcepb.WatchEvent)
 	for _, ev := range want {
@@ -17,23 +17,23 @@ func perKey(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	for i := range want {
 		got := s.next(w)
 		if subject(got) == nil {
-			s.Fatalf("Next: %s, in the middle of the changes", text(got))
+			s.Fatalf("Next: %s, in the middle of the changes", shortText(got))
 		}
 		if s.h.NoOrderAcrossKeys == "" {
-			s.same("Next", got, want[i])
+			s.equal("Next", got, want[i])
 			continue
 		}
 		key := keyOf(subject(got).GetId())
 		if len(left[key]) == 0 {
-			s.Fatalf("Next: unexpected %s", text(got))
+			s.Fatalf("Next: unexpected %s", shortText(got))
 		}
-		s.same("Next", got, left[key][0])
+		s.equal("Next", got, left[key][0])
 		left[key] = left[key][1:]
 	}
 }
 
-// anyOrder demands that the next events are exactly want, each key once, in any order: the events of one transaction.
-func anyOrder(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
+// expectAnyOrder demands that the next events are exactly want, each key once, in any order: the events of one transaction.
+func expectAnyOrder(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 	s.Helper()
 	left := make(map[string]*resourcepb.WatchEvent)
 	for _, ev := range want {
@@ -44,9 +44,9 @@ func anyOrder(s *suite, w storage.Watch, want ...*resourcepb.WatchEvent) {
 		key := keyOf(subject(got).GetId())
 		expected, ok := left[key]
 		if !ok {
-			s.Fatalf("Next: unexpected %s", text(got))
+			s.Fatalf("Next: unexpected %s", shortText(got))
 		}
-		s.same("Next", got, expected)
+		s.equal("Next", got, expected)
 		delete(left, key)
 	}
 }

@@ -27,7 +27,7 @@ func writeTable(s *suite) {
 	} {
 		id := thingID(d.name)
 		var before *resourcepb.Resource
-		if d.stored {
+		if d.current {
 			before = s.write(newResource(id))
 		}
 		res := newResource(withUid(id, d.uid(before)))
@@ -36,25 +36,25 @@ func writeTable(s *suite) {
 
 		got, err := s.b.WriteCAS(s.ctx, res)
 		if d.want != nil {
-			s.fails("WriteCAS with "+d.name, err, d.want)
+			s.wantError("WriteCAS with "+d.name, err, d.want)
 			if got != nil {
 				s.Errorf("WriteCAS with %s: a resource beside the error", d.name)
 			}
-			if d.stored {
-				s.stored(before)
+			if d.current {
+				s.checkStored(before)
 			} else {
-				s.absent(id)
+				s.checkAbsent(id)
 			}
 			continue
 		}
-		s.succeeds("WriteCAS with "+d.name, err)
+		s.noError("WriteCAS with "+d.name, err)
 		if got.Version == "" || got.Version == before.GetVersion() {
 			s.Fatalf("WriteCAS with %s: version %q after %q", d.name, got.Version, before.GetVersion())
 		}
 		want := clone(res)
 		want.Version = got.Version
-		s.same("WriteCAS with "+d.name, got, want)
-		s.stored(want)
+		s.equal("WriteCAS with "+d.name, got, want)
+		s.checkStored(want)
 	}
 }
 
@@ -75,8 +75,8 @@ func writeResult(s *suite) {
 		got := s.write(res)
 		want := clone(res)
 		want.Version = got.Version
-		s.same("WriteCAS", got, want)
-		s.stored(want)
+		s.equal("WriteCAS", got, want)
+		s.checkStored(want)
 		res = want
 		res.Generation += "'"
 	}
@@ -84,32 +84,32 @@ func writeResult(s *suite) {
 	bare := &resourcepb.Resource{Id: clone(res.Id), Version: res.Version}
 	got := s.write(bare)
 	bare.Version = got.Version
-	s.same("WriteCAS of an empty resource", got, bare)
-	s.stored(bare)
+	s.equal("WriteCAS of an empty resource", got, bare)
+	s.checkStored(bare)
 }
 
 func writeFailedChangesNothing(s *suite) {
 	w := s.watch(things, anywhere, "")
 	s.snapshot(w)
 	stored := s.create("a")
-	s.upsert(w, stored)
+	s.expectUpsert(w, stored)
 
-	stale := changed(stored)
+	stale := withNewData(stored)
 	stored = s.update(stored)
-	s.upsert(w, stored)
+	s.expectUpsert(w, stored)
 	for range 3 {
 		_, err := s.b.WriteCAS(s.ctx, stale)
-		s.fails("WriteCAS at an old version", err, storage.ErrCASFailure)
-		wrong := changed(stored)
+		s.wantError("WriteCAS at an old version", err, storage.ErrCASFailure)
+		wrong := withNewData(stored)
 		wrong.Id.Uid = newUid()
 		_, err = s.b.WriteCAS(s.ctx, wrong)
-		s.fails("WriteCAS with another uid", err, storage.ErrWrongUid)
-		s.fails("DeleteCAS at an old version", s.b.DeleteCAS(s.ctx, stale.Id, stale.Version), storage.ErrCASFailure)
-		s.succeeds("DeleteCAS with another uid", s.b.DeleteCAS(s.ctx, wrong.Id, wrong.Version))
-		s.stored(stored)
+		s.wantError("WriteCAS with another uid", err, storage.ErrWrongUid)
+		s.wantError("DeleteCAS at an old version", s.b.DeleteCAS(s.ctx, stale.Id, stale.Version), storage.ErrCASFailure)
+		s.noError("DeleteCAS with another uid", s.b.DeleteCAS(s.ctx, wrong.Id, wrong.Version))
+		s.checkStored(stored)
 	}
 	// The next event of this key is the next success: the failures made none.
-	s.upsert(w, s.update(stored))
+	s.expectUpsert(w, s.update(stored))
 }
 
 func writeOtherKeys(s *suite) {
@@ -120,7 +120,7 @@ func writeOtherKeys(s *suite) {
 	}
 	s.delete(res)
 	for _, n := range neighbours {
-		s.stored(n)
+		s.checkStored(n)
 	}
 }
 
@@ -131,12 +131,12 @@ func writeSecondHandle(s *suite) {
 	for i := range 6 {
 		// The version that one handle returned is good for the other, at once.
 		stored, err := []storage.Backend{first, s.b}[i%2].WriteCAS(s.ctx, res)
-		s.succeeds("WriteCAS through the other handle", err)
-		s.stored(stored)
-		res = changed(stored)
+		s.noError("WriteCAS through the other handle", err)
+		s.checkStored(stored)
+		res = withNewData(stored)
 	}
-	s.succeeds("DeleteCAS through the other handle", first.DeleteCAS(s.ctx, res.Id, res.Version))
-	s.absent(res.Id)
+	s.noError("DeleteCAS through the other handle", first.DeleteCAS(s.ctx, res.Id, res.Version))
+	s.checkAbsent(res.Id)
 }
 
 func writeDurable(s *suite) {
@@ -146,8 +146,8 @@ func writeDurable(s *suite) {
 	s.closeBackend(s.b)
 
 	s.b = s.another()
-	s.stored(kept)
-	s.absent(gone.Id)
-	s.sameList("List after opening again", s.list(things, anywhere, ""), []*resourcepb.Resource{kept})
-	s.stored(s.update(kept))
+	s.checkStored(kept)
+	s.checkAbsent(gone.Id)
+	s.equalLists("List after opening again", s.list(things, anywhere, ""), []*resourcepb.Resource{kept})
+	s.checkStored(s.update(kept))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// outcome is what a caller was told about a call.
+// outcome is the result of a call as its caller knows it.
 type outcome int
 
-// verb is what a part of a call does to its key.
+// verb is the effect of a part of a call on its key.
 type verb string
 
 const (
-	outcomeUnknown outcome = iota // nothing, or that nobody knows
+	outcomeUnknown outcome = iota // no answer, or an answer that leaves it open
 	outcomeDone
 	outcomeRefused // for good: it has changed nothing
 )
@@ -29,7 +29,7 @@ const (
 	demand verb = "check" // of a transaction
 )
 
-// state is what is stored under a key; the zero value is nothing.
+// state is the stored uid and version under a key. The zero value means that nothing is stored.
 type state struct{ uid, version string }
 
 func (s state) String() string {
@@ -42,15 +42,15 @@ func (s state) String() string {
 	return "version " + s.version
 }
 
-// part is what a call does to one key, and what it was told about it.
+// part is the part of a call that concerns one key, with its answer.
 type part struct {
 	verb         verb
 	key          string
-	expected     state  // what the caller said is there
+	expected     state  // the state that the caller claims
 	mustExist    bool   // of a delete: it is refused where that is not there
 	name         string // of a write: it is stored with it
-	owner        string // of a write: what it names as the owner
-	observed     state  // read: what was there; write: what it left
+	owner        string // of a write: the owner of the new resource
+	observed     state  // read: the state that was read; write: the state after it
 	writeName    string // read: the name of the write that was there
 	refusalCause error  // why this part was refused: a sentinel
 }
@@ -85,7 +85,7 @@ type call struct {
 	handle         int
 	process        int // which process of the handle it was made in; -1: in more than one
 	parts          []part
-	strong         bool // a read that has to be linearizable
+	strong         bool // a read that must be linearizable
 	isSnapshot     bool // its reads are of one moment
 	mayBeCompacted bool
 	owner          string            // of owner references: whose
@@ -118,7 +118,7 @@ func (c *call) reads() bool {
 	return true
 }
 
-// children is what owner references were answered with, in words.
+// children formats the answer of owner references.
 func (c *call) children() string {
 	if len(c.references) == 0 {
 		return "none"
@@ -130,7 +130,7 @@ func (c *call) children() string {
 	return strings.Join(names, ", ")
 }
 
-// String says what the call was and what it was told.
+// String formats the call and its answer.
 func (c *call) String() string {
 	var parts []string
 	for _, p := range c.parts {

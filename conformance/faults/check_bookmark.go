@@ -2,7 +2,7 @@ package faults
 
 import "fmt"
 
-// checkBookmarks holds every bookmark against the changes that had been acknowledged when it was asked for.
+// checkBookmarks checks that every bookmark follows all changes that were acknowledged before it was requested.
 func checkBookmarks(e *evidence) (found []Violation) {
 	acknowledged := e.acknowledgedPositions()
 	for _, b := range e.bookmarks {

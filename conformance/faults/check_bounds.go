@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// checkBounds looks for goroutines that were left behind, and at what the run took at most.
+// checkBounds checks the peak use of memory and goroutines, and that no goroutines remain.
 func checkBounds(r *run, before goleak.Option) (found []Violation) {
 	heap, goroutines := r.peakUsage()
 	if heap > r.o.MaxHeap {

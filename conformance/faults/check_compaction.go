@@ -2,8 +2,8 @@ package faults
 
 import "fmt"
 
-// checkForgotten holds those who were told that history is gone against the compactions: none had begun that can have gone beyond the
-// position that they came from.
+// checkForgotten checks every report of compacted history: some compaction must have been able to reach beyond the reported
+// position.
 func checkForgotten(e *evidence) (found []Violation) {
 	for _, g := range e.compactionReports {
 		after := g.from.since
@@ -19,15 +19,15 @@ func checkForgotten(e *evidence) (found []Violation) {
 	return found
 }
 
-// positionTracker follows the steps of a watch that had to list again through what truly happened to a key.
+// positionTracker follows the events of a watch that listed again through the true history of a key.
 type positionTracker struct {
 	truth     *keyHistory
-	idle      bool // there is nothing to follow: the watch itself is the truth, or what happened is not known
+	idle      bool // no check: the watch itself is the reference, or the true history is unknown
 	at        int
-	ambiguous bool // nothing was there, which may have been so at several positions from this one on
+	ambiguous bool // the key was absent, possibly at several positions from this one on
 }
 
-// next says what is wrong with a step, or "".
+// next returns the error of a step, or "".
 func (p *positionTracker) next(step event) string {
 	if p.idle {
 		return ""
@@ -40,16 +40,16 @@ func (p *positionTracker) next(step event) string {
 				return ""
 			}
 		}
-		return "the list after history was gone does not show what the watch had shown before"
+		return "the list after the compaction lacks a key that the watch had shown before"
 	}
 	at, ok := p.truth.after(step)
 	switch {
 	case !ok:
-		return "shows what no other follower saw"
+		return "shows an event that no other follower saw"
 	case step.fromList && at < p.at:
-		return "the list after history was gone shows what is older than what the watch had shown before"
+		return "the list after the compaction shows an older state than the watch had shown before"
 	case !step.fromList && p.ambiguous && (at <= p.at || p.truth.at(at-1) != (state{})):
-		return "a change of what was not there"
+		return "a change of a key that was absent"
 	case !step.fromList && !p.ambiguous && at != p.at+1:
 		return fmt.Sprintf("change %d comes where there should be change %d", at, p.at+1)
 	}

@@ -14,7 +14,7 @@ func checkDeadlines(e *evidence) (found []Violation) {
 			waits = append(waits, wait{k, k.begin, k.returnedAt, k.timeout})
 		}
 		if early(e, k) {
-			found = append(found, Violation{"deadlines", fmt.Sprintf("it was told that its time is over after %v of %v: %s", k.returnedAt-k.begin, k.timeout, k)})
+			found = append(found, Violation{"deadlines", fmt.Sprintf("it failed by its deadline after %v of %v: %s", k.returnedAt-k.begin, k.timeout, k)})
 		}
 	}
 	for _, w := range waits {
@@ -25,8 +25,8 @@ func checkDeadlines(e *evidence) (found []Violation) {
 	return found
 }
 
-// early reports whether a call was told that its context is over, and that nothing was sent, long before it was. Only calls with much
-// time are looked at: it begins to run a moment before the call does, and the machine may be late in between.
+// early reports whether a call failed by its context, without having sent anything, long before the deadline. Only calls with a
+// long timeout count: the timeout starts a moment before the call, and the machine may be late in between.
 func early(e *evidence, k *call) bool {
 	if k.outcome != outcomeRefused || k.timeout < longTimeout || !errors.Is(k.err, context.DeadlineExceeded) && !errors.Is(k.err, context.Canceled) {
 		return false

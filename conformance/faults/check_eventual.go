@@ -2,8 +2,8 @@ package faults
 
 import "fmt"
 
-// checkEventual holds eventual reads and lists against what the same handle has answered, or its watches have shown, before they
-// began: they are never older. Nor do they come from the future.
+// checkEventual checks eventual reads and lists: they are never older than an earlier answer or event of the same handle, and
+// never come from the future.
 func checkEventual(e *evidence) (found []Violation) {
 	floors := e.floors()
 	for _, k := range e.calls {
@@ -27,7 +27,7 @@ func checkEventual(e *evidence) (found []Violation) {
 				found = append(found, Violation{"eventual reads do not go back", fmt.Sprintf(
 					"%s of %s is older than what handle %d had shown, %s: %s", p.observed, shortKey(p.key), k.handle, floor.describe(c), k)})
 			case e.writes[p.writeName] != nil && e.writes[p.writeName].begin > k.end:
-				found = append(found, Violation{"eventual reads show what was written", fmt.Sprintf("%s was written later: %s", p.observed, k)})
+				found = append(found, Violation{"eventual reads show written states", fmt.Sprintf("%s was written later: %s", p.observed, k)})
 			}
 		}
 	}

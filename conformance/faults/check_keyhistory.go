@@ -2,8 +2,8 @@ package faults
 
 import "fmt"
 
-// checkKeyHistories holds what each follower saw against itself and against what writers were told: for each key one unbroken chain from
-// nothing to the last write.
+// checkKeyHistories checks the events of each follower: for each key they form one unbroken chain of writes, from the first to
+// the last.
 func checkKeyHistories(e *evidence) (found []Violation) {
 	for _, s := range e.observations {
 		for _, key := range e.round.keys {
@@ -33,7 +33,7 @@ func checkKeyHistory(e *evidence, s observation, c *keyHistory) string {
 			names[step.name] = true
 			continue
 		case k == nil:
-			return joinLines("shows what nobody wrote", around)
+			return joinLines("shows a state that no call wrote", around)
 		case step.isDelete && step.now != at:
 			return joinLines(fmt.Sprintf("the chain is broken: the deletion is of another than %v", at), around)
 		case step.isDelete:
@@ -62,8 +62,8 @@ func checkKeyHistory(e *evidence, s observation, c *keyHistory) string {
 	return ""
 }
 
-// checkTransactions checks what an observation shows of commits. All events of a transaction lie in one commit. Two calls of which one
-// ended before the other began lie in two commits, because there was a time when a reader could see the first call alone.
+// checkTransactions checks the commits in an observation. All events of a transaction lie in one commit. Two calls lie in two
+// commits if one ended before the other began, because a reader could then see the first call alone.
 func checkTransactions(e *evidence, s observation) string {
 	if e.run.h.NoOrderAcrossKeys != "" || e.run.h.NoCommitBounds != "" {
 		return ""
@@ -79,7 +79,7 @@ func checkTransactions(e *evidence, s observation) string {
 			in[k] = group
 			for _, other := range calls {
 				if other.end < k.begin || k.end < other.begin {
-					return joinLines(fmt.Sprintf("one commit has events of two calls, of which one ended before the other began:\n    %s\n    %s", other, k), s.events[max(0, i-5):i+1])
+					return joinLines(fmt.Sprintf("one commit has events of two calls, although the first ended before the second began:\n    %s\n    %s", other, k), s.events[max(0, i-5):i+1])
 				}
 			}
 			calls = append(calls, k)

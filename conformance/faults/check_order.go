@@ -2,14 +2,14 @@ package faults
 
 import "fmt"
 
-// checkOrder holds the order of a watch's events across keys against the clock: what began after something else was acknowledged
+// checkOrder checks the order of events across keys against the clock: a write that began after the acknowledgement of another
 // comes later.
 func checkOrder(e *evidence) (found []Violation) {
 	if e.run.h.NoOrderAcrossKeys != "" {
 		return nil
 	}
 	for _, s := range e.observations {
-		var last *call // of those so far the one that began last
+		var last *call // the call with the latest beginning so far
 		var when event
 		for _, ev := range s.events {
 			k := e.writes[ev.name]

@@ -10,9 +10,9 @@ import (
 // recovery is how long after a fault the database may need until it answers as usual.
 const recovery = 15 * time.Second
 
-// checkOutcomes holds what callers were told against what happened: no acknowledged change is lost, no refused one is there,
-// transactions happened as a whole, nothing was read that nobody wrote, and outcomes are unknown only while the database was
-// out of reach.
+// checkOutcomes compares the answers of calls with the observed changes. Acknowledged changes are present and refused changes
+// are not. Transactions are atomic. Reads return written states only. Outcomes are unknown only while the database is out of
+// reach.
 func checkOutcomes(e *evidence) (found []Violation) {
 	report := func(check, format string, args ...any) {
 		found = append(found, Violation{check, fmt.Sprintf(format, args...)})
@@ -32,7 +32,7 @@ func checkOutcomes(e *evidence) (found []Violation) {
 				}
 				switch {
 				case ok && k.outcome == outcomeRefused:
-					report("refused changes do not happen", "%s was told that it is refused, and yet version %s is there: %s", p.name, version, k)
+					report("refused changes do not happen", "%s was refused, but version %s is present: %s", p.name, version, k)
 				case ok && k.outcome == outcomeDone && version != p.observed.version:
 					report("versions", "it was written as version %s: %s", version, k)
 				case !ok && k.outcome == outcomeDone:
@@ -44,7 +44,7 @@ func checkOutcomes(e *evidence) (found []Violation) {
 				}
 			case read:
 				if _, known := c.position(p.observed); k.outcome == outcomeDone && p.observed != (state{}) && !known {
-					report("reads show what was written", "no watch has shown %s of %s: %s\n%s", p.observed, shortKey(p.key), k, describeState(c, p.observed))
+					report("reads show written states", "no watch has shown %s of %s: %s\n%s", p.observed, shortKey(p.key), k, describeState(c, p.observed))
 				}
 			}
 		}
@@ -58,7 +58,7 @@ func checkOutcomes(e *evidence) (found []Violation) {
 	for _, c := range e.keyHistories {
 		for i, step := range c.steps {
 			if step.isDelete && len(c.removers[step.now]) == 0 {
-				report("refused changes do not happen", "nobody whose call was not refused has deleted %s", joinLines(shortKey(c.key), c.steps[max(0, i-2):i+1]))
+				report("refused changes do not happen", "no call that can have succeeded deleted %s", joinLines(shortKey(c.key), c.steps[max(0, i-2):i+1]))
 			}
 		}
 	}
@@ -87,9 +87,9 @@ func answeredAfter(e *evidence, handle int, after time.Duration) time.Duration {
 	return first
 }
 
-// lackedResources reports whether a call ran out of time on a machine that had none: what needs that many turns of the processor gets by
-// no deadline. A disk that others keep busy is told by the neighbours: only a call that many changes of the same handle have
-// overtaken was forgotten, one that few have was slow.
+// lackedResources reports whether a call ran out of time for lack of processor or disk. A call that the machine delayed for a
+// tenth of its timeout had too little processor time. A disk that is busy with other work delays all changes of a handle, so a
+// call was lost only if many later changes of the same handle overtook it.
 func lackedResources(e *evidence, k *call) bool {
 	const many = 20
 	if !errors.Is(k.err, context.DeadlineExceeded) {
@@ -118,10 +118,10 @@ func containsUID(c *keyHistory, uid string) bool {
 	return false
 }
 
-// describeState is what became of a state, in words.
+// describeState describes the changes around a state.
 func describeState(c *keyHistory, s state) string {
 	if p, ok := c.positions[s.version]; ok {
-		return joinLines("what was there:", c.steps[max(0, p-2):min(len(c.steps), p+2)])
+		return joinLines("changes around it:", c.steps[max(0, p-2):min(len(c.steps), p+2)])
 	}
 	return fmt.Sprintf("%s had %d changes, none of them left %s", shortKey(c.key), len(c.steps), s)
 }

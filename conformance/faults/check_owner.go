@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// checkOwners holds owner references against what the same handle had shown before they were asked for: what it had shown to name
-// the owner is in the answer, what it had shown to name it no longer is not, unless that has changed since. Whoever asks a handle
-// whose watch has shown the deletion of the owner finds all that was acknowledged before the owner was deleted.
+// checkOwners checks owner references against earlier answers and events of the same handle. A child whose reference the handle
+// had shown is in the answer, and a child whose reference it had seen removed is not, unless the child changed since. After a
+// watch of the handle has shown the deletion of the owner, the answer includes everything acknowledged before that deletion
+// began.
 func checkOwners(e *evidence) (found []Violation) {
 	floors, acknowledged, deleted := e.floors(), e.acknowledgedPositions(), deletions(e)
 	for _, k := range e.calls {
@@ -36,15 +37,15 @@ func checkOwners(e *evidence) (found []Violation) {
 		}
 		for key := range k.references {
 			if e.keyHistories[key] == nil {
-				found = append(found, Violation{"owner references are true", fmt.Sprintf("nobody wrote %s: %s", key, k)})
+				found = append(found, Violation{"owner references are true", fmt.Sprintf("no call wrote %s: %s", key, k)})
 			}
 		}
 	}
 	return found
 }
 
-// owns reports whether what owner references say of a key was so at one of its positions: not before the one given, and not after
-// one that began when the answer was there.
+// owns reports whether the answer for a key was true at some position: at or after from, and not after a change that began
+// after the answer.
 func owns(e *evidence, k *call, key string, from int) bool {
 	c := e.keyHistories[key]
 	uid, listed := k.references[key]
@@ -88,7 +89,7 @@ type deletedOwner struct {
 // deletion is when a resource's deletion began, and when a watch of a handle had shown it.
 type deletion struct{ began, seen time.Duration }
 
-// deletions are those that watches have shown. What was created and deleted more than once under a uid is left out.
+// deletions returns the deletions that watches have shown. If a uid was deleted more than once, the entry spans all of them.
 func deletions(e *evidence) map[deletedOwner]*deletion {
 	all := map[deletedOwner]*deletion{}
 	for _, s := range e.observations {

@@ -10,8 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkPorcupine is a second opinion on each key: a search for an order of its calls that explains what they were told. What it
-// costs grows with the number of calls that it gets, so a key's history is split where no call was under way.
+// checkPorcupine is a second opinion on each key: it searches for an order of the calls that explains their answers. The cost
+// grows with the number of calls, so the history of a key is split where no call is in progress.
 func checkPorcupine(e *evidence) (found []Violation) {
 	until := e.run.now() + searchTime
 	for _, key := range e.round.keys {
@@ -41,14 +41,14 @@ const (
 	minWindowCalls = 100              // calls in a piece
 )
 
-// keyOperation is a call as far as one key is concerned.
+// keyOperation is the part of a call that concerns one key.
 type keyOperation struct {
 	call    *call
 	part    part
-	version string // of a write: what it left, also where its caller was not told
+	version string // of a write: the version after it, also if the caller got no answer
 }
 
-// outcome is what the caller was told, in words.
+// outcome formats the outcome of the call.
 func (o keyOperation) outcome() string {
 	switch o.call.outcome {
 	case outcomeDone:
@@ -72,7 +72,7 @@ func operationsOn(e *evidence, key string) (ops []porcupine.Operation) {
 			}
 			in := keyOperation{k, p, written[p.name]}
 			if k.outcome == outcomeUnknown && (p.verb == demand || p.verb == write && in.version == "" || p.verb == remove && e.keyHistories[key].deletionsOf[p.expected] == 0) {
-				continue // it has not happened, or left nothing to look at
+				continue // it had no effect, or an effect that cannot be observed
 			}
 			end := k.end
 			if at, ok := e.latest[k]; ok {
@@ -115,7 +115,7 @@ func splitAtIdle(ops []porcupine.Operation) (pieces [][]porcupine.Operation) {
 	return pieces
 }
 
-// stateAt is what is stored at a moment at which no call is under way.
+// stateAt returns the state of a key at a time without calls in progress.
 func stateAt(c *keyHistory, e *evidence, at time.Duration) state {
 	position := 0
 	for i, step := range c.steps {

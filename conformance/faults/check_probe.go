@@ -2,8 +2,8 @@ package faults
 
 import "fmt"
 
-// checkProbes holds watches that were opened for a short while, from a snapshot or from somebody else's cursor, against what they
-// should have shown: exactly the changes after where they began.
+// checkProbes checks watches that clients opened for a short time, from a snapshot or from the cursor of another client: they
+// show exactly the changes after their start.
 func checkProbes(e *evidence) (found []Violation) {
 	for _, p := range e.probes {
 		if v := checkProbe(e, p); v != "" {
@@ -20,13 +20,13 @@ func checkProbe(e *evidence, p *probe) string {
 		around := p.events[max(0, i-3) : i+1]
 		position, ok := c.after(ev)
 		if !ok {
-			return joinLines("shows what no follower saw", around)
+			return joinLines("shows an event that no follower saw", around)
 		}
 		before, known := at[ev.key]
 		if !known {
-			before = position - 1 // of the places where nothing was, the one before this
+			before = position - 1 // of the positions with the key absent, the last one before this event
 			if c.at(before) != (state{}) {
-				return joinLines("a change of what was not there", around)
+				return joinLines("a change of a key that was absent", around)
 			}
 		}
 		if position != before+1 {
@@ -37,7 +37,8 @@ func checkProbe(e *evidence, p *probe) string {
 	return ""
 }
 
-// startOf is at which position of each key a watch from o begins. A key that is not in it was absent, in one place or another.
+// startOf returns the position of each key at the start of a watch from o. A key without an entry was absent, at a position
+// that is not known.
 func startOf(e *evidence, o origin) map[string]int {
 	at := map[string]int{}
 	if o.follower != "" {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// checkReadYourWrites holds acknowledged writes against strong reads, by what callers know and without what watches showed: a version that
-// nobody can have replaced is what every later read of its key has to find.
+// checkReadYourWrites checks strong reads against acknowledged writes, without the evidence of watches: if no call can have
+// replaced a version, every later strong read of the key returns it.
 func checkReadYourWrites(e *evidence) (found []Violation) {
 	replaced := map[string]bool{}
 	for _, k := range e.calls {
@@ -31,7 +31,7 @@ func checkReadYourWrites(e *evidence) (found []Violation) {
 		for _, p := range k.parts {
 			for _, w := range all[p.key] {
 				if k.begin > w.since && p.observed != w.state {
-					found = append(found, Violation{"acknowledged changes stay", fmt.Sprintf("nobody can have replaced %s, and yet it is not there any more:\n    %s\n    %s", w.state, w.by, k)})
+					found = append(found, Violation{"acknowledged changes stay", fmt.Sprintf("no call can have replaced %s, but a later read does not return it:\n    %s\n    %s", w.state, w.by, k)})
 				}
 			}
 		}
@@ -39,7 +39,7 @@ func checkReadYourWrites(e *evidence) (found []Violation) {
 	return found
 }
 
-// currentVersion is a version that nobody can have replaced.
+// currentVersion is a version that no call can have replaced.
 type currentVersion struct {
 	state state
 	since time.Duration

@@ -15,8 +15,9 @@ type revisionInterval struct {
 	change     bool // the revision is its own; otherwise everything that was acknowledged before is part of it
 }
 
-// checkRevisions holds revisions against the clock. What began after a change was acknowledged has a later revision, or was told one
-// that is no older; and the oldest revision never goes back.
+// checkRevisions checks revisions against the clock. A change that began after the acknowledgement of another has a higher
+// revision. A reading of the newest revision is not older than changes acknowledged before it. The oldest revision never
+// decreases.
 func checkRevisions(e *evidence) (found []Violation) {
 	var all, oldest []revisionInterval
 	for _, c := range e.round.logs() {
@@ -43,8 +44,8 @@ func checkRevisions(e *evidence) (found []Violation) {
 	return found
 }
 
-// changes returns a chronicle's changes with the calls that made them, as far as those are known, and what is wrong with the
-// revisions that swaps were told.
+// numberedChanges returns the changes of a log with their calls, if these are known, and the swaps whose answer has another
+// revision.
 func numberedChanges(e *evidence, c *followLog) (all []revisionInterval, found []Violation) {
 	for _, ch := range c.changes {
 		k := e.writes[ch.name]
@@ -58,13 +59,13 @@ func numberedChanges(e *evidence, c *followLog) (all []revisionInterval, found [
 		}
 		all = append(all, revisionInterval{k, k.begin, k.end, ch.revision, true})
 		if k.revision != 0 && k.revision != ch.revision {
-			found = append(found, Violation{"revisions rise", fmt.Sprintf("it was told revision %d, and followers were told %v: %s", k.revision, ch, k)})
+			found = append(found, Violation{"revisions rise", fmt.Sprintf("its answer has revision %d, but followers reported %v: %s", k.revision, ch, k)})
 		}
 	}
 	return all, found
 }
 
-// findOvertaken returns two of which the second began after the first had ended, with a revision that contradicts it.
+// findOvertaken returns two intervals with contradicting revisions, of which the second began after the first had ended.
 func findOvertaken(all []revisionInterval) (one, other *revisionInterval) {
 	ended := slices.Clone(all)
 	slices.SortFunc(all, func(a, b revisionInterval) int { return cmp.Compare(a.begin, b.begin) })

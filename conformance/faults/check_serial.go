@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// checkSerial decides whether there is an order of all calls, each at one moment between its beginning and its end, in which they
-// could have been made one after the other: strict serializability, which is linearizability for each key and for transactions,
+// checkSerial decides whether an order of all calls exists in which they could have been made one after the other, each at a
+// moment between its beginning and its end. This is strict serializability: linearizability for each key, and for transactions,
 // lists and pages as well.
 //
-// The order of the changes of each key is known, so there is nothing to search for. Whatever read a version comes after the call that
-// made it and before the call that replaced it. Along these edges each call gets the earliest moment at which it can have
-// happened; if that is after its end, or if the edges make a circle, the history is bad, and otherwise those moments are a
-// proof that it is good.
+// The order of the changes of each key is known, so no search is needed. A read of a version comes after the call that made it
+// and before the call that replaced it. Along these edges each call gets the earliest moment at which it can have happened. The
+// history is bad if such a moment lies after the end of its call, or if the edges form a circle. Otherwise the moments prove
+// that it is good.
 //
-// What was told by absence ("nothing is there", "refused") may belong to several places in a key's history. Where only one of
-// them was possible, it is a read of that place; where none was, the history is bad.
+// An answer by absence (nothing found, refused) may belong to several positions in the history of a key. If only one of them is
+// possible, the answer counts as a read of that position. If none is, the history is bad.
 func checkSerial(e *evidence) []Violation {
 	g := newGraph(e)
 	for pass := 0; ; pass++ {
@@ -51,11 +51,11 @@ type graph struct {
 	e            *evidence
 	nodes        []*node
 	of           map[*call]*node
-	versionNodes map[string][]*node // by key: what made each position, 0 being nil
+	versionNodes map[string][]*node // by key: the node of each position; nil at 0
 	ambiguous    []ambiguous
 }
 
-// ambiguous is something that was told and may belong to several positions of a key.
+// ambiguous is an answer that may belong to several positions of a key.
 type ambiguous struct {
 	node      *node
 	key       string
@@ -85,7 +85,7 @@ func edge(from, to *node) {
 	}
 }
 
-// graph makes nodes of calls and edges of what they were told.
+// newGraph makes nodes of calls and edges of their answers.
 func newGraph(e *evidence) *graph {
 	g := &graph{e: e, of: map[*call]*node{}, versionNodes: map[string][]*node{}}
 	for _, key := range e.round.keys {
@@ -113,7 +113,7 @@ func (g *graph) addKeyHistory(c *keyHistory) {
 			n = g.node(k)
 		} else if by := c.removers[step.now]; step.isDelete && len(by) == 1 {
 			n = g.node(by[0])
-		} else { // one of several that tried, and whoever did not do it found it done
+		} else { // one of several callers deleted it, and the others found it deleted
 			begin, end := forever, time.Duration(0)
 			for _, k := range by {
 				begin, end = min(begin, k.begin), max(end, k.end)
@@ -129,7 +129,7 @@ func (g *graph) addKeyHistory(c *keyHistory) {
 	g.versionNodes[c.key] = made
 }
 
-// reads adds edges from what a call was told.
+// reads adds edges for the states that a call observed.
 func (g *graph) reads(k *call) {
 	for _, p := range k.parts {
 		n := g.of[k]
@@ -157,7 +157,7 @@ func (g *graph) reads(k *call) {
 	}
 }
 
-// told is what a part of a call says was there.
+// observedState returns the state that a part of a call observed.
 func observedState(p part) state {
 	if p.verb == demand {
 		if p.expected.version == "" {
@@ -177,7 +177,7 @@ func (g *graph) addReadEdges(n *node, key string, at int) {
 	}
 }
 
-// refusal notes at which positions of a key a call can have been refused as it was.
+// refusal records the positions of a key at which a call can have been refused.
 func (g *graph) refusal(k *call) {
 	for _, p := range k.parts {
 		if p.refusalCause == nil {
@@ -195,7 +195,7 @@ func (g *graph) refusal(k *call) {
 	}
 }
 
-// schedule gives each node the bounds of its moment, and returns what cannot be.
+// schedule computes the bounds of each node and returns contradictions.
 func (g *graph) schedule() (found []Violation) {
 	order, circle := g.order()
 	if circle != nil {
@@ -229,7 +229,7 @@ func (g *graph) schedule() (found []Violation) {
 	return nil
 }
 
-// path is what leads to a node, from the one whose beginning it is bound by.
+// path returns the path to a node from the node whose beginning bounds it.
 func (n *node) path() (path []*node) {
 	for ; n != nil; n = n.before {
 		path = append(path, n)
@@ -299,7 +299,7 @@ func (n *node) circle() []*node {
 	return nil
 }
 
-// absences looks for the positions that vague answers can belong to. It reports whether it has made an edge of one.
+// absences looks for the positions that vague answers can belong to. It reports whether it added an edge.
 func (g *graph) absences() (added bool, found []Violation) {
 	for i := range g.ambiguous {
 		v := &g.ambiguous[i]
@@ -333,7 +333,7 @@ func (g *graph) absences() (added bool, found []Violation) {
 	return added, found
 }
 
-// during is what happened to a key around two moments, in words.
+// during describes the changes of a key around two moments.
 func (g *graph) during(key string, begin, end time.Duration) string {
 	var around []*node
 	made := g.versionNodes[key]
@@ -345,5 +345,5 @@ func (g *graph) during(key string, begin, end time.Duration) string {
 			around = append(around, n)
 		}
 	}
-	return joinLines("what was there at that time:", around[max(0, len(around)-6):])
+	return joinLines("states of the key at that time:", around[max(0, len(around)-6):])
 }

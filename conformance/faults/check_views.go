@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// checkViewsAndLogs holds what was shown of the store as it was: two views at one revision show the same, and what they show is what all
-// changes up to it make up, as followers told them.
+// checkViewsAndLogs checks views of the store at a revision: two views at one revision are equal, and each equals the replay of
+// all changes up to it, as followers reported them.
 func checkViewsAndLogs(e *evidence) (found []Violation) {
 	found = checkViews(e)
 	for _, c := range e.round.logs() {
@@ -60,7 +60,7 @@ func checkReplay(e *evidence, c *followLog) (found []Violation) {
 		}
 		for _, key := range v.keys {
 			if v.records[key] != stored[key] {
-				found = append(found, Violation{"the past stays", fmt.Sprintf("at revision %d, %s was shown to be %v, but the changes up to it make up %v, of which the last one is %v: %s",
+				found = append(found, Violation{"the past stays", fmt.Sprintf("at revision %d a view shows %s as %v, but the changes up to that revision result in %v, the last of them being %v: %s",
 					v.revision, shortKey(key), v.records[key], stored[key], by[key], v.call)})
 				break
 			}
@@ -81,31 +81,31 @@ func checkCommits(e *evidence, c *followLog) (found []Violation) {
 			continue
 		}
 		if other, ok := in[k]; ok && other.group != ch.group {
-			found = append(found, Violation{"commits are followed as a whole", fmt.Sprintf("%s was told the changes of one transaction as those of two:\n    %s\n    %s\n    %s", c.name, k, other, ch)})
+			found = append(found, Violation{"commits are followed as a whole", fmt.Sprintf("%s reported the changes of one transaction as two commits:\n    %s\n    %s\n    %s", c.name, k, other, ch)})
 		}
 		in[k] = ch
 	}
 	return found
 }
 
-// checkRetold compares two chronicles of one round as far as they go.
+// checkRetold compares two logs of one round over their common range.
 func checkRetold(one, other *followLog) (found []Violation) {
 	from, until := max(one.from, other.from), min(one.at, other.at)
 	a, b := one.changesBetween(from, until), other.changesBetween(from, until)
 	for i := range max(len(a), len(b)) {
 		switch {
 		case i >= len(a):
-			return []Violation{{"followers tell every change once", fmt.Sprintf("%s was not told what %s was: %v", one.name, other.name, b[i])}}
+			return []Violation{{"followers report every change once", fmt.Sprintf("%s lacks a change that %s reported: %v", one.name, other.name, b[i])}}
 		case i >= len(b):
-			return []Violation{{"followers tell every change once", fmt.Sprintf("%s was not told what %s was: %v", other.name, one.name, a[i])}}
+			return []Violation{{"followers report every change once", fmt.Sprintf("%s lacks a change that %s reported: %v", other.name, one.name, a[i])}}
 		case !a[i].equal(b[i]):
-			return []Violation{{"followers tell every change once", fmt.Sprintf("change %d after revision %d differs:\n    %s was told %v\n    %s was told %v", i, from, one.name, a[i], other.name, b[i])}}
+			return []Violation{{"followers report every change once", fmt.Sprintf("change %d after revision %d differs:\n    %s reported %v\n    %s reported %v", i, from, one.name, a[i], other.name, b[i])}}
 		}
 	}
 	return nil
 }
 
-// checkFollowed holds chronicles of a whole round against what a watch has seen: the same changes of each key in the same order.
+// checkFollowed compares logs of a whole round with a watch: each key has the same changes in the same order.
 func checkFollowed(e *evidence) (found []Violation) {
 	for _, c := range e.round.logs() {
 		if !c.incomplete && c.base != nil && c.from == e.round.followLogs[0].from {
@@ -126,15 +126,15 @@ func checkSeen(e *evidence, c *followLog) (found []Violation) {
 			wrong := ""
 			switch {
 			case i >= len(told[key]):
-				wrong = fmt.Sprintf("%s saw what %s was not told: %v", e.witness.follower, c.name, steps[i])
+				wrong = fmt.Sprintf("%s saw an event that %s did not report: %v", e.witness.follower, c.name, steps[i])
 			case i >= len(steps):
-				wrong = fmt.Sprintf("%s was told what %s did not see: %v", c.name, e.witness.follower, told[key][i])
+				wrong = fmt.Sprintf("%s reported a change that %s did not see: %v", c.name, e.witness.follower, told[key][i])
 			case !told[key][i].matches(steps[i]):
-				wrong = fmt.Sprintf("%s saw %v, and %s was told %v", e.witness.follower, steps[i], c.name, told[key][i])
+				wrong = fmt.Sprintf("%s saw %v, but %s reported %v", e.witness.follower, steps[i], c.name, told[key][i])
 			default:
 				continue
 			}
-			found = append(found, Violation{"followers tell every change once", wrong})
+			found = append(found, Violation{"followers report every change once", wrong})
 			break
 		}
 	}

@@ -1,6 +1,6 @@
 package faults
 
-// violations runs all checks. Most of them go by what a follower saw, so they say nothing where none has seen everything.
+// findViolations runs all checks. Most need a follower that has seen everything, and are skipped if there is none.
 func findViolations(e *evidence) (found []Violation) {
 	checks := []func(*evidence) []Violation{func(e *evidence) []Violation { return e.reports }, checkReadYourWrites, checkKeyHistories, checkForgotten, checkDeadlines, checkViewsAndLogs, checkRevisions}
 	if e.isComplete() {

@@ -60,7 +60,7 @@ func (c *client) finishCall(k *call, err error) {
 		k.outcome, k.end = outcomeRefused, k.returnedAt
 	default:
 		k.outcome, k.end = outcomeRefused, k.returnedAt
-		c.round.report(Violation{"errors", fmt.Sprintf("nobody should be told this: %s", k)})
+		c.round.report(Violation{"errors", fmt.Sprintf("no call may return this error: %s", k)})
 	}
 }
 
@@ -99,7 +99,7 @@ func consistency(strong bool) storage.ReadConsistency {
 	return storage.EventualConsistency
 }
 
-// read reads a key. known is false where the store could not tell.
+// read reads a key. known is false if the store gave no answer.
 func (c *client) read(key string, strong bool, patience time.Duration) (got state, known bool) {
 	ctx, cancel := c.callContext(patience)
 	defer cancel()
@@ -118,7 +118,7 @@ func (c *client) read(key string, strong bool, patience time.Duration) (got stat
 	return k.parts[0].observed, err == nil
 }
 
-// checkContent looks at what was read.
+// checkContent checks the content of a resource that was read.
 func (c *client) checkContent(res *resourcepb.Resource) {
 	if res == nil {
 		return
@@ -134,7 +134,7 @@ func (c *client) nextWriteName() string {
 	return fmt.Sprintf("%s.%d.%d", c.name, c.round.number, c.writes)
 }
 
-// resource is a write of the client in place of what is given, and the part of the call that makes it.
+// resource returns a resource to write in place of the expected state, and the part of the call that writes it.
 func (c *client) resource(key string, given state, size int) (*resourcepb.Resource, part) {
 	if given.uid == "" {
 		given.uid = fmt.Sprintf("uid-%016x", c.random.Uint64())
@@ -148,7 +148,7 @@ func (c *client) resource(key string, given state, size int) (*resourcepb.Resour
 	return res, p
 }
 
-// write writes to a key. It returns what is there then as far as the client knows.
+// write writes to a key and returns the resulting state, if it is known.
 func (c *client) write(key string, given state, size int, last bool, patience time.Duration) (state, error) {
 	res, p := c.resource(key, given, size)
 	if last {
@@ -165,7 +165,7 @@ func (c *client) write(key string, given state, size int, last bool, patience ti
 	return k.parts[0].observed, err
 }
 
-// delete deletes what is given.
+// delete deletes the expected state.
 func (c *client) delete(key string, given state, patience time.Duration) error {
 	ctx, cancel := c.callContext(patience)
 	defer cancel()
@@ -211,7 +211,7 @@ func (c *client) list(strong bool, patience time.Duration) {
 	c.finishCall(k, err)
 }
 
-// listParts is what a list tells about each key of the round: those that it lacks are absent.
+// listParts returns the part of each key of the round. A key that the list lacks is absent.
 func (c *client) listParts(kind string, resources []*resourcepb.Resource) (parts []part) {
 	seen := make(map[string]bool, len(resources))
 	for i, res := range resources {
@@ -315,13 +315,13 @@ func (c *client) owner() *resourcepb.ID {
 	return c.readIDs[c.random.IntN(len(c.readIDs))]
 }
 
-// reportCompaction notes that the client was told so.
+// reportCompaction records that a call of the client failed because history was compacted.
 func (c *client) reportCompaction(what string, from lowerBound, err error) {
 	c.round.addCompaction(compactionReport{c.name, what, c.handle, from, c.round.run.now(), err})
 }
 
-// randomTimeout is a deadline: every third is a short one, and the shorter the likelier, since a moment within a call is what it is to
-// hit.
+// randomTimeout returns a timeout. One in three is short, and shorter ones are more likely, so that deadlines pass at every
+// point of a call.
 func (c *client) randomTimeout() time.Duration {
 	if c.random.IntN(3) > 0 {
 		return longTimeout
@@ -334,7 +334,7 @@ func (c *client) randomTimeout() time.Duration {
 func (c *client) size() int {
 	switch chance := c.random.IntN(1000); {
 	case chance < 2:
-		return c.round.run.h.MaxSize - 1024 // with room for what is around the data
+		return c.round.run.h.MaxSize - 1024 // with room for the fields around the data
 	case chance < 6:
 		return c.random.IntN(c.round.run.h.MaxSize / 2)
 	case chance < 200:
@@ -343,5 +343,5 @@ func (c *client) size() int {
 	return c.random.IntN(2000)
 }
 
-// absentOwners is how many owners of a round are never stored: a reference needs no owner that is there.
+// absentOwners is the number of owners that are never stored: a reference needs no stored owner.
 const absentOwners = 3

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// clock tells the time since the start of a run, and how late the machine itself was: what a timer of its own needed beyond its
-// time, nobody else can be blamed for. It looks at memory and goroutines as well.
+// clock measures the time since the start of a run and the lateness of the machine: the excess of its own timers, which no
+// backend is to blame for. It also samples memory and goroutines.
 type clock struct {
 	start time.Time
 

@@ -8,8 +8,8 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults/proxy"
 )
 
-// Connection are the faults of connections that lead through a proxy: Cut, Delay, Throttle and LoseAnswer. patterns are bytes of
-// which one is in the requests that matter, KeyPattern if there are none.
+// Connection returns the faults of connections through a proxy: Cut, Delay, Throttle and LoseAnswer. Traps match requests that
+// contain one of the patterns; without patterns, KeyPattern.
 func Connection(p *proxy.Proxy, patterns ...string) []Fault {
 	if len(patterns) == 0 {
 		patterns = []string{KeyPattern}
@@ -41,7 +41,7 @@ func Connection(p *proxy.Proxy, patterns ...string) []Fault {
 				traps = append(traps, p.CutAnswerAfter(pattern(random)))
 			case 1:
 				traps = append(traps, p.CutRequest(pattern(random)))
-			case 2: // on a connection that many share, some time has to pass until the request is carried out
+			case 2: // many requests share the connection, so the server needs some time to reach this one
 				hold := p.HoldAnswer(pattern(random))
 				time.AfterFunc(time.Duration(random.Int64N(int64(300*time.Millisecond))), hold.Cut)
 				traps = append(traps, hold)

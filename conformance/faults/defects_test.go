@@ -15,7 +15,7 @@ import (
 
 // defects are what the suite has to find, and the checks that may find it.
 var defects = []struct{ name, by string }{
-	{"a lost answer is forgotten", "refused changes do not happen|followers know what was before"}, // a scan that is done twice counts twice
+	{"a lost answer is forgotten", "refused changes do not happen|followers report the previous state"}, // a scan that is done twice counts twice
 	{"a cancel in the commit", "refused changes do not happen"},
 	{"what is visible is durable", "watches|acknowledged|reads show"},
 	{"acknowledged before it is durable", "watches|acknowledged|reads show"},
@@ -55,9 +55,9 @@ var defects = []struct{ name, by string }{
 	{"a revision comes again", "revisions rise|the past stays"},
 	{"a revision is told before it is final", "revisions rise|the past stays"},
 	{"the newest revision is an older one", "revisions rise"},
-	{"a follower skips a change", "followers tell every change once|followers know"},
+	{"a follower skips a change", "followers report every change once|followers report the previous"},
 	{"a commit is followed in two halves", "commits are followed as a whole"},
-	{"what a follower says was before is older", "followers know what was before"},
+	{"what a follower says was before is older", "followers report the previous state"},
 	{"a swap does not compare", "watches are complete|acknowledged changes stay|refused changes do not happen"},
 	{"a swap tells the revision before", "revisions rise"},
 	{"no reason", "outcomes are known"},

@@ -1,12 +1,11 @@
-// Package faults breaks databases and checks that a storage backend keeps its promises meanwhile. It is to package conformance
-// what a storm is to a test drive: conformance asks one question at a time of a healthy database, this package lets many clients
-// do everything at once while connections are cut, answers are lost and servers crash, and holds all that anybody was told
-// against all that anybody saw.
+// Package faults injects faults into databases and checks that a storage backend keeps its contract. Package conformance tests one
+// promise at a time on a healthy database. This package runs many clients that call everything at the same time, while connections
+// break, answers are lost and servers crash, and compares all answers with all events.
 //
 // # Use
 //
-// A [Harness] says how to open handles of one fresh store and what its database can suffer; what it cannot suffer it says too,
-// with a reason. [Run] does the rest, and [Test] is Run for go test:
+// A [Harness] opens handles of one new store and lists the faults of its database, with a reason for each kind of fault that it lacks.
+// [Run] does the rest, and [Test] is Run for go test:
 //
 //	func TestFaults(t *testing.T) {
 //		link, _ := proxy.New(server)
@@ -18,8 +17,8 @@
 //		}, faults.Options{For: time.Minute})
 //	}
 //
-// Databases that run inside the programs that use them, a file for example, have no connection to cut. Their handles are opened in
-// processes of their own, which are killed and frozen; the test program is started again for each:
+// An embedded database, a file for example, has no connection to cut. Its handles are opened in processes of their own, which are
+// killed and frozen. The test program is started again for each:
 //
 //	func TestMain(m *testing.M) {
 //		if !faults.ServeProcess() {
@@ -30,24 +29,24 @@
 //	processes := faults.NewProcesses("mydb:" + path)
 //	faults.Test(t, faults.Harness{Open: processes.Open, Faults: processes.Faults(), Exempt: …}, faults.Options{})
 //
-// # How a run goes
+// # A run
 //
-// A run is a series of rounds. In each, workers call everything there is to call on a few keys of the round, hot ones and cold
-// ones, patiently and impatiently, with right versions and wrong ones; followers watch the whole store, and end and resume their
-// watches on other handles; and a nemesis injects faults, several at once. Then all faults are healed, every key is written once
-// more, every follower has to see that, and the round's history is checked. So the memory that a run takes is that of one round,
-// and a violation is found within the round that it happened in. Handles, watches and the store live through all rounds.
+// A run is a series of rounds. In each round, workers make calls of every kind on a few keys, hot and cold ones, with long and short
+// timeouts, with right and wrong versions. Followers watch the whole store; they close their watches and resume them on other handles.
+// A nemesis injects faults, several at the same time. Then all faults are healed, every key is written once more, each follower must
+// see these writes, and the history of the round is checked. The memory of a run is therefore the memory of one round, and a violation
+// is found in the round that it happened in. Handles, watches and the store exist through all rounds.
 //
-// # Why the checks prove something
+// # Proof
 //
-// Every write names the version that it replaces, and every version is unique. So the events of a key must form one unbroken
-// chain, which proves that a watch misses, repeats and swaps nothing, and gives the order of all versions of each key. With that
-// order known, strict serializability is no search: every call gets the earliest moment at which it can have happened (its own
-// beginning, or the earliest moment of something that must come before it), and the history is good exactly if no call would
-// have to happen after it returned, or before itself. The path to a call that would is the explanation that a violation prints.
-// Each file named check_*.go holds one check. A second opinion on each key comes from porcupine, a search that knows nothing of chains; its
-// picture of the history is written beside the violation.
+// Every write names the version that it replaces, and every version is unique. The events of a key must therefore form one unbroken
+// chain. The chain proves that a watch misses, repeats and reorders nothing, and it gives the order of all versions of the key. With
+// that order, strict serializability needs no search: every call gets the earliest moment at which it can have happened, which is its
+// own beginning or the earliest moment of a call that must precede it. The history is good if no call would happen after it returned,
+// or before itself. Otherwise the violation prints the path that leads to the call. Each file check_*.go holds one check. A second
+// opinion on each key comes from porcupine, a search that does not use the chains; its picture of the history is written with the
+// violation.
 //
-// A call whose outcome is unknown is resolved by the chain: it has happened, at any time after its beginning, if somebody saw
-// what it wrote, and otherwise never.
+// The chain also resolves calls with an unknown outcome: if a follower saw the write, the call happened at some time after its
+// beginning; otherwise it never happened.
 package faults

@@ -11,13 +11,13 @@ import (
 // event is a change that a watch showed.
 type event struct {
 	key      string
-	now      state  // after a deletion: what was deleted
+	now      state  // after a deletion: the deleted state
 	name     string // of the write
 	replaces string
 	owner    string
 	isDelete bool
 	isLast   bool
-	fromList bool // no change, but what a list showed of the key after history was gone; nothing, if there is no version
+	fromList bool // not a change, but the state in a list after a compaction; the zero state if the key is absent
 	more     bool
 	handle   int
 	process  int           // which process of the handle showed it

@@ -14,23 +14,23 @@ type evidence struct {
 	*history
 	run             *run
 	round           *round
-	observations    []observation // what each follower saw
-	witness         observation   // the one that saw most
+	observations    []observation // one of each follower
+	witness         observation   // the longest one
 	keyHistories    map[string]*keyHistory
 	writes          map[string]*call        // by the name of the write
 	appliedCalls    map[*call]bool          // calls that have changed something
 	latest          map[*call]time.Duration // by when a call must have happened, as far as is known
 	pictures        []picture
-	handlePositions map[handleKey]positionLog // what each handle has handlePositions of each key
+	handlePositions map[handleKey]positionLog // the positions that each handle has shown of each key
 }
 
-// observation is what a follower saw.
+// observation is the events that a follower saw.
 type observation struct {
 	follower string // its name
 	events   []event
 }
 
-// evidence collects what there is about a round that nobody works in any more.
+// collectEvidence collects the history of a round that has ended.
 func collectEvidence(r *run, n *round, sights []observation) *evidence {
 	e := &evidence{history: n.copy(), run: r, round: n, keyHistories: map[string]*keyHistory{}, writes: map[string]*call{}, appliedCalls: map[*call]bool{}, latest: map[*call]time.Duration{}}
 	e.observations = sights
@@ -100,7 +100,7 @@ func (e *evidence) isComplete() bool {
 	return true
 }
 
-// acknowledgedPositions is which changes of each key were acknowledgedPositions at which time.
+// acknowledgedPositions returns the acknowledged positions of each key over time.
 func (e *evidence) acknowledgedPositions() map[string]positionLog {
 	all := map[handleKey]positionLog{}
 	for _, k := range e.calls {
@@ -128,7 +128,7 @@ func (e *evidence) acknowledgedPositions() map[string]positionLog {
 	return acknowledged
 }
 
-// pausedTime is for how long the process of a call stood pausedTime meanwhile, or another one stood in its place.
+// pausedTime returns how long the process of a call was frozen, or replaced by another one, during the call.
 func (e *evidence) pausedTime(w wait) (sum time.Duration) {
 	if _, apart := e.run.handles[w.call.handle].(*process); !apart {
 		return 0
@@ -141,7 +141,7 @@ func (e *evidence) pausedTime(w wait) (sum time.Duration) {
 	return sum
 }
 
-// floors is what each handle has shown of each key, as an answer or as an event.
+// floors returns the positions that each handle has shown of each key, in answers and in events.
 func (e *evidence) floors() map[handleKey]positionLog {
 	if e.handlePositions != nil {
 		return e.handlePositions

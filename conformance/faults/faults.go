@@ -12,9 +12,9 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Run lets workers, followers and faults loose on the harness's store and checks what comes of it. It returns an error if it
-// could not: because of the harness, or because ctx ended. Promises that the backend broke are in the report; the first round
-// that shows one is the last.
+// Run runs workers, followers and faults on the store of the harness and checks the result. It returns an error if the run was
+// not possible: because of the harness, or because ctx ended. Violations of the contract are in the report. The first round
+// with a violation is the last.
 func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 	if err := h.complete(); err != nil {
 		return nil, err
@@ -24,7 +24,10 @@ func Run(ctx context.Context, h Harness, o Options) (*Report, error) {
 		clock: &clock{start: time.Now()}, h: h, o: o,
 		report: &Report{Seed: o.Seed, Operations: map[string]int{}, Faults: map[Kind]int{}, Exempt: h.Exempt},
 	}
-	before := goleak.IgnoreCurrent()
+	var before goleak.Option
+	if !o.NoLeakCheck {
+		before = goleak.IgnoreCurrent()
+	}
 	err := openHandles(r, ctx)
 	if err == nil {
 		err = playAll(r, ctx)
@@ -169,7 +172,7 @@ func countRound(r *run, e *evidence) {
 	report.LongestStall = max(report.LongestStall, longestStall(e))
 }
 
-// longestStall is the longest time in which no call succeeded.
+// longestStall returns the longest time without a successful call.
 func longestStall(e *evidence) (longest time.Duration) {
 	var ends []time.Duration
 	for _, k := range e.calls {

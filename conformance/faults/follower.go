@@ -19,7 +19,7 @@ type follower struct {
 	handle  int
 	resumes int  // one in so many events ends the watch; 0: none
 	roams   bool // to other handles
-	slow    bool // now and then it looks at nothing for a while
+	slow    bool // pauses reading now and then
 	random  *rand.Rand
 	watch   storage.Watch
 
@@ -30,14 +30,14 @@ type follower struct {
 	count               map[string]int  // of the round, by key
 	lastWrites          map[string]bool // keys whose last write was seen
 	broken              bool            // in this round it had to list again
-	newest              lowerBound      // what its cursor is not older than
+	newest              lowerBound      // a lower bound of its cursor
 	complete            chan struct{}   // closed when that was seen of all
 }
 
-// nextFor is the deadline of a Next: shorter than some of what a watch waits for.
+// nextFor is the deadline of a Next. It is shorter than some waits of a watch.
 const nextFor = 150 * time.Millisecond
 
-// enterRound makes r the round that the follower is in, and returns what it saw of the one before.
+// enterRound makes r the current round and returns the observation of the one before.
 func (f *follower) enterRound(r *round) observation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,10 +50,10 @@ func (f *follower) enterRound(r *round) observation {
 	return seen
 }
 
-// follow runs until ctx ends. What is wrong with the watch is noted in the round.
+// follow runs until ctx ends. It reports errors of the watch to the round.
 func (f *follower) follow(ctx context.Context) {
 	defer func() { f.watch.Close() }()
-	var askedIn *round      // the round in which a bookmark was asked for
+	var askedIn *round      // the round of the last bookmark request
 	closings := 0           // so often in a row the watch has ended
 	odds := 25              // one in so many times it asks
 	var awake time.Duration // since when
@@ -79,14 +79,14 @@ func (f *follower) follow(ctx context.Context) {
 		f.run.checkTimeout(f.current().history, &call{kind: "Next", client: f.name, handle: f.handle, begin: began, returnedAt: f.run.now()}, began, nextFor)
 		switch {
 		case err != nil && short.Err() != nil && errors.Is(err, short.Err()):
-			odds = 2 // silence is what a bookmark is for
+			odds = 2 // a quiet watch is the case that bookmarks are for
 			continue
 		case err != nil && errors.Is(err, storage.ErrWatchClosed) && f.run.h.offers(Compact) && ctx.Err() == nil && closings < 100:
 			closings++
 			f.reportCompaction("Next", err)
 			f.setBookmarkRequest(0)
 			again := f.resume
-			if errors.Is(err, storage.ErrCompacted) { // what WatchFrom would say
+			if errors.Is(err, storage.ErrCompacted) { // WatchFrom would return the same error
 				again = f.relist
 				f.watch.Close()
 			}
@@ -137,7 +137,7 @@ func (f *follower) current() *round {
 	return f.round
 }
 
-// setBookmarkRequest notes when a bookmark was asked for, owed tells.
+// setBookmarkRequest records the time of a bookmark request; pendingBookmark returns it.
 func (f *follower) setBookmarkRequest(at time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +150,7 @@ func (f *follower) pendingBookmark() time.Duration {
 	return f.bookmarkRequestedAt
 }
 
-// release makes sure that nobody waits for the follower.
+// release unblocks all waits for the follower.
 func (f *follower) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +166,7 @@ func (f *follower) finish() {
 	}
 }
 
-// addEvent notes an event of the round; those of rounds before it, which are cleaned up, do not count.
+// addEvent records an event of the round. Events of earlier rounds, which are cleaned up, are ignored.
 func (f *follower) addEvent(ev *resourcepb.WatchEvent) {
 	e, res := newEvent(ev, f.handle, generation(f.watch), f.run.now())
 	f.mu.Lock()
@@ -199,18 +199,18 @@ func (f *follower) add(e event) {
 	}
 }
 
-// addBookmark notes that a bookmark came that was asked for.
+// addBookmark records a bookmark that was requested.
 func (f *follower) addBookmark(asked time.Duration, in *round) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if asked == 0 {
-		f.round.report(Violation{"bookmarks", f.name + " got a bookmark that it had not asked for"})
+		f.round.report(Violation{"bookmarks", f.name + "got a bookmark without a request"})
 	} else if in == f.round && !f.broken {
 		f.round.addBookmark(bookmark{follower: f.name, requestedAt: asked, eventCount: len(f.events)})
 	}
 }
 
-// resume ends the watch and goes on from its cursor.
+// resume closes the watch and opens a new watch from its cursor.
 func (f *follower) resume(ctx context.Context) error {
 	cursor := f.watch.Cursor()
 	f.watch.Close()
@@ -239,14 +239,14 @@ func (f *follower) resume(ctx context.Context) error {
 	}
 }
 
-// reportCompaction notes that the follower was told so.
+// reportCompaction records that a call of the follower failed because history was compacted.
 func (f *follower) reportCompaction(what string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.round.addCompaction(compactionReport{f.name, what, f.handle, f.newest, f.run.now(), err})
 }
 
-// relist opens a watch without a cursor, because history is gone. What its snapshot shows of each key is where the follower goes on.
+// relist opens a watch without a cursor after a compaction. The follower continues from the states in its snapshot.
 func (f *follower) relist(ctx context.Context) error {
 	for began := f.run.now(); ; {
 		err := f.list(ctx)
@@ -331,7 +331,7 @@ func (f *follower) begin(ctx context.Context) error {
 	}
 	if err != nil {
 		f.watch.Close()
-		return fmt.Errorf("faults: the store has to be a fresh one: %w", err)
+		return fmt.Errorf("faults: the store must be new and empty: %w", err)
 	}
 	return nil
 }

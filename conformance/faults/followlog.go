@@ -17,12 +17,12 @@ type followLogger struct {
 	round    *round
 	keyRange storage.Span
 	since    time.Duration // when the first revision was the newest
-	resumes  int           // one in so many answers ends the follower, and the next one goes on; 0: none
+	resumes  int           // one in this many answers closes the follower, and a new one continues; 0: none
 	random   *rand.Rand
-	until    *atomic.Int64 // the revision to come to; 0 while it is not known
+	until    *atomic.Int64 // the final revision; 0 while it is not known
 }
 
-// begun asks for the newest revision on the undisturbed handle, before anything of the round has happened. It is 0 if that has no
+// startRevision returns the newest revision of the undisturbed handle before the round begins. It is 0 if the backend has no
 // revisions.
 func startRevision(r *round, ctx context.Context) (first int64, since time.Duration, err error) {
 	h, ok := r.run.historian(0)
@@ -34,7 +34,7 @@ func startRevision(r *round, ctx context.Context) (first int64, since time.Durat
 	return first, since, err
 }
 
-// newest returns the revisions that there are, as soon as the store can tell.
+// newestRevision returns the range of revisions, retrying until the store answers.
 func newestRevision(r *round, ctx context.Context, h storage.Historian) (oldest, newest int64, err error) {
 	for began := r.run.now(); ; {
 		short, cancel := context.WithTimeout(ctx, longTimeout)
@@ -49,8 +49,8 @@ func newestRevision(r *round, ctx context.Context, h storage.Historian) (oldest,
 	}
 }
 
-// chronicle has the round told while it goes on, by one of the disturbed handles if one has revisions, until everything up to a
-// revision was told that is set later. Where history was compacted under a chronicle, the next one begins with what a scan shows.
+// followRound follows the changes of the round while it runs, through a disturbed handle that has revisions, up to a revision
+// that is set later. After a compaction, the next log begins with the result of a scan.
 func followRound(r *round, ctx context.Context, first int64, since time.Duration, until *atomic.Int64) (all []*followLog) {
 	var able []int
 	for i := range r.run.handles {
@@ -81,7 +81,7 @@ func followRound(r *round, ctx context.Context, first int64, since time.Duration
 	}
 }
 
-// afresh scans the round's keys as soon as the store can tell.
+// scanAfresh scans the keys of the round, retrying until the store answers.
 func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	h, _ := r.run.historian(handle)
 	c := newClient(r, "chronicler", handle)
@@ -93,7 +93,7 @@ func scanAfresh(r *round, ctx context.Context, handle int) (*view, bool) {
 	return nil, false
 }
 
-// retell has the round's changes told once more, to an undisturbed handle.
+// retell follows the changes of the round once more, through the undisturbed handle.
 func retell(r *round, ctx context.Context, first, last int64, since time.Duration) (*followLog, error) {
 	h, _ := r.run.historian(0)
 	oldest, _, err := newestRevision(r, ctx, h)
@@ -105,7 +105,7 @@ func retell(r *round, ctx context.Context, first, last int64, since time.Duratio
 		round:     r, since: since, keyRange: keyRangeOf(r.namespace, ""), until: new(atomic.Int64),
 	}
 	c.random = r.run.source(fmt.Sprint(r.number, "afterwards"))
-	if oldest > first && r.run.h.offers(Compact) { // what was forgotten cannot be told any more
+	if oldest > first && r.run.h.offers(Compact) { // compacted changes cannot be followed
 		c.from, c.base = oldest, nil
 	}
 	c.at = c.from
@@ -114,7 +114,7 @@ func retell(r *round, ctx context.Context, first, last int64, since time.Duratio
 	return c.followLog, nil
 }
 
-// follow notes changes until everything up to the revision to come to was told, or ctx ends, or no follower goes on.
+// follow records changes until it reaches the final revision, ctx ends, or no follower can continue.
 func (c *followLogger) follow(ctx context.Context) {
 	defer func() { c.incomplete = c.incomplete || c.until.Load() == 0 || c.at < c.until.Load() }()
 	f, ok := c.open(ctx)
@@ -122,7 +122,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		return
 	}
 	defer func() { f.Close() }()
-	var asked time.Duration // when the bookmark was asked for that is owed; 0: none is
+	var asked time.Duration // when the outstanding bookmark was requested; 0: none is outstanding
 	healed := false
 	for progress := c.round.run.now(); ctx.Err() == nil; {
 		until := c.until.Load()
@@ -132,7 +132,7 @@ func (c *followLogger) follow(ctx context.Context) {
 		if until > 0 && c.at >= until {
 			return
 		} else if until > 0 && c.round.run.now()-progress > c.round.run.o.Timeout {
-			c.report("followers go on", "it has told everything up to revision %d, and nothing for %v although everything is healed and revision %d is there", c.at, c.round.run.o.Timeout, until)
+			c.report("followers go on", "it reported everything up to revision %d, and nothing for %v, although everything is healed and revision %d exists", c.at, c.round.run.o.Timeout, until)
 			return
 		}
 		began := c.round.run.now()
@@ -177,7 +177,7 @@ func (c *followLogger) follow(ctx context.Context) {
 	}
 }
 
-// open opens a follower after what was told so far. It returns false if that cannot be.
+// open opens a follower after the changes recorded so far. It returns false if that is not possible.
 func (c *followLogger) open(ctx context.Context) (storage.Follower, bool) {
 	h, ok := c.round.run.historian(c.handle)
 	for began := c.round.run.now(); ok && ctx.Err() == nil; {
@@ -198,12 +198,13 @@ func (c *followLogger) open(ctx context.Context) (storage.Follower, bool) {
 	return noFollower{}, false
 }
 
-// noFollower is none: whoever closes it has closed the last one already.
+// noFollower replaces a follower that was closed and not reopened.
 type noFollower struct{ storage.Follower }
 
 func (noFollower) Close() {}
 
-// requestBookmark asks for a bookmark when nothing comes: often where a revision is waited for. It returns when it asked for the one that is owed.
+// requestBookmark requests a bookmark when the follower is quiet, and more often while the final revision is known. It returns
+// the time at which it requested the outstanding bookmark.
 func (c *followLogger) requestBookmark(ctx context.Context, f storage.Follower, owed time.Duration) time.Duration {
 	waiting := c.until.Load() > 0
 	if !waiting && (owed > 0 || c.random.IntN(2) == 0) {
@@ -222,7 +223,7 @@ func (c *followLogger) requestBookmark(ctx context.Context, f storage.Follower, 
 	return 0 // which of several requests is answered is not known
 }
 
-// addBookmark notes the answer to a bookmark: the revision is no older than what was acknowledged before.
+// addBookmark records the answer to a bookmark request: its revision covers everything acknowledged before the request.
 func (c *followLogger) addBookmark(asked time.Duration, revision int64) {
 	now := c.round.run.now()
 	c.round.addReading(reading{revision: revision, call: &call{kind: "bookmark", client: c.name, handle: c.handle, begin: asked, returnedAt: now, end: now, outcome: outcomeDone}})
@@ -241,14 +242,14 @@ func (c *followLogger) addChanges(changes []storage.Change, revision int64) {
 			group++
 		}
 		if ch.Revision < last || first && ch.Revision == last {
-			c.report("revisions rise", "a change has revision %d, after everything up to %d was told: %v, in place of %v", ch.Revision, last, recordOf(ch.Now), recordOf(ch.Before))
+			c.report("revisions rise", "a change has revision %d, after everything up to %d was reported: %v, in place of %v", ch.Revision, last, recordOf(ch.Now), recordOf(ch.Before))
 		}
 		last = max(last, ch.Revision)
 		if i == len(changes)-1 && ch.More {
 			c.report("commits are followed as a whole", "Next ended in the middle of one, with revision %d", ch.Revision)
 		}
 		if ch.Now == nil && ch.Before == nil {
-			c.report("followers tell every change once", "a change of nothing to nothing, with revision %d", ch.Revision)
+			c.report("followers report every change once", "a change of nothing to nothing, with revision %d", ch.Revision)
 			continue
 		}
 		stored := ch.Now
@@ -267,7 +268,7 @@ func (c *followLogger) addChanges(changes []storage.Change, revision int64) {
 		}
 	}
 	if revision < last {
-		c.report("revisions rise", "Next answered with revision %d, after everything up to %d was told", revision, last)
+		c.report("revisions rise", "Next returned revision %d, after everything up to %d was reported", revision, last)
 	}
 	c.at = max(c.at, revision)
 }

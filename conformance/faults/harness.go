@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Harness says how to reach one fresh store, and what can befall its database.
+// Harness describes a new, empty store and the faults of its database.
 type Harness struct {
 	// Open opens a handle on the store the way that the faults disturb.
 	Open func(ctx context.Context) (storage.Backend, error)
@@ -19,7 +19,7 @@ type Harness struct {
 	// Around opens a handle that the faults of the connection do not disturb; nil where there is no other way.
 	Around func(ctx context.Context) (storage.Backend, error)
 
-	// Faults are what the database can suffer.
+	// Faults are the faults that can be injected.
 	Faults []Fault
 
 	// Exempt says for each kind that Faults lacks why it does. A kind without a fault and without a reason is an error.
@@ -34,8 +34,8 @@ type Harness struct {
 	ListIsNoSnapshot  string
 	NoOrderAcrossKeys string
 
-	// NoHistorian says why the backend is no storage.Historian, as in conformance.Harness. A handle that is none without a reason
-	// here is an error, and so is a handle that is one in spite of a reason. Handles of [Processes] are not looked at.
+	// NoHistorian says why the backend is no storage.Historian, as in conformance.Harness. It is an error if a handle is none
+	// and the reason is empty, or if a handle is one and there is a reason. Handles of [Processes] are not checked.
 	NoHistorian string
 
 	// NoResumer says why the backend is no storage.Resumer, as in conformance.Harness. Followers then keep their watches.
@@ -52,10 +52,10 @@ type Kind string
 // The kinds of faults. A harness has a Fault or an exemption for each.
 const (
 	Cut          Kind = "cut"           // connections break
-	Delay        Kind = "delay"         // connections stand and nothing moves on them for a while
+	Delay        Kind = "delay"         // connections transmit nothing for a while
 	Throttle     Kind = "throttle"      // connections are slow
 	LoseAnswer   Kind = "lose answer"   // a request is carried out and its answer is lost
-	Pause        Kind = "pause"         // the server stops for a while without anybody being told
+	Pause        Kind = "pause"         // the server stops for a while without closing connections
 	KillServer   Kind = "kill server"   // the server dies without a chance to write anything
 	CrashSession Kind = "crash session" // one of the server's processes dies
 	Restart      Kind = "restart"       // the server stops and starts in an orderly way
@@ -83,11 +83,11 @@ type Fault struct {
 	// Kind of the fault.
 	Kind Kind
 
-	// Weight is how often the fault is chosen, beside the others; 0 is 1.
+	// Weight is the relative frequency of the fault; 0 means 1.
 	Weight int
 
-	// Touches names what the fault is done to ("server", "link 1"): faults that touch the same are never there at once. Empty
-	// is the kind.
+	// Touches names the target of the fault ("server", "link 1"). Faults with the same target are never injected at the same
+	// time. If it is empty, the kind is the target.
 	Touches string
 
 	// Hold is how long the fault is held, at most, before it is healed; 0 is a second.
@@ -98,7 +98,7 @@ type Fault struct {
 	Inject func(ctx context.Context, random *rand.Rand) (heal func(ctx context.Context) error, err error)
 }
 
-// complete refuses a harness that leaves open what it can suffer.
+// complete sets defaults and rejects a harness without a fault or an exemption for some kind.
 func (h *Harness) complete() error {
 	if h.Open == nil {
 		return errors.New("faults: Harness.Open is not set")
@@ -112,7 +112,7 @@ func (h *Harness) complete() error {
 	offered := make(map[Kind]bool)
 	for _, f := range h.Faults {
 		if !slices.Contains(Kinds(), f.Kind) || f.Inject == nil {
-			return fmt.Errorf("faults: a fault of kind %q: it has to be one of %q and have an Inject", f.Kind, Kinds())
+			return fmt.Errorf("faults: a fault of kind %q: the kind must be one of %q, and Inject must be set", f.Kind, Kinds())
 		}
 		offered[f.Kind] = true
 	}

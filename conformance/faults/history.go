@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// history is what happened in one round.
+// history is the calls and observations of one round.
 type history struct {
 	full              func() // called when there are enough calls for one round
 	mu                sync.Mutex
@@ -23,13 +23,13 @@ type history struct {
 	compactionReports []compactionReport
 	views             []*view
 	readings          []reading
-	reports           []Violation // what was wrong at first sight
+	reports           []Violation // violations that need no further evidence
 }
 
 // maxRoundCalls is how many calls a round has at most, give or take those under way.
 const maxRoundCalls = 40_000
 
-// episode is the time in which a fault was there.
+// episode is the time span of a fault.
 type episode struct {
 	kind       Kind
 	begin, end time.Duration
@@ -58,14 +58,14 @@ func (h *history) addCall(c *call) {
 	}
 }
 
-// report notes a violation that one look is enough for.
+// report records a violation that needs no further evidence.
 func (h *history) report(v Violation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reports = append(h.reports, v)
 }
 
-// probe is a watch that somebody opened for a short while.
+// probe is a watch that a client opened for a short time.
 type probe struct {
 	client string
 	handle int
@@ -73,10 +73,10 @@ type probe struct {
 	events []event
 }
 
-// maxProbeEvents is how many events a probe looks at.
+// maxProbeEvents is the maximum number of events that a probe reads.
 const maxProbeEvents = 12
 
-// origin is a position in the store's history that somebody left behind for others.
+// origin is a position in the history that a client or follower shares with others.
 type origin struct {
 	cursor   string
 	follower string         // whose it was, by name; "" for one with a list
@@ -92,13 +92,13 @@ func (o origin) String() string {
 	return fmt.Sprintf("a cursor of %s", o.follower)
 }
 
-// lowerBound is what a position in the history is not older than: a moment, and a write.
+// lowerBound bounds a position in the history from below: by a time and by a write.
 type lowerBound struct {
 	since time.Duration
 	write string // its name; "" if there is none in this round
 }
 
-// view is what somebody was shown of the store as it was at a revision.
+// view is a part of the store as it was at a revision.
 type view struct {
 	call     *call
 	revision int64
@@ -106,7 +106,7 @@ type view struct {
 	records  map[string]record
 }
 
-// record is what is stored under a key, with the numbers of its changes; the zero value is nothing.
+// record is the stored state under a key with its revisions; the zero value means that nothing is stored.
 type record struct {
 	state
 	createRevision, modRevision, writes int64
@@ -137,11 +137,11 @@ type pinned struct {
 	since    time.Duration
 }
 
-// reading is that somebody was told a revision which had to be the newest one between two moments.
+// reading is an answer with a revision that must have been the newest between two moments.
 type reading struct {
 	call     *call
 	revision int64
-	oldest   int64 // what was told to be the oldest one; 0: nothing
+	oldest   int64 // the oldest revision in the answer; 0: none
 }
 
 // wait is how long a call took, or a part of it.
@@ -150,7 +150,7 @@ type wait struct {
 	begin, end, timeout time.Duration
 }
 
-// compactionReport is that somebody was told that history is gone.
+// compactionReport is an error of a call because history was compacted.
 type compactionReport struct {
 	by, what string
 	handle   int
@@ -159,25 +159,25 @@ type compactionReport struct {
 	err      error
 }
 
-// followLog is what a storage.Follower tells of a round: its changes from a revision on.
+// followLog is the changes of a round that a storage.Follower reported from a revision on.
 type followLog struct {
 	name   string
 	handle int
 
-	base       map[string]record // what was stored at the first revision; nil if that is not known
-	from       int64             // the revision after which it begins
-	at         int64             // the revision up to which everything was told
+	base       map[string]record // the states at the first revision; nil if they are not known
+	from       int64             // the log begins after this revision
+	at         int64             // the log is complete up to this revision
 	changes    []change
 	compacted  bool // history was compacted under it
 	incomplete bool // it does not go up to until
 }
 
-// covers reports whether what was stored at a revision is known.
+// covers reports whether the state at a revision is known.
 func (c *followLog) covers(revision int64) bool {
 	return c.base != nil && c.from <= revision && revision <= c.at
 }
 
-// checkStates holds each change against the one before it of its key: what it says was there before, and its numbers.
+// checkStates compares each change with the change before it of the same key: its previous state and its revisions.
 func (c *followLog) checkStates() (found []Violation) {
 	stored, known := map[string]record{}, map[string]bool{}
 	maps.Copy(stored, c.base)
@@ -189,21 +189,21 @@ func (c *followLog) checkStates() (found []Violation) {
 		}
 		switch {
 		case (c.base != nil || known[ch.key]) && ch.before != stored[ch.key]:
-			wrong = fmt.Sprintf("what was there before is said to be %v, which was %v", ch.before, stored[ch.key])
+			wrong = fmt.Sprintf("its previous state is %v, but the stored state was %v", ch.before, stored[ch.key])
 		case ch.now != (record{}) && ch.now != want:
-			wrong = fmt.Sprintf("its numbers should be those of %v", want)
+			wrong = fmt.Sprintf("its revisions should be those of %v", want)
 		case ch.now != (record{}) && ch.before != (record{}) && ch.now.uid != ch.before.uid:
 			wrong = "the uid has changed"
 		}
 		if wrong != "" {
-			found = append(found, Violation{"followers know what was before", fmt.Sprintf("%s was told %v: %s", c.name, ch, wrong)})
+			found = append(found, Violation{"followers report the previous state", fmt.Sprintf("%s reported %v: %s", c.name, ch, wrong)})
 		}
 		stored[ch.key], known[ch.key] = ch.now, true
 	}
 	return found
 }
 
-// changesBetween returns the changes after a revision up to another one, sorted: changes of one commit may come in any order.
+// changesBetween returns the changes between two revisions, sorted, because changes of one commit may come in any order.
 func (c *followLog) changesBetween(after, until int64) (all []change) {
 	for _, ch := range c.changes {
 		if ch.revision > after && ch.revision <= until {
@@ -216,7 +216,7 @@ func (c *followLog) changesBetween(after, until int64) (all []change) {
 	return all
 }
 
-// change is one that a follower told.
+// change is a change that a follower reported.
 type change struct {
 	key         string
 	name        string // of the write
@@ -230,7 +230,7 @@ func (c change) equal(other change) bool {
 	return c.key == other.key && c.revision == other.revision && c.now == other.now && c.before == other.before
 }
 
-// matches reports whether a change matches the one that an event tells of.
+// matches reports whether the change and the event are of the same write.
 func (c change) matches(ev event) bool {
 	if ev.isDelete {
 		return c.now == (record{}) && c.before.state == ev.now

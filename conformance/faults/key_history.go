@@ -1,16 +1,16 @@
 package faults
 
-// keyHistory is what was stored under a key, in order. Position 0 is nothing, position p what step p-1 left.
+// keyHistory is the states of a key, in order. At position 0 the key is absent; position p is the state after step p-1.
 type keyHistory struct {
 	key               string
 	steps             []event
 	positions         map[string]int    // by version
-	deletionsOf       map[state]int     // the position after the deletion of what
+	deletionsOf       map[state]int     // the position after the deletion of each state
 	deletionPositions map[string]int    // the same by uid
 	removers          map[state][]*call // that were not refused
 }
 
-// at is what is stored at a position.
+// at returns the state at a position.
 func (c *keyHistory) at(position int) state {
 	if position == 0 || c.steps[position-1].isDelete {
 		return state{}
@@ -33,7 +33,7 @@ func (c *keyHistory) after(ev event) (int, bool) {
 	return at, ok
 }
 
-// absences are the positions at which nothing is stored.
+// absences returns the positions at which the key is absent.
 func (c *keyHistory) absences() (positions []int) {
 	for p := range len(c.steps) + 1 {
 		if c.at(p) == (state{}) {

@@ -53,7 +53,7 @@ func target(f Fault) string {
 	return string(f.Kind)
 }
 
-// chooseFault draws a fault. What it draws depends on nothing but the seed and how often it was called.
+// chooseFault draws a fault. The result depends on the seed and the number of earlier calls only.
 func (n *nemesis) chooseFault() (f Fault, hold time.Duration, source *rand.Rand) {
 	sum := 0
 	for _, f := range n.run.h.Faults {

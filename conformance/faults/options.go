@@ -13,7 +13,7 @@ type Options struct {
 	// Round is how long one round is: 10 seconds.
 	Round time.Duration
 
-	// Seed makes a run what it is, as far as the database and the scheduler allow; 0 takes one at random. The report has it.
+	// Seed determines the run, as far as the database and the scheduler allow; 0 draws one. The report contains it.
 	Seed uint64
 
 	// Handles is how many handles work on the store, the first of them the way around the faults: 3.
@@ -31,7 +31,7 @@ type Options struct {
 	// Calm is how long there is between two faults, at most: 600 milliseconds.
 	Calm time.Duration
 
-	// Timeout is how long something that has to happen may take before it counts as never: 2 minutes.
+	// Timeout is the maximum time for anything that must happen: 2 minutes.
 	Timeout time.Duration
 
 	// Grace is how far a call may go past its deadline: 5 seconds, and whatever the machine itself was late in that time.

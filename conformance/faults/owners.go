@@ -27,13 +27,13 @@ func references(c *client, patience time.Duration) {
 	c.finishCall(k, err)
 }
 
-// referenceError says what is wrong with one of the ids that owner references are answered with, or "".
+// referenceError returns the error of an id in an answer of owner references, or "".
 func referenceError(c *client, before []*resourcepb.ID, id *resourcepb.ID) string {
 	typ, tenancy := id.GetType(), id.GetTenancy()
 	switch {
 	case typ.GetGroup() != thing.Group || typ.GetKind() != thing.Kind || typ.GetGroupVersion() != "v1" ||
 		tenancy.GetPartition() != partition || tenancy.GetNamespace() != c.round.namespace:
-		return fmt.Sprintf("nobody wrote %v", id)
+		return fmt.Sprintf("no call wrote %v", id)
 	case len(before) > 0 && before[len(before)-1].GetName() >= id.GetName():
 		return fmt.Sprintf("%s comes after %s", id.GetName(), before[len(before)-1].GetName())
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// play lets workers and nemesis loose, waits until everybody has seen everything, and returns how long workers worked.
+// playRound runs workers and nemesis, waits until all followers have seen everything, and returns how long the workers ran.
 func playRound(r *round, followers []*follower, run context.Context, during time.Duration) (worked time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(run, during)
 	defer cancel()
@@ -62,7 +62,7 @@ func playRound(r *round, followers []*follower, run context.Context, during time
 	return worked, run.Err()
 }
 
-// conclude waits until the round has been told up to its end, and has it told once more.
+// conclude waits until the logs reach the end of the round, and follows the round once more.
 func conclude(r *round, run context.Context, first int64, since time.Duration, until *atomic.Int64, told *sync.WaitGroup) error {
 	h, _ := r.run.historian(0)
 	_, last, err := newestRevision(r, run, h)
@@ -111,7 +111,7 @@ func awaitBookmark(r *round, ctx context.Context, f *follower) {
 		case asked == 0 || asked > began:
 			return
 		case r.run.now()-began > r.run.o.Timeout:
-			r.report(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d asked for one at %s, and %v after everything was healed it was not there",
+			r.report(Violation{"bookmarks come", fmt.Sprintf("%s on handle %d requested a bookmark at %s and did not get it within %v after everything was healed",
 				f.name, f.handle, formatTime(asked), r.run.o.Timeout)})
 			return
 		}
@@ -123,7 +123,7 @@ func awaitBookmark(r *round, ctx context.Context, f *follower) {
 	}
 }
 
-// clean deletes what the round has left in the store.
+// cleanUp deletes the resources of the round.
 func cleanUp(r *round, ctx context.Context) error {
 	b := r.run.handles[0]
 	all, err := b.List(ctx, storage.StrongConsistency, thing, roundTenancy(r.namespace), "")

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// look opens a watch and looks at its snapshot and at some events after it.
+// watchBriefly opens a watch, reads its snapshot, and reads some events after it.
 func watchBriefly(c *client, patience time.Duration) {
 	ctx, cancel := c.callContext(patience)
 	defer cancel()
@@ -53,7 +53,7 @@ func watchBriefly(c *client, patience time.Duration) {
 	probeWatch(c, w, &probe{from: origin{list: k, newest: lowerBound{since: k.begin}}})
 }
 
-// awaitRedial opens a watch from a cursor that somebody else left.
+// resumeFromOrigin opens a watch from a shared cursor.
 func resumeFromOrigin(c *client, patience time.Duration) {
 	c.round.mu.Lock()
 	if len(c.round.origins) == 0 {
@@ -72,7 +72,7 @@ func resumeFromOrigin(c *client, patience time.Duration) {
 	w, err := resumer.WatchFrom(ctx, thing, roundTenancy(c.round.namespace), "", o.cursor)
 	if err != nil && errors.Is(err, storage.ErrCompacted) && c.round.run.h.offers(Compact) {
 		c.reportCompaction("WatchFrom", o.newest, err)
-		err, k.timeout = context.Canceled, 0 // as good as not asked
+		err, k.timeout = context.Canceled, 0 // as if the call had not been made
 	}
 	c.finishCall(k, err)
 	if err != nil {
@@ -82,7 +82,7 @@ func resumeFromOrigin(c *client, patience time.Duration) {
 	probeWatch(c, w, &probe{from: o})
 }
 
-// probe looks at the next few events.
+// probeWatch reads the next few events.
 func probeWatch(c *client, w storage.Watch, p *probe) {
 	p.client, p.handle = c.name, c.handle
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.random.Int64N(int64(time.Second))))

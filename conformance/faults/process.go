@@ -11,19 +11,18 @@ import (
 	"github.com/ashlar-dev/storage/internal/freeze"
 )
 
-// Processes opens handles of a store in processes of their own, which can be killed and frozen. They are children of the running
-// program and the same program, which calls [ServeProcess] first thing in its main, or in TestMain. A process that was killed is
-// started again; what is known of the old one, such as what its eventual reads have shown, does not hold for the new one, and
-// its watches go on from their cursors.
+// Processes opens handles of a store in processes of their own, which can be killed and frozen. They are child processes that
+// run the same program, which must call [ServeProcess] at the start of main or TestMain. A killed process is started again.
+// Reads of the new process may be older than those of the old one; its watches continue from their cursors.
 //
-// Each handle is a process. Where only one process at a time may have the database open, [Options].Handles is 1.
+// Each handle is a process. If only one process at a time may open the database, set [Options].Handles to 1.
 type Processes struct {
 	url string
 	mu  sync.Mutex
 	all []*process
 }
 
-// NewProcesses returns processes for the store at storeURL. The program has to know the adapter.
+// NewProcesses returns processes for the store at storeURL. The program must import the adapter.
 func NewProcesses(storeURL string) *Processes { return &Processes{url: storeURL} }
 
 // Open starts a process and opens a handle in it.

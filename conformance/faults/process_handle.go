@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// errDied is what happens to calls whose process was killed under them.
+// errDied is the error of calls whose process was killed.
 var errDied = errors.New("faults: the process was killed")
 
 // process is a handle in another process.
@@ -27,7 +27,7 @@ type process struct {
 	alive        chan struct{} // closed once there is one
 	startCount   int
 	closed       bool
-	capabilities response // what Open has told of it
+	capabilities response // the answer of open
 }
 
 // start starts a process that opens the store, again and again until ctx ends: other faults may be there as well.
@@ -97,7 +97,7 @@ func (p *process) awaitConn(ctx context.Context) (*conn, error) {
 	}
 }
 
-// call has the process do something. What was asked of one that is killed meanwhile may or may not have happened.
+// call sends a request to the process. If the process is killed during the call, the outcome is unknown.
 func (p *process) call(ctx context.Context, q request) (response, error) {
 	c, err := p.awaitConn(ctx)
 	if err != nil {
@@ -126,8 +126,8 @@ func (p *process) Close() error {
 	return err
 }
 
-// As has only what the handle in the other process has, and of that no storage.Historian: scans at revisions are left to the handles of
-// this process, which read the same history that the others write.
+// As offers the capabilities of the handle in the other process, without storage.Historian: the handles of this process scan
+// revisions, and they read the same history.
 func (p *process) As(target any) bool {
 	p.mu.Lock()
 	can := p.capabilities.Can
@@ -223,7 +223,7 @@ type conn struct {
 func newConn() (*conn, error) {
 	// Without this, a program that forgets to call ServeProcess starts itself without end.
 	if os.Getenv(processEnv) != "" {
-		return nil, errors.New("faults: this process was started to serve a handle of a store; its main, or TestMain, has to call ServeProcess first")
+		return nil, errors.New("faults: this process was started to serve a handle of a store; call ServeProcess at the start of its main or TestMain")
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *conn) leave() error {
 	return c.endErr
 }
 
-// call returns the answer of the process, however long it takes: whether a deadline is kept is what is looked at.
+// call returns the answer of the process, however long it takes, because the checks include deadlines.
 func (c *conn) call(ctx context.Context, q request) (response, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		q.Timeout = max(1, time.Until(deadline))
@@ -308,7 +308,7 @@ func (c *conn) call(ctx context.Context, q request) (response, error) {
 		}
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Now().After(deadline) {
-		<-ctx.Done() // the timer here may be later than the one there
+		<-ctx.Done() // this timer may fire later than the timer of the process
 	}
 	return r, r.Err.err(ctx)
 }

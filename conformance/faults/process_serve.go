@@ -16,8 +16,8 @@ import (
 // processEnv is set in processes that serve.
 const processEnv = "ASHLAR_FAULTS_PROCESS"
 
-// ServeProcess returns false at once, unless the program was started by [Processes]: then it serves a handle until nobody wants it
-// any more, and returns true. The program should end then.
+// ServeProcess returns false at once, unless [Processes] started the program. In that case it serves a handle until its parent
+// closes the pipe, and returns true; the program should then exit.
 func ServeProcess() bool {
 	if os.Getenv(processEnv) == "" {
 		return false
@@ -43,7 +43,7 @@ func (s *processServer) serve(in io.Reader) {
 	for {
 		var q request
 		if requests.Decode(&q) != nil {
-			break // nobody is there any more
+			break // the parent has exited
 		}
 		if q.Method == "cancel" {
 			s.mu.Lock()
@@ -67,7 +67,7 @@ func (s *processServer) serve(in io.Reader) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.cancels, q.ID)
-			_ = s.out.Encode(&r) // if nobody is there any more, the next Decode says so
+			_ = s.out.Encode(&r) // if the parent has exited, the next Decode fails
 		})
 	}
 	if s.b != nil {
@@ -76,7 +76,7 @@ func (s *processServer) serve(in io.Reader) {
 	answering.Wait()
 }
 
-// do does what was asked for. What a handle cannot do, nobody asks it to.
+// do carries out a request. Requests match the capabilities of the handle.
 func (s *processServer) do(ctx context.Context, q *request) (r response, err error) {
 	id, tenancy := func() *resourcepb.ID { return unmarshal[resourcepb.ID](q.Message) }, unmarshal[resourcepb.Tenancy](q.Tenancy)
 	var res *resourcepb.Resource
@@ -141,7 +141,7 @@ func (s *processServer) do(ctx context.Context, q *request) (r response, err err
 	case "next", "bookmark", "stop":
 		return s.doWatch(ctx, q)
 	default:
-		err = fmt.Errorf("faults: a process was asked for %q", q.Method)
+		err = fmt.Errorf("faults: unknown request %q to a process", q.Method)
 	}
 	return r, err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// processWatch is a watch in another process. If that is killed, the next one goes on from the cursor, as a program that keeps its
-// cursor does.
+// processWatch is a watch in another process. If the process is killed, the next one continues from the cursor, as a program
+// that stores its cursor does.
 type processWatch struct {
 	p      *process
 	open   request
@@ -34,7 +34,8 @@ type redial struct {
 	err      error         // how, then
 }
 
-// redialTimeout is the deadline of opening a watch again: that of the Next which found the process dead may be too short.
+// redialTimeout is the deadline for opening a watch again. The deadline of the Next that found the process dead may be too
+// short.
 const redialTimeout = 10 * time.Second
 
 func (p *process) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
@@ -142,7 +143,7 @@ func (w *processWatch) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 	}
 }
 
-// awaitRedial waits until the watch is open in the process that comes after the one that was killed.
+// awaitRedial waits until the watch is open in the next process.
 func (w *processWatch) awaitRedial(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.snapshotDone {
@@ -172,7 +173,7 @@ func (w *processWatch) awaitRedial(ctx context.Context) error {
 	}
 }
 
-// redialUntilOpen opens the watch once more, in as many processes as it takes.
+// redialUntilOpen opens the watch again, in as many processes as necessary.
 func (w *processWatch) redialUntilOpen() error {
 	w.mu.Lock()
 	w.open.Method = "resume"

@@ -11,11 +11,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// request is what a process is asked to do.
+// request is a request to a process.
 type request struct {
 	ID          uint64
 	Method      string
-	Timeout     time.Duration // what is left until the deadline; 0: there is none
+	Timeout     time.Duration // time until the deadline; 0: no deadline
 	Watch       uint64
 	Consistency storage.ReadConsistency
 	Type        storage.UnversionedType
@@ -47,7 +47,7 @@ type wireOp struct {
 	Present              bool
 }
 
-// wireError is an error as far as the contract speaks of it.
+// wireError is the part of an error that the contract defines.
 type wireError struct {
 	Text string
 	Is   []int // of sentinels

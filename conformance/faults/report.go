@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	// Seed of the run.
 	Seed uint64
@@ -18,27 +18,27 @@ type Report struct {
 	Rounds int
 	// Operations counts the calls by kind.
 	Operations map[string]int
-	// Events counts what watches showed.
+	// Events counts the events of watches.
 	Events int
-	// Faults counts what befell the database.
+	// Faults counts the injected faults.
 	Faults map[Kind]int
 	// Exempt are the faults that the database cannot suffer, and why.
 	Exempt map[Kind]string
-	// Unknown counts the calls whose outcome the caller was not told, UnknownApplied those of them that had happened after all.
+	// Unknown counts the calls with an unknown outcome, UnknownApplied the calls among them that took effect.
 	Unknown, UnknownApplied int
-	// RelistedWatches counts, over the rounds, the watches that had to list again because history was gone. UnwitnessedRounds counts the rounds
-	// in which that befell all of them: what calls were told in these is held against nothing but what other calls were told.
+	// RelistedWatches counts, over the rounds, the watches that listed again because history was compacted. UnwitnessedRounds
+	// counts the rounds with no other watches. The answers in these rounds are compared with other answers only.
 	RelistedWatches, UnwitnessedRounds int
-	// Views counts what scans and swaps showed of the store at some revision, ReplayedViews those of them that were held against all changes
-	// up to it. History was compacted before the changes up to the others were told.
+	// Views counts the views of the store at a revision, from scans and swaps. ReplayedViews counts the views that were
+	// compared with all changes up to their revision; for the others, history was compacted first.
 	Views, ReplayedViews int
-	// UndecidedWindows counts the windows of a key's history that the searching checker did not finish in time.
+	// UndecidedWindows counts the windows of a key's history that porcupine did not finish in time.
 	UndecidedWindows int
-	// LongestStall is the longest time in which no call at all succeeded.
+	// LongestStall is the longest time without a successful call.
 	LongestStall time.Duration
-	// Violations are the promises that were broken; none is what one hopes for.
+	// Violations are the violations of the contract; none in a good run.
 	Violations []Violation
-	// Files are what was written about a violation.
+	// Files are the names of the files about a violation.
 	Files []string
 }
 
@@ -73,17 +73,17 @@ func (r *Report) String() string {
 	return s.String()
 }
 
-// summary is what there is to say about a run besides what it violated.
+// summary writes the report without its violations.
 func (r *Report) summary(s *strings.Builder) {
-	fmt.Fprintf(s, "seed %d: %d operations and %d events in %v, %d rounds; %d outcomes unknown, of which %d had happened; longest stall %v\n",
+	fmt.Fprintf(s, "seed %d: %d operations and %d events in %v, %d rounds; %d outcomes unknown (%d took effect); longest stall %v\n",
 		r.Seed, r.Total(), r.Events, r.WorkTime.Round(time.Second), r.Rounds, r.Unknown, r.UnknownApplied, r.LongestStall.Round(time.Millisecond))
 	fmt.Fprintf(s, "operations: %s\n", counts(r.Operations))
 	fmt.Fprintf(s, "faults: %s\n", counts(r.Faults))
 	if r.RelistedWatches > 0 {
-		fmt.Fprintf(s, "watches that had to list again after a compaction: %d; rounds in which all had to: %d\n", r.RelistedWatches, r.UnwitnessedRounds)
+		fmt.Fprintf(s, "watches that listed again after a compaction: %d; rounds in which all did: %d\n", r.RelistedWatches, r.UnwitnessedRounds)
 	}
 	if r.Views > 0 {
-		fmt.Fprintf(s, "views of the store at a revision: %d, of which %d were held against all changes up to it\n", r.Views, r.ReplayedViews)
+		fmt.Fprintf(s, "views of the store at a revision: %d (%d compared with all changes up to it)\n", r.Views, r.ReplayedViews)
 	}
 	if r.UndecidedWindows > 0 {
 		fmt.Fprintf(s, "windows that the searching checker did not finish: %d\n", r.UndecidedWindows)

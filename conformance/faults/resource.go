@@ -32,7 +32,7 @@ func roundTenancy(namespace string) *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: partition, Namespace: namespace}
 }
 
-// allTenancies is what followers watch.
+// allTenancies selects the whole store.
 var allTenancies = roundTenancy(storage.Wildcard)
 
 func idOf(namespace, key, uid string) *resourcepb.ID {
@@ -42,7 +42,7 @@ func idOf(namespace, key, uid string) *resourcepb.ID {
 	}
 }
 
-// newResource is what a write called name stores in place of what is given.
+// newResource returns the resource that a write called name stores.
 func newResource(id *resourcepb.ID, name, version string, size int, random *rand.Rand) *resourcepb.Resource {
 	data := make([]byte, size)
 	for i := 0; i < size; i += 64 { // enough for no two to be alike
@@ -58,10 +58,10 @@ func sum(name string, data []byte) string {
 	return fmt.Sprintf("%08x", crc32.Update(crc32.ChecksumIEEE([]byte(name)), crc32.IEEETable, data))
 }
 
-// contentError says what is wrong with a resource's content, or "".
+// contentError returns the error of a resource's content, or "".
 func contentError(res *resourcepb.Resource) string {
 	if got, want := sum(res.Metadata[metaName], res.Data.GetValue()), res.Metadata[metaSum]; got != want {
-		return fmt.Sprintf("%s at version %q is not what was written: %d bytes with the sum %s instead of %s",
+		return fmt.Sprintf("%s at version %q is not the resource that was written: %d bytes with checksum %s instead of %s",
 			res.Id.GetName(), res.Version, len(res.Data.GetValue()), got, want)
 	}
 	return ""
@@ -80,7 +80,8 @@ func ownerOf(id *resourcepb.ID) string {
 	return id.GetName() + " with uid " + id.GetUid()
 }
 
-// keyRangeOf is all keys of a namespace, or one of them. No name of a run goes on with a character that is as low as the one here.
+// keyRangeOf returns the range of all keys of a namespace, or of one key. No name of a run continues with a character as low as
+// the one here.
 func keyRangeOf(namespace, key string) storage.Span {
 	const next = "\x01"
 	if key != "" {

@@ -30,7 +30,7 @@ func newRound(r *run, number int) *round {
 // logs are all of the round.
 func (r *round) logs() []*followLog {
 	if r.secondLog == nil {
-		return nil // the round has not come to its end, or there are no revisions
+		return nil // the round has not ended, or there are no revisions
 	}
 	return append(slices.Clone(r.followLogs), r.secondLog)
 }

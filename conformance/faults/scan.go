@@ -9,8 +9,8 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// scan reads the round's keys as they are or, one time in three, as they were when an earlier scan read them: whole or in parts, of
-// which each has a deadline of its own.
+// scanRound reads the keys of the round as they are or, one time in three, at the revision of an earlier scan: whole or in
+// parts, each with its own deadline.
 func scanRound(c *client, patience time.Duration) {
 	h, ok := c.round.run.historian(c.handle)
 	if !ok {
@@ -29,7 +29,7 @@ func scanRound(c *client, patience time.Duration) {
 	_, _ = scanPresent(c, h, opts, patience)
 }
 
-// scanPresent reads the round's keys as they are. It returns false where the store could not tell.
+// scanPresent reads the keys of the round as they are. It returns false if the store gave no answer.
 func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patience time.Duration) (*view, bool) {
 	k := c.begin("scan", 0)
 	k.strong, k.isSnapshot = true, true
@@ -41,7 +41,7 @@ func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patie
 	if err != nil {
 		return nil, false
 	}
-	k.end = first // what comes after the first part is of the same moment
+	k.end = first // later parts are of the same revision
 	v := viewOf(c, k, revision, c.round.keys, records)
 	c.round.addReading(reading{call: k, revision: revision})
 	c.round.addView(v)
@@ -49,7 +49,8 @@ func scanPresent(c *client, h storage.Historian, opts storage.ScanOptions, patie
 	return v, true
 }
 
-// scanAtRevision reads the round's keys as they were. What it shows are no reads of the present, so the call is one without parts.
+// scanAtRevision reads the keys of the round at an earlier revision. Its result is not a read of the present, so the call has
+// no parts.
 func scanAtRevision(c *client, h storage.Historian, at pinned, opts storage.ScanOptions, patience time.Duration) {
 	k := c.begin("scan of the past", 0)
 	records, _, _, err := scanParts(c, h, k, at, keyRangeOf(c.round.namespace, ""), opts, patience)
@@ -83,7 +84,7 @@ func scanParts(c *client, h storage.Historian, k *call, at pinned, span storage.
 			first = c.round.run.now()
 		}
 		if opts.Revision != 0 && scan.Revision != opts.Revision {
-			c.round.report(Violation{"the past stays", fmt.Sprintf("asked for revision %d it answered with %d: %s", opts.Revision, scan.Revision, k)})
+			c.round.report(Violation{"the past stays", fmt.Sprintf("a scan at revision %d returned revision %d: %s", opts.Revision, scan.Revision, k)})
 		}
 		opts.Revision = scan.Revision
 		if all = append(all, scan.Records...); !scan.More {
@@ -128,7 +129,7 @@ func swapKey(c *client, key string, patience time.Duration) {
 	swapped, err := h.Swap(ctx, swap)
 	if err == nil && !swapped.Done {
 		c.finishCall(k, fmt.Errorf("%w: the key was changed at another revision than %d", storage.ErrCASFailure, swap.Expect))
-		k.parts[0].refusalCause = nil // it goes by another table than those of WriteCAS and DeleteCAS; checkSerial goes by what is in the way
+		k.parts[0].refusalCause = nil // swaps have another decision table than WriteCAS and DeleteCAS; checkSerial uses the conflicting state
 		noteConflict(c, k, swapped)
 		return
 	}
@@ -141,7 +142,7 @@ func swapKey(c *client, key string, patience time.Duration) {
 	c.finishCall(k, err)
 }
 
-// inTheWay notes what a swap that was not done has shown: it is a strong read of the key.
+// noteConflict records the stored state that a failed swap returned, which is a strong read of the key.
 func noteConflict(c *client, swap *call, swapped storage.Swapped) {
 	key, is := swap.parts[0].key, recordOf(swapped.Stored)
 	k := c.begin("answer of a swap", 0, readPart(key, nil))
@@ -155,7 +156,7 @@ func noteConflict(c *client, swap *call, swapped storage.Swapped) {
 	c.round.addView(&view{call: k, revision: swapped.Revision, keys: []string{key}, records: map[string]record{key: is}})
 }
 
-// scanKey reads one key with a scan. It returns false where the store could not tell.
+// scanKey reads one key with a scan. It returns false if the store gave no answer.
 func scanKey(c *client, h storage.Historian, key string, patience time.Duration) (record, bool) {
 	ctx, cancel := c.callContext(patience)
 	defer cancel()

@@ -36,7 +36,7 @@ func (r *run) checkTimeout(h *history, k *call, began, patience time.Duration) {
 	}
 }
 
-// overdue says in what a call has missed its deadline, or "". Nobody is blamed for the time in which the caller stood still.
+// overdue describes how a call missed its deadline, or returns "". Time in which the caller was frozen does not count.
 func (r *run) overdue(w wait, still time.Duration) string {
 	took := w.end - w.begin
 	if took <= w.timeout+r.o.Grace {
@@ -46,11 +46,11 @@ func (r *run) overdue(w wait, still time.Duration) string {
 	if took <= w.timeout+r.o.Grace+late+still {
 		return ""
 	}
-	return fmt.Sprintf("took %v although its deadline was %v (beyond which it had %v, the machine was %v late, and the caller stood still for %v)",
+	return fmt.Sprintf("took %v, its deadline was %v (allowed: %v beyond it, %v for a late machine, %v for a frozen caller)",
 		took, w.timeout, r.o.Grace, late, still)
 }
 
-// beginCompaction notes that history may be compacted from now on, until what it returns is called.
+// beginCompaction records that history may be compacted from now on, until the returned function is called.
 func (r *run) beginCompaction() (over func()) {
 	e := &episode{Compact, r.now(), forever}
 	r.compactions.Lock()
@@ -75,7 +75,7 @@ func (r *run) compactedBetween(after, by time.Duration) bool {
 	return false
 }
 
-// source is a random source that depends on the seed and on what it is for.
+// source returns a random source that depends on the seed and the purpose only.
 func (r *run) source(purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(purpose) {
@@ -84,7 +84,7 @@ func (r *run) source(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(r.o.Seed, h))
 }
 
-// historian returns what a handle reads the past with.
+// historian returns the storage.Historian of a handle.
 func (r *run) historian(handle int) (storage.Historian, bool) {
 	if r.h.NoHistorian != "" {
 		return nil, false

@@ -12,7 +12,7 @@ import (
 func work(c *client, stop <-chan struct{}) {
 	known := make(map[string]state)
 	for step := 0; ; step++ {
-		// What a step is about depends on nothing but the seed and its number.
+		// A step depends on the seed and its number only.
 		c.random = c.round.run.source(fmt.Sprint(c.round.number, c.name, " ", step))
 		select {
 		case <-stop:
@@ -23,7 +23,7 @@ func work(c *client, stop <-chan struct{}) {
 	}
 }
 
-// step makes one call, or a few that belong together. known is what the client believes is stored.
+// doStep makes one call, or a few related ones. known is the state of each key as the client knows it.
 func doStep(c *client, known map[string]state, patience time.Duration) {
 	key := c.pick()
 	switch chance := c.random.IntN(109); {
@@ -77,7 +77,7 @@ func readKnown(c *client, known map[string]state, key string, strong bool, patie
 	return ok
 }
 
-// change writes or deletes what the client believes is there.
+// changeKey writes or deletes the state that the client knows.
 func changeKey(c *client, known map[string]state, key string, patience time.Duration) {
 	given := known[key]
 	var err error
@@ -124,14 +124,14 @@ func transact(c *client, known map[string]state, patience time.Duration) {
 	for _, p := range parts {
 		switch p.verb {
 		case write:
-			delete(known, p.key) // the next look will tell
+			delete(known, p.key) // the next read returns it
 		case remove:
 			known[p.key] = state{}
 		}
 	}
 }
 
-// finish writes to every key once more, so that followers can tell that they have seen everything.
+// finish writes to every key once more, so that followers can recognize the end.
 func finish(c *client, until time.Duration) error {
 	for _, key := range c.round.keys {
 		for {

@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// write writes the history of a round in which something was violated, and porcupine's pictures of what it could not explain.
+// writeRound writes the history of a round with a violation, and porcupine's pictures of unexplained windows.
 func writeRound(r *run, e *evidence) {
 	if r.o.Directory == "" {
 		return
