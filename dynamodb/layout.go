@@ -1,14 +1,24 @@
 package dynamodb
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -172,4 +182,269 @@ func (it item) bytes(name string) []byte {
 func (it item) address() string {
 	pk := it.bytes(attrPK)
 	return string(binary.BigEndian.AppendUint16(nil, uint16(len(pk)))) + string(pk) + string(it.bytes(attrSK))
+}
+
+// edgeIDSize is the most that an edge holds of a child's id. Only a group version is ever longer, which nothing else bounds.
+const edgeIDSize = 8 << 10
+
+// edgeData is what an edge shows of a child: its id, or nothing where that is too long, and is to be read from the child.
+func edgeData(id *resourcepb.ID) ([]byte, error) {
+	if proto.Size(id) <= edgeIDSize {
+		return proto.Marshal(id)
+	}
+	short := proto.Clone(id).(*resourcepb.ID)
+	short.Type.GroupVersion = ""
+	data, err := proto.Marshal(short)
+	return append([]byte{edgeLong}, data...), err
+}
+
+// edgeLong begins the data of an edge whose child's group version is left out. No message begins with it.
+const edgeLong = 0
+
+// How long DynamoDB keeps what is no longer needed by a read.
+const (
+	// tombstoneLife is how long a deletion is remembered, for writers whose answer was lost and for scans that meet the key.
+	tombstoneLife = 2 * time.Hour
+	// retiredLife is longer than the 24 hours of a stream, whose records point at parts.
+	retiredLife = 26 * time.Hour
+)
+
+func expires(now time.Time, life time.Duration) types.AttributeValue {
+	return numberValue(now.Add(life).Unix())
+}
+
+// A stamp is what a write leaves on its item, and, as text, the version of the resource. It lets the next writer, who was
+// given it as the version, do without a read:
+//
+//   - token is the write's own, random, so no version is ever used twice, not even after a restore;
+//   - ring holds the tokens of the writes before, newest first, so that a writer whose answer was lost finds out what became
+//     of the write;
+//   - count rises with every write of the key and never falls below the time in milliseconds, by AWS's clock, so that two states
+//     of a key can be compared, also across deletion and re-creation;
+//   - parts, owner and groupVersion say which other items belong to the resource: the parts of its data and its owner's edge.
+//
+// A deletion leaves a tombstone with a stamp of its own, so the chain goes on through it.
+type stamp struct {
+	token        [16]byte
+	count        uint64
+	parts        uint8
+	owner        [16]byte // hash of the owner, zero for none
+	groupVersion [8]byte  // hash of the group version that the owner's edge shows, zero without an owner
+	ring         [][8]byte
+}
+
+const (
+	stampFormat = 1
+	ringSize    = 8
+	stampBase   = 1 + 16 + 8 + 1 + 16 + 8
+)
+
+func newToken() (t [16]byte) {
+	_, _ = rand.Read(t[:]) // never fails
+	return t
+}
+
+func short(token [16]byte) [8]byte { return [8]byte(token[:8]) }
+
+// next returns the stamp of a new write upon s, which is nil where nothing is known to be stored.
+func (s *stamp) next(now time.Time) *stamp {
+	n := &stamp{token: newToken(), count: uint64(now.UnixMilli())}
+	if s != nil {
+		n.count = max(n.count, s.count+1)
+		n.ring = append(n.ring, short(s.token))
+		n.ring = append(n.ring, s.ring[:min(len(s.ring), ringSize-1)]...)
+	}
+	return n
+}
+
+// follows reports whether the write with this token is s itself or one of those shortly before it.
+func (s *stamp) follows(token [16]byte) bool {
+	if s.token == token {
+		return true
+	}
+	for _, t := range s.ring {
+		if t == short(token) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *stamp) setOwner(id, owner *resourcepb.ID) {
+	s.owner, s.groupVersion = ownerHash(owner), [8]byte{}
+	if owner != nil {
+		sum := sha256.Sum256([]byte(id.GetType().GetGroupVersion()))
+		copy(s.groupVersion[:], sum[:])
+	}
+}
+
+func (s *stamp) hasOwner() bool { return s.owner != [16]byte{} }
+
+// bytes is what the item holds.
+func (s *stamp) bytes() []byte {
+	b := make([]byte, 0, stampBase+8*len(s.ring))
+	b = append(b, stampFormat)
+	b = append(b, s.token[:]...)
+	b = binary.BigEndian.AppendUint64(b, s.count)
+	b = append(b, s.parts)
+	b = append(b, s.owner[:]...)
+	b = append(b, s.groupVersion[:]...)
+	for _, t := range s.ring {
+		b = append(b, t[:]...)
+	}
+	return b
+}
+
+// version is what the caller sees.
+func (s *stamp) version() string { return base64.RawURLEncoding.EncodeToString(s.bytes()) }
+
+func parseStamp(b []byte) (*stamp, bool) {
+	ring := len(b) - stampBase
+	if ring < 0 || ring%8 != 0 || ring > 8*ringSize || b[0] != stampFormat {
+		return nil, false
+	}
+	s := &stamp{token: [16]byte(b[1:17]), count: binary.BigEndian.Uint64(b[17:25]), parts: b[25]}
+	copy(s.owner[:], b[26:42])
+	copy(s.groupVersion[:], b[42:50])
+	for b = b[stampBase:]; len(b) > 0; b = b[8:] {
+		s.ring = append(s.ring, [8]byte(b[:8]))
+	}
+	return s, true
+}
+
+// parseVersion undoes version. Any other text is a version that nothing has.
+func parseVersion(text string) (*stamp, bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, false
+	}
+	s, ok := parseStamp(b)
+	if !ok || s.count == 0 || s.parts > maxParts || s.version() != text { // the decoder overlooks line breaks
+		return nil, false
+	}
+	return s, true
+}
+
+// The first byte of stored data says how the rest is to be read.
+const (
+	codecPlain = 0
+	codecZstd  = 1
+)
+
+const (
+	// compressFrom is the size from which compression is tried.
+	compressFrom = 1 << 10
+	// inlineSize is the most data an item of its own holds, and partSize that of each part. DynamoDB ends at 400 KB for the
+	// whole item, keys and names included.
+	inlineSize = 384 << 10
+	partSize   = 384 << 10
+	// inflated bounds what a damaged item could make us decompress.
+	inflated = driver.MaxSize + 64<<10
+	// maxParts is more than the largest resource has.
+	maxParts = (inflated + partSize - 1) / partSize
+)
+
+var codecs = sync.OnceValue(func() (c struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}) {
+	// Errors of these constructors come from wrong options only.
+	c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2))
+	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(inflated))
+	return c
+})
+
+// pack makes stored data of an encoded resource, compressed where that helps.
+func pack(data []byte) []byte {
+	if len(data) >= compressFrom {
+		packed := codecs().enc.EncodeAll(data, append(make([]byte, 0, len(data)/2), codecZstd))
+		if len(packed) < len(data)-len(data)/16 {
+			return packed
+		}
+	}
+	return append([]byte{codecPlain}, data...)
+}
+
+// unpack undoes pack.
+func unpack(packed []byte) ([]byte, error) {
+	if len(packed) == 0 {
+		return nil, errors.New("stored data is empty")
+	}
+	switch packed[0] {
+	case codecPlain:
+		return packed[1:], nil
+	case codecZstd:
+		data, err := codecs().dec.DecodeAll(packed[1:], nil)
+		if err != nil {
+			return nil, fmt.Errorf("decompress stored data: %w", err)
+		}
+		return data, nil
+	}
+	return nil, fmt.Errorf("stored data has codec %d, which this program does not know", packed[0])
+}
+
+// split cuts packed data into parts, if it has to, and the rest that the item itself holds.
+func split(packed []byte) (parts [][]byte, rest []byte) {
+	for len(packed) > inlineSize {
+		parts, packed = append(parts, packed[:partSize]), packed[partSize:]
+	}
+	return parts, packed
+}
+
+// head is the decoded form of an item of the resource class: a resource, whose data may lie in parts, or a tombstone.
+type head struct {
+	key    key.Key
+	stamp  *stamp
+	live   bool
+	uid    string
+	packed []byte // empty for tombstones; what comes after the parts where there are some
+}
+
+// head decodes an item. The error is a *storage.DamagedError where at least the key can be read.
+func (l layout) head(it item) (*head, error) {
+	k, err := l.keyOf(it)
+	if err != nil {
+		return nil, err
+	}
+	uid := it.bytes(attrUid)
+	s, ok := parseStamp(it.bytes(attrStamp))
+	if !ok || s.parts > maxParts {
+		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable stamp"))
+	}
+	return &head{key: k, stamp: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
+}
+
+// damaged is the error for what the head should lead to.
+func (h *head) damaged(err error) error {
+	return codec.DamageError(h.key, h.uid, h.stamp.version(), err)
+}
+
+// decode makes a resource of a head and the packed data that belongs to it.
+func (h *head) decode(packed []byte) (*resourcepb.Resource, error) {
+	data, err := unpack(packed)
+	if err != nil {
+		return nil, h.damaged(err)
+	}
+	return h.unpacked(data)
+}
+
+// unpacked is decode of data that is unpacked already.
+func (h *head) unpacked(data []byte) (*resourcepb.Resource, error) {
+	res, err := codec.DecodeOf(h.key, data, h.stamp.version())
+	var damaged *storage.DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		return nil, h.damaged(damaged.Err)
+	case err == nil && res.GetId().GetUid() != h.uid:
+		return nil, h.damaged(fmt.Errorf("the resource has the uid %q", res.GetId().GetUid()))
+	}
+	return res, err
+}
+
+// stored is what the decision tables want to know of a head.
+func (h *head) stored() driver.Stored {
+	if h == nil || !h.live {
+		return driver.Stored{}
+	}
+	return driver.Stored{Exists: true, Uid: h.uid, Version: h.stamp.version()}
 }

@@ -1,14 +1,22 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/dynamodb/internal/streams"
+	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/spill"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // lister reads what a filter matches: whole, page by page, or as the snapshot of a watch.
@@ -161,3 +169,163 @@ func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins [
 	}
 	return heads, next, upTo, nil
 }
+
+// defaultPageItems ends a page early by the items that were looked at, tombstones and such as do not match among them.
+const defaultPageItems = 20_000
+
+// Page implements driver.Pager. DynamoDB holds no snapshot: a page shows each resource as it is when the page is read. The pages
+// follow the order of the keys, so what exists unchanged throughout is in exactly one of them.
+func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[*streams.Position], error) {
+	listing := &listing{filter: *f, consistency: consistency}
+	var err error
+	if from != nil {
+		err = listing.decode(from)
+	} else {
+		listing.at, err = l.source.Before(ctx)
+	}
+	if err != nil {
+		return driver.ListedPage[*streams.Position]{}, err
+	}
+	page := driver.ListedPage[*streams.Position]{At: listing.at}
+	size, looked := 0, 0
+	r := scanRange{filter: *f, consistency: listing.consistency, after: listing.after, limit: min(limit+1, maxLimit)}
+	r.passed = func(k key.Key) bool {
+		listing.after = &k
+		if looked++; looked < l.pageItems && len(page.Resources) < limit {
+			return true
+		}
+		page.Next = listing.encode()
+		return false
+	}
+	err = l.scan(ctx, r, func(h *head) (bool, error) {
+		full := len(page.Resources) == limit && h.live || size >= driver.PageBytes || looked >= l.pageItems
+		if full {
+			page.Next = listing.encode()
+			return false, nil
+		}
+		looked++
+		listing.after = &h.key
+		if !h.live {
+			return true, nil
+		}
+		res, err := l.reader.resourceOf(ctx, h)
+		if res != nil {
+			page.Resources = append(page.Resources, res)
+			size += codec.Size(res)
+		}
+		return true, err
+	})
+	return page, err
+}
+
+// listing is a listing between two pages. A continue token holds all of it but the filter, so that any process can go on, at any
+// time.
+type listing struct {
+	filter      driver.Filter
+	consistency storage.ReadConsistency
+	after       *driver.Key
+	at          *streams.Position
+}
+
+func (l *listing) encode() []byte {
+	b := protowire.AppendBytes(nil, []byte{byte(l.consistency)})
+	b = protowire.AppendBytes(b, l.after.Bytes())
+	return protowire.AppendBytes(b, l.at.Encode())
+}
+
+func (l *listing) decode(from []byte) error {
+	invalid := fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+	var fields [3][]byte
+	for i := range fields {
+		field, n := protowire.ConsumeBytes(from)
+		if n < 0 {
+			return invalid
+		}
+		fields[i], from = field, from[n:]
+	}
+	after, badKey := key.Parse(fields[1])
+	at, badPosition := streams.DecodePosition(fields[2])
+	prefix, _ := l.filter.Prefix() // a page may end behind a key that does not match
+	if badKey != nil || badPosition != nil || !bytes.HasPrefix(fields[1], prefix) || len(fields[0]) != 1 ||
+		storage.ReadConsistency(fields[0][0]) > storage.StrongConsistency {
+		return invalid
+	}
+	l.consistency, l.after, l.at = storage.ReadConsistency(fields[0][0]), &after, at
+	return nil
+}
+
+// snapshotMemory is how much of a snapshot that waits for its watch is held in memory; the rest goes to a temporary file.
+const snapshotMemory = 4 << 20
+
+// Snapshot implements driver.Snapshotter: a strong list. Each resource in it is as it was at some moment between the call and its
+// return, and the changes that follow are exactly those after that moment, key by key. What was acknowledged before the call is before
+// the position.
+func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *streams.Position, error) {
+	at, err := l.source.Passed(ctx, called)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, baseline := spill.New(snapshotMemory), streams.NewBaseline()
+	if err := l.snapshot(ctx, *f, at, rows, baseline); err != nil {
+		_ = rows.Close()
+		baseline.Close()
+		return nil, nil, err
+	}
+	return &snapshot{rows: rows, reader: rows.Read(0)}, l.source.Join(at, baseline), nil
+}
+
+// snapshot reads what the filter matches into rows, and at which states it showed each key into baseline.
+//
+// A record of a state that the scan showed may come later in the stream than at, and so may those of the states before it. The
+// counts of the stamps tell them, for deleted keys those of the tombstones. A key that has neither was deleted so long ago that at
+// is after it: that is what the time since at is checked for.
+func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spill.Spool, baseline *streams.Baseline) error {
+	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *head) (bool, error) {
+		if err := baseline.Add(h.key, h.stamp.count); err != nil || !h.live {
+			return true, err
+		}
+		packed, err := l.reader.gather(ctx, h)
+		if err != nil {
+			return false, err
+		}
+		data, err := unpack(packed)
+		if err != nil {
+			return false, h.damaged(err)
+		}
+		if _, err := h.unpacked(data); err != nil { // whose key nobody knows later
+			return false, err
+		}
+		version := h.stamp.version()
+		row := append(make([]byte, 0, 1+len(version)+len(data)), byte(len(version)))
+		return true, rows.Append(append(append(row, version...), data...))
+	})
+	if err != nil {
+		return err
+	}
+	if took := l.reader.table.clock.Now().Sub(at.AsOf()); took > tombstoneLife/2 {
+		return fmt.Errorf("%w: reading the snapshot took %v, and what was deleted meanwhile is not known for longer than %v", storage.ErrInconsistent, took, tombstoneLife)
+	}
+	if err := rows.Seal(); err != nil {
+		return err
+	}
+	return baseline.Seal()
+}
+
+// snapshot is a driver.Snapshot of spooled rows: the length of the version, the version, the data.
+type snapshot struct {
+	rows   *spill.Spool
+	reader *spill.Reader
+}
+
+// Next implements driver.Snapshot.
+func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
+	row, err := s.reader.Next()
+	if err != nil {
+		return nil, err
+	}
+	end := 1 + int(row[0])
+	return codec.Decode(row[end:], string(row[1:end]))
+}
+
+// Close implements driver.Snapshot.
+func (s *snapshot) Close() { _ = s.rows.Close() }

@@ -15,14 +15,6 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// How long DynamoDB keeps what is no longer needed by a read.
-const (
-	// tombstoneLife is how long a deletion is remembered, for writers whose answer was lost and for scans that meet the key.
-	tombstoneLife = 2 * time.Hour
-	// retiredLife is longer than the 24 hours of a stream, whose records point at parts.
-	retiredLife = 26 * time.Hour
-)
-
 // plan is how one key is to be changed: the new item, the condition for it, and the items that go with it. It is composed
 // from the stamp in the version that the caller gave, without reading anything.
 type plan struct {
@@ -90,10 +82,6 @@ func (l layout) planDelete(k key.Key, uid string, base *stamp, now time.Time) *p
 		p.cut = l.edge(base.owner, k)
 	}
 	return p
-}
-
-func expires(now time.Time, life time.Duration) types.AttributeValue {
-	return numberValue(now.Add(life).Unix())
 }
 
 // condition is the one on the item itself.

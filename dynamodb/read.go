@@ -1,8 +1,13 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -105,14 +110,6 @@ func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, 
 	return r.table.head(it)
 }
 
-// stored is what the decision tables want to know of a head.
-func (h *head) stored() driver.Stored {
-	if h == nil || !h.live {
-		return driver.Stored{}
-	}
-	return driver.Stored{Exists: true, Uid: h.uid, Version: h.stamp.version()}
-}
-
 // resourceOf decodes a head that was read a while ago, nil if the resource has been deleted meanwhile.
 func (r *reader) resourceOf(ctx context.Context, h *head) (*resourcepb.Resource, error) {
 	packed, err := r.gather(ctx, h)
@@ -164,4 +161,56 @@ func (r *reader) gather(ctx context.Context, h *head) ([]byte, error) {
 		packed = append(packed, p...)
 	}
 	return append(packed, h.packed...), nil
+}
+
+// Children implements driver.Driver. Each reference is an item of its own, an edge, written and removed in the transaction that
+// writes its child, and read strongly: a global index would lag, and whoever saw the owner's delete event could miss children.
+func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	id := owner.ID(uid, "")
+	hash, whole := ownerHash(id), ownerBytes(id)
+	var children []*resourcepb.ID
+	for start := item(nil); ; {
+		items, next, err := r.table.query(ctx, true, r.table.pk(classEdge, hash[:]...), nil, start, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, it := range items {
+			if !bytes.Equal(it.bytes(attrOwner), whole) {
+				continue
+			}
+			child, err := r.childOf(ctx, it, id)
+			if err != nil {
+				return nil, err
+			}
+			if child != nil {
+				children = append(children, child)
+			}
+		}
+		if start = next; start == nil {
+			break
+		}
+	}
+	slices.SortFunc(children, func(a, b *resourcepb.ID) int { return key.Of(a).Compare(key.Of(b)) })
+	return children, nil
+}
+
+// childOf returns the id that an edge of the owner shows, nil if the child has left the owner meanwhile.
+func (r *reader) childOf(ctx context.Context, edge item, owner *resourcepb.ID) (*resourcepb.ID, error) {
+	data := edge.bytes(attrData)
+	long := len(data) > 0 && data[0] == edgeLong
+	if long {
+		data = data[1:]
+	}
+	child := new(resourcepb.ID)
+	if err := proto.Unmarshal(data, child); err != nil {
+		return nil, fmt.Errorf("decode a stored reference: %w", err)
+	}
+	if !long {
+		return child, nil
+	}
+	_, res, err := r.get(ctx, storage.StrongConsistency, key.Of(child))
+	if err != nil || ownerHash(res.GetOwner()) != ownerHash(owner) {
+		return nil, err
+	}
+	return res.GetId(), nil
 }

@@ -16,55 +16,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
-
-func init() {
-	storage.Register("dynamodb", func(ctx context.Context, u *url.URL) (storage.Backend, error) {
-		b, err := Open(ctx, u)
-		if err != nil {
-			return nil, err // not b, which is a nil pointer
-		}
-		return b, nil
-	})
-}
 
 // settings are what a URL says about the way to AWS.
 type settings struct {
 	region, endpoint, profile, roleARN string
 	fips                               bool
-}
-
-// Open opens the store that a dynamodb: URL names, with clients of its own. See the package comment for the URL.
-func Open(ctx context.Context, u *url.URL) (*Backend, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	opts, s, err := parseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	cfg, transport, err := s.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b, err := New(ctx,
-		dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { s.apply(&o.BaseEndpoint) }),
-		dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) { s.apply(&o.BaseEndpoint) }),
-		opts)
-	if err != nil {
-		transport.CloseIdleConnections()
-		return nil, err
-	}
-	b.handle.release = transport.CloseIdleConnections
-	return b, nil
 }
 
 func parseURL(u *url.URL) (*Options, *settings, error) {
@@ -197,4 +163,46 @@ func (s *settings) emulator() bool {
 		}
 	}
 	return true
+}
+
+func init() { scratchstore.Register(newScratch, "dynamodb") }
+
+// newScratch names a table, with a prefix for each store.
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
+	store := func(number int) *url.URL {
+		other := *u
+		query := other.Query()
+		query.Del("create")
+		other.Host, other.Path, other.RawPath, other.RawQuery = u.Host+"_"+name, fmt.Sprint("/", number), "", query.Encode()
+		return &other
+	}
+	if _, _, err := parseURL(u); err != nil {
+		return nil, err
+	}
+	opts, s, err := parseURL(store(0))
+	if err != nil {
+		return nil, err // the table's name is too long
+	}
+	return &scratchstore.Space{
+		Location: "the table " + opts.Table,
+		Store:    store,
+		Drop: func(ctx context.Context) error {
+			cfg, transport, err := s.load(ctx)
+			if err != nil {
+				return err
+			}
+			defer transport.CloseIdleConnections()
+			db := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { s.apply(&o.BaseEndpoint) })
+			_, err = db.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &opts.Table})
+			if request.HasCode(err, "ResourceNotFoundException") {
+				return nil
+			}
+			return err
+		},
+		// Names of keys are encoded in what is sent; the operation is not.
+		Requests: []string{
+			"DynamoDB_20120810.TransactWriteItems", "DynamoDB_20120810.PutItem", "DynamoDB_20120810.UpdateItem",
+			"DynamoDB_20120810.DeleteItem", "DynamoDB_20120810.GetItem",
+		},
+	}, nil
 }

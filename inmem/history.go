@@ -3,188 +3,107 @@ package inmem
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"github.com/tidwall/btree"
+
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// What a store keeps of its history where nobody says otherwise: so many changes, and so many bytes.
-const (
-	defaultHistory      = 100_000
-	defaultHistoryBytes = 64 << 20
-)
-
-// eventOverhead is what a change takes in memory beside the bytes of its resource: the messages around them, the key, the event.
-// Measured with a resource of few fields: about 530 bytes.
-const eventOverhead = 640
-
-func weight(ev *driver.Event[position]) int { return ev.Size + eventOverhead }
-
-// history is the newest changes of a store, bounded in number and in bytes, for watches that fall behind and for cursors. The
-// store's lock guards it.
-//
-// A reader is the part of a handle that takes changes over into its feed; it waits for nobody else. What a reader has not taken
-// over is not dropped: otherwise a burst of large writes, faster than a processor is free for the reader, would end all watches.
-// Instead writers wait for the reader, so that the bound holds.
-type history struct {
-	events []*driver.Event[position] // those after from
-	items  []*item                   // what they have put into the tree
-	from   position
-	bytes  int // of the events, and of what was stored at from and is not any more
-
-	forget func(deletion *item)
-
-	maxEvents, maxBytes int
-	readers             map[*reader]struct{}
-	room                sync.Cond // the readers have moved on
+// ReadAt implements driver.Historian. It visits a copy of the tree without the lock.
+func (s *store) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
+	tree, at := s.snapshot()
+	if q.At != nil {
+		at = *q.At
+	}
+	past, err := readAt(ctx, tree, at, q, add)
+	if err != nil || q.At == nil {
+		return past, err // the copy has all that is stored now, whatever is forgotten meanwhile
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return past, s.kept(at) // until now nothing was forgotten that would have been read
 }
 
-// reader is where one has come to.
-type reader struct{ at position }
-
-// begin empties the history, which goes on after a position.
-func (h *history) begin(at position) { h.events, h.items, h.bytes, h.from = nil, nil, 0, at }
-
-// bound sets the bounds; 0 leaves one as it is.
-func (h *history) bound(events, bytes int) {
-	if events > 0 {
-		h.maxEvents = events
+func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
+	past := driver.HistoryPage[position]{At: at}
+	var err error
+	var to *key.Key
+	if q.To != nil {
+		to = new(bound(q.To))
 	}
-	if bytes > 0 {
-		h.maxBytes = bytes
-	}
-	h.trim()
+	added, size := 0, 0
+	walk(tree, q.Filter, bound(q.From), to, func(it *item) bool {
+		if err = ctx.Err(); err != nil {
+			return false
+		}
+		if it = it.stateAt(at); it == nil {
+			return true
+		}
+		past.Count++
+		if past.More || q.Limit > 0 && added == q.Limit || size >= q.MaxBytes() {
+			past.More = true
+			return q.Count
+		}
+		added++
+		if q.KeysOnly {
+			size += eventOverhead // a record takes about as much, whatever is in it
+		} else {
+			size += it.size
+		}
+		err = add(it.version())
+		return err == nil
+	})
+	return past, err
 }
 
-// record adds a change, and the item that it has put into the tree.
-func (h *history) record(it *item, ev *driver.Event[position]) {
-	h.events, h.items = append(h.events, ev), append(h.items, it)
-	h.bytes += weight(ev)
-	if before := it.before.Load(); before != nil {
-		before.superseded = true
-		if before.at <= h.from {
-			h.bytes += before.weight()
+// Before implements driver.Historian.
+func (s *store) Before(_ context.Context, events []*driver.Event[position]) ([]*driver.Version, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	versions := make([]*driver.Version, len(events))
+	for i, ev := range events {
+		if err := s.kept(ev.At - 1); err != nil {
+			return nil, err
+		}
+		if ev.At > s.at {
+			return nil, fmt.Errorf("%w: revision %d is not of this store", storage.ErrCompacted, ev.At)
+		}
+		// From the change itself: of a key that is written all the time there is much that came later.
+		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.gone() {
+			versions[i] = before.version()
 		}
 	}
-	h.trim()
+	return versions, nil
 }
 
-// weight is what an item takes that history alone holds.
-func (i *item) weight() int { return i.size + eventOverhead }
-
-func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > h.maxBytes }
-
-// await waits until there is room for a change. The caller holds the lock, which others get meanwhile.
-func (h *history) await() {
-	for h.full() {
-		h.room.Wait()
-	}
+// Revisions implements driver.Historian.
+func (s *store) Revisions(context.Context) (oldest, newest int64, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return int64(s.history.from), int64(s.at), nil
 }
 
-// trim drops the oldest changes that all readers have taken over. It moves the rest only once in a while, so that a change
-// costs the same however many are kept.
-func (h *history) trim() {
-	if !h.full() {
-		return
+// PositionAt implements driver.Historian.
+func (s *store) PositionAt(_ context.Context, revision int64) (position, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if revision > int64(s.at) {
+		return 0, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, s.at, revision)
 	}
-	taken := h.taken()
-	for h.full() && h.from < taken {
-		h.drop()
-	}
+	return position(revision), s.kept(position(revision))
 }
 
-// taken returns how far all readers have come.
-func (h *history) taken() position {
-	taken := h.from + position(len(h.events))
-	for r := range h.readers {
-		taken = min(taken, r.at)
-	}
-	return taken
-}
+// RevisionOf implements driver.Historian.
+func (*store) RevisionOf(at position) int64 { return int64(at) }
 
-// drop forgets the oldest change, and what was stored before it. What it has stored itself stays for as long as it is the newest thing
-// that was stored at from.
-func (h *history) drop() {
-	ev, it := h.events[0], h.items[0]
-	h.events[0], h.items[0] = nil, nil
-	h.events, h.items = h.events[1:], h.items[1:]
-	h.from = ev.At
-	h.bytes -= weight(ev)
-	if before := it.before.Load(); before != nil {
-		h.bytes -= before.weight()
-		it.before.Store(nil)
+// Compact implements driver.Historian.
+func (s *store) Compact(ctx context.Context, revision int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision > int64(s.at) {
+		return fmt.Errorf("%w: the newest is %d", storage.ErrFutureRevision, s.at)
 	}
-	switch {
-	case it.superseded:
-		h.bytes += it.weight()
-	case it.gone():
-		h.forget(it)
-	}
-}
-
-// compact forgets what lies before a position, once all readers have come so far. It forgets nothing if ctx ends before that. The
-// caller holds the lock, which others get meanwhile.
-func (h *history) compact(ctx context.Context, until position) error {
-	if h.taken() < until {
-		defer context.AfterFunc(ctx, func() {
-			h.room.L.Lock()
-			defer h.room.L.Unlock()
-			h.room.Broadcast()
-		})()
-	}
-	for h.taken() < until {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("nothing was forgotten, watches have yet to take it over: %w", err)
-		}
-		h.room.Wait()
-	}
-	for h.from < until {
-		h.drop()
-	}
-	return nil
-}
-
-// read adds a reader. The caller calls leave, with the lock, when it is done.
-func (h *history) read(at position) (r *reader, leave func()) {
-	r = &reader{at}
-	if h.readers == nil {
-		h.readers = make(map[*reader]struct{})
-	}
-	h.readers[r] = struct{}{}
-	return r, func() {
-		delete(h.readers, r)
-		h.trim()
-		h.room.Broadcast()
-	}
-}
-
-// take returns what comes after the reader's position, as much as a page may hold, and moves the reader on. The caller has seen
-// that the position is kept.
-func (h *history) take(r *reader) []*driver.Event[position] {
-	events := h.since(r.at, takeEvents)
-	if len(events) > 0 {
-		r.at = events[len(events)-1].At
-		h.trim()
-		h.room.Broadcast()
-	}
-	return events
-}
-
-// takeEvents is the number of changes that a reader takes over at a time: what a watch that stands still may hold on to.
-const takeEvents = 500
-
-// since returns changes after at: limit of them, driver.PageBytes, and the rest of the last one's transaction at most, but one in any
-// case. The caller has seen that at is kept.
-func (h *history) since(at position, limit int) []*driver.Event[position] {
-	events := h.events[at-h.from:]
-	n, bytes := 0, 0
-	for n < min(limit, len(events)) && bytes < driver.PageBytes {
-		bytes += weight(events[n])
-		n++
-	}
-	for 0 < n && n < len(events) && events[n].Commit != 0 && events[n].Commit == events[n-1].Commit {
-		n++
-	}
-	// A copy: trim clears what it drops.
-	return append([]*driver.Event[position](nil), events[:n]...)
+	return s.history.compact(ctx, position(revision))
 }

@@ -1,143 +1,130 @@
-package inmem_test
+package inmem
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/anypb"
-
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/inmem"
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func sized(name string, bytesOfData int) *resourcepb.Resource {
-	return &resourcepb.Resource{
-		Id: &resourcepb.ID{Uid: "uid-" + name, Name: name, Type: &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Artist"},
-			Tenancy: &resourcepb.Tenancy{Partition: "p", Namespace: "n"}},
-		Data: &anypb.Any{TypeUrl: "example.com/Artist", Value: bytes.Repeat([]byte{'x'}, bytesOfData)},
+func thing(name string) *resourcepb.Resource {
+	return &resourcepb.Resource{Id: key.Key{Group: "g", Kind: "k", Name: name}.ID("u", "v1")}
+}
+
+// A scan of the present shows it although history is compacted beyond it while it is read.
+func TestScanOfThePresentBesideCompaction(t *testing.T) {
+	t.Parallel()
+	b := New(nil)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	res := &resourcepb.Resource{Id: &resourcepb.ID{Uid: "u", Name: "n", Type: &resourcepb.Type{Group: "g", Kind: "k"}, Tenancy: &resourcepb.Tenancy{}}}
+	rewrite := func() {
+		var err error
+		if res, err = b.WriteCAS(t.Context(), res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite()
+	was, s := res.Version, b.handle.store
+	var shown []string
+	past, err := s.ReadAt(t.Context(), &driver.HistoryQuery[position]{}, func(v *driver.Version) error {
+		shown = append(shown, string(v.Version))
+		rewrite()
+		return s.Compact(t.Context(), int64(s.at))
+	})
+	if err != nil || len(shown) != 1 || shown[0] != was {
+		t.Errorf("the scan shows %q, %v, expected version %q", shown, err, was)
+	}
+	if oldest, _, _ := s.Revisions(t.Context()); oldest <= int64(past.At) {
+		t.Errorf("the oldest revision is %d and the scan was at %d: nothing was compacted beyond it", oldest, past.At)
 	}
 }
 
-// heap returns the bytes in use after a collection.
-func heap() int {
-	runtime.GC()
-	runtime.GC() // what finalizers and pools held on to
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
-
-// nextWithin is Next, within the time that an event that is there may take.
-func nextWithin(t *testing.T, w storage.Watch) (*resourcepb.WatchEvent, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return w.Next(ctx)
-}
-
-// rewrite writes the resource again and again.
-func rewrite(t *testing.T, b storage.Backend, res *resourcepb.Resource, times int) *resourcepb.Resource {
-	t.Helper()
-	for range times {
-		stored, err := b.WriteCAS(t.Context(), res)
+// What was before an old change of a key is found without a look at what was written since, however much that is: the lock is held
+// meanwhile. The chain of the key's versions is cut above the old changes, so that nothing leads to them from the newest one.
+func TestBeforeOldChangesOfOneKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := New(nil)
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	const writes, old = 200, 100
+	res := thing("a")
+	for range writes {
+		stored, err := b.WriteCAS(ctx, res)
 		if err != nil {
 			t.Fatal(err)
 		}
 		res.Version = stored.Version
 	}
-	return res
-}
-
-// A watch that nobody reads from, in its snapshot or after it, costs what the history may take, whatever is written: not a
-// number of changes of any size. Not parallel: it looks at the heap of the process.
-func TestStuckWatchesCostBoundedMemory(t *testing.T) {
-	for _, c := range []struct {
-		size, writes, most int
-		options            *inmem.Options
-	}{
-		// The smallest first: what one case leaves to the garbage collector is not yet gone when the next one begins.
-		{4 << 10, 50_000, 24 << 20, &inmem.Options{HistoryBytes: 8 << 20}},
-		{16, 300_000, 96 << 20, nil}, // of small ones what surrounds the bytes weighs more than they do
-		{4 << 10, 200_000, 128 << 20, nil},
-		{1 << 19, 2_000, 128 << 20, nil},
-	} {
-		t.Run(fmt.Sprintf("%d writes of %d bytes", c.writes, c.size), func(t *testing.T) {
-			b := inmem.New(c.options)
-			defer b.Close()
-			res := rewrite(t, b, sized("a", c.size), 1)
-			stuck, err := b.WatchList(t.Context(), everything, anywhere(), "")
-			if err != nil {
-				t.Fatal(err)
+	h := &b.handle.history
+	h.items[old].before.Store(nil)
+	for _, events := range [][]*driver.Event[position]{h.events[:old], h.events[old+1:]} {
+		versions, err := b.handle.Before(ctx, events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range versions {
+			if want := events[i].Revision - 1; v == nil && want > 1 || v != nil && v.ModRevision != want {
+				t.Fatalf("before revision %d there was %v", events[i].Revision, v)
 			}
-			inSnapshot, err := b.WatchList(t.Context(), everything, anywhere(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 2 {
-				if _, err := stuck.Next(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			before := heap()
-			rewrite(t, b, res, c.writes)
-			if grown := heap() - before; grown > c.most {
-				t.Errorf("the heap grew by %d MiB, expected %d MiB at most", grown>>20, c.most>>20)
-			} else {
-				t.Logf("the heap grew by %d MiB", grown>>20)
-			}
-			for what, w := range map[string]storage.Watch{"after its snapshot": stuck, "in its snapshot": inSnapshot} {
-				for err = nil; err == nil; {
-					_, err = nextWithin(t, w)
-				}
-				if !errors.Is(err, storage.ErrWatchClosed) || !errors.Is(err, storage.ErrCompacted) {
-					t.Errorf("the watch that stood still %s: %v, expected ErrWatchClosed and ErrCompacted", what, err)
-				}
-			}
-		})
+		}
 	}
 }
 
-// However small the history, a watch that somebody reads from sees every change: what the feed has not taken over yet is not
-// dropped, and writers wait for it rather than pile up changes.
-func TestSmallHistoryCutsOffNobodyWhoKeepsUp(t *testing.T) {
+// A scan of many keys ends at a number of bytes, as one of resources does.
+func TestKeysAreReadInParts(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]*inmem.Options{"one change": {History: 1}, "one byte": {HistoryBytes: 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := inmem.New(opts)
-			defer b.Close()
-			res := rewrite(t, b, sized("a", 100), 1)
-			w, err := b.WatchList(t.Context(), everything, anywhere(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 2 {
-				if _, err := w.Next(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			// Fewer than the feed's log holds, so that the history is not needed again.
-			for range 20 {
-				var versions []string
-				for range 40 {
-					res = rewrite(t, b, res, 1)
-					versions = append(versions, res.Version)
-				}
-				for _, want := range versions {
-					ev, err := nextWithin(t, w)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got := ev.GetUpsert().GetResource().GetVersion(); got != want {
-						t.Fatalf("got version %s, expected %s", got, want)
-					}
-				}
-			}
-		})
+	ctx := context.Background()
+	b := New(nil)
+	t.Cleanup(func() { _ = b.Close() }) // never fails
+	const keys = 10_000
+	for i := range keys {
+		if _, err := b.WriteCAS(ctx, thing(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, _ := storage.As[storage.Historian](storage.Backend(b))
+	scan, err := h.Scan(ctx, storage.Span{}, storage.ScanOptions{KeysOnly: true, Count: true})
+	if err != nil || !scan.More || scan.Count != keys || len(scan.Records) == 0 {
+		t.Errorf("%d of %d records, more is %v: %v", len(scan.Records), scan.Count, scan.More, err)
+	}
+}
+
+// A compaction waits for readers that have yet to take over what it forgets, for as long as its caller does.
+func TestCompactionThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	s.mu.Lock()
+	reader, leave := s.history.read(s.at)
+	s.put(key.Of(thing("a").Id), thing("a"), 1)
+	newest := int64(s.at)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.Compact(ctx, newest); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, expected the deadline", err)
+	}
+	if oldest, _, _ := s.Revisions(t.Context()); oldest != int64(reader.at) {
+		t.Errorf("revision %d is the oldest although a reader is at %d", oldest, reader.at)
+	}
+	done := make(chan error)
+	go func() { done <- s.Compact(t.Context(), newest) }()
+	s.mu.Lock()
+	leave()
+	s.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if oldest, _, _ := s.Revisions(t.Context()); oldest != newest {
+		t.Errorf("revision %d is the oldest, expected %d", oldest, newest)
 	}
 }

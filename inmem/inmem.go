@@ -71,13 +71,6 @@ var (
 	_ driver.GuardedMover          = (*handle)(nil)
 )
 
-// StoreID implements driver.Driver. A restore changes it.
-func (s *store) StoreID() driver.StoreID {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.id
-}
-
 // Source implements driver.Driver.
 func (h *handle) Source() driver.Source[position] { return source{store: h.store} }
 

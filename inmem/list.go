@@ -1,8 +1,12 @@
 package inmem
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"slices"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -10,6 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/feed"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Scan implements driver.Driver.
@@ -25,57 +31,117 @@ func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 	return at, err
 }
 
-// ascend calls visit with every match after the key, or from the first one, in order, until visit returns false.
-func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit func(*item) bool) {
-	from, ok := filter.Seek(nil)
-	if !ok {
-		return
+// Get implements driver.Driver. Both consistencies are the same here.
+func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	it := s.get(k)
+	if it == nil {
+		return nil, nil
 	}
-	first := bound(from)
-	if after != nil && after.Compare(first) > 0 {
-		first = *after
-	}
-	walk(tree, filter, first, nil, func(it *item) bool {
-		return it.gone() || after != nil && it.key == *after || visit(it)
-	})
+	return codec.Clone(it.resource), nil
 }
 
-// stride is how many items a walk looks at before it seeks: a seek costs about as much.
-const stride = 8
+// Children implements driver.Driver.
+func (s *store) Children(_ context.Context, k driver.Key, uid string) ([]*resourcepb.ID, error) {
+	items := s.children(owner{k, uid})
+	slices.SortFunc(items, func(a, b *item) int { return a.key.Compare(b.key) })
+	var ids []*resourcepb.ID
+	for _, it := range items {
+		ids = append(ids, codec.CloneID(it.resource.Id))
+	}
+	return ids, nil
+}
 
-// walk calls visit with every item from a key on, deletions too, until visit returns false or a key is not below to. A filter that is
-// not nil leaves out items; of a run of those only the first few are looked at. It returns how many items it has looked at.
-func walk(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (looked int) {
-	for again := true; again; {
-		again = false
-		passed := 0
-		tree.Ascend(&item{key: from}, func(it *item) bool {
-			looked++
-			switch {
-			case to != nil && it.key.Compare(*to) >= 0:
-				return false
-			case filter == nil || filter.Match(&it.key):
-				passed = 0
-				return visit(it)
-			}
-			if passed++; passed < stride {
-				return true
-			}
-			var next []byte
-			if next, again = filter.Seek(it.key.Bytes()); again {
-				from = bound(next)
-			}
+func (s *store) children(ref owner) []*item {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var items []*item
+	for it := range s.owned[ref] {
+		items = append(items, it)
+	}
+	return items
+}
+
+// Page implements driver.Pager. All pages of a listing show one moment. What a page goes on from is the key of the last resource
+// and the name of the listing.
+func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[position], error) {
+	none := driver.ListedPage[position]{}
+	var l *listing
+	var id [16]byte
+	var after *driver.Key
+	if from == nil {
+		tree, at := s.snapshot()
+		l = &listing{tree: tree, at: at}
+		_, _ = rand.Read(id[:]) // never fails
+	} else {
+		k, err := key.Parse(from[min(len(id), len(from)):])
+		if err != nil {
+			return none, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
+		}
+		id, after = [16]byte(from), &k
+		if l = s.pages.use(id); l == nil {
+			return none, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
+		}
+	}
+	page := driver.ListedPage[position]{At: l.at}
+	bytes, more := 0, false
+	var last driver.Key
+	// A copy of the copy: two callers may read pages of one listing at once.
+	ascend(s.pages.copyOf(l), f, after, func(it *item) bool {
+		if len(page.Resources) == limit || bytes > driver.PageBytes || ctx.Err() != nil {
+			more = true
 			return false
-		})
+		}
+		bytes += codec.Size(it.resource)
+		last = it.key
+		page.Resources = append(page.Resources, codec.Clone(it.resource))
+		return true
+	})
+	if err := ctx.Err(); err != nil {
+		return none, err
 	}
-	return looked
+	if !more {
+		s.pages.finish(id)
+		return page, nil
+	}
+	if err := s.pages.keep(id, l); err != nil {
+		return none, err
+	}
+	page.Next = last.Append(id[:])
+	return page, nil
 }
 
-// bound returns the lowest key whose bytes are not before these.
-func bound(b []byte) (k key.Key) {
-	parts := bytes.SplitN(b, []byte{0}, 5)
-	for i, to := range []*string{&k.Group, &k.Kind, &k.Partition, &k.Namespace, &k.Name}[:len(parts)] {
-		*to = string(parts[i])
-	}
-	return k
+// Snapshot implements driver.Snapshotter.
+func (s *store) Snapshot(_ context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
+	tree, at := s.snapshot()
+	return feed.Expiring(&snapshot{tree: tree, filter: *f}), at, nil
 }
+
+// snapshot gives the matches in a copy of the tree, a few at a time, so that what waits is small and the copy is not visited
+// while anybody else waits.
+type snapshot struct {
+	tree   *btree.BTreeG[*item]
+	filter driver.Filter
+	after  *driver.Key
+	some   []*item
+	ended  bool
+}
+
+func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
+	if len(s.some) == 0 && !s.ended {
+		const few = 256
+		ascend(s.tree, &s.filter, s.after, func(it *item) bool {
+			s.some = append(s.some, it)
+			return len(s.some) < few
+		})
+		s.ended = len(s.some) < few
+	}
+	if len(s.some) == 0 {
+		return nil, io.EOF
+	}
+	it := s.some[0]
+	s.some = s.some[1:]
+	s.after = &it.key
+	return codec.Clone(it.resource), nil
+}
+
+func (s *snapshot) Close() { s.tree, s.some, s.ended = nil, nil, true }

@@ -8,12 +8,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// note is an entry of the journal.
-type note struct {
-	value    []byte
-	revision string
-}
-
 // refused returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
 // the lock.
 func (s *store) refused(g *driver.Guard) error {

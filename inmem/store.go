@@ -3,51 +3,18 @@ package inmem
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tidwall/btree"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// item is what was stored under a key by one change. All but before and superseded is immutable.
-type item struct {
-	key      key.Key
-	resource *resourcepb.Resource // nil: the change was a deletion
-	size     int
-
-	at, created position // of this change, and of the one by which the resource was created
-	writes      int64
-
-	// before is what was stored until then, a deletion included; nil where nothing was, or where history does not reach back so far.
-	before     atomic.Pointer[item]
-	superseded bool // by a later change; the store's lock guards it
-}
-
-func (i *item) gone() bool { return i.resource == nil }
-
-func (i *item) stored() driver.Stored {
-	if i == nil {
-		return driver.Stored{}
-	}
-	return driver.Stored{Exists: true, Uid: i.resource.Id.Uid, Version: i.resource.Version}
-}
-
-func byKey(a, b *item) bool { return a.key.Before(&b.key) }
-
-// owner is what a reference to an owner matches by.
-type owner struct {
-	key key.Key
-	uid string
-}
-
-// position is the number of changes made so far.
-type position = uint64
 
 // store holds the data that handles share.
 type store struct {
@@ -208,4 +175,25 @@ func (s *store) waiter() <-chan struct{} {
 		s.changed = make(chan struct{})
 	}
 	return s.changed
+}
+
+// note is an entry of the journal.
+type note struct {
+	value    []byte
+	revision string
+}
+
+// StoreID implements driver.Driver. A restore changes it.
+func (s *store) StoreID() driver.StoreID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.id
+}
+
+// kept returns storage.ErrCompacted, unless history reaches back to a position. The caller holds the lock.
+func (s *store) kept(at position) error {
+	if at < s.history.from || at > s.at {
+		return fmt.Errorf("%w: history is kept from revision %d to %d, not at %d", storage.ErrCompacted, s.history.from, s.at, at)
+	}
+	return nil
 }

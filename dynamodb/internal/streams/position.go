@@ -114,46 +114,6 @@ func (p *Position) without(shard string) *Position {
 	return &q
 }
 
-// covers reports whether the record seq of a shard is part of p.
-func (p *Position) covers(t *tree, shard, seq string) bool {
-	if at, there := p.get(shard); there {
-		return at == ended || numbered(at) && compareSeq(seq, at) <= 0
-	}
-	return t.precedes(shard, p)
-}
-
-// merge returns what both positions have read together.
-func (p *Position) merge(t *tree, o *Position) *Position {
-	if o.shard != "" {
-		o = o.with(o.shard, o.seq)
-	}
-	q := *p
-	q.shard, q.seq = "", ""
-	if o.asOf.After(p.asOf) {
-		q.asOf = o.asOf
-	}
-	if p.within(o) {
-		q.shards = o.shards
-		return &q
-	}
-	q.shards = make([]place, 0, max(len(p.shards), len(o.shards)))
-	for _, a := range p.shards {
-		switch b, there := o.get(a.shard); {
-		case there && compareSeq(b, a.seq) > 0:
-			q.shards = append(q.shards, place{a.shard, b})
-		case there, !t.precedes(a.shard, o) && (a.seq != ended || t.knows(a.shard)):
-			q.shards = append(q.shards, a)
-		}
-	}
-	for _, b := range o.shards {
-		if _, there := p.get(b.shard); !there && !t.precedes(b.shard, p) {
-			q.shards = append(q.shards, b)
-		}
-	}
-	slices.SortFunc(q.shards, func(a, b place) int { return strings.Compare(a.shard, b.shard) })
-	return &q
-}
-
 // within reports whether o has the same shards as p, read at least as far.
 func (p *Position) within(o *Position) bool {
 	if len(p.shards) != len(o.shards) {

@@ -8,42 +8,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
-
-// Event is one change, as the feed knows it.
-type Event = driver.Event[*Position]
-
-// Table is what the package needs of the table whose stream it reads.
-type Table interface {
-	// Stream returns the ARN of the table's stream.
-	Stream(ctx context.Context) (string, error)
-	// Event makes an event, without its position, of a record; nil for one that is no change of the store. count is the count of
-	// the state that the record leaves, by which states of one key can be compared.
-	Event(ctx context.Context, r *types.Record) (ev *Event, count uint64, err error)
-	// WriteTick stores data in the item of a tick; it need not last longer than an hour.
-	WriteTick(ctx context.Context, n uint16, data []byte) error
-	// Tick undoes WriteTick; ok is false for any other record.
-	Tick(r *types.Record) (n uint16, data []byte, ok bool)
-}
-
-// Config is what a Source needs.
-type Config struct {
-	Client *dynamodbstreams.Client
-	Table  Table
-	Name   string // of the table, for errors
-	Clock  *request.Clock
-
-	Timeout  time.Duration // of one call of the stream's API
-	Outage   time.Duration // for which a run survives without the stream
-	Poll     time.Duration // pause between two rounds while something happens
-	IdlePoll time.Duration // longest pause between two rounds
-}
 
 // Source reads the table's stream for the feed. There is one for each opened backend, because DynamoDB allows two readers of a
 // shard only.
@@ -97,15 +66,15 @@ func (s *Source) Wake() {
 
 // Contains implements driver.Source.
 func (s *Source) Contains(at *Position, ev *Event) bool {
-	return at.baseline.has(ev.Key, ev.At.count) || at.covers(s.tree(), ev.At.shard, ev.At.seq)
+	return at.baseline.has(ev.Key, ev.At.count) || s.tree().covers(at, ev.At.shard, ev.At.seq)
 }
 
 // Advance implements driver.Source.
-func (s *Source) Advance(at *Position, ev *Event) *Position { return at.merge(s.tree(), ev.At) }
+func (s *Source) Advance(at *Position, ev *Event) *Position { return s.tree().merge(at, ev.At) }
 
 // Merge implements driver.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
 func (s *Source) Merge(at, end *Position) *Position {
-	merged := at.merge(s.tree(), end)
+	merged := s.tree().merge(at, end)
 	if merged.baseline != nil && end.proven >= merged.baseline.until {
 		merged.baseline.Close()
 		merged.baseline = nil

@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -176,4 +178,44 @@ func (t *tree) prune(p *Position) *Position {
 		}
 	}
 	return p
+}
+
+// covers reports whether the record seq of a shard is part of p.
+func (t *tree) covers(p *Position, shard, seq string) bool {
+	if at, there := p.get(shard); there {
+		return at == ended || numbered(at) && compareSeq(seq, at) <= 0
+	}
+	return t.precedes(shard, p)
+}
+
+// merge returns what both positions have read together.
+func (t *tree) merge(p, o *Position) *Position {
+	if o.shard != "" {
+		o = o.with(o.shard, o.seq)
+	}
+	q := *p
+	q.shard, q.seq = "", ""
+	if o.asOf.After(p.asOf) {
+		q.asOf = o.asOf
+	}
+	if p.within(o) {
+		q.shards = o.shards
+		return &q
+	}
+	q.shards = make([]place, 0, max(len(p.shards), len(o.shards)))
+	for _, a := range p.shards {
+		switch b, there := o.get(a.shard); {
+		case there && compareSeq(b, a.seq) > 0:
+			q.shards = append(q.shards, place{a.shard, b})
+		case there, !t.precedes(a.shard, o) && (a.seq != ended || t.knows(a.shard)):
+			q.shards = append(q.shards, a)
+		}
+	}
+	for _, b := range o.shards {
+		if _, there := p.get(b.shard); !there && !t.precedes(b.shard, p) {
+			q.shards = append(q.shards, b)
+		}
+	}
+	slices.SortFunc(q.shards, func(a, b place) int { return strings.Compare(a.shard, b.shard) })
+	return &q
 }

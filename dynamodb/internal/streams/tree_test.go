@@ -32,15 +32,15 @@ func TestTree(t *testing.T) {
 		shard, seq string
 		want       bool
 	}{{"a", "99", true}, {"b", "7", true}, {"b", "8", false}, {"c", "1", false}, {"d", "1", false}} {
-		if got := p.covers(tree, c.shard, c.seq); got != c.want {
+		if got := tree.covers(p, c.shard, c.seq); got != c.want {
 			t.Errorf("%v covers %s in %s: %v", p, c.seq, c.shard, got)
 		}
 	}
 	ahead := &Position{shards: []place{{"b", ended}, {"c", "3"}, {"d", "1"}}}
-	if got := p.merge(tree, ahead); !slices.Equal(got.shards, ahead.shards) {
+	if got := tree.merge(p, ahead); !slices.Equal(got.shards, ahead.shards) {
 		t.Errorf("merged to %v", got)
 	}
-	if got := ahead.merge(tree, p); !slices.Equal(got.shards, ahead.shards) {
+	if got := tree.merge(ahead, p); !slices.Equal(got.shards, ahead.shards) {
 		t.Errorf("merged to %v", got)
 	}
 }

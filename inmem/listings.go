@@ -1,8 +1,6 @@
 package inmem
 
 import (
-	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,9 +9,6 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 const (
@@ -37,55 +32,6 @@ type listings struct {
 }
 
 func newListings() *listings { return &listings{byID: make(map[[16]byte]*listing)} }
-
-// Page implements driver.Pager. All pages of a listing show one moment. What a page goes on from is the key of the last resource
-// and the name of the listing.
-func (h *handle) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (driver.ListedPage[position], error) {
-	none := driver.ListedPage[position]{}
-	var l *listing
-	var id [16]byte
-	var after *driver.Key
-	if from == nil {
-		tree, at := h.snapshot()
-		l = &listing{tree: tree, at: at}
-		_, _ = rand.Read(id[:]) // never fails
-	} else {
-		k, err := key.Parse(from[min(len(id), len(from)):])
-		if err != nil {
-			return none, fmt.Errorf("%w: this is no continue token", storage.ErrInvalid)
-		}
-		id, after = [16]byte(from), &k
-		if l = h.pages.use(id); l == nil {
-			return none, fmt.Errorf("%w: the listing was given up", storage.ErrCompacted)
-		}
-	}
-	page := driver.ListedPage[position]{At: l.at}
-	bytes, more := 0, false
-	var last driver.Key
-	// A copy of the copy: two callers may read pages of one listing at once.
-	ascend(h.pages.copyOf(l), f, after, func(it *item) bool {
-		if len(page.Resources) == limit || bytes > driver.PageBytes || ctx.Err() != nil {
-			more = true
-			return false
-		}
-		bytes += codec.Size(it.resource)
-		last = it.key
-		page.Resources = append(page.Resources, codec.Clone(it.resource))
-		return true
-	})
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	if !more {
-		h.pages.finish(id)
-		return page, nil
-	}
-	if err := h.pages.keep(id, l); err != nil {
-		return none, err
-	}
-	page.Next = last.Append(id[:])
-	return page, nil
-}
 
 // use returns the listing and lets it live on.
 func (ls *listings) use(id [16]byte) *listing {
