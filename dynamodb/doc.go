@@ -29,19 +29,19 @@
 //
 // Each part is a type of its own and knows only those below it; handle, in dynamodb.go, wires them together.
 //
-//	writer      write.go, commit.go, recall.go          mutations, from the decision to the request
-//	lister      list.go, page.go, watch.go              lists, pages, and the snapshots of watches
+//	writer      write.go                                mutations, from the decision to the request
+//	lister      list.go                                 lists, pages, and the snapshots of watches
 //	closer      fence.go                                closes the store for writing
 //	notes       mover.go                                the notes of a migration
-//	permit      permit.go                               a handle's permission to write, as long as nobody closes the store
-//	records     source.go                               what a record of the stream means
-//	reader      read.go, owner.go                       single resources, and the children of one
+//	permit      fence.go                                a handle's permission to write, as long as nobody closes the store
+//	records     feed.go                                 what a record of the stream means
+//	reader      read.go                                 single resources, and the children of one
 //	watermarks  watermarks.go                           keeps eventual reads from going back in time
-//	registry    registry.go                             which types there are
+//	registry    schema.go                               which types there are
 //	setup       schema.go                               the table and the store, when they are opened
 //	table       table.go                                requests for items
-//	            plan.go, stamp.go, item.go, layout.go   what is stored
-//	            errors.go, url.go, scratch.go
+//	            plan.go, layout.go                      what is stored
+//	            options.go, url.go
 //
 //	streams     internal/streams                        the consumer of the stream, which is the source of changes
 //	request     internal/request                        repetition of requests, AWS's clock, fates of errors

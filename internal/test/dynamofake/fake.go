@@ -57,13 +57,11 @@ func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{calls: map[string]int{}, table: newTable(), old: map[string]*stream{}}
 	s.stream = newStream(1, 1)
+	s.table.record = func(at address, before, after item) { s.stream.record(s.now(), at, before, after) }
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.http.Close)
 	return s
 }
-
-// Table is the name of the table.
-const Table = "fake-table"
 
 // Clients returns clients of the SDK, as a program would make them, that retry without long pauses. Each pair is another client
 // to the server.
@@ -87,41 +85,6 @@ func (s *Server) Clients(t testing.TB, options ...func(*dynamodb.Options)) (*dyn
 		},
 	}
 	return dynamodb.NewFromConfig(cfg, options...), dynamodbstreams.NewFromConfig(cfg)
-}
-
-// SetFaults has f decide what happens to each request. f is called under a lock, one request at a time; nil: nothing happens.
-func (s *Server) SetFaults(f func(op string) Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = f
-}
-
-// SetGate has f called when a request has arrived in full and before it is looked at, without a lock. f may wait: the request is
-// carried out when f returns, also if its client has given up meanwhile.
-func (s *Server) SetGate(f func(op string)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gate = f
-}
-
-// Calls returns how often an operation was asked for.
-func (s *Server) Calls(op string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[op]
-}
-
-// refusal is an error of the service.
-type refusal struct {
-	status        int
-	code, message string
-	more          map[string]any
-}
-
-func (r *refusal) Error() string { return r.code + ": " + r.message }
-
-func refuse(code, format string, args ...any) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: code, message: fmt.Sprintf(format, args...)}
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -220,64 +183,80 @@ func addCapacity(op string, out any) {
 	}
 }
 
-// request holds the fields of all requests that are understood.
-type request struct {
-	client string    // who signed it
-	signed time.Time // the time in the signature
-
-	TableName                           string
-	Item, Key                           item
-	ConditionExpression                 string
-	ExpressionAttributeValues           item
-	ReturnValuesOnConditionCheckFailure string
-	ReturnConsumedCapacity              string
-	ConsistentRead                      bool
-	RequestItems                        map[string]struct {
-		Keys           []item
-		ConsistentRead bool
-	}
-	KeyConditionExpression string
-	ExclusiveStartKey      item
-	Limit                  int
-	TransactItems          []member
-	ClientRequestToken     string
-
-	StreamArn, ShardId, ShardIteratorType, SequenceNumber string
-	ExclusiveStartShardId, ShardIterator                  string
-}
-
 func (s *Server) answer(op string, in *request, fault Fault) (any, error) {
 	switch op {
 	case "DescribeTable":
-		return s.describeTable(in)
+		return s.table.describe(in, s.stream)
 	case "PutItem":
-		w := &write{Item: in.Item, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues}
-		return s.putItem(w)
+		return s.table.putItem(&write{Item: in.Item, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues})
 	case "DeleteItem":
-		return s.deleteItem(&write{Key: in.Key, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues})
+		return s.table.deleteItem(&write{Key: in.Key, ConditionExpression: in.ConditionExpression, ExpressionAttributeValues: in.ExpressionAttributeValues})
 	case "DescribeTimeToLive":
-		return s.describeTimeToLive()
+		return s.table.describeTimeToLive()
 	case "UpdateTimeToLive":
-		return s.updateTimeToLive()
+		return s.table.updateTimeToLive()
 	case "UpdateItem":
-		s.apply(&write{Key: in.Key, ExpressionAttributeValues: in.ExpressionAttributeValues}, update)
+		s.table.apply(&write{Key: in.Key, ExpressionAttributeValues: in.ExpressionAttributeValues}, update)
 		return object{}, nil
 	case "GetItem":
-		return s.getItem(in)
+		return s.table.getItem(in)
 	case "BatchGetItem":
-		return s.batchGetItem(in, fault.Unprocessed)
+		return s.table.batchGetItem(in, fault.Unprocessed)
 	case "Query":
-		return s.query(in)
+		return s.table.query(in)
 	case "TransactWriteItems":
-		return s.transact(in)
-	case "DescribeStream":
-		return s.describeStream(in)
-	case "GetShardIterator":
-		return s.getShardIterator(in)
-	case "GetRecords":
-		return s.getRecords(in)
+		return s.table.transact(in)
 	}
-	return nil, refuse("UnknownOperationException", "the fake does not know %s", op)
+	call := map[string]func(*stream, *request) (any, error){
+		"DescribeStream": (*stream).describe, "GetShardIterator": (*stream).getShardIterator, "GetRecords": (*stream).getRecords,
+	}[op]
+	if call == nil {
+		return nil, refuse("UnknownOperationException", "the fake does not know %s", op)
+	}
+	arn := in.StreamArn
+	if arn == "" {
+		arn, _, _ = strings.Cut(in.ShardIterator, "|")
+	}
+	st, err := s.find(arn)
+	if err != nil {
+		return nil, err
+	}
+	return call(st, in)
 }
 
-type object = map[string]any
+func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
+
+// checkSignature refuses a request that is carried out too long after, or before, the time that its client signed it with.
+func (s *Server) checkSignature(signed time.Time) error {
+	if off := s.now().Sub(signed); off > signatureLife || off < -signatureLife {
+		return refuse("InvalidSignatureException", "Signature expired, or not yet current: %v is too far from %v", signed, s.now())
+	}
+	return nil
+}
+
+// signatureLife is for how long AWS accepts a signature, at most.
+const signatureLife = 15 * time.Minute
+
+// credential is the name with which a request was signed.
+func credential(r *http.Request) string {
+	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+func (s *Server) find(arn string) (*stream, error) {
+	if s.stream.arn == arn {
+		return s.stream, nil
+	}
+	if st := s.old[arn]; st != nil {
+		return st, nil
+	}
+	return nil, refuse("ResourceNotFoundException", "Requested resource not found: Stream: %s not found", arn)
+}
+
+// Now is the server's time, which it puts into the Date of its answers and into the records of the stream.
+func (s *Server) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now()
+}

@@ -97,22 +97,6 @@ func (st *stream) open() []*shard {
 	return open
 }
 
-// Roll closes every open shard and goes on in one child of each, as happens every few hours.
-func (s *Server) Roll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sh := range s.stream.open() {
-		s.stream.divide(sh, 1, false)
-	}
-}
-
-// Split closes the oldest open shard and goes on in two children. With hidden the children are in no listing before Show.
-func (s *Server) Split(hidden bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream.divide(s.stream.open()[0], 2, hidden)
-}
-
 func (st *stream) divide(sh *shard, n int, hidden bool) {
 	sh.closed = true
 	for range n {
@@ -122,103 +106,10 @@ func (st *stream) divide(sh *shard, n int, hidden bool) {
 	}
 }
 
-// SetEmptyPages has each answer of GetRecords that holds records come after n that hold none, as AWS says is normal.
-func (s *Server) SetEmptyPages(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream.empty = n
-}
-
-// SetOmissions has DescribeStream leave out the shards for which omit is true, counted from 0 in the order of their making; nil:
-// none.
-func (s *Server) SetOmissions(omit func(shard int, closed bool) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream.omits = omit
-}
-
-// SetReaders has GetRecords refuse all but the first n clients that read the same shard within a second. AWS has room for two.
-func (s *Server) SetReaders(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream.limit = n
-}
-
-// Shards returns how many shards the stream has had.
-func (s *Server) Shards() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.stream.shards)
-}
-
-// Show lists all shards.
-func (s *Server) Show() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sh := range s.stream.shards {
-		sh.hidden = false
-	}
-}
-
-// SetShards has the stream begin anew with a number of shards. Call it before anything is written.
-func (s *Server) SetShards(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream = newStream(1, n)
-}
-
-// ExpireIterators has all iterators expire.
-func (s *Server) ExpireIterators() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream.epoch++
-}
-
-// Trim forgets all records that are there, as DynamoDB does after a day.
-func (s *Server) Trim() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sh := range s.stream.shards {
-		sh.trimmed = len(sh.records)
-	}
-}
-
-// Disable switches the stream off; Enable switches it on again, which makes another one.
-func (s *Server) Disable() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream.enabled = false
-	s.old[s.stream.arn] = s.stream
-	for _, sh := range s.stream.open() {
-		sh.closed = true
-	}
-}
-
-// Enable switches a disabled stream on.
-func (s *Server) Enable() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stream = newStream(len(s.old)+1, 1)
-}
-
-func (s *Server) find(arn string) (*stream, error) {
-	if s.stream.arn == arn {
-		return s.stream, nil
-	}
-	if st := s.old[arn]; st != nil {
-		return st, nil
-	}
-	return nil, refuse("ResourceNotFoundException", "Requested resource not found: Stream: %s not found", arn)
-}
-
 // describePage is how many shards an answer lists.
 const describePage = 10
 
-func (s *Server) describeStream(in *request) (any, error) {
-	st, err := s.find(in.StreamArn)
-	if err != nil {
-		return nil, err
-	}
+func (st *stream) describe(in *request) (any, error) {
 	d := object{"StreamArn": st.arn, "StreamStatus": "ENABLED", "StreamViewType": "NEW_AND_OLD_IMAGES"}
 	if !st.enabled {
 		d["StreamStatus"] = "DISABLED"
@@ -246,11 +137,7 @@ func (s *Server) describeStream(in *request) (any, error) {
 	return object{"StreamDescription": d}, nil
 }
 
-func (s *Server) getShardIterator(in *request) (any, error) {
-	st, err := s.find(in.StreamArn)
-	if err != nil {
-		return nil, err
-	}
+func (st *stream) getShardIterator(in *request) (any, error) {
 	i := slices.IndexFunc(st.shards, func(sh *shard) bool { return sh.id == in.ShardId })
 	if i < 0 {
 		return nil, refuse("ResourceNotFoundException", "Requested resource not found: Shard does not exist")
@@ -276,14 +163,10 @@ func (st *stream) iterator(shard, at, empty int) string {
 	return strings.Join([]string{st.arn, strconv.Itoa(shard), strconv.Itoa(at), strconv.Itoa(st.epoch), strconv.Itoa(empty)}, "|")
 }
 
-func (s *Server) getRecords(in *request) (any, error) {
+func (st *stream) getRecords(in *request) (any, error) {
 	parts := strings.Split(in.ShardIterator, "|")
 	if len(parts) != 5 {
 		return nil, refuse("ValidationException", "Invalid ShardIterator")
-	}
-	st, err := s.find(parts[0])
-	if err != nil {
-		return nil, err
 	}
 	i, _ := strconv.Atoi(parts[1])
 	at, _ := strconv.Atoi(parts[2])
