@@ -1,11 +1,5 @@
 package sqlite
 
-import (
-	"fmt"
-
-	"github.com/ashlar-dev/storage"
-)
-
 // History is in the log. Every row names the row before it of the same resource (prev), so that the rows of one life of a resource,
 // from its creation to its deletion, form a chain that begins at its row in resources, or at one in gone if it was deleted. Nothing
 // else is written for history: an index of the log by key would touch another page for each change, which cost a third of the
@@ -45,9 +39,6 @@ func (l link) next(seq int64) (n link, jump int64) {
 	}
 	return n, jump
 }
-
-// errBroken is the error of a row that has to be there and is not.
-var errBroken = fmt.Errorf("%w: a row of the log is missing", storage.ErrCompacted)
 
 // along goes along a chain from a row above another one to the first that is not, which may be 0: before the resource was created.
 func (c *conn) along(from, above int64) (int64, error) {

@@ -38,3 +38,29 @@ func onFullDisk(folder string, err error) error {
 	}
 	return err
 }
+
+var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was pruned, or an older copy of the file was restored", storage.ErrCompacted)
+
+// errDamaged ends watches at once, as nobody knows which of them want the row: leaving it out would be a gap that nobody hears of,
+// and no waiting mends it. Whoever lists again goes on behind it.
+var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
+
+// errBroken is the error of a row that has to be there and is not.
+var errBroken = fmt.Errorf("%w: a row of the log is missing", storage.ErrCompacted)
+
+var errNoDatabase = errors.New("the file is not a SQLite database, or is damaged")
+
+var errStopped = errors.New("stopped")
+
+// errUnsure says that what a failed commit has written may be found by a recovery after a crash, although nobody sees it now.
+var errUnsure = errors.New("the commit failed on its way to the disk")
+
+// errFound says that a commit which failed has taken effect after all.
+var errFound = errors.New("the commit has taken effect")
+
+func ifNot(err error, code sqlite3.ErrorCode) error {
+	if errors.Is(err, code) {
+		return nil
+	}
+	return err
+}

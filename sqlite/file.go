@@ -28,8 +28,6 @@ func locate(path string) (string, error) {
 	return filepath.Join(folder, filepath.Base(path)), nil
 }
 
-var errNoDatabase = errors.New("the file is not a SQLite database, or is damaged")
-
 // examine says in plain words what SQLite would say in its own, or not at all.
 func examine(path string, create bool) error {
 	if name := networkFileSystem(filepath.Dir(path)); name != "" {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Scan implements driver.Driver. The position and the rows are read in one transaction, and so from one snapshot.
@@ -43,9 +45,6 @@ func (c *conn) snapshot(f *driver.Filter, rows driver.Rows) (at mark, err error)
 	return at, err
 }
 
-// afterAll stands behind every key: no UTF-8 has it.
-var afterAll = []byte{0xff}
-
 // scan adds what matches a filter to rows, in key order.
 func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 	w, err := c.walk(scan, nil, nil, filter)
@@ -64,4 +63,38 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 			return err
 		}
 	}
+}
+
+// Children implements driver.Driver.
+func (s *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.readers.give(c)
+	ids, err := c.owned(edge(owner, uid))
+	if err != nil {
+		return nil, failed(ctx, "read the index", err)
+	}
+	return ids, nil
+}
+
+func (c *conn) owned(owner []byte) ([]*resourcepb.ID, error) {
+	stmt, err := c.stmt(owned)
+	if err != nil {
+		return nil, err
+	}
+	if err := stmt.BindBlob(1, owner); err != nil {
+		return nil, err
+	}
+	var ids []*resourcepb.ID
+	for stmt.Step() {
+		k, err := key.Parse(stmt.ColumnRawBlob(0))
+		if err != nil {
+			_ = stmt.Reset()
+			return nil, err
+		}
+		ids = append(ids, k.ID(stmt.ColumnText(1), stmt.ColumnText(2)))
+	}
+	return ids, finish(stmt)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
 )
 
 // The journal is made when it is first needed: most stores never are moved.
@@ -154,4 +155,110 @@ func (s *handle) writeAlone(ctx context.Context, what string, do func(*conn) err
 		return failed(ctx, what, err)
 	}
 	return nil
+}
+
+// named gives a target without a name one, because the empty name stands for an open store.
+func named(target string) string {
+	if target == "" {
+		return "another store"
+	}
+	return target
+}
+
+// SetFence implements driver.Mover. Writers see the fence in the row that each of their transactions begins with.
+func (s *handle) SetFence(ctx context.Context, target *string) error {
+	_, err := s.setFence(ctx, target, nil)
+	return err
+}
+
+// Guards implements driver.GuardedMover.
+func (*handle) Guards() {}
+
+// SetFenceAt implements driver.GuardedMover. The epoch is the revision of a note.
+func (s *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	return s.setFence(ctx, target, &epoch)
+}
+
+func (s *handle) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
+	text := ""
+	if target != nil {
+		text = named(*target)
+	}
+	err = s.writeAlone(ctx, "write the row", func(c *conn) error {
+		if err := c.db.Exec(createJournal); err != nil {
+			return err
+		}
+		if epoch != nil {
+			at, err := c.note(driver.FenceNote, nil)
+			switch {
+			case err != nil:
+				return err
+			case at != *epoch:
+				return driver.Conflict(driver.FenceNote)
+			}
+		}
+		if next, err = c.putNote(driver.FenceNote, nil); err != nil {
+			return err
+		}
+		return c.run(`UPDATE meta SET fence = ?1`, func(st *sqlite3.Stmt) error { return st.BindText(1, text) }, nil)
+	})
+	if err != nil {
+		return "", err
+	}
+	return next, nil
+}
+
+// Fence implements driver.Mover.
+func (s *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
+	err = s.look(ctx, "read the row", func(c *conn) error {
+		// The epoch first: if the fence changes between the two, the epoch is one that fits no more.
+		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
+			return err
+		}
+		return c.run(`SELECT fence FROM meta`, nil, func(st *sqlite3.Stmt) { state.Target = st.ColumnText(0) })
+	})
+	state.Closed = state.Target != ""
+	return state, err
+}
+
+// ReadAfter implements driver.BulkReader.
+func (s *handle) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.readers.give(c)
+	rows, err := c.readAfter(after, limit)
+	if err != nil {
+		return nil, failed(ctx, "read the rows", err)
+	}
+	return rows, nil
+}
+
+func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
+	stmt, err := c.stmt(scan)
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
+		after = append(after[:len(after):len(after)], 0) // the first that may follow
+	}
+	if err := bindBytes(stmt, 1, after); err != nil {
+		return nil, err
+	}
+	if err := stmt.BindBlob(2, afterAll); err != nil {
+		return nil, err
+	}
+	rows := make([]driver.Row, 0, limit)
+	for bytes := 0; len(rows) < limit && bytes < driver.ReadBytes && stmt.Step(); {
+		k, err := key.Parse(stmt.ColumnRawBlob(0))
+		if err != nil {
+			_ = stmt.Reset() // the first error tells more
+			return nil, err
+		}
+		data := stmt.ColumnBlob(3, nil)
+		rows = append(rows, driver.Row{Key: k, Version: mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}.version(), Data: data})
+		bytes += len(data)
+	}
+	return rows, finish(stmt)
 }

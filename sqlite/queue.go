@@ -1,31 +1,11 @@
 package sqlite
 
 import (
-	"context"
 	"slices"
 	"sync"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/driver"
 )
-
-// request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
-// caller that leaves earlier does not look at it again.
-type request struct {
-	mutations []mutation
-	guard     *driver.Guard
-	err       error
-	done      chan struct{}
-	taken     bool // under queue.mu
-}
-
-func (r *request) size() int {
-	n := 0
-	for i := range r.mutations {
-		n += len(r.mutations[i].data)
-	}
-	return n
-}
 
 // queue holds the requests that wait for the writer.
 //
@@ -40,12 +20,6 @@ type queue struct {
 	wake    chan struct{}  // holds a token when the queue may have something
 	asleep  sync.WaitGroup // callers of the last batch that do not run again yet
 }
-
-// The bounds of a batch. A request that exceeds them is a batch by itself.
-const (
-	batchChanges = 512
-	batchBytes   = 8 << 20
-)
 
 func (q *queue) put(r *request) error {
 	r.done = make(chan struct{})
@@ -111,22 +85,4 @@ func (q *queue) close() []*request {
 	rest := q.waiting
 	q.waiting = nil
 	return rest
-}
-
-// do puts a request into the queue and waits for the writer.
-func (w *writer) do(ctx context.Context, r *request) error {
-	if err := w.queue.put(r); err != nil {
-		return err
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-	}
-	w.queue.leave(r)
-	select {
-	case <-r.done: // perhaps in the same moment as the end of ctx
-		return r.err
-	default:
-		return tooLate(ctx)
-	}
 }

@@ -1,11 +1,9 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -14,77 +12,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
 )
-
-// The defaults of Options.
-const (
-	DefaultTimeout       = 30 * time.Second
-	DefaultOutage        = 5 * time.Minute
-	DefaultRetention     = time.Hour
-	DefaultRetentionRows = 10_000_000
-
-	// DefaultRetentionBytes is 1 GiB.
-	DefaultRetentionBytes = 1 << 30
-)
-
-// defaultReaders is the default number of reading connections: more than there are processors only get in each other's way.
-func defaultReaders() int { return max(2, runtime.GOMAXPROCS(0)) }
-
-// Options of a store. The zero value of each field means its default.
-type Options struct {
-	// NoCreate makes Open fail where there is no store yet.
-	NoCreate bool
-	// Timeout bounds calls whose context has no deadline.
-	Timeout time.Duration
-	// Outage is how long watches go on while the file cannot be read, before they end.
-	Outage time.Duration
-	// MaxSize is the largest size of a resource in bytes, at most 1 MiB, which is the default.
-	MaxSize int
-	// Retention is how far history goes back: for how long a watch or a page can go on from a change, and the store be read as it
-	// was then, unless RetentionRows or RetentionBytes is reached earlier. The newest 2,048 changes are kept longer. At least it is
-	// driver.TokenLifetime, and so long all changes are kept, whatever the other bounds: pages and the snapshots of watches need them.
-	Retention time.Duration
-	// RetentionRows is the number of changes in history at most, give or take a few hundred.
-	RetentionRows int
-	// RetentionBytes is the number of bytes of resources in the changes of history at most, give or take 32 MiB, whatever their age and
-	// number: also of the newest 2,048. At least 32 MiB are. The log of a database that is smaller than this as a whole is not bounded by it.
-	RetentionBytes int
-	// Readers is the number of connections for reading. The default is GOMAXPROCS, but at least 2.
-	Readers int
-
-	vfs   string        // for tests
-	young time.Duration // for tests: instead of driver.TokenLifetime
-}
-
-// kept is how long a change is kept, whatever the bounds.
-func (o *Options) kept() time.Duration { return cmp.Or(o.young, driver.TokenLifetime) }
-
-func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	if d.Timeout <= 0 {
-		d.Timeout = DefaultTimeout
-	}
-	if d.Outage <= 0 {
-		d.Outage = DefaultOutage
-	}
-	if d.Retention <= 0 {
-		d.Retention = DefaultRetention
-	}
-	d.Retention = max(d.Retention, d.kept())
-	if d.RetentionRows <= 0 {
-		d.RetentionRows = DefaultRetentionRows
-	}
-	if d.RetentionBytes <= 0 {
-		d.RetentionBytes = DefaultRetentionBytes
-	}
-	d.RetentionBytes = max(d.RetentionBytes, pruneNeverBytes)
-	if d.Readers <= 0 {
-		d.Readers = defaultReaders()
-	}
-	return d
-}
 
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
@@ -99,9 +26,6 @@ var (
 	_ storage.Resumer    = (*Backend)(nil)
 	_ storage.Transactor = (*Backend)(nil)
 )
-
-// maxOps is the largest number of operations in a transaction. SQLite sets no bound; all writers wait for one transaction.
-const maxOps = 256
 
 // New opens the store in a file, and creates it if it is not there. The context bounds the opening only.
 func New(ctx context.Context, path string, options *Options) (*Backend, error) {

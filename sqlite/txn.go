@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // txn is a transaction of the writer's that is under way.
@@ -269,4 +270,68 @@ func bindOwner(s *sqlite3.Stmt, param int, owner []byte) error {
 		return s.BindNull(param)
 	}
 	return s.BindBlob(param, owner)
+}
+
+// mutation is a driver's Mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
+// caller's message.
+type mutation struct {
+	*driver.Mutation
+	key []byte
+	// The rest belongs to a write.
+	groupVersion string
+	owner, data  []byte
+	created      int64 // set by the writer, as the rest
+	writes       int64
+	at           mark // of the row that tells of the change; none: nothing was changed
+}
+
+func newMutation(m *driver.Mutation) (c mutation, err error) {
+	c = mutation{Mutation: m, key: m.Key.Bytes()}
+	if m.Verb == driver.Write {
+		c.groupVersion = m.Resource.GetId().GetType().GetGroupVersion()
+		c.owner = ownerBytes(m.Resource.GetOwner())
+		c.data, err = codec.Encode(m.Resource)
+	}
+	return c, err
+}
+
+// request is what one caller wants done, all or nothing. The writer owns it from when it is drained until done is closed; a
+// caller that leaves earlier does not look at it again.
+type request struct {
+	mutations []mutation
+	guard     *driver.Guard
+	err       error
+	done      chan struct{}
+	taken     bool // under queue.mu
+}
+
+func (r *request) size() int {
+	n := 0
+	for i := range r.mutations {
+		n += len(r.mutations[i].data)
+	}
+	return n
+}
+
+// floors are the rows of the log that bound history from below: followed <= horizon, pruned <= followed. A store that was made by this
+// program has one horizon; in one that was upgraded, changes can be followed for a while from before it can be read.
+type floors struct{ followed, horizon, pruned int64 }
+
+// guarded returns the error of a request whose guard does not hold. A batch reads a note once: it cannot change under a
+// transaction that holds the write lock.
+func (t *txn) guarded(g *driver.Guard) (refused, err error) {
+	if g == nil {
+		return nil, nil
+	}
+	if t.note == nil || t.note.Note != g.Note {
+		at, err := t.conn.note(g.Note, nil)
+		if err != nil {
+			return nil, err
+		}
+		t.note = &driver.Guard{Note: g.Note, Revision: at}
+	}
+	if t.note.Revision != g.Revision {
+		return g.Superseded(), nil
+	}
+	return nil, nil
 }

@@ -2,33 +2,16 @@ package sqlite
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
 
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/internal/codec"
 )
-
-// mutation is a driver's Mutation, ready for the writer, which may still have it when the caller has left: the writer does not look at the
-// caller's message.
-type mutation struct {
-	*driver.Mutation
-	key []byte
-	// The rest belongs to a write.
-	groupVersion string
-	owner, data  []byte
-	created      int64 // set by the writer, as the rest
-	writes       int64
-	at           mark // of the row that tells of the change; none: nothing was changed
-}
-
-func newMutation(m *driver.Mutation) (c mutation, err error) {
-	c = mutation{Mutation: m, key: m.Key.Bytes()}
-	if m.Verb == driver.Write {
-		c.groupVersion = m.Resource.GetId().GetType().GetGroupVersion()
-		c.owner = ownerBytes(m.Resource.GetOwner())
-		c.data, err = codec.Encode(m.Resource)
-	}
-	return c, err
-}
 
 // Apply implements driver.Driver: the writer carries the mutations out.
 func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err error) {
@@ -51,4 +34,262 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		}
 	}
 	return nil
+}
+
+// do puts a request into the queue and waits for the writer.
+func (w *writer) do(ctx context.Context, r *request) error {
+	if err := w.queue.put(r); err != nil {
+		return err
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+	w.queue.leave(r)
+	select {
+	case <-r.done: // perhaps in the same moment as the end of ctx
+		return r.err
+	default:
+		return tooLate(ctx)
+	}
+}
+
+// writer is the one goroutine of a store that writes. Requests that wait when its turn comes share one transaction: natural
+// batching, without a timer.
+//
+//	wait for requests ─► lock the side file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
+//	        ▲                (in line with                                                                  │
+//	        │                 other processes)                                                              ▼
+//	        └───────────────────────────────────────── unlock ◄── hand own changes to watches, ring the doorbell
+//
+// Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
+// just leaves the queue.
+type writer struct {
+	handle *handle
+	conn   *conn
+	queue  queue
+	stop   chan struct{} // closed by close
+	done   chan struct{} // closed when the goroutine has ended
+	batch  []*request
+	made   []addition // of this turn: one, or where the batch failed as a whole, one for each request
+	log    retention
+	links  links
+	ended  error // of closing the connection, to be read after done
+}
+
+func newWriter(s *handle, c *conn) *writer {
+	w := &writer{
+		handle: s,
+		conn:   c,
+		queue:  queue{wake: make(chan struct{}, 1)},
+		stop:   make(chan struct{}),
+		done:   make(chan struct{}),
+		log: retention{
+			age: s.options.Retention, young: s.options.kept(), rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes),
+		},
+	}
+	w.waitInSteps()
+	go w.run()
+	return w
+}
+
+// waitInSteps sets the connection up for waiting in small steps: between them the writer looks whether anybody still waits for it.
+func (w *writer) waitInSteps() {
+	_ = w.conn.db.BusyHandler(func(_ context.Context, count int) bool {
+		select {
+		case <-w.stop:
+			return false
+		case <-time.After(time.Duration(min(count+1, 10)) * time.Millisecond):
+			return count < 20
+		}
+	})
+}
+
+func (w *writer) run() {
+	defer close(w.done)
+	defer func() { w.ended = w.conn.close() }()
+	for {
+		select {
+		case <-w.queue.wake:
+		case <-w.stop:
+		}
+		for !w.queue.empty() && !w.stopped() {
+			w.turn()
+		}
+		if w.stopped() {
+			for _, r := range w.queue.close() {
+				r.err = storage.ErrClosed
+				close(r.done)
+			}
+			return
+		}
+	}
+}
+
+func (w *writer) stopped() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// turn is one turn of the circle above. It leaves the queue as it is when the database is busy with another program's write.
+func (w *writer) turn() {
+	// The callers of the last batch are being woken. Those that call again at once do so by the time the last of them runs, and
+	// then share this batch, which is nearly twice as large as one that is taken without waiting for them.
+	w.queue.asleep.Wait()
+	locked := w.handle.side.lock(w.stop)
+	if errors.Is(locked, errStopped) {
+		return
+	}
+	var t txn
+	err := locked
+	if err == nil {
+		t, err = w.begin()
+	}
+	if errors.Is(err, sqlite3.BUSY) {
+		_ = w.handle.side.unlock() // the next turn will see
+		return
+	}
+	w.batch = w.queue.drain(w.batch[:0])
+	if err == nil {
+		err = w.finish(&t, w.batch)
+	}
+	if err != nil {
+		w.alone(w.batch, &t, err)
+	}
+	for _, r := range w.batch {
+		close(r.done)
+	}
+	clear(w.batch)
+	w.announce()
+	if locked == nil {
+		_ = w.handle.side.unlock() // closing the file would release it too
+	}
+}
+
+// announce tells the watches of all processes what was committed. The lock is still held, so that the doorbell is rung in the order
+// of commits.
+func (w *writer) announce() {
+	if len(w.made) == 0 {
+		return
+	}
+	w.handle.source.tell(w.made...)
+	w.handle.side.ring(w.made[len(w.made)-1].end)
+	clear(w.made)
+	w.made = w.made[:0]
+}
+
+// begin opens a transaction and reads what it needs to know.
+func (w *writer) begin() (txn, error) {
+	if err := w.conn.exec(beginImmediate); err != nil {
+		return txn{}, err
+	}
+	t, err := newTxn(w.conn, &w.links)
+	if err != nil {
+		_ = w.conn.abandon() // the first error tells more
+	}
+	return t, err
+}
+
+// finish applies requests, each of which gets its own error, and commits. An error says that none of them was carried out;
+// unsure is among its causes if a later crash may bring them back.
+func (w *writer) finish(t *txn, batch []*request) (err error) {
+	for _, r := range batch {
+		if r.err, err = t.apply(r); err != nil {
+			_ = w.conn.abandon()
+			return err
+		}
+	}
+	changed := t.last != t.before
+	if changed {
+		if err := w.log.prune(t); err != nil {
+			w.log.forget()
+			_ = w.conn.abandon()
+			return err
+		}
+	}
+	if err := w.conn.exec(commit); err != nil {
+		w.log.forget()
+		return w.settle(t, onFullDisk(filepath.Dir(w.handle.path), err))
+	}
+	if changed {
+		w.made = append(w.made, w.handle.source.addition(t, batch))
+	}
+	return nil
+}
+
+// settle finds out what became of a commit that failed: the log tells.
+func (w *writer) settle(t *txn, failed error) error {
+	_ = w.conn.abandon()
+	if t.last == t.before {
+		return nil
+	}
+	there, err := w.conn.find(t.last)
+	if err != nil {
+		return fmt.Errorf("%w: %w: %w", errUnsure, failed, err)
+	}
+	if !there {
+		return fmt.Errorf("%w: %w", errUnsure, failed)
+	}
+	w.made = append(w.made, addition{after: t.before, end: t.last})
+	return nil
+}
+
+// alone carries out each request by itself after a batch has failed as a whole in t, so that one which cannot be done fails no
+// other. What a failed commit left on the disk is overwritten by the next one that succeeds; until then, nobody is told that
+// nothing was written.
+func (w *writer) alone(batch []*request, t *txn, err error) {
+	if !errors.Is(err, errUnsure) {
+		t = nil
+	}
+	for _, r := range batch {
+		told := len(w.made)
+		if len(batch) > 1 || t != nil {
+			err = w.single(r, t)
+		}
+		switch {
+		case errors.Is(err, errFound):
+			return // all of them, each with its own error, as the batch has decided
+		case err == nil:
+		case t != nil, errors.Is(err, errUnsure), errors.Is(err, sqlite3.BUSY):
+			r.err = fmt.Errorf("%w: %w", storage.ErrInconsistent, err)
+		default:
+			r.err = fmt.Errorf("nothing was written: %w", err)
+		}
+		if len(w.made) > told {
+			t = nil
+		}
+	}
+}
+
+// single carries out a request by itself. unsure is the transaction of an earlier attempt if its commit failed on its way to the
+// disk, else nil: the look after it may have failed too, or somebody has recovered the -wal file since.
+func (w *writer) single(r *request, unsure *txn) error {
+	t, err := w.begin()
+	if err != nil {
+		return err
+	}
+	if unsure != nil {
+		found, err := w.conn.find(unsure.last)
+		if found || err != nil {
+			_ = w.conn.abandon() // nothing was done in it
+		}
+		if err != nil {
+			return err
+		}
+		if found {
+			w.made = append(w.made, addition{after: unsure.before, end: unsure.last})
+			return errFound
+		}
+	}
+	return w.finish(&t, []*request{r})
+}
+
+func (w *writer) close() error {
+	close(w.stop)
+	<-w.done
+	return w.ended
 }

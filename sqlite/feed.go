@@ -28,14 +28,6 @@ var (
 	_ driver.Prover[mark] = (*source)(nil)
 )
 
-type event = driver.Event[mark]
-
-var errRestored = fmt.Errorf("%w: the log no longer holds the position: it was pruned, or an older copy of the file was restored", storage.ErrCompacted)
-
-// errDamaged ends watches at once, as nobody knows which of them want the row: leaving it out would be a gap that nobody hears of,
-// and no waiting mends it. Whoever lists again goes on behind it.
-var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
-
 // The bounds of a page of history.
 const (
 	pageRows  = 500
@@ -295,4 +287,46 @@ func (s *source) Decode(b []byte) (mark, error) {
 		return mark{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
 	}
 	return at, nil
+}
+
+// attend makes a new inbox the source's. What was committed before, the first look of its run sees.
+func (s *source) attend() *inbox {
+	in := &inbox{bell: make(chan struct{}, 1)}
+	s.inbox.Store(in)
+	return in
+}
+
+// leave ends what attend began, unless another run attends already.
+func (s *source) leave(in *inbox) { s.inbox.CompareAndSwap(in, nil) }
+
+// tell hands the run, if there is one, what the writer has added, or without that asks for a look in the file.
+func (s *source) tell(own ...addition) {
+	if in := s.inbox.Load(); in != nil {
+		in.add(own)
+	}
+}
+
+// addition returns what the requests of a committed transaction have added to the log. Of a deletion only the file knows what it
+// deleted.
+func (s *source) addition(t *txn, batch []*request) addition {
+	a := addition{after: t.before, end: t.last}
+	if s.inbox.Load() == nil {
+		return a
+	}
+	n := int(t.last.seq - t.before.seq)
+	rows := make([]row, 0, n)
+	for _, r := range batch {
+		if r.err != nil {
+			continue // what it has written before belongs to a transaction that failed
+		}
+		for i := range r.mutations {
+			if c := &r.mutations[i]; c.Verb == driver.Write {
+				rows = append(rows, row{c.at, c.created, c.writes, c.Key, c.data})
+			}
+		}
+	}
+	if len(rows) == n {
+		a.rows = rows
+	}
+	return a
 }

@@ -4,6 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math/rand/v2"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // mark is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
@@ -63,3 +67,20 @@ func parseVersion(text string) (mark, bool) {
 	}
 	return markOf(b)
 }
+
+// ownerBytes is how a resource names its owner: the owner's key and uid joined by NUL, or nil.
+func ownerBytes(owner *resourcepb.ID) []byte {
+	if owner == nil {
+		return nil
+	}
+	return edge(key.Of(owner), owner.GetUid())
+}
+
+func edge(owner driver.Key, uid string) []byte {
+	return append(append(owner.Bytes(), 0), uid...)
+}
+
+// afterAll stands behind every key: no UTF-8 has it.
+var afterAll = []byte{0xff}
+
+type event = driver.Event[mark]

@@ -3,10 +3,11 @@ package sqlite
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // sideFile is the -lock file beside the database. Writers take turns by a lock on it, and touch it after each commit, which is
@@ -81,6 +82,85 @@ func (s *sideFile) lock(stop <-chan struct{}) error {
 	return errStopped
 }
 
-var errStopped = errors.New("stopped")
-
 func (s *sideFile) unlock() error { return unlock(s.file) }
+
+// poll calls try every few milliseconds until it is done or fails, or ctx ends.
+func poll(ctx context.Context, try func() (done bool, err error)) error {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return tooLate(ctx)
+		}
+	}
+}
+
+// The source looks for changes when a writer rings, and besides every pollEvery, for one that died between its commit and the
+// bell; more often where the bell cannot be heard.
+const (
+	pollEvery     = 250 * time.Millisecond
+	pollDeafEvery = 50 * time.Millisecond
+)
+
+// bell hears the writers of all processes touch the side file.
+type bell struct {
+	watcher *fsnotify.Watcher // nil where the system has none to spare
+	ticker  *time.Ticker
+}
+
+func listen(path string) *bell {
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = watcher.Add(path); err != nil {
+			_ = watcher.Close()
+		}
+	}
+	if err != nil {
+		return &bell{ticker: time.NewTicker(pollDeafEvery)}
+	}
+	return &bell{watcher: watcher, ticker: time.NewTicker(pollEvery)}
+}
+
+// signal is what ends the waiting for changes.
+type signal int
+
+const (
+	over signal = iota // ctx
+	told               // by this process's writer
+	rung               // by a writer of any process
+	due                // nothing, for as long as a look may be put off
+)
+
+// wait returns when there may be changes.
+func (b *bell) wait(ctx context.Context, inbox <-chan struct{}) signal {
+	var events chan fsnotify.Event
+	var failed chan error
+	if b.watcher != nil {
+		events, failed = b.watcher.Events, b.watcher.Errors
+	}
+	select {
+	case <-inbox:
+		return told
+	case <-events:
+		return rung
+	case err := <-failed:
+		_ = err // too many events at once, so that some were dropped: time to look
+		return due
+	case <-b.ticker.C:
+		return due
+	case <-ctx.Done():
+		return over
+	}
+}
+
+func (b *bell) close() {
+	b.ticker.Stop()
+	if b.watcher != nil {
+		_ = b.watcher.Close()
+	}
+}
