@@ -31,7 +31,7 @@ func (b *Backend) Backup(ctx context.Context, to string) error {
 		return fmt.Errorf("back up to %s: the file exists already", to)
 	}
 	// A connection of its own: those for reading are forbidden to write, to any file.
-	c, err := connect(ctx, s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 2 << 10, busy: s.options.Timeout})
+	c, err := s.connect(ctx, sqlite3.OPEN_READWRITE, 2<<10)
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "open another connection", err))
 	}

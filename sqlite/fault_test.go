@@ -135,7 +135,7 @@ func TestCommitThatKeepsFailing(t *testing.T) {
 // newWriterOf returns a writer beside the one of a store, on a connection of its own.
 func newWriterOf(t *testing.T, s *Backend) *writer {
 	t.Helper()
-	c, err := connect(t.Context(), s.handle.path, s.handle.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 100, busy: fixture.Timeout})
+	c, err := s.handle.connect(t.Context(), sqlite3.OPEN_READWRITE, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func newWriterOf(t *testing.T, s *Backend) *writer {
 			t.Error(err)
 		}
 	})
-	return &writer{handle: s.handle, conn: c}
+	return &writer{database: s.handle.database, source: s.handle.source, conn: c}
 }
 
 // When a commit that was reported as failed has taken effect after all, the log says so.

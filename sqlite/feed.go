@@ -18,7 +18,7 @@ import (
 // source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
 // numbered in the order of commits, so positions form a line.
 type source struct {
-	handle    *handle
+	database  *database
 	published atomic.Int64          // the number of the newest row that Run has come to
 	inbox     atomic.Pointer[inbox] // of the newest run; nil: nobody watches
 }
@@ -36,12 +36,12 @@ const (
 
 // Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*event, mark)) (err error) {
-	c, err := s.handle.connectReader(ctx, 4<<10)
+	c, err := s.database.connectReader(ctx, 4<<10)
 	if err != nil {
 		return failed(ctx, "open a connection for watches", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	bell := listen(s.handle.side.path)
+	bell := listen(s.database.side.path)
 	defer bell.close()
 	r := &follower{source: s, conn: c, in: s.attend(), publish: publish}
 	defer s.leave(r.in)
@@ -62,8 +62,8 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 			return err
 		case failing.IsZero():
 			failing = time.Now()
-		case time.Since(failing) > s.handle.options.Outage:
-			return fmt.Errorf("the log could not be read for %v: %w", s.handle.options.Outage, err)
+		case time.Since(failing) > s.database.options.Outage:
+			return fmt.Errorf("the log could not be read for %v: %w", s.database.options.Outage, err)
 		}
 		for news := false; !news; {
 			why := bell.wait(ctx, r.in.bell)
@@ -73,7 +73,7 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 				return nil
 			case rung:
 				// The writer of this process rings too, for rows that have come from the inbox.
-				newest, known := s.handle.side.rungFor()
+				newest, known := s.database.side.rungFor()
 				news = news || !known || newest != r.at
 			case due:
 				news = true
@@ -130,16 +130,14 @@ func (r *follower) add(events []*event, end mark) {
 }
 
 // Newest implements driver.Prover. A statement that begins now sees what any process has committed before.
-func (s *source) Newest(ctx context.Context) (mark, error) {
+func (s *source) Newest(ctx context.Context) (at mark, err error) {
 	published := s.published.Load()
-	c, err := s.handle.readers.take(ctx)
+	err = s.database.read(ctx, "read the log", func(c *conn) error {
+		at, err = c.newest()
+		return err
+	})
 	if err != nil {
 		return mark{}, err
-	}
-	defer s.handle.readers.give(c)
-	at, err := c.newest()
-	if err != nil {
-		return mark{}, failed(ctx, "read the log", err)
 	}
 	if at.seq < published {
 		return mark{}, errRestored // Run finds out, too
@@ -159,16 +157,11 @@ func (s *source) History(from mark, f *driver.Filter) driver.History[mark] {
 }
 
 func (s *source) page(ctx context.Context, from mark, f *driver.Filter, limit int) (events []*event, end mark, more bool, err error) {
-	c, err := s.handle.readers.take(ctx)
-	if err != nil {
-		return nil, mark{}, false, err
-	}
-	defer s.handle.readers.give(c)
-	events, end, more, err = c.history(from, f, limit)
-	if err != nil {
-		return nil, mark{}, false, failed(ctx, "read the log", err)
-	}
-	return events, end, more, nil
+	err = s.database.read(ctx, "read the log", func(c *conn) error {
+		events, end, more, err = c.history(from, f, limit)
+		return err
+	})
+	return events, end, more, err
 }
 
 // history reads the rows after from, at most about limit of them. It decodes those only that f, if given, matches.

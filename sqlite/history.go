@@ -11,10 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-var (
-	_ driver.Historian[mark] = (*handle)(nil)
-	_ driver.Settler         = (*handle)(nil)
-)
+var _ driver.Settler = (*database)(nil)
 
 // span is the rows of the log at which the store can be read: from the horizon up to the newest.
 type span struct {
@@ -85,9 +82,9 @@ func (c *conn) known(at mark, sp span) error {
 }
 
 // Revisions implements driver.Historian.
-func (s *handle) Revisions(ctx context.Context) (oldest, newest int64, err error) {
+func (d *database) Revisions(ctx context.Context) (oldest, newest int64, err error) {
 	var sp span
-	err = s.look(ctx, "read the log", func(c *conn) error {
+	err = d.read(ctx, "read the log", func(c *conn) error {
 		sp, err = c.span()
 		return err
 	})
@@ -95,8 +92,8 @@ func (s *handle) Revisions(ctx context.Context) (oldest, newest int64, err error
 }
 
 // PositionAt implements driver.Historian. Rows are numbered in the order of commits, so what is not there yet comes later.
-func (s *handle) PositionAt(ctx context.Context, rev int64) (at mark, err error) {
-	err = s.inSnapshot(ctx, "read the log", func(c *conn) error {
+func (d *database) PositionAt(ctx context.Context, rev int64) (at mark, err error) {
+	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
 		sp, err := c.span()
 		if err == nil {
 			err = sp.holds(seqOf(rev))
@@ -110,14 +107,14 @@ func (s *handle) PositionAt(ctx context.Context, rev int64) (at mark, err error)
 }
 
 // Settled implements driver.Settler: when a change is committed, all that come before it are.
-func (*handle) Settled(context.Context, int64) error { return nil }
+func (*database) Settled(context.Context, int64) error { return nil }
 
 // RevisionOf implements driver.Historian.
-func (*handle) RevisionOf(at mark) int64 { return at.revision() }
+func (*database) RevisionOf(at mark) int64 { return at.revision() }
 
 // Compact implements driver.Historian. It deletes what it can within its time; those who write delete the rest.
-func (s *handle) Compact(ctx context.Context, rev int64) error {
-	err := s.writeAlone(ctx, "move the horizon", func(c *conn) error {
+func (d *database) Compact(ctx context.Context, rev int64) error {
+	err := d.writeAlone(ctx, "move the horizon", func(c *conn) error {
 		sp, err := c.span()
 		switch {
 		case err != nil:
@@ -130,7 +127,7 @@ func (s *handle) Compact(ctx context.Context, rev int64) error {
 		return c.execWith(moveFollowed, seqOf(rev))
 	})
 	for done := false; !done && err == nil; {
-		swept := s.writeAlone(ctx, "prune the log", func(c *conn) error {
+		swept := d.writeAlone(ctx, "prune the log", func(c *conn) error {
 			t, err := newTxn(c, nil)
 			if err == nil {
 				done, err = t.sweep(pruneStep)
@@ -145,8 +142,8 @@ func (s *handle) Compact(ctx context.Context, rev int64) error {
 }
 
 // Before implements driver.Historian.
-func (s *handle) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
-	err = s.inSnapshot(ctx, "read the log", func(c *conn) error {
+func (d *database) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
+	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
 		sp, err := c.span()
 		if err != nil {
 			return err
@@ -218,23 +215,4 @@ func (c *conn) logged(seq int64, data bool) (*logged, error) {
 		return nil, errBroken
 	}
 	return l, nil
-}
-
-// inSnapshot runs something that reads, in one transaction.
-func (s *handle) inSnapshot(ctx context.Context, what string, do func(*conn) error) error {
-	return s.look(ctx, what, func(c *conn) error { return c.inSnapshot(func() error { return do(c) }) })
-}
-
-func (c *conn) inSnapshot(do func() error) error {
-	err := c.exec(begin)
-	if err == nil {
-		err = do()
-	}
-	if err == nil {
-		err = c.exec(commit)
-	}
-	if err != nil {
-		_ = c.abandon() // the first error tells more
-	}
-	return err
 }

@@ -11,38 +11,25 @@ import (
 )
 
 // Scan implements driver.Driver. The position and the rows are read in one transaction, and so from one snapshot.
-func (s *handle) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (mark, error) {
-	c, err := s.readers.take(ctx)
-	if err != nil {
-		return mark{}, err
-	}
-	defer s.readers.give(c)
-	at, err := c.snapshot(f, rows)
-	if err != nil {
-		return mark{}, failed(ctx, "read the rows", err)
-	}
-	return at, nil
-}
-
-// List implements driver.Lister. Where the filter is a range of keys, one statement reads it, from one snapshot; otherwise the statement
-// may be used several times, and a transaction sees to that.
-func (s *handle) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	return s.look(ctx, "read the rows", func(c *conn) error {
-		if _, exact := f.Prefix(); exact {
-			return c.scan(f, rows)
-		}
-		return c.inSnapshot(func() error { return c.scan(f, rows) })
-	})
-}
-
-func (c *conn) snapshot(f *driver.Filter, rows driver.Rows) (at mark, err error) {
-	err = c.inSnapshot(func() error {
+func (d *database) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at mark, err error) {
+	err = d.inSnapshot(ctx, "read the rows", func(c *conn) error {
 		if at, err = c.newest(); err != nil {
 			return err
 		}
 		return c.scan(f, rows)
 	})
 	return at, err
+}
+
+// List implements driver.Lister. Where the filter is a range of keys, one statement reads it, from one snapshot; otherwise the statement
+// may be used several times, and a transaction sees to that.
+func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	return d.read(ctx, "read the rows", func(c *conn) error {
+		if _, exact := f.Prefix(); exact {
+			return c.scan(f, rows)
+		}
+		return c.inSnapshot(func() error { return c.scan(f, rows) })
+	})
 }
 
 // scan adds what matches a filter to rows, in key order.
@@ -66,17 +53,12 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 }
 
 // Children implements driver.Driver.
-func (s *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
-	c, err := s.readers.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.readers.give(c)
-	ids, err := c.owned(edge(owner, uid))
-	if err != nil {
-		return nil, failed(ctx, "read the index", err)
-	}
-	return ids, nil
+func (d *database) Children(ctx context.Context, owner driver.Key, uid string) (ids []*resourcepb.ID, err error) {
+	err = d.read(ctx, "read the index", func(c *conn) error {
+		ids, err = c.owned(edge(owner, uid))
+		return err
+	})
+	return ids, err
 }
 
 func (c *conn) owned(owner []byte) ([]*resourcepb.ID, error) {

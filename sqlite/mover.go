@@ -21,8 +21,8 @@ func noJournal(err error) bool {
 }
 
 // ReadNote implements driver.Mover.
-func (s *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
-	err = s.look(ctx, "read the row", func(c *conn) error {
+func (d *database) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
+	err = d.read(ctx, "read the row", func(c *conn) error {
 		at, err := c.note(name, &value)
 		revision = at
 		return err
@@ -31,8 +31,8 @@ func (s *handle) ReadNote(ctx context.Context, name string) (value []byte, revis
 }
 
 // WriteNote implements driver.Mover.
-func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = s.writeAlone(ctx, "write the row", func(c *conn) error {
+func (d *database) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
+	err = d.writeAlone(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ func (s *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 }
 
 // DeleteNote implements driver.Mover.
-func (s *handle) DeleteNote(ctx context.Context, name, revision string) error {
-	return s.writeAlone(ctx, "write the row", func(c *conn) error {
+func (d *database) DeleteNote(ctx context.Context, name, revision string) error {
+	return d.writeAlone(ctx, "write the row", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
 		case err != nil || at == "":
@@ -119,44 +119,6 @@ func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
 	return st.BindBlob(param, b)
 }
 
-// look runs something that reads.
-func (s *handle) look(ctx context.Context, what string, do func(*conn) error) error {
-	c, err := s.readers.take(ctx)
-	if err != nil {
-		return err
-	}
-	err = do(c)
-	s.readers.give(c)
-	if err != nil {
-		return failed(ctx, what, err)
-	}
-	return nil
-}
-
-// writeAlone runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
-func (s *handle) writeAlone(ctx context.Context, what string, do func(*conn) error) error {
-	c, err := connect(ctx, s.path, s.options.vfs, role{flags: sqlite3.OPEN_READWRITE, cache: 256, busy: s.options.Timeout})
-	if err != nil {
-		return failed(ctx, what, err)
-	}
-	err = c.assertDurable()
-	if err == nil {
-		err = c.exec(beginImmediate)
-	}
-	if err == nil {
-		if err = do(c); err == nil {
-			err = c.exec(commit)
-		}
-		if err != nil {
-			err = errors.Join(err, c.abandon())
-		}
-	}
-	if err = errors.Join(err, c.close()); err != nil {
-		return failed(ctx, what, err)
-	}
-	return nil
-}
-
 // named gives a target without a name one, because the empty name stands for an open store.
 func named(target string) string {
 	if target == "" {
@@ -166,25 +128,25 @@ func named(target string) string {
 }
 
 // SetFence implements driver.Mover. Writers see the fence in the row that each of their transactions begins with.
-func (s *handle) SetFence(ctx context.Context, target *string) error {
-	_, err := s.setFence(ctx, target, nil)
+func (d *database) SetFence(ctx context.Context, target *string) error {
+	_, err := d.setFence(ctx, target, nil)
 	return err
 }
 
 // Guards implements driver.GuardedMover.
-func (*handle) Guards() {}
+func (*database) Guards() {}
 
 // SetFenceAt implements driver.GuardedMover. The epoch is the revision of a note.
-func (s *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
-	return s.setFence(ctx, target, &epoch)
+func (d *database) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	return d.setFence(ctx, target, &epoch)
 }
 
-func (s *handle) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
+func (d *database) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
 	text := ""
 	if target != nil {
 		text = named(*target)
 	}
-	err = s.writeAlone(ctx, "write the row", func(c *conn) error {
+	err = d.writeAlone(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -209,8 +171,8 @@ func (s *handle) setFence(ctx context.Context, target, epoch *string) (next stri
 }
 
 // Fence implements driver.Mover.
-func (s *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
-	err = s.look(ctx, "read the row", func(c *conn) error {
+func (d *database) Fence(ctx context.Context) (state driver.FenceState, err error) {
+	err = d.read(ctx, "read the row", func(c *conn) error {
 		// The epoch first: if the fence changes between the two, the epoch is one that fits no more.
 		if state.Epoch, err = c.note(driver.FenceNote, nil); err != nil {
 			return err
@@ -222,17 +184,12 @@ func (s *handle) Fence(ctx context.Context) (state driver.FenceState, err error)
 }
 
 // ReadAfter implements driver.BulkReader.
-func (s *handle) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	c, err := s.readers.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.readers.give(c)
-	rows, err := c.readAfter(after, limit)
-	if err != nil {
-		return nil, failed(ctx, "read the rows", err)
-	}
-	return rows, nil
+func (d *database) ReadAfter(ctx context.Context, after []byte, limit int) (rows []driver.Row, err error) {
+	err = d.read(ctx, "read the rows", func(c *conn) error {
+		rows, err = c.readAfter(after, limit)
+		return err
+	})
+	return rows, err
 }
 
 func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {

@@ -10,9 +10,9 @@ import (
 )
 
 // ReadAt implements driver.Historian. Every read begins with the newest commit of the file, so the present position is final and strong.
-func (s *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[mark], add func(*driver.Version) error) (p driver.HistoryPage[mark], err error) {
+func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[mark], add func(*driver.Version) error) (p driver.HistoryPage[mark], err error) {
 	var refused error // what add has returned
-	err = s.inSnapshot(ctx, "read the rows", func(c *conn) error {
+	err = d.inSnapshot(ctx, "read the rows", func(c *conn) error {
 		sp, err := c.span()
 		if err != nil {
 			return err

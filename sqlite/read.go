@@ -17,8 +17,8 @@ import (
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Get implements driver.Driver.
-func (s *handle) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
-	c, err := s.readers.take(ctx)
+func (d *database) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
+	c, err := d.readers.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (s *handle) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Ke
 	defer buffers.Put(buffer)
 	*buffer = k.Append((*buffer)[:0])
 	there, m, err := c.get(buffer)
-	s.readers.give(c)
+	d.readers.give(c)
 	if err != nil {
 		return nil, failed(ctx, "look up the key", err)
 	}
@@ -36,22 +36,22 @@ func (s *handle) Get(ctx context.Context, _ storage.ReadConsistency, k driver.Ke
 	res, err := codec.DecodeOf(k, *buffer, m.version())
 	var damaged *storage.DamagedError
 	if errors.As(err, &damaged) {
-		s.identify(ctx, k, damaged)
+		d.identify(ctx, k, damaged)
 	}
 	return res, err
 }
 
 // identify adds the uid, by which what is damaged can be written anew or deleted.
-func (s *handle) identify(ctx context.Context, k driver.Key, damaged *storage.DamagedError) {
-	c, err := s.readers.take(ctx)
-	if err != nil {
-		return // the damage is the answer
-	}
-	defer s.readers.give(c)
-	t := txn{conn: c}
-	if row, err := t.stored(k.Bytes()); err == nil && row.Version == damaged.Version {
-		damaged.ID.Uid = row.Uid
-	}
+func (d *database) identify(ctx context.Context, k driver.Key, damaged *storage.DamagedError) {
+	// If this fails, the damage is the answer all the same.
+	_ = d.read(ctx, "look up the uid", func(c *conn) error {
+		t := txn{conn: c}
+		row, err := t.stored(k.Bytes())
+		if err == nil && row.Version == damaged.Version {
+			damaged.ID.Uid = row.Uid
+		}
+		return err
+	})
 }
 
 // get looks a key up. The buffer holds the key, and then what is stored under it.

@@ -13,15 +13,68 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Apply implements driver.Driver: the writer carries the mutations out.
-func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) (err error) {
+// writer is the one goroutine of a store that writes. Requests that wait when its turn comes share one transaction: natural
+// batching, without a timer.
+//
+//	wait for requests ─► lock the side file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
+//	        ▲                (in line with                                                                  │
+//	        │                 other processes)                                                              ▼
+//	        └───────────────────────────────────────── unlock ◄── hand own changes to watches, ring the doorbell
+//
+// Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
+// just leaves the queue.
+type writer struct {
+	database *database
+	source   *source // is handed what was committed
+	conn     *conn
+	queue    queue
+	stop     chan struct{} // closed by close
+	done     chan struct{} // closed when the goroutine has ended
+	batch    []*request
+	made     []addition // of this turn: one, or where the batch failed as a whole, one for each request
+	log      retention
+	links    links
+	ended    error // of closing the connection, to be read after done
+}
+
+func newWriter(d *database, s *source, c *conn) *writer {
+	w := &writer{
+		database: d,
+		source:   s,
+		conn:     c,
+		queue:    queue{wake: make(chan struct{}, 1)},
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
+		log: retention{
+			age: d.options.Retention, young: d.options.kept(), rows: int64(d.options.RetentionRows), bytes: int64(d.options.RetentionBytes),
+		},
+	}
+	w.waitInSteps()
+	go w.run()
+	return w
+}
+
+// waitInSteps sets the connection up for waiting in small steps: between them the writer looks whether anybody still waits for it.
+func (w *writer) waitInSteps() {
+	_ = w.conn.db.BusyHandler(func(_ context.Context, count int) bool {
+		select {
+		case <-w.stop:
+			return false
+		case <-time.After(time.Duration(min(count+1, 10)) * time.Millisecond):
+			return count < 20
+		}
+	})
+}
+
+// apply carries mutations out: the goroutine does, while it waits.
+func (w *writer) apply(ctx context.Context, mutations []driver.Mutation) (err error) {
 	r := &request{mutations: make([]mutation, len(mutations)), guard: driver.GuardOf(ctx)}
 	for i := range mutations {
 		if r.mutations[i], err = newMutation(&mutations[i]); err != nil {
 			return err
 		}
 	}
-	if err := s.writer.do(ctx, r); err != nil {
+	if err := w.do(ctx, r); err != nil {
 		return err
 	}
 	for i := range mutations {
@@ -52,57 +105,6 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	default:
 		return tooLate(ctx)
 	}
-}
-
-// writer is the one goroutine of a store that writes. Requests that wait when its turn comes share one transaction: natural
-// batching, without a timer.
-//
-//	wait for requests ─► lock the side file ─► BEGIN IMMEDIATE ─► drain the queue ─► apply ─► COMMIT ─► acknowledge
-//	        ▲                (in line with                                                                  │
-//	        │                 other processes)                                                              ▼
-//	        └───────────────────────────────────────── unlock ◄── hand own changes to watches, ring the doorbell
-//
-// Only this goroutine stands in line for the lock, because a place in the line cannot be given up; a caller whose time is over
-// just leaves the queue.
-type writer struct {
-	handle *handle
-	conn   *conn
-	queue  queue
-	stop   chan struct{} // closed by close
-	done   chan struct{} // closed when the goroutine has ended
-	batch  []*request
-	made   []addition // of this turn: one, or where the batch failed as a whole, one for each request
-	log    retention
-	links  links
-	ended  error // of closing the connection, to be read after done
-}
-
-func newWriter(s *handle, c *conn) *writer {
-	w := &writer{
-		handle: s,
-		conn:   c,
-		queue:  queue{wake: make(chan struct{}, 1)},
-		stop:   make(chan struct{}),
-		done:   make(chan struct{}),
-		log: retention{
-			age: s.options.Retention, young: s.options.kept(), rows: int64(s.options.RetentionRows), bytes: int64(s.options.RetentionBytes),
-		},
-	}
-	w.waitInSteps()
-	go w.run()
-	return w
-}
-
-// waitInSteps sets the connection up for waiting in small steps: between them the writer looks whether anybody still waits for it.
-func (w *writer) waitInSteps() {
-	_ = w.conn.db.BusyHandler(func(_ context.Context, count int) bool {
-		select {
-		case <-w.stop:
-			return false
-		case <-time.After(time.Duration(min(count+1, 10)) * time.Millisecond):
-			return count < 20
-		}
-	})
 }
 
 func (w *writer) run() {
@@ -140,7 +142,7 @@ func (w *writer) turn() {
 	// The callers of the last batch are being woken. Those that call again at once do so by the time the last of them runs, and
 	// then share this batch, which is nearly twice as large as one that is taken without waiting for them.
 	w.queue.asleep.Wait()
-	locked := w.handle.side.lock(w.stop)
+	locked := w.database.side.lock(w.stop)
 	if errors.Is(locked, errStopped) {
 		return
 	}
@@ -150,7 +152,7 @@ func (w *writer) turn() {
 		t, err = w.begin()
 	}
 	if errors.Is(err, sqlite3.BUSY) {
-		_ = w.handle.side.unlock() // the next turn will see
+		_ = w.database.side.unlock() // the next turn will see
 		return
 	}
 	w.batch = w.queue.drain(w.batch[:0])
@@ -166,7 +168,7 @@ func (w *writer) turn() {
 	clear(w.batch)
 	w.announce()
 	if locked == nil {
-		_ = w.handle.side.unlock() // closing the file would release it too
+		_ = w.database.side.unlock() // closing the file would release it too
 	}
 }
 
@@ -176,8 +178,8 @@ func (w *writer) announce() {
 	if len(w.made) == 0 {
 		return
 	}
-	w.handle.source.tell(w.made...)
-	w.handle.side.ring(w.made[len(w.made)-1].end)
+	w.source.tell(w.made...)
+	w.database.side.ring(w.made[len(w.made)-1].end)
 	clear(w.made)
 	w.made = w.made[:0]
 }
@@ -213,10 +215,10 @@ func (w *writer) finish(t *txn, batch []*request) (err error) {
 	}
 	if err := w.conn.exec(commit); err != nil {
 		w.log.forget()
-		return w.settle(t, onFullDisk(filepath.Dir(w.handle.path), err))
+		return w.settle(t, onFullDisk(filepath.Dir(w.database.path), err))
 	}
 	if changed {
-		w.made = append(w.made, w.handle.source.addition(t, batch))
+		w.made = append(w.made, w.source.addition(t, batch))
 	}
 	return nil
 }

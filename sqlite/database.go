@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// database is an opened file: the lock file beside it, and connections to it.
+type database struct {
+	path    string
+	options Options
+	side    *sideFile
+	readers *pool
+}
+
+// openDatabase checks the file at path and opens its lock file. It opens no connection.
+func openDatabase(path string, options Options) (*database, error) {
+	path, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := examine(path, !options.NoCreate); err != nil {
+		return nil, err
+	}
+	side, err := openSideFile(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{path: path, options: options, side: side}
+	d.readers = newPool(options.Readers, options.Timeout, func(ctx context.Context) (*conn, error) { return d.connectReader(ctx, 2<<10) })
+	return d, nil
+}
+
+// connect opens a connection with a cache of so many KiB, which ctx interrupts.
+func (d *database) connect(ctx context.Context, flags sqlite3.OpenFlag, cache int) (*conn, error) {
+	return connect(ctx, d.path, d.options.vfs, role{flags: flags, cache: cache, busy: d.options.Timeout})
+}
+
+// connectReader opens a connection that only reads, and that ctx interrupts.
+func (d *database) connectReader(ctx context.Context, cache int) (*conn, error) {
+	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, cache)
+	if err != nil {
+		return nil, err
+	}
+	err = c.db.Exec("PRAGMA query_only = ON")
+	if err == nil {
+		err = c.assertDurable()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// read runs something that reads.
+func (d *database) read(ctx context.Context, what string, do func(*conn) error) error {
+	c, err := d.readers.take(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(c)
+	d.readers.give(c)
+	if err != nil {
+		return failed(ctx, what, err)
+	}
+	return nil
+}
+
+// writeAlone runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
+func (d *database) writeAlone(ctx context.Context, what string, do func(*conn) error) error {
+	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, 256)
+	if err != nil {
+		return failed(ctx, what, err)
+	}
+	err = c.assertDurable()
+	if err == nil {
+		err = c.exec(beginImmediate)
+	}
+	if err == nil {
+		if err = do(c); err == nil {
+			err = c.exec(commit)
+		}
+		if err != nil {
+			err = errors.Join(err, c.abandon())
+		}
+	}
+	if err = errors.Join(err, c.close()); err != nil {
+		return failed(ctx, what, err)
+	}
+	return nil
+}
+
+// inSnapshot runs something that reads, in one transaction.
+func (d *database) inSnapshot(ctx context.Context, what string, do func(*conn) error) error {
+	return d.read(ctx, what, func(c *conn) error { return c.inSnapshot(func() error { return do(c) }) })
+}
+
+// pool holds the reading connections, opened when they are first needed.
+type pool struct {
+	open    func(context.Context) (*conn, error)
+	timeout time.Duration
+	free    chan *conn
+	room    chan struct{} // a token for each connection that may still be opened
+	closed  chan struct{}
+}
+
+func newPool(size int, timeout time.Duration, open func(context.Context) (*conn, error)) *pool {
+	p := &pool{open: open, timeout: timeout, free: make(chan *conn, size), room: make(chan struct{}, size), closed: make(chan struct{})}
+	for range size {
+		p.room <- struct{}{}
+	}
+	return p
+}
+
+// take returns a connection that ctx interrupts, within ctx or, where that has no deadline, the pool's timeout. Each has to be
+// given back.
+func (p *pool) take(ctx context.Context) (*conn, error) {
+	select {
+	case c := <-p.free:
+		c.db.SetInterrupt(ctx)
+		return c, nil
+	default:
+	}
+	waiting := ctx
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+	}
+	select {
+	case c := <-p.free:
+		c.db.SetInterrupt(ctx)
+		return c, nil
+	case <-p.room:
+		c, err := p.open(waiting)
+		if err != nil {
+			p.room <- struct{}{}
+			return nil, failed(waiting, "open another connection", err)
+		}
+		c.db.SetInterrupt(ctx)
+		return c, nil
+	case <-p.closed:
+		return nil, storage.ErrClosed
+	case <-waiting.Done():
+		return nil, tooLate(waiting)
+	}
+}
+
+// give takes a connection back. It is never inside a transaction then, which would show its next users the past.
+func (p *pool) give(c *conn) {
+	if c.abandon() != nil {
+		_ = c.close() // the transaction goes with it
+		p.room <- struct{}{}
+		return
+	}
+	p.free <- c
+}
+
+// close waits for the connections in use and closes them all. It is called once.
+func (p *pool) close() error {
+	close(p.closed)
+	var errs []error
+	for range cap(p.free) {
+		select {
+		case c := <-p.free:
+			errs = append(errs, c.close())
+		case <-p.room:
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setUp makes the first connection, which becomes the writer's, ready, and returns the store's id.
+func (d *database) setUp(ctx context.Context, c *conn) (id driver.StoreID, err error) {
+	defer c.db.SetInterrupt(context.Background())
+	if err := checkLibrary(c); err != nil {
+		return id, err
+	}
+	if readOnly, _ := c.db.ReadOnly("main"); readOnly {
+		return id, errors.New("the file is not writable")
+	}
+	if id, err = c.prepare(ctx, d.side, !d.options.NoCreate); err != nil {
+		return id, err
+	}
+	if err := c.assertDurable(); err != nil {
+		return id, err
+	}
+	// The connection has read the file, so the -wal file is there, and stays until the last process has closed the store.
+	return id, syncFolder(d.path)
+}
