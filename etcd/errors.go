@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -100,19 +99,6 @@ func unavailable(ctx context.Context, cause error) error {
 	return fmt.Errorf("%w: %w", storage.ErrInconsistent, cause)
 }
 
-// pause waits before another attempt, longer each time, and returns false once ctx has ended.
-func pause(ctx context.Context, attempt int) bool {
-	d := min(10*time.Millisecond<<min(attempt, 6), 500*time.Millisecond)
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // isToken reports whether a request failed because of its authentication token, which the client then renews.
 func isToken(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty)
@@ -127,29 +113,40 @@ func final(err error, attempt int) bool {
 	return fate == refused || fate == over || isToken(err) && attempt >= maxRefusedTokens
 }
 
-// retry carries out a request that may be sent any number of times, until it is answered or ctx ends. The request gets a
-// context of its own for each attempt, so that a member which has fallen silent does not use up the time of the others.
-func retry[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	var none T
-	var cause error // the last that says more than that there was no time
-	for attempt := 0; ; attempt++ {
-		one, cancel := context.WithTimeout(ctx, attemptTimeout)
-		answer, err := request(one)
-		cancel()
-		if err == nil {
-			return answer, nil
-		}
-		if cause == nil || !errors.Is(err, context.DeadlineExceeded) {
-			cause = err
-		}
-		if ctx.Err() != nil {
-			return none, unavailable(ctx, cause)
-		}
-		if final(err, attempt) {
-			return none, translate(err)
-		}
-		if !pause(ctx, attempt) {
-			return none, unavailable(ctx, cause)
-		}
+// uncertain is the error of a write whose fate could not be found out.
+func uncertain(err error, lost *lostAnswer) error {
+	if errors.Is(err, storage.ErrInconsistent) {
+		return fmt.Errorf("%w (%w)", err, lost)
 	}
+	return fmt.Errorf("%w: %w (%w)", storage.ErrInconsistent, lost, err)
 }
+
+// errLost ends a run: going on would leave changes out.
+type errLost struct{ cause error }
+
+func (e errLost) Error() string { return "history is lost: " + e.cause.Error() }
+func (e errLost) Unwrap() error { return e.cause }
+
+var errWentBack = fmt.Errorf("%w: the cluster is at an older revision than before (restored from a backup?)", storage.ErrCompacted)
+
+// compactedError says from which revision on a member keeps history.
+type compactedError struct{ oldest int64 }
+
+func (e compactedError) Error() string {
+	return fmt.Sprintf("%v: etcd keeps history from revision %d on", storage.ErrCompacted, e.oldest)
+}
+
+func (compactedError) Unwrap() error { return storage.ErrCompacted }
+
+// lostAnswer is the error of a request that may have been carried out.
+type lostAnswer struct {
+	fence int64 // what the fence was when it was sent
+	cause error
+	alone bool // it was of one mutation
+}
+
+func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
+func (e *lostAnswer) Unwrap() error { return e.cause }
+
+// over reports whether the request has at least come to its end.
+func (e *lostAnswer) over() bool { return fateOf(e.cause) == over }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/ashlar-dev/storage"
@@ -215,4 +216,53 @@ func (l *layout) checksum(k key.Key, uid string, body []byte) [8]byte {
 	b = append(b, 0)
 	sum := sha256.Sum256(k.Append(b))
 	return [8]byte(sum[:8])
+}
+
+// within returns where a resource lies whose key has these bytes.
+func (l *layout) within(keyBytes []byte) []byte {
+	return append(append(make([]byte, 0, len(l.resources)+len(keyBytes)+1), l.resources...), keyBytes...)
+}
+
+// span is the range of etcd keys in which all matches of a filter lie; nil matches all.
+func (l *layout) span(f *key.Filter) (from, to []byte) {
+	if f == nil {
+		f = &key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
+	}
+	prefix, _ := f.Prefix()
+	from = l.within(prefix)
+	return from, key.PrefixEnd(from)
+}
+
+// The key that says where the store has moved to. Every transaction that changes resources compares its absence.
+func (l *layout) movedKey() string { return string(l.meta) + "moved" }
+
+// The key that is written whenever the store is closed or opened, and never deleted. Its mod revision is the fence's epoch.
+// Closing and opening compare it, so that a request which arrives late, after its answer was given up, changes nothing.
+func (l *layout) epochKey() string { return string(l.meta) + "epoch" }
+
+// open compares that the store takes writes.
+func (l *layout) open() *pb.Compare { return unchanged([]byte(l.movedKey()), 0) }
+
+func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
+
+func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
+
+// maxOpsEach is the most operations of one mutation: the resource, the old edge, the new edge. The server counts the widest
+// nested transaction against the limit of the outer one.
+const maxOpsEach = 3
+
+// position is a place in the store's history: a revision, and within it, since a transaction changes several keys at one
+// revision, the last key that is included.
+type position struct {
+	rev int64
+	key string // endKey: the whole revision
+}
+
+// endKey is after every key, since no key begins with a byte that is not UTF-8.
+const endKey = "\xff"
+
+func endOf(rev int64) position { return position{rev, endKey} }
+
+func (p position) less(o position) bool {
+	return p.rev < o.rev || p.rev == o.rev && p.key < o.key
 }

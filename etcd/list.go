@@ -4,20 +4,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
+	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/feed"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -29,8 +30,6 @@ const (
 	firstPage  = 128 // where the number of wanted resources is known
 	maxChunk   = 1024
 	probeChunk = 16 // behind a skip
-	chunkBytes = 4 << 20
-	mostBytes  = 2 * chunkBytes // of one answer
 )
 
 // listing walks over the resources of a range that match a filter, at one revision. From a key that does not match it goes on where the
@@ -69,21 +68,6 @@ func (b *handle) listWithin(f *key.Filter, from, to []byte, consistency storage.
 	}
 	l.seek(l.next)
 	return l
-}
-
-// within returns where a resource lies whose key has these bytes.
-func (l *layout) within(keyBytes []byte) []byte {
-	return append(append(make([]byte, 0, len(l.resources)+len(keyBytes)+1), l.resources...), keyBytes...)
-}
-
-// span is the range of etcd keys in which all matches of a filter lie; nil matches all.
-func (l *layout) span(f *key.Filter) (from, to []byte) {
-	if f == nil {
-		f = &key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
-	}
-	prefix, _ := f.Prefix()
-	from = l.within(prefix)
-	return from, key.PrefixEnd(from)
 }
 
 // take returns the next match, or io.EOF.
@@ -244,14 +228,6 @@ func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*c
 	}
 }
 
-// boundedKV refuses answers of more than mostBytes when their first bytes have come.
-type boundedKV struct{ pb.KVClient }
-
-// Range is the client's.
-func (kv boundedKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(mostBytes))...)
-}
-
 // isTooMuch reports whether an answer was refused for its size. gRPC has no other mark for it than the text; an answer that is
 // refused under another text is an error of the list, never a gap.
 func isTooMuch(err error) bool {
@@ -287,15 +263,150 @@ func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, 
 	})
 }
 
-// again repeats what reads one revision in several steps, should that revision be compacted in between.
-func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
-	for attempt := 0; ; attempt++ {
-		answer, err := read()
-		if !errors.Is(err, storage.ErrCompacted) {
-			return answer, err
-		}
-		if !pause(ctx, attempt) {
-			return answer, unavailable(ctx, err)
-		}
+// Children implements driver.Driver. The edges of an owner are neighbours, in the order of the children's keys.
+func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
+	return again(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, ownerHash(owner, uid)) })
+}
+
+func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.ID, error) {
+	from := b.layout.edgesOf(owner)
+	next, end := string(from), string(key.PrefixEnd(from))
+	var refs []*resourcepb.ID
+	for rev, more := int64(0), true; more; {
+		get := func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+			opts = append(opts, clientv3.WithRange(end), clientv3.WithLimit(maxChunk), clientv3.WithRev(rev))
+			return b.kv.Get(ctx, next, opts...)
+		}
+		read := eventually
+		if rev != 0 {
+			read = linearizably
+		}
+		resp, err := read(ctx, b, get)
+		if err != nil {
+			return nil, err
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision
+		}
+		for _, kv := range resp.Kvs {
+			child, lookUp, err := b.layout.parseEdge(kv)
+			if err != nil {
+				return nil, err
+			}
+			if lookUp {
+				if err := b.lookUpGroupVersion(ctx, child, rev); err != nil {
+					return nil, err
+				}
+			}
+			refs = append(refs, child)
+			next = string(kv.Key) + "\x00"
+		}
+		more = resp.More
+	}
+	return refs, nil
+}
+
+// lookUpGroupVersion reads the group version of a child at a revision.
+func (b *handle) lookUpGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
+	k := key.Of(child)
+	resp, err := linearizably(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		return b.kv.Get(ctx, string(b.layout.resource(k)), append(opts, clientv3.WithRev(rev))...)
+	})
+	if err != nil {
+		return err
+	}
+	kv := first(resp.Kvs)
+	if kv == nil {
+		return fmt.Errorf("the owner edge of %v points to nothing", k)
+	}
+	_, res, err := b.layout.decode(kv)
+	if err != nil {
+		return err
+	}
+	child.Type.GroupVersion = res.GetId().GetType().GetGroupVersion()
+	return nil
+}
+
+// Snapshot implements driver.Snapshotter. It is read page by page, at one revision, as the watch is consumed.
+func (b *handle) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return nil, position{}, err
+	}
+	defer done()
+	l := b.list(f, storage.StrongConsistency)
+	if err := l.fetch(ctx); err != nil {
+		return nil, position{}, snapshotError(ctx, err)
+	}
+	return newSnapshot(l), endOf(l.rev), nil
+}
+
+func snapshotError(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, storage.ErrClosed) || errors.Is(context.Cause(ctx), storage.ErrClosed):
+		return storage.ErrClosed
+	case ctx.Err() != nil:
+		return unavailable(ctx, err)
+	}
+	return err
+}
+
+// snapshot is a listing as the beginning of a watch.
+type snapshot struct {
+	l      *listing
+	life   context.Context // ends with Close
+	cancel context.CancelFunc
+	chunk  feed.BackgroundCall[*clientv3.GetResponse]
+}
+
+func newSnapshot(l *listing) *snapshot {
+	s := &snapshot{l: l}
+	s.life, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Next implements driver.Snapshot.
+func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
+	l := s.l
+	for {
+		k, kv, err := l.first()
+		if err == nil {
+			return l.b.layout.decodeValue(k, kv)
+		}
+		if !errors.Is(err, errUsedUp) {
+			return nil, err
+		}
+		resp, err := s.chunk.Do(ctx, func() (*clientv3.GetResponse, error) { return s.read(l) })
+		if err != nil {
+			return nil, err
+		}
+		l.keep(resp)
+	}
+}
+
+// read asks for the next chunk. A database that is away for a while is not the watcher's problem.
+func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(s.life, l.b.opts.Outage)
+	defer cancel()
+	ctx, done, err := l.b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	resp, err := l.read(ctx)
+	if err != nil {
+		return nil, snapshotError(ctx, err)
+	}
+	return resp, nil
+}
+
+// Close implements driver.Snapshot.
+func (s *snapshot) Close() {
+	s.cancel()
+	s.l = nil // which a chunk that is still being read holds on to
 }

@@ -1,17 +1,20 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
 	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
-
-func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
 
 // ReadNote implements driver.Mover.
 func (b *handle) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
@@ -89,12 +92,179 @@ func parseRevision(text string) (rev int64, ok bool) {
 	return rev, err == nil && rev > 0
 }
 
-// call runs do with a context that ends with the handle.
-func (b *handle) call(ctx context.Context, do func(ctx context.Context) error) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
+// guard is the comparison that a driver.Guard comes to.
+type guard struct {
+	*driver.Guard
+	key []byte
+	rev int64
+}
+
+// guardOf returns the guard that a context carries, nil for none.
+func (b *handle) guardOf(ctx context.Context) (*guard, error) {
+	g := driver.GuardOf(ctx)
+	if g == nil {
+		return nil, nil
 	}
-	defer done()
-	return do(ctx)
+	rev, ok := parseRevision(g.Revision)
+	if !ok {
+		return nil, g.Superseded()
+	}
+	return &guard{g, []byte(b.layout.noteKey(g.Note)), rev}, nil
+}
+
+// size is what the guard adds to a request.
+func (g *guard) size() int {
+	if g == nil {
+		return 0
+	}
+	return 2 * (len(g.key) + opOverhead)
+}
+
+// compare returns comparisons with the guard's in front.
+func (g *guard) compare(others ...*pb.Compare) []*pb.Compare {
+	if g == nil {
+		return others
+	}
+	return append([]*pb.Compare{unchanged(g.key, g.rev)}, others...)
+}
+
+// look returns what a failed transaction reads, with the guard's note behind.
+func (g *guard) look(others ...*pb.RequestOp) []*pb.RequestOp {
+	if g == nil {
+		return others
+	}
+	return append(others, opGet(g.key))
+}
+
+// failed returns the guard's error where what a failed transaction has read says that the guard does not hold. The note is the
+// last that was read.
+func (g *guard) failed(read []*pb.ResponseOp) error {
+	if g == nil {
+		return nil
+	}
+	var rev int64
+	if kv := first(read[len(read)-1].GetResponseRange().Kvs); kv != nil {
+		rev = kv.ModRevision
+	}
+	if rev != g.rev {
+		return g.Superseded()
+	}
+	return nil
+}
+
+// refusedBy is the error of a transaction that found the store closed, nil where it is not.
+func refusedBy(kvs []*mvccpb.KeyValue) error {
+	if kv := first(kvs); kv != nil {
+		return driver.FenceError(string(kv.Value))
+	}
+	return nil
+}
+
+// SetFence implements driver.Mover.
+func (b *handle) SetFence(ctx context.Context, target *string) error {
+	for {
+		state, err := b.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = b.SetFenceAt(ctx, target, state.Epoch)
+		if errors.Is(err, errOvertaken) {
+			return nil
+		}
+		if !errors.Is(err, storage.ErrCASFailure) {
+			return err
+		}
+	}
+}
+
+// Guards implements driver.GuardedMover. A guard is one more comparison in each transaction.
+func (*handle) Guards() {}
+
+// errOvertaken says that a change of the fence was made, and that somebody has changed it since.
+var errOvertaken = fmt.Errorf("the fence has been changed since: %w", storage.ErrCASFailure)
+
+const (
+	tokenLen = 26 // of rand.Text
+	// maxTokens is how many of the changes before it a change can still be found behind.
+	maxTokens = 8
+)
+
+// SetFenceAt implements driver.GuardedMover. The epoch's key holds a token of each of the last changes, by which a
+// change whose answer was lost is found again: it is never made twice.
+func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	change := opDelete([]byte(b.layout.movedKey()))
+	if target != nil {
+		change = opPut([]byte(b.layout.movedKey()), []byte(*target))
+	}
+	key, token := []byte(b.layout.epochKey()), rand.Text()
+	kv, err := b.getNote(ctx, string(key))
+	if err != nil {
+		return "", err
+	}
+	if epochOf(kv) != epoch {
+		return "", driver.Conflict(driver.FenceNote)
+	}
+	var rev int64
+	value := []byte(token)
+	if kv != nil {
+		rev = kv.ModRevision
+		value = append(value, kv.Value[:min(len(kv.Value), maxTokens*tokenLen)]...)
+	}
+	err = b.call(ctx, func(ctx context.Context) error {
+		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+			return b.txn(ctx, &pb.TxnRequest{
+				Compare: []*pb.Compare{unchanged(key, rev)},
+				Success: []*pb.RequestOp{change, opPut(key, value)},
+				Failure: []*pb.RequestOp{opGet(key)},
+			})
+		})
+		if err != nil {
+			return err
+		}
+		b.answered(resp.Header.Revision)
+		if resp.Succeeded {
+			next = strconv.FormatInt(resp.Header.Revision, 10)
+			return nil
+		}
+		now := first(resp.Responses[0].GetResponseRange().Kvs)
+		switch {
+		case now == nil || !bytes.Contains(now.Value, []byte(token)):
+			return driver.Conflict(driver.FenceNote)
+		case !bytes.HasPrefix(now.Value, []byte(token)):
+			return errOvertaken
+		}
+		next = epochOf(now)
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return next, nil
+}
+
+// epochOf returns the epoch that the epoch's key stands for.
+func epochOf(kv *mvccpb.KeyValue) string {
+	if kv == nil {
+		return ""
+	}
+	return strconv.FormatInt(kv.ModRevision, 10)
+}
+
+// Fence implements driver.Mover.
+func (b *handle) Fence(ctx context.Context) (state driver.FenceState, err error) {
+	err = b.call(ctx, func(ctx context.Context) error {
+		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
+			return b.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{b.layout.getMoved(), opGet([]byte(b.layout.epochKey()))}})
+		})
+		if err != nil {
+			return err
+		}
+		b.answered(resp.Header.Revision)
+		if kv := first(resp.Responses[0].GetResponseRange().Kvs); kv != nil {
+			state.Target, state.Closed = string(kv.Value), true
+		}
+		state.Epoch = epochOf(first(resp.Responses[1].GetResponseRange().Kvs))
+		return nil
+	})
+	return state, err
 }

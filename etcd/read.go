@@ -76,28 +76,6 @@ func (b *handle) getAlone(ctx context.Context, etcdKey []byte) (reading, error) 
 	return reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil
 }
 
-// eventually carries out a read on whatever member comes first, and again linearizably where that one is behind what this
-// handle has shown already.
-func eventually(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
-	one, cancel := context.WithTimeout(ctx, attemptTimeout)
-	resp, err := read(one, clientv3.WithSerializable())
-	cancel()
-	if err == nil && resp.Header.Revision >= b.seen.Load() {
-		b.saw(resp.Header.Revision)
-		return resp, nil
-	}
-	return linearizably(ctx, b, read)
-}
-
-func linearizably(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
-	if err != nil {
-		return nil, err
-	}
-	b.answered(resp.Header.Revision)
-	return resp, nil
-}
-
 // Get implements driver.Driver.
 func (b *handle) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
 	ctx, done, err := b.begin(ctx)

@@ -65,15 +65,6 @@ func (s *stream) create(ctx context.Context, b *handle, key, end []byte, from in
 	return cancelled(resp)
 }
 
-// compactedError says from which revision on a member keeps history.
-type compactedError struct{ oldest int64 }
-
-func (e compactedError) Error() string {
-	return fmt.Sprintf("%v: etcd keeps history from revision %d on", storage.ErrCompacted, e.oldest)
-}
-
-func (compactedError) Unwrap() error { return storage.ErrCompacted }
-
 // cancelled is the error of a response by which the server ends a watch.
 func cancelled(resp *pb.WatchResponse) error {
 	switch {

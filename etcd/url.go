@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,9 +12,16 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/internal/dial"
 	"github.com/ashlar-dev/storage/internal/params"
+	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
 // target is what a URL says.
@@ -157,3 +165,91 @@ func verify(state tls.ConnectionState, roots *x509.CertPool, name string) error 
 	_, err := state.PeerCertificates[0].Verify(opts)
 	return err
 }
+
+// newClient makes a client that notices a server which has fallen silent within a quarter of a minute. With a user name it asks
+// for a token at once, so a cluster that is out of reach is found here, else at the first request.
+func newClient(ctx context.Context, target *target) (*clientv3.Client, error) {
+	var config *tls.Config
+	if target.tls != nil {
+		var err error
+		if config, err = target.tls.config(); err != nil {
+			return nil, err
+		}
+	}
+	patience := target.dialTimeout
+	if end, has := ctx.Deadline(); has {
+		patience = min(patience, max(time.Until(end), time.Millisecond))
+	}
+	var how []grpc.DialOption
+	if f := dial.From(ctx); f != nil {
+		how = append(how, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return f(ctx, "tcp", address) }))
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            target.endpoints,
+		TLS:                  config,
+		Username:             target.user,
+		Password:             target.password,
+		DialTimeout:          patience,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
+		Logger:               zap.NewNop(), // what matters is returned as an error
+		DialOptions: append(how, grpc.WithConnectParams(grpc.ConnectParams{
+			// gRPC's own backoff goes up to two minutes, for which a server that is back would stand unused.
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: target.dialTimeout,
+		}), grpc.WithChainUnaryInterceptor(failFast)),
+	})
+	switch {
+	case err == nil:
+		return client, nil
+	case fateOf(err) == refused:
+		return nil, err // a wrong password, for one
+	}
+	return nil, unavailable(ctx, err)
+}
+
+// failFast has a request fail while there is no connection, where the client would have it wait without a word: so the error
+// can say why there is none, and a write is known not to have been sent.
+func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
+}
+
+// newScratch names prefixes below that of u, where its user may write. The keys of u's store begin otherwise (see layout).
+func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
+	target, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	prefix := target.options.Prefix + "/" + name + "/"
+	store := func(number int) (*url.URL, error) {
+		other := *u
+		query := other.Query()
+		query.Del("create")
+		other.Path, other.RawPath, other.RawQuery = "/"+fmt.Sprint(prefix, number), "", query.Encode()
+		_, err := parseURL(&other)
+		return &other, err
+	}
+	if _, err := store(1_000_000); err != nil {
+		return nil, err // the prefix is too long
+	}
+	return &scratchstore.Space{
+		Location: fmt.Sprintf("the keys that begin with %q", prefix),
+		Store: func(number int) *url.URL {
+			u, _ := store(number) // looked at above
+			return u
+		},
+		Drop: func(ctx context.Context) error {
+			client, err := newClient(ctx, target)
+			if err != nil {
+				return err
+			}
+			if _, err = client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil && fateOf(err) != refused {
+				err = unavailable(ctx, err)
+			}
+			return errors.Join(err, client.Close())
+		},
+	}, nil
+}
+
+func init() { scratchstore.Register(newScratch, "etcd", "etcds") }

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	mvccpb "go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,8 +17,6 @@ type fence struct {
 	rev atomic.Int64  // its mod revision as far as known; 0: it does not exist
 	one chan struct{} // held while it is being moved
 }
-
-func (f *fence) init(key string) { f.key, f.one = key, make(chan struct{}, 1) }
 
 func (f *fence) position() int64             { return f.rev.Load() }
 func (f *fence) holds(rev int64) *pb.Compare { return unchanged([]byte(f.key), rev) }
@@ -72,29 +69,4 @@ func (b *handle) pass(ctx context.Context, sent int64) error {
 	return nil
 }
 
-// recentEnough is how old the newest known revision may be before a write asks for a newer one. It must be well below the time
-// for which a cluster keeps its history.
-const recentEnough = 30 * time.Second
-
-// recent returns a revision from before now, so that a write which is sent now can be looked for in the history after it.
-func (b *handle) recent(ctx context.Context) (int64, error) {
-	if time.Since(time.Unix(0, b.seenAt.Load())) < recentEnough {
-		return b.seen.Load(), nil
-	}
-	if _, err := b.revision(ctx); err != nil {
-		return 0, err
-	}
-	return b.seen.Load(), nil
-}
-
-// revision returns the cluster's revision, linearizably.
-func (b *handle) revision(ctx context.Context) (int64, error) {
-	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithCountOnly())
-	})
-	if err != nil {
-		return 0, err
-	}
-	b.answered(resp.Header.Revision)
-	return resp.Header.Revision, nil
-}
+func (f *fence) init(key string) { f.key, f.one = key, make(chan struct{}, 1) }
