@@ -18,17 +18,17 @@
 //
 //	feed: which changes come next, up to the lowest number noted? ──► events, in one order
 //
-// Files, and the parts of a handle, of which none knows the handle:
+// # Files
 //
-//   - read.go, list.go, owner.go, bulk.go: the reader; replica.go says when a replica may answer for the primary.
-//   - write.go, commit.go: the writer, its batches and transactions; mutation.go what they are of; send.go one statement; settle.go
-//     what happens when an answer does not come. The function apply stands in migrations/008_numbered.sql.
-//   - source.go, run.go: the changes for the feed; history.go reads them, frontier.go says up to where they are final, ahead.go what a
-//     snapshot shows beyond; position.go has the places between them, inbox.go what need not be read.
-//   - notify.go: the notifier; retention.go deletes old changes; mover.go, fence.go: the seams of a migration.
-//   - database.go: connections, and the one retry; session.go, watchdog.go: what is known of connections, and of statements that stay
-//     silent; errors.go: what an error says about its statement.
-//   - schema.go, sql.go: the stored form, and all statements.
+// From the top to the bottom of the order in which they use each other; no part of a handle knows the handle.
+//
+//   - postgres.go: Backend and its parts; url.go: parameters of a URL, pools; schema.go: creating a store.
+//   - feed.go: changes for the watches; retention.go: deletion of old changes; mover.go: notes, fence and bulk reads of a migration.
+//   - read.go, list.go, past.go, history.go: reads of the present and the past, and the replica.
+//   - write.go: batches and transactions; send.go: one statement, and the outcome of one whose answer was lost; mutation.go.
+//   - frontier.go: the number up to which the history is final; log.go: positions and pages of changes.
+//   - notify.go: LISTEN and NOTIFY, and changes that need not be read back; watchdog.go: statements without a sign of life.
+//   - conn.go: connections, sessions, retries; errors.go: classes of errors; statements.go: all SQL; options.go.
 //
 // The README lists the parameters of the URL, what the server needs, and the caveats.
 package postgres

@@ -142,3 +142,16 @@ func inconsistent(ctx context.Context, last error) error {
 	}
 	return fmt.Errorf("%w: %w, after: %w", storage.ErrInconsistent, over, last)
 }
+
+var errMoved = errors.New("the server was replaced by another one between two statements")
+
+var (
+	errPruned = fmt.Errorf("%w: changes after the cursor have been deleted (see the parameter retention)", storage.ErrCompacted)
+	errOther  = fmt.Errorf("%w: the store was replaced", storage.ErrCompacted)
+	errForked = fmt.Errorf("%w: the change at the cursor is not in the database, which must have been restored from a backup, or have lost commits in a fail-over",
+		storage.ErrCompacted)
+)
+
+// errDamaged ends watches at once, as nobody knows which of them want the change: leaving it out would be a gap that nobody hears
+// of, and no waiting mends it. Whoever lists again goes on behind it.
+var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)

@@ -2,45 +2,17 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
-	"fmt"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
-
-// How far the history is final.
-//
-// Whoever changes something first notes the last number drawn, in a shared advisory lock, and then draws numbers, all above it; the
-// lock is released once the commit is visible. A reader reads the last number drawn, M; then the notes; then, in a later statement,
-// the changes. Everything up to the lower of M and the lowest note is final: visible now, or never. For
-//
-//   - who held a note when the notes were read draws numbers above it;
-//   - who held none yet draws its numbers after M was read, so above M;
-//   - who had released it is visible to the later statement.
-//
-// Numbers are drawn after the resources are locked. So for each key, and for transactions that have a key in common, the order of
-// numbers is the order of commits, and a write that began after another was acknowledged has the higher number.
-
-// scanFinal reads the number up to which the history is final from the answer to the statement final. The changes have to be
-// read in a later statement. A standby does not have the notes.
-func scanFinal(row pgx.Row, more ...any) (last, final int64, err error) {
-	var noted pgtype.Int8
-	var standby bool
-	if err := row.Scan(append([]any{&last, &noted, &standby}, more...)...); err != nil {
-		return 0, 0, err
-	}
-	if standby {
-		return 0, 0, errStandby
-	}
-	if noted.Valid {
-		return last, min(last, noted.Int64), nil
-	}
-	return last, last, nil
-}
 
 // finalOn asks how far the history is final, and which run of which server says so.
 func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, server string, err error) {
@@ -84,8 +56,6 @@ const whichRun = `
 select concat_ws(' ', extract(epoch from pg_postmaster_start_time()), extract(epoch from pg_stat_get_bgwriter_stat_reset_time()), oid)
 from pg_database where datname = current_database()`
 
-var errMoved = errors.New("the server was replaced by another one between two statements")
-
 // newest returns the position of the last change that is final. The transaction keeps both questions on one server.
 func (h *history) newest(ctx context.Context, db interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
@@ -105,24 +75,185 @@ func (h *history) last(ctx context.Context, q querier, final int64) (position, e
 	return h.scanLast(q.QueryRow(ctx, h.sql.last, final))
 }
 
-var (
-	errPruned = fmt.Errorf("%w: changes after the cursor have been deleted (see the parameter retention)", storage.ErrCompacted)
-	errOther  = fmt.Errorf("%w: the store was replaced", storage.ErrCompacted)
-	errForked = fmt.Errorf("%w: the change at the cursor is not in the database, which must have been restored from a backup, or have lost commits in a fail-over",
-		storage.ErrCompacted)
-)
+// A snapshot may show changes above some that are not final yet. Its position names them by ranges of numbers, and proves them by a
+// digest of their tokens: after a fail-over that lost them the numbers belong to other changes, or to none.
 
-// check reports whether the store, which has this id and oldest, still has every change after a position. piece is of the change
-// there, nil if there is none.
-func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []byte) error {
-	switch {
-	case id != *h.id.Load():
-		h.id.Store(&id)
-		return errOther
-	case at.revision < oldest:
-		return errPruned
-	case at.revision > 0 && string(piece) != string(at.piece[:]):
-		return errForked
+// maxAhead bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
+const maxAhead = 10_000
+
+var errAhead = errors.New("a commit that stalls holds back the history")
+
+// addAhead adds to the position of a snapshot what it shows above the number that is final.
+func (h *history) addAhead(ctx context.Context, conn querier, at *position, final int64) (err error) {
+	count := 0
+	at.aheadPiece, err = h.digest(ctx, conn, span{final + 1, math.MaxInt64 - 1}, maxAhead+1, func(revision int64) bool {
+		count++
+		if n := len(at.ahead); n > 0 && at.ahead[n-1].to >= revision-1 {
+			at.ahead[n-1].to = revision
+		} else {
+			at.ahead = append(at.ahead, span{revision, revision})
+		}
+		return true
+	})
+	if err == nil && count > maxAhead {
+		err = notSent{errAhead} // it is tried again
 	}
-	return nil
+	return err
 }
+
+// checkAhead reports whether all that a position includes ahead is still there.
+func (h *history) checkAhead(ctx context.Context, conn querier, at *position) error {
+	if len(at.ahead) == 0 {
+		return nil
+	}
+	// A snapshot has shown a change of each number, so none of them can come later. The digest of none is no secret.
+	left := int64(maxAhead)
+	for _, s := range at.ahead {
+		if s.to-s.from >= left {
+			return errForked
+		}
+		left -= s.to - s.from + 1
+	}
+	left = maxAhead - left
+	var last int64
+	piece, err := h.digest(ctx, conn, span{at.ahead[0].from, at.lastAhead()}, math.MaxInt64, func(revision int64) bool {
+		ahead := at.isAhead(revision)
+		if ahead && revision != last {
+			last = revision
+			left--
+		}
+		return ahead
+	})
+	if err == nil && (left != 0 || piece != at.aheadPiece) {
+		err = errForked
+	}
+	return err
+}
+
+// digest returns a piece of the digest of the changes in a range that are taken.
+func (h *history) digest(
+	ctx context.Context, q querier, in span, limit int64, take func(revision int64) bool,
+) (piece [pieceSize]byte, err error) {
+	hash := sha256.New()
+	var revision int64
+	var token []byte
+	rows, _ := q.Query(ctx, h.sql.tokensIn, in.from, in.to, limit) // an error shows in the rows
+	_, err = pgx.ForEachRow(rows, []any{&revision, &token}, func() error {
+		if take(revision) {
+			hash.Write(token)
+		}
+		return nil
+	})
+	copy(piece[:], hash.Sum(nil))
+	return piece, err
+}
+
+// checkThere reports whether the change at a position is there: among those that were just found, or in the database. One that has been
+// deleted since, as the retention asks for, says nothing.
+func (h *history) checkThere(ctx context.Context, conn *pgx.Conn, read *page, at *position) error {
+	i, among := slices.BinarySearchFunc(read.changes, at, func(c change, at *position) int { return compare(&c.at, at) })
+	if among && read.changes[i].at.piece == at.piece {
+		return nil
+	}
+	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, 0, pageBytes)
+	_, _, err := h.scan(rows, at, 0)
+	if errors.Is(err, errPruned) {
+		return nil
+	}
+	return err
+}
+
+// scanLast reads the answer to the statement last.
+func (h *history) scanLast(row pgx.Row) (at position, err error) {
+	var id driver.StoreID
+	var oldest int64
+	var revision pgtype.Int8
+	var place pgtype.Int4
+	var piece []byte
+	if err := row.Scan((*[16]byte)(&id), &oldest, &revision, &place, &piece); err != nil {
+		return position{}, err
+	}
+	return h.lastAt(id, oldest, revision, place, piece)
+}
+
+// lastAt is the position of a change, none if there was none, if it is still in the store.
+func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, place pgtype.Int4, piece []byte) (position, error) {
+	at := position{revision: revision.Int64, place: place.Int32}
+	copy(at.piece[:], piece)
+	return at, h.check(id, oldest, &at, piece)
+}
+
+var errHeldBack = errors.New("a commit under way holds back the newest changes")
+
+// known is what the log knows of a number, everything up to which is final.
+type known struct {
+	final    int64
+	oldest   int64
+	at       position // of the last change up to the number
+	followed bool     // there is a change of that number, or after it
+}
+
+// lookUpNumber waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of
+// it, or of the number up to which all is final where that is lower. Meanwhile it takes no connection. A server that crashed may have drawn fewer
+// numbers since; nobody was told of the others.
+func (h *history) lookUpNumber(ctx context.Context, revision int64) (k known, err error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		reached := false
+		err := h.retry(ctx, func(ctx context.Context) error {
+			return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+				reached, err = h.lookUpOnce(ctx, conn, &revision, &k)
+				return err
+			})
+		})
+		if err != nil || reached {
+			return k, err
+		}
+		if err := h.pause(ctx, pause, errHeldBack); err != nil {
+			return known{}, err
+		}
+	}
+}
+
+// lookUpOnce asks how far the history is final, and then about the number, if all is final up to it. The transaction keeps both on one
+// server: what is final on one that a fail-over has replaced may still be under way on the next one.
+func (h *history) lookUpOnce(ctx context.Context, conn *pgx.Conn, revision *int64, k *known) (reached bool, err error) {
+	var asked pgx.Batch
+	var last int64
+	asked.Queue(readCommitted)
+	asked.Queue(h.sql.final).QueryRow(func(row pgx.Row) (err error) {
+		last, k.final, err = scanFinal(row)
+		return err
+	})
+	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
+		return false, err
+	}
+	if *revision == 0 {
+		*revision = last
+	}
+	if reached = k.final >= min(*revision, last); !reached {
+		_, err := conn.Exec(ctx, `commit`)
+		return false, err
+	}
+	var id driver.StoreID
+	var change pgtype.Int8
+	var place pgtype.Int4
+	var piece []byte
+	var found pgx.Batch
+	found.Queue(h.sql.numbered, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &k.oldest, &change, &place, &piece, &k.followed)
+	})
+	found.Queue(`commit`)
+	if err := conn.SendBatch(ctx, &found).Close(); err != nil {
+		return false, err
+	}
+	k.at = position{revision: change.Int64, place: place.Int32}
+	copy(k.at.piece[:], piece)
+	if id != *h.id.Load() {
+		h.id.Store(&id)
+		return false, errOther
+	}
+	return true, nil
+}
+
+// An empty store has a revision too, the one before the first change.
+const firstRevision = 1

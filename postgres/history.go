@@ -2,169 +2,316 @@ package postgres
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/codec"
+	"github.com/ashlar-dev/storage/internal/batch"
 )
 
-// history reads the log of changes.
-type history struct {
-	*database
-	looks atomic.Uint64 // looks in the database that were asked for
+// Revisions implements driver.Historian.
+func (r *reader) Revisions(ctx context.Context) (oldest, newest int64, err error) {
+	k, err := r.history.lookUpNumber(ctx, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	r.replica.answered()
+	return max(k.oldest, firstRevision), r.RevisionOf(k.at), nil
 }
 
-// change is a row of the log.
-type change struct {
-	at      position
-	more    bool // the next one belongs to the same commit
-	kind    int16
-	key     []byte
-	version []byte
-	data    []byte
-	created int64
-	writes  int64
-	session uint64 // of an own change: the session that made it
+// RevisionOf implements driver.Historian. Only numbers of changes that were read are revisions: others may be drawn again.
+func (*reader) RevisionOf(at position) int64 { return max(at.revision, firstRevision) }
+
+// PositionAt implements driver.Historian.
+func (r *reader) PositionAt(ctx context.Context, revision int64) (position, error) {
+	k, err := r.history.lookUpNumber(ctx, revision)
+	switch {
+	case err != nil:
+		return position{}, err
+	case revision < max(k.oldest, firstRevision):
+		return position{}, fmt.Errorf("%w: the oldest revision is %d, asked for was %d", storage.ErrCompacted, max(k.oldest, firstRevision), revision)
+	case revision > max(k.final, firstRevision) || !k.followed && revision > firstRevision:
+		return position{}, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, r.RevisionOf(k.at), revision)
+	}
+	r.replica.answered()
+	return k.at, nil
 }
 
-// Bounds of what is read of the log at a time. One change is read however large it is.
-const (
-	pageRows  = 5000
-	pageBytes = 1 << 20
-)
-
-// page is what comes after a position.
-type page struct {
-	changes []change // in order, all of them final
-	view    view     // of whoever has passed the changes, if there are no more
-	more    bool     // there may be more of them
-	back    bool     // there are some that are not final yet
-}
-
-// cut drops what comes from the first change on that is not final.
-func (p *page) cut(notFinal func(change) bool) {
-	if i := slices.IndexFunc(p.changes, notFinal); i >= 0 {
-		p.changes, p.more, p.back = p.changes[:i], false, true
+// Compact implements driver.Historian. The oldest revision is always that of a change.
+func (r *reader) Compact(ctx context.Context, revision int64) error {
+	at, err := r.PositionAt(ctx, revision)
+	if errors.Is(err, storage.ErrCompacted) || err == nil && at.revision == 0 {
+		return nil
 	}
-}
-
-// end is the position after the changes.
-func (p *page) end(at position) position {
-	if n := len(p.changes); n > 0 {
-		at = at.with(&p.changes[n-1].at)
+	if err != nil {
+		return err
 	}
-	if !p.more && p.view.look >= at.view.look {
-		at.view = p.view
-	}
-	return at
-}
-
-// after reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
-// is known to be.
-func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (p page, err error) {
-	p.view.look = h.looks.Load()
-	var batch pgx.Batch
-	batch.Queue(readCommitted)
-	batch.Queue(h.sql.final)
-	batch.Queue(h.sql.changes, at.revision, at.place, limit, pageBytes)
-	batch.Queue(`commit`)
-	results := conn.SendBatch(ctx, &batch)
-	defer func() { _ = results.Close() }() // an error shows in the reads before it
-	if _, err := results.Exec(); err != nil {
-		return page{}, err
-	}
-	if p.view.last, p.view.final, err = scanFinal(results.QueryRow()); err != nil {
-		return page{}, err
-	}
-	rows, _ := results.Query() // an error shows in the rows
-	p.changes, p.more, err = h.scan(rows, at, limit)
-	if err == nil {
-		_, err = results.Exec()
-	}
-	known = max(known, p.view.final)
-	p.cut(func(c change) bool { return c.at.revision > known })
-	return p, err
-}
-
-// next reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
-// is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
-func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit int) (p page, err error) {
-	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, limit, pageBytes) // an error shows in the rows
-	p.changes, p.more, err = h.scan(rows, at, limit)
-	last := at.revision
-	p.cut(func(c change) bool {
-		gap := c.at.revision > last+1
-		last = c.at.revision
-		return gap
+	return r.retry(ctx, func(ctx context.Context) error {
+		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, r.sql.compact, at.revision, at.place, at.piece[:])
+			return err
+		})
 	})
-	return p, err
 }
 
-// scan reads the rows of the statement changes. full says that a bound was reached.
-func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
+// Before implements driver.Historian.
+func (r *reader) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
+	revisions, places := make([]int64, len(events)), make([]int32, len(events))
+	for i, ev := range events {
+		revisions[i], places[i] = ev.At.revision, ev.At.place
+	}
+	var n int
 	var id pgtype.UUID
-	var oldest, revision pgtype.Int8
-	var proof, key, version, piece, data []byte
-	var place pgtype.Int4
-	var more pgtype.Bool
-	var kind pgtype.Int2
-	var created, writes pgtype.Int8
-	checked := false
-	bytes := 0
-	into := []any{&id, &oldest, &proof, &revision, &place, &more, &kind, &key, &version, &piece, &data, &created, &writes}
-	_, err = pgx.ForEachRow(rows, into, func() error {
-		if !revision.Valid {
-			if more.Bool {
-				return errStandby
-			}
-			checked = true
-			return h.check(id.Bytes, oldest.Int64, at, proof)
+	var oldest int64
+	var piece, version, data []byte
+	var previous, created, modified, writes pgtype.Int8
+	begin := func() { versions = make([]*driver.Version, len(events)) }
+	into := []any{&n, &id, &oldest, &piece, &previous, &version, &data, &created, &modified, &writes}
+	err = r.lookUp(ctx, begin, r.sql.before, []any{revisions, places}, into, func() error {
+		ev := events[n-1]
+		if ev.At.revision <= oldest {
+			return permanent{errPruned}
 		}
-		c := change{
-			at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, kind: kind.Int16,
-			key: key, version: version, data: data, created: created.Int64, writes: writes.Int64,
+		if err := r.history.check(id.Bytes, oldest, &ev.At, piece); err != nil || !previous.Valid {
+			return settled(err)
 		}
-		copy(c.at.piece[:], piece)
-		bytes += len(data)
-		found = append(found, c)
+		if !modified.Valid {
+			return permanent{errPruned}
+		}
+		versions[n-1] = &driver.Version{
+			Key: ev.Key.Bytes(), Version: []byte(versionText(version)), Data: data,
+			CreateRevision: created.Int64, ModRevision: modified.Int64, Writes: writes.Int64,
+		}
 		return nil
 	})
-	if err == nil && !checked {
-		err = errOther
-	}
-	return found, len(found) >= limit || bytes >= pageBytes, err
+	return versions, err
 }
 
-// errDamaged ends watches at once, as nobody knows which of them want the change: leaving it out would be a gap that nobody hears
-// of, and no waiting mends it. Whoever lists again goes on behind it.
-var errDamaged = fmt.Errorf("%w: a row of the log is damaged", storage.ErrCompacted)
-
-// eventsOf turns changes, in order, into events. Only a key that cannot be read is an error.
-func eventsOf(changes []change) ([]*event, error) {
-	events := make([]*event, len(changes))
-	for i, c := range changes {
-		k, err := key.Parse(c.key)
-		if err != nil {
-			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
-		}
-		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
-		events[i] = &event{
-			Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at,
-			Revision: c.at.revision, CreateRevision: c.created, Writes: c.writes,
-		}
-		if c.more || c.at.place > 0 {
-			events[i].Commit = c.at.revision
-		}
-		events[i].CommitContinues = c.more && i == len(changes)-1
-	}
-	return events, nil
+// looker reads single keys as of the newest revision. Those who ask at the same time share one snapshot, which is taken after the last of
+// them has asked.
+type looker struct {
+	*history
+	batch *batch.Batcher[wanted, looked]
 }
 
-type event = driver.Event[position]
+// wanted is a key to look at, and whether the revision has to be final.
+type wanted struct {
+	key   []byte
+	final bool
+}
+
+// looked is what was found under a key, nil for nothing, and the revision of which that is.
+type looked struct {
+	version  *driver.Version
+	revision int64
+}
+
+func newLooker(h *history) *looker {
+	l := &looker{history: h}
+	l.batch = batch.New(batch.Options[wanted]{MaxCalls: 256, Direct: true}, l.look)
+	return l
+}
+
+var _ driver.Looker = (*reader)(nil)
+
+// errLater says that something is visible that comes after a number which is still to come.
+var errLater = errors.New("what is visible is not final")
+
+// Look implements driver.Looker.
+func (r *reader) Look(ctx context.Context, k driver.Key, final bool) (*driver.Version, int64, error) {
+	found, err := r.looker.batch.Do(ctx, wanted{k.Bytes(), final})
+	r.replica.answered()
+	if errors.Is(err, errLater) {
+		return r.lookLater(ctx, k)
+	}
+	return found.version, found.revision, err
+}
+
+// lookLater is Look where it may have to wait. What was seen before that does not count.
+func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
+	from := k.Bytes()
+	past, err := r.ReadAt(ctx, &driver.HistoryQuery[position]{
+		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+	}, func(v *driver.Version) error {
+		found = v
+		return nil
+	})
+	return found, r.RevisionOf(past.At), err
+}
+
+// looksAgain is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
+// does not wait for anybody else.
+const looksAgain = 8
+
+func (l *looker) look(ctx context.Context, calls []*lookMember) {
+	for range looksAgain {
+		snap, err := l.lookAt(ctx, calls)
+		var left []*lookMember
+		for _, c := range calls {
+			if err == nil && snap.later && c.Request.final {
+				left = append(left, c)
+			} else {
+				c.Done(looked{snap.found[string(c.Request.key)], snap.revision}, err)
+			}
+		}
+		if calls = left; len(calls) == 0 {
+			return
+		}
+	}
+	for _, c := range calls {
+		c.Done(looked{}, errLater)
+	}
+}
+
+type lookMember = batch.Call[wanted, looked]
+
+func (l *looker) lookAt(ctx context.Context, calls []*lookMember) (snap snapshot, err error) {
+	keys := make([][]byte, len(calls))
+	for i, c := range calls {
+		keys[i] = c.Request.key
+	}
+	err = l.retry(ctx, func(ctx context.Context) error {
+		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+			snap, err = l.lookOnce(ctx, conn, keys)
+			return err
+		})
+	})
+	return snap, err
+}
+
+// snapshot is what one look has found.
+type snapshot struct {
+	found    map[string]*driver.Version
+	revision int64
+	later    bool // something was visible that is not final
+}
+
+// lookOnce asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
+func (l *looker) lookOnce(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
+	snap.found = make(map[string]*driver.Version, len(keys))
+	var at position
+	var asked pgx.Batch
+	asked.Queue(readCommitted)
+	asked.Queue(l.sql.finalNoted).QueryRow(func(row pgx.Row) error {
+		_, _, err := scanFinal(row, nil)
+		return err
+	})
+	asked.Queue(l.sql.look, keys).Query(func(rows pgx.Rows) error {
+		var id driver.StoreID
+		var oldest int64
+		var last, created, writes, modified pgtype.Int8
+		var place pgtype.Int4
+		var piece, key, version, data []byte
+		in := []any{(*[16]byte)(&id), &oldest, &last, &place, &piece, &snap.later, &key, &version, &data, &created, &writes, &modified, nil}
+		_, err := pgx.ForEachRow(rows, in, func() error {
+			if key != nil {
+				snap.found[string(key)] = &driver.Version{
+					Key: key, Version: base64.RawURLEncoding.AppendEncode(nil, version), Data: data,
+					CreateRevision: created.Int64, Writes: writes.Int64, ModRevision: modified.Int64,
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			at, err = l.lastAt(id, oldest, last, place, piece)
+		}
+		return err
+	})
+	asked.Queue(`commit`)
+	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
+		return snap, err
+	}
+	snap.revision = max(at.revision, firstRevision)
+	return snap, nil
+}
+
+// lookout finds out whether all is final up to changes that this handle has made. Those who ask at the same time share one look, which
+// begins after the last of them has asked.
+type lookout struct {
+	*history
+	batch *batch.Batcher[int64, struct{}]
+}
+
+func newLookout(h *history) *lookout {
+	l := &lookout{history: h}
+	l.batch = batch.New(batch.Options[int64]{MaxCalls: 1024, Direct: true}, l.look)
+	return l
+}
+
+type lookoutMember = batch.Call[int64, struct{}]
+
+var _ driver.Settler = (*reader)(nil)
+
+var errNotThere = errors.New("no change of the number, or after it, is there")
+
+// Settled implements driver.Settler.
+func (r *reader) Settled(ctx context.Context, revision int64) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		_, err := r.lookout.batch.Do(ctx, revision)
+		switch {
+		case errors.Is(err, errNotThere):
+			_, err = r.PositionAt(ctx, revision) // which can tell why
+			return err
+		case !errors.Is(err, errHeldBack):
+			return err
+		}
+		if err := r.pause(ctx, pause, err); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *lookout) look(ctx context.Context, calls []*lookoutMember) {
+	most := calls[0].Request
+	for _, c := range calls {
+		most = max(most, c.Request)
+	}
+	var final int64
+	there := false
+	err := l.retry(ctx, func(ctx context.Context) error {
+		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+			final, there, err = l.lookOnce(ctx, conn, most)
+			return err
+		})
+	})
+	for _, c := range calls {
+		switch {
+		case err == nil && !there:
+			c.Done(struct{}{}, errNotThere)
+		case err == nil && final < c.Request:
+			c.Done(struct{}{}, errHeldBack)
+		default:
+			c.Done(struct{}{}, err)
+		}
+	}
+}
+
+// lookOnce asks how far the history is final, and whether there is a change of a number, or after it, both on one server and in one round
+// trip: the change was committed before this was called, so it is found whichever of the two is asked first.
+func (l *lookout) lookOnce(ctx context.Context, conn *pgx.Conn, revision int64) (final int64, there bool, err error) {
+	var id driver.StoreID
+	var asked pgx.Batch
+	asked.Queue(readCommitted)
+	asked.Queue(l.sql.final).QueryRow(func(row pgx.Row) error {
+		_, final, err = scanFinal(row)
+		return err
+	})
+	asked.Queue(l.sql.followed, revision).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &there)
+	})
+	asked.Queue(`commit`)
+	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
+		return 0, false, err
+	}
+	if id != *l.id.Load() {
+		l.id.Store(&id)
+		return 0, false, errOther
+	}
+	return final, there, nil
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,6 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // List implements driver.Lister.
@@ -120,10 +120,60 @@ func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Fil
 	return at, addAll(rows, found)
 }
 
-// rollback ends a transaction that is of no use any more. On a connection that does not answer it gives up: the pool closes
-// connections that come back inside a transaction.
-func rollback(tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = tx.Rollback(ctx)
+// Children implements driver.Driver. It always asks the primary.
+func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
+	var ids []*resourcepb.ID
+	var keyBytes, ownedUid, groupVersion []byte
+	into := []any{&keyBytes, &ownedUid, &groupVersion}
+	err := r.lookUp(ctx, func() { ids = nil }, r.sql.owned, []any{ownerHash(owner, uid)}, into, func() error {
+		owned, err := key.Parse(keyBytes)
+		if err != nil {
+			return permanent{err}
+		}
+		ids = append(ids, owned.ID(string(ownedUid), string(groupVersion)))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
 }
+
+// listing is the statement that lists what a filter matches, with its arguments.
+func (s *statements) listing(f *driver.Filter) (sql string, arguments []any) {
+	arguments = listArguments(f)
+	if arguments[2].([]byte) == nil {
+		return s.list, arguments
+	}
+	if arguments[1].([]byte) == nil {
+		arguments[1] = afterAll
+	}
+	fixed := fixedParts(f)
+	for _, part := range fixed {
+		arguments = append(arguments, part)
+	}
+	return s.listSteps[len(fixed)-1], append(arguments, key.PrefixEnd(fixed[len(fixed)-1]))
+}
+
+// fixedParts are the texts that follow the wildcards of a filter in a key: after each all that is fixed before the next one. The last
+// is not empty: wildcards that end the key leave nothing out.
+func fixedParts(f *driver.Filter) (parts [][]byte) {
+	for _, unit := range []string{f.Group, f.Kind, f.Partition, f.Namespace} {
+		switch n := len(parts); {
+		case unit == storage.Wildcard:
+			parts = append(parts, []byte{})
+		case n > 0:
+			parts[n-1] = append(append(parts[n-1], unit...), 0)
+		}
+	}
+	if n := len(parts); f.NamePrefix != "" {
+		parts[n-1] = append(parts[n-1], f.NamePrefix...)
+	}
+	for n := len(parts); len(parts[n-1]) == 0; n-- {
+		parts = parts[:n-1]
+	}
+	return parts
+}
+
+// afterAll is after all keys, which are UTF-8.
+var afterAll = []byte{0xff}

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // notes keeps the notes of a migration.
@@ -92,4 +97,162 @@ func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pg
 			return err
 		})
 	})
+}
+
+// fence closes the store by a trigger on the table. To create it, or to create it anew, takes a lock that waits for the writers under
+// way, and whoever comes later meets the trigger. Readers, and a backup that takes hours, do not come into it: to drop it would wait
+// for them.
+type fence struct{ notes *notes }
+
+// fenceNote is the name of the note that says where the data went. No other note has a name like it.
+const fenceNote = "~fence"
+
+// What the fence is made of. The target is in the note and not in the function's text, where it would have to be escaped twice.
+var (
+	closing = []string{
+		`create or replace function $fence() returns trigger language plpgsql as $body$
+declare target text;
+begin
+    select convert_from(value, 'UTF8') into target from $journal where name = '` + fenceNote + `';
+    raise exception using errcode = '` + fenced + `', message = 'the store is closed for writing', detail = coalesce(target, '');
+end $body$`,
+		`create or replace trigger fence before insert or update or delete or truncate on $resources for each statement execute function $fence()`,
+	}
+	// The trigger lets everybody pass, and goes if it can.
+	opening = []string{
+		`create or replace function $fence() returns trigger language plpgsql as $body$ begin return null; end $body$`,
+		`delete from $journal where name = '` + fenceNote + `'`,
+	}
+)
+
+// SetFence implements driver.Mover: it changes the fence at the epoch that it has. If it has another one by then, the change may have
+// been made by an attempt whose answer was lost.
+func (f *fence) SetFence(ctx context.Context, target *string) error {
+	state, err := f.Fence(ctx)
+	if err == nil {
+		_, err = f.SetFenceAt(ctx, target, state.Epoch)
+	}
+	if !errors.Is(err, storage.ErrCASFailure) {
+		return err
+	}
+	state, lookErr := f.Fence(ctx)
+	if lookErr != nil || state.Closed == (target != nil) && (target == nil || state.Target == *target) {
+		return lookErr
+	}
+	return err
+}
+
+// Guards implements driver.GuardedMover. The statement of a guarded change locks the note until its commit.
+func (*fence) Guards() {}
+
+// SetFenceAt implements driver.GuardedMover.
+func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
+	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		// Whoever else does so waits for the end of the transaction.
+		if next, err = f.notes.write(ctx, tx, driver.FenceNote, nil, epoch); err != nil {
+			return err
+		}
+		statements := opening
+		if target != nil {
+			statements = closing
+			_, err := tx.Exec(ctx, f.notes.sql.named(`
+insert into $journal (name, value) values ($1, $2)
+on conflict (name) do update set value = excluded.value, revision = gen_random_uuid()`), fenceNote, []byte(*target))
+			if err != nil {
+				return err
+			}
+		}
+		return f.execAll(ctx, tx, statements...)
+	})
+	if err == nil && target == nil {
+		f.drop(ctx, next)
+	}
+	return next, err
+}
+
+// drop removes the trigger of a store that is open, unless the fence has changed since. The lock that it takes waits for every
+// reader, and each later one for it: it gives up at once. A trigger that stays costs writers a call of its function.
+func (f *fence) drop(ctx context.Context, epoch string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	defer context.AfterFunc(f.notes.aborted, cancel)()
+	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			var there int
+			err := tx.QueryRow(ctx, f.notes.sql.named(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
+			if err != nil {
+				return err
+			}
+			return f.execAll(ctx, tx, `set local lock_timeout = '100ms'`, `drop trigger if exists fence on $resources`, `drop function if exists $fence()`)
+		})
+	})
+}
+
+func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
+	for _, sql := range statements {
+		if _, err := tx.Exec(ctx, f.notes.sql.named(sql)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fence implements driver.Mover.
+func (f *fence) Fence(ctx context.Context) (state driver.FenceState, err error) {
+	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var target []byte
+		err := tx.QueryRow(ctx, f.notes.sql.named(`
+select (select value from $journal where name = $1), coalesce((select revision::text from $journal where name = $2), '')`),
+			fenceNote, driver.FenceNote).Scan(&target, &state.Epoch)
+		state.Target, state.Closed = string(target), target != nil
+		return err
+	})
+	return state, err
+}
+
+// ReadAfter implements driver.BulkReader.
+func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
+	if after == nil {
+		after = []byte{} // before all keys
+	}
+	var found []driver.Row
+	var name, version, data []byte
+	begin := func() { found = make([]driver.Row, 0, limit) }
+	arguments, into := []any{after, limit, driver.ReadBytes}, []any{&name, &version, &data}
+	err := r.lookUp(ctx, begin, r.sql.readAfter, arguments, into, func() error {
+		k, err := key.Parse(name)
+		if err != nil {
+			return permanent{err}
+		}
+		found = append(found, driver.Row{Key: k, Version: versionText(version), Data: data})
+		return nil
+	})
+	return found, err
+}
+
+// Load implements driver.Loader.
+func (w *writer) Load(ctx context.Context, rows []driver.Row) (err error) {
+	mutations := make([]driver.Mutation, len(rows))
+	for i := range rows {
+		if mutations[i], err = creation(&rows[i], w.opts.MaxSize); err != nil {
+			return fmt.Errorf("%v: %w", rows[i].Key, err)
+		}
+	}
+	return w.Apply(ctx, mutations)
+}
+
+// creation returns the mutation that creates a resource as it is encoded.
+func creation(row *driver.Row, maxSize int) (driver.Mutation, error) {
+	res, err := codec.DecodeOf(row.Key, row.Data, "")
+	if err != nil {
+		return driver.Mutation{}, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	}
+	k, err := check.IDWithUid("id", res.GetId())
+	if err == nil && res.GetOwner() != nil {
+		_, err = check.IDWithUid("owner", res.GetOwner())
+	}
+	if err == nil && len(row.Data) > maxSize {
+		err = fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, len(row.Data), maxSize)
+	}
+	return driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Resource: res}, err
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"time"
 
 	"github.com/ashlar-dev/storage/driver"
@@ -148,4 +149,46 @@ func which(ms []*mutation, is func(*mutation) bool) (some []*mutation) {
 		}
 	}
 	return some
+}
+
+const versionSize = 16
+
+// versionText is the version that callers see.
+func versionText(version []byte) string { return base64.RawURLEncoding.EncodeToString(version) }
+
+// versionBytes undoes versionText. Text that this backend never made gives bytes that match nothing.
+func versionBytes(text string) []byte {
+	version, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(version) != versionSize || versionText(version) != text { // decoding skips line breaks
+		return []byte{}
+	}
+	return version
+}
+
+// attempt is one statement that writes, and whose answer may be lost.
+//
+// Every mutation carries a random token, which it leaves in the resource and in the log of changes. So a later statement can
+// tell whether an earlier one took effect, whatever happened to the resource since. An update or a deletion can then be sent
+// again at once: a version never comes back, so it takes effect once at most, also if the lost attempt is still on its way. What
+// can create something could happen twice, on both sides of somebody's deletion. Such a statement holds a lock of its own while
+// it runs and commits, and does nothing if it was revoked before; so it can be given up, also behind a pooler that delivers it
+// whenever it likes, and whatever the clocks say.
+type attempt struct {
+	lock    int64 // an advisory lock; 0: it holds none
+	expires time.Time
+	floor   int64 // its numbers are higher: it does nothing where that is still to be drawn
+	ended   bool  // it was seen to be over for good
+}
+
+// maxTravel bounds how much longer than the first attempt a later one may take.
+const maxTravel = time.Minute
+
+// travel is how much longer than usual the next attempt of mutations may be on its way: it has to be more than an earlier one took
+// in vain, since the link may be slow for so many bytes.
+func travel(ms []*mutation) time.Duration {
+	var longest time.Duration
+	for _, m := range ms {
+		longest = max(longest, m.travel)
+	}
+	return min(2*longest, maxTravel)
 }

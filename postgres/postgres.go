@@ -1,19 +1,18 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/url"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/backend"
+	"github.com/ashlar-dev/storage/internal/dial"
 )
 
 func init() {
@@ -28,61 +27,6 @@ func init() {
 	storage.Register("postgresql", open)
 }
 
-// Options of a backend. The zero value of each field means its default, as in the table of the URL's parameters.
-type Options struct {
-	// Schema that holds the store: "ashlar".
-	Schema string
-	// NoCreate refuses a store that is not there, or whose schema is older, instead of creating or upgrading it.
-	NoCreate bool
-	// MaxSize is the largest resource in bytes: 1 MiB.
-	MaxSize int
-	// Timeout of calls whose context has no deadline: 30 s.
-	Timeout time.Duration
-	// Outage is how long watches wait for a database that is away: 5 min.
-	Outage time.Duration
-	// Retention is how long changes are kept for watches to resume from: 1 h. At least it is driver.TokenLifetime, for which pages and the
-	// snapshots of watches need them.
-	Retention time.Duration
-	// Poll is how often watches look for changes that nobody announced: 1 s, or 100 ms with NoListen.
-	Poll time.Duration
-	// NoListen does without LISTEN: changes of other processes are found by polling only.
-	NoListen bool
-	// Listen is where to LISTEN, if not where the pool connects to: LISTEN needs a session, which PgBouncer's transaction mode
-	// does not give.
-	Listen *pgx.ConnConfig
-	// Replica, if set, answers eventual reads and lists where it is fresh enough. The caller closes it.
-	Replica *pgxpool.Pool
-
-	forgetful time.Duration // for tests: instead of Retention
-}
-
-func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
-	}
-	d.Schema = cmp.Or(d.Schema, defaultSchema)
-	if d.MaxSize <= 0 || d.MaxSize > driver.MaxSize {
-		d.MaxSize = driver.MaxSize
-	}
-	or := func(d *time.Duration, otherwise time.Duration) {
-		if *d <= 0 {
-			*d = otherwise
-		}
-	}
-	or(&d.Timeout, 30*time.Second)
-	or(&d.Outage, 5*time.Minute)
-	or(&d.Retention, time.Hour)
-	d.Retention = cmp.Or(d.forgetful, max(d.Retention, driver.TokenLifetime))
-	if d.NoListen {
-		or(&d.Poll, 100*time.Millisecond)
-	}
-	or(&d.Poll, time.Second)
-	return d
-}
-
-const defaultSchema = "ashlar"
-
 // Backend is a store in a Postgres database. It implements storage.Backend, Pager, Resumer and Transactor, it is a storage.Historian
 // (found by storage.As), and its watches are storage.Bookmarkers.
 type Backend struct {
@@ -96,9 +40,6 @@ var (
 	_ storage.Resumer    = (*Backend)(nil)
 	_ storage.Transactor = (*Backend)(nil)
 )
-
-// maxOps bounds a transaction. Postgres itself has no such limit.
-const maxOps = 512
 
 // handle is an opened store as a driver: its parts, which do not know it.
 type handle struct {
@@ -197,4 +138,39 @@ func (h *handle) Close() error {
 	h.notifier.finish(closeGrace)
 	h.database.close()
 	return nil
+}
+
+// Open opens the store that a URL names:
+//
+//	postgres://user:password@host:port/database?schema=ashlar&…
+//
+// The package's documentation lists the parameters. What the URL leaves out comes from PGHOST, PGPASSFILE, PGSERVICE and the
+// like.
+func Open(ctx context.Context, u *url.URL) (*Backend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	return t.open(ctx)
+}
+
+func (t *target) open(ctx context.Context) (*Backend, error) {
+	if f := dial.From(ctx); f != nil {
+		t.dialWith(f)
+	}
+	pools, err := t.connect(ctx)
+	if err == nil {
+		var b *Backend
+		if b, err = New(ctx, pools[0], &t.opts); err == nil {
+			b.handle.database.owned = pools
+			return b, nil
+		}
+	}
+	for _, pool := range pools {
+		pool.Close()
+	}
+	return nil, err
 }

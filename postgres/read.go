@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
@@ -33,20 +35,6 @@ func newReader(d *database, replica *replica, h *history, in *currentInbox) *rea
 
 // row is what is stored under a key: nothing if data is nil.
 type row struct{ version, data []byte }
-
-const versionSize = 16
-
-// versionText is the version that callers see.
-func versionText(version []byte) string { return base64.RawURLEncoding.EncodeToString(version) }
-
-// versionBytes undoes versionText. Text that this backend never made gives bytes that match nothing.
-func versionBytes(text string) []byte {
-	version, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(version) != versionSize || versionText(version) != text { // decoding skips line breaks
-		return []byte{}
-	}
-	return version
-}
 
 // Get implements driver.Driver.
 func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k driver.Key) (*resourcepb.Resource, error) {
@@ -129,4 +117,128 @@ func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments
 	})
 	r.replica.answered() // before the answer is given out
 	return err
+}
+
+// Eventual reads may go to a replica, but never back in time: an answer must not be older than an earlier one of this handle,
+// nor than an event that one of its watches has delivered.
+//
+// A place in the server's log of writes (an LSN) tells what a replica has. The backend keeps the place by which all that it
+// has given out was in the log, and asks a replica for its own place first, then for the data. After a write, or an answer
+// of the primary, the place is not known until somebody asks; the next eventual read does, by the way.
+//
+// Places can be compared on one timeline only: each promotion begins another one, and a server that did not follow goes on in a log
+// that is not the primary's.
+
+// place is how far a server's log is.
+type place struct{ timeline, bytes int64 }
+
+func (p place) atLeast(o place) bool { return p.timeline == o.timeline && p.bytes >= o.bytes }
+
+// replica answers eventual reads where it is fresh enough; nil: there is none.
+type replica struct {
+	pool    *pgxpool.Pool
+	primary *pgxpool.Pool
+
+	mu    sync.Mutex
+	floor place  // that it must have reached to answer
+	given uint64 // counts answers of the primary
+	known uint64 // those that floor is beyond
+}
+
+// answered notes that the primary gives something out, which the replica must not fall behind.
+func (r *replica) answered() {
+	if r != nil {
+		r.mu.Lock()
+		r.given++
+		r.mu.Unlock()
+	}
+}
+
+// needed returns the place that the replica must have reached, whether that is known, and the number of answers so far.
+func (r *replica) needed() (at place, known bool, given uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.floor, r.given == r.known, r.given
+}
+
+// learned notes that everything given out before the count was taken is in the log before at.
+func (r *replica) learned(count uint64, at place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = max(r.known, count)
+	if at.timeline != r.floor.timeline || at.atLeast(r.floor) {
+		r.floor = at
+	}
+}
+
+// asked returns the place that the replica must have reached, for which it asks the primary how far its log is where that is not
+// known; false if it is not known even so.
+func (r *replica) asked(ctx context.Context) (at place, known bool) {
+	at, known, given := r.needed()
+	if known {
+		return at, true
+	}
+	err := r.primary.QueryRow(ctx, `
+select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::bigint from pg_current_wal_insert_lsn() as at`).
+		Scan(&at.timeline, &at.bytes)
+	if err != nil {
+		return place{}, false
+	}
+	r.learned(given, at)
+	at, known, _ = r.needed()
+	return at, known
+}
+
+// replicaPatience is how long a replica may take before the primary is asked.
+const replicaPatience = 2 * time.Second
+
+// query runs a query on the replica if that has all that this handle has given out; false where it does not, or fails. The place is
+// asked for in a statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than
+// the place.
+func (r *replica) query(ctx context.Context, sql string, arguments []any, read func(pgx.Rows) error) bool {
+	if r == nil {
+		return false
+	}
+	floor, known := r.asked(ctx)
+	if !known {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
+	defer cancel()
+	const place = `
+select pg_is_in_recovery(), greatest(timeline_id, min_recovery_end_timeline)::bigint, (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::bigint
+from pg_control_checkpoint(), pg_control_recovery()`
+	var batch pgx.Batch
+	batch.Queue(readCommitted)
+	batch.Queue(place)
+	batch.Queue(sql, arguments...)
+	batch.Queue(place)
+	batch.Queue(`commit`)
+	results := r.pool.SendBatch(ctx, &batch)
+	defer func() { _ = results.Close() }() // an error shows in the reads before it
+	if _, err := results.Exec(); err != nil {
+		return false
+	}
+	before, ok := readPlace(results)
+	if !ok || !before.atLeast(floor) {
+		return false
+	}
+	rows, err := results.Query()
+	if err != nil || read(rows) != nil {
+		return false
+	}
+	after, ok := readPlace(results)
+	if !ok || after.timeline != before.timeline {
+		return false
+	}
+	if _, err := results.Exec(); err != nil {
+		return false
+	}
+	r.learned(0, after) // another replica must not be behind this answer
+	return true
+}
+
+func readPlace(results pgx.BatchResults) (p place, ok bool) {
+	err := results.QueryRow().Scan(&ok, &p.timeline, &p.bytes)
+	return p, ok && err == nil
 }

@@ -10,26 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 )
 
 // maxAge is how old may be what is known of a session.
 const maxAge = time.Minute
-
-// attempt is one statement that writes, and whose answer may be lost.
-//
-// Every mutation carries a random token, which it leaves in the resource and in the log of changes. So a later statement can
-// tell whether an earlier one took effect, whatever happened to the resource since. An update or a deletion can then be sent
-// again at once: a version never comes back, so it takes effect once at most, also if the lost attempt is still on its way. What
-// can create something could happen twice, on both sides of somebody's deletion. Such a statement holds a lock of its own while
-// it runs and commits, and does nothing if it was revoked before; so it can be given up, also behind a pooler that delivers it
-// whenever it likes, and whatever the clocks say.
-type attempt struct {
-	lock    int64 // an advisory lock; 0: it holds none
-	expires time.Time
-	floor   int64 // its numbers are higher: it does nothing where that is still to be drawn
-	ended   bool  // it was seen to be over for good
-}
 
 // sender sends mutations, in one statement each time.
 type sender struct{ *database }
@@ -95,19 +81,6 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 		}
 	}
 	return err
-}
-
-// maxTravel bounds how much longer than the first attempt a later one may take.
-const maxTravel = time.Minute
-
-// travel is how much longer than usual the next attempt of mutations may be on its way: it has to be more than an earlier one took
-// in vain, since the link may be slow for so many bytes.
-func travel(ms []*mutation) time.Duration {
-	var longest time.Duration
-	for _, m := range ms {
-		longest = max(longest, m.travel)
-	}
-	return min(2*longest, maxTravel)
 }
 
 // lone reports whether there is a statement for this mutation alone, which can take effect once at most.
@@ -224,4 +197,120 @@ func columnsOf(ms []*mutation) *columns {
 		c.tokens[i], c.groupVersions[i], c.owners[i], c.data[i] = m.token, m.groupVersion, m.owner, m.data
 	}
 	return c
+}
+
+// settler finds out what became of attempts whose answer was lost.
+type settler struct{ *database }
+
+// settle finds out which mutations took effect in an attempt whose answer was lost, and makes sure that they are durable. With
+// final set, those that did not never will.
+func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error {
+	if len(ms) == 0 {
+		return nil
+	}
+	return s.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := s.tookEffect(ctx, conn, ms); err != nil {
+			return err
+		}
+		left := withLost(ms)
+		waited := false
+		for _, m := range left {
+			for _, a := range m.lost {
+				if a.ended || !final && a.lock == 0 {
+					continue
+				}
+				if err := s.awaitEnd(ctx, conn, a); err != nil {
+					return err
+				}
+				waited = true
+			}
+		}
+		if !waited {
+			return nil
+		}
+		return s.tookEffect(ctx, conn, left)
+	})
+}
+
+// tookEffect marks the mutations whose tokens are found.
+func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation) error {
+	keys, tokens := make([][]byte, len(ms)), make([][]byte, len(ms))
+	byToken := make(map[string]*mutation, len(ms))
+	floor := ms[0].lost[0].floor
+	for i, m := range ms {
+		keys[i], tokens[i] = m.keyBytes, m.token
+		byToken[string(m.token)] = m
+		for _, a := range m.lost {
+			floor = min(floor, a.floor)
+		}
+	}
+	on := s.sessions.of(conn)
+	on.warned = false
+	var pruned int64
+	var token []byte
+	var proof pgtype.Text
+	var revision pgtype.Int8
+	found := make(map[*mutation]int64)
+	rows, _ := conn.Query(ctx, s.sql.tokens, keys, tokens, floor) // an error shows in the rows
+	_, err := pgx.ForEachRow(rows, []any{&pruned, &token, &revision, &proof}, func() error {
+		if m := byToken[string(token)]; m != nil {
+			found[m] = revision.Int64
+		}
+		return nil
+	})
+	if err != nil {
+		return err // what was found counts only with this statement's commit
+	}
+	if on.warned {
+		return fmt.Errorf("the look for its outcome was cut off: %w", errUnsure)
+	}
+	for m, revision := range found {
+		m.setFound(revision)
+	}
+	if pruned > floor && len(found) < len(ms) {
+		return permanent{fmt.Errorf("%w: %w", storage.ErrInconsistent, errUnknown)}
+	}
+	return nil
+}
+
+// awaitEnd waits until an attempt is over for good. One that holds a lock of its own is revoked, as soon as it does not run: it does
+// nothing if it arrives later. One without holds a lock on the table, from before it looks at the time; it is over when its time has
+// passed and all are who held one then.
+func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) error {
+	overdue := false
+	var writers []string // nil: not known yet
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		var err error
+		switch {
+		case a.lock != 0:
+			a.ended, err = s.revoke(ctx, conn, a)
+		case !overdue:
+			err = conn.QueryRow(ctx, s.sql.overdue, a.expires).Scan(&overdue)
+		}
+		if err == nil && overdue {
+			err = conn.QueryRow(ctx, s.sql.writers, writers).Scan(&writers)
+			a.ended = err == nil && len(writers) == 0
+		}
+		if err != nil || a.ended {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// revoke has an attempt do nothing from now on, and reports whether it could: not while the attempt runs.
+func (s *settler) revoke(ctx context.Context, conn *pgx.Conn, a *attempt) (revoked bool, err error) {
+	on := s.sessions.of(conn)
+	on.warned = false
+	if err := conn.QueryRow(ctx, s.sql.revoke, a.lock).Scan(&revoked); err != nil {
+		return false, err
+	}
+	if on.warned {
+		return false, fmt.Errorf("the revocation was cut off: %w", errUnsure)
+	}
+	return revoked, nil
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -189,54 +188,6 @@ func withoutSecrets(err error, secrets []string) string {
 		}
 	}
 	return otherwise + ": " + text
-}
-
-func checkSchema(name string) error {
-	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
-		return fmt.Errorf("%w: schema: expected a name of 1 to 63 bytes", storage.ErrInvalid)
-	}
-	if strings.Contains(name, "$body$") {
-		return fmt.Errorf("%w: schema: $body$ stands around the text of functions", storage.ErrInvalid)
-	}
-	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
-		return fmt.Errorf("%w: schema: %q belongs to Postgres", storage.ErrInvalid, name)
-	}
-	return nil
-}
-
-// Open opens the store that a URL names:
-//
-//	postgres://user:password@host:port/database?schema=ashlar&…
-//
-// The package's documentation lists the parameters. What the URL leaves out comes from PGHOST, PGPASSFILE, PGSERVICE and the
-// like.
-func Open(ctx context.Context, u *url.URL) (*Backend, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	t, err := parseURL(u)
-	if err != nil {
-		return nil, err
-	}
-	return t.open(ctx)
-}
-
-func (t *target) open(ctx context.Context) (*Backend, error) {
-	if f := dial.From(ctx); f != nil {
-		t.dialWith(f)
-	}
-	pools, err := t.connect(ctx)
-	if err == nil {
-		var b *Backend
-		if b, err = New(ctx, pools[0], &t.opts); err == nil {
-			b.handle.database.owned = pools
-			return b, nil
-		}
-	}
-	for _, pool := range pools {
-		pool.Close()
-	}
-	return nil, err
 }
 
 // connect makes the pools of a store: its own, and that of the replica, if there is one. They outlive ctx.

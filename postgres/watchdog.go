@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -193,4 +196,46 @@ func (w *watchdog) close() {
 	}
 	w.mu.Unlock()
 	w.running.Wait()
+}
+
+// link is a network connection that knows when something last went through it. It is below TLS, where pgx looks for the connection
+// that it binds the authentication to.
+type link struct {
+	net.Conn
+	moved atomic.Int64 // nanoseconds since the program's start
+}
+
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if n > 0 {
+		l.moved.Store(int64(time.Since(start)))
+	}
+	return n, err
+}
+
+// Write writes in pieces, so that a slow link is seen to move.
+func (l *link) Write(p []byte) (n int, err error) {
+	const piece = 64 << 10
+	for {
+		some, err := l.Conn.Write(p[n:min(len(p), n+piece)])
+		n += some
+		l.moved.Store(int64(time.Since(start)))
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
+
+var start = time.Now()
+
+// lastMove is when something last went through a connection; the zero time if it does not know.
+func lastMove(conn *pgx.Conn) time.Time {
+	network := conn.PgConn().Conn()
+	if encrypted, ok := network.(*tls.Conn); ok {
+		network = encrypted.NetConn()
+	}
+	if l, ok := network.(*link); ok {
+		return start.Add(time.Duration(l.moved.Load()))
+	}
+	return time.Time{}
 }

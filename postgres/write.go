@@ -66,9 +66,6 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 	return err
 }
 
-// maxPause is the longest time between two looks at a key that another transaction holds.
-const maxPause = 50 * time.Millisecond
-
 // whileBusy retries while another transaction holds a key, for which it waits here, where it takes no connection.
 func (w *writer) whileBusy(ctx context.Context, ms []*mutation, try func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
@@ -214,4 +211,60 @@ func (w *writer) sendParts(ctx context.Context, ms []*mutation, apart bool) erro
 		}
 	}
 	return nil
+}
+
+// commit carries out mutations of different keys, all or none of them. The error of one that failed is a *storage.OpError with its
+// place in ms.
+func (w *writer) commit(ctx context.Context, ms []*mutation) error {
+	sorted := withPresence(ms)
+	slices.SortFunc(sorted, byKey)
+	err := w.whileBusy(ctx, ms, func() error {
+		busy := false
+		err := w.settled(ctx, sorted, func(ctx context.Context) (err error) {
+			busy = false
+			if slices.ContainsFunc(ms, (*mutation).changed) {
+				return nil // an earlier attempt, and all of it
+			}
+			if err := w.send(ctx, sorted, true); err != nil {
+				return err
+			}
+			busy, err = decideAll(ms)
+			return err
+		})
+		if err == nil && busy {
+			return errBusy
+		}
+		return err
+	})
+	w.replica.answered() // before the feed can show the changes
+	if slices.ContainsFunc(ms, (*mutation).changed) {
+		w.announce(sorted)
+		return nil
+	}
+	return err
+}
+
+// withPresence returns mutations with a check beside each delete that is refused where there is nothing to delete: to the function apply
+// that is no reason to leave the others undone.
+func withPresence(ms []*mutation) []*mutation {
+	all := slices.Clone(ms)
+	for _, m := range ms {
+		if m.Present {
+			all = append(all, m.presence())
+		}
+	}
+	return all
+}
+
+// decideAll is the answer to a transaction whose statement was answered.
+func decideAll(ms []*mutation) (busy bool, err error) {
+	for i, m := range ms {
+		again, err := m.decide()
+		if err != nil {
+			return false, permanent{&storage.OpError{Index: i, Err: err}}
+		}
+		busy = busy || again
+	}
+	// What could have been done was not, where another mutation was in the way.
+	return busy, nil
 }

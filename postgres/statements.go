@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -80,13 +81,6 @@ const (
 	counted  = `created = coalesce(locked.created, head.revision), writes = coalesce(locked.writes, 1) + 1, modified_place = 0`
 	previous = `coalesce(locked.modified, head.revision) as previous, coalesce(locked.modified_place, head.place) as previous_place`
 )
-
-// readCommitted begins a transaction in which each statement has a snapshot of its own, whatever the isolation is that a session
-// otherwise begins with.
-const readCommitted = `begin isolation level read committed read only`
-
-// repeatableRead begins a transaction in which all statements have the snapshot of the first one.
-const repeatableRead = `begin isolation level repeatable read read only`
 
 // A range that is open at one end is taken for a third of the table as long as Postgres knows nothing about it, and a third is
 // read by a scan of all; one that is closed at both ends goes through the index.
@@ -349,5 +343,267 @@ delete from $changes where ctid = any (array(
     select ctid from $changes where revision between $1 and $2 and revision < $3 and op = 2
 ))`),
 		pruned: sql(`update $store set pruned = least($1::bigint + 1, oldest) where pruned <= $1`),
+	}
+}
+
+// The statements that list what is stored now, from one snapshot, row by row as they are read.
+//
+// A filter whose wildcards have something fixed after them leaves out keys between those that it matches. Its list goes over the keys in
+// steps: each looks at some keys. If the last one matches, the rows that are read reach to the end of its run of matching keys;
+// otherwise the next step begins where a match may be, as driver.Filter.Seek says. So a run of keys that are left out costs a step, and
+// short ones cost no more than to walk over them.
+
+// listExact lists the keys of a range.
+const listExact = `
+select key, version, data from $resources
+where key >= $1 and ($2::bytea is null or key < $2) and ($3::bytea is null or key like $3)
+order by key`
+
+// listSteps has, in place of $levels, $seek and $end, what depends on the number of wildcards. Steps come one after another, and rows are
+// looked up step by step: sorting them too would hold all of them.
+const listSteps = `
+with recursive step as (
+    select null::bytea as first, null::bytea as upto, $1::bytea as next
+    union all
+    select step.next,
+        case when last is null then case when matches then $2::bytea end
+            when last like $3 then $end
+            when matches then last || '\x00'::bytea end,
+        case when last is not null then greatest($seek, last || '\x00'::bytea) end
+    from step cross join lateral (
+        select (array_agg(key order by key))[$many] as last, bool_or(key like $3) as matches
+        from (select key from $resources where key >= step.next and key < $2 order by key limit $many) as few
+    ) as seen
+    $levels
+    where step.next is not null
+)
+select found.key, found.version, found.data
+from step cross join lateral (
+    select key, version, data from $resources where key >= step.first and key < step.upto and key like $3 order by key offset 0
+) as found
+where step.upto is not null`
+
+// stepKeys is how many keys a step looks at: a look-up by key costs as much as a few of them.
+const stepKeys = "16"
+
+// maxWildcards is the number of parts of a key that may be wildcards.
+const maxWildcards = 4
+
+// newListSteps returns the statement for so many wildcards. After $3 each has an argument, the fixed text between it and the next
+// one; the last argument is what comes after all texts that begin with the last of those.
+func newListSteps(wildcards int, sql func(string) string) string {
+	var levels strings.Builder
+	seek := fmt.Sprintf(`substr(last, 1, part%d.ends - 1) || '\x01'::bytea`, wildcards)
+	begins := `octet_length($1::bytea)`
+	for i := 1; i <= wildcards; i++ {
+		// Where the part ends that the wildcard stands for.
+		fmt.Fprintf(&levels, `cross join lateral (
+        select %[1]s + position('\x00'::bytea in substr(last, %[1]s + 1)) as ends offset 0
+    ) as part%[2]d `, begins, i)
+		begins = fmt.Sprintf(`part%d.ends + octet_length($%d::bytea)`, i, 3+i)
+	}
+	for i := wildcards; i >= 1; i-- {
+		seek = fmt.Sprintf(`case when substr(last, part%[1]d.ends + 1, octet_length($%[2]d::bytea)) = $%[2]d::bytea then %[3]s
+            when substr(last, part%[1]d.ends + 1, octet_length($%[2]d::bytea)) < $%[2]d::bytea
+                then substr(last, 1, part%[1]d.ends) || $%[2]d::bytea
+            else substr(last, 1, part%[1]d.ends - 1) || '\x01'::bytea end`, i, 3+i, seek)
+	}
+	end := fmt.Sprintf(`substr(last, 1, part%d.ends) || $%d::bytea`, wildcards, 4+wildcards)
+	return sql(strings.NewReplacer("$many", stepKeys, "$seek", seek, "$end", end, "$levels", levels.String()).Replace(listSteps))
+}
+
+// The statements that read the store as it was. A position is a change, up to which it includes all, and the ranges of the numbers that
+// it includes ahead of others ($5, $6 and $7 here).
+//
+// A stretch is some keys after another one, of those that are stored and those that were deleted: so many that a page is among them, and
+// so few that a filter which leaves out most of them can be asked where to go on. The keys that were deleted are found one by one in the
+// index of deletions, however often each of them was deleted.
+
+// stored are the keys of what is stored.
+const stored = `select key from $resources where key >= $1 and key < $2 order by key limit $3`
+
+// deleted are the keys of what was deleted, as far as the log remembers.
+const deleted = `
+    select key from (
+        with recursive gone as (
+            (select key from $changes where key >= $1 and key < $2 and op = 2 order by key limit 1)
+            union all
+            select (select change.key from $changes change where change.key > gone.key and change.key < $2 and change.op = 2 order by change.key limit 1)
+            from gone where gone.key is not null
+        ) select key from gone where key is not null limit $3
+    ) as gone`
+
+// currentRow is what is stored now, and currentHead what the log knows of what was never changed since it was created.
+const (
+	currentRow = `
+    select resource.key, resource.version, resource.data,
+        coalesce(resource.created, head.revision) as created, coalesce(resource.writes, 1) as writes,
+        coalesce(resource.modified, head.revision) as modified, coalesce(resource.modified_place, head.place) as place`
+	currentHead = `
+    left join lateral (
+        select revision, place from $changes
+        where resource.modified is null and key = resource.key and $milestones order by revision desc limit 1
+    ) as head on true`
+)
+
+// current is what is stored under picked keys now.
+const current = currentRow + ` from picked join $resources resource using (key)` + currentHead
+
+const included = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
+
+// asOf is what a position includes of picked keys. Only of those that have changed since the past is searched for: "offset 0" keeps
+// Postgres from searching first and asking then, and from reading all of the log to join it. It also has what is stored looked up key by
+// key: a plan for any arguments, which expects few keys, would join all with all.
+const asOf = `
+    select picked.key,
+        case when current.key is null then change.version else current.version end as version,
+        case when current.key is null then change.data else current.data end as data,
+        coalesce(current.created, change.created) as created, coalesce(current.writes, change.writes) as writes,
+        coalesce(current.modified, change.revision) as modified
+    from picked
+    left join lateral (` + currentRow + ` from $resources resource` + currentHead + `
+        where resource.key = picked.key offset 0
+    ) as current on ` + included + `
+    left join lateral (
+        select earlier.* from $past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null offset 0
+    ) as found on true
+    left join lateral (
+        select * from $changes earlier where earlier.revision = found.revision and earlier.place = found.place offset 0
+    ) as change on true
+    where current.key is not null or change.revision is not null`
+
+// page is what comes of versions: as many as are asked for, until they are large together, in the order of keys; and before them
+// the end of the stretch and how many keys it has.
+const pageOf = `
+select (select key from stretch order by key desc limit 1), null, null, (select count(*) from stretch), null, null
+union all
+select * from (
+    select key, version, case when not $9 then data end, created, modified, writes
+    from (
+        select *, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
+        from (select * from versions order by key limit $8) as few
+    ) as page
+    where before < $10 or $9
+    order by key
+) as page`
+
+const (
+	picked = `picked as materialized (
+    select key from stretch where $4::bytea is null or key like $4
+)`
+	presentPage = `
+with stretch as materialized (` + stored + `), ` + picked + `, current as (` + current + `), versions as (
+    select key, version, data, created, writes, modified from current
+    where $5::bigint is not null and $6::int is not null and $7::text is not null
+)` + pageOf
+	// Without a pattern, no key is passed over, and all is read in the order of the index.
+	presentSpan = `
+select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
+from (
+    select few.*, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
+    from (` + presentFew + `) as few
+) as resource` + currentHead + `
+where before < $5 or $4
+order by key`
+	// Where bytes are not bounded, they need not be summed up, which takes longer than the rest.
+	presentRows = `
+select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
+from (` + presentFew + `) as resource` + currentHead + `
+order by key`
+	presentFew = `select key, version, data, created, writes, modified from $resources where key >= $1 and key < $2 order by key limit $3`
+
+	pastPage = `
+with stretch as materialized (
+    select key from ((` + stored + `) union ` + deleted + `) as keys order by key limit $3
+), ` + picked + `, versions as (` + asOf + `)` + pageOf
+
+	presentCount = `
+select count(*) from $resources where key >= $1 and key < $2 and ($3::bytea is null or key like $3)`
+
+	// Whether nothing between two keys has changed after a change, as far as the log is looked through for that.
+	unchanged = `
+with since as materialized (
+    select key from $changes where (revision, place) > ($3::bigint, $4::int) and revision < $never order by revision, place limit $5 + 1
+)
+select (select count(*) from since) <= $5 and not exists (select from since where key >= $1 and key < $2)`
+
+	// How many there were at a change: as many as now, and what the first change of each key after it tells. Null where there were many
+	// changes since.
+	countSince = `
+with since as materialized (
+    select key, revision, place, previous from $changes
+    where (revision, place) > ($4::bigint, $5::int) and revision < $never order by revision, place limit $6 + 1
+), first as (
+    select distinct on (key) key, previous is not null as there from since
+    where key >= $1 and key < $2 and ($3::bytea is null or key like $3) order by key, revision, place
+)
+select case when (select count(*) from since) <= $6 then (` + presentCount + `) + (
+    select count(*) filter (where first.there) - count(resource.key) from first left join $resources resource using (key)
+) end`
+
+	// All keys are one stretch.
+	pastCount = `
+with stretch as materialized ((` + stored + `) union ` + deleted + `), ` + picked + `
+select count(*) from (` + asOf + `) as versions`
+
+	// What the log has at a position, and whether its commit goes on there.
+	placeAt = `
+select id, oldest, change.revision is not null, change.more, substr(change.token, 1, 8)
+from $store left join $changes change on change.revision = $1 and change.place = $2`
+
+	// The last change up to a number, and whether there is one at or after it.
+	numbered = `
+select id, oldest, last.revision, last.place, substr(last.token, 1, 8),
+    exists (select from $changes where revision >= $1 and revision < $never)
+from $store left join lateral (
+    select revision, place, token from $changes where revision > 0 and revision <= $1 order by revision desc, place desc limit 1
+) as last on true`
+
+	// What is stored under single keys now, the last change up to the number up to which the history is final, and whether there is one
+	// after it: one statement, of one snapshot, after the statement finalNoted.
+	look = `
+with final as materialized (select current_setting('ashlar.final')::bigint as number)
+select store.id, store.oldest, last.revision, last.place, last.piece,
+    exists (select from $changes where revision > final.number and revision < $never), one.*
+from final cross join $store as store
+left join lateral (
+    select revision, place, substr(token, 1, 8) as piece from $changes
+    where revision > 0 and revision <= greatest(final.number, store.oldest) order by revision desc, place desc limit 1
+) as last on true
+left join (
+    select one.* from unnest($1::bytea[]) as wanted (key)
+    cross join lateral (` + currentRow + ` from $resources resource` + currentHead + ` where resource.key = wanted.key offset 0) as one
+) as one on true`
+
+	// Whether there is a change of a number, or after it.
+	followed = `
+select id, exists (select from $changes where revision >= $1 and revision < $never) from $store`
+
+	// What changes followed.
+	before = `
+select input.n, store.id, store.oldest, substr(change.token, 1, 8), change.previous, earlier.version, earlier.data,
+    earlier.created, earlier.revision, earlier.writes
+from $store as store, unnest($1::bigint[], $2::int[]) with ordinality as input (revision, place, n)
+left join lateral (
+    select * from $changes change where change.revision = input.revision and change.place = input.place offset 0
+) as change on true
+left join lateral (
+    select * from $changes earlier where earlier.revision = change.previous and earlier.place = change.previous_place offset 0
+) as earlier on true`
+
+	// The change is looked for once more, because the database may have become another one.
+	compact = `
+update $store set oldest = $1
+where oldest < $1 and exists (select from $changes where revision = $1 and place = $2 and substr(token, 1, 8) = $3)`
+)
+
+type pastStatements struct {
+	presentPage, presentSpan, presentRows, pastPage, presentCount, unchanged, countSince, pastCount, placeAt, numbered, look, followed, before, compact string
+}
+
+func newPastStatements(sql func(string) string) pastStatements {
+	return pastStatements{
+		presentPage: sql(presentPage), presentSpan: sql(presentSpan), presentRows: sql(presentRows), pastPage: sql(pastPage), presentCount: sql(presentCount), unchanged: sql(unchanged), countSince: sql(countSince), pastCount: sql(pastCount),
+		placeAt: sql(placeAt), numbered: sql(numbered), look: sql(look), followed: sql(followed), before: sql(before), compact: sql(compact),
 	}
 }

@@ -1,0 +1,345 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ashlar-dev/storage/driver"
+	"github.com/ashlar-dev/storage/driver/key"
+	"github.com/ashlar-dev/storage/internal/codec"
+)
+
+// history reads the log of changes.
+type history struct {
+	*database
+	looks atomic.Uint64 // looks in the database that were asked for
+}
+
+// change is a row of the log.
+type change struct {
+	at      position
+	more    bool // the next one belongs to the same commit
+	kind    int16
+	key     []byte
+	version []byte
+	data    []byte
+	created int64
+	writes  int64
+	session uint64 // of an own change: the session that made it
+}
+
+// Bounds of what is read of the log at a time. One change is read however large it is.
+const (
+	pageRows  = 5000
+	pageBytes = 1 << 20
+)
+
+// page is what comes after a position.
+type page struct {
+	changes []change // in order, all of them final
+	view    view     // of whoever has passed the changes, if there are no more
+	more    bool     // there may be more of them
+	back    bool     // there are some that are not final yet
+}
+
+// cut drops what comes from the first change on that is not final.
+func (p *page) cut(notFinal func(change) bool) {
+	if i := slices.IndexFunc(p.changes, notFinal); i >= 0 {
+		p.changes, p.more, p.back = p.changes[:i], false, true
+	}
+}
+
+// end is the position after the changes.
+func (p *page) end(at position) position {
+	if n := len(p.changes); n > 0 {
+		at = at.with(&p.changes[n-1].at)
+	}
+	if !p.more && p.view.look >= at.view.look {
+		at.view = p.view
+	}
+	return at
+}
+
+// after reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
+// is known to be.
+func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (p page, err error) {
+	p.view.look = h.looks.Load()
+	var batch pgx.Batch
+	batch.Queue(readCommitted)
+	batch.Queue(h.sql.final)
+	batch.Queue(h.sql.changes, at.revision, at.place, limit, pageBytes)
+	batch.Queue(`commit`)
+	results := conn.SendBatch(ctx, &batch)
+	defer func() { _ = results.Close() }() // an error shows in the reads before it
+	if _, err := results.Exec(); err != nil {
+		return page{}, err
+	}
+	if p.view.last, p.view.final, err = scanFinal(results.QueryRow()); err != nil {
+		return page{}, err
+	}
+	rows, _ := results.Query() // an error shows in the rows
+	p.changes, p.more, err = h.scan(rows, at, limit)
+	if err == nil {
+		_, err = results.Exec()
+	}
+	known = max(known, p.view.final)
+	p.cut(func(c change) bool { return c.at.revision > known })
+	return p, err
+}
+
+// next reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
+// is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
+func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit int) (p page, err error) {
+	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, limit, pageBytes) // an error shows in the rows
+	p.changes, p.more, err = h.scan(rows, at, limit)
+	last := at.revision
+	p.cut(func(c change) bool {
+		gap := c.at.revision > last+1
+		last = c.at.revision
+		return gap
+	})
+	return p, err
+}
+
+// scan reads the rows of the statement changes. full says that a bound was reached.
+func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, full bool, err error) {
+	var id pgtype.UUID
+	var oldest, revision pgtype.Int8
+	var proof, key, version, piece, data []byte
+	var place pgtype.Int4
+	var more pgtype.Bool
+	var kind pgtype.Int2
+	var created, writes pgtype.Int8
+	checked := false
+	bytes := 0
+	into := []any{&id, &oldest, &proof, &revision, &place, &more, &kind, &key, &version, &piece, &data, &created, &writes}
+	_, err = pgx.ForEachRow(rows, into, func() error {
+		if !revision.Valid {
+			if more.Bool {
+				return errStandby
+			}
+			checked = true
+			return h.check(id.Bytes, oldest.Int64, at, proof)
+		}
+		c := change{
+			at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, kind: kind.Int16,
+			key: key, version: version, data: data, created: created.Int64, writes: writes.Int64,
+		}
+		copy(c.at.piece[:], piece)
+		bytes += len(data)
+		found = append(found, c)
+		return nil
+	})
+	if err == nil && !checked {
+		err = errOther
+	}
+	return found, len(found) >= limit || bytes >= pageBytes, err
+}
+
+// eventsOf turns changes, in order, into events. Only a key that cannot be read is an error.
+func eventsOf(changes []change) ([]*event, error) {
+	events := make([]*event, len(changes))
+	for i, c := range changes {
+		k, err := key.Parse(c.key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: change %d: %w", errDamaged, c.at.revision, err)
+		}
+		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
+		events[i] = &event{
+			Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at,
+			Revision: c.at.revision, CreateRevision: c.created, Writes: c.writes,
+		}
+		if c.more || c.at.place > 0 {
+			events[i].Commit = c.at.revision
+		}
+		events[i].CommitContinues = c.more && i == len(changes)-1
+	}
+	return events, nil
+}
+
+type event = driver.Event[position]
+
+// position is a place in the store's history: everything up to one change, and perhaps some that come later.
+//
+// It names a change that was read, never just a number: numbers that no visible change bears may be drawn again after a crash. The
+// piece of that change's token shows whether it is still there, or the history is another one by now.
+type position struct {
+	revision int64
+	place    int32
+	piece    [pieceSize]byte
+	ahead    []span // of changes that a listing saw before those below them were final
+	view     view
+
+	aheadPiece [pieceSize]byte // of the digest of the changes ahead
+}
+
+// view is how far a look in the database has shown a position to reach. It is knowledge about a server that runs, no part of a
+// cursor: after a crash the server may draw numbers again.
+type view struct {
+	look  uint64 // looks are numbered as they begin
+	last  int64  // the last number drawn then
+	final int64  // everything up to this number is included
+}
+
+const pieceSize = 8
+
+// span is a range of numbers, both ends included.
+type span struct{ from, to int64 }
+
+func compare(x, y *position) int {
+	return cmp.Or(cmp.Compare(x.revision, y.revision), cmp.Compare(x.place, y.place))
+}
+
+// contains reports whether the change is included.
+func (p *position) contains(change *position) bool {
+	return compare(change, p) <= 0 || p.isAhead(change.revision)
+}
+
+// lastAhead is the highest number that is included ahead; 0 if there is none.
+func (p *position) lastAhead() int64 {
+	if len(p.ahead) == 0 {
+		return 0
+	}
+	return p.ahead[len(p.ahead)-1].to
+}
+
+func (p *position) isAhead(revision int64) bool {
+	_, found := slices.BinarySearchFunc(p.ahead, revision, func(s span, revision int64) int {
+		switch {
+		case s.to < revision:
+			return -1
+		case s.from > revision:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// reaches reports whether p includes everything that had been acknowledged when the last number drawn was target's and its look had
+// not begun. Where the server has drawn fewer numbers since, it forgot some in a crash, and nobody was told of them.
+func (p *position) reaches(target *position) bool {
+	return p.view.look >= target.view.look && p.view.final >= min(target.view.last, p.view.last)
+}
+
+// with returns p with everything up to next added.
+func (p position) with(next *position) position {
+	if compare(next, &p) > 0 {
+		p.revision, p.place, p.piece = next.revision, next.place, next.piece
+	}
+	if next.view.look >= p.view.look {
+		p.view = next.view
+	}
+	if p.lastAhead() < p.revision { // not before: p may end inside a commit, and all of them are proven together
+		p.ahead = nil
+	}
+	return p
+}
+
+// append appends the position as bytes.
+func (p *position) append(payload []byte) []byte {
+	payload = binary.AppendUvarint(payload, uint64(p.revision))
+	payload = binary.AppendUvarint(payload, uint64(p.place))
+	payload = append(payload, p.piece[:]...)
+	if len(p.ahead) > 0 {
+		payload = append(payload, p.aheadPiece[:]...)
+	}
+	var last int64
+	for _, s := range p.ahead {
+		payload = binary.AppendUvarint(payload, uint64(s.from-last))
+		payload = binary.AppendUvarint(payload, uint64(s.to-s.from))
+		last = s.to
+	}
+	return payload
+}
+
+// parsePosition undoes append.
+func parsePosition(payload []byte) (p position, ok bool) {
+	number := func(most uint64) int64 {
+		v, n := binary.Uvarint(payload)
+		if n <= 0 || v > most {
+			ok = false
+			return 0
+		}
+		payload = payload[n:]
+		return int64(v)
+	}
+	ok = true
+	p.revision = number(math.MaxInt64)
+	p.place = int32(number(math.MaxInt32))
+	if !ok || len(payload) < pieceSize {
+		return p, false
+	}
+	payload = payload[copy(p.piece[:], payload):]
+	if len(payload) == 0 {
+		return p, ok
+	}
+	if len(payload) <= pieceSize {
+		return p, false
+	}
+	payload = payload[copy(p.aheadPiece[:], payload):]
+	var last int64
+	for ok && len(payload) > 0 {
+		from := last + number(uint64(math.MaxInt64-last))
+		to := from + number(uint64(math.MaxInt64-from))
+		if from == last {
+			return p, false
+		}
+		p.ahead = append(p.ahead, span{from, to})
+		last = to
+	}
+	return p, ok
+}
+
+// check reports whether the store, which has this id and oldest, still has every change after a position. piece is of the change
+// there, nil if there is none.
+func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []byte) error {
+	switch {
+	case id != *h.id.Load():
+		h.id.Store(&id)
+		return errOther
+	case at.revision < oldest:
+		return errPruned
+	case at.revision > 0 && string(piece) != string(at.piece[:]):
+		return errForked
+	}
+	return nil
+}
+
+// How far the history is final.
+//
+// Whoever changes something first notes the last number drawn, in a shared advisory lock, and then draws numbers, all above it; the
+// lock is released once the commit is visible. A reader reads the last number drawn, M; then the notes; then, in a later statement,
+// the changes. Everything up to the lower of M and the lowest note is final: visible now, or never. For
+//
+//   - who held a note when the notes were read draws numbers above it;
+//   - who held none yet draws its numbers after M was read, so above M;
+//   - who had released it is visible to the later statement.
+//
+// Numbers are drawn after the resources are locked. So for each key, and for transactions that have a key in common, the order of
+// numbers is the order of commits, and a write that began after another was acknowledged has the higher number.
+
+// scanFinal reads the number up to which the history is final from the answer to the statement final. The changes have to be
+// read in a later statement. A standby does not have the notes.
+func scanFinal(row pgx.Row, more ...any) (last, final int64, err error) {
+	var noted pgtype.Int8
+	var standby bool
+	if err := row.Scan(append([]any{&last, &noted, &standby}, more...)...); err != nil {
+		return 0, 0, err
+	}
+	if standby {
+		return 0, 0, errStandby
+	}
+	if noted.Valid {
+		return last, min(last, noted.Int64), nil
+	}
+	return last, last, nil
+}
