@@ -99,7 +99,7 @@ func TestAdaptersHaveTheSameFiles(t *testing.T) {
 	}
 	names := regexp.MustCompile("`(\\w+)\\.go`")
 	always, some := names.FindAllSubmatch(step[1], -1), names.FindAllSubmatch(step[2], -1)
-	if len(always) < 8 || len(some) < 8 {
+	if len(always) < 7 || len(some) < 8 {
 		t.Fatalf("CONTRIBUTING.md names %d files and %d more: the search is broken", len(always), len(some))
 	}
 	has := func(adapter string, name []byte) bool {
@@ -127,8 +127,8 @@ func TestAdaptersHaveTheSameFiles(t *testing.T) {
 		}
 	}
 	for _, f := range some {
-		if in[string(f[0])] < 2 {
-			t.Errorf("CONTRIBUTING.md names the file %s, which %d adapters have", f[0], in[string(f[0])])
+		if in[string(f[0])] == 0 {
+			t.Errorf("CONTRIBUTING.md names the file %s, which no adapter has", f[0])
 		}
 	}
 }
