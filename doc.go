@@ -1,11 +1,10 @@
 // Package storage is one storage contract for control planes, with many databases behind it.
 //
-// A control plane (a service mesh, a platform, a scheduler) keeps typed resources and needs four things from its store:
-// writes that succeed only on the version they were made from, lists, ordered watches, and references from a resource to its
-// owner. [Backend] is that contract. The adapters below keep it, each on what its database does best, and package
-// conformance proves it.
+// A control plane (a service mesh, a platform, a scheduler) stores typed resources. It needs compare-and-swap writes, lists,
+// ordered watches, and references from resources to their owners. [Backend] is the contract for such a store. The adapters
+// below implement it with the native features of their databases, and package conformance tests them.
 //
-//	inmem     mem://                      in the process; the reference for what the contract means
+//	inmem     mem://                      in the process; the reference implementation
 //	sqlite    sqlite:///path/to/file.db   one durable file, shared by processes of one machine
 //	postgres  postgres://host/db          row versions, a change log, LISTEN/NOTIFY
 //	etcd      etcd://host:2379/prefix     compare on mod revision, native watches
@@ -24,22 +23,22 @@
 //
 // # Writing
 //
-// Every stored resource has an opaque version. A write carries the version that it was made from, or none to create; a write
-// made from an older one fails with [ErrCASFailure], and the caller reads, decides and writes again. A uid, given by the
-// caller, tells a resource from a later one of the same name.
+// Every stored resource has an opaque version. A write carries the version that the caller read, or none to create. If the
+// stored version differs, the write fails with [ErrCASFailure]; the caller reads, decides and writes again. A uid, chosen by the
+// caller, distinguishes a resource from a later one of the same name.
 //
 // # Watching
 //
-// [Backend.WatchList] gives a snapshot, a mark, and then every change, per key in order and exactly once. What a watch costs
-// depends little on how many there are: one opened backend holds one feed from its database for all of its watches.
+// [Backend.WatchList] returns a snapshot, an end-of-snapshot event, and then every change, per key in order and exactly once. An
+// opened backend reads one feed from its database, which all of its watches share.
 //
 // # Capabilities
 //
-// [Pager], [Resumer] and [Transactor] are optional: find them with [As]. All adapters of this module have the three. A [Watch]
-// may be a [Bookmarker], which can prove that it has shown everything written so far.
+// [Pager], [Resumer] and [Transactor] are optional: find them with [As]. All adapters of this module implement them. A [Watch]
+// may be a [Bookmarker], which can prove that it has returned everything written so far.
 //
 // # History
 //
-// All adapters but dynamodb number their changes and keep the versions of a while. A [Historian] reads the store as it was at a
-// revision, writes at a revision, and follows changes from one on, with what was stored before each.
+// All adapters except dynamodb number their changes and retain old versions for a limited time. A [Historian] reads the store at
+// a revision, writes conditionally on a revision, and follows changes from a revision on, each with the previous state.
 package storage

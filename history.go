@@ -6,121 +6,123 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Historian is a backend whose changes are numbered, and which can be read as it was at a number. Find it with [As].
+// Historian is a backend that numbers its changes and can be read as of an earlier number. Find it with [As].
 //
 // # Revisions
 //
-// A revision is the number of a change. Revisions rise in the order of commits; none comes again, also after a restart or a
-// fail-over; only the restore of an older backup makes a store count on from where that was. A store in which nothing was ever
-// changed has revision 1 (on etcd: that of the cluster). Changes of one [Transactor.Commit] share a revision, or have several that
-// follow each other. A revision means nothing in another store.
+// A revision is the number of a change. Revisions increase in commit order and are never reused, also not after a restart or a
+// fail-over. Only a store restored from an older backup continues from the backup's revision. A new store has revision 1 (on
+// etcd, the revision of the cluster). The changes of one [Transactor.Commit] share a revision, or have consecutive ones. A
+// revision has no meaning in another store.
 //
-// An answer that carries a revision shows all changes up to it, and no change up to it can appear later.
+// An answer with a revision includes every change up to it. No change up to it can appear later.
 //
-// # What is kept
+// # Retention
 //
-// A backend forgets what lies before its oldest revision: when [Historian.Compact] asks for it, and by itself, as its retention
-// says. What is asked of an older revision is [ErrCompacted], what is asked of one that is not there yet [ErrFutureRevision].
+// A backend discards the history before its oldest revision, on request ([Historian.Compact]) and by its retention settings. A
+// request for an older revision fails with [ErrCompacted], a request for a revision that does not exist yet with
+// [ErrFutureRevision].
 type Historian interface {
-	// Revisions returns the oldest revision at which the store can be read, and the newest one. The newest is strong: all that was
-	// acknowledged, to anybody, before the call is part of it.
+	// Revisions returns the oldest revision at which the store can be read, and the newest one. The newest one is strong: it
+	// includes everything acknowledged before the call.
 	Revisions(ctx context.Context) (oldest, newest int64, err error)
-	// Scan reads the resources in a span, in key order, as they were at a revision.
+	// Scan reads the resources in a span at a revision, in key order.
 	Scan(ctx context.Context, span Span, opts ScanOptions) (Scan, error)
-	// Swap writes or deletes a resource if its key was last changed at a revision, atomically and durably. The outcome is never a
-	// guess, as that of Backend.WriteCAS.
+	// Swap writes or deletes a resource, atomically and durably, if the key was last changed at the expected revision. As with
+	// Backend.WriteCAS, the outcome is never a guess.
 	Swap(ctx context.Context, swap Swap) (Swapped, error)
-	// Follow returns every change in a span after a revision, which may be the oldest one.
+	// Follow returns the changes in a span after a revision, at the earliest the oldest one.
 	Follow(ctx context.Context, span Span, after int64) (Follower, error)
-	// Compact has the backend forget what lies before a revision, which becomes the oldest one. Nothing happens if the oldest
-	// revision is that or a newer one already. Followers, watches and listings that have not come so far end with ErrCompacted.
+	// Compact discards the history before a revision, which becomes the oldest one. It does nothing if the oldest revision is not
+	// smaller. Followers, watches and listings that still need the discarded history end with ErrCompacted.
 	Compact(ctx context.Context, revision int64) error
 }
 
-// Span is the keys from From on, in list order, up to To, which is not part of it; nil is no bound. Only those parts of an ID that
-// belong to the key count. They may be empty, and longer by a byte than those of a key: a name with the character 1 behind it is what
-// comes first after that name.
+// Span is the range of keys from From, inclusive, to To, exclusive, in list order; nil is unbounded. Only the parts of an ID that
+// belong to the key count. They may be empty, and one byte longer than the parts of a key: a name followed by the byte 1 is the
+// first name after it.
 type Span struct{ From, To *resourcepb.ID }
 
 // ScanOptions are the options of a scan.
 type ScanOptions struct {
-	// Revision at which to read; 0 is the newest one, as Revisions says it.
+	// Revision is the revision to read at; 0 is the newest one, as returned by Revisions.
 	Revision int64
-	// Limit is the largest number of records; 0 is none.
+	// Limit is the maximum number of records; 0 is unlimited.
 	Limit int
-	// Bytes is the size of resources at which a scan ends too, after the one that reaches it and with Scan.More set; 0 is 4 MiB. What a
-	// scan returns is in memory all at once, and in that of some databases before.
+	// Bytes ends the scan after the resource that reaches this total size, with Scan.More set; 0 is 4 MiB. The whole result is held
+	// in memory, with some databases on the server as well.
 	Bytes int
-	// KeysOnly leaves out everything of a resource but the key and the version.
+	// KeysOnly omits everything from a resource but the key and the version.
 	KeysOnly bool
-	// Count has all keys of the span counted, whatever the limit.
+	// Count requests the number of all keys in the span, regardless of the limit.
 	Count bool
 }
 
-// Record is a resource with the numbers of its changes.
+// Record is a resource with the revisions of its changes.
 type Record struct {
 	Resource *resourcepb.Resource
-	// Created is the revision at which the resource was created, Modified that of its last change.
+	// Created is the revision of the creation, Modified that of the last change.
 	Created, Modified int64
-	// Writes is the number of changes since it was created, of which that is the first.
+	// Writes is the number of changes since the creation, which is the first.
 	Writes int64
 }
 
-// Scan is a part of a store as it was at a revision.
+// Scan is a part of a store at a revision.
 type Scan struct {
 	Records []Record
-	// Revision of what was read: give it, with Rest, to read on.
+	// Revision is the revision of the scan. To continue, scan Rest at it.
 	Revision int64
-	// Count is the number of resources in the span, if that was asked for.
+	// Count is the number of resources in the span, if requested.
 	Count int64
-	// More says that the span holds more than Records; Rest is then what is left of it.
+	// More reports that the span contains more than Records. Rest is then the remaining span.
 	More bool
 	Rest Span
 }
 
-// Swap is a write or a deletion: exactly one of the first two fields is set.
+// Swap is a write or a deletion. Exactly one of Write and Delete is set.
 type Swap struct {
-	// Write is stored, with a new version; the version in it does not matter. It has a uid, that of what is stored if something is.
+	// Write is stored with a new version; its own version is ignored. It needs a uid, which equals the stored one if a resource is
+	// stored.
 	Write *resourcepb.Resource
-	// Delete is removed, whatever uid is stored.
+	// Delete is deleted, regardless of the stored uid.
 	Delete *resourcepb.ID
 	// Expect is the revision of the key's last change, or 0 if nothing may be stored.
 	Expect int64
 }
 
-// Swapped is what a swap came to.
+// Swapped is the result of a swap.
 type Swapped struct {
-	// Done says that the swap was carried out. Otherwise the key was last changed at another revision.
+	// Done reports whether the swap was applied. Otherwise the key was last changed at another revision.
 	Done bool
-	// Revision of the change if it was done, and otherwise one at which Stored was stored.
+	// Revision is the revision of the change. If the swap was not applied, it is one at which Stored was stored.
 	Revision int64
-	// Stored is what was written or deleted or, if nothing was done, what is in the way; nil for nothing.
+	// Stored is the written or deleted resource. If the swap was not applied, it is the resource stored under the key, or nil.
 	Stored *Record
 }
 
-// Change is a change that a Follower returns.
+// Change is one change returned by a Follower.
 type Change struct {
 	Revision int64
-	// Now is what was written, nil for a deletion. Before is what was stored just before, nil for nothing.
+	// Now is the written resource, nil for a deletion. Before is the resource stored just before, nil if there was none.
 	Now, Before *Record
-	// More says that the next change belongs to the same commit.
+	// More reports that the next change belongs to the same commit.
 	More bool
 }
 
-// Follower is a stream of changes. Next is for one goroutine at a time; Bookmark and Close may be called from any.
+// Follower is a stream of changes. Only one goroutine may call Next at a time; Bookmark and Close are safe for concurrent use.
 type Follower interface {
-	// Next returns the next changes, waiting for some if need be, in order and whole commits only, and the revision up to which all
-	// have been returned. No changes are the answer to a Bookmark. It fails as Watch.Next does.
+	// Next returns the next changes, in order and in whole commits, and the revision up to which all changes have been returned. It
+	// blocks until there are some. An empty result answers a Bookmark. It fails as Watch.Next does.
 	Next(ctx context.Context) (changes []Change, revision int64, err error)
-	// Bookmark has Next return, with changes or without, once everything acknowledged before this call has been returned.
+	// Bookmark makes Next return, with or without changes, once everything acknowledged before this call has been returned.
 	Bookmarker
 	// Close ends the follower, as Watch.Close does.
 	Close()
 }
 
-// Recaller is a [Watch] that can tell what was stored before each change. Find it by a type assertion.
+// Recaller is a [Watch] that can return the previous state with each change. Find it by a type assertion.
 type Recaller interface {
-	// Recall has the events from now on that are changes say what was stored just before them (WatchEvent.before), nothing if
-	// nothing was. Call it before the first Next.
+	// Recall makes all later change events contain the resource stored just before them (WatchEvent.before), if there was one. Call
+	// it before the first Next.
 	Recall()
 }

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Opener opens a backend by a URL whose scheme it was registered for.
+// Opener opens a backend by a URL. Its scheme is one that the opener was registered for.
 type Opener = func(ctx context.Context, u *url.URL) (Backend, error)
 
-// Mux is a set of openers by URL scheme. The zero value is ready for use; so are its methods, from any goroutine.
+// Mux is a set of openers by URL scheme. The zero value is ready to use and safe for concurrent use.
 type Mux struct {
 	mu      sync.RWMutex
 	openers map[string]Opener
@@ -20,22 +20,21 @@ type Mux struct {
 
 var defaultMux Mux
 
-// Open opens the store that rawURL names, with the adapter that was registered for its scheme. Import adapters for their
-// side effect:
+// Open opens the store at rawURL with the adapter registered for its scheme. Import adapters for their side effect:
 //
 //	import _ "github.com/ashlar-dev/storage/sqlite"
 //
-// An unknown scheme, a fragment or an unknown parameter is [ErrInvalid]. No error ever shows a password. The context bounds
-// the opening only.
+// An unknown scheme, a fragment or an unknown parameter is [ErrInvalid]. Errors never contain a password. The context bounds the
+// call only.
 func Open(ctx context.Context, rawURL string) (Backend, error) { return defaultMux.Open(ctx, rawURL) }
 
-// Register makes an adapter known to [Open]. It is called from an adapter's init function and panics if the scheme is empty
-// or already taken.
+// Register registers an adapter for [Open]. Adapters call it from an init function. It panics if the scheme is empty or already
+// registered.
 func Register(scheme string, open func(ctx context.Context, u *url.URL) (Backend, error)) {
 	defaultMux.Register(scheme, open)
 }
 
-// Register adds an opener. It panics if the scheme is empty or already taken, or the opener is nil.
+// Register adds an opener. It panics if the scheme is empty or already registered, or if the opener is nil.
 func (m *Mux) Register(scheme string, open Opener) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,7 +50,7 @@ func (m *Mux) Register(scheme string, open Opener) {
 	m.openers[scheme] = open
 }
 
-// Schemes returns the registered schemes in order.
+// Schemes returns the registered schemes in alphabetical order.
 func (m *Mux) Schemes() []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -63,7 +62,7 @@ func (m *Mux) Schemes() []string {
 	return schemes
 }
 
-// Open opens the store that rawURL names. See the function [Open].
+// Open opens the store at rawURL. See the function [Open].
 func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

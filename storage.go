@@ -10,15 +10,15 @@ import (
 // Wildcard matches every value of a tenancy unit, of a type's kind, or of its group and kind together, in lists and watches.
 const Wildcard = "*"
 
-// ReadConsistency says how fresh the answer to a read or list must be.
+// ReadConsistency is the freshness that a read or list requires.
 type ReadConsistency int
 
 const (
-	// EventualConsistency allows an answer that lags behind. It is monotonic for each opened backend: never older than an
-	// earlier answer of the same backend, and never older than the newest event that one of its watches has delivered.
+	// EventualConsistency allows an answer that lags behind. It is monotonic per opened backend: never older than an earlier answer
+	// of the same backend, and never older than the newest event that one of its watches has returned.
 	EventualConsistency ReadConsistency = iota
-	// StrongConsistency demands an answer that is linearizable: it shows every write that was acknowledged, to anybody,
-	// before the call began.
+	// StrongConsistency requires a linearizable answer: it includes every write, by any caller, that was acknowledged before the
+	// call began.
 	StrongConsistency
 )
 
@@ -33,39 +33,37 @@ func (c ReadConsistency) String() string {
 	return fmt.Sprintf("ReadConsistency(%d)", int(c))
 }
 
-// Backend keeps typed resources in one store: a database, a schema in one, a key prefix, a table. Any number of processes
-// may open the same store at once.
+// Backend stores typed resources in one store: a database, a schema, a key prefix or a table. Any number of processes may open
+// the same store at the same time.
 //
 // # Keys
 //
-// A resource's key is (group, kind, partition, namespace, name). The uid and the group version are not part of it. Each part
-// is UTF-8 without NUL of at most 255 bytes, in any case and with any punctuation; group, kind and name are not empty, and
-// no part is "*" alone. Different keys never meet, whatever characters they hold.
+// The key of a resource is (group, kind, partition, namespace, name). The uid and the group version are not part of it. Each
+// part is UTF-8 without NUL, at most 255 bytes long, in any case and with any punctuation. Group, kind and name are not empty,
+// and no part is "*" alone. Two different keys never collide, whatever characters they contain.
 //
 // # Errors
 //
-// Every method returns the first of these errors that applies: [ErrClosed] after Close; [ErrInvalid] for input that breaks a rule
-// (a nil id, an unknown consistency, text that is not UTF-8), or [ErrTooLarge]; the context's error if it was over before
-// anything was sent. Then the database is asked, and if it does not answer in time, the error is [ErrInconsistent], which also
-// matches the context's error. A context without a deadline gets the backend's own timeout (30 seconds unless the URL says
-// otherwise). What is stored but cannot be read is a [*DamagedError].
+// Every method returns the first of these errors that applies: [ErrClosed] after Close; [ErrInvalid] for bad input (a nil id, an
+// unknown consistency, text that is not UTF-8) or [ErrTooLarge]; the context's error if the context ended before a request was
+// sent. If the database does not answer before the deadline, the error is [ErrInconsistent] and also matches the context's
+// error. A context without a deadline gets the backend's timeout, 30 seconds unless the URL sets it. A stored resource that
+// cannot be decoded is a [*DamagedError].
 //
 // # Concurrency
 //
-// All methods may be called from any number of goroutines. Arguments are not changed and not kept; results belong to the
-// caller.
+// All methods are safe for concurrent use. Arguments are neither changed nor retained. The caller owns the results.
 type Backend interface {
 	// Read returns the resource with this id.
 	//
-	// Nothing stored under the key, or a resource with another uid than a non-empty one in id: [ErrNotFound]. Otherwise a
-	// stored group version that differs from the one in id: [GroupVersionMismatchError], with the stored resource in it.
+	// It returns [ErrNotFound] if nothing is stored under the key, or if id has a uid that differs from the stored one. It returns a
+	// [GroupVersionMismatchError], which contains the stored resource, if the stored group version differs from the one in id.
 	Read(ctx context.Context, consistency ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error)
 
-	// WriteCAS creates or replaces a resource, atomically and durably, if res.Version is the version stored (empty: if
-	// nothing is stored). It returns the resource with its new version, which is opaque, not empty, and was never used
-	// before for this key.
+	// WriteCAS creates or replaces a resource, atomically and durably, if res.Version equals the stored version; an empty version
+	// creates. It returns the resource with its new version, which is opaque, not empty, and was never used for this key before.
 	//
-	// The id must have a uid, else [ErrInvalid]. The first of these that applies decides:
+	// The id must have a uid, else the error is [ErrInvalid]. The first row that applies decides:
 	//
 	//	nothing stored, version empty      created, with the uid given
 	//	nothing stored, version not empty  ErrCASFailure
@@ -73,69 +71,68 @@ type Backend interface {
 	//	another version is stored          ErrCASFailure
 	//	otherwise                          replaced
 	//
-	// Any text is a legal version: one that the backend never made simply does not match. A resource that encodes, without
-	// its version, to more than 1 MiB (or less, if the URL says so) is [ErrTooLarge].
+	// Any text is a legal version: one that the backend never returned does not match. A resource is [ErrTooLarge] if it encodes,
+	// without its version, to more than 1 MiB, or to more than the URL's lower limit.
 	//
-	// The outcome is never a guess: if a connection dies while the write is under way, the backend finds out what became
-	// of it. Only when the database stays out of reach until the deadline is the answer [ErrInconsistent], and only then
-	// may the write have happened or not.
+	// The outcome is never a guess. If a connection fails during the write, the backend determines whether the write was applied.
+	// It returns [ErrInconsistent] only if the database stays unreachable until the deadline; then the write may or may not have
+	// happened.
 	//
-	// The group version is not compared; it is replaced with the rest of the resource.
+	// The group version is not compared. It is replaced with the rest of the resource.
 	WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error)
 
-	// DeleteCAS removes the resource with this id if version is the one stored.
+	// DeleteCAS deletes the resource with this id if version equals the stored version.
 	//
-	// Nothing stored, or a resource with another uid (also if id has none): nil, and nothing is changed, so a repeated
-	// delete succeeds. The same uid under another version: [ErrCASFailure]. What the deleted resource owned stays.
+	// It returns nil and changes nothing if nothing is stored, or if the stored uid differs from the one in id, which may be empty.
+	// A repeated delete therefore succeeds. It returns [ErrCASFailure] if the uid matches and the version differs. Resources that
+	// name the deleted one as their owner remain.
 	DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error
 
-	// List returns the resources of a type and tenancy whose name begins with namePrefix (literally), ordered by the bytes
-	// of (group, kind, partition, namespace, name).
+	// List returns the resources of a type and tenancy whose name begins with namePrefix, taken literally, in the byte order of
+	// (group, kind, partition, namespace, name).
 	//
-	// Each unit of the tenancy may be [Wildcard], as may typ.Kind, or typ.Group and typ.Kind together; an empty unit matches
-	// only itself. The list is one cut through the store unless the backend's documentation says that its database cannot
-	// hold one. It is held in memory: use a [Pager] where it may be long. Where nothing matches it is nil.
+	// Each unit of the tenancy may be [Wildcard], and so may typ.Kind, or typ.Group and typ.Kind together. An empty unit matches
+	// only itself. The list is one snapshot of the store, unless the backend documents that its database cannot provide one. It is
+	// held in memory: use a [Pager] for long lists. It is nil if nothing matches.
 	List(ctx context.Context, consistency ReadConsistency, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error)
 
-	// WatchList returns a watch that first gives what List would, taken at a moment between this call and its return, then
-	// an end-of-snapshot event, then every change to it for ever. The filter is that of List. The context bounds the call
-	// only: the watch lives until it is closed.
+	// WatchList returns a watch with the filter of List. The watch first returns a snapshot, taken between this call and its return,
+	// then an end-of-snapshot event, then every later change. The context bounds the call only: the watch lives until it is closed.
 	WatchList(ctx context.Context, typ UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (Watch, error)
 
 	// OwnerReferences returns the ids of the resources that name id as their owner, in key order, with their uids and group
-	// versions. The id must have a uid: an owner is matched by its key and uid, not by group version. Deleting an owner
-	// leaves its references; a reader who has seen an owner's delete event finds here every reference that existed then. Where
-	// nothing is owned the result is nil.
+	// versions. It is nil if there are none. The id must have a uid: owners match by key and uid, not by group version. Deleting an
+	// owner leaves its references. A reader that has seen an owner's delete event gets every reference that existed at that delete.
 	OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error)
 
-	// Close ends all watches, waits for the backend's goroutines, and frees its connections. Calls after it return
-	// [ErrClosed]; closing twice is fine.
+	// Close ends all watches, waits for the backend's goroutines and closes its connections. Later calls of other methods return
+	// [ErrClosed]. Closing twice is allowed.
 	Close() error
 }
 
-// Watch is a stream of events. Next is for one goroutine at a time; Cursor and Close may be called from any.
+// Watch is a stream of events. Only one goroutine may call Next at a time; Cursor and Close are safe for concurrent use.
 type Watch interface {
-	// Next returns the next event, waiting for one if need be.
+	// Next returns the next event and blocks until there is one.
 	//
-	// For each key, events come in the order of commits, each exactly once, none left out: every version that a successful
-	// write returned appears, and then the deletion, with the last stored resource. A watch survives the loss of its
-	// database for a while (restart, fail-over, a cut network).
+	// The events of a key come in commit order, each exactly once and none missing: every version that a successful write returned,
+	// then the deletion with the last stored resource. A watch survives restarts, fail-overs and network cuts of its database for a
+	// limited time.
 	//
-	// Where the backend can tell, an event says whether the next one is of the same commit, so that a reader who applies events
-	// up to the end of a commit has a state that existed. Bookmark events come only to those who ask: see [Bookmarker].
+	// If the backend knows the bounds of commits, an event reports whether the next event belongs to the same commit. A reader that
+	// applies events up to the end of a commit has a state that existed. Bookmark events come only on request: see [Bookmarker].
 	//
-	// If ctx ends first, its error is returned and nothing is consumed: the next call goes on. [ErrWatchClosed] is final:
-	// the watch was closed, or its history is gone, or the database stayed away too long; the cause is wrapped in it. Open
-	// a new watch, from a snapshot or from the last cursor. If the backend was closed the error also matches [ErrClosed].
+	// If ctx ends first, Next returns its error and consumes nothing, so the next call continues. [ErrWatchClosed] is final: the
+	// watch was closed, its history was compacted, or the database was unreachable for too long; the cause is wrapped. Open a new
+	// watch, from a snapshot or from the last cursor. If the backend was closed, the error also matches [ErrClosed].
 	Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 
-	// Cursor returns a position at or after the last returned event and before the next one, for [Resumer]; "" where the
-	// backend cannot resume. Inside a snapshot there is no such position, and what Cursor returns there is refused by
-	// WatchFrom with [ErrInvalid].
+	// Cursor returns a position at or after the last returned event and before the next one, for use with [Resumer]. It returns ""
+	// if the backend cannot resume. A snapshot contains no such position: WatchFrom returns [ErrInvalid] for a cursor taken inside
+	// a snapshot.
 	Cursor() string
 
-	// Close ends the watch: a waiting Next and all later ones return [ErrWatchClosed], and what was buffered is dropped.
-	// Closing twice is fine.
+	// Close ends the watch and discards its buffer. A blocked Next and all later calls return [ErrWatchClosed]. Closing twice is
+	// allowed.
 	Close()
 }
 
@@ -145,7 +142,7 @@ type UnversionedType struct {
 	Kind  string
 }
 
-// UnversionedTypeFrom drops the group version of t. A nil t gives the zero value.
+// UnversionedTypeFrom returns t without its group version. It returns the zero value if t is nil.
 func UnversionedTypeFrom(t *resourcepb.Type) UnversionedType {
 	return UnversionedType{Group: t.GetGroup(), Kind: t.GetKind()}
 }
