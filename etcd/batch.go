@@ -78,13 +78,13 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 			return resp.Header.Revision, nil
 		case sendErr == nil:
 			after := len(t.ops) // what is read behind the operations' keys
-			if err := refusedBy(resp.Responses[after].GetResponseRange().Kvs); err != nil {
+			if err := fenceError(resp.Responses[after].GetResponseRange().Kvs); err != nil {
 				return 0, err
 			}
-			if t.b.fence.moved(fence, resp.Responses[after+1].GetResponseRange().Kvs) {
+			if t.b.fence.observeFailure(fence, resp.Responses[after+1].GetResponseRange().Kvs) {
 				continue
 			}
-			if err := t.guard.failed(resp.Responses); err != nil {
+			if err := t.guard.readError(resp.Responses); err != nil {
 				return 0, err
 			}
 			seen := make([]*mvccpb.KeyValue, len(t.ops))
@@ -93,18 +93,18 @@ func (t *transaction) run(ctx context.Context) (rev int64, err error) {
 			}
 			p, err = t.against(seen)
 			continue
-		case ctx.Err() != nil && fateOf(sendErr) != unknown:
+		case ctx.Err() != nil && classify(sendErr) != unknown:
 			return 0, unavailable(ctx, sendErr)
-		case fateOf(sendErr) == unknown, fateOf(sendErr) == over:
+		case classify(sendErr) == unknown, classify(sendErr) == finished:
 			p.receipt.since = since
 			lost := &lostAnswer{fence: fence, cause: sendErr}
 			o, settled, err := t.b.settle(ctx, p.receipt, lost)
 			switch {
 			case err != nil:
 				return 0, err
-			case settled && o.applied:
+			case settled && o.succeeded:
 				return o.rev, nil
-			case lost.over():
+			case lost.finished():
 				return 0, translate(sendErr)
 			}
 		case final(sendErr, attempt):
@@ -123,10 +123,10 @@ func (t *transaction) send(ctx context.Context, p *plan, fence int64) (*pb.TxnRe
 	resp, err := t.b.txn(ctx, &pb.TxnRequest{
 		Compare: append(t.guard.compare(t.b.fence.holds(fence), t.b.layout.open()), p.compare...),
 		Success: p.changes,
-		Failure: t.guard.look(append(t.gets(), t.b.layout.getMoved(), t.b.fence.get())...),
+		Failure: t.guard.readRequests(append(t.gets(), t.b.layout.getMoved(), t.b.fence.get())...),
 	})
 	if err == nil {
-		t.b.answered(resp.Header.Revision)
+		t.b.recordRevision(resp.Header.Revision)
 	}
 	return resp, err
 }
@@ -146,14 +146,14 @@ func (t *transaction) first(ctx context.Context) (*plan, error) {
 	for i := range t.ops {
 		var possible bool
 		if bases[i], possible = t.b.baseOf(&t.ops[i]); !possible {
-			return t.look(ctx)
+			return t.readPlan(ctx)
 		}
 	}
 	return t.plan(bases)
 }
 
-// look reads what is stored, in one cut, and makes a plan from it.
-func (t *transaction) look(ctx context.Context) (*plan, error) {
+// readPlan reads what is stored, in one cut, and makes a plan from it.
+func (t *transaction) readPlan(ctx context.Context) (*plan, error) {
 	gets := t.gets()
 	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 		return t.b.txn(ctx, &pb.TxnRequest{Success: gets})
@@ -161,7 +161,7 @@ func (t *transaction) look(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.b.answered(resp.Header.Revision)
+	t.b.recordRevision(resp.Header.Revision)
 	seen := make([]*mvccpb.KeyValue, len(t.ops))
 	for i := range seen {
 		seen[i] = first(resp.Responses[i].GetResponseRange().Kvs)
@@ -199,7 +199,7 @@ func (t *transaction) plan(bases []base) (*plan, error) {
 	p := &plan{}
 	for i := range t.ops {
 		m := &t.ops[i]
-		p.compare = append(p.compare, unchanged(t.b.layout.resource(m.Key), bases[i].rev))
+		p.compare = append(p.compare, compareRevision(t.b.layout.resource(m.Key), bases[i].rev))
 		switch {
 		case m.Verb == driver.Write:
 			sent, err := t.b.put(m.Key, m.Resource, bases[i], t.token)
@@ -224,7 +224,7 @@ func (t *transaction) plan(bases []base) (*plan, error) {
 // settle finds out what became of a mutation whose answer was lost. settled is false where it was not applied, will not be,
 // and may be sent again.
 func (b *handle) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o outcome, settled bool, err error) {
-	if !lost.over() {
+	if !lost.finished() {
 		if err := b.pass(ctx, lost.fence); err != nil {
 			return outcome{}, false, uncertain(err, lost)
 		}
@@ -235,7 +235,7 @@ func (b *handle) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o o
 	}
 	switch {
 	case r.kv != nil && m.token != token{} && tokenOf(r.kv.Value) == m.token:
-		return outcome{applied: true, rev: r.kv.ModRevision}, true, nil
+		return outcome{succeeded: true, rev: r.kv.ModRevision}, true, nil
 	case r.kv != nil && r.kv.ModRevision == m.base.rev:
 		return outcome{}, false, nil
 	}
@@ -244,11 +244,11 @@ func (b *handle) settle(ctx context.Context, m *mutation, lost *lostAnswer) (o o
 	case err != nil:
 		return outcome{}, false, uncertain(err, lost)
 	case rev != 0:
-		return outcome{applied: true, rev: rev}, true, nil
+		return outcome{succeeded: true, rev: rev}, true, nil
 	case r.kv == nil && m.base.rev == 0:
 		return outcome{}, false, nil
 	}
-	return outcome{stored: r.kv}, true, nil
+	return outcome{conflict: r.kv}, true, nil
 }
 
 // find looks for a mutation in the history of its key, between two revisions, and returns where it was applied, or 0. A write
@@ -283,10 +283,10 @@ type mutation struct {
 
 // outcome is what became of a mutation.
 type outcome struct {
-	applied bool
-	rev     int64            // where it was applied
-	stored  *mvccpb.KeyValue // what stood in its way; nil for nothing
-	barred  error            // that its guard does not hold; nil if it does
+	succeeded  bool
+	rev        int64            // where it was applied
+	conflict   *mvccpb.KeyValue // what stood in its way; nil for nothing
+	guardError error            // that its guard does not hold; nil if it does
 }
 
 func newWrites(b *handle) *batch.Batcher[*mutation, outcome] {
@@ -320,7 +320,7 @@ func (b *handle) carryOut(ctx context.Context, calls []*batch.Call[*mutation, ou
 		mutations[i] = c.Request
 	}
 	outcomes, err := b.send(ctx, mutations)
-	if err != nil && len(calls) > 1 && fateOf(err) == refused {
+	if err != nil && len(calls) > 1 && classify(err) == rejectedForGood {
 		for _, c := range calls {
 			one, err := b.send(ctx, []*mutation{c.Request})
 			if err != nil {
@@ -355,8 +355,8 @@ func (b *handle) send(ctx context.Context, mutations []*mutation) ([]outcome, er
 			outcomes, passed, err = b.sendMany(ctx, mutations, fence)
 		}
 		switch {
-		case err != nil && (fateOf(err) == unknown || fateOf(err) == over):
-			return nil, &lostAnswer{fence: fence, cause: err, alone: len(mutations) == 1}
+		case err != nil && (classify(err) == unknown || classify(err) == finished):
+			return nil, &lostAnswer{fence: fence, cause: err, singleMutation: len(mutations) == 1}
 		case err != nil:
 			return nil, err
 		case passed:
@@ -368,33 +368,33 @@ func (b *handle) send(ctx context.Context, mutations []*mutation) ([]outcome, er
 
 func (b *handle) sendOne(ctx context.Context, m *mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	resp, err := b.txn(ctx, &pb.TxnRequest{
-		Compare: m.guard.compare(b.fence.holds(fence), b.layout.open(), unchanged(m.etcdKey, m.base.rev)),
+		Compare: m.guard.compare(b.fence.holds(fence), b.layout.open(), compareRevision(m.etcdKey, m.base.rev)),
 		Success: m.ops,
-		Failure: m.guard.look(opGet(m.etcdKey), b.fence.get(), b.layout.getMoved()),
+		Failure: m.guard.readRequests(opGet(m.etcdKey), b.fence.get(), b.layout.getMoved()),
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	if resp.Succeeded {
-		return []outcome{{applied: true, rev: resp.Header.Revision}}, true, nil
+		return []outcome{{succeeded: true, rev: resp.Header.Revision}}, true, nil
 	}
-	if err := refusedBy(resp.Responses[2].GetResponseRange().Kvs); err != nil {
+	if err := fenceError(resp.Responses[2].GetResponseRange().Kvs); err != nil {
 		return nil, false, err
 	}
-	if b.fence.moved(fence, resp.Responses[1].GetResponseRange().Kvs) {
+	if b.fence.observeFailure(fence, resp.Responses[1].GetResponseRange().Kvs) {
 		return nil, false, nil
 	}
-	return []outcome{{stored: first(resp.Responses[0].GetResponseRange().Kvs), barred: m.guard.failed(resp.Responses)}}, true, nil
+	return []outcome{{conflict: first(resp.Responses[0].GetResponseRange().Kvs), guardError: m.guard.readError(resp.Responses)}}, true, nil
 }
 
 func (b *handle) sendMany(ctx context.Context, mutations []*mutation, fence int64) (outcomes []outcome, passed bool, err error) {
 	nested := make([]*pb.RequestOp, len(mutations))
 	for i, m := range mutations {
 		nested[i] = opTxn(&pb.TxnRequest{
-			Compare: m.guard.compare(unchanged(m.etcdKey, m.base.rev)),
+			Compare: m.guard.compare(compareRevision(m.etcdKey, m.base.rev)),
 			Success: m.ops,
-			Failure: m.guard.look(opGet(m.etcdKey)),
+			Failure: m.guard.readRequests(opGet(m.etcdKey)),
 		})
 	}
 	resp, err := b.txn(ctx, &pb.TxnRequest{
@@ -405,12 +405,12 @@ func (b *handle) sendMany(ctx context.Context, mutations []*mutation, fence int6
 	if err != nil {
 		return nil, false, err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	if !resp.Succeeded {
-		if err := refusedBy(resp.Responses[1].GetResponseRange().Kvs); err != nil {
+		if err := fenceError(resp.Responses[1].GetResponseRange().Kvs); err != nil {
 			return nil, false, err
 		}
-		b.fence.moved(fence, resp.Responses[0].GetResponseRange().Kvs)
+		b.fence.observeFailure(fence, resp.Responses[0].GetResponseRange().Kvs)
 		return nil, false, nil
 	}
 	outcomes = make([]outcome, len(mutations))
@@ -420,9 +420,9 @@ func (b *handle) sendMany(ctx context.Context, mutations []*mutation, fence int6
 			return nil, false, errors.New("etcd answered a nested transaction with something else")
 		}
 		if inner.Succeeded {
-			outcomes[i] = outcome{applied: true, rev: resp.Header.Revision}
+			outcomes[i] = outcome{succeeded: true, rev: resp.Header.Revision}
 		} else {
-			outcomes[i] = outcome{stored: first(inner.Responses[0].GetResponseRange().Kvs), barred: mutations[i].guard.failed(inner.Responses)}
+			outcomes[i] = outcome{conflict: first(inner.Responses[0].GetResponseRange().Kvs), guardError: mutations[i].guard.readError(inner.Responses)}
 		}
 	}
 	return outcomes, true, nil
@@ -443,7 +443,7 @@ func (b *handle) apply(ctx context.Context, m *mutation) (outcome, error) {
 	for attempt := 0; ; attempt++ {
 		o, err := b.carryOutSoon(ctx, m, alone)
 		if err == nil {
-			return o, o.barred
+			return o, o.guardError
 		}
 		var lost *lostAnswer
 		switch {
@@ -454,8 +454,8 @@ func (b *handle) apply(ctx context.Context, m *mutation) (outcome, error) {
 			if o, settled, err = b.settle(ctx, m, lost); err != nil || settled {
 				return o, err
 			}
-			if lost.over() {
-				if lost.alone {
+			if lost.finished() {
+				if lost.singleMutation {
 					return outcome{}, translate(lost.cause)
 				}
 				alone = true // without space, a delete is refused only together with writes

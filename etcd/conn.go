@@ -62,7 +62,7 @@ func (b *handle) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 	b.calls.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.life, func() { cancel(storage.ErrClosed) })
+	stop := context.AfterFunc(b.lifetime, func() { cancel(storage.ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -73,17 +73,17 @@ func (b *handle) begin(ctx context.Context) (context.Context, func(), error) {
 // saw notes a revision that an answer or an event has shown.
 func (b *handle) saw(rev int64) {
 	for {
-		old := b.seen.Load()
-		if rev <= old || b.seen.CompareAndSwap(old, rev) {
+		old := b.newestRevision.Load()
+		if rev <= old || b.newestRevision.CompareAndSwap(old, rev) {
 			return
 		}
 	}
 }
 
-// answered notes the revision of an answer from the cluster's log.
-func (b *handle) answered(rev int64) {
+// recordRevision notes the revision of an answer from the cluster's log.
+func (b *handle) recordRevision(rev int64) {
 	b.saw(rev)
-	b.seenAt.Store(time.Now().UnixNano())
+	b.lastResponseAt.Store(time.Now().UnixNano())
 }
 
 // recentEnough is how old the newest known revision may be before a write asks for a newer one. It must be well below the time
@@ -92,13 +92,13 @@ const recentEnough = 30 * time.Second
 
 // recent returns a revision from before now, so that a write which is sent now can be looked for in the history after it.
 func (b *handle) recent(ctx context.Context) (int64, error) {
-	if time.Since(time.Unix(0, b.seenAt.Load())) < recentEnough {
-		return b.seen.Load(), nil
+	if time.Since(time.Unix(0, b.lastResponseAt.Load())) < recentEnough {
+		return b.newestRevision.Load(), nil
 	}
 	if _, err := b.revision(ctx); err != nil {
 		return 0, err
 	}
-	return b.seen.Load(), nil
+	return b.newestRevision.Load(), nil
 }
 
 // revision returns the cluster's revision, linearizably.
@@ -109,7 +109,7 @@ func (b *handle) revision(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
 
@@ -130,16 +130,16 @@ func (kv leaderKV) Put(ctx context.Context, key, value string, opts ...clientv3.
 	return kv.KV.Put(clientv3.WithRequireLeader(ctx), key, value, opts...)
 }
 
-// boundedKV refuses answers of more than mostBytes when their first bytes have come.
+// boundedKV refuses answers of more than maxResponseBytes when their first bytes have come.
 type boundedKV struct{ pb.KVClient }
 
 // Range is the client's.
 func (kv boundedKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(mostBytes))...)
+	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(maxResponseBytes))...)
 }
 
-// again repeats what reads one revision in several steps, should that revision be compacted in between.
-func again[T any](ctx context.Context, read func() (T, error)) (T, error) {
+// retryRead repeats what reads one revision in several steps, should that revision be compacted in between.
+func retryRead[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for attempt := 0; ; attempt++ {
 		answer, err := read()
 		if !errors.Is(err, storage.ErrCompacted) {
@@ -167,7 +167,7 @@ func eventually(ctx context.Context, b *handle, read func(ctx context.Context, o
 	one, cancel := context.WithTimeout(ctx, attemptTimeout)
 	resp, err := read(one, clientv3.WithSerializable())
 	cancel()
-	if err == nil && resp.Header.Revision >= b.seen.Load() {
+	if err == nil && resp.Header.Revision >= b.newestRevision.Load() {
 		b.saw(resp.Header.Revision)
 		return resp, nil
 	}
@@ -179,7 +179,7 @@ func linearizably(ctx context.Context, b *handle, read func(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	return resp, nil
 }
 

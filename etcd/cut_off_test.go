@@ -42,10 +42,10 @@ func TestWritesCutOffByClose(t *testing.T) {
 			server := &silent{taken: make(chan struct{}, 100)}
 			client := clientv3.NewCtxClient(t.Context())
 			b := &handle{client: client, kv: clientv3.NewKVFromKVClient(server, client), txns: server, opts: Options{MaxTxnOps: defaultTxnOps, MaxRequestBytes: defaultRequest}, layout: newLayout("p")}
-			b.life, b.cancel = context.WithCancelCause(context.Background())
+			b.lifetime, b.cancel = context.WithCancelCause(context.Background())
 			b.writes, b.reads = newWrites(b), newReads(b)
 			b.fence.init(b.layout.fenceKey(0))
-			b.answered(1)
+			b.recordRevision(1)
 			var calls sync.WaitGroup
 			for _, names := range writes {
 				calls.Go(func() {

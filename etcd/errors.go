@@ -17,28 +17,28 @@ import (
 // It goes on by itself once an operator has made room: compact, defragment, `etcdctl alarm disarm`.
 var ErrNoSpace = errors.New("etcd is out of space (NOSPACE alarm): compact and defragment it, then disarm the alarm")
 
-// fate is what an error says about the request that it answers.
-type fate int
+// outcomeClass is what an error says about the request that it answers.
+type outcomeClass int
 
 const (
-	refused fate = iota // not carried out, and it will not be if it is sent again
-	undone              // not carried out; may be sent again
-	unknown             // carried out, or not, or not yet
-	over                // carried out, or not, but not later
+	rejectedForGood outcomeClass = iota // not carried out, and it will not be if it is sent again
+	notApplied                          // not carried out; may be sent again
+	unknown                             // carried out, or not, or not yet
+	finished                            // carried out, or not, but not later
 )
 
-// fateOf reads an error of the client.
-func fateOf(err error) fate {
+// classify reads an error of the client.
+func classify(err error) outcomeClass {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unknown
 	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFenced):
-		return refused
+		return rejectedForGood
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		// The request that reaches the quota is carried out, and then answered as those that are refused for it.
-		return over
+		return finished
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
-		return undone
+		return notApplied
 	}
 	code := codes.Unknown
 	var known rpctypes.EtcdError
@@ -50,12 +50,12 @@ func fateOf(err error) fate {
 	switch code {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.ResourceExhausted,
 		codes.Unimplemented, codes.NotFound, codes.OutOfRange, codes.Unauthenticated:
-		return refused
+		return rejectedForGood
 	case codes.Unavailable:
 		// No connection was made, so nothing went out. Should the text ever change, the fate is looked into as that of any
 		// lost answer.
 		if isDialing(err) {
-			return undone
+			return notApplied
 		}
 	}
 	return unknown
@@ -109,8 +109,8 @@ const maxRefusedTokens = 5
 
 // final reports whether an error is the answer, after so many attempts before.
 func final(err error, attempt int) bool {
-	fate := fateOf(err)
-	return fate == refused || fate == over || isToken(err) && attempt >= maxRefusedTokens
+	fate := classify(err)
+	return fate == rejectedForGood || fate == finished || isToken(err) && attempt >= maxRefusedTokens
 }
 
 // uncertain is the error of a write whose fate could not be found out.
@@ -140,13 +140,13 @@ func (compactedError) Unwrap() error { return storage.ErrCompacted }
 
 // lostAnswer is the error of a request that may have been carried out.
 type lostAnswer struct {
-	fence int64 // what the fence was when it was sent
-	cause error
-	alone bool // it was of one mutation
+	fence          int64 // what the fence was when it was sent
+	cause          error
+	singleMutation bool // it was of one mutation
 }
 
 func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
 func (e *lostAnswer) Unwrap() error { return e.cause }
 
-// over reports whether the request has at least come to its end.
-func (e *lostAnswer) over() bool { return fateOf(e.cause) == over }
+// finished reports whether the request has at least come to its end.
+func (e *lostAnswer) finished() bool { return classify(e.cause) == finished }

@@ -37,26 +37,26 @@ var (
 
 // handle is an opened store as a driver.
 type handle struct {
-	client *clientv3.Client
-	kv     clientv3.KV
-	ranges clientv3.KV // for lists: bounded in bytes
-	txns   pb.KVClient // for transactions
-	owned  bool        // the client is closed with the backend
-	opts   Options
-	layout layout
+	client     *clientv3.Client
+	kv         clientv3.KV
+	ranges     clientv3.KV // for lists: bounded in bytes
+	txns       pb.KVClient // for transactions
+	ownsClient bool        // the client is closed with the backend
+	opts       Options
+	layout     layout
 
-	life   context.Context // ends with Close
-	cancel context.CancelCauseFunc
-	mu     sync.RWMutex // held for reading while a call begins, for writing while Close does
-	closed bool
-	calls  sync.WaitGroup
+	lifetime context.Context // ends with Close
+	cancel   context.CancelCauseFunc
+	mu       sync.RWMutex // held for reading while a call begins, for writing while Close does
+	closed   bool
+	calls    sync.WaitGroup
 
-	seen    atomic.Int64 // the newest revision that any answer or delivered event has shown
-	seenAt  atomic.Int64 // when an answer last came, in Unix nanoseconds
-	oldest  atomic.Int64 // a revision before which all is known to be compacted
-	fence   fence
-	handle  [8]byte // random; the first half of every token
-	counter atomic.Uint64
+	newestRevision atomic.Int64 // the newest revision that any answer or delivered event has shown
+	lastResponseAt atomic.Int64 // when an answer last came, in Unix nanoseconds
+	oldest         atomic.Int64 // a revision before which all is known to be compacted
+	fence          fence
+	handle         [8]byte // random; the first half of every token
+	counter        atomic.Uint64
 
 	writes  *batch.Batcher[*mutation, outcome]
 	reads   *batch.Batcher[[]byte, reading]
@@ -124,10 +124,10 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 
 func newBackend(ctx context.Context, client *clientv3.Client, opts Options, owned bool) (*Backend, error) {
 	b := &handle{client: client, kv: leaderKV{clientv3.NewKV(client)},
-		ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{clientv3.RetryKVClient(client)}, client)}, txns: clientv3.RetryKVClient(client), owned: owned, opts: opts, layout: newLayout(opts.Prefix)}
+		ranges: leaderKV{clientv3.NewKVFromKVClient(boundedKV{clientv3.RetryKVClient(client)}, client)}, txns: clientv3.RetryKVClient(client), ownsClient: owned, opts: opts, layout: newLayout(opts.Prefix)}
 	_, _ = rand.Read(b.handle[:]) // never fails
 	b.fence.init(b.layout.fenceKey(b.handle[0]))
-	b.life, b.cancel = context.WithCancelCause(context.Background())
+	b.lifetime, b.cancel = context.WithCancelCause(context.Background())
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, opts.Timeout)
@@ -175,7 +175,7 @@ func (b *handle) Close() error {
 	b.calls.Wait()
 	b.writes.Close()
 	b.reads.Close()
-	if b.owned {
+	if b.ownsClient {
 		if err := b.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("close the etcd client: %w", err)
 		}

@@ -24,30 +24,30 @@ import (
 // is behind, or that has events to send first, gives none or one about an older revision.
 
 func newSource(b *handle) *source {
-	return &source{b: b, wanted: wanted{raised: make(chan struct{})}}
+	return &source{b: b, target: progressTarget{raisedCh: make(chan struct{})}}
 }
 
-// wanted is the newest revision that a bookmark was promised for.
-type wanted struct {
-	mu     sync.Mutex
-	rev    int64
-	raised chan struct{} // closed and replaced when rev is raised
+// progressTarget is the newest revision that a bookmark was promised for.
+type progressTarget struct {
+	mu       sync.Mutex
+	rev      int64
+	raisedCh chan struct{} // closed and replaced when rev is raisedCh
 }
 
 // revision returns what is wanted now, and what is closed when it is more.
-func (w *wanted) revision() (rev int64, raised <-chan struct{}) {
+func (w *progressTarget) revision() (rev int64, raised <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.rev, w.raised
+	return w.rev, w.raisedCh
 }
 
-func (w *wanted) raise(rev int64) {
+func (w *progressTarget) raise(rev int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if rev > w.rev {
 		w.rev = rev
-		close(w.raised)
-		w.raised = make(chan struct{})
+		close(w.raisedCh)
+		w.raisedCh = make(chan struct{})
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *source) Newest(ctx context.Context) (position, error) {
 		return position{}, err
 	}
 	defer done()
-	seen := s.b.seen.Load()
+	seen := s.b.newestRevision.Load()
 	rev, err := s.b.revision(ctx)
 	switch {
 	case err != nil:
@@ -68,7 +68,7 @@ func (s *source) Newest(ctx context.Context) (position, error) {
 	case rev < seen:
 		return position{}, errWentBack
 	}
-	s.wanted.raise(rev)
+	s.target.raise(rev)
 	return endOf(rev), nil
 }
 
@@ -78,11 +78,11 @@ func (s *source) Reached(at, target position) bool { return !at.less(target) }
 // history reads changes of the past through one watch of etcd, which it keeps from page to page. To begin a watch far behind
 // costs the server a look at all that came since: 40,000 changes took 108 s by pages of 500 with a watch for each, and take 3 s so.
 type history struct {
-	b      *handle
-	filter *key.Filter
-	at     position
-	life   context.Context // ends with Close, or with the backend
-	cancel context.CancelFunc
+	b        *handle
+	filter   *key.Filter
+	at       position
+	lifetime context.Context // ends with Close, or with the backend
+	cancel   context.CancelFunc
 
 	stream *stream // nil: to be begun at next
 	next   int64   // the revision that the reading has come to
@@ -103,7 +103,7 @@ func (s *source) History(from position, filter *key.Filter) driver.History[posit
 	if from.key == endKey {
 		h.next++
 	}
-	h.life, h.cancel = context.WithCancel(s.b.life)
+	h.lifetime, h.cancel = context.WithCancel(s.b.lifetime)
 	return h
 }
 
@@ -136,7 +136,7 @@ func (h *history) Page(ctx context.Context, limit int) (events []*event, end pos
 			return nil, h.at, false, translate(err)
 		}
 	}
-	if err := h.b.kept(ctx, h.first()-1); err != nil {
+	if err := h.b.checkRetained(ctx, h.first()-1); err != nil {
 		return nil, h.at, false, translate(err)
 	}
 	// That newest was the newest state during this call is known only if this call asked.
@@ -170,8 +170,8 @@ func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
 func (h *history) fill(ctx context.Context, limit int) (err error) {
 	for h.next <= h.newest && len(h.read) < limit && h.size < driver.PageBytes {
 		if h.stream == nil {
-			lower, upper := h.b.layout.span(h.filter)
-			if h.stream, err = h.b.openStream(h.life, lower, upper, h.next); err != nil {
+			lower, upper := h.b.layout.keyRange(h.filter)
+			if h.stream, err = h.b.openStream(h.lifetime, lower, upper, h.next); err != nil {
 				return err
 			}
 		}
@@ -240,7 +240,7 @@ type event = driver.Event[position]
 // Compacted or missing history ends the run, and so does an outage that lasts too long.
 type source struct {
 	b      *handle
-	wanted wanted
+	target progressTarget
 }
 
 // The feed asks for progress when it has heard nothing for a while, and begins anew when it then still hears nothing.
@@ -299,7 +299,7 @@ func (f *follower) follow(ctx context.Context) error {
 		return err
 	}
 	defer stream.close()
-	if err := f.kept(ctx, from); err != nil {
+	if err := f.checkRetained(ctx, from); err != nil {
 		return err
 	}
 	if f.at == 0 {
@@ -317,7 +317,7 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 	defer cancel()
 	newest := f.at
 	if newest != 0 {
-		newest = max(newest, b.seen.Load()) // a watch may have begun later than what was published last
+		newest = max(newest, b.newestRevision.Load()) // a watch may have begun later than what was published last
 	}
 	resp, err := b.kv.Get(ctx, b.layout.storeKey())
 	if err != nil {
@@ -332,15 +332,15 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 	case resp.Header.Revision < newest:
 		return 0, errLost{errWentBack}
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
 
-// kept is the backend's, with its own time limit.
-func (f *follower) kept(ctx context.Context, rev int64) error {
+// checkRetained is the backend's, with its own time limit.
+func (f *follower) checkRetained(ctx context.Context, rev int64) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return translate(f.source.b.kept(ctx, rev))
+	return translate(f.source.b.checkRetained(ctx, rev))
 }
 
 // receive publishes what the watch brings. The first response is published only when what the watch began with is still kept:
@@ -352,7 +352,7 @@ func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
 	silent, begun := 0, false
 	var again <-chan time.Time // when to ask once more for progress that a bookmark waits for
 	for {
-		wanted, raised := f.source.wanted.revision()
+		wanted, raised := f.source.target.revision()
 		if wanted > f.at && again == nil {
 			// The server says nothing while it is behind itself, or the watch is.
 			if err := s.askProgress(); err != nil {
@@ -371,7 +371,7 @@ func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
 			}
 			silent, f.heard = 0, time.Now()
 			if !begun {
-				if err := f.kept(ctx, from); err != nil {
+				if err := f.checkRetained(ctx, from); err != nil {
 					return err
 				}
 				begun = true

@@ -34,7 +34,7 @@ func FuzzKeys(f *testing.F) {
 			t.Errorf("%v and %v are in another order in etcd", a, b)
 		}
 		if prefix1 != prefix2 {
-			from, to := two.span(&key.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"})
+			from, to := two.keyRange(&key.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"})
 			if at := one.resource(a); bytes.Compare(at, from) >= 0 && bytes.Compare(at, to) < 0 {
 				t.Errorf("%q of the store %q lies in the store %q", at, prefix1, prefix2)
 			}
@@ -43,7 +43,7 @@ func FuzzKeys(f *testing.F) {
 			}
 		}
 		filter := key.Filter{Group: a.Group, Kind: a.Kind, Partition: "*", Namespace: a.Namespace, NamePrefix: a.Name}
-		from, to := one.span(&filter)
+		from, to := one.keyRange(&filter)
 		if at := one.resource(b); filter.Match(&b) && (bytes.Compare(at, from) < 0 || bytes.Compare(at, to) >= 0) {
 			t.Errorf("%v matches %+v and is not in its range", b, filter)
 		}

@@ -32,7 +32,7 @@ func (b *handle) Revisions(ctx context.Context) (oldest, newest int64, err error
 		return 0, 0, err
 	}
 	defer done()
-	seen := b.seen.Load()
+	seen := b.newestRevision.Load()
 	for {
 		oldest = max(b.oldest.Load(), 1)
 		newest, err = b.readableAt(ctx, oldest)
@@ -58,7 +58,7 @@ func (b *handle) readableAt(ctx context.Context, rev int64) (newest int64, err e
 	if err != nil {
 		return 0, err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
 
@@ -91,7 +91,7 @@ func (b *handle) PositionAt(ctx context.Context, revision int64) (position, erro
 		return position{}, err
 	}
 	defer done()
-	seen := b.seen.Load()
+	seen := b.newestRevision.Load()
 	if revision < b.oldest.Load() {
 		return position{}, compactedError{b.oldest.Load()}
 	}

@@ -223,8 +223,8 @@ func (l *layout) within(keyBytes []byte) []byte {
 	return append(append(make([]byte, 0, len(l.resources)+len(keyBytes)+1), l.resources...), keyBytes...)
 }
 
-// span is the range of etcd keys in which all matches of a filter lie; nil matches all.
-func (l *layout) span(f *key.Filter) (from, to []byte) {
+// keyRange is the range of etcd keys in which all matches of a filter lie; nil matches all.
+func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	if f == nil {
 		f = &key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
 	}
@@ -241,7 +241,7 @@ func (l *layout) movedKey() string { return string(l.meta) + "moved" }
 func (l *layout) epochKey() string { return string(l.meta) + "epoch" }
 
 // open compares that the store takes writes.
-func (l *layout) open() *pb.Compare { return unchanged([]byte(l.movedKey()), 0) }
+func (l *layout) open() *pb.Compare { return compareRevision([]byte(l.movedKey()), 0) }
 
 func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
 

@@ -35,21 +35,21 @@ const (
 // listing walks over the resources of a range that match a filter, at one revision. From a key that does not match it goes on where the
 // next one can: what is at hand before that is dropped, and the next chunk begins there.
 type listing struct {
-	b          *handle
-	filter     *key.Filter // nil: all match
-	next, end  []byte
-	rev        int64 // 0 before the first answer, unless it was given
-	fixed      bool  // rev was given, or is a promise: the cluster may not have gone back
-	consistent storage.ReadConsistency
-	keysOnly   bool
+	b              *handle
+	filter         *key.Filter // nil: all match
+	next, end      []byte
+	rev            int64 // 0 before the first answer, unless it was given
+	pinnedRevision bool  // rev was given, or is a promise: the cluster may not have gone back
+	consistent     storage.ReadConsistency
+	keysOnly       bool
 
-	kvs    []*mvccpb.KeyValue // came, not yet looked at
-	more   bool
-	total  int64 // keys in the range, whether they match or not; -1 before the first answer
-	behind int64 // of those, how many lie behind what is at hand
-	chunk  int
-	passed int64 // keys since the last match
-	came   int   // keys in all answers
+	kvs            []*mvccpb.KeyValue // came, not yet looked at
+	more           bool
+	total          int64 // keys in the range, whether they match or not; -1 before the first answer
+	remainingCount int64 // of those, how many lie remainingCount what is at hand
+	chunk          int
+	keysSinceMatch int64 // keys since the last match
+	came           int   // keys in all answers
 }
 
 func (b *handle) list(f *key.Filter, consistency storage.ReadConsistency) *listing {
@@ -59,7 +59,7 @@ func (b *handle) list(f *key.Filter, consistency storage.ReadConsistency) *listi
 // listWithin is list between two keys' bytes, of which nil is no bound.
 func (b *handle) listWithin(f *key.Filter, from, to []byte, consistency storage.ReadConsistency) *listing {
 	l := &listing{b: b, filter: f, consistent: consistency, chunk: firstChunk, more: true, total: -1}
-	l.next, l.end = b.layout.span(f)
+	l.next, l.end = b.layout.keyRange(f)
 	if first := b.layout.within(from); bytes.Compare(first, l.next) > 0 {
 		l.next = first
 	}
@@ -101,7 +101,7 @@ func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 		l.kvs[0] = nil
 		l.kvs = l.kvs[1:]
 		l.next = append(kv.Key[:len(kv.Key):len(kv.Key)], 0)
-		l.passed = 0
+		l.keysSinceMatch = 0
 		return k, kv, nil
 	}
 	if l.more {
@@ -126,7 +126,7 @@ func (l *listing) seek(etcdKey []byte) {
 		passed++
 	}
 	l.kvs = l.kvs[passed:]
-	l.passed += int64(passed)
+	l.keysSinceMatch += int64(passed)
 	if bytes.Compare(l.next, l.end) >= 0 {
 		l.kvs, l.more = nil, l.total < 0 // the first answer tells the revision, whatever is in it
 	}
@@ -148,10 +148,10 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 	if l.total < 0 {
 		l.total = resp.Count
 	} else {
-		l.passed += l.behind - resp.Count
+		l.keysSinceMatch += l.remainingCount - resp.Count
 	}
 	l.kvs, l.more = resp.Kvs, resp.More
-	l.behind = resp.Count - int64(len(resp.Kvs))
+	l.remainingCount = resp.Count - int64(len(resp.Kvs))
 	size := 0
 	for _, kv := range resp.Kvs {
 		size += len(kv.Value)
@@ -162,7 +162,7 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 		return
 	}
 	l.chunk = max(1, min(chunkBytes/(size/n+1), 4*l.chunk, maxChunk))
-	if l.passed*int64(max(size/n, usualSize)) >= usualSize*l.worthSkipping() {
+	if l.keysSinceMatch*int64(max(size/n, usualSize)) >= usualSize*l.worthSkipping() {
 		l.chunk = min(l.chunk, probeChunk)
 	}
 }
@@ -183,7 +183,7 @@ const usualSize = 1 << 10
 // worthSkipping returns from how many keys in a row that do not match a probe is cheaper than to read them. A server answers no range
 // before it has counted the keys in all of it, and a chunk of a walk and a probe cost that alike: behind many keys, only what is longer
 // than the largest chunks pays.
-func (l *listing) worthSkipping() int64 { return min(256+l.behind/64, 2*maxChunk) }
+func (l *listing) worthSkipping() int64 { return min(256+l.remainingCount/64, 2*maxChunk) }
 
 func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	opts := []clientv3.OpOption{clientv3.WithRange(string(l.end)), clientv3.WithRev(l.rev)}
@@ -201,7 +201,7 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 			l.chunk = max(1, l.chunk/4)
 		}
 	}
-	seen := l.b.seen.Load()
+	seen := l.b.newestRevision.Load()
 	switch {
 	case l.consistent == storage.StrongConsistency:
 		return l.notGoneBack(seen)(linearizably(ctx, l.b, get))
@@ -221,7 +221,7 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 // notGoneBack makes an answer an error if revisions mean something and the cluster has fewer of them than before.
 func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*clientv3.GetResponse, error) {
 	return func(resp *clientv3.GetResponse, err error) (*clientv3.GetResponse, error) {
-		if err == nil && l.fixed && resp.Header.Revision < seen {
+		if err == nil && l.pinnedRevision && resp.Header.Revision < seen {
 			return nil, errWentBack
 		}
 		return resp, err
@@ -241,7 +241,7 @@ func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, 
 		return position{}, err
 	}
 	defer done()
-	return again(ctx, func() (position, error) {
+	return retryRead(ctx, func() (position, error) {
 		rows.Restart()
 		l := b.list(f, consistency)
 		for {
@@ -270,7 +270,7 @@ func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]
 		return nil, err
 	}
 	defer done()
-	return again(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, ownerHash(owner, uid)) })
+	return retryRead(ctx, func() ([]*resourcepb.ID, error) { return b.references(ctx, ownerHash(owner, uid)) })
 }
 
 func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.ID, error) {
@@ -299,7 +299,7 @@ func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.
 				return nil, err
 			}
 			if lookUp {
-				if err := b.lookUpGroupVersion(ctx, child, rev); err != nil {
+				if err := b.readGroupVersion(ctx, child, rev); err != nil {
 					return nil, err
 				}
 			}
@@ -311,8 +311,8 @@ func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.
 	return refs, nil
 }
 
-// lookUpGroupVersion reads the group version of a child at a revision.
-func (b *handle) lookUpGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
+// readGroupVersion reads the group version of a child at a revision.
+func (b *handle) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev int64) error {
 	k := key.Of(child)
 	resp, err := linearizably(ctx, b, func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 		return b.kv.Get(ctx, string(b.layout.resource(k)), append(opts, clientv3.WithRev(rev))...)
@@ -358,15 +358,15 @@ func snapshotError(ctx context.Context, err error) error {
 
 // snapshot is a listing as the beginning of a watch.
 type snapshot struct {
-	l      *listing
-	life   context.Context // ends with Close
-	cancel context.CancelFunc
-	chunk  feed.BackgroundCall[*clientv3.GetResponse]
+	l        *listing
+	lifetime context.Context // ends with Close
+	cancel   context.CancelFunc
+	chunk    feed.BackgroundCall[*clientv3.GetResponse]
 }
 
 func newSnapshot(l *listing) *snapshot {
 	s := &snapshot{l: l}
-	s.life, s.cancel = context.WithCancel(context.Background())
+	s.lifetime, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
@@ -391,7 +391,7 @@ func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 
 // read asks for the next chunk. A database that is away for a while is not the watcher's problem.
 func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(s.life, l.b.opts.Outage)
+	ctx, cancel := context.WithTimeout(s.lifetime, l.b.opts.Outage)
 	defer cancel()
 	ctx, done, err := l.b.begin(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ func TestAgain(t *testing.T) {
 	t.Parallel()
 	compacted := fmt.Errorf("in the middle: %w", storage.ErrCompacted)
 	calls := 0
-	got, err := again(t.Context(), func() (int, error) {
+	got, err := retryRead(t.Context(), func() (int, error) {
 		if calls++; calls < 3 {
 			return 0, compacted
 		}
@@ -24,7 +24,7 @@ func TestAgain(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = again(ctx, func() (int, error) {
+	_, err = retryRead(ctx, func() (int, error) {
 		cancel()
 		return 0, compacted
 	})
@@ -33,7 +33,7 @@ func TestAgain(t *testing.T) {
 	}
 
 	other := errors.New("something else")
-	if _, err := again(t.Context(), func() (int, error) { return 0, other }); !errors.Is(err, other) {
+	if _, err := retryRead(t.Context(), func() (int, error) { return 0, other }); !errors.Is(err, other) {
 		t.Errorf("got %v, want %v", err, other)
 	}
 }

@@ -47,7 +47,7 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 		// Repeated after a lost answer, it may meet itself; the caller then reads.
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
-				Compare: []*pb.Compare{unchanged([]byte(key), rev)},
+				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
 				Success: []*pb.RequestOp{opPut([]byte(key), value)},
 			})
 		})
@@ -57,7 +57,7 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 		case !resp.Succeeded:
 			return driver.Conflict(name)
 		}
-		b.answered(resp.Header.Revision)
+		b.recordRevision(resp.Header.Revision)
 		next = strconv.FormatInt(resp.Header.Revision, 10)
 		return nil
 	})
@@ -71,7 +71,7 @@ func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	return b.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
-				Compare: []*pb.Compare{unchanged([]byte(key), rev)},
+				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
 				Success: []*pb.RequestOp{opDelete([]byte(key))},
 				Failure: []*pb.RequestOp{opGet([]byte(key))},
 			})
@@ -125,20 +125,20 @@ func (g *guard) compare(others ...*pb.Compare) []*pb.Compare {
 	if g == nil {
 		return others
 	}
-	return append([]*pb.Compare{unchanged(g.key, g.rev)}, others...)
+	return append([]*pb.Compare{compareRevision(g.key, g.rev)}, others...)
 }
 
-// look returns what a failed transaction reads, with the guard's note behind.
-func (g *guard) look(others ...*pb.RequestOp) []*pb.RequestOp {
+// readRequests returns what a failed transaction reads, with the guard's note behind.
+func (g *guard) readRequests(others ...*pb.RequestOp) []*pb.RequestOp {
 	if g == nil {
 		return others
 	}
 	return append(others, opGet(g.key))
 }
 
-// failed returns the guard's error where what a failed transaction has read says that the guard does not hold. The note is the
+// readError returns the guard's error where what a readError transaction has read says that the guard does not hold. The note is the
 // last that was read.
-func (g *guard) failed(read []*pb.ResponseOp) error {
+func (g *guard) readError(read []*pb.ResponseOp) error {
 	if g == nil {
 		return nil
 	}
@@ -152,8 +152,8 @@ func (g *guard) failed(read []*pb.ResponseOp) error {
 	return nil
 }
 
-// refusedBy is the error of a transaction that found the store closed, nil where it is not.
-func refusedBy(kvs []*mvccpb.KeyValue) error {
+// fenceError is the error of a transaction that found the store closed, nil where it is not.
+func fenceError(kvs []*mvccpb.KeyValue) error {
 	if kv := first(kvs); kv != nil {
 		return driver.FenceError(string(kv.Value))
 	}
@@ -213,7 +213,7 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 	err = b.call(ctx, func(ctx context.Context) error {
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
-				Compare: []*pb.Compare{unchanged(key, rev)},
+				Compare: []*pb.Compare{compareRevision(key, rev)},
 				Success: []*pb.RequestOp{change, opPut(key, value)},
 				Failure: []*pb.RequestOp{opGet(key)},
 			})
@@ -221,7 +221,7 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 		if err != nil {
 			return err
 		}
-		b.answered(resp.Header.Revision)
+		b.recordRevision(resp.Header.Revision)
 		if resp.Succeeded {
 			next = strconv.FormatInt(resp.Header.Revision, 10)
 			return nil
@@ -259,7 +259,7 @@ func (b *handle) Fence(ctx context.Context) (state driver.FenceState, err error)
 		if err != nil {
 			return err
 		}
-		b.answered(resp.Header.Revision)
+		b.recordRevision(resp.Header.Revision)
 		if kv := first(resp.Responses[0].GetResponseRange().Kvs); kv != nil {
 			state.Target, state.Closed = string(kv.Value), true
 		}

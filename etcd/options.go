@@ -73,4 +73,4 @@ func (o *Options) fill() error {
 
 const chunkBytes = 4 << 20
 
-const mostBytes = 2 * chunkBytes // of one answer
+const maxResponseBytes = 2 * chunkBytes // of one answer

@@ -71,8 +71,8 @@ func TestListChunksAreBoundedInBytes(t *testing.T) {
 		for _, kv := range l.kvs {
 			got += len(kv.Value)
 		}
-		if got > mostBytes {
-			t.Errorf("%d bytes came at once, expected %d at most", got, mostBytes)
+		if got > maxResponseBytes {
+			t.Errorf("%d bytes came at once, expected %d at most", got, maxResponseBytes)
 		}
 		for len(l.kvs) > 0 {
 			k, _, err := l.first()

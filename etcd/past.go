@@ -26,12 +26,12 @@ func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], a
 		return past, err
 	}
 	defer done()
-	var r *pastReading
+	var r *historyRead
 	if q.At != nil {
-		r, err = b.readPast(ctx, q)
+		r, err = b.readHistory(ctx, q)
 	} else {
 		// A compaction may overtake the first chunk and the next ones.
-		r, err = again(ctx, func() (*pastReading, error) { return b.readPast(ctx, q) })
+		r, err = retryRead(ctx, func() (*historyRead, error) { return b.readHistory(ctx, q) })
 	}
 	if err != nil {
 		return past, err
@@ -41,25 +41,25 @@ func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], a
 			return past, err
 		}
 	}
-	return r.past, nil
+	return r.page, nil
 }
 
-// pastReading is what a ReadAt came to.
-type pastReading struct {
-	past     driver.HistoryPage[position]
+// historyRead is what a ReadAt came to.
+type historyRead struct {
+	page     driver.HistoryPage[position]
 	versions []driver.Version
 }
 
-func (b *handle) readPast(ctx context.Context, q *driver.HistoryQuery[position]) (*pastReading, error) {
+func (b *handle) readHistory(ctx context.Context, q *driver.HistoryQuery[position]) (*historyRead, error) {
 	l := b.listWithin(q.Filter, q.From, q.To, q.Consistency)
-	l.fixed = q.Final
+	l.pinnedRevision = q.Final
 	if q.At != nil {
 		if oldest := b.oldest.Load(); q.At.rev < oldest {
 			return nil, compactedError{oldest}
 		}
-		l.rev, l.fixed = q.At.rev, true
+		l.rev, l.pinnedRevision = q.At.rev, true
 	}
-	r := &pastReading{}
+	r := &historyRead{}
 	size := 0
 	for {
 		if q.Limit > 0 {
@@ -81,17 +81,17 @@ func (b *handle) readPast(ctx context.Context, q *driver.HistoryQuery[position])
 			break
 		}
 	}
-	r.past.At = endOf(l.rev)
+	r.page.At = endOf(l.rev)
 	if q.Count {
 		var err error
-		if r.past.Count, err = l.count(ctx, int64(len(r.versions))); err != nil {
+		if r.page.Count, err = l.count(ctx, int64(len(r.versions))); err != nil {
 			return nil, err
 		}
-		r.past.More = r.past.Count > int64(len(r.versions))
+		r.page.More = r.page.Count > int64(len(r.versions))
 		return r, nil
 	}
 	_, _, err := l.first()
-	r.past.More = !errors.Is(err, io.EOF)
+	r.page.More = !errors.Is(err, io.EOF)
 	return r, nil
 }
 
@@ -190,7 +190,7 @@ func (b *handle) readBefore(ctx context.Context, events []*event, wanted []int, 
 	if err != nil {
 		return err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	for i, at := range wanted {
 		ev := events[at]
 		kv := first(resp.Responses[i].GetResponseRange().Kvs)

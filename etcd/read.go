@@ -27,13 +27,13 @@ func newReads(b *handle) *batch.Batcher[[]byte, reading] {
 		MaxCalls: min(b.opts.MaxTxnOps, maxReads),
 		Workers:  2,
 		WorkerAt: 100,
-	}, b.readTogether)
+	}, b.readBatch)
 }
 
-// readTogether reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
-func (b *handle) readTogether(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
+// readBatch reads a batch of keys in one transaction, which etcd answers linearizably like a single get.
+func (b *handle) readBatch(ctx context.Context, calls []*batch.Call[[]byte, reading]) {
 	if len(calls) == 1 {
-		calls[0].Done(b.getAlone(ctx, calls[0].Request))
+		calls[0].Done(b.getSingle(ctx, calls[0].Request))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -49,7 +49,7 @@ func (b *handle) readTogether(ctx context.Context, calls []*batch.Call[[]byte, r
 		}
 		return
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	for i, c := range calls {
 		c.Done(reading{kv: first(resp.Responses[i].GetResponseRange().Kvs), rev: resp.Header.Revision}, nil)
 	}
@@ -64,15 +64,15 @@ func (b *handle) get(ctx context.Context, etcdKey []byte) (reading, error) {
 			return r, nil
 		}
 	}
-	return retry(ctx, func(ctx context.Context) (reading, error) { return b.getAlone(ctx, etcdKey) })
+	return retry(ctx, func(ctx context.Context) (reading, error) { return b.getSingle(ctx, etcdKey) })
 }
 
-func (b *handle) getAlone(ctx context.Context, etcdKey []byte) (reading, error) {
+func (b *handle) getSingle(ctx context.Context, etcdKey []byte) (reading, error) {
 	resp, err := b.kv.Get(ctx, string(etcdKey))
 	if err != nil {
 		return reading{}, err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	return reading{kv: first(resp.Kvs), rev: resp.Header.Revision}, nil
 }
 

@@ -19,7 +19,7 @@ type fence struct {
 }
 
 func (f *fence) position() int64             { return f.rev.Load() }
-func (f *fence) holds(rev int64) *pb.Compare { return unchanged([]byte(f.key), rev) }
+func (f *fence) holds(rev int64) *pb.Compare { return compareRevision([]byte(f.key), rev) }
 func (f *fence) get() *pb.RequestOp          { return opGet([]byte(f.key)) }
 
 // learn notes a mod revision. It only rises, since nobody deletes the key.
@@ -32,8 +32,8 @@ func (f *fence) learn(rev int64) {
 	}
 }
 
-// moved notes what a failed comparison has returned, and reports whether the fence was why it failed.
-func (f *fence) moved(expected int64, kvs []*mvccpb.KeyValue) bool {
+// observeFailure notes what a failed comparison has returned, and reports whether the fence was why it failed.
+func (f *fence) observeFailure(expected int64, kvs []*mvccpb.KeyValue) bool {
 	var rev int64
 	if kv := first(kvs); kv != nil {
 		rev = kv.ModRevision
@@ -64,7 +64,7 @@ func (b *handle) pass(ctx context.Context, sent int64) error {
 	if err != nil {
 		return err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	b.fence.learn(resp.Header.Revision)
 	return nil
 }

@@ -55,7 +55,7 @@ func (b *handle) identify(ctx context.Context) error {
 	}
 	resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 		return b.txn(ctx, &pb.TxnRequest{
-			Compare: []*pb.Compare{unchanged(storeKey, 0)},
+			Compare: []*pb.Compare{compareRevision(storeKey, 0)},
 			Success: []*pb.RequestOp{create, b.fence.get()},
 			Failure: []*pb.RequestOp{opGet(storeKey), b.fence.get()},
 		})
@@ -63,7 +63,7 @@ func (b *handle) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.answered(resp.Header.Revision)
+	b.recordRevision(resp.Header.Revision)
 	if kv := first(resp.Responses[1].GetResponseRange().Kvs); kv != nil {
 		b.fence.learn(kv.ModRevision)
 	}

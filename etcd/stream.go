@@ -62,11 +62,11 @@ func (s *stream) create(ctx context.Context, b *handle, key, end []byte, from in
 	if !resp.Created {
 		return errors.New("etcd answered the creation of a watch with something else")
 	}
-	return cancelled(resp)
+	return cancelError(resp)
 }
 
-// cancelled is the error of a response by which the server ends a watch.
-func cancelled(resp *pb.WatchResponse) error {
+// cancelError is the error of a response by which the server ends a watch.
+func cancelError(resp *pb.WatchResponse) error {
 	switch {
 	case resp.CompactRevision != 0:
 		return compactedError{resp.CompactRevision}
@@ -88,7 +88,7 @@ func (s *stream) receive(ctx context.Context) {
 	for {
 		resp, err := s.watch.Recv()
 		if err == nil {
-			err = cancelled(resp)
+			err = cancelError(resp)
 		}
 		if err != nil {
 			s.err = err
@@ -215,7 +215,7 @@ func (b *handle) scanOnce(ctx context.Context, key []byte, from, until int64, ea
 			break
 		}
 	}
-	return next, b.kept(ctx, from-1)
+	return next, b.checkRetained(ctx, from-1)
 }
 
 // addPrevious reads the previous values of deletions at rev that the server sent without them. A missing value does not prove a
@@ -239,9 +239,9 @@ func (b *handle) addPrevious(ctx context.Context, rev int64, changes []*mvccpb.E
 	return nil
 }
 
-// kept fails unless the history after a revision is still there. A watch that starts at the very revision of a compaction
+// checkRetained fails unless the history after a revision is still there. A watch that starts at the very revision of a compaction
 // begins without an error, but may lack what that revision deleted.
-func (b *handle) kept(ctx context.Context, rev int64) error {
+func (b *handle) checkRetained(ctx context.Context, rev int64) error {
 	if rev <= 0 {
 		return nil
 	}

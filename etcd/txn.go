@@ -16,8 +16,8 @@ func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
 	return kvs[0]
 }
 
-// unchanged compares a key with a mod revision, 0 for nothing stored.
-func unchanged(etcdKey []byte, rev int64) *pb.Compare {
+// compareRevision compares a key with a mod revision, 0 for nothing stored.
+func compareRevision(etcdKey []byte, rev int64) *pb.Compare {
 	return &pb.Compare{
 		Key: etcdKey, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: rev},
 	}

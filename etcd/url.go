@@ -203,7 +203,7 @@ func newClient(ctx context.Context, target *target) (*clientv3.Client, error) {
 	switch {
 	case err == nil:
 		return client, nil
-	case fateOf(err) == refused:
+	case classify(err) == rejectedForGood:
 		return nil, err // a wrong password, for one
 	}
 	return nil, unavailable(ctx, err)
@@ -244,7 +244,7 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 			if err != nil {
 				return err
 			}
-			if _, err = client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil && fateOf(err) != refused {
+			if _, err = client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil && classify(err) != rejectedForGood {
 				err = unavailable(ctx, err)
 			}
 			return errors.Join(err, client.Close())

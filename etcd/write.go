@@ -43,8 +43,8 @@ func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	switch {
 	case err != nil:
 		return err
-	case !o.applied:
-		return b.refuse(m, o.stored)
+	case !o.succeeded:
+		return b.refuse(m, o.conflict)
 	case m.Verb == driver.Write:
 		m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: o.rev, edge: edgeOf(m.Resource)})
 	}
@@ -54,7 +54,7 @@ func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 
 // refuse is why a mutation was not done, or nil where it has nothing to do.
 func (b *handle) refuse(m *driver.Mutation, kv *mvccpb.KeyValue) error {
-	stored, err := b.stored(kv)
+	stored, err := b.decodeStored(kv)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (b *handle) baseOf(m *driver.Mutation) (base, bool) {
 	return b.layout.parseVersion(m.Key, m.Uid, m.Version)
 }
 
-// stored is what the decision tables ask about a key.
-func (b *handle) stored(kv *mvccpb.KeyValue) (driver.Stored, error) {
+// decodeStored is what the decision tables ask about a key.
+func (b *handle) decodeStored(kv *mvccpb.KeyValue) (driver.Stored, error) {
 	if kv == nil {
 		return driver.Stored{}, nil
 	}

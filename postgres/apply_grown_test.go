@@ -72,12 +72,12 @@ func (s *planned) tryApply(ctx context.Context, t *testing.T, kind string) {
 	for i := range ms {
 		version := md5.Sum(fmt.Append(nil, i+1))
 		m := &mutation{
-			Mutation: &driver.Mutation{Uid: "uid"}, kind: kindWrite, keyBytes: fmt.Appendf(nil, "group/kind/old-%d", i+1), expected: version[:],
+			Mutation: &driver.Mutation{Uid: "uid"}, kind: kindWrite, keyBytes: fmt.Appendf(nil, "group/kind/old-%d", i+1), expectedVersion: version[:],
 			token: fmt.Appendf(nil, "%016x", rand.Uint64()), groupVersion: []byte{}, data: []byte{},
 		}
 		switch kind {
 		case "create", "absent":
-			m.keyBytes, m.expected = fmt.Appendf(nil, "group/kind/new-%d", i), nil
+			m.keyBytes, m.expectedVersion = fmt.Appendf(nil, "group/kind/new-%d", i), nil
 		case "delete":
 			m.kind = kindDelete
 		}
@@ -91,7 +91,7 @@ func (s *planned) tryApply(ctx context.Context, t *testing.T, kind string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, _ := tx.Query(ctx, s.sql.apply, rand.Int64(), time.Now().Add(time.Hour), true, in.keys, in.kinds, in.uids, in.expected, in.tokens,
+	rows, _ := tx.Query(ctx, s.sql.apply, rand.Int64(), time.Now().Add(time.Hour), true, in.keys, in.kinds, in.uids, in.expectedVersions, in.tokens,
 		in.groupVersions, in.owners, in.data, pgtype.Text{}, pgtype.UUID{}, false, 0)
 	rows.Close()
 	if err := rows.Err(); err != nil {

@@ -50,7 +50,7 @@ func newPlanned(ctx context.Context, t *testing.T) *planned {
 
 func (s *planned) exec(ctx context.Context, t *testing.T, conn *pgx.Conn, text string) {
 	t.Helper()
-	if _, err := conn.Exec(ctx, s.sql.named(text)); err != nil {
+	if _, err := conn.Exec(ctx, s.sql.withNames(text)); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }

@@ -30,8 +30,8 @@ func TestClockStepsBackBeforeLateAttempt(t *testing.T) {
 	}
 	w := b.handle.writer
 	lost := &attempt{lock: 4711, expires: time.Now().Add(-time.Second)}
-	create.lost = []*attempt{lost}
-	if err := w.settler.settle(ctx, []*mutation{create}, true); err != nil || !lost.ended {
+	create.lostAttempts = []*attempt{lost}
+	if err := w.settler.settle(ctx, []*mutation{create}, true); err != nil || !lost.finished {
 		t.Fatalf("the attempt is not over: %v", err)
 	}
 	server.SetClock(t, -time.Hour)

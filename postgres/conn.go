@@ -22,26 +22,26 @@ type database struct {
 	sql  *statements
 	id   atomic.Pointer[driver.StoreID] // of the store, which may be replaced by another
 
-	main     *pgxpool.Pool
-	side     *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
-	owned    []*pgxpool.Pool
-	sessions sessions
-	watchdog *watchdog
+	main       *pgxpool.Pool
+	side       *pgxpool.Pool // for what must not wait behind callers: the feed's polls, and NOTIFY
+	ownedPools []*pgxpool.Pool
+	sessions   sessions
+	watchdog   *watchdog
 
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	aborted context.Context // ends some time later, for calls that are still under way then
-	abort   context.CancelFunc
+	lifetime context.Context // ends with Close
+	end      context.CancelFunc
+	abortCtx context.Context // ends some time later, for calls that are still under way then
+	abort    context.CancelFunc
 }
 
 func newDatabase(main *pgxpool.Pool, opts Options) (*database, error) {
 	d := &database{opts: opts, sql: newStatements(opts.Schema), main: main}
-	d.life, d.end = context.WithCancel(context.Background())
-	d.aborted, d.abort = context.WithCancel(context.Background())
+	d.lifetime, d.end = context.WithCancel(context.Background())
+	d.abortCtx, d.abort = context.WithCancel(context.Background())
 	config := main.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 2, 0, 0
 	var err error
-	if d.side, err = pgxpool.NewWithConfig(d.life, config); err != nil {
+	if d.side, err = pgxpool.NewWithConfig(d.lifetime, config); err != nil {
 		d.end()
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (d *database) close() {
 	d.end()
 	d.watchdog.close()
 	d.side.Close()
-	for _, owned := range d.owned {
+	for _, owned := range d.ownedPools {
 		owned.Close()
 	}
 }
@@ -88,26 +88,26 @@ func (d *database) use(ctx context.Context, f func(conn *pgxpool.Conn) error) er
 
 // query runs a short query on a connection that is given up when it stays silent.
 func (d *database) query(ctx context.Context, f func(ctx context.Context, conn *pgx.Conn) error) error {
-	return d.use(ctx, func(conn *pgxpool.Conn) error { return d.watched(ctx, conn, f) })
+	return d.use(ctx, func(conn *pgxpool.Conn) error { return d.withWatchdog(ctx, conn, f) })
 }
 
-func (d *database) watched(ctx context.Context, conn *pgxpool.Conn, f func(ctx context.Context, conn *pgx.Conn) error) error {
+func (d *database) withWatchdog(ctx context.Context, conn *pgxpool.Conn, f func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, done := d.watchdog.watch(ctx, conn.Conn(), false, 0)
 	defer done(false)
 	return f(ctx, conn.Conn())
 }
 
-// pollPatience is how long a poll waits for its answer before it takes the connection for dead.
-const pollPatience = 15 * time.Second
+// pollTimeout is how long a poll waits for its answer before it takes the connection for dead.
+const pollTimeout = 15 * time.Second
 
 // poll runs a short query of the feed, or of its history, which nobody retries at once.
 func (d *database) poll(ctx context.Context, from *pgxpool.Pool, f func(ctx context.Context, conn *pgx.Conn) error) error {
-	connecting, cancel := context.WithTimeout(ctx, pollPatience)
+	connecting, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	conn, err := primary(connecting, from)
 	if err == nil {
 		defer conn.Release()
-		err = d.watched(ctx, conn, f)
+		err = d.withWatchdog(ctx, conn, f)
 	}
 	resetStandby(from, err)
 	return err
@@ -124,20 +124,20 @@ type querier interface {
 func (d *database) retry(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(d.aborted, cancel)()
+	defer context.AfterFunc(d.abortCtx, cancel)()
 	var cause error // why the attempt before failed
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := f(ctx)
 		switch {
 		case err == nil:
 			return nil
-		case d.life.Err() != nil:
+		case d.lifetime.Err() != nil:
 			return storage.ErrClosed
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()) && cause != nil:
 			return inconsistent(ctx, cause) // that the time ended in the middle of an attempt tells less
 		case ctx.Err() != nil:
 			return inconsistent(ctx, err)
-		case fateOf(err) == refused:
+		case classify(err) == outcomeRejected:
 			return refusal(err)
 		}
 		cause = err
@@ -157,7 +157,7 @@ func (d *database) pause(ctx context.Context, long time.Duration, last error) er
 		return nil
 	case <-ctx.Done():
 		return inconsistent(ctx, last)
-	case <-d.life.Done():
+	case <-d.lifetime.Done():
 		return storage.ErrClosed
 	}
 }
@@ -194,7 +194,7 @@ func prepareConn(c *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		return &link{Conn: conn}, nil
+		return &activityConn{Conn: conn}, nil
 	}
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if after != nil {
@@ -212,7 +212,7 @@ func prepareConn(c *pgx.ConnConfig) {
 		// A commit that stops to wait for its standby succeeds with a warning, whose text depends on the server's language.
 		if n.SeverityUnlocalized == "WARNING" && n.Code == warning {
 			if s, ok := conn.CustomData()[sessionKey].(*session); ok {
-				s.warned = true
+				s.hasWarning = true
 			}
 		}
 	}
@@ -220,12 +220,12 @@ func prepareConn(c *pgx.ConnConfig) {
 
 // session is what the backend knows about one connection. It belongs to whoever has the connection.
 type session struct {
-	serial uint64        // sessions are numbered as they come to be known
-	floor  int64         // a number drawn before: what this session writes has higher ones
-	asked  time.Time     // when its server was last asked for the time and the floor
-	skew   time.Duration // of the server's clock, before this program's
-	warned bool          // the server warned of something during the last statement
-	pooled bool          // a pooler stands in between
+	serial       uint64        // sessions are numbered as they come to be known
+	floor        int64         // a number drawn before: what this session writes has higher ones
+	checkedAt    time.Time     // when its server was last checkedAt for the time and the floor
+	skew         time.Duration // of the server's clock, before this program's
+	hasWarning   bool          // the server hasWarning of something during the last statement
+	behindPooler bool          // a pooler stands in between
 }
 
 const sessionKey = "ashlar"
@@ -259,8 +259,8 @@ func (s *session) ask(ctx context.Context, conn *pgx.Conn, sql *statements) erro
 	var now time.Time
 	var pid int32
 	err := conn.QueryRow(ctx, sql.server).Scan(&s.floor, &now, &pid)
-	s.skew, s.asked = time.Until(now), time.Now()
-	s.pooled = uint32(pid) != conn.PgConn().PID()
+	s.skew, s.checkedAt = time.Until(now), time.Now()
+	s.behindPooler = uint32(pid) != conn.PgConn().PID()
 	return err
 }
 

@@ -43,15 +43,15 @@ func TestDeletionAlone(t *testing.T) {
 			} {
 				res := written(t, ctx, b, c.updates)
 				if !c.numbers {
-					_, err := conn.Exec(ctx, b.handle.database.sql.named(`update $resources set created = null, writes = null, modified = null, modified_place = null
+					_, err := conn.Exec(ctx, b.handle.database.sql.withNames(`update $resources set created = null, writes = null, modified = null, modified_place = null
 						where version = $1`), versionBytes(res.Version))
 					if err != nil {
 						t.Fatal(err)
 					}
 				}
 				m := deletionOf(t, res)
-				if err := remove(ctx, conn.Conn(), a, m); err != nil || !m.applied {
-					t.Fatalf("applied: %v, %v", m.applied, err)
+				if err := remove(ctx, conn.Conn(), a, m); err != nil || !m.succeeded {
+					t.Fatalf("applied: %v, %v", m.succeeded, err)
 				}
 				left, err := b.handle.Get(ctx, storage.StrongConsistency, m.Key)
 				if left != nil || err != nil {
@@ -80,7 +80,7 @@ func TestDeletionOfWhatTheLogDoesNotKnow(t *testing.T) {
 		`update $resources set created = null, writes = null, modified = null, modified_place = null where version = $1`,
 		`delete from $changes where key = (select key from $resources where version = $1)`,
 	} {
-		if _, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.named(sql), versionBytes(res.Version)); err != nil {
+		if _, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.withNames(sql), versionBytes(res.Version)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestDeletionNotDone(t *testing.T) {
 		m := deletionOf(t, res)
 		spoil(m)
 		err := b.handle.changeOne(ctx, conn.Conn(), a, m)
-		if m.applied {
+		if m.succeeded {
 			t.Fatal("applied")
 		}
 		return m, err
@@ -113,23 +113,26 @@ func TestDeletionNotDone(t *testing.T) {
 	if _, err := send(over, func(*mutation) {}); !isLate(err) {
 		t.Errorf("after its time: %v", err)
 	}
-	m, err := send(soon, func(m *mutation) { m.expected = make([]byte, versionSize); m.Version = versionText(m.expected) })
-	if again, refusal := m.decide(); err != nil || again || refusal == nil || !m.stored.Exists {
+	m, err := send(soon, func(m *mutation) {
+		m.expectedVersion = make([]byte, versionSize)
+		m.Version = versionText(m.expectedVersion)
+	})
+	if again, refusal := m.decide(); err != nil || again || refusal == nil || !m.conflict.Exists {
 		t.Errorf("of another version: %v, %v, %v", again, refusal, err)
 	}
 	m, err = send(soon, func(m *mutation) { m.Uid = "another uid" })
-	if again, refusal := m.decide(); err != nil || again || !m.stored.Exists {
+	if again, refusal := m.decide(); err != nil || again || !m.conflict.Exists {
 		t.Errorf("of another uid: %v, %v, %v", again, refusal, err)
 	}
 	m, err = send(soon, func(m *mutation) { m.keyBytes = []byte("nothing") })
-	if again, refusal := m.decide(); err != nil || again || refusal != nil || m.stored.Exists {
+	if again, refusal := m.decide(); err != nil || again || refusal != nil || m.conflict.Exists {
 		t.Errorf("of nothing: %v, %v, %v", again, refusal, err)
 	}
 	tx, err := other.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, b.handle.database.sql.named("select from $resources where version = $1 for update"), versionBytes(res.Version)); err != nil {
+	if _, err := tx.Exec(ctx, b.handle.database.sql.withNames("select from $resources where version = $1 for update"), versionBytes(res.Version)); err != nil {
 		t.Fatal(err)
 	}
 	m, err = send(soon, func(*mutation) {})
@@ -158,13 +161,13 @@ type leftover struct {
 func leftoverOf(t *testing.T, ctx context.Context, b *Backend, m *mutation, deleted *resourcepb.Resource) (c leftover) {
 	t.Helper()
 	c.answeredWrites = m.writes
-	err := b.handle.database.main.QueryRow(ctx, b.handle.database.sql.named(`
+	err := b.handle.database.main.QueryRow(ctx, b.handle.database.sql.withNames(`
 		select d.op, d.more, d.place, d.version = $2 and d.token = $3, d.data = last.data, d.created = first.revision,
 			d.previous = last.revision and d.previous_place = last.place, d.writes, d.created = $4
 		from $changes d, $changes first, $changes last
 		where d.key = $1 and d.revision = $5 and last.key = $1 and last.token = $2 and first.key = $1 and first.revision =
 			(select max(revision) from $changes where key = $1 and op = 1 and writes = 1)`),
-		m.keyBytes, versionBytes(deleted.Version), m.token, m.created, m.revision).
+		m.keyBytes, versionBytes(deleted.Version), m.token, m.createRevision, m.revision).
 		Scan(&c.op, &c.more, &c.place, &c.version, &c.data, &c.created, &c.previous, &c.writes, &c.answered)
 	if err != nil {
 		t.Fatal(err)

@@ -12,25 +12,25 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// fate is what an error says about the statement that met it.
-type fate int
+// outcomeClass is what an error says about the statement that met it.
+type outcomeClass int
 
 const (
-	committed fate = iota // there was none
-	refused               // the database said no, and would say so again
-	undone                // nothing happened, and it may go better next time
-	unknown               // the answer was lost: it may have happened
+	outcomeCommitted  outcomeClass = iota // there was none
+	outcomeRejected                       // the database said no, and would say so again
+	outcomeNotApplied                     // nothing happened, and it may go better next time
+	unknown                               // the answer was lost: it may have happened
 )
 
 // SQLSTATEs. Those that begin with AS are our own.
 const (
-	warning             = "01000" // of warnings that have none of their own
-	readOnlyTransaction = "25006"
-	lockNotAvailable    = "55P03"
-	fenced              = "AS001" // the fence refuses a write
-	late                = "AS002" // a statement arrived after its time
-	overlapped          = "AS003" // somebody created a resource meanwhile
-	superseded          = "AS004" // a write's guard does not hold
+	warning              = "01000" // of warnings that have none of their own
+	readOnlyTransaction  = "25006"
+	lockNotAvailable     = "55P03"
+	codeFenced           = "AS001" // the fence refuses a write
+	late                 = "AS002" // a statement arrived after its time
+	codeConcurrentCreate = "AS003" // somebody created a resource meanwhile
+	codeSuperseded       = "AS004" // a write's guard does not hold
 )
 
 // permanent is an error that no retry mends.
@@ -65,18 +65,18 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &pg) && pg.Code == code
 }
 
-// fateOf judges an error of a statement or a transaction.
-func fateOf(err error) fate {
+// classify judges an error of a statement or a transaction.
+func classify(err error) outcomeClass {
 	if err == nil {
-		return committed
+		return outcomeCommitted
 	}
 	var p permanent
 	var early notSent
 	switch {
-	case errors.As(err, &p), errors.As(err, &early) && fateOf(early.error) == refused:
-		return refused
+	case errors.As(err, &p), errors.As(err, &early) && classify(early.error) == outcomeRejected:
+		return outcomeRejected
 	case early.error != nil:
-		return undone
+		return outcomeNotApplied
 	}
 	var connect *pgconn.ConnectError
 	connecting := errors.As(err, &connect)
@@ -85,28 +85,28 @@ func fateOf(err error) fate {
 		switch pg.Code {
 		case "28P01", "28000", "3D000", "42501": // password, authorization, no such database, no right to connect
 			if connecting {
-				return refused
+				return outcomeRejected
 			}
 		case "40001", "40P01", // serialization failure, deadlock
 			readOnlyTransaction,
 			lockNotAvailable, "57014", // lock timeout, cancelled (a statement_timeout of the user)
-			late, overlapped,
+			late, codeConcurrentCreate,
 			"26000", "0A000": // a prepared statement is gone or out of date; the next attempt prepares it anew
-			return undone
+			return outcomeNotApplied
 		}
 		if connecting { // a server that starts will have started
-			return undone
+			return outcomeNotApplied
 		}
 		switch pg.Code[:min(2, len(pg.Code))] {
 		case "53": // the server is out of something
-			return undone
+			return outcomeNotApplied
 		case "08", "57", "58", "XX": // connection, operator intervention, system, internal
 			return unknown
 		}
 		if pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
 			return unknown
 		}
-		return refused
+		return outcomeRejected
 	}
 	if errors.Is(err, pgconn.ErrConnClosed) {
 		// pgx says so, and that it is safe to retry, also when the answer to a simple statement (such as a commit) is lost:
@@ -114,7 +114,7 @@ func fateOf(err error) fate {
 		return unknown
 	}
 	if errors.Is(err, errLate) || errors.Is(err, errStandby) || errors.Is(err, pgx.ErrTxCommitRollback) || connecting || pgconn.SafeToRetry(err) {
-		return undone
+		return outcomeNotApplied
 	}
 	return unknown
 }
@@ -126,9 +126,9 @@ func refusal(err error) error {
 		return err
 	}
 	switch pg.Code {
-	case fenced:
+	case codeFenced:
 		return driver.FenceError(pg.Detail)
-	case superseded:
+	case codeSuperseded:
 		return driver.ErrSuperseded
 	}
 	return err

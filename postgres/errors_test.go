@@ -17,27 +17,27 @@ func TestFateOf(t *testing.T) {
 	}
 	for _, c := range []struct {
 		err  error
-		want fate
+		want outcomeClass
 	}{
-		{pg("40001", "ERROR"), undone},
-		{pg("40P01", "ERROR"), undone},
-		{pg("25006", "ERROR"), undone},
-		{pg("55P03", "ERROR"), undone},
-		{pg("53300", "FATAL"), undone},
+		{pg("40001", "ERROR"), outcomeNotApplied},
+		{pg("40P01", "ERROR"), outcomeNotApplied},
+		{pg("25006", "ERROR"), outcomeNotApplied},
+		{pg("55P03", "ERROR"), outcomeNotApplied},
+		{pg("53300", "FATAL"), outcomeNotApplied},
 		{pg("57P01", "FATAL"), unknown},
 		{pg("08006", "ERROR"), unknown},
 		{pg("XX000", "ERROR"), unknown},
 		{pg("99999", "PANIC"), unknown},
-		{pg("42501", "ERROR"), refused},
-		{pg("42P01", "ERROR"), refused},
+		{pg("42501", "ERROR"), outcomeRejected},
+		{pg("42P01", "ERROR"), outcomeRejected},
 		{io.ErrUnexpectedEOF, unknown},
 		{context.DeadlineExceeded, unknown},
 		{fmt.Errorf("x: %w", pgconn.ErrConnClosed), unknown},
-		{pgx.ErrTxCommitRollback, undone},
-		{errLate, undone},
-		{fmt.Errorf("x: %w", permanent{io.EOF}), refused},
+		{pgx.ErrTxCommitRollback, outcomeNotApplied},
+		{errLate, outcomeNotApplied},
+		{fmt.Errorf("x: %w", permanent{io.EOF}), outcomeRejected},
 	} {
-		if got := fateOf(c.err); got != c.want {
+		if got := classify(c.err); got != c.want {
 			t.Errorf("fateOf(%v) = %d, expected %d", c.err, got, c.want)
 		}
 	}

@@ -17,11 +17,11 @@ import (
 // source gives the changes of the log to the feed: in the order of their numbers, up to the one that is final (frontier.go).
 type source struct {
 	*database
-	history   *history
-	inbox     *currentInbox
-	notifier  *notifier
-	replica   *replica
-	published atomic.Pointer[position] // of the last change that a run has published
+	history       *history
+	inbox         *currentInbox
+	notifier      *notifier
+	replica       *replica
+	lastPublished atomic.Pointer[position] // of the last change that a run has lastPublished
 }
 
 var (
@@ -36,7 +36,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	if !s.opts.NoListen {
 		listening := make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
-		go func() { defer close(listening); s.notifier.listen(ctx, s.inbox.lookAgain) }()
+		go func() { defer close(listening); s.notifier.listen(ctx, s.inbox.requestPoll) }()
 		defer func() { cancel(); <-listening }()
 	}
 	// What is old enough to be deleted has to be far behind.
@@ -46,7 +46,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 	for pause := 20 * time.Millisecond; ; {
 		var again time.Duration // when to look again, if nothing calls for it before
 		var err error
-		if r.begun {
+		if r.started {
 			again, err = r.poll(ctx)
 		} else if err = r.begin(ctx); err == nil {
 			ready(r.at)
@@ -57,7 +57,7 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			away, pause = time.Time{}, 20*time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, storage.ErrCompacted) || fateOf(err) == refused && !r.begun:
+		case errors.Is(err, storage.ErrCompacted) || classify(err) == outcomeRejected && !r.started:
 			return err
 		case away.IsZero():
 			away = time.Now()
@@ -85,10 +85,10 @@ func (s *source) History(from position, _ *driver.Filter) driver.History[positio
 func (s *source) page(ctx context.Context, from position, limit int) (events []*event, end position, more bool, err error) {
 	var next page
 	// What the run has published is final, even if it cannot be seen any more that it is.
-	published := s.published.Load()
+	published := s.lastPublished.Load()
 	err = s.poll(ctx, s.main, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if next, err = s.history.after(ctx, conn, &from, 0, limit); err == nil {
-			err = s.history.checkAhead(ctx, conn, &from)
+			err = s.history.checkAboveFrontier(ctx, conn, &from)
 		}
 		if err != nil || !next.back || published == nil || published.revision <= next.view.final {
 			return err
@@ -98,8 +98,8 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 		}
 		// If it is the same history. A pooler may have led to another one meanwhile, so this comes last.
 		var piece []byte
-		err = conn.QueryRow(ctx, s.sql.piece, published.revision, published.place).Scan(&piece)
-		if err == nil && string(piece) != string(published.piece[:]) {
+		err = conn.QueryRow(ctx, s.sql.tokenPrefixQuery, published.revision, published.index).Scan(&piece)
+		if err == nil && string(piece) != string(published.tokenPrefix[:]) {
 			err = errForked
 		}
 		return err
@@ -107,10 +107,10 @@ func (s *source) page(ctx context.Context, from position, limit int) (events []*
 	if err != nil {
 		return nil, from, false, err
 	}
-	s.replica.answered()
+	s.replica.recordIssue()
 	end = next.end(from)
 	if !next.more {
-		s.inbox.listed(&end)
+		s.inbox.addListing(&end)
 	}
 	left := slices.DeleteFunc(next.changes, func(c change) bool { return from.contains(&c.at) })
 	events, err = eventsOf(left)
@@ -124,8 +124,8 @@ func (s *source) Newest(ctx context.Context) (target position, err error) {
 		return conn.QueryRow(ctx, s.sql.lastNumber).Scan(&target.view.last)
 	})
 	if err == nil {
-		target.view.look = s.history.looks.Add(1)
-		s.inbox.lookAgain()
+		target.view.pollNumber = s.history.pollCount.Add(1)
+		s.inbox.requestPoll()
 	}
 	return target, err
 }
@@ -155,13 +155,13 @@ func (*source) Decode(b []byte) (position, error) {
 }
 
 const (
-	// gapPatience is how long own changes wait for the one that comes before them, which is often an own one too.
-	gapPatience = 10 * time.Millisecond
+	// gapTimeout is how long own changes wait for the one that comes before them, which is often an own one too.
+	gapTimeout = 10 * time.Millisecond
 	// heldBackAtFirst is how soon changes are looked for again that a commit under way holds back, if nobody announces it.
 	heldBackAtFirst = 10 * time.Millisecond
-	// stallPatience is how long a number is taken for that of a commit under way before the notes are asked, which costs the
+	// stallTimeout is how long a number is taken for that of a commit under way before the notes are asked, which costs the
 	// server more than a look at the changes.
-	stallPatience = 40 * time.Millisecond
+	stallTimeout = 40 * time.Millisecond
 	// longPause is how long a pause is that is not cut short.
 	longPause = 8 * time.Millisecond
 )
@@ -175,13 +175,13 @@ type run struct {
 	in      *inbox
 	publish func([]*event, position)
 
-	begun    bool
-	at       position
-	session  uint64        // sessions up to this number knew the server that has the change at the position
-	own      []change      // that wait for what comes before them
-	stalled  time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
-	heldBack time.Duration // how long the last pause was since then
-	rested   time.Time     // when the database may be asked again
+	started      bool
+	at           position
+	session      uint64        // sessions up to this number knew the server that has the change at the position
+	localChanges []change      // that wait for what comes before them
+	stalledSince time.Time     // since when changes are seen only behind one that is missing: to come, or rolled back
+	heldBack     time.Duration // how long the last pause was since then
+	nextPollAt   time.Time     // when the database may be asked again
 }
 
 // begin finds out where the history ends.
@@ -189,9 +189,9 @@ func (r *run) begin(ctx context.Context) error {
 	return r.source.poll(ctx, r.side, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		r.at, err = r.history.newest(ctx, conn)
 		if err == nil {
-			r.begun = true
+			r.started = true
 			at := r.at // readers share it
-			r.published.Store(&at)
+			r.lastPublished.Store(&at)
 		}
 		return err
 	})
@@ -217,18 +217,18 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 		return 0, err
 	}
 	// Many handles that each look for every notification would keep the database from the writes.
-	r.rested = time.Now().Add(min(time.Since(began), longPause))
+	r.nextPollAt = time.Now().Add(min(time.Since(began), longPause))
 	r.session = session
-	r.replica.answered()
+	r.replica.recordIssue()
 	if err := r.add(&read); err != nil {
 		return 0, err
 	}
-	_, r.own = following(r.own, &r.at, 0) // less what was read
+	_, r.localChanges = following(r.localChanges, &r.at, 0) // less what was read
 	switch stalled := read.back && len(read.changes) == 0; {
 	case !stalled:
-		r.stalled, r.heldBack = time.Time{}, 0
-	case r.stalled.IsZero():
-		r.stalled = began
+		r.stalledSince, r.heldBack = time.Time{}, 0
+	case r.stalledSince.IsZero():
+		r.stalledSince = began
 	}
 	switch {
 	case read.more:
@@ -244,8 +244,8 @@ func (r *run) poll(ctx context.Context) (again time.Duration, err error) {
 // thorough reports whether the next look has to find out how far the history is final: because somebody asks for proof, or because
 // what is missing may never come.
 func (r *run) thorough() bool {
-	return r.history.looks.Load() > r.at.view.look || r.at.view.final < r.at.view.last ||
-		!r.stalled.IsZero() && time.Since(r.stalled) > stallPatience
+	return r.history.pollCount.Load() > r.at.view.pollNumber || r.at.view.final < r.at.view.last ||
+		!r.stalledSince.IsZero() && time.Since(r.stalledSince) > stallTimeout
 }
 
 // checkListed checks what watches have seen before the feed, once the feed is about to pass it, or there is nothing more to pass.
@@ -253,21 +253,21 @@ func (r *run) checkListed(ctx context.Context, conn *pgx.Conn, read *page) error
 	listed := r.in.takeListings()
 	end := read.end(r.at)
 	for i := range listed {
-		passed := max(listed[i].revision, listed[i].lastAhead()) <= end.revision
+		passed := max(listed[i].revision, listed[i].lastAboveFrontier()) <= end.revision
 		if passed || !read.more && !read.back {
-			err := r.history.checkThere(ctx, conn, read, &listed[i])
+			err := r.history.checkPresent(ctx, conn, read, &listed[i])
 			if err == nil {
-				err = r.history.checkAhead(ctx, conn, &listed[i])
+				err = r.history.checkAboveFrontier(ctx, conn, &listed[i])
 			}
 			if err != nil {
 				for ; i < len(listed); i++ { // they wait for another look, where the database only did not answer
-					r.in.listed(&listed[i])
+					r.in.listingPosition(&listed[i])
 				}
 				return err
 			}
 		}
 		if !passed {
-			r.in.listed(&listed[i])
+			r.in.listingPosition(&listed[i])
 		}
 	}
 	return nil
@@ -284,7 +284,7 @@ func (r *run) add(read *page) error {
 		return err
 	}
 	// Known before it is published: a page of history that joins the log here has to reach as far.
-	r.published.Store(&end)
+	r.lastPublished.Store(&end)
 	r.publish(events, end)
 	r.at = end
 	return nil
@@ -311,26 +311,26 @@ func (r *run) await(ctx context.Context, again time.Duration, tick <-chan time.T
 			return nil
 		case <-tick:
 			return nil
-		case <-r.in.bell:
+		case <-r.in.signal:
 		}
 		own, look := r.in.take()
-		next, rest := following(append(r.own, own...), &r.at, r.session)
-		r.own = rest
+		next, rest := following(append(r.localChanges, own...), &r.at, r.session)
+		r.localChanges = rest
 		if err := r.add(&page{changes: next}); err != nil {
 			return err
 		}
-		tooMuch := weight(r.own) > inboxBytes
+		tooMuch := weight(r.localChanges) > inboxBytes
 		if tooMuch {
-			r.own = nil // a poll reads them, when it can
+			r.localChanges = nil // a poll reads them, when it can
 		}
 		switch {
 		case patient:
 		case look && rested == nil:
-			rested = time.After(time.Until(r.rested))
-		case len(r.own) == 0 && !tooMuch:
+			rested = time.After(time.Until(r.nextPollAt))
+		case len(r.localChanges) == 0 && !tooMuch:
 			gap = nil
 		case gap == nil:
-			gap = time.After(gapPatience)
+			gap = time.After(gapTimeout)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestCommitIsGivenOutBeforeItIsShown(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	in := b.handle.source.inbox.open() // no feed runs
-	answers := func() uint64 { _, _, given := b.handle.source.replica.needed(); return given }
+	answers := func() uint64 { _, _, given := b.handle.source.replica.requiredPosition(); return given }
 	before := answers()
 	done := make(chan error, 1)
 	in.mu.Lock()

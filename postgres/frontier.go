@@ -78,53 +78,53 @@ func (h *history) last(ctx context.Context, q querier, final int64) (position, e
 // A snapshot may show changes above some that are not final yet. Its position names them by ranges of numbers, and proves them by a
 // digest of their tokens: after a fail-over that lost them the numbers belong to other changes, or to none.
 
-// maxAhead bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
-const maxAhead = 10_000
+// maxAboveFrontier bounds the changes in a snapshot that are above the last final one. They become more only while a commit stalls.
+const maxAboveFrontier = 10_000
 
-var errAhead = errors.New("a commit that stalls holds back the history")
+var errStalledCommit = errors.New("a commit that stalls holds back the history")
 
-// addAhead adds to the position of a snapshot what it shows above the number that is final.
-func (h *history) addAhead(ctx context.Context, conn querier, at *position, final int64) (err error) {
+// addAboveFrontier adds to the position of a snapshot what it shows above the number that is final.
+func (h *history) addAboveFrontier(ctx context.Context, conn querier, at *position, final int64) (err error) {
 	count := 0
-	at.aheadPiece, err = h.digest(ctx, conn, span{final + 1, math.MaxInt64 - 1}, maxAhead+1, func(revision int64) bool {
+	at.aboveFrontierDigest, err = h.digest(ctx, conn, numberRange{final + 1, math.MaxInt64 - 1}, maxAboveFrontier+1, func(revision int64) bool {
 		count++
-		if n := len(at.ahead); n > 0 && at.ahead[n-1].to >= revision-1 {
-			at.ahead[n-1].to = revision
+		if n := len(at.aboveFrontier); n > 0 && at.aboveFrontier[n-1].to >= revision-1 {
+			at.aboveFrontier[n-1].to = revision
 		} else {
-			at.ahead = append(at.ahead, span{revision, revision})
+			at.aboveFrontier = append(at.aboveFrontier, numberRange{revision, revision})
 		}
 		return true
 	})
-	if err == nil && count > maxAhead {
-		err = notSent{errAhead} // it is tried again
+	if err == nil && count > maxAboveFrontier {
+		err = notSent{errStalledCommit} // it is tried again
 	}
 	return err
 }
 
-// checkAhead reports whether all that a position includes ahead is still there.
-func (h *history) checkAhead(ctx context.Context, conn querier, at *position) error {
-	if len(at.ahead) == 0 {
+// checkAboveFrontier reports whether all that a position includes ahead is still there.
+func (h *history) checkAboveFrontier(ctx context.Context, conn querier, at *position) error {
+	if len(at.aboveFrontier) == 0 {
 		return nil
 	}
 	// A snapshot has shown a change of each number, so none of them can come later. The digest of none is no secret.
-	left := int64(maxAhead)
-	for _, s := range at.ahead {
+	left := int64(maxAboveFrontier)
+	for _, s := range at.aboveFrontier {
 		if s.to-s.from >= left {
 			return errForked
 		}
 		left -= s.to - s.from + 1
 	}
-	left = maxAhead - left
+	left = maxAboveFrontier - left
 	var last int64
-	piece, err := h.digest(ctx, conn, span{at.ahead[0].from, at.lastAhead()}, math.MaxInt64, func(revision int64) bool {
-		ahead := at.isAhead(revision)
+	piece, err := h.digest(ctx, conn, numberRange{at.aboveFrontier[0].from, at.lastAboveFrontier()}, math.MaxInt64, func(revision int64) bool {
+		ahead := at.isAboveFrontier(revision)
 		if ahead && revision != last {
 			last = revision
 			left--
 		}
 		return ahead
 	})
-	if err == nil && (left != 0 || piece != at.aheadPiece) {
+	if err == nil && (left != 0 || piece != at.aboveFrontierDigest) {
 		err = errForked
 	}
 	return err
@@ -132,8 +132,8 @@ func (h *history) checkAhead(ctx context.Context, conn querier, at *position) er
 
 // digest returns a piece of the digest of the changes in a range that are taken.
 func (h *history) digest(
-	ctx context.Context, q querier, in span, limit int64, take func(revision int64) bool,
-) (piece [pieceSize]byte, err error) {
+	ctx context.Context, q querier, in numberRange, limit int64, take func(revision int64) bool,
+) (piece [tokenPrefixSize]byte, err error) {
 	hash := sha256.New()
 	var revision int64
 	var token []byte
@@ -148,14 +148,14 @@ func (h *history) digest(
 	return piece, err
 }
 
-// checkThere reports whether the change at a position is there: among those that were just found, or in the database. One that has been
+// checkPresent reports whether the change at a position is there: among those that were just found, or in the database. One that has been
 // deleted since, as the retention asks for, says nothing.
-func (h *history) checkThere(ctx context.Context, conn *pgx.Conn, read *page, at *position) error {
+func (h *history) checkPresent(ctx context.Context, conn *pgx.Conn, read *page, at *position) error {
 	i, among := slices.BinarySearchFunc(read.changes, at, func(c change, at *position) int { return compare(&c.at, at) })
-	if among && read.changes[i].at.piece == at.piece {
+	if among && read.changes[i].at.tokenPrefix == at.tokenPrefix {
 		return nil
 	}
-	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, 0, pageBytes)
+	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.index, 0, pageBytes)
 	_, _, err := h.scan(rows, at, 0)
 	if errors.Is(err, errPruned) {
 		return nil
@@ -178,30 +178,30 @@ func (h *history) scanLast(row pgx.Row) (at position, err error) {
 
 // lastAt is the position of a change, none if there was none, if it is still in the store.
 func (h *history) lastAt(id driver.StoreID, oldest int64, revision pgtype.Int8, place pgtype.Int4, piece []byte) (position, error) {
-	at := position{revision: revision.Int64, place: place.Int32}
-	copy(at.piece[:], piece)
+	at := position{revision: revision.Int64, index: place.Int32}
+	copy(at.tokenPrefix[:], piece)
 	return at, h.check(id, oldest, &at, piece)
 }
 
 var errHeldBack = errors.New("a commit under way holds back the newest changes")
 
-// known is what the log knows of a number, everything up to which is final.
-type known struct {
-	final    int64
-	oldest   int64
-	at       position // of the last change up to the number
-	followed bool     // there is a change of that number, or after it
+// finalState is what the log knows of a number, everything up to which is final.
+type finalState struct {
+	final  int64
+	oldest int64
+	at     position // of the last change up to the number
+	exists bool     // there is a change of that number, or after it
 }
 
-// lookUpNumber waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of
+// awaitFinal waits until everything up to a number is final, 0 for the last number that was drawn, and returns what the log knows of
 // it, or of the number up to which all is final where that is lower. Meanwhile it takes no connection. A server that crashed may have drawn fewer
 // numbers since; nobody was told of the others.
-func (h *history) lookUpNumber(ctx context.Context, revision int64) (k known, err error) {
+func (h *history) awaitFinal(ctx context.Context, revision int64) (k finalState, err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		reached := false
 		err := h.retry(ctx, func(ctx context.Context) error {
 			return h.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-				reached, err = h.lookUpOnce(ctx, conn, &revision, &k)
+				reached, err = h.queryFinal(ctx, conn, &revision, &k)
 				return err
 			})
 		})
@@ -209,14 +209,14 @@ func (h *history) lookUpNumber(ctx context.Context, revision int64) (k known, er
 			return k, err
 		}
 		if err := h.pause(ctx, pause, errHeldBack); err != nil {
-			return known{}, err
+			return finalState{}, err
 		}
 	}
 }
 
-// lookUpOnce asks how far the history is final, and then about the number, if all is final up to it. The transaction keeps both on one
+// queryFinal asks how far the history is final, and then about the number, if all is final up to it. The transaction keeps both on one
 // server: what is final on one that a fail-over has replaced may still be under way on the next one.
-func (h *history) lookUpOnce(ctx context.Context, conn *pgx.Conn, revision *int64, k *known) (reached bool, err error) {
+func (h *history) queryFinal(ctx context.Context, conn *pgx.Conn, revision *int64, k *finalState) (reached bool, err error) {
 	var asked pgx.Batch
 	var last int64
 	asked.Queue(readCommitted)
@@ -239,15 +239,15 @@ func (h *history) lookUpOnce(ctx context.Context, conn *pgx.Conn, revision *int6
 	var place pgtype.Int4
 	var piece []byte
 	var found pgx.Batch
-	found.Queue(h.sql.numbered, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
-		return row.Scan((*[16]byte)(&id), &k.oldest, &change, &place, &piece, &k.followed)
+	found.Queue(h.sql.revisionQuery, min(*revision, k.final)).QueryRow(func(row pgx.Row) error {
+		return row.Scan((*[16]byte)(&id), &k.oldest, &change, &place, &piece, &k.exists)
 	})
 	found.Queue(`commit`)
 	if err := conn.SendBatch(ctx, &found).Close(); err != nil {
 		return false, err
 	}
-	k.at = position{revision: change.Int64, place: place.Int32}
-	copy(k.at.piece[:], piece)
+	k.at = position{revision: change.Int64, index: place.Int32}
+	copy(k.at.tokenPrefix[:], piece)
 	if id != *h.id.Load() {
 		h.id.Store(&id)
 		return false, errOther

@@ -63,7 +63,7 @@ func FuzzListArguments(f *testing.F) {
 // A cursor of any content is a position or refused; a position comes back.
 func FuzzCursor(f *testing.F) {
 	var s source
-	for _, p := range []position{{revision: 7}, {revision: 7, place: 3, ahead: []span{{7, 9}, {11, 11}}}} {
+	for _, p := range []position{{revision: 7}, {revision: 7, index: 3, aboveFrontier: []numberRange{{7, 9}, {11, 11}}}} {
 		f.Add(s.Encode(p))
 	}
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01"))
@@ -76,18 +76,18 @@ func FuzzCursor(f *testing.F) {
 			}
 			return
 		}
-		if p.revision < 0 || p.place < 0 {
+		if p.revision < 0 || p.index < 0 {
 			t.Errorf("%q is %+v", payload, p)
 		}
 		last := int64(-1)
-		for _, s := range p.ahead {
+		for _, s := range p.aboveFrontier {
 			if s.from <= last || s.to < s.from {
 				t.Errorf("%q is %+v", payload, p)
 			}
 			last = s.to
 		}
 		again, err := s.Decode(s.Encode(p))
-		if err != nil || compare(&again, &p) != 0 || again.piece != p.piece || len(again.ahead) != len(p.ahead) {
+		if err != nil || compare(&again, &p) != 0 || again.tokenPrefix != p.tokenPrefix || len(again.aboveFrontier) != len(p.aboveFrontier) {
 			t.Errorf("%+v came back as %+v, %v", p, again, err)
 		}
 	})

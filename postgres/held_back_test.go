@@ -32,7 +32,7 @@ func heldBack(t *testing.T, ctx context.Context) (r *run, b *Backend, shown *[]s
 		t.Fatal(err)
 	}
 	shown = new([]string)
-	r = &run{source: b.handle.source, in: &inbox{bell: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
+	r = &run{source: b.handle.source, in: &inbox{signal: make(chan struct{}, 1)}, publish: func(events []*event, _ position) {
 		for _, e := range events {
 			*shown = append(*shown, e.Key.Name)
 		}
@@ -97,15 +97,15 @@ func TestLongPauseIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
-	r := &run{in: &inbox{bell: make(chan struct{})}} // the bell is heard only by who waits for it
+	r := &run{in: &inbox{signal: make(chan struct{})}} // the bell is heard only by who waits for it
 	tick, done := make(chan time.Time), make(chan error, 1)
 	go func() { done <- r.await(ctx, time.Hour, tick) }()
 	for range 3 {
 		r.in.mu.Lock()
-		r.in.look = true
+		r.in.pollRequested = true
 		r.in.mu.Unlock()
 		select {
-		case r.in.bell <- struct{}{}:
+		case r.in.signal <- struct{}{}:
 		case <-done:
 			t.Fatal("the pause was cut short")
 		}
@@ -137,13 +137,13 @@ func TestPublishedIsOfThisHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle.source.published.Store(&behind)
+	b.handle.source.lastPublished.Store(&behind)
 	if names, err := page(); err != nil || !slices.Equal(names, []string{"behind"}) {
 		t.Errorf("what was published: %v, %v; expected it", names, err)
 	}
 	other := behind
-	other.piece[0]++
-	b.handle.source.published.Store(&other)
+	other.tokenPrefix[0]++
+	b.handle.source.lastPublished.Store(&other)
 	if names, err := page(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("what was published of another history: %v, %v; expected ErrCompacted", names, err)
 	}

@@ -17,11 +17,11 @@ import (
 
 // Revisions implements driver.Historian.
 func (r *reader) Revisions(ctx context.Context) (oldest, newest int64, err error) {
-	k, err := r.history.lookUpNumber(ctx, 0)
+	k, err := r.history.awaitFinal(ctx, 0)
 	if err != nil {
 		return 0, 0, err
 	}
-	r.replica.answered()
+	r.replica.recordIssue()
 	return max(k.oldest, firstRevision), r.RevisionOf(k.at), nil
 }
 
@@ -30,16 +30,16 @@ func (*reader) RevisionOf(at position) int64 { return max(at.revision, firstRevi
 
 // PositionAt implements driver.Historian.
 func (r *reader) PositionAt(ctx context.Context, revision int64) (position, error) {
-	k, err := r.history.lookUpNumber(ctx, revision)
+	k, err := r.history.awaitFinal(ctx, revision)
 	switch {
 	case err != nil:
 		return position{}, err
 	case revision < max(k.oldest, firstRevision):
 		return position{}, fmt.Errorf("%w: the oldest revision is %d, asked for was %d", storage.ErrCompacted, max(k.oldest, firstRevision), revision)
-	case revision > max(k.final, firstRevision) || !k.followed && revision > firstRevision:
+	case revision > max(k.final, firstRevision) || !k.exists && revision > firstRevision:
 		return position{}, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, r.RevisionOf(k.at), revision)
 	}
-	r.replica.answered()
+	r.replica.recordIssue()
 	return k.at, nil
 }
 
@@ -54,7 +54,7 @@ func (r *reader) Compact(ctx context.Context, revision int64) error {
 	}
 	return r.retry(ctx, func(ctx context.Context) error {
 		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, r.sql.compact, at.revision, at.place, at.piece[:])
+			_, err := conn.Exec(ctx, r.sql.compact, at.revision, at.index, at.tokenPrefix[:])
 			return err
 		})
 	})
@@ -64,7 +64,7 @@ func (r *reader) Compact(ctx context.Context, revision int64) error {
 func (r *reader) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
 	revisions, places := make([]int64, len(events)), make([]int32, len(events))
 	for i, ev := range events {
-		revisions[i], places[i] = ev.At.revision, ev.At.place
+		revisions[i], places[i] = ev.At.revision, ev.At.index
 	}
 	var n int
 	var id pgtype.UUID
@@ -73,13 +73,13 @@ func (r *reader) Before(ctx context.Context, events []*event) (versions []*drive
 	var previous, created, modified, writes pgtype.Int8
 	begin := func() { versions = make([]*driver.Version, len(events)) }
 	into := []any{&n, &id, &oldest, &piece, &previous, &version, &data, &created, &modified, &writes}
-	err = r.lookUp(ctx, begin, r.sql.before, []any{revisions, places}, into, func() error {
+	err = r.queryPrimary(ctx, begin, r.sql.before, []any{revisions, places}, into, func() error {
 		ev := events[n-1]
 		if ev.At.revision <= oldest {
 			return permanent{errPruned}
 		}
 		if err := r.history.check(id.Bytes, oldest, &ev.At, piece); err != nil || !previous.Valid {
-			return settled(err)
+			return permanentError(err)
 		}
 		if !modified.Valid {
 			return permanent{errPruned}
@@ -93,48 +93,48 @@ func (r *reader) Before(ctx context.Context, events []*event) (versions []*drive
 	return versions, err
 }
 
-// looker reads single keys as of the newest revision. Those who ask at the same time share one snapshot, which is taken after the last of
+// keyReader reads single keys as of the newest revision. Those who ask at the same time share one snapshot, which is taken after the last of
 // them has asked.
-type looker struct {
+type keyReader struct {
 	*history
-	batch *batch.Batcher[wanted, looked]
+	batch *batch.Batcher[keyRequest, keyResult]
 }
 
-// wanted is a key to look at, and whether the revision has to be final.
-type wanted struct {
+// keyRequest is a key to look at, and whether the revision has to be final.
+type keyRequest struct {
 	key   []byte
 	final bool
 }
 
-// looked is what was found under a key, nil for nothing, and the revision of which that is.
-type looked struct {
+// keyResult is what was found under a key, nil for nothing, and the revision of which that is.
+type keyResult struct {
 	version  *driver.Version
 	revision int64
 }
 
-func newLooker(h *history) *looker {
-	l := &looker{history: h}
-	l.batch = batch.New(batch.Options[wanted]{MaxCalls: 256, Direct: true}, l.look)
+func newKeyReader(h *history) *keyReader {
+	l := &keyReader{history: h}
+	l.batch = batch.New(batch.Options[keyRequest]{MaxCalls: 256, Direct: true}, l.readBatch)
 	return l
 }
 
 var _ driver.Looker = (*reader)(nil)
 
-// errLater says that something is visible that comes after a number which is still to come.
-var errLater = errors.New("what is visible is not final")
+// errNotFinal says that something is visible that comes after a number which is still to come.
+var errNotFinal = errors.New("what is visible is not final")
 
 // Look implements driver.Looker.
 func (r *reader) Look(ctx context.Context, k driver.Key, final bool) (*driver.Version, int64, error) {
-	found, err := r.looker.batch.Do(ctx, wanted{k.Bytes(), final})
-	r.replica.answered()
-	if errors.Is(err, errLater) {
-		return r.lookLater(ctx, k)
+	found, err := r.keys.batch.Do(ctx, keyRequest{k.Bytes(), final})
+	r.replica.recordIssue()
+	if errors.Is(err, errNotFinal) {
+		return r.readWhenFinal(ctx, k)
 	}
 	return found.version, found.revision, err
 }
 
-// lookLater is Look where it may have to wait. What was seen before that does not count.
-func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
+// readWhenFinal is Look where it may have to wait. What was seen before that does not count.
+func (r *reader) readWhenFinal(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
 	from := k.Bytes()
 	past, err := r.ReadAt(ctx, &driver.HistoryQuery[position]{
 		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
@@ -145,19 +145,19 @@ func (r *reader) lookLater(ctx context.Context, k driver.Key) (found *driver.Ver
 	return found, r.RevisionOf(past.At), err
 }
 
-// looksAgain is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
+// sharedReadRetries is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
 // does not wait for anybody else.
-const looksAgain = 8
+const sharedReadRetries = 8
 
-func (l *looker) look(ctx context.Context, calls []*lookMember) {
-	for range looksAgain {
-		snap, err := l.lookAt(ctx, calls)
-		var left []*lookMember
+func (l *keyReader) readBatch(ctx context.Context, calls []*keyCall) {
+	for range sharedReadRetries {
+		snap, err := l.readShared(ctx, calls)
+		var left []*keyCall
 		for _, c := range calls {
 			if err == nil && snap.later && c.Request.final {
 				left = append(left, c)
 			} else {
-				c.Done(looked{snap.found[string(c.Request.key)], snap.revision}, err)
+				c.Done(keyResult{snap.found[string(c.Request.key)], snap.revision}, err)
 			}
 		}
 		if calls = left; len(calls) == 0 {
@@ -165,20 +165,20 @@ func (l *looker) look(ctx context.Context, calls []*lookMember) {
 		}
 	}
 	for _, c := range calls {
-		c.Done(looked{}, errLater)
+		c.Done(keyResult{}, errNotFinal)
 	}
 }
 
-type lookMember = batch.Call[wanted, looked]
+type keyCall = batch.Call[keyRequest, keyResult]
 
-func (l *looker) lookAt(ctx context.Context, calls []*lookMember) (snap snapshot, err error) {
+func (l *keyReader) readShared(ctx context.Context, calls []*keyCall) (snap snapshot, err error) {
 	keys := make([][]byte, len(calls))
 	for i, c := range calls {
 		keys[i] = c.Request.key
 	}
 	err = l.retry(ctx, func(ctx context.Context) error {
 		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-			snap, err = l.lookOnce(ctx, conn, keys)
+			snap, err = l.readAttempt(ctx, conn, keys)
 			return err
 		})
 	})
@@ -192,8 +192,8 @@ type snapshot struct {
 	later    bool // something was visible that is not final
 }
 
-// lookOnce asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
-func (l *looker) lookOnce(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
+// readAttempt asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
+func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
 	snap.found = make(map[string]*driver.Version, len(keys))
 	var at position
 	var asked pgx.Batch
@@ -202,7 +202,7 @@ func (l *looker) lookOnce(ctx context.Context, conn *pgx.Conn, keys [][]byte) (s
 		_, _, err := scanFinal(row, nil)
 		return err
 	})
-	asked.Queue(l.sql.look, keys).Query(func(rows pgx.Rows) error {
+	asked.Queue(l.sql.keyQuery, keys).Query(func(rows pgx.Rows) error {
 		var id driver.StoreID
 		var oldest int64
 		var last, created, writes, modified pgtype.Int8
@@ -231,31 +231,31 @@ func (l *looker) lookOnce(ctx context.Context, conn *pgx.Conn, keys [][]byte) (s
 	return snap, nil
 }
 
-// lookout finds out whether all is final up to changes that this handle has made. Those who ask at the same time share one look, which
+// finalityCheck finds out whether all is final up to changes that this handle has made. Those who ask at the same time share one look, which
 // begins after the last of them has asked.
-type lookout struct {
+type finalityCheck struct {
 	*history
 	batch *batch.Batcher[int64, struct{}]
 }
 
-func newLookout(h *history) *lookout {
-	l := &lookout{history: h}
-	l.batch = batch.New(batch.Options[int64]{MaxCalls: 1024, Direct: true}, l.look)
+func newFinalityCheck(h *history) *finalityCheck {
+	l := &finalityCheck{history: h}
+	l.batch = batch.New(batch.Options[int64]{MaxCalls: 1024, Direct: true}, l.checkBatch)
 	return l
 }
 
-type lookoutMember = batch.Call[int64, struct{}]
+type finalityCall = batch.Call[int64, struct{}]
 
 var _ driver.Settler = (*reader)(nil)
 
-var errNotThere = errors.New("no change of the number, or after it, is there")
+var errNoSuchChange = errors.New("no change of the number, or after it, is there")
 
 // Settled implements driver.Settler.
 func (r *reader) Settled(ctx context.Context, revision int64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		_, err := r.lookout.batch.Do(ctx, revision)
+		_, err := r.finality.batch.Do(ctx, revision)
 		switch {
-		case errors.Is(err, errNotThere):
+		case errors.Is(err, errNoSuchChange):
 			_, err = r.PositionAt(ctx, revision) // which can tell why
 			return err
 		case !errors.Is(err, errHeldBack):
@@ -267,7 +267,7 @@ func (r *reader) Settled(ctx context.Context, revision int64) error {
 	}
 }
 
-func (l *lookout) look(ctx context.Context, calls []*lookoutMember) {
+func (l *finalityCheck) checkBatch(ctx context.Context, calls []*finalityCall) {
 	most := calls[0].Request
 	for _, c := range calls {
 		most = max(most, c.Request)
@@ -276,14 +276,14 @@ func (l *lookout) look(ctx context.Context, calls []*lookoutMember) {
 	there := false
 	err := l.retry(ctx, func(ctx context.Context) error {
 		return l.query(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-			final, there, err = l.lookOnce(ctx, conn, most)
+			final, there, err = l.checkAttempt(ctx, conn, most)
 			return err
 		})
 	})
 	for _, c := range calls {
 		switch {
 		case err == nil && !there:
-			c.Done(struct{}{}, errNotThere)
+			c.Done(struct{}{}, errNoSuchChange)
 		case err == nil && final < c.Request:
 			c.Done(struct{}{}, errHeldBack)
 		default:
@@ -292,9 +292,9 @@ func (l *lookout) look(ctx context.Context, calls []*lookoutMember) {
 	}
 }
 
-// lookOnce asks how far the history is final, and whether there is a change of a number, or after it, both on one server and in one round
+// checkAttempt asks how far the history is final, and whether there is a change of a number, or after it, both on one server and in one round
 // trip: the change was committed before this was called, so it is found whichever of the two is asked first.
-func (l *lookout) lookOnce(ctx context.Context, conn *pgx.Conn, revision int64) (final int64, there bool, err error) {
+func (l *finalityCheck) checkAttempt(ctx context.Context, conn *pgx.Conn, revision int64) (final int64, there bool, err error) {
 	var id driver.StoreID
 	var asked pgx.Batch
 	asked.Queue(readCommitted)
@@ -302,7 +302,7 @@ func (l *lookout) lookOnce(ctx context.Context, conn *pgx.Conn, revision int64) 
 		_, final, err = scanFinal(row)
 		return err
 	})
-	asked.Queue(l.sql.followed, revision).QueryRow(func(row pgx.Row) error {
+	asked.Queue(l.sql.followedQuery, revision).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &there)
 	})
 	asked.Queue(`commit`)

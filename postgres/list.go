@@ -35,7 +35,7 @@ func (r *reader) onPrimary(ctx context.Context, f func(ctx context.Context, conn
 	err := r.retry(ctx, func(ctx context.Context) error {
 		return r.use(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
 	})
-	r.replica.answered()
+	r.replica.recordIssue()
 	return err
 }
 
@@ -93,7 +93,7 @@ func (r *reader) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.
 		return err
 	})
 	if err == nil {
-		r.inbox.listed(&at)
+		r.inbox.addListing(&at)
 	}
 	return at, err
 }
@@ -112,7 +112,7 @@ func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Fil
 	if err != nil {
 		return position{}, err
 	}
-	if err := r.history.addAhead(ctx, tx, &at, final); err != nil {
+	if err := r.history.addAboveFrontier(ctx, tx, &at, final); err != nil {
 		return position{}, err
 	}
 	sql, arguments := r.sql.listing(f)
@@ -125,7 +125,7 @@ func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]
 	var ids []*resourcepb.ID
 	var keyBytes, ownedUid, groupVersion []byte
 	into := []any{&keyBytes, &ownedUid, &groupVersion}
-	err := r.lookUp(ctx, func() { ids = nil }, r.sql.owned, []any{ownerHash(owner, uid)}, into, func() error {
+	err := r.queryPrimary(ctx, func() { ids = nil }, r.sql.ownedQuery, []any{ownerHash(owner, uid)}, into, func() error {
 		owned, err := key.Parse(keyBytes)
 		if err != nil {
 			return permanent{err}

@@ -20,20 +20,20 @@ import (
 // history reads the log of changes.
 type history struct {
 	*database
-	looks atomic.Uint64 // looks in the database that were asked for
+	pollCount atomic.Uint64 // pollCount in the database that were asked for
 }
 
 // change is a row of the log.
 type change struct {
-	at      position
-	more    bool // the next one belongs to the same commit
-	kind    int16
-	key     []byte
-	version []byte
-	data    []byte
-	created int64
-	writes  int64
-	session uint64 // of an own change: the session that made it
+	at             position
+	more           bool // the next one belongs to the same commit
+	kind           int16
+	key            []byte
+	version        []byte
+	data           []byte
+	createRevision int64
+	writes         int64
+	session        uint64 // of an own change: the session that made it
 }
 
 // Bounds of what is read of the log at a time. One change is read however large it is.
@@ -62,7 +62,7 @@ func (p *page) end(at position) position {
 	if n := len(p.changes); n > 0 {
 		at = at.with(&p.changes[n-1].at)
 	}
-	if !p.more && p.view.look >= at.view.look {
+	if !p.more && p.view.pollNumber >= at.view.pollNumber {
 		at.view = p.view
 	}
 	return at
@@ -71,11 +71,11 @@ func (p *page) end(at position) position {
 // after reads what comes after a position: at most some changes, up to the number that is final, or the one up to which it
 // is known to be.
 func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known int64, limit int) (p page, err error) {
-	p.view.look = h.looks.Load()
+	p.view.pollNumber = h.pollCount.Load()
 	var batch pgx.Batch
 	batch.Queue(readCommitted)
 	batch.Queue(h.sql.final)
-	batch.Queue(h.sql.changes, at.revision, at.place, limit, pageBytes)
+	batch.Queue(h.sql.changes, at.revision, at.index, limit, pageBytes)
 	batch.Queue(`commit`)
 	results := conn.SendBatch(ctx, &batch)
 	defer func() { _ = results.Close() }() // an error shows in the reads before it
@@ -98,7 +98,7 @@ func (h *history) after(ctx context.Context, conn *pgx.Conn, at *position, known
 // next reads what comes after a position without a gap between the numbers. That needs no look at the notes: each number
 // is drawn once, by one commit, so where all numbers are visible nothing can come in between any more.
 func (h *history) next(ctx context.Context, conn *pgx.Conn, at *position, limit int) (p page, err error) {
-	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.place, limit, pageBytes) // an error shows in the rows
+	rows, _ := conn.Query(ctx, h.sql.changes, at.revision, at.index, limit, pageBytes) // an error shows in the rows
 	p.changes, p.more, err = h.scan(rows, at, limit)
 	last := at.revision
 	p.cut(func(c change) bool {
@@ -130,10 +130,10 @@ func (h *history) scan(rows pgx.Rows, at *position, limit int) (found []change, 
 			return h.check(id.Bytes, oldest.Int64, at, proof)
 		}
 		c := change{
-			at: position{revision: revision.Int64, place: place.Int32}, more: more.Bool, kind: kind.Int16,
-			key: key, version: version, data: data, created: created.Int64, writes: writes.Int64,
+			at: position{revision: revision.Int64, index: place.Int32}, more: more.Bool, kind: kind.Int16,
+			key: key, version: version, data: data, createRevision: created.Int64, writes: writes.Int64,
 		}
-		copy(c.at.piece[:], piece)
+		copy(c.at.tokenPrefix[:], piece)
 		bytes += len(data)
 		found = append(found, c)
 		return nil
@@ -155,9 +155,9 @@ func eventsOf(changes []change) ([]*event, error) {
 		res, err := codec.DecodeOf(k, c.data, versionText(c.version))
 		events[i] = &event{
 			Key: k, Delete: c.kind == kindDelete, Resource: res, Damage: err, Size: len(c.data), At: c.at,
-			Revision: c.at.revision, CreateRevision: c.created, Writes: c.writes,
+			Revision: c.at.revision, CreateRevision: c.createRevision, Writes: c.writes,
 		}
-		if c.more || c.at.place > 0 {
+		if c.more || c.at.index > 0 {
 			events[i].Commit = c.at.revision
 		}
 		events[i].CommitContinues = c.more && i == len(changes)-1
@@ -172,47 +172,47 @@ type event = driver.Event[position]
 // It names a change that was read, never just a number: numbers that no visible change bears may be drawn again after a crash. The
 // piece of that change's token shows whether it is still there, or the history is another one by now.
 type position struct {
-	revision int64
-	place    int32
-	piece    [pieceSize]byte
-	ahead    []span // of changes that a listing saw before those below them were final
-	view     view
+	revision      int64
+	index         int32
+	tokenPrefix   [tokenPrefixSize]byte
+	aboveFrontier []numberRange // of changes that a listing saw before those below them were final
+	view          view
 
-	aheadPiece [pieceSize]byte // of the digest of the changes ahead
+	aboveFrontierDigest [tokenPrefixSize]byte // of the digest of the changes ahead
 }
 
 // view is how far a look in the database has shown a position to reach. It is knowledge about a server that runs, no part of a
 // cursor: after a crash the server may draw numbers again.
 type view struct {
-	look  uint64 // looks are numbered as they begin
-	last  int64  // the last number drawn then
-	final int64  // everything up to this number is included
+	pollNumber uint64 // looks are numbered as they begin
+	last       int64  // the last number drawn then
+	final      int64  // everything up to this number is included
 }
 
-const pieceSize = 8
+const tokenPrefixSize = 8
 
-// span is a range of numbers, both ends included.
-type span struct{ from, to int64 }
+// numberRange is a range of numbers, both ends included.
+type numberRange struct{ from, to int64 }
 
 func compare(x, y *position) int {
-	return cmp.Or(cmp.Compare(x.revision, y.revision), cmp.Compare(x.place, y.place))
+	return cmp.Or(cmp.Compare(x.revision, y.revision), cmp.Compare(x.index, y.index))
 }
 
 // contains reports whether the change is included.
 func (p *position) contains(change *position) bool {
-	return compare(change, p) <= 0 || p.isAhead(change.revision)
+	return compare(change, p) <= 0 || p.isAboveFrontier(change.revision)
 }
 
-// lastAhead is the highest number that is included ahead; 0 if there is none.
-func (p *position) lastAhead() int64 {
-	if len(p.ahead) == 0 {
+// lastAboveFrontier is the highest number that is included ahead; 0 if there is none.
+func (p *position) lastAboveFrontier() int64 {
+	if len(p.aboveFrontier) == 0 {
 		return 0
 	}
-	return p.ahead[len(p.ahead)-1].to
+	return p.aboveFrontier[len(p.aboveFrontier)-1].to
 }
 
-func (p *position) isAhead(revision int64) bool {
-	_, found := slices.BinarySearchFunc(p.ahead, revision, func(s span, revision int64) int {
+func (p *position) isAboveFrontier(revision int64) bool {
+	_, found := slices.BinarySearchFunc(p.aboveFrontier, revision, func(s numberRange, revision int64) int {
 		switch {
 		case s.to < revision:
 			return -1
@@ -227,19 +227,19 @@ func (p *position) isAhead(revision int64) bool {
 // reaches reports whether p includes everything that had been acknowledged when the last number drawn was target's and its look had
 // not begun. Where the server has drawn fewer numbers since, it forgot some in a crash, and nobody was told of them.
 func (p *position) reaches(target *position) bool {
-	return p.view.look >= target.view.look && p.view.final >= min(target.view.last, p.view.last)
+	return p.view.pollNumber >= target.view.pollNumber && p.view.final >= min(target.view.last, p.view.last)
 }
 
 // with returns p with everything up to next added.
 func (p position) with(next *position) position {
 	if compare(next, &p) > 0 {
-		p.revision, p.place, p.piece = next.revision, next.place, next.piece
+		p.revision, p.index, p.tokenPrefix = next.revision, next.index, next.tokenPrefix
 	}
-	if next.view.look >= p.view.look {
+	if next.view.pollNumber >= p.view.pollNumber {
 		p.view = next.view
 	}
-	if p.lastAhead() < p.revision { // not before: p may end inside a commit, and all of them are proven together
-		p.ahead = nil
+	if p.lastAboveFrontier() < p.revision { // not before: p may end inside a commit, and all of them are proven together
+		p.aboveFrontier = nil
 	}
 	return p
 }
@@ -247,13 +247,13 @@ func (p position) with(next *position) position {
 // append appends the position as bytes.
 func (p *position) append(payload []byte) []byte {
 	payload = binary.AppendUvarint(payload, uint64(p.revision))
-	payload = binary.AppendUvarint(payload, uint64(p.place))
-	payload = append(payload, p.piece[:]...)
-	if len(p.ahead) > 0 {
-		payload = append(payload, p.aheadPiece[:]...)
+	payload = binary.AppendUvarint(payload, uint64(p.index))
+	payload = append(payload, p.tokenPrefix[:]...)
+	if len(p.aboveFrontier) > 0 {
+		payload = append(payload, p.aboveFrontierDigest[:]...)
 	}
 	var last int64
-	for _, s := range p.ahead {
+	for _, s := range p.aboveFrontier {
 		payload = binary.AppendUvarint(payload, uint64(s.from-last))
 		payload = binary.AppendUvarint(payload, uint64(s.to-s.from))
 		last = s.to
@@ -274,18 +274,18 @@ func parsePosition(payload []byte) (p position, ok bool) {
 	}
 	ok = true
 	p.revision = number(math.MaxInt64)
-	p.place = int32(number(math.MaxInt32))
-	if !ok || len(payload) < pieceSize {
+	p.index = int32(number(math.MaxInt32))
+	if !ok || len(payload) < tokenPrefixSize {
 		return p, false
 	}
-	payload = payload[copy(p.piece[:], payload):]
+	payload = payload[copy(p.tokenPrefix[:], payload):]
 	if len(payload) == 0 {
 		return p, ok
 	}
-	if len(payload) <= pieceSize {
+	if len(payload) <= tokenPrefixSize {
 		return p, false
 	}
-	payload = payload[copy(p.aheadPiece[:], payload):]
+	payload = payload[copy(p.aboveFrontierDigest[:], payload):]
 	var last int64
 	for ok && len(payload) > 0 {
 		from := last + number(uint64(math.MaxInt64-last))
@@ -293,7 +293,7 @@ func parsePosition(payload []byte) (p position, ok bool) {
 		if from == last {
 			return p, false
 		}
-		p.ahead = append(p.ahead, span{from, to})
+		p.aboveFrontier = append(p.aboveFrontier, numberRange{from, to})
 		last = to
 	}
 	return p, ok
@@ -308,7 +308,7 @@ func (h *history) check(id driver.StoreID, oldest int64, at *position, piece []b
 		return errOther
 	case at.revision < oldest:
 		return errPruned
-	case at.revision > 0 && string(piece) != string(at.piece[:]):
+	case at.revision > 0 && string(piece) != string(at.tokenPrefix[:]):
 		return errForked
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestLookIsFinal(t *testing.T) {
 	}
 	look := func(later bool) snapshot {
 		t.Helper()
-		snap, err := h.looker.lookOnce(ctx, conn.Conn(), [][]byte{first.Bytes(), second.Bytes(), []byte("nothing")})
+		snap, err := h.keys.readAttempt(ctx, conn.Conn(), [][]byte{first.Bytes(), second.Bytes(), []byte("nothing")})
 		if err != nil || snap.later != later || snap.found["nothing"] != nil {
 			t.Fatalf("found %v, later: %v, expected %v: %v", snap.found, snap.later, later, err)
 		}
@@ -42,7 +42,7 @@ func TestLookIsFinal(t *testing.T) {
 	}
 	execute := func(sql string) {
 		t.Helper()
-		if _, err := other.Exec(ctx, h.database.sql.named(sql)); err != nil {
+		if _, err := other.Exec(ctx, h.database.sql.withNames(sql)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,20 +64,20 @@ func TestLookIsFinal(t *testing.T) {
 	if v, revision, err := h.Look(brief, second, true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("what is not final was found as of revision %d: %+v, %v", revision, v, err)
 	}
-	h.looker.batch = batch.New(batch.Options[wanted]{}, func(_ context.Context, calls []*lookMember) {
+	h.keys.batch = batch.New(batch.Options[keyRequest]{}, func(_ context.Context, calls []*keyCall) {
 		snap := look(true)
 		if err := b.DeleteCAS(ctx, two.Id, two.Version); err != nil {
 			t.Error(err)
 		}
 		execute("rollback")
 		for _, c := range calls {
-			c.Done(looked{snap.found[string(c.Request.key)], snap.revision}, errLater)
+			c.Done(keyResult{snap.found[string(c.Request.key)], snap.revision}, errNotFinal)
 		}
 	})
 	if v, revision, err := h.Look(ctx, second, true); err != nil || v != nil || revision <= before.revision {
 		t.Errorf("what was deleted after a first look, which did not count: %+v, as of revision %d: %v", v, revision, err)
 	}
-	h.looker = newLooker(h.looker.history)
+	h.keys = newKeyReader(h.keys.history)
 	two = write(second)
 	after := look(false)
 	if v := after.found[string(second.Bytes())]; v == nil || v.ModRevision != after.revision || v.ModRevision <= before.revision {

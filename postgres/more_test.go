@@ -21,10 +21,10 @@ func TestMoreIsThere(t *testing.T) {
 	b := opened(t, ctx) // which has three resources
 	historian, _ := storage.As[storage.Historian](b)
 	// As many as a page of keys alone holds.
-	_, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.named(`
+	_, err := b.handle.database.main.Exec(ctx, b.handle.database.sql.withNames(`
 insert into $resources (key, uid, version, group_version, data, created, writes, modified, modified_place)
 select 'k' || '\x00'::bytea || 'Kind' || '\x000000'::bytea || convert_to(lpad(n::text, 9, '0'), 'UTF8'), 'u', 'v', 'v1', '', 2, 1, 2, 0
-from generate_series(1, $1::int) n`), stretchRows)
+from generate_series(1, $1::int) n`), rangeRows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,11 +69,11 @@ from generate_series(1, $1::int) n`), stretchRows)
 		check(fmt.Sprint("limit at ", at), "g", storage.ScanOptions{Limit: 3, Revision: at}, 3, more)
 	}
 	check("all bytes", "g", storage.ScanOptions{Bytes: size + 1}, 4, false)
-	check("keys alone", "k", storage.ScanOptions{KeysOnly: true}, stretchRows, false)
+	check("keys alone", "k", storage.ScanOptions{KeysOnly: true}, rangeRows, false)
 	other := named("z", "")
 	other.Id.Type.Group = "k"
 	if _, err := b.WriteCAS(ctx, other); err != nil {
 		t.Fatal(err)
 	}
-	check("more keys alone", "k", storage.ScanOptions{KeysOnly: true}, stretchRows, true)
+	check("more keys alone", "k", storage.ScanOptions{KeysOnly: true}, rangeRows, true)
 }

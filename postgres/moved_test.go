@@ -30,7 +30,7 @@ func TestMovedBetweenTwoStatements(t *testing.T) {
 	if _, err := h.lastOn(ctx, tx, final, server); err != nil {
 		t.Errorf("on the same server: %v", err)
 	}
-	if _, err := h.lastOn(ctx, tx, final, server+"0"); !errors.Is(err, errMoved) || fateOf(err) == refused {
+	if _, err := h.lastOn(ctx, tx, final, server+"0"); !errors.Is(err, errMoved) || classify(err) == outcomeRejected {
 		t.Errorf("on another one: %v, expected one that has it tried again", err)
 	}
 }

@@ -23,7 +23,7 @@ type notes struct{ *database }
 func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	err = n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		value, revision = nil, ""
-		err := tx.QueryRow(ctx, n.sql.named(`select value, revision::text from $journal where name = $1`), name).Scan(&value, &revision)
+		err := tx.QueryRow(ctx, n.sql.withNames(`select value, revision::text from $journal where name = $1`), name).Scan(&value, &revision)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -52,7 +52,7 @@ func (n *notes) write(ctx context.Context, tx pgx.Tx, name string, value []byte,
 		sql = `update $journal set value = $2, revision = gen_random_uuid() where name = $1 and revision::text = $3 returning revision::text`
 		args = append(args, revision)
 	}
-	err = tx.QueryRow(ctx, n.sql.named(sql), args...).Scan(&next)
+	err = tx.QueryRow(ctx, n.sql.withNames(sql), args...).Scan(&next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", permanent{driver.Conflict(name)}
 	}
@@ -62,12 +62,12 @@ func (n *notes) write(ctx context.Context, tx pgx.Tx, name string, value []byte,
 // DeleteNote implements driver.Mover.
 func (n *notes) DeleteNote(ctx context.Context, name, revision string) error {
 	return n.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, n.sql.named(`delete from $journal where name = $1 and revision::text = $2`), name, revision)
+		tag, err := tx.Exec(ctx, n.sql.withNames(`delete from $journal where name = $1 and revision::text = $2`), name, revision)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
 		var there bool
-		err = tx.QueryRow(ctx, n.sql.named(`select exists (select from $journal where name = $1)`), name).Scan(&there)
+		err = tx.QueryRow(ctx, n.sql.withNames(`select exists (select from $journal where name = $1)`), name).Scan(&there)
 		if err == nil && there {
 			return permanent{driver.Conflict(name)}
 		}
@@ -82,18 +82,18 @@ func (n *notes) transact(ctx context.Context, do func(ctx context.Context, tx pg
 	return n.retry(ctx, func(ctx context.Context) error {
 		return n.use(ctx, func(conn *pgxpool.Conn) error {
 			on := n.sessions.of(conn.Conn())
-			on.warned = false
+			on.hasWarning = false
 			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return do(ctx, tx) })
-			if doubt && fateOf(err) == refused {
+			if doubt && classify(err) == outcomeRejected {
 				// What shows as a conflict is durable with this.
 				if _, proofErr := conn.Exec(ctx, `select pg_logical_emit_message(true, 'ashlar', '')`); proofErr != nil {
 					return proofErr
 				}
 			}
-			if fate := fateOf(err); on.warned && (fate == committed || fate == refused) {
+			if fate := classify(err); on.hasWarning && (fate == outcomeCommitted || fate == outcomeRejected) {
 				err = fmt.Errorf("the commit was cut off: %w", errUnsure)
 			}
-			doubt = doubt || fateOf(err) == unknown
+			doubt = doubt || classify(err) == unknown
 			return err
 		})
 	})
@@ -114,7 +114,7 @@ var (
 declare target text;
 begin
     select convert_from(value, 'UTF8') into target from $journal where name = '` + fenceNote + `';
-    raise exception using errcode = '` + fenced + `', message = 'the store is closed for writing', detail = coalesce(target, '');
+    raise exception using errcode = '` + codeFenced + `', message = 'the store is closed for writing', detail = coalesce(target, '');
 end $body$`,
 		`create or replace trigger fence before insert or update or delete or truncate on $resources for each statement execute function $fence()`,
 	}
@@ -155,7 +155,7 @@ func (f *fence) SetFenceAt(ctx context.Context, target *string, epoch string) (n
 		statements := opening
 		if target != nil {
 			statements = closing
-			_, err := tx.Exec(ctx, f.notes.sql.named(`
+			_, err := tx.Exec(ctx, f.notes.sql.withNames(`
 insert into $journal (name, value) values ($1, $2)
 on conflict (name) do update set value = excluded.value, revision = gen_random_uuid()`), fenceNote, []byte(*target))
 			if err != nil {
@@ -175,11 +175,11 @@ on conflict (name) do update set value = excluded.value, revision = gen_random_u
 func (f *fence) drop(ctx context.Context, epoch string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	defer context.AfterFunc(f.notes.aborted, cancel)()
+	defer context.AfterFunc(f.notes.abortCtx, cancel)()
 	_ = f.notes.use(ctx, func(conn *pgxpool.Conn) error { // it is tried again when the store is opened the next time
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			var there int
-			err := tx.QueryRow(ctx, f.notes.sql.named(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
+			err := tx.QueryRow(ctx, f.notes.sql.withNames(`select 1 from $journal where name = $1 and revision::text = $2 for update`), driver.FenceNote, epoch).Scan(&there)
 			if err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (f *fence) drop(ctx context.Context, epoch string) {
 
 func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) error {
 	for _, sql := range statements {
-		if _, err := tx.Exec(ctx, f.notes.sql.named(sql)); err != nil {
+		if _, err := tx.Exec(ctx, f.notes.sql.withNames(sql)); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (f *fence) execAll(ctx context.Context, tx pgx.Tx, statements ...string) er
 func (f *fence) Fence(ctx context.Context) (state driver.FenceState, err error) {
 	err = f.notes.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var target []byte
-		err := tx.QueryRow(ctx, f.notes.sql.named(`
+		err := tx.QueryRow(ctx, f.notes.sql.withNames(`
 select (select value from $journal where name = $1), coalesce((select revision::text from $journal where name = $2), '')`),
 			fenceNote, driver.FenceNote).Scan(&target, &state.Epoch)
 		state.Target, state.Closed = string(target), target != nil
@@ -219,7 +219,7 @@ func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	var name, version, data []byte
 	begin := func() { found = make([]driver.Row, 0, limit) }
 	arguments, into := []any{after, limit, driver.ReadBytes}, []any{&name, &version, &data}
-	err := r.lookUp(ctx, begin, r.sql.readAfter, arguments, into, func() error {
+	err := r.queryPrimary(ctx, begin, r.sql.readAfter, arguments, into, func() error {
 		k, err := key.Parse(name)
 		if err != nil {
 			return permanent{err}

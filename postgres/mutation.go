@@ -23,27 +23,27 @@ var kinds = map[driver.Verb]int16{driver.Write: kindWrite, driver.Delete: kindDe
 // mutation is one mutation, ready to be sent, with all that is known about what became of it.
 type mutation struct {
 	*driver.Mutation
-	kind         int16
-	keyBytes     []byte
-	expected     []byte // nil: nothing is stored
-	token        []byte // random: the new version, or the mark of a deletion
-	groupVersion []byte
-	owner        []byte
-	data         []byte
+	kind            int16
+	keyBytes        []byte
+	expectedVersion []byte // nil: nothing is stored
+	token           []byte // random: the new version, or the mark of a deletion
+	groupVersion    []byte
+	owner           []byte
+	data            []byte
 
-	applied  bool
-	failure  error         // of the database, where the mutation alone met it
-	busy     bool          // another transaction holds the key
-	stored   driver.Stored // what stands under the key, if it was not applied
-	revision int64         // of the change
-	settled  bool          // all changes with lower numbers are there, or never will be
-	place    int32
-	created  int64         // of the change that created the resource; 0 where the answer did not say
-	writes   int64         // changes since, this one included
-	session  uint64        // the one that carried it out
-	pooled   bool          // it is one with a pooler
-	lost     []*attempt    // attempts whose answer did not come
-	travel   time.Duration // the longest time that an attempt took in vain
+	succeeded      bool
+	failure        error         // of the database, where the mutation alone met it
+	busy           bool          // another transaction holds the key
+	conflict       driver.Stored // what stands under the key, if it was not applied
+	revision       int64         // of the change
+	knownFinal     bool          // all changes with lower numbers are there, or never will be
+	index          int32
+	createRevision int64         // of the change that createRevision the resource; 0 where the answer did not say
+	writes         int64         // changes since, this one included
+	session        uint64        // the one that carried it out
+	behindPooler   bool          // it is one with a pooler
+	lostAttempts   []*attempt    // attempts whose answer did not come
+	travel         time.Duration // the longest time that an attempt took in vain
 }
 
 func newMutation(d *driver.Mutation) (m *mutation, err error) {
@@ -51,9 +51,9 @@ func newMutation(d *driver.Mutation) (m *mutation, err error) {
 	_, _ = rand.Read(m.token) // never fails
 	switch {
 	case d.Version != "":
-		m.expected = versionBytes(d.Version)
+		m.expectedVersion = versionBytes(d.Version)
 	case d.Verb == driver.Delete:
-		m.expected = []byte{} // matches nothing
+		m.expectedVersion = []byte{} // matches nothing
 	}
 	if d.Verb != driver.Write {
 		m.groupVersion, m.data = []byte{}, []byte{} // of a row that holds the place of nothing
@@ -71,7 +71,7 @@ func newMutation(d *driver.Mutation) (m *mutation, err error) {
 func (m *mutation) presence() *mutation {
 	check := &mutation{
 		Mutation: &driver.Mutation{Verb: driver.Check, Key: m.Key, Uid: m.Uid, Version: m.Version}, kind: kindCheck,
-		keyBytes: m.keyBytes, expected: m.expected, token: make([]byte, versionSize), groupVersion: []byte{}, data: []byte{},
+		keyBytes: m.keyBytes, expectedVersion: m.expectedVersion, token: make([]byte, versionSize), groupVersion: []byte{}, data: []byte{},
 	}
 	_, _ = rand.Read(check.token) // never fails
 	return check
@@ -88,32 +88,32 @@ func ownerHash(owner driver.Key, uid string) []byte {
 
 // updates reports whether the mutation can only replace what exists: then it takes effect once at most, however often it is
 // sent, because a version never comes back.
-func (m *mutation) updates() bool { return m.kind == kindWrite && m.expected != nil }
+func (m *mutation) updates() bool { return m.kind == kindWrite && m.expectedVersion != nil }
 
-// changed reports whether the mutation has changed something.
-func (m *mutation) changed() bool { return m.applied && m.kind != kindCheck }
+// hasEffect reports whether the mutation has hasEffect something.
+func (m *mutation) hasEffect() bool { return m.succeeded && m.kind != kindCheck }
 
 // decide is what the mutation's answer is. again is set if what was found is no longer true: the mutation would be applied.
 func (m *mutation) decide() (again bool, err error) {
-	if m.applied || m.failure != nil {
+	if m.succeeded || m.failure != nil {
 		return false, m.failure
 	}
 	if m.busy {
 		return true, nil
 	}
-	return m.Decide(m.stored)
+	return m.Decide(m.conflict)
 }
 
-// isRefused reports whether the last answer was a no, rather than that it is to be tried again.
-func (m *mutation) isRefused() bool {
+// isRejected reports whether the last answer was a no, rather than that it is to be tried again.
+func (m *mutation) isRejected() bool {
 	again, err := m.decide()
-	return !m.applied && !again && (err != nil || m.kind == kindDelete)
+	return !m.succeeded && !again && (err != nil || m.kind == kindDelete)
 }
 
 // reset takes back what an attempt said that was not committed.
 func (m *mutation) reset() {
-	m.applied, m.failure, m.busy, m.stored = false, nil, false, driver.Stored{}
-	m.revision, m.settled, m.place, m.created, m.writes = 0, false, 0, 0, 0
+	m.succeeded, m.failure, m.busy, m.conflict = false, nil, false, driver.Stored{}
+	m.revision, m.knownFinal, m.index, m.createRevision, m.writes = 0, false, 0, 0, 0
 }
 
 // setStored takes note of what a statement found under the key instead of applying the mutation: a nil version for nothing.
@@ -121,25 +121,25 @@ func (m *mutation) setStored(uid, version []byte, busy bool) {
 	m.reset()
 	m.busy = busy
 	if version != nil {
-		m.stored = driver.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
+		m.conflict = driver.Stored{Exists: true, Uid: string(uid), Version: versionText(version)}
 	}
 }
 
 // setApplied takes note that the mutation was applied, as the change with this number.
 func (m *mutation) setApplied(revision int64, place int32, created, writes int64) {
 	m.reset()
-	m.applied, m.revision, m.place, m.created, m.writes = true, revision, place, created, writes
+	m.succeeded, m.revision, m.index, m.createRevision, m.writes = true, revision, place, created, writes
 }
 
 // setFound takes note that the mutation was found to be applied. The feed has to read the change.
 func (m *mutation) setFound(revision int64) {
 	m.reset()
-	m.applied, m.revision = true, revision
+	m.succeeded, m.revision = true, revision
 }
 
 // withLost returns the mutations that had an attempt whose answer was lost, and of which it is not known that they were applied.
 func withLost(ms []*mutation) []*mutation {
-	return which(ms, func(m *mutation) bool { return len(m.lost) > 0 && !m.applied })
+	return which(ms, func(m *mutation) bool { return len(m.lostAttempts) > 0 && !m.succeeded })
 }
 
 func which(ms []*mutation, is func(*mutation) bool) (some []*mutation) {
@@ -174,10 +174,10 @@ func versionBytes(text string) []byte {
 // it runs and commits, and does nothing if it was revoked before; so it can be given up, also behind a pooler that delivers it
 // whenever it likes, and whatever the clocks say.
 type attempt struct {
-	lock    int64 // an advisory lock; 0: it holds none
-	expires time.Time
-	floor   int64 // its numbers are higher: it does nothing where that is still to be drawn
-	ended   bool  // it was seen to be over for good
+	lock     int64 // an advisory lock; 0: it holds none
+	expires  time.Time
+	floor    int64 // its numbers are higher: it does nothing where that is still to be drawn
+	finished bool  // it was seen to be over for good
 }
 
 // maxTravel bounds how much longer than the first attempt a later one may take.

@@ -22,7 +22,7 @@ type notifier struct {
 	*database
 	name string // random, of this handle: it ignores its own notifications
 
-	bell     chan struct{} // holds a token when something changed here: other processes should look
+	signal   chan struct{} // holds a token when something changed here: other processes should look
 	heard    atomic.Int64  // notifications of others since the last own one
 	listener atomic.Int32  // the server's process for the connection that listens; 0: there is none
 }
@@ -30,13 +30,13 @@ type notifier struct {
 func newNotifier(d *database) *notifier {
 	nonce := make([]byte, 8)
 	_, _ = rand.Read(nonce) // never fails
-	return &notifier{database: d, name: hex.EncodeToString(nonce), bell: make(chan struct{}, 1)}
+	return &notifier{database: d, name: hex.EncodeToString(nonce), signal: make(chan struct{}, 1)}
 }
 
 // ring has other processes look, soon.
 func (n *notifier) ring() {
 	select {
-	case n.bell <- struct{}{}:
+	case n.signal <- struct{}{}:
 	default: // it is ringing already
 	}
 }
@@ -61,8 +61,8 @@ func (n *notifier) notify() {
 	var others bool
 	for {
 		select {
-		case <-n.bell:
-		case <-n.life.Done():
+		case <-n.signal:
+		case <-n.lifetime.Done():
 			return
 		}
 		began := time.Now()
@@ -75,7 +75,7 @@ func (n *notifier) notify() {
 		}
 		select {
 		case <-time.After(min(time.Since(began)*(1+heard), maxNotifyPause)):
-		case <-n.life.Done():
+		case <-n.lifetime.Done():
 			return
 		}
 	}
@@ -83,7 +83,7 @@ func (n *notifier) notify() {
 
 func (n *notifier) finish(patience time.Duration) {
 	select {
-	case <-n.bell:
+	case <-n.signal:
 		n.notifyIfHeard(patience)
 	default:
 	}
@@ -130,7 +130,7 @@ func (n *notifier) listen(ctx context.Context, lookAgain func()) {
 }
 
 func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
-	connectCtx, cancel := context.WithTimeout(ctx, pollPatience)
+	connectCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(connectCtx, n.opts.Listen)
 	if err != nil {
@@ -162,7 +162,7 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 		case ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded):
 			return
 		default:
-			pingCtx, cancel := context.WithTimeout(ctx, pollPatience)
+			pingCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 			err := conn.Ping(pingCtx)
 			cancel()
 			if err != nil {
@@ -178,13 +178,13 @@ func (n *notifier) listenOnce(ctx context.Context, lookAgain func()) {
 //
 // Each run has an inbox of its own, because one may still be ending when the next begins.
 type inbox struct {
-	bell chan struct{} // holds a token when there may be something
+	signal chan struct{} // holds a token when there may be something
 
-	mu       sync.Mutex
-	own      []change
-	bytes    int
-	look     bool
-	listings []position // of watches that may have seen more than the feed
+	mu            sync.Mutex
+	localChanges  []change
+	bytes         int
+	pollRequested bool
+	listings      []position // of watches that may have seen more than the feed
 }
 
 // inboxBytes bounds what waits for a feed that waits for the database, and what waits for changes before it. What is beyond, a poll
@@ -203,7 +203,7 @@ type currentInbox struct{ run atomic.Pointer[inbox] }
 
 // open makes a new inbox. What was changed before, the first look of its run sees.
 func (c *currentInbox) open() *inbox {
-	in := &inbox{bell: make(chan struct{}, 1)}
+	in := &inbox{signal: make(chan struct{}, 1)}
 	c.run.Store(in)
 	return in
 }
@@ -217,12 +217,12 @@ func (c *currentInbox) add(own []change, look bool) {
 	}
 }
 
-// lookAgain has the feed look in the database.
-func (c *currentInbox) lookAgain() { c.add(nil, true) }
+// requestPoll has the feed look in the database.
+func (c *currentInbox) requestPoll() { c.add(nil, true) }
 
-func (c *currentInbox) listed(at *position) {
+func (c *currentInbox) addListing(at *position) {
 	if in := c.run.Load(); in != nil {
-		in.listed(at)
+		in.listingPosition(at)
 	}
 }
 
@@ -231,13 +231,13 @@ func (in *inbox) add(own []change, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.bytes += weight(own)
-	in.look = in.look || look
-	in.own = append(in.own, own...)
+	in.pollRequested = in.pollRequested || look
+	in.localChanges = append(in.localChanges, own...)
 	if in.bytes > inboxBytes {
-		in.look, in.own, in.bytes = true, nil, 0
+		in.pollRequested, in.localChanges, in.bytes = true, nil, 0
 	}
 	select {
-	case in.bell <- struct{}{}:
+	case in.signal <- struct{}{}:
 	default: // it is ringing already
 	}
 }
@@ -246,21 +246,21 @@ func (in *inbox) add(own []change, look bool) {
 func (in *inbox) take() (own []change, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own, look = in.own, in.look
-	in.own, in.look, in.bytes = nil, false, 0
+	own, look = in.localChanges, in.pollRequested
+	in.localChanges, in.pollRequested, in.bytes = nil, false, 0
 	return own, look
 }
 
-// listed has the feed prove the position of a watch once more when it has come there itself. A fail-over that loses commits may come
+// listingPosition has the feed prove the position of a watch once more when it has come there itself. A fail-over that loses commits may come
 // in between: then other changes bear the numbers that the watch takes for seen, and the feed, which was behind, goes on through them.
-func (in *inbox) listed(at *position) {
-	if at.revision == 0 && len(at.ahead) == 0 {
+func (in *inbox) listingPosition(at *position) {
+	if at.revision == 0 && len(at.aboveFrontier) == 0 {
 		return
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if n := len(in.listings); n > 0 && compare(at, &in.listings[n-1]) == 0 &&
-		at.piece == in.listings[n-1].piece && at.aheadPiece == in.listings[n-1].aheadPiece {
+		at.tokenPrefix == in.listings[n-1].tokenPrefix && at.aboveFrontierDigest == in.listings[n-1].aboveFrontierDigest {
 		return
 	}
 	in.listings = append(in.listings, *at)
@@ -275,21 +275,21 @@ func (in *inbox) takeListings() []position {
 	return listings
 }
 
-// ownChanges returns the changes of mutations that a statement carried out, in order; look is set if it takes a look in the
+// localChangesOf returns the changes of mutations that a statement carried out, in order; look is set if it takes a look in the
 // database to learn them: of a deletion only the database knows what it deleted, and what a pooler answers for may be another
 // database by now, whose history is not the one that the feed has shown.
-func ownChanges(ms []*mutation) (own []change, look bool) {
+func localChangesOf(ms []*mutation) (own []change, look bool) {
 	for _, m := range ms {
 		switch {
-		case !m.changed():
-		case m.created == 0 || m.kind == kindDelete || m.pooled:
+		case !m.hasEffect():
+		case m.createRevision == 0 || m.kind == kindDelete || m.behindPooler:
 			return nil, true
 		default:
 			c := change{
-				at: position{revision: m.revision, place: m.place}, session: m.session,
-				kind: m.kind, key: m.keyBytes, version: m.token, data: m.data, created: m.created, writes: m.writes,
+				at: position{revision: m.revision, index: m.index}, session: m.session,
+				kind: m.kind, key: m.keyBytes, version: m.token, data: m.data, createRevision: m.createRevision, writes: m.writes,
 			}
-			copy(c.at.piece[:], m.token)
+			copy(c.at.tokenPrefix[:], m.token)
 			own = append(own, c)
 		}
 	}

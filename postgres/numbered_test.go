@@ -40,7 +40,7 @@ func (c caller) apply(ctx context.Context, atomic bool, operations ...operation)
 	}
 	in := columnsOf(ms)
 	rows, _ := c.conn.Query(ctx, c.sql.apply, rand.Int64(), time.Now().Add(time.Hour), atomic,
-		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, pgtype.Text{}, pgtype.UUID{}, false, 0)
+		in.keys, in.kinds, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, pgtype.Text{}, pgtype.UUID{}, false, 0)
 	drawn := make(map[string]int64)
 	var place int
 	var revision pgtype.Int8
@@ -103,7 +103,7 @@ func TestCreationsHoldTheirNumbers(t *testing.T) {
 				t.Fatalf("%d of %d creations were applied: %v", len(drawn), c.n, err)
 			}
 			var with, wrong int
-			if err := conn.QueryRow(ctx, sql.named(`
+			if err := conn.QueryRow(ctx, sql.withNames(`
 select count(resource.modified), count(*) filter (where (change.created, change.writes, change.revision, change.place)
     <> (resource.created, resource.writes, resource.modified, resource.modified_place))
 from $resources resource join $changes change using (key)`)).Scan(&with, &wrong); err != nil {
@@ -165,7 +165,7 @@ func TestCreationAfterAnotherLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Exec(ctx, sql.named(`insert into $resources (key, uid, version, group_version, data) values ($1, 'u', 'v', 'g', 'd')`),
+		if _, err := tx.Exec(ctx, sql.withNames(`insert into $resources (key, uid, version, group_version, data) values ($1, 'u', 'v', 'g', 'd')`),
 			[]byte(key)); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestCreationAfterAnotherLife(t *testing.T) {
 		}()
 		met := waiting(ctx, t, watcher, 1, over, callers[0])
 		var deleted int64
-		if err := tx.QueryRow(ctx, sql.named(`
+		if err := tx.QueryRow(ctx, sql.withNames(`
 with life as (
     insert into $changes (revision, created, writes, place, op, more, key, version, token, data)
     select nextval($seq_name), 1, 1, 0, op, false, $1, 'v', 'v', 'd' from unnest('{1,2}'::int[]) op returning revision
@@ -194,7 +194,7 @@ select max(revision) from life`), []byte(key)).Scan(&deleted); err != nil {
 		if err == nil && drawn[key] < deleted {
 			t.Fatalf("the creation has number %d, the deletion before it %d", drawn[key], deleted)
 		}
-		return met && hasCode(err, overlapped)
+		return met && hasCode(err, codeConcurrentCreate)
 	})
 }
 
@@ -226,7 +226,7 @@ func creationAfterAbsence(t *testing.T, absences int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Exec(ctx, sql.named(`insert into $resources (key, uid, version, group_version, data) values ($1, 'u', 'v', 'g', 'd')`),
+		if _, err := tx.Exec(ctx, sql.withNames(`insert into $resources (key, uid, version, group_version, data) values ($1, 'u', 'v', 'g', 'd')`),
 			[]byte(held)); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func creationAfterAbsence(t *testing.T, absences int) {
 		if !met || errs[1] != nil {
 			return false
 		}
-		if absences > 1 && hasCode(errs[0], overlapped) {
+		if absences > 1 && hasCode(errs[0], codeConcurrentCreate) {
 			return true
 		}
 		if errs[0] != nil {
@@ -293,7 +293,7 @@ func TestLostRaceDrawsNoNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-over
-		if !met || !hasCode(lost, overlapped) {
+		if !met || !hasCode(lost, codeConcurrentCreate) {
 			return false
 		}
 		var last int64
@@ -356,7 +356,7 @@ end $body$`, gate),
 		`create trigger gate before insert on $resources for each row when (new.key = 'held') execute function $fence()`,
 		fmt.Sprintf(`select pg_advisory_lock(0, %d)`, gate),
 	} {
-		if _, err := conn.Exec(ctx, sql.named(text)); err != nil {
+		if _, err := conn.Exec(ctx, sql.withNames(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -382,7 +382,7 @@ end $body$`, gate),
 	}()
 	// Other upgrades in the database, one at a time, may come first.
 	for held := false; !held; {
-		err := conn.QueryRow(ctx, sql.named(`select exists (select from pg_locks where not granted and pid = $1 and relation = $seq_name::regclass)`),
+		err := conn.QueryRow(ctx, sql.withNames(`select exists (select from pg_locks where not granted and pid = $1 and relation = $seq_name::regclass)`),
 			after.conn.PgConn().PID()).Scan(&held)
 		if err != nil {
 			t.Fatal(err)

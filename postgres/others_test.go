@@ -72,21 +72,21 @@ func TestOthersUnderWay(t *testing.T) {
 			all, last = append(all, created, deleted), deleted
 		}
 		for _, m := range all {
-			if !m.applied || m.settled != want {
-				t.Errorf("%s: applied: %v, settled: %v, expected %v", when, m.applied, m.settled, want)
+			if !m.succeeded || m.knownFinal != want {
+				t.Errorf("%s: applied: %v, settled: %v, expected %v", when, m.succeeded, m.knownFinal, want)
 			}
 			if stored := versions[m.Key.Name]; stored != nil {
 				stored.Version = versionText(m.token)
 			}
 		}
-		final, there, err := h.lookout.lookOnce(ctx, conn.Conn(), last.revision)
+		final, there, err := h.finality.checkAttempt(ctx, conn.Conn(), last.revision)
 		if err != nil || !there || final >= last.revision != want {
 			t.Errorf("%s: all is final up to %d, after the change %d: %v", when, final, last.revision, err)
 		}
 	}
 	execute := func(sql string) {
 		t.Helper()
-		if _, err := other.Exec(ctx, h.database.sql.named(sql)); err != nil {
+		if _, err := other.Exec(ctx, h.database.sql.withNames(sql)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,27 +21,27 @@ import (
 
 // ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
 func (r *reader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
-	look, err := r.lookOrWait(ctx, q)
+	look, err := r.readPage(ctx, q)
 	if err != nil {
 		return driver.HistoryPage[position]{}, err
 	}
-	for i := range look.found {
-		if err := add(&look.found[i]); err != nil {
+	for i := range look.versions {
+		if err := add(&look.versions[i]); err != nil {
 			return driver.HistoryPage[position]{}, err
 		}
 	}
 	if q.PrecedesWatch {
-		r.inbox.listed(&look.past.At)
+		r.inbox.addListing(&look.page.At)
 	}
-	return look.past, nil
+	return look.page, nil
 }
 
-// lookOrWait reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
+// readPage reads a page at the position of the query. That of the present, if it has to be final, is mostly so at once: nothing is visible
 // that comes after a number which is still to come. Otherwise it waits for that.
-func (r *reader) lookOrWait(ctx context.Context, q *driver.HistoryQuery[position]) (look *pastLook, err error) {
+func (r *reader) readPage(ctx context.Context, q *driver.HistoryQuery[position]) (look *pageRead, err error) {
 	at := q.At
 	read := func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-		look, err = r.lookAt(ctx, conn, at, q)
+		look, err = r.readPageAt(ctx, conn, at, q)
 		return err
 	}
 	for {
@@ -52,10 +52,10 @@ func (r *reader) lookOrWait(ctx context.Context, q *driver.HistoryQuery[position
 		case at != nil && errors.Is(err, storage.ErrCompacted):
 			at = nil // others have gone on since, and forgotten that
 			continue
-		case err != nil || !look.later:
+		case err != nil || !look.notFinal:
 			return look, err
 		}
-		newest, err := r.history.lookUpNumber(ctx, 0)
+		newest, err := r.history.awaitFinal(ctx, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -63,23 +63,23 @@ func (r *reader) lookOrWait(ctx context.Context, q *driver.HistoryQuery[position
 	}
 }
 
-// pastLook is one attempt at a page of the past, in one snapshot.
-type pastLook struct {
+// pageRead is one attempt at a page of the past, in one snapshot.
+type pageRead struct {
 	*history
-	conn    *pgx.Conn
-	q       *driver.HistoryQuery[position]
-	at      position
-	now     bool // the position is that of the snapshot, or nothing that is asked for has changed since
-	later   bool // nothing was read, because something is visible that is not final
-	found   []driver.Version
-	bytes   int
-	counted bool
-	past    driver.HistoryPage[position]
+	conn     *pgx.Conn
+	q        *driver.HistoryQuery[position]
+	at       position
+	now      bool // the position is that of the snapshot, or nothing that is asked for has changed since
+	notFinal bool // nothing was read, because something is visible that is not final
+	versions []driver.Version
+	bytes    int
+	hasCount bool
+	page     driver.HistoryPage[position]
 }
 
-// lookAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
-func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pastLook, error) {
-	l := &pastLook{history: r.history, conn: conn.Conn(), q: q}
+// readPageAt reads a page at a position; nil is the present one. What the statements depend on is sent with the one before.
+func (r *reader) readPageAt(ctx context.Context, conn *pgxpool.Conn, at *position, q *driver.HistoryQuery[position]) (*pageRead, error) {
+	l := &pageRead{history: r.history, conn: conn.Conn(), q: q}
 	var err error
 	if at == nil {
 		err = l.beginNow(ctx)
@@ -88,18 +88,18 @@ func (r *reader) lookAt(ctx context.Context, conn *pgxpool.Conn, at *position, q
 		err = l.beginAt(ctx)
 	}
 	defer l.end()
-	l.past.At = l.at
-	if err == nil && !l.later {
+	l.page.At = l.at
+	if err == nil && !l.notFinal {
 		err = l.read(ctx)
 	}
-	if err == nil && !l.later && !l.counted {
+	if err == nil && !l.notFinal && !l.hasCount {
 		err = l.count(ctx)
 	}
 	return l, err
 }
 
 // beginNow takes the present snapshot, and finds out at which position it is.
-func (l *pastLook) beginNow(ctx context.Context) error {
+func (l *pageRead) beginNow(ctx context.Context) error {
 	final, server, err := l.finalOn(ctx, l.conn)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (l *pastLook) beginNow(ctx context.Context) error {
 	asked.Queue(repeatableRead)
 	l.queueLast(&asked, final, &here, &l.at)
 	if l.q.Final {
-		asked.Queue(l.sql.followed, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.later) })
+		asked.Queue(l.sql.followedQuery, final+1).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.notFinal) })
 	}
 	if err := l.conn.SendBatch(ctx, &asked).Close(); err != nil {
 		return err
@@ -121,15 +121,15 @@ func (l *pastLook) beginNow(ctx context.Context) error {
 	if l.q.Final {
 		return nil
 	}
-	return l.addAhead(ctx, l.conn, &l.at, final)
+	return l.addAboveFrontier(ctx, l.conn, &l.at, final)
 }
 
-// mostSince is how many changes after a position are looked at, at most, in order to read the present instead.
-const mostSince = 10000
+// maxIndexedChanges is how many changes after a position are looked at, at most, in order to read the present instead.
+const maxIndexedChanges = 10000
 
 // beginAt takes a snapshot, and reports whether the store can be read at the position: what it includes is there, and nothing of it was
 // forgotten. Where nothing that is asked for has changed since, it can be read as the present.
-func (l *pastLook) beginAt(ctx context.Context) error {
+func (l *pageRead) beginAt(ctx context.Context) error {
 	var id driver.StoreID
 	var oldest int64
 	var there bool
@@ -137,11 +137,11 @@ func (l *pastLook) beginAt(ctx context.Context) error {
 	var piece []byte
 	var asked pgx.Batch
 	asked.Queue(repeatableRead)
-	asked.Queue(l.sql.placeAt, l.at.revision, l.at.place).QueryRow(func(row pgx.Row) error {
+	asked.Queue(l.sql.changeAt, l.at.revision, l.at.index).QueryRow(func(row pgx.Row) error {
 		return row.Scan((*[16]byte)(&id), &oldest, &there, &more, &piece)
 	})
-	if b := l.bounds(); b != nil && len(l.at.ahead) == 0 {
-		asked.Queue(l.sql.unchanged, b.first, b.end, l.at.revision, l.at.place, mostSince).QueryRow(func(row pgx.Row) error {
+	if b := l.bounds(); b != nil && len(l.at.aboveFrontier) == 0 {
+		asked.Queue(l.sql.unchangedQuery, b.first, b.end, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&l.now)
 		})
 	}
@@ -149,24 +149,24 @@ func (l *pastLook) beginAt(ctx context.Context) error {
 	if err == nil {
 		err = l.check(id, oldest, &l.at, piece)
 	}
-	if err == nil && (more.Bool || !there && l.at.place != 0) {
+	if err == nil && (more.Bool || !there && l.at.index != 0) {
 		err = fmt.Errorf("%w: the position is inside a commit", storage.ErrInvalid)
 	}
 	if err == nil {
-		err = l.checkAhead(ctx, l.conn, &l.at)
+		err = l.checkAboveFrontier(ctx, l.conn, &l.at)
 	}
-	return settled(err)
+	return permanentError(err)
 }
 
 // end ends the transaction, which only reads.
-func (l *pastLook) end() {
+func (l *pageRead) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, _ = l.conn.Exec(ctx, `rollback`)
 }
 
-// settled marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
-func settled(err error) error {
+// permanentError marks an error as one that no retry mends, where it says that what is asked for is gone or never was.
+func permanentError(err error) error {
 	if errors.Is(err, storage.ErrCompacted) || errors.Is(err, storage.ErrInvalid) {
 		return permanent{err}
 	}
@@ -176,41 +176,41 @@ func settled(err error) error {
 // Bounds of a stretch: of how many keys one look finds those that a filter leaves, and how many one look returns. For many more rows than
 // these, if they are most of the table, Postgres sorts all of it instead of reading them in the order of the index.
 const (
-	stretchKeys = 1000
-	stretchRows = 2000
+	rangeKeys = 1000
+	rangeRows = 2000
 )
 
 // manyRows is from how many rows of a stretch on there is room made for all that it may have.
 const manyRows = 500
 
 // read reads stretch after stretch until the page is full, or there is nothing more.
-func (l *pastLook) read(ctx context.Context) error {
+func (l *pageRead) read(ctx context.Context) error {
 	bounds := l.bounds()
 	// The position may include none of the next keys, however many there are: each stretch is longer than the one before.
 	keys := 1
 	if bounds != nil && bounds.pattern != nil {
-		keys = stretchKeys
+		keys = rangeKeys
 	}
-	for ; bounds != nil; keys = min(4*keys, stretchRows) {
-		limit := stretchRows
+	for ; bounds != nil; keys = min(4*keys, rangeRows) {
+		limit := rangeRows
 		if l.q.Limit > 0 {
-			limit = min(limit, l.q.Limit-len(l.found))
+			limit = min(limit, l.q.Limit-len(l.versions))
 		}
 		// One more tells whether there is more.
-		last, full, err := l.readStretch(ctx, bounds, limit+1, keys)
+		last, full, err := l.readRange(ctx, bounds, limit+1, keys)
 		if err != nil {
 			return err
 		}
-		if n := len(l.found); l.q.Limit > 0 && n > l.q.Limit {
-			l.found, l.past.More = l.found[:l.q.Limit], true
+		if n := len(l.versions); l.q.Limit > 0 && n > l.q.Limit {
+			l.versions, l.page.More = l.versions[:l.q.Limit], true
 			return nil
 		}
 		switch {
-		case full && l.q.KeysOnly && len(l.found) > stretchRows:
-			l.found, l.past.More = l.found[:len(l.found)-1], true
+		case full && l.q.KeysOnly && len(l.versions) > rangeRows:
+			l.versions, l.page.More = l.versions[:len(l.versions)-1], true
 			return nil
 		case full && l.bytes >= l.q.MaxBytes():
-			return l.lookFurther(ctx, append(last, 0))
+			return l.extendRange(ctx, append(last, 0))
 		}
 		if last == nil {
 			return nil
@@ -220,13 +220,13 @@ func (l *pastLook) read(ctx context.Context) error {
 	return nil
 }
 
-// lookFurther finds out whether a page that is large enough is all there is.
-func (l *pastLook) lookFurther(ctx context.Context, from []byte) error {
+// extendRange finds out whether a page that is large enough is all there is.
+func (l *pageRead) extendRange(ctx context.Context, from []byte) error {
 	q := *l.q
 	q.From, q.Limit, q.KeysOnly, q.Count = from, 1, true, false
-	next := &pastLook{history: l.history, conn: l.conn, q: &q, at: l.at, now: l.now}
+	next := &pageRead{history: l.history, conn: l.conn, q: &q, at: l.at, now: l.now}
 	err := next.read(ctx)
-	l.past.More = len(next.found) > 0
+	l.page.More = len(next.versions) > 0
 	return err
 }
 
@@ -234,7 +234,7 @@ func (l *pastLook) lookFurther(ctx context.Context, from []byte) error {
 type keyRange struct{ first, end, pattern []byte }
 
 // bounds are those of the query; nil if nothing can be between them.
-func (l *pastLook) bounds() *keyRange {
+func (l *pageRead) bounds() *keyRange {
 	b := &keyRange{first: []byte{}, end: afterAll}
 	if l.q.Filter != nil {
 		arguments := listArguments(l.q.Filter)
@@ -269,26 +269,26 @@ func (b *keyRange) from(f *driver.Filter, first []byte) *keyRange {
 	return &keyRange{first, b.end, b.pattern}
 }
 
-// readStretch reads what there is of one stretch, of at least some keys, and returns its last one, after which there may be more; nil
+// readRange reads what there is of one stretch, of at least some keys, and returns its last one, after which there may be more; nil
 // if there are no more. full says that a bound of the page was reached.
-func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
+func (l *pageRead) readRange(ctx context.Context, b *keyRange, limit, keys int) (last []byte, full bool, err error) {
 	keys = max(keys, limit)
 	most := l.q.MaxBytes() - l.bytes
-	sql, arguments := l.sql.pastPage, []any{
-		b.first, b.end, keys, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead), limit, l.q.KeysOnly, most,
+	sql, arguments := l.sql.historyPage, []any{
+		b.first, b.end, keys, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier), limit, l.q.KeysOnly, most,
 	}
 	switch {
 	case l.now && b.pattern == nil && l.q.MaxBytes() == math.MaxInt:
 		sql, arguments = l.sql.presentRows, []any{b.first, b.end, limit, l.q.KeysOnly}
 	case l.now && b.pattern == nil:
-		sql, arguments = l.sql.presentSpan, []any{b.first, b.end, limit, l.q.KeysOnly, most}
+		sql, arguments = l.sql.presentRange, []any{b.first, b.end, limit, l.q.KeysOnly, most}
 	case l.now:
 		sql = l.sql.presentPage
 	}
 	var k, version, data pgtype.DriverBytes
 	var created, modified, writes pgtype.Int8
 	var inStretch int64
-	before := len(l.found)
+	before := len(l.versions)
 	var asked pgx.Batch
 	asked.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&k, &version, &data, &created, &modified, &writes}, func() error {
@@ -299,21 +299,21 @@ func (l *pastLook) readStretch(ctx context.Context, b *keyRange, limit, keys int
 			l.bytes += len(data)
 			found := versionOf(k, version, data)
 			found.CreateRevision, found.ModRevision, found.Writes = created.Int64, modified.Int64, writes.Int64
-			if n := len(l.found); n == cap(l.found) && n >= manyRows { // it would be copied again and again
-				l.found = slices.Grow(l.found, before+limit-n)
+			if n := len(l.versions); n == cap(l.versions) && n >= manyRows { // it would be copied again and again
+				l.versions = slices.Grow(l.versions, before+limit-n)
 			}
-			l.found = append(l.found, found)
+			l.versions = append(l.versions, found)
 			return nil
 		})
 		return err
 	})
 	l.queueCount(&asked)
 	err = l.conn.SendBatch(ctx, &asked).Close()
-	switch n := len(l.found); {
+	switch n := len(l.versions); {
 	case err != nil:
 		return nil, false, err
 	case n-before == limit || l.bytes >= l.q.MaxBytes():
-		return bytes.Clone(l.found[n-1].Key), true, nil
+		return bytes.Clone(l.versions[n-1].Key), true, nil
 	case inStretch < int64(keys):
 		return nil, false, nil
 	}
@@ -330,7 +330,7 @@ func versionOf(k, version, data []byte) driver.Version {
 }
 
 // multirange are ranges of numbers as Postgres writes them.
-func multirange(spans []span) string {
+func multirange(spans []numberRange) string {
 	var b strings.Builder
 	b.WriteByte('{')
 	for i, s := range spans {
@@ -344,31 +344,31 @@ func multirange(spans []span) string {
 }
 
 // queueCount has all that the query asks for counted, whatever its limit, as far as that is quick.
-func (l *pastLook) queueCount(asked *pgx.Batch) {
+func (l *pageRead) queueCount(asked *pgx.Batch) {
 	b := l.bounds()
-	if !l.q.Count || l.counted || b == nil {
+	if !l.q.Count || l.hasCount || b == nil {
 		return
 	}
 	var count pgtype.Int8
 	note := func(row pgx.Row) error {
 		err := row.Scan(&count)
-		l.past.Count, l.counted = count.Int64, count.Valid
+		l.page.Count, l.hasCount = count.Int64, count.Valid
 		return err
 	}
 	switch {
 	case l.now:
 		asked.Queue(l.sql.presentCount, b.first, b.end, b.pattern).QueryRow(note)
-	case len(l.at.ahead) == 0:
-		asked.Queue(l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.place, mostSince).QueryRow(note)
+	case len(l.at.aboveFrontier) == 0:
+		asked.Queue(l.sql.countSince, b.first, b.end, b.pattern, l.at.revision, l.at.index, maxIndexedChanges).QueryRow(note)
 	}
 }
 
 // count counts as queueCount does, in any case.
-func (l *pastLook) count(ctx context.Context) error {
+func (l *pageRead) count(ctx context.Context) error {
 	b := l.bounds()
 	if !l.q.Count || b == nil {
 		return nil
 	}
-	return l.conn.QueryRow(ctx, l.sql.pastCount, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.place, multirange(l.at.ahead)).
-		Scan(&l.past.Count)
+	return l.conn.QueryRow(ctx, l.sql.historyCount, b.first, b.end, int64(1)<<62, b.pattern, l.at.revision, l.at.index, multirange(l.at.aboveFrontier)).
+		Scan(&l.page.Count)
 }

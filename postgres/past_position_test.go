@@ -101,23 +101,23 @@ func TestForgedPositions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside.place--
-	sql := b.handle.database.sql.named(`select substr(token, 1, 8) from $changes where revision = $1 and place = $2`)
+	inside.index--
+	sql := b.handle.database.sql.withNames(`select substr(token, 1, 8) from $changes where revision = $1 and place = $2`)
 	var piece []byte
-	if err := b.handle.database.main.QueryRow(ctx, sql, inside.revision, inside.place).Scan(&piece); err != nil {
+	if err := b.handle.database.main.QueryRow(ctx, sql, inside.revision, inside.index).Scan(&piece); err != nil {
 		t.Fatal(err)
 	}
-	copy(inside.piece[:], piece)
+	copy(inside.tokenPrefix[:], piece)
 	other, later, ahead := at, at, at
-	other.piece[3]++
+	other.tokenPrefix[3]++
 	later.revision++
-	ahead.revision, ahead.place, ahead.piece = 2, 0, [8]byte{}
-	ahead.ahead = []span{{3, 4}}
+	ahead.revision, ahead.index, ahead.tokenPrefix = 2, 0, [8]byte{}
+	ahead.aboveFrontier = []numberRange{{3, 4}}
 	soon, never := at, at // with the digest of nothing
-	soon.ahead, never.ahead = []span{{at.revision + 1, at.revision + 5000}}, []span{{at.revision + 1, math.MaxInt64}}
+	soon.aboveFrontier, never.aboveFrontier = []numberRange{{at.revision + 1, at.revision + 5000}}, []numberRange{{at.revision + 1, math.MaxInt64}}
 	nothing := sha256.Sum256(nil)
-	copy(soon.aheadPiece[:], nothing[:])
-	never.aheadPiece = soon.aheadPiece
+	copy(soon.aboveFrontierDigest[:], nothing[:])
+	never.aboveFrontierDigest = soon.aboveFrontierDigest
 	for name, forged := range map[string]position{
 		"inside a commit": inside, "of another history": other, "not there yet": later, "with changes ahead": ahead,
 		"with changes ahead that are to come": soon, "with all changes ahead": never,
@@ -153,7 +153,7 @@ select next, 0, false, 1, 'g' || '\x00'::bytea || 'Kind' || '\x000000'::bytea ||
 from (select nextval($seq_name) as next from generate_series(1, ` + fmt.Sprint(versions) + `)) as numbered`,
 		`update $resources set created = $1, writes = 1 + ` + fmt.Sprint(versions) + `, modified = $1 + ` + fmt.Sprint(versions) + `, modified_place = 0 where key like '%hot'`,
 	} {
-		if _, err := main.Exec(ctx, sql.named(strings.ReplaceAll(statement, "$1", fmt.Sprint(at.revision)))); err != nil {
+		if _, err := main.Exec(ctx, sql.withNames(strings.ReplaceAll(statement, "$1", fmt.Sprint(at.revision)))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,7 +174,7 @@ from (select nextval($seq_name) as next from generate_series(1, ` + fmt.Sprint(v
 	defer conn.Release()
 	touched := func() (n int64) {
 		t.Helper()
-		err := conn.QueryRow(ctx, sql.named(`select pg_stat_get_xact_tuples_fetched(oid) from pg_class where oid = $changes_name::regclass`)).Scan(&n)
+		err := conn.QueryRow(ctx, sql.withNames(`select pg_stat_get_xact_tuples_fetched(oid) from pg_class where oid = $changes_name::regclass`)).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ from (select nextval($seq_name) as next from generate_series(1, ` + fmt.Sprint(v
 	for _, before := range []int64{0, versions / 2, versions - 100} {
 		began := touched()
 		var revision int64
-		err := conn.QueryRow(ctx, sql.named(`select revision from $past('g' || '\x00'::bytea || 'Kind' || '\x000000'::bytea || 'hot', $1, 0, '{}')`), at.revision+before).Scan(&revision)
+		err := conn.QueryRow(ctx, sql.withNames(`select revision from $past('g' || '\x00'::bytea || 'Kind' || '\x000000'::bytea || 'hot', $1, 0, '{}')`), at.revision+before).Scan(&revision)
 		if looked := touched() - began; err != nil || revision != at.revision+before || looked > 40 {
 			t.Errorf("found version %d of %d after a look at %d rows: %v", revision, at.revision+before, looked, err)
 		}
@@ -279,7 +279,7 @@ func TestPruneTogether(t *testing.T) {
 		t.Errorf("a revision that was forgotten: %v", err)
 	}
 	var left int
-	if err := h.database.main.QueryRow(ctx, h.database.sql.named(`select count(*) from $changes`)).Scan(&left); err != nil || left > keys+3 {
+	if err := h.database.main.QueryRow(ctx, h.database.sql.withNames(`select count(*) from $changes`)).Scan(&left); err != nil || left > keys+3 {
 		t.Errorf("%d changes are left of %d resources: %v", left, keys, err)
 	}
 }

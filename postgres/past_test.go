@@ -149,7 +149,7 @@ func TestPast(t *testing.T) {
 		}
 	}
 	var left int
-	if err := h.database.main.QueryRow(ctx, h.database.sql.named(`select count(*) from $changes`)).Scan(&left); err != nil || left > len(keys)+1 {
+	if err := h.database.main.QueryRow(ctx, h.database.sql.withNames(`select count(*) from $changes`)).Scan(&left); err != nil || left > len(keys)+1 {
 		t.Errorf("%d changes are left of %d resources, %v", left, len(m.now), err)
 	}
 }

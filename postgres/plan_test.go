@@ -59,20 +59,20 @@ func TestPlans(t *testing.T) {
 		"tokens":   {sql.tokens, "bytea[], bytea[], bigint", fmt.Sprintf("%s, %s, 1999990", keys, same(`'\x01'::bytea`))},
 		"step":     {sql.step, "bigint", "5000"},
 		"prune":    {sql.prune, "bigint, bigint, bigint", "1000, 6000, 1000000"},
-		"numbered": {sql.numbered, "bigint", "1999990"},
-		"look":     {sql.look, "bytea[]", keys},
-		"followed": {sql.followed, "bigint", "1999990"},
+		"numbered": {sql.revisionQuery, "bigint", "1999990"},
+		"look":     {sql.keyQuery, "bytea[]", keys},
+		"followed": {sql.followedQuery, "bigint", "1999990"},
 		"before":   {sql.before, "bigint[], int[]", "'{1999990, 1999991}', '{0, 0}'"},
 		"presentPage": {sql.presentPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
 			`'key-5', '\xff', 101, null, 0, 0, '{}', 101, false, 1000000`},
-		"pastPage": {sql.pastPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
+		"pastPage": {sql.historyPage, "bytea, bytea, bigint, bytea, bigint, int, text, bigint, bool, bigint",
 			`'key-5', '\xff', 101, null, 1999000, 0, '{}', 101, false, 1000000`},
-		"presentSpan":  {sql.presentSpan, "bytea, bytea, bigint, bool, bigint", `'key-5', '\xff', 101, false, 1000000`},
+		"presentSpan":  {sql.presentRange, "bytea, bytea, bigint, bool, bigint", `'key-5', '\xff', 101, false, 1000000`},
 		"presentRows":  {sql.presentRows, "bytea, bytea, bigint, bool", `'key-5', '\xff', 101, false`},
 		"presentCount": {sql.presentCount, "bytea, bytea, bytea", `'key-5', 'key-6', null`},
-		"unchanged":    {sql.unchanged, "bytea, bytea, bigint, int, bigint", `'key-5', 'key-6', 1999000, 0, 1000`},
+		"unchanged":    {sql.unchangedQuery, "bytea, bytea, bigint, int, bigint", `'key-5', 'key-6', 1999000, 0, 1000`},
 		"countSince":   {sql.countSince, "bytea, bytea, bytea, bigint, int, bigint", `'key-5', 'key-6', null, 1999000, 0, 1000`},
-		"placeAt":      {sql.placeAt, "bigint, int", "1999990, 0"},
+		"placeAt":      {sql.changeAt, "bigint, int", "1999990, 0"},
 		"readOne":      {sql.readOne, "bytea", `'\x00'`},
 		"readMany":     {sql.readMany, "bytea[]", keys},
 		"readAfter":    {sql.readAfter, "bytea, bigint, bigint", "'key-5', 500, 1000000"},
@@ -129,7 +129,7 @@ func TestPastOfWhatIsUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, _ := server.Connect(t).Query(ctx, "explain (analyze) "+newStatements(schema).pastPage, []byte{}, afterAll, 11, nil, newest, 0, "{}", 11, false, 1<<20)
+	rows, _ := server.Connect(t).Query(ctx, "explain (analyze) "+newStatements(schema).historyPage, []byte{}, afterAll, 11, nil, newest, 0, "{}", 11, false, 1<<20)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func TestFollowing(t *testing.T) {
 			}
 			if final > 0 {
 				look++
-				end.view = view{look: look, last: h.last, final: final}
+				end.view = view{pollNumber: look, last: h.last, final: final}
 			}
 			if began {
 				at = at.with(&end)
@@ -125,7 +125,7 @@ func TestFollowing(t *testing.T) {
 					if c.at.revision <= final {
 						at.revision = c.at.revision
 					} else {
-						at.ahead = append(at.ahead, span{c.at.revision, c.at.revision})
+						at.aboveFrontier = append(at.aboveFrontier, numberRange{c.at.revision, c.at.revision})
 					}
 				}
 				if at.revision == 0 {
@@ -172,12 +172,12 @@ func TestFollowing(t *testing.T) {
 
 func TestCursorText(t *testing.T) {
 	t.Parallel()
-	p := position{revision: 44, place: 3, piece: [pieceSize]byte{1, 2, 3, 4, 5, 6, 7, 8}, ahead: []span{{50, 52}, {60, 60}}, aheadPiece: [pieceSize]byte{8, 7}}
+	p := position{revision: 44, index: 3, tokenPrefix: [tokenPrefixSize]byte{1, 2, 3, 4, 5, 6, 7, 8}, aboveFrontier: []numberRange{{50, 52}, {60, 60}}, aboveFrontierDigest: [tokenPrefixSize]byte{8, 7}}
 	got, err := decoded(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if compare(&got, &p) != 0 || got.piece != p.piece || got.aheadPiece != p.aheadPiece || !slices.Equal(got.ahead, p.ahead) {
+	if compare(&got, &p) != 0 || got.tokenPrefix != p.tokenPrefix || got.aboveFrontierDigest != p.aboveFrontierDigest || !slices.Equal(got.aboveFrontier, p.aboveFrontier) {
 		t.Errorf("read back: %v, expected %v", got, p)
 	}
 	const piece = "12345678"
@@ -195,21 +195,21 @@ func TestCursorText(t *testing.T) {
 // and to a place inside a transaction. What the listing saw stays included, in the cursor too.
 func TestPositionInsideSpan(t *testing.T) {
 	t.Parallel()
-	for _, end := range []position{{revision: 105}, {revision: 105, place: 1}, {revision: 110, place: 1}, {revision: 120, place: 1}} {
-		listed := position{revision: 100, ahead: []span{{101, 110}, {120, 120}}}
+	for _, end := range []position{{revision: 105}, {revision: 105, index: 1}, {revision: 110, index: 1}, {revision: 120, index: 1}} {
+		listed := position{revision: 100, aboveFrontier: []numberRange{{101, 110}, {120, 120}}}
 		at := listed.with(&end)
 		resumed, err := decoded(at)
 		if err != nil {
-			t.Errorf("the cursor at %d/%d: %v", end.revision, end.place, err)
+			t.Errorf("the cursor at %d/%d: %v", end.revision, end.index, err)
 			continue
 		}
 		for revision := int64(100); revision <= 121; revision++ {
 			for place := range int32(3) {
-				change := position{revision: revision, place: place}
+				change := position{revision: revision, index: place}
 				want := listed.contains(&change) || compare(&change, &end) <= 0
 				if at.contains(&change) != want || resumed.contains(&change) != want {
 					t.Errorf("at %d/%d: %d/%d is included: %t, by the cursor %t, expected %t",
-						end.revision, end.place, revision, place, at.contains(&change), resumed.contains(&change), want)
+						end.revision, end.index, revision, place, at.contains(&change), resumed.contains(&change), want)
 				}
 			}
 		}

@@ -132,8 +132,8 @@ func (h *handle) Close() error {
 	defer time.AfterFunc(closeGrace, h.database.abort).Stop()
 	h.writer.batch.Close()
 	h.reader.batch.Close()
-	h.lookout.batch.Close()
-	h.looker.batch.Close()
+	h.finality.batch.Close()
+	h.keys.batch.Close()
 	h.running.Wait()
 	h.notifier.finish(closeGrace)
 	h.database.close()
@@ -165,7 +165,7 @@ func (t *target) open(ctx context.Context) (*Backend, error) {
 	if err == nil {
 		var b *Backend
 		if b, err = New(ctx, pools[0], &t.opts); err == nil {
-			b.handle.database.owned = pools
+			b.handle.database.ownedPools = pools
 			return b, nil
 		}
 	}

@@ -29,7 +29,7 @@ func TestPresentIsNeverCompacted(t *testing.T) {
 			stalled := acquire(t, ctx, other.handle.database.main)
 			execute := func(sql string) {
 				t.Helper()
-				if _, err := stalled.Exec(ctx, other.handle.database.sql.named(sql)); err != nil {
+				if _, err := stalled.Exec(ctx, other.handle.database.sql.withNames(sql)); err != nil {
 					t.Error(err)
 				}
 			}

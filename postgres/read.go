@@ -19,16 +19,16 @@ import (
 // reader reads resources: single ones in batches, lists, and the resources of an owner.
 type reader struct {
 	*database
-	batch   *batch.Batcher[[]byte, row]
-	replica *replica
-	history *history
-	lookout *lookout
-	looker  *looker
-	inbox   *currentInbox
+	batch    *batch.Batcher[[]byte, row]
+	replica  *replica
+	history  *history
+	finality *finalityCheck
+	keys     *keyReader
+	inbox    *currentInbox
 }
 
 func newReader(d *database, replica *replica, h *history, in *currentInbox) *reader {
-	r := &reader{database: d, replica: replica, history: h, lookout: newLookout(h), looker: newLooker(h), inbox: in}
+	r := &reader{database: d, replica: replica, history: h, finality: newFinalityCheck(h), keys: newKeyReader(h), inbox: in}
 	r.batch = batch.New(batch.Options[[]byte]{MaxCalls: 256, Workers: 2, WorkerAt: 100, Direct: true}, r.readBatch)
 	return r
 }
@@ -85,7 +85,7 @@ func (r *reader) identify(ctx context.Context, key, version []byte, err error) e
 func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]) {
 	if len(calls) == 1 {
 		var one row
-		err := r.lookUp(ctx, func() { one = row{} }, r.sql.readOne, []any{calls[0].Request},
+		err := r.queryPrimary(ctx, func() { one = row{} }, r.sql.readOne, []any{calls[0].Request},
 			[]any{&one.version, &one.data}, func() error { return nil })
 		calls[0].Done(one, err)
 		return
@@ -96,7 +96,7 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	}
 	found := make(map[string]row, len(keys))
 	var key, version, data []byte
-	err := r.lookUp(ctx, func() { clear(found) }, r.sql.readMany, []any{keys}, []any{&key, &version, &data}, func() error {
+	err := r.queryPrimary(ctx, func() { clear(found) }, r.sql.readMany, []any{keys}, []any{&key, &version, &data}, func() error {
 		found[string(key)] = row{version, data}
 		return nil
 	})
@@ -105,8 +105,8 @@ func (r *reader) readBatch(ctx context.Context, calls []*batch.Call[[]byte, row]
 	}
 }
 
-// lookUp retries a short query. begin is called before each attempt, and each after a row was scanned into what is given.
-func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments, into []any, each func() error) error {
+// queryPrimary retries a short query. begin is called before each attempt, and each after a row was scanned into what is given.
+func (r *reader) queryPrimary(ctx context.Context, begin func(), sql string, arguments, into []any, each func() error) error {
 	err := r.retry(ctx, func(ctx context.Context) error {
 		return r.query(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 			begin()
@@ -115,7 +115,7 @@ func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments
 			return err
 		})
 	})
-	r.replica.answered() // before the answer is given out
+	r.replica.recordIssue() // before the answer is given out
 	return err
 }
 
@@ -129,52 +129,54 @@ func (r *reader) lookUp(ctx context.Context, begin func(), sql string, arguments
 // Places can be compared on one timeline only: each promotion begins another one, and a server that did not follow goes on in a log
 // that is not the primary's.
 
-// place is how far a server's log is.
-type place struct{ timeline, bytes int64 }
+// walPosition is how far a server's log is.
+type walPosition struct{ timeline, bytes int64 }
 
-func (p place) atLeast(o place) bool { return p.timeline == o.timeline && p.bytes >= o.bytes }
+func (p walPosition) atLeast(o walPosition) bool {
+	return p.timeline == o.timeline && p.bytes >= o.bytes
+}
 
 // replica answers eventual reads where it is fresh enough; nil: there is none.
 type replica struct {
 	pool    *pgxpool.Pool
 	primary *pgxpool.Pool
 
-	mu    sync.Mutex
-	floor place  // that it must have reached to answer
-	given uint64 // counts answers of the primary
-	known uint64 // those that floor is beyond
+	mu          sync.Mutex
+	floor       walPosition // that it must have reached to answer
+	issuedCount uint64      // counts answers of the primary
+	knownCount  uint64      // those that floor is beyond
 }
 
-// answered notes that the primary gives something out, which the replica must not fall behind.
-func (r *replica) answered() {
+// recordIssue notes that the primary gives something out, which the replica must not fall behind.
+func (r *replica) recordIssue() {
 	if r != nil {
 		r.mu.Lock()
-		r.given++
+		r.issuedCount++
 		r.mu.Unlock()
 	}
 }
 
-// needed returns the place that the replica must have reached, whether that is known, and the number of answers so far.
-func (r *replica) needed() (at place, known bool, given uint64) {
+// requiredPosition returns the place that the replica must have reached, whether that is known, and the number of answers so far.
+func (r *replica) requiredPosition() (at walPosition, known bool, given uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.floor, r.given == r.known, r.given
+	return r.floor, r.issuedCount == r.knownCount, r.issuedCount
 }
 
-// learned notes that everything given out before the count was taken is in the log before at.
-func (r *replica) learned(count uint64, at place) {
+// raiseFloor notes that everything given out before the count was taken is in the log before at.
+func (r *replica) raiseFloor(count uint64, at walPosition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known = max(r.known, count)
+	r.knownCount = max(r.knownCount, count)
 	if at.timeline != r.floor.timeline || at.atLeast(r.floor) {
 		r.floor = at
 	}
 }
 
-// asked returns the place that the replica must have reached, for which it asks the primary how far its log is where that is not
+// fetchRequired returns the place that the replica must have reached, for which it asks the primary how far its log is where that is not
 // known; false if it is not known even so.
-func (r *replica) asked(ctx context.Context) (at place, known bool) {
-	at, known, given := r.needed()
+func (r *replica) fetchRequired(ctx context.Context) (at walPosition, known bool) {
+	at, known, given := r.requiredPosition()
 	if known {
 		return at, true
 	}
@@ -182,15 +184,15 @@ func (r *replica) asked(ctx context.Context) (at place, known bool) {
 select ('x' || left(pg_walfile_name(at), 8))::bit(32)::bigint, (at - '0/0')::bigint from pg_current_wal_insert_lsn() as at`).
 		Scan(&at.timeline, &at.bytes)
 	if err != nil {
-		return place{}, false
+		return walPosition{}, false
 	}
-	r.learned(given, at)
-	at, known, _ = r.needed()
+	r.raiseFloor(given, at)
+	at, known, _ = r.requiredPosition()
 	return at, known
 }
 
-// replicaPatience is how long a replica may take before the primary is asked.
-const replicaPatience = 2 * time.Second
+// replicaTimeout is how long a replica may take before the primary is asked.
+const replicaTimeout = 2 * time.Second
 
 // query runs a query on the replica if that has all that this handle has given out; false where it does not, or fails. The place is
 // asked for in a statement of its own, before the one that reads: each statement has its own snapshot, so the data is not older than
@@ -199,11 +201,11 @@ func (r *replica) query(ctx context.Context, sql string, arguments []any, read f
 	if r == nil {
 		return false
 	}
-	floor, known := r.asked(ctx)
+	floor, known := r.fetchRequired(ctx)
 	if !known {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	const place = `
 select pg_is_in_recovery(), greatest(timeline_id, min_recovery_end_timeline)::bigint, (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::bigint
@@ -219,7 +221,7 @@ from pg_control_checkpoint(), pg_control_recovery()`
 	if _, err := results.Exec(); err != nil {
 		return false
 	}
-	before, ok := readPlace(results)
+	before, ok := readWALPosition(results)
 	if !ok || !before.atLeast(floor) {
 		return false
 	}
@@ -227,18 +229,18 @@ from pg_control_checkpoint(), pg_control_recovery()`
 	if err != nil || read(rows) != nil {
 		return false
 	}
-	after, ok := readPlace(results)
+	after, ok := readWALPosition(results)
 	if !ok || after.timeline != before.timeline {
 		return false
 	}
 	if _, err := results.Exec(); err != nil {
 		return false
 	}
-	r.learned(0, after) // another replica must not be behind this answer
+	r.raiseFloor(0, after) // another replica must not be behind this answer
 	return true
 }
 
-func readPlace(results pgx.BatchResults) (p place, ok bool) {
+func readWALPosition(results pgx.BatchResults) (p walPosition, ok bool) {
 	err := results.QueryRow().Scan(&ok, &p.timeline, &p.bytes)
 	return p, ok && err == nil
 }

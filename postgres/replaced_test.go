@@ -65,7 +65,7 @@ func TestReplacedBehindThePublished(t *testing.T) {
 	r.copy()
 	stranger := r.database.Connect(t)
 	for _, sql := range []string{"begin", note, "select nextval($seq_name)"} {
-		if _, err := stranger.Exec(ctx, b.handle.database.sql.named(sql)); err != nil {
+		if _, err := stranger.Exec(ctx, b.handle.database.sql.withNames(sql)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestReplacedBehindThePublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.handle.source.published.Store(&published)
+	b.handle.source.lastPublished.Store(&published)
 	pages := 0
 	sends := func(sql []string) {
 		if len(sql) == 4 && sql[2] == b.handle.database.sql.changes {
@@ -107,7 +107,7 @@ func TestCrashBetweenTwoStatements(t *testing.T) {
 	appearsLater(t, ctx, r, env.StartPgBouncer(t, server), "scan", func(b *Backend) {
 		stranger := r.database.Connect(t)
 		for _, sql := range []string{"begin", note, "select nextval($seq_name) from generate_series(1, 100)", "rollback"} {
-			if _, err := stranger.Exec(ctx, b.handle.database.sql.named(sql)); err != nil {
+			if _, err := stranger.Exec(ctx, b.handle.database.sql.withNames(sql)); err != nil {
 				t.Fatal(err)
 			}
 		}

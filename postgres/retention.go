@@ -32,11 +32,11 @@ func (r *retention) run() {
 	for {
 		select {
 		case <-timer.C:
-		case <-r.life.Done():
+		case <-r.lifetime.Done():
 			return
 		}
-		for r.life.Err() == nil {
-			ctx, cancel := context.WithTimeout(r.life, time.Minute)
+		for r.lifetime.Err() == nil {
+			ctx, cancel := context.WithTimeout(r.lifetime, time.Minute)
 			more, err := r.pruneOnce(ctx, interval)
 			cancel()
 			// Errors are for the next time: a database that is away prunes nothing, and loses nothing.
@@ -61,7 +61,7 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 	if err != nil {
 		return false, err
 	}
-	err = r.locked(ctx, func(tx pgx.Tx) error {
+	err = r.withLock(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, r.sql.forget); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (r *retention) pruneOnce(ctx context.Context, interval time.Duration) (more
 	if err != nil {
 		return false, err
 	}
-	err = r.locked(ctx, func(tx pgx.Tx) error {
+	err = r.withLock(ctx, func(tx pgx.Tx) error {
 		more, err = r.prune(ctx, tx)
 		return err
 	})
@@ -87,12 +87,12 @@ func (r *retention) prune(ctx context.Context, tx pgx.Tx) (more bool, err error)
 	if _, err := tx.Exec(ctx, r.sql.prune, from, until.Int64, oldest); err != nil {
 		return false, err
 	}
-	_, err = tx.Exec(ctx, r.sql.pruned, until.Int64)
+	_, err = tx.Exec(ctx, r.sql.prunedQuery, until.Int64)
 	return until.Int64 < oldest, err
 }
 
-// locked runs a transaction unless another process does such work at the moment.
-func (r *retention) locked(ctx context.Context, do func(tx pgx.Tx) error) error {
+// withLock runs a transaction unless another process does such work at the moment.
+func (r *retention) withLock(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, r.main, func(tx pgx.Tx) error {
 		var locked bool
 		if err := tx.QueryRow(ctx, r.sql.retentionLock, r.opts.Schema).Scan(&locked); err != nil || !locked {

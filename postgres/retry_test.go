@@ -14,8 +14,8 @@ import (
 // newIdle makes the part of a database that retries stand on, without a server.
 func newIdle(t *testing.T) *database {
 	d := &database{}
-	d.life, d.end = context.WithCancel(t.Context())
-	d.aborted, d.abort = context.WithCancel(t.Context())
+	d.lifetime, d.end = context.WithCancel(t.Context())
+	d.abortCtx, d.abort = context.WithCancel(t.Context())
 	t.Cleanup(d.end)
 	t.Cleanup(d.abort)
 	return d

@@ -26,7 +26,7 @@ func lostCreation(t *testing.T, lock int64) (*mutation, *attempt) {
 		t.Fatal(err)
 	}
 	lost := &attempt{lock: lock, expires: time.Now().Add(time.Hour)}
-	create.lost = []*attempt{lost}
+	create.lostAttempts = []*attempt{lost}
 	return create, lost
 }
 
@@ -105,11 +105,11 @@ func TestAttemptLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &attempt{lock: 4714, expires: time.Now().Add(time.Hour)}
-		if err := b.handle.sender.apply(ctx, conn, a, []*mutation{create}, false); err != nil || !create.applied {
-			t.Errorf("%s: applied: %t, %v", isolation, create.applied, err)
+		if err := b.handle.sender.apply(ctx, conn, a, []*mutation{create}, false); err != nil || !create.succeeded {
+			t.Errorf("%s: applied: %t, %v", isolation, create.succeeded, err)
 		}
 		var rows int
-		if err := conn.QueryRow(ctx, b.handle.database.sql.named(`select count(*) from $revoked`)).Scan(&rows); err != nil || rows != 0 {
+		if err := conn.QueryRow(ctx, b.handle.database.sql.withNames(`select count(*) from $revoked`)).Scan(&rows); err != nil || rows != 0 {
 			t.Errorf("%s: %d attempts are revoked, %v", isolation, rows, err)
 		}
 	}
@@ -149,10 +149,10 @@ func TestSettlingIsRefused(t *testing.T) {
 	b := openHandle(t, ctx, server.StoreURL(t))
 	w := b.handle.writer
 	create, _ := lostCreation(t, 4713)
-	if _, err := connectTo(t, ctx, server.URL).Exec(ctx, w.database.sql.named(`drop table $revoked`)); err != nil {
+	if _, err := connectTo(t, ctx, server.URL).Exec(ctx, w.database.sql.withNames(`drop table $revoked`)); err != nil {
 		t.Fatal(err)
 	}
-	err := w.settled(ctx, []*mutation{create}, func(context.Context) error {
+	err := w.retryResolving(ctx, []*mutation{create}, func(context.Context) error {
 		t.Error("the mutation is sent again")
 		return nil
 	})

@@ -29,7 +29,7 @@ func TestPublishedIsKnownBefore(t *testing.T) {
 	t.Parallel()
 	r := &run{source: &source{}, at: position{revision: 7}}
 	r.publish = func(_ []*event, end position) {
-		if known := r.published.Load(); known == nil || known.revision < end.revision {
+		if known := r.lastPublished.Load(); known == nil || known.revision < end.revision {
 			t.Errorf("%d is in the log, and a page of history would end at %d", end.revision, known)
 		}
 	}
@@ -53,7 +53,7 @@ func TestOwnChangesThatWaitAreBounded(t *testing.T) {
 		if err := r.await(t.Context(), 0, make(chan time.Time)); err != nil {
 			t.Fatal(err)
 		}
-		if kept := weight(r.own); kept > inboxBytes {
+		if kept := weight(r.localChanges); kept > inboxBytes {
 			t.Fatalf("%d bytes wait", kept)
 		}
 	}

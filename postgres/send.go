@@ -36,8 +36,8 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	defer conn.Release()
 	on := s.sessions.of(conn.Conn())
 	// What is known of the session must not grow as old as the changes that are deleted, also where somebody compacts.
-	if on.floor == 0 || time.Since(on.asked) > min(s.opts.Retention/4, maxAge) {
-		err := s.watched(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
+	if on.floor == 0 || time.Since(on.checkedAt) > min(s.opts.Retention/4, maxAge) {
+		err := s.withWatchdog(ctx, conn, func(ctx context.Context, conn *pgx.Conn) error { return on.ask(ctx, conn, s.sql) })
 		if err != nil {
 			return notSent{err}
 		}
@@ -47,7 +47,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	if atomic || !lone(ms) && slices.ContainsFunc(ms, func(m *mutation) bool { return !m.updates() }) {
 		a.lock = rand.Int64()
 	}
-	on.warned = false
+	on.hasWarning = false
 	began := time.Now()
 	ctx, done := s.watchdog.watch(ctx, conn.Conn(), true, slow)
 	switch {
@@ -58,9 +58,9 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	default:
 		err = s.updateMany(ctx, conn.Conn(), a, ms)
 	}
-	fate := fateOf(err)
+	fate := classify(err)
 	done(fate == unknown)
-	if err == nil && on.warned {
+	if err == nil && on.hasWarning {
 		fate, err = unknown, fmt.Errorf("the commit was cut off: %w", errUnsure)
 	} else if fate == unknown || isLate(err) {
 		for _, m := range ms {
@@ -72,12 +72,12 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 	}
 	for _, m := range ms {
 		if err == nil {
-			on.floor, m.session, m.pooled = max(on.floor, m.revision), on.serial, on.pooled
+			on.floor, m.session, m.behindPooler = max(on.floor, m.revision), on.serial, on.behindPooler
 			continue
 		}
 		m.reset() // rows come before the commit
 		if fate == unknown {
-			m.lost = append(m.lost, a)
+			m.lostAttempts = append(m.lostAttempts, a)
 		}
 	}
 	return err
@@ -87,7 +87,7 @@ func (s *sender) send(ctx context.Context, ms []*mutation, atomic bool) error {
 func lone(ms []*mutation) bool { return len(ms) == 1 && (ms[0].updates() || ms[0].kind == kindDelete) }
 
 func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *mutation) error {
-	text, args := s.sql.deleteOne, []any{m.keyBytes, []byte(m.Uid), m.expected, m.token, a.expires, m.Exclusive, a.floor}
+	text, args := s.sql.deleteOne, []any{m.keyBytes, []byte(m.Uid), m.expectedVersion, m.token, a.expires, m.Exclusive, a.floor}
 	if m.kind == kindWrite {
 		text, args = s.sql.updateOne, append(args, m.groupVersion, m.owner, m.data)
 	}
@@ -101,7 +101,7 @@ func (s *sender) changeOne(ctx context.Context, conn *pgx.Conn, a *attempt, m *m
 		return err
 	case revision.Valid:
 		m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
-		m.settled = settled.Bool
+		m.knownFinal = settled.Bool
 	case late.Bool:
 		return errLate
 	default:
@@ -119,12 +119,12 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	var settled pgtype.Bool
 	answered := false
 	rows, _ := conn.Query(ctx, s.sql.updateMany, // an error shows in the rows
-		in.keys, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, a.expires, alone(ms), a.floor)
+		in.keys, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, a.expires, needsFinality(ms), a.floor)
 	_, err := pgx.ForEachRow(rows, []any{&place, &uid, &version, &revision, &busy, &created, &writes, &settled}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, 0, created.Int64, writes.Int64)
-			m.settled = settled.Bool
+			m.knownFinal = settled.Bool
 		} else {
 			m.setStored(uid, version, busy)
 		}
@@ -136,8 +136,8 @@ func (s *sender) updateMany(ctx context.Context, conn *pgx.Conn, a *attempt, ms 
 	return err
 }
 
-// alone reports whether somebody needs to know of a change that nothing before it is to come.
-func alone(ms []*mutation) bool {
+// needsFinality reports whether somebody needs to know of a change that nothing before it is to come.
+func needsFinality(ms []*mutation) bool {
 	return slices.ContainsFunc(ms, func(m *mutation) bool { return m.Exclusive })
 }
 
@@ -154,13 +154,13 @@ func (s *sender) apply(ctx context.Context, conn *pgx.Conn, a *attempt, ms []*mu
 	var rank pgtype.Int4
 	var settled pgtype.Bool
 	rows, _ := conn.Query(ctx, s.sql.apply, a.lock, a.expires, atomic, // an error shows in the rows
-		in.keys, in.kinds, in.uids, in.expected, in.tokens, in.groupVersions, in.owners, in.data, note, noted, alone(ms), a.floor)
+		in.keys, in.kinds, in.uids, in.expectedVersions, in.tokens, in.groupVersions, in.owners, in.data, note, noted, needsFinality(ms), a.floor)
 	answered := false
 	_, err := pgx.ForEachRow(rows, []any{&place, &outcome, &uid, &version, &revision, &rank, &created, &writes, &settled}, func() error {
 		answered = true
 		if m := ms[place-1]; revision.Valid {
 			m.setApplied(revision.Int64, rank.Int32, created.Int64, writes.Int64)
-			m.settled = settled.Bool
+			m.knownFinal = settled.Bool
 		} else {
 			m.setStored(uid, version, outcome == outcomeBusy)
 		}
@@ -183,8 +183,8 @@ func guardColumns(g *driver.Guard) (note pgtype.Text, revision pgtype.UUID) {
 
 // columns are mutations as the arrays that the statements take.
 type columns struct {
-	keys, uids, expected, tokens, groupVersions, owners, data [][]byte
-	kinds                                                     []int16
+	keys, uids, expectedVersions, tokens, groupVersions, owners, data [][]byte
+	kinds                                                             []int16
 }
 
 func columnsOf(ms []*mutation) *columns {
@@ -193,7 +193,7 @@ func columnsOf(ms []*mutation) *columns {
 	column := func(i int) [][]byte { return room[i*n : (i+1)*n : (i+1)*n] }
 	c := &columns{column(0), column(1), column(2), column(3), column(4), column(5), column(6), make([]int16, n)}
 	for i, m := range ms {
-		c.keys[i], c.uids[i], c.expected[i], c.kinds[i] = m.keyBytes, []byte(m.Uid), m.expected, m.kind
+		c.keys[i], c.uids[i], c.expectedVersions[i], c.kinds[i] = m.keyBytes, []byte(m.Uid), m.expectedVersion, m.kind
 		c.tokens[i], c.groupVersions[i], c.owners[i], c.data[i] = m.token, m.groupVersion, m.owner, m.data
 	}
 	return c
@@ -215,8 +215,8 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 		left := withLost(ms)
 		waited := false
 		for _, m := range left {
-			for _, a := range m.lost {
-				if a.ended || !final && a.lock == 0 {
+			for _, a := range m.lostAttempts {
+				if a.finished || !final && a.lock == 0 {
 					continue
 				}
 				if err := s.awaitEnd(ctx, conn, a); err != nil {
@@ -236,16 +236,16 @@ func (s *settler) settle(ctx context.Context, ms []*mutation, final bool) error 
 func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation) error {
 	keys, tokens := make([][]byte, len(ms)), make([][]byte, len(ms))
 	byToken := make(map[string]*mutation, len(ms))
-	floor := ms[0].lost[0].floor
+	floor := ms[0].lostAttempts[0].floor
 	for i, m := range ms {
 		keys[i], tokens[i] = m.keyBytes, m.token
 		byToken[string(m.token)] = m
-		for _, a := range m.lost {
+		for _, a := range m.lostAttempts {
 			floor = min(floor, a.floor)
 		}
 	}
 	on := s.sessions.of(conn)
-	on.warned = false
+	on.hasWarning = false
 	var pruned int64
 	var token []byte
 	var proof pgtype.Text
@@ -261,7 +261,7 @@ func (s *settler) tookEffect(ctx context.Context, conn *pgx.Conn, ms []*mutation
 	if err != nil {
 		return err // what was found counts only with this statement's commit
 	}
-	if on.warned {
+	if on.hasWarning {
 		return fmt.Errorf("the look for its outcome was cut off: %w", errUnsure)
 	}
 	for m, revision := range found {
@@ -283,15 +283,15 @@ func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) erro
 		var err error
 		switch {
 		case a.lock != 0:
-			a.ended, err = s.revoke(ctx, conn, a)
+			a.finished, err = s.revoke(ctx, conn, a)
 		case !overdue:
 			err = conn.QueryRow(ctx, s.sql.overdue, a.expires).Scan(&overdue)
 		}
 		if err == nil && overdue {
 			err = conn.QueryRow(ctx, s.sql.writers, writers).Scan(&writers)
-			a.ended = err == nil && len(writers) == 0
+			a.finished = err == nil && len(writers) == 0
 		}
-		if err != nil || a.ended {
+		if err != nil || a.finished {
 			return err
 		}
 		select {
@@ -305,11 +305,11 @@ func (s *settler) awaitEnd(ctx context.Context, conn *pgx.Conn, a *attempt) erro
 // revoke has an attempt do nothing from now on, and reports whether it could: not while the attempt runs.
 func (s *settler) revoke(ctx context.Context, conn *pgx.Conn, a *attempt) (revoked bool, err error) {
 	on := s.sessions.of(conn)
-	on.warned = false
+	on.hasWarning = false
 	if err := conn.QueryRow(ctx, s.sql.revoke, a.lock).Scan(&revoked); err != nil {
 		return false, err
 	}
-	if on.warned {
+	if on.hasWarning {
 		return false, fmt.Errorf("the revocation was cut off: %w", errUnsure)
 	}
 	return revoked, nil

@@ -38,7 +38,7 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	for _, keep := range []time.Duration{time.Hour, time.Nanosecond} {
 		d := &database{opts: Options{Schema: b.handle.database.opts.Schema, Retention: keep}, sql: b.handle.database.sql, main: b.handle.database.main}
 		r := &retention{d, nil}
-		err := r.locked(ctx, func(tx pgx.Tx) error {
+		err := r.withLock(ctx, func(tx pgx.Tx) error {
 			return r.move(ctx, tx, elsewhere, time.Hour)
 		})
 		if err != nil {
@@ -52,7 +52,7 @@ func TestRetentionOfAnotherHistory(t *testing.T) {
 	}
 	w.Close()
 	r := &retention{b.handle.database, nil}
-	if err := r.locked(ctx, func(tx pgx.Tx) error { _, err := r.prune(ctx, tx); return err }); err != nil {
+	if err := r.withLock(ctx, func(tx pgx.Tx) error { _, err := r.prune(ctx, tx); return err }); err != nil {
 		t.Fatal(err)
 	}
 	var left int

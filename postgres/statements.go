@@ -11,14 +11,14 @@ import (
 // keep.
 type statements struct {
 	names *strings.Replacer
-	pastStatements
+	historyStatements
 	listSteps [maxWildcards]string // by the number of wildcards that have something fixed after them, less one
 
 	id, readOne, readMany, identify, updateOne, deleteOne, updateMany, apply string
 	server, revoke, overdue, writers, tokens, lastNumber                     string
-	list, owned, readAfter                                                   string
-	final, finalNoted, last, piece, tokensIn, changes                        string
-	retentionLock, mark, moveOldest, forget, step, prune, pruned             string
+	list, ownedQuery, readAfter                                              string
+	final, finalNoted, last, tokenPrefixQuery, tokensIn, changes             string
+	retentionLock, mark, moveOldest, forget, step, prune, prunedQuery        string
 }
 
 // note takes the lock by which a statement tells readers that it is going to draw numbers, all of them above the one that was
@@ -53,7 +53,7 @@ from $changes_seq`
 // expected, the token, the time by which the statement begins or does nothing, whether to look for others, and the floor. They lock the
 // row, then note, then draw: what has the note in it is carried out when the row is at hand that was locked.
 const (
-	locked = `(
+	lockedRows = `(
         select ctid as tid, created, writes, modified, modified_place, case when modified is null then $created(key) end as head
         from $resources
         where key = $1 and uid = $2 and version = $3 and clock_timestamp() < $5 and (select last_value from $changes_seq) >= $7
@@ -78,16 +78,16 @@ const head = `left join lateral (
 
 // counted says of a resource that is changed of which life it is, and how often it was changed; previous which change that follows.
 const (
-	counted  = `created = coalesce(locked.created, head.revision), writes = coalesce(locked.writes, 1) + 1, modified_place = 0`
-	previous = `coalesce(locked.modified, head.revision) as previous, coalesce(locked.modified_place, head.place) as previous_place`
+	countedColumns = `created = coalesce(locked.created, head.revision), writes = coalesce(locked.writes, 1) + 1, modified_place = 0`
+	previous       = `coalesce(locked.modified, head.revision) as previous, coalesce(locked.modified_place, head.place) as previous_place`
 )
 
 // A range that is open at one end is taken for a third of the table as long as Postgres knows nothing about it, and a third is
 // read by a scan of all; one that is closed at both ends goes through the index.
 const never = "9223372036854775807"
 
-// named puts the names of the store's tables into a text.
-func (s *statements) named(text string) string { return s.names.Replace(text) }
+// withNames puts the names of the store's tables into a text.
+func (s *statements) withNames(text string) string { return s.names.Replace(text) }
 
 func newStatements(schema string) *statements {
 	quoted := func(name string) string { return pgx.Identifier{schema, name}.Sanitize() }
@@ -98,15 +98,15 @@ func newStatements(schema string) *statements {
 		"$created", quoted("created"),
 		"$changes", quoted("changes"), "$journal", quoted("journal"), "$fence", quoted("fence"), "$never", never,
 	)
-	one := strings.NewReplacer("$locked", locked, "$answer", answer)
+	one := strings.NewReplacer("$locked", lockedRows, "$answer", answer)
 	parts := strings.NewReplacer("$note", note, "$others_logged", strings.ReplaceAll(others, "$drawn", "logged.revision"),
-		"$others_drawn", strings.ReplaceAll(others, "$drawn", "drawn.last"), "$head", head, "$counted", counted, "$previous", previous, "$milestones", milestones)
+		"$others_drawn", strings.ReplaceAll(others, "$drawn", "drawn.last"), "$head", head, "$counted", countedColumns, "$previous", previous, "$milestones", milestones)
 	sql := func(text string) string {
 		return names.Replace(parts.Replace(one.Replace(strings.TrimSpace(text))))
 	}
 	return &statements{
-		names:          names,
-		pastStatements: newPastStatements(sql),
+		names:             names,
+		historyStatements: newHistoryStatements(sql),
 
 		id: sql(`select id, pg_is_in_recovery() from $store`),
 
@@ -260,7 +260,7 @@ from (
 ) as page
 where before < $3`),
 
-		owned: sql(`select key, uid, group_version from $resources where owner = $1 order by key`),
+		ownedQuery: sql(`select key, uid, group_version from $resources where owner = $1 order by key`),
 
 		lastNumber: sql(`select last_value from $changes_seq`),
 
@@ -278,7 +278,7 @@ from $store as store left join lateral (
     order by revision desc, place desc limit 1
 ) as last on true`),
 
-		piece: sql(`select (select substr(token, 1, 8) from $changes where revision = $1 and place = $2)`),
+		tokenPrefixQuery: sql(`select (select substr(token, 1, 8) from $changes where revision = $1 and place = $2)`),
 
 		// The changes in a range of numbers that are visible.
 		tokensIn: sql(`select revision, token from $changes where revision between $1 and $2 order by revision, place limit $3`),
@@ -342,7 +342,7 @@ delete from $changes where ctid = any (array(
     union all
     select ctid from $changes where revision between $1 and $2 and revision < $3 and op = 2
 ))`),
-		pruned: sql(`update $store set pruned = least($1::bigint + 1, oldest) where pruned <= $1`),
+		prunedQuery: sql(`update $store set pruned = least($1::bigint + 1, oldest) where pruned <= $1`),
 	}
 }
 
@@ -419,11 +419,11 @@ func newListSteps(wildcards int, sql func(string) string) string {
 // so few that a filter which leaves out most of them can be asked where to go on. The keys that were deleted are found one by one in the
 // index of deletions, however often each of them was deleted.
 
-// stored are the keys of what is stored.
-const stored = `select key from $resources where key >= $1 and key < $2 order by key limit $3`
+// matchesStored are the keys of what is matchesStored.
+const matchesStored = `select key from $resources where key >= $1 and key < $2 order by key limit $3`
 
-// deleted are the keys of what was deleted, as far as the log remembers.
-const deleted = `
+// deletedKeys are the keys of what was deletedKeys, as far as the log remembers.
+const deletedKeys = `
     select key from (
         with recursive gone as (
             (select key from $changes where key >= $1 and key < $2 and op = 2 order by key limit 1)
@@ -449,7 +449,7 @@ const (
 // current is what is stored under picked keys now.
 const current = currentRow + ` from picked join $resources resource using (key)` + currentHead
 
-const included = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
+const includedRows = `((current.modified, current.place) <= ($5::bigint, $6::int) or $7::text::int8multirange @> current.modified)`
 
 // asOf is what a position includes of picked keys. Only of those that have changed since the past is searched for: "offset 0" keeps
 // Postgres from searching first and asking then, and from reading all of the log to join it. It also has what is stored looked up key by
@@ -463,7 +463,7 @@ const asOf = `
     from picked
     left join lateral (` + currentRow + ` from $resources resource` + currentHead + `
         where resource.key = picked.key offset 0
-    ) as current on ` + included + `
+    ) as current on ` + includedRows + `
     left join lateral (
         select earlier.* from $past(picked.key, $5, $6, $7::text::int8multirange) as earlier where current.key is null offset 0
     ) as found on true
@@ -488,40 +488,40 @@ select * from (
 ) as page`
 
 const (
-	picked = `picked as materialized (
+	pickedRows = `picked as materialized (
     select key from stretch where $4::bytea is null or key like $4
 )`
 	presentPage = `
-with stretch as materialized (` + stored + `), ` + picked + `, current as (` + current + `), versions as (
+with stretch as materialized (` + matchesStored + `), ` + pickedRows + `, current as (` + current + `), versions as (
     select key, version, data, created, writes, modified from current
     where $5::bigint is not null and $6::int is not null and $7::text is not null
 )` + pageOf
 	// Without a pattern, no key is passed over, and all is read in the order of the index.
-	presentSpan = `
+	presentRange = `
 select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
 from (
     select few.*, sum(octet_length(data)) over (order by key rows unbounded preceding) - octet_length(data) as before
-    from (` + presentFew + `) as few
+    from (` + presentKeys + `) as few
 ) as resource` + currentHead + `
 where before < $5 or $4
 order by key`
 	// Where bytes are not bounded, they need not be summed up, which takes longer than the rest.
 	presentRows = `
 select key, version, case when not $4 then data end, coalesce(created, head.revision), coalesce(modified, head.revision), coalesce(writes, 1)
-from (` + presentFew + `) as resource` + currentHead + `
+from (` + presentKeys + `) as resource` + currentHead + `
 order by key`
-	presentFew = `select key, version, data, created, writes, modified from $resources where key >= $1 and key < $2 order by key limit $3`
+	presentKeys = `select key, version, data, created, writes, modified from $resources where key >= $1 and key < $2 order by key limit $3`
 
-	pastPage = `
+	historyPage = `
 with stretch as materialized (
-    select key from ((` + stored + `) union ` + deleted + `) as keys order by key limit $3
-), ` + picked + `, versions as (` + asOf + `)` + pageOf
+    select key from ((` + matchesStored + `) union ` + deletedKeys + `) as keys order by key limit $3
+), ` + pickedRows + `, versions as (` + asOf + `)` + pageOf
 
 	presentCount = `
 select count(*) from $resources where key >= $1 and key < $2 and ($3::bytea is null or key like $3)`
 
 	// Whether nothing between two keys has changed after a change, as far as the log is looked through for that.
-	unchanged = `
+	unchangedQuery = `
 with since as materialized (
     select key from $changes where (revision, place) > ($3::bigint, $4::int) and revision < $never order by revision, place limit $5 + 1
 )
@@ -542,17 +542,17 @@ select case when (select count(*) from since) <= $6 then (` + presentCount + `) 
 ) end`
 
 	// All keys are one stretch.
-	pastCount = `
-with stretch as materialized ((` + stored + `) union ` + deleted + `), ` + picked + `
+	historyCount = `
+with stretch as materialized ((` + matchesStored + `) union ` + deletedKeys + `), ` + pickedRows + `
 select count(*) from (` + asOf + `) as versions`
 
 	// What the log has at a position, and whether its commit goes on there.
-	placeAt = `
+	changeAt = `
 select id, oldest, change.revision is not null, change.more, substr(change.token, 1, 8)
 from $store left join $changes change on change.revision = $1 and change.place = $2`
 
 	// The last change up to a number, and whether there is one at or after it.
-	numbered = `
+	revisionQuery = `
 select id, oldest, last.revision, last.place, substr(last.token, 1, 8),
     exists (select from $changes where revision >= $1 and revision < $never)
 from $store left join lateral (
@@ -561,7 +561,7 @@ from $store left join lateral (
 
 	// What is stored under single keys now, the last change up to the number up to which the history is final, and whether there is one
 	// after it: one statement, of one snapshot, after the statement finalNoted.
-	look = `
+	keyQuery = `
 with final as materialized (select current_setting('ashlar.final')::bigint as number)
 select store.id, store.oldest, last.revision, last.place, last.piece,
     exists (select from $changes where revision > final.number and revision < $never), one.*
@@ -576,7 +576,7 @@ left join (
 ) as one on true`
 
 	// Whether there is a change of a number, or after it.
-	followed = `
+	followedQuery = `
 select id, exists (select from $changes where revision >= $1 and revision < $never) from $store`
 
 	// What changes followed.
@@ -597,13 +597,13 @@ update $store set oldest = $1
 where oldest < $1 and exists (select from $changes where revision = $1 and place = $2 and substr(token, 1, 8) = $3)`
 )
 
-type pastStatements struct {
-	presentPage, presentSpan, presentRows, pastPage, presentCount, unchanged, countSince, pastCount, placeAt, numbered, look, followed, before, compact string
+type historyStatements struct {
+	presentPage, presentRange, presentRows, historyPage, presentCount, unchangedQuery, countSince, historyCount, changeAt, revisionQuery, keyQuery, followedQuery, before, compact string
 }
 
-func newPastStatements(sql func(string) string) pastStatements {
-	return pastStatements{
-		presentPage: sql(presentPage), presentSpan: sql(presentSpan), presentRows: sql(presentRows), pastPage: sql(pastPage), presentCount: sql(presentCount), unchanged: sql(unchanged), countSince: sql(countSince), pastCount: sql(pastCount),
-		placeAt: sql(placeAt), numbered: sql(numbered), look: sql(look), followed: sql(followed), before: sql(before), compact: sql(compact),
+func newHistoryStatements(sql func(string) string) historyStatements {
+	return historyStatements{
+		presentPage: sql(presentPage), presentRange: sql(presentRange), presentRows: sql(presentRows), historyPage: sql(historyPage), presentCount: sql(presentCount), unchangedQuery: sql(unchangedQuery), countSince: sql(countSince), historyCount: sql(historyCount),
+		changeAt: sql(changeAt), revisionQuery: sql(revisionQuery), keyQuery: sql(keyQuery), followedQuery: sql(followedQuery), before: sql(before), compact: sql(compact),
 	}
 }

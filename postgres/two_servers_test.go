@@ -39,7 +39,7 @@ func TestRevisionsOfOneServer(t *testing.T) {
 		names := newStatements("store")
 		if server == after { // a commit that stalls, between its number and its end
 			for _, sql := range []string{note, "select nextval($seq_name)"} {
-				if _, err := tx.Exec(ctx, names.named(sql)); err != nil {
+				if _, err := tx.Exec(ctx, names.withNames(sql)); err != nil {
 					t.Fatal(err)
 				}
 			}

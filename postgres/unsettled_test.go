@@ -13,15 +13,15 @@ import (
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{storage.ErrClosed, context.Canceled, fmt.Errorf("wrapped: %w", context.DeadlineExceeded), storage.ErrCASFailure} {
-		if got := unsettled([]*mutation{{}}, err); !errors.Is(got, err) || errors.Is(got, storage.ErrInconsistent) {
+		if got := unresolvedError([]*mutation{{}}, err); !errors.Is(got, err) || errors.Is(got, storage.ErrInconsistent) {
 			t.Errorf("%v, nothing lost: %v", err, got)
 		}
-		got := unsettled([]*mutation{{lost: []*attempt{{}}}}, err)
+		got := unresolvedError([]*mutation{{lostAttempts: []*attempt{{}}}}, err)
 		if !errors.Is(got, err) || errors.Is(got, storage.ErrInconsistent) != !errors.Is(err, storage.ErrCASFailure) {
 			t.Errorf("%v, an answer lost: %v", err, got)
 		}
 	}
-	if err := unsettled([]*mutation{{lost: []*attempt{{}}}}, nil); err != nil {
+	if err := unresolvedError([]*mutation{{lostAttempts: []*attempt{{}}}}, nil); err != nil {
 		t.Errorf("a success: %v", err)
 	}
 }

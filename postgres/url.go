@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/internal/params"
 )
 
-// passed are the parameters that mean what they mean to libpq, pgx or the server.
-var passed = []string{
+// passedParameters are the parameters that mean what they mean to libpq, pgx or the server.
+var passedParameters = []string{
 	// Where to connect to, and as whom.
 	"host", "port", "database", "dbname", "user", "password", "passfile", "service", "servicefile", "target_session_attrs", "connect_timeout",
 	// Encryption and authentication.
@@ -64,7 +64,7 @@ func parseURL(u *url.URL) (*target, error) {
 	}}
 	listen, replica := v.String("listen", "on"), v.String("replica", "")
 	rest := url.Values{}
-	for _, name := range passed {
+	for _, name := range passedParameters {
 		value := v.String(name, "") // asked for also where it is not there, for the error about unknown ones
 		if u.Query().Has(name) {
 			rest.Set(name, value)
@@ -127,8 +127,8 @@ func secondConfig(name, text string) (*pgxpool.Config, error) {
 			storage.ErrInvalid, name)
 	}
 	for parameter := range u.Query() {
-		if !slices.Contains(passed, parameter) {
-			return nil, fmt.Errorf("URL parameter %s: %w", name, params.Unknown(u.RawQuery, parameter, passed))
+		if !slices.Contains(passedParameters, parameter) {
+			return nil, fmt.Errorf("URL parameter %s: %w", name, params.Unknown(u.RawQuery, parameter, passedParameters))
 		}
 	}
 	config, err := poolConfig(u)

@@ -19,22 +19,22 @@ import (
 type watchdog struct {
 	side *pgxpool.Pool
 
-	mu      sync.Mutex
-	watched map[*watched]struct{}
-	orphans map[uint32]struct{} // sessions whose statement was abandoned, by the server's number, until it is over
-	room    chan struct{}       // closed when an orphan is gone
-	timer   *time.Timer         // of the next look; nil: there is none
-	ended   bool
-	running sync.WaitGroup // looks
+	mu         sync.Mutex
+	statements map[*watchedStatement]struct{}
+	orphans    map[uint32]struct{} // sessions whose statement was abandoned, by the server's number, until it is over
+	roomCh     chan struct{}       // closed when an orphan is gone
+	timer      *time.Timer         // of the next look; nil: there is none
+	stopped    bool
+	running    sync.WaitGroup // looks
 }
 
 func newWatchdog(side *pgxpool.Pool) *watchdog {
 	return &watchdog{
-		side: side, watched: map[*watched]struct{}{}, orphans: map[uint32]struct{}{}, room: make(chan struct{}),
+		side: side, statements: map[*watchedStatement]struct{}{}, orphans: map[uint32]struct{}{}, roomCh: make(chan struct{}),
 	}
 }
 
-type watched struct {
+type watchedStatement struct {
 	conn   *pgx.Conn
 	began  time.Time
 	writes bool
@@ -45,8 +45,8 @@ type watched struct {
 const (
 	// silence is how long a statement may give no sign of life before somebody looks.
 	silence = 5 * time.Second
-	// lookEvery is how often silent statements are looked for.
-	lookEvery = time.Second
+	// checkInterval is how often silent statements are looked for.
+	checkInterval = time.Second
 	// maxOrphans bounds the sessions that a handle leaves behind, with statements that it has stopped to wait for.
 	maxOrphans = 8
 )
@@ -56,7 +56,7 @@ const (
 func (w *watchdog) admit(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		full, room := len(w.orphans) >= maxOrphans, w.room
+		full, room := len(w.orphans) >= maxOrphans, w.roomCh
 		w.mu.Unlock()
 		if !full {
 			return nil
@@ -76,32 +76,32 @@ func (w *watchdog) watch(
 	ctx context.Context, conn *pgx.Conn, writes bool, longer time.Duration,
 ) (_ context.Context, done func(abandoned bool)) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &watched{conn: conn, began: time.Now(), writes: writes, longer: longer, cancel: cancel}
+	s := &watchedStatement{conn: conn, began: time.Now(), writes: writes, longer: longer, cancel: cancel}
 	w.mu.Lock()
-	w.watched[s] = struct{}{}
-	w.lookLocked()
+	w.statements[s] = struct{}{}
+	w.scheduleCheckLocked()
 	w.mu.Unlock()
 	return ctx, func(abandoned bool) {
 		w.mu.Lock()
-		delete(w.watched, s)
+		delete(w.statements, s)
 		if abandoned && writes {
 			w.orphans[conn.PgConn().PID()] = struct{}{}
-			w.lookLocked()
+			w.scheduleCheckLocked()
 		}
 		w.mu.Unlock()
 		cancel()
 	}
 }
 
-// lookLocked has somebody look from time to time for as long as there is something to look after.
-func (w *watchdog) lookLocked() {
-	if w.timer == nil && !w.ended {
+// scheduleCheckLocked has somebody look from time to time for as long as there is something to look after.
+func (w *watchdog) scheduleCheckLocked() {
+	if w.timer == nil && !w.stopped {
 		w.running.Add(1)
-		w.timer = time.AfterFunc(lookEvery, w.look)
+		w.timer = time.AfterFunc(checkInterval, w.check)
 	}
 }
 
-func (w *watchdog) look() {
+func (w *watchdog) check() {
 	defer w.running.Done()
 	pids := w.silent()
 	var busy map[uint32]bool
@@ -115,8 +115,8 @@ func (w *watchdog) look() {
 	defer w.mu.Unlock()
 	w.judgeLocked(pids, busy)
 	w.timer = nil
-	if len(w.watched)+len(w.orphans) > 0 {
-		w.lookLocked()
+	if len(w.statements)+len(w.orphans) > 0 {
+		w.scheduleCheckLocked()
 	}
 }
 
@@ -127,7 +127,7 @@ func (w *watchdog) judgeLocked(asked []uint32, busy map[uint32]bool) {
 	for _, pid := range asked {
 		over[pid] = !busy[pid]
 	}
-	for s := range w.watched {
+	for s := range w.statements {
 		if s.writes && s.silent() && over[s.conn.PgConn().PID()] {
 			s.cancel()
 		}
@@ -135,8 +135,8 @@ func (w *watchdog) judgeLocked(asked []uint32, busy map[uint32]bool) {
 	for pid := range w.orphans {
 		if over[pid] {
 			delete(w.orphans, pid)
-			close(w.room)
-			w.room = make(chan struct{})
+			close(w.roomCh)
+			w.roomCh = make(chan struct{})
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (w *watchdog) judgeLocked(asked []uint32, busy map[uint32]bool) {
 func (w *watchdog) silent() (pids []uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for s := range w.watched {
+	for s := range w.statements {
 		switch {
 		case !s.silent():
 		case s.writes:
@@ -160,7 +160,7 @@ func (w *watchdog) silent() (pids []uint32) {
 	return pids
 }
 
-func (s *watched) silent() bool {
+func (s *watchedStatement) silent() bool {
 	last := s.began
 	if moved := lastMove(s.conn); moved.After(last) {
 		last = moved
@@ -190,7 +190,7 @@ func (w *watchdog) busy(pids []uint32) (map[uint32]bool, error) {
 // close ends the looking.
 func (w *watchdog) close() {
 	w.mu.Lock()
-	w.ended = true
+	w.stopped = true
 	if w.timer != nil && w.timer.Stop() {
 		w.running.Done()
 	}
@@ -198,28 +198,28 @@ func (w *watchdog) close() {
 	w.running.Wait()
 }
 
-// link is a network connection that knows when something last went through it. It is below TLS, where pgx looks for the connection
+// activityConn is a network connection that knows when something last went through it. It is below TLS, where pgx looks for the connection
 // that it binds the authentication to.
-type link struct {
+type activityConn struct {
 	net.Conn
-	moved atomic.Int64 // nanoseconds since the program's start
+	lastActivity atomic.Int64 // nanoseconds since the program's start
 }
 
-func (l *link) Read(p []byte) (int, error) {
+func (l *activityConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if n > 0 {
-		l.moved.Store(int64(time.Since(start)))
+		l.lastActivity.Store(int64(time.Since(start)))
 	}
 	return n, err
 }
 
 // Write writes in pieces, so that a slow link is seen to move.
-func (l *link) Write(p []byte) (n int, err error) {
+func (l *activityConn) Write(p []byte) (n int, err error) {
 	const piece = 64 << 10
 	for {
 		some, err := l.Conn.Write(p[n:min(len(p), n+piece)])
 		n += some
-		l.moved.Store(int64(time.Since(start)))
+		l.lastActivity.Store(int64(time.Since(start)))
 		if err != nil || n == len(p) {
 			return n, err
 		}
@@ -234,8 +234,8 @@ func lastMove(conn *pgx.Conn) time.Time {
 	if encrypted, ok := network.(*tls.Conn); ok {
 		network = encrypted.NetConn()
 	}
-	if l, ok := network.(*link); ok {
-		return start.Add(time.Duration(l.moved.Load()))
+	if l, ok := network.(*activityConn); ok {
+		return start.Add(time.Duration(l.lastActivity.Load()))
 	}
 	return time.Time{}
 }

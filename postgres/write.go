@@ -59,8 +59,8 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) (err er
 		if err == nil && m.kind == kindWrite {
 			m.NewVersion = versionText(m.token)
 		}
-		if err == nil && m.changed() {
-			m.Revision, m.Settled = m.revision, m.settled
+		if err == nil && m.hasEffect() {
+			m.Revision, m.Settled = m.revision, m.knownFinal
 		}
 	}
 	return err
@@ -75,13 +75,13 @@ func (w *writer) whileBusy(ctx context.Context, ms []*mutation, try func() error
 				continue
 			}
 		}
-		return unsettled(ms, err)
+		return unresolvedError(ms, err)
 	}
 }
 
-// unsettled is the error of a call that ended while it waited for its next attempt: if the answer to an earlier one was lost, that
+// unresolvedError is the error of a call that ended while it waited for its next attempt: if the answer to an earlier one was lost, that
 // one may have happened, or still happen.
-func unsettled(ms []*mutation, err error) error {
+func unresolvedError(ms []*mutation, err error) error {
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || len(withLost(ms)) == 0 {
 		return err // a batch that is still under way may have the mutation only with the first of these errors
 	}
@@ -100,14 +100,14 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 	}
 	// What is known of a member is told at once: it does not have to wait for the others.
 	err := w.carryOut(ctx, ms, func() {
-		w.replica.answered()
+		w.replica.recordIssue()
 		for _, c := range calls {
-			if c.Request.applied {
+			if c.Request.succeeded {
 				c.Done(struct{}{}, nil)
 			}
 		}
 	})
-	w.replica.answered()
+	w.replica.recordIssue()
 	w.announce(ms)
 	for _, c := range calls {
 		c.Done(struct{}{}, c.Request.answer(err))
@@ -117,7 +117,7 @@ func (w *writer) writeBatch(ctx context.Context, calls []*writeMember) {
 // answer is the error of a member whose batch had this one.
 func (m *mutation) answer(ofBatch error) error {
 	switch again, refusal := m.decide(); {
-	case m.applied:
+	case m.succeeded:
 		return nil
 	case ofBatch != nil:
 		return ofBatch
@@ -133,7 +133,7 @@ func (m *mutation) answer(ofBatch error) error {
 
 // announce tells the own feed at once, and the other processes soon, what a statement has changed.
 func (w *writer) announce(ms []*mutation) {
-	if own, look := ownChanges(ms); look || len(own) > 0 {
+	if own, look := localChangesOf(ms); look || len(own) > 0 {
 		w.inbox.add(own, look)
 		w.notifier.ring()
 	}
@@ -144,14 +144,14 @@ func (w *writer) announce(ms []*mutation) {
 func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) error {
 	slices.SortFunc(ms, byKey)
 	apart := false
-	return w.settled(ctx, ms, func(ctx context.Context) error {
+	return w.retryResolving(ctx, ms, func(ctx context.Context) error {
 		known()
-		left := unapplied(ms)
+		left := pendingMutations(ms)
 		err := w.sendParts(ctx, left, apart)
 		apart = apart || isLockTimeout(err)
-		if len(ms) > 1 && fateOf(err) == refused {
+		if len(ms) > 1 && classify(err) == outcomeRejected {
 			apart = true // one member may be to blame
-			if again := w.sendParts(ctx, unapplied(left), true); fateOf(again) != refused {
+			if again := w.sendParts(ctx, pendingMutations(left), true); classify(again) != outcomeRejected {
 				err = again // the refusal is nothing to those who were not refused
 			}
 		}
@@ -160,26 +160,26 @@ func (w *writer) carryOut(ctx context.Context, ms []*mutation, known func()) err
 		}
 		// What was refused may have been refused because of its own earlier attempt, committed since.
 		failed := slices.ContainsFunc(ms, func(m *mutation) bool { return m.failure != nil })
-		return w.settle(ctx, which(withLost(ms), (*mutation).isRefused), failed)
+		return w.settle(ctx, which(withLost(ms), (*mutation).isRejected), failed)
 	})
 }
 
 func byKey(x, y *mutation) int { return bytes.Compare(x.keyBytes, y.keyBytes) }
 
-func unapplied(ms []*mutation) []*mutation {
-	return which(ms, func(m *mutation) bool { return !m.applied })
+func pendingMutations(ms []*mutation) []*mutation {
+	return which(ms, func(m *mutation) bool { return !m.succeeded })
 }
 
-// settled retries to send mutations, and finds out before each attempt what became of those whose answer was lost. If it ends in
+// retryResolving retries to send mutations, and finds out before each attempt what became of those whose answer was lost. If it ends in
 // an error, a refusal of the last attempt is their answer only if the lost ones are over for good.
-func (w *writer) settled(ctx context.Context, ms []*mutation, try func(ctx context.Context) error) error {
+func (w *writer) retryResolving(ctx context.Context, ms []*mutation, try func(ctx context.Context) error) error {
 	err := w.retry(ctx, func(ctx context.Context) error {
 		if err := w.settle(ctx, withLost(ms), false); err != nil {
 			return err
 		}
 		return try(ctx)
 	})
-	err = unsettled(ms, err)
+	err = unresolvedError(ms, err)
 	if err == nil || errors.Is(err, storage.ErrInconsistent) || len(withLost(ms)) == 0 {
 		return err
 	}
@@ -203,7 +203,7 @@ func (w *writer) sendParts(ctx context.Context, ms []*mutation, apart bool) erro
 			switch {
 			case isLockTimeout(err):
 				m.busy = true // somebody else is creating it
-			case fateOf(err) == refused && len(ms) > 1:
+			case classify(err) == outcomeRejected && len(ms) > 1:
 				m.failure = refusal(err) // it is nothing to the others
 			default:
 				return err
@@ -220,9 +220,9 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 	slices.SortFunc(sorted, byKey)
 	err := w.whileBusy(ctx, ms, func() error {
 		busy := false
-		err := w.settled(ctx, sorted, func(ctx context.Context) (err error) {
+		err := w.retryResolving(ctx, sorted, func(ctx context.Context) (err error) {
 			busy = false
-			if slices.ContainsFunc(ms, (*mutation).changed) {
+			if slices.ContainsFunc(ms, (*mutation).hasEffect) {
 				return nil // an earlier attempt, and all of it
 			}
 			if err := w.send(ctx, sorted, true); err != nil {
@@ -236,8 +236,8 @@ func (w *writer) commit(ctx context.Context, ms []*mutation) error {
 		}
 		return err
 	})
-	w.replica.answered() // before the feed can show the changes
-	if slices.ContainsFunc(ms, (*mutation).changed) {
+	w.replica.recordIssue() // before the feed can show the changes
+	if slices.ContainsFunc(ms, (*mutation).hasEffect) {
 		w.announce(sorted)
 		return nil
 	}
