@@ -29,18 +29,18 @@ type Options struct {
 // Cache is a backend with a copy in memory. It has every capability of [storage.As] that the backend under it has and that is part of the
 // contract; tools that move stores need that backend itself.
 type Cache struct {
-	backend storage.Backend
-	opts    Options
-	types   map[storage.UnversionedType]bool
-	copy    *replica.Replica[stored]
-	doubts  doubts
-	closed  atomic.Bool
+	backend     storage.Backend
+	opts        Options
+	types       map[storage.UnversionedType]bool
+	copy        *replica.Replica[storedResource]
+	unconfirmed unconfirmedKeys
+	closed      atomic.Bool
 }
 
 var _ storage.Backend = (*Cache)(nil)
 
-// stored is a resource in memory.
-type stored struct {
+// storedResource is a resource in memory.
+type storedResource struct {
 	data  []byte // without the version
 	owner string // the bytes of the owner's key and its uid; "" for none
 }
@@ -58,12 +58,12 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 	for _, t := range c.opts.Types {
 		c.types[t] = true
 	}
-	copied, err := replica.Open(ctx, backend, replica.Options[stored]{
+	copied, err := replica.Open(ctx, backend, replica.Options[storedResource]{
 		Types:     c.opts.Types,
 		Decode:    c.store,
 		Uid:       uid,
-		Size:      func(row *replica.Row[stored]) int { return len(row.Value.data) + len(row.Value.owner) },
-		Index:     &replica.Index[stored]{Keys: owners},
+		Size:      func(row *replica.Row[storedResource]) int { return len(row.Value.data) + len(row.Value.owner) },
+		Index:     &replica.Index[storedResource]{Keys: owners},
 		LogLength: 1, // nobody follows
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func New(ctx context.Context, backend storage.Backend, opts *Options) (*Cache, e
 }
 
 // store makes of a resource what is kept. It trims it, so the resource must not be anybody else's if there is something to trim.
-func (c *Cache) store(res *resourcepb.Resource) stored {
+func (c *Cache) store(res *resourcepb.Resource) storedResource {
 	if c.opts.Trim != nil {
 		c.opts.Trim(res)
 	}
@@ -83,11 +83,11 @@ func (c *Cache) store(res *resourcepb.Resource) stored {
 		// The backend has decoded it, so this is what Trim has left.
 		panic(fmt.Sprintf("cache: Trim has left a resource that cannot be encoded: %v", err))
 	}
-	return stored{data: data[:len(data):len(data)], owner: owned(res.GetOwner())}
+	return storedResource{data: data[:len(data):len(data)], owner: ownerIndexKey(res.GetOwner())}
 }
 
 // uid returns the uid of what is stored.
-func uid(row *replica.Row[stored]) string {
+func uid(row *replica.Row[storedResource]) string {
 	res, err := resource(row)
 	if err != nil {
 		return ""
@@ -95,15 +95,15 @@ func uid(row *replica.Row[stored]) string {
 	return res.GetId().GetUid()
 }
 
-// owned is what the index has of an owner. A key has four NULs and a uid has none, so nothing is ambiguous.
-func owned(owner *resourcepb.ID) string {
+// ownerIndexKey is what the index has of an owner. A key has four NULs and a uid has none, so nothing is ambiguous.
+func ownerIndexKey(owner *resourcepb.ID) string {
 	if owner == nil {
 		return ""
 	}
 	return string(append(append(key.Of(owner).Bytes(), 0), owner.GetUid()...))
 }
 
-func owners(row *replica.Row[stored]) []string {
+func owners(row *replica.Row[storedResource]) []string {
 	if row.Value.owner == "" {
 		return nil
 	}

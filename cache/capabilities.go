@@ -44,7 +44,7 @@ type pager struct {
 func (p pager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	page, err := p.inner.ListPage(ctx, typ, tenancy, namePrefix, opts)
 	if err == nil { // also at a revision, which the copy may have yet to come by
-		p.listed(typ, page.Resources)
+		p.noteListing(typ, page.Resources)
 	}
 	return page, err
 }
@@ -59,7 +59,7 @@ type historian struct {
 func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.ScanOptions) (storage.Scan, error) {
 	scan, err := h.Historian.Scan(ctx, span, opts)
 	if err == nil {
-		h.cache.doubts.addAll()
+		h.cache.unconfirmed.addAll()
 	}
 	return scan, err
 }
@@ -68,7 +68,7 @@ func (h historian) Scan(ctx context.Context, span storage.Span, opts storage.Sca
 func (h historian) Swap(ctx context.Context, swap storage.Swap) (storage.Swapped, error) {
 	swapped, err := h.Historian.Swap(ctx, swap)
 	if err == nil {
-		h.cache.doubts.addAll()
+		h.cache.unconfirmed.addAll()
 	}
 	return swapped, err
 }
@@ -92,7 +92,7 @@ type follower struct {
 func (f follower) Next(ctx context.Context) ([]storage.Change, int64, error) {
 	changes, revision, err := f.Follower.Next(ctx)
 	if len(changes) > 0 {
-		f.cache.doubts.addAll()
+		f.cache.unconfirmed.addAll()
 	}
 	return changes, revision, err
 }

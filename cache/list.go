@@ -30,14 +30,14 @@ func (c *Cache) List(ctx context.Context, consistency storage.ReadConsistency, t
 	}
 	all, err := c.backend.List(ctx, consistency, typ, tenancy, namePrefix)
 	if err == nil {
-		c.listed(typ, all)
+		c.noteListing(typ, all)
 	}
 	return all, err
 }
 
 // cut returns a state of the store for a list of the keys that a function names; nil if the database has to tell.
-func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (*replica.View[stored], error) {
-	ok, err := c.memory(ctx, consistency, func() bool { return c.doubts.about(of, c.shows) })
+func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of func(key.Key) bool) (*replica.View[storedResource], error) {
+	ok, err := c.memory(ctx, consistency, func() bool { return c.unconfirmed.about(of, c.shows) })
 	if !ok || err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (c *Cache) cut(ctx context.Context, consistency storage.ReadConsistency, of
 	return c.copy.Cut(), nil
 }
 
-func resources(cut *replica.View[stored], f key.Filter) (all []*resourcepb.Resource, err error) {
+func resources(cut *replica.View[storedResource], f key.Filter) (all []*resourcepb.Resource, err error) {
 	for row := range cut.Select(f) {
 		res, err := resource(row)
 		if err != nil {
@@ -71,17 +71,17 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 		return nil, err
 	}
 	if len(c.types) > 0 { // what is not copied may have the owner too
-		return c.referred(ctx, id)
+		return c.backendReferences(ctx, id)
 	}
 	cut, err := c.cut(ctx, storage.EventualConsistency, func(key.Key) bool { return true })
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("list the references to %v: %w", key.Of(id), err)
 	case cut == nil:
-		return c.referred(ctx, id)
+		return c.backendReferences(ctx, id)
 	}
 	var all []*resourcepb.ID
-	at := owned(id)
+	at := ownerIndexKey(id)
 	for row := range cut.Between(at, at+"\x00") {
 		res, err := resource(row)
 		if err != nil {
@@ -95,11 +95,11 @@ func (c *Cache) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*reso
 	return all, nil
 }
 
-// referred has the backend tell the references to an owner. The answer names no versions, so the copy cannot be held against it.
-func (c *Cache) referred(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
+// backendReferences has the backend tell the references to an owner. The answer names no versions, so the copy cannot be held against it.
+func (c *Cache) backendReferences(ctx context.Context, id *resourcepb.ID) ([]*resourcepb.ID, error) {
 	all, err := c.backend.OwnerReferences(ctx, id)
 	if err == nil {
-		c.doubts.addAll()
+		c.unconfirmed.addAll()
 	}
 	return all, err
 }

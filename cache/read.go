@@ -22,12 +22,12 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 	if !c.holds(k) {
 		return c.backend.Read(ctx, consistency, id)
 	}
-	ok, err := c.memory(ctx, consistency, func() bool { return c.doubts.of(k, c.shows) })
+	ok, err := c.memory(ctx, consistency, func() bool { return c.unconfirmed.of(k, c.shows) })
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %v: %w", k, err)
 	case !ok:
-		return c.readThrough(ctx, consistency, k, id)
+		return c.backendRead(ctx, consistency, k, id)
 	}
 	row := c.copy.Get(k)
 	if row == nil {
@@ -48,18 +48,18 @@ func (c *Cache) Read(ctx context.Context, consistency storage.ReadConsistency, i
 // memory reports whether the copy may answer a call about keys of which a function tells whether one is in doubt. If not, the database
 // may.
 func (c *Cache) memory(ctx context.Context, consistency storage.ReadConsistency, doubtful func() bool) (bool, error) {
-	if consistency == storage.EventualConsistency && (!c.doubts.some.Load() || !doubtful()) {
+	if consistency == storage.EventualConsistency && (!c.unconfirmed.some.Load() || !doubtful()) {
 		return true, nil
 	}
 	if !c.copy.Bookmarks() || !c.copy.Live() {
 		return false, nil
 	}
-	return true, c.proven(ctx)
+	return true, c.proveProgress(ctx)
 }
 
-// readThrough has the backend read.
-func (c *Cache) readThrough(ctx context.Context, consistency storage.ReadConsistency, k key.Key, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	number := c.doubts.newest()
+// backendRead has the backend read.
+func (c *Cache) backendRead(ctx context.Context, consistency storage.ReadConsistency, k key.Key, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	number := c.unconfirmed.newest()
 	res, err := c.backend.Read(ctx, consistency, id)
 	var mismatch storage.GroupVersionMismatchError
 	switch {
@@ -74,6 +74,6 @@ func (c *Cache) readThrough(ctx context.Context, consistency storage.ReadConsist
 }
 
 // resource makes a resource, which is the caller's, of what is in memory.
-func resource(row *replica.Row[stored]) (*resourcepb.Resource, error) {
+func resource(row *replica.Row[storedResource]) (*resourcepb.Resource, error) {
 	return codec.Decode(row.Value.data, row.Version)
 }

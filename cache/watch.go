@@ -11,7 +11,7 @@ import (
 // WatchList implements storage.Backend. The watch is the backend's own.
 func (c *Cache) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) (storage.Watch, error) {
 	w, err := c.backend.WatchList(ctx, typ, tenancy, namePrefix)
-	return c.watched(w, err, typ)
+	return c.wrapWatch(w, err, typ)
 }
 
 // resumer is a cache over a Resumer.
@@ -23,11 +23,11 @@ type resumer struct {
 // WatchFrom implements storage.Resumer.
 func (r resumer) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (storage.Watch, error) {
 	w, err := r.inner.WatchFrom(ctx, typ, tenancy, namePrefix, cursor)
-	return r.watched(w, err, typ)
+	return r.wrapWatch(w, err, typ)
 }
 
-// watched returns a watch with the capabilities of a backend's.
-func (c *Cache) watched(inner storage.Watch, err error, typ storage.UnversionedType) (storage.Watch, error) {
+// wrapWatch returns a watch with the capabilities of a backend's.
+func (c *Cache) wrapWatch(inner storage.Watch, err error, typ storage.UnversionedType) (storage.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 		w.cache.event(key.Of(res.GetId()), res.GetVersion(), true)
 	}
 	if ev.GetEndOfSnapshot() != nil {
-		w.cache.listed(w.typ, nil)
+		w.cache.noteListing(w.typ, nil)
 	}
 	return ev, nil
 }

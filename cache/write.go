@@ -20,10 +20,10 @@ func (c *Cache) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 	stored, err := c.backend.WriteCAS(ctx, res)
 	if err != nil {
 		writing.End(nil, nil)
-		c.refused(res.GetId(), res.GetVersion(), err)
+		c.noteRefusal(res.GetId(), res.GetVersion(), err)
 		return nil, err
 	}
-	c.wrote(writing.End([]*resourcepb.Resource{c.kept(stored)}, nil), []*resourcepb.Resource{stored})
+	c.wrote(writing.End([]*resourcepb.Resource{c.trimmable(stored)}, nil), []*resourcepb.Resource{stored})
 	return stored, nil
 }
 
@@ -36,15 +36,15 @@ func (c *Cache) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string
 	writing := c.copy.Begin([]key.Key{k})
 	if err := c.backend.DeleteCAS(ctx, id, version); err != nil {
 		writing.End(nil, nil)
-		c.refused(id, version, err)
+		c.noteRefusal(id, version, err)
 		return err
 	}
 	c.wrote(writing.End(nil, []*resourcepb.Resource{{Id: id, Version: version}}), nil)
 	return nil
 }
 
-// kept returns a resource that the copy may trim.
-func (c *Cache) kept(res *resourcepb.Resource) *resourcepb.Resource {
+// trimmable returns a resource that the copy may trim.
+func (c *Cache) trimmable(res *resourcepb.Resource) *resourcepb.Resource {
 	if c.opts.Trim == nil {
 		return res
 	}
@@ -60,7 +60,7 @@ func (c *Cache) wrote(unsure []key.Key, written []*resourcepb.Resource) {
 				version = res.GetVersion()
 			}
 		}
-		c.doubts.add(k, version)
+		c.unconfirmed.add(k, version)
 	}
 }
 
@@ -93,36 +93,36 @@ func (t transactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	results, err := t.inner.Commit(ctx, ops)
 	if err != nil {
 		writing.End(nil, nil)
-		t.failed(ops, err)
+		t.noteFailure(ops, err)
 		return nil, err
 	}
 	for i := range ops {
 		if ops[i].Check != nil {
-			t.checked(ops[i].Check, ops[i].Version)
+			t.noteCheck(ops[i].Check, ops[i].Version)
 		}
 	}
 	var written []*resourcepb.Resource
 	for _, res := range results {
 		if res != nil && t.holds(key.Of(res.GetId())) {
-			written = append(written, t.kept(res))
+			written = append(written, t.trimmable(res))
 		}
 	}
 	t.wrote(writing.End(written, deleted), written)
 	return results, nil
 }
 
-// failed notes which operation of a commit was refused.
-func (c *Cache) failed(ops []storage.Op, err error) {
+// noteFailure notes which operation of a commit was refused.
+func (c *Cache) noteFailure(ops []storage.Op, err error) {
 	var failed *storage.OpError
 	if !errors.As(err, &failed) || failed.Index >= len(ops) {
 		return
 	}
 	switch op := &ops[failed.Index]; {
 	case op.Write != nil:
-		c.refused(op.Write.GetId(), op.Write.GetVersion(), err)
+		c.noteRefusal(op.Write.GetId(), op.Write.GetVersion(), err)
 	case op.Delete != nil:
-		c.refused(op.Delete, op.Version, err)
+		c.noteRefusal(op.Delete, op.Version, err)
 	case op.Check != nil:
-		c.refused(op.Check, op.Version, err)
+		c.noteRefusal(op.Check, op.Version, err)
 	}
 }

@@ -89,7 +89,7 @@ func New(ctx context.Context, db *dynamodb.Client, streamsClient *dynamodbstream
 func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *handle {
 	life, stop := context.WithCancel(context.Background())
 	r := newReader(t)
-	registry, permit := &registry{table: t}, newPermit(life, t)
+	registry, permit := &registry{table: t}, newWriteLease(life, t)
 	source := streams.NewSource(streams.Config{
 		Client: client, Table: records{r}, Name: t.name, Clock: t.clock,
 		Timeout: t.opts.Timeout, Outage: t.opts.Outage, Poll: t.opts.Poll, IdlePoll: t.opts.IdlePoll,
@@ -97,8 +97,8 @@ func newHandle(t *table, id driver.StoreID, client *dynamodbstreams.Client) *han
 	return &handle{
 		reader: r,
 		lister: &lister{reader: r, registry: registry, source: source, pageItems: defaultPageItems},
-		writer: &writer{table: t, reader: r, registry: registry, permit: permit, changed: source.Wake},
-		closer: &closer{table: t, permit: permit},
+		writer: &writer{table: t, reader: r, registry: registry, lease: permit, onChange: source.Wake},
+		closer: &closer{table: t, lease: permit},
 		notes:  &notes{t},
 		table:  t, id: id, source: source, stop: stop, release: func() {},
 	}

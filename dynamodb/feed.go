@@ -68,9 +68,9 @@ func (r records) Event(ctx context.Context, record *types.Record) (ev *streams.E
 		return nil, 0, nil
 	}
 	if after != nil {
-		count = after.stamp.count
+		count = after.ring.count
 	} else {
-		count = before.stamp.count + 1
+		count = before.ring.count + 1
 	}
 	packed, err := r.reader.gather(ctx, shown)
 	if err != nil && !errors.Is(err, errPartsGone) {
@@ -86,7 +86,7 @@ func (r records) Event(ctx context.Context, record *types.Record) (ev *streams.E
 }
 
 // image decodes what an item was. An error is about damage: the key was read before.
-func (l layout) image(keys item, image map[string]types.AttributeValue) (*head, error) {
+func (l layout) image(keys item, image map[string]types.AttributeValue) (*headItem, error) {
 	if len(image) == 0 {
 		return nil, nil
 	}

@@ -27,7 +27,7 @@ import (
 //     fence's gates is not shut;
 //   - a fence that is closed: no writes.
 //
-// A write is signed no later than the permission lasts after the look that grants it, and AWS accepts it for request.SignatureLife
+// A write is signed no later than the permission lasts after the look that grants it, and AWS accepts it for request.SignatureTTL
 // after that, if it is held up. So FenceWait after the announcement, which is much longer than the two, there is no request any more
 // that does not carry the condition. Then the gates are shut, and from the last one on no write takes effect, wherever it has been in
 // between.
@@ -40,7 +40,7 @@ const (
 	maxShutting = 16
 )
 
-// The fence's item has an epoch (attrStamp) that is its own, the target (attrData), and attrShut once it is closed.
+// The fence's item has an epoch (attrVersion) that is its own, the target (attrData), and attrShut once it is closed.
 const attrShut = "x"
 
 // fence is what a look saw.
@@ -53,7 +53,7 @@ type fence struct {
 // readFence returns the fence, and AWS's time then.
 func (t *table) readFence(ctx context.Context) (fence, time.Time, error) {
 	it, at, err := t.getAt(ctx, true, t.fence())
-	return fence{epoch: it.bytes(attrStamp), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}, at, err
+	return fence{epoch: it.bytes(attrVersion), target: string(it.bytes(attrData)), shut: it.bytes(attrShut) != nil}, at, err
 }
 
 // anyGate is the condition of a write that one gate of the announced fence is not shut.
@@ -66,8 +66,8 @@ var errClosedMeanwhile = fmt.Errorf("%w: the fence was taken away, or closed for
 
 // closer closes a store for writing, and opens it.
 type closer struct {
-	table  *table
-	permit *permit
+	table *table
+	lease *writeLease
 }
 
 // Fence implements driver.Mover. A fence that is only announced keeps nobody from writing.
@@ -108,7 +108,7 @@ func (c *closer) shut(ctx context.Context, target string) error {
 	case !f.shut || f.target == target:
 		return nil
 	}
-	return c.putShut(ctx, f, target, stamped(f.epoch))
+	return c.putShut(ctx, f, target, versionEquals(f.epoch))
 }
 
 func (c *closer) open(ctx context.Context) error {
@@ -117,13 +117,13 @@ func (c *closer) open(ctx context.Context) error {
 		if err != nil || f.epoch == nil {
 			return err
 		}
-		return c.remove(ctx, stamped(f.epoch))
+		return c.remove(ctx, versionEquals(f.epoch))
 	})
 }
 
 // step runs a step of what takes longer than a call, and bounds its time where the caller does not.
 func (c *closer) step(ctx context.Context, do func(context.Context) error) error {
-	if c.permit.life.Err() != nil {
+	if c.lease.lifetime.Err() != nil {
 		return storage.ErrClosed
 	}
 	if _, bounded := ctx.Deadline(); !bounded {
@@ -139,7 +139,7 @@ func (c *closer) step(ctx context.Context, do func(context.Context) error) error
 func (c *closer) announce(ctx context.Context, target string) (f fence, at time.Time, err error) {
 	it, epoch, own := c.table.fence(), make([]byte, 16), fence{}
 	_, _ = rand.Read(epoch) // never fails
-	it[attrStamp], it[attrData] = binaryValue(epoch), binaryValue([]byte(target))
+	it[attrVersion], it[attrData] = binaryValue(epoch), binaryValue([]byte(target))
 	err = c.step(ctx, func(ctx context.Context) (err error) {
 		for {
 			f, at, err = c.table.readFence(ctx)
@@ -171,15 +171,15 @@ func (c *closer) withdraw(ctx context.Context, f fence, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.table.opts.Timeout)
 	defer cancel()
-	if withdrawing := c.remove(ctx, announced(f.epoch)); withdrawing != nil {
+	if withdrawing := c.remove(ctx, fenceAnnounced(f.epoch)); withdrawing != nil {
 		err = errors.Join(err, fmt.Errorf("withdraw the announcement: %w", withdrawing))
 	}
 	return err
 }
 
-// announced is the condition that a fence is there, and not closed.
-func announced(epoch []byte) condition {
-	on := stamped(epoch)
+// fenceAnnounced is the condition that a fence is there, and not closed.
+func fenceAnnounced(epoch []byte) condition {
+	on := versionEquals(epoch)
 	on.text += " AND attribute_not_exists(" + attrShut + ")"
 	return on
 }
@@ -188,7 +188,7 @@ func announced(epoch []byte) condition {
 // somebody else has closed it for another one by then.
 func (c *closer) shutGates(ctx context.Context, f fence, target string, since time.Time) error {
 	for {
-		at, err := c.stillThere(ctx, f)
+		at, err := c.confirmFence(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 	g.SetLimit(maxShutting)
 	for n := range gates {
 		it := c.table.gate(f.epoch, n)
-		it[attrExpires] = expires(c.table.clock.Now(), retiredLife)
+		it[attrExpires] = expires(c.table.clock.Now(), retiredPartTTL)
 		g.Go(func() error {
 			return c.step(ctx, func(ctx context.Context) error { return c.table.put(ctx, it, condition{}) })
 		})
@@ -212,7 +212,7 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	err := c.putShut(ctx, f, target, announced(f.epoch))
+	err := c.putShut(ctx, f, target, fenceAnnounced(f.epoch))
 	if !errors.Is(err, storage.ErrCASFailure) {
 		return err
 	}
@@ -227,8 +227,8 @@ func (c *closer) shutGates(ctx context.Context, f fence, target string, since ti
 	return errors.Join(err, lookErr)
 }
 
-// stillThere returns AWS's time at which the announced fence was still there.
-func (c *closer) stillThere(ctx context.Context, f fence) (at time.Time, err error) {
+// confirmFence returns AWS's time at which the announced fence was still there.
+func (c *closer) confirmFence(ctx context.Context, f fence) (at time.Time, err error) {
 	err = c.step(ctx, func(ctx context.Context) error {
 		var now fence
 		now, at, err = c.table.readFence(ctx)
@@ -243,7 +243,7 @@ func (c *closer) stillThere(ctx context.Context, f fence) (at time.Time, err err
 // putShut stores a closed fence in the place of the same one, on a condition.
 func (c *closer) putShut(ctx context.Context, f fence, target string, on condition) error {
 	it := c.table.fence()
-	it[attrStamp], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
+	it[attrVersion], it[attrData], it[attrShut] = binaryValue(f.epoch), binaryValue([]byte(target)), binaryValue([]byte{1})
 	return c.step(ctx, func(ctx context.Context) error {
 		err := c.table.put(ctx, it, on)
 		if conditionFailed(err) {
@@ -256,7 +256,7 @@ func (c *closer) putShut(ctx context.Context, f fence, target string, on conditi
 // remove removes a fence. If it is not there, it was removed, perhaps by an attempt whose answer was lost; another one is
 // nobody's business here.
 func (c *closer) remove(ctx context.Context, on condition) error {
-	c.permit.forget()
+	c.lease.forget()
 	err := c.table.remove(ctx, c.table.fence(), on)
 	if conditionFailed(err) {
 		return nil
@@ -264,32 +264,32 @@ func (c *closer) remove(ctx context.Context, on condition) error {
 	return err
 }
 
-// permit is a handle's permission to write; fence.go says what for. A look at the fence grants it.
-type permit struct {
-	table *table
-	life  context.Context // of the handle
-	lasts time.Duration
+// writeLease is a handle's permission to write; fence.go says what for. A look at the fence grants it.
+type writeLease struct {
+	table    *table
+	lifetime context.Context // of the handle
+	lasts    time.Duration
 
-	mu    sync.Mutex
-	saw   fence
-	until time.Time // by AWS's clock
-	look  *look     // under way
+	mu      sync.Mutex
+	saw     fence
+	until   time.Time     // by AWS's clock
+	renewal *leaseRenewal // under way
 }
 
-func newPermit(life context.Context, t *table) *permit {
-	return &permit{table: t, life: life, lasts: min(30*time.Second, t.opts.FenceWait/8)}
+func newWriteLease(life context.Context, t *table) *writeLease {
+	return &writeLease{table: t, lifetime: life, lasts: min(30*time.Second, t.opts.FenceWait/8)}
 }
 
-// look is one for all who wait for it. It goes on when they leave.
-type look struct {
-	done chan struct{}
-	err  error
+// leaseRenewal is one for all who wait for it. It goes on when they leave.
+type leaseRenewal struct {
+	doneCh chan struct{}
+	err    error
 }
 
 // Reasons for asking again.
 var (
-	errNotPermitted = request.NewError(request.Undone, "the permission to write was over before the request was signed")
-	errGateShut     = request.NewError(request.Undone, "the store is being closed for writing")
+	errNotPermitted = request.NewError(request.NotApplied, "the permission to write was over before the request was signed")
+	errGateShut     = request.NewError(request.NotApplied, "the store is being closed for writing")
 )
 
 // grant permits one request.
@@ -304,7 +304,7 @@ func (g *grant) option(o *dynamodb.Options) {
 }
 
 // with sends a write with the permission for it, looking for a fence where that is necessary.
-func (p *permit) with(ctx context.Context, send func(g *grant) error) error {
+func (p *writeLease) with(ctx context.Context, send func(g *grant) error) error {
 	for {
 		g, l := p.get()
 		if g != nil {
@@ -315,14 +315,14 @@ func (p *permit) with(ctx context.Context, send func(g *grant) error) error {
 			return err
 		}
 		select {
-		case <-l.done:
+		case <-l.doneCh:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: the look for a fence was not answered", errNotPermitted)
 		}
 		switch {
-		case p.life.Err() != nil:
+		case p.lifetime.Err() != nil:
 			return storage.ErrClosed
-		case l.err != nil && request.FateOf(l.err) != request.Refused:
+		case l.err != nil && request.Classify(l.err) != request.Rejected:
 			return fmt.Errorf("%w: look for a fence: %w", errNotPermitted, l.err)
 		case l.err != nil:
 			return l.err
@@ -331,30 +331,30 @@ func (p *permit) with(ctx context.Context, send func(g *grant) error) error {
 }
 
 // get returns the permission, if there is one, or the look that will tell.
-func (p *permit) get() (*grant, *look) {
+func (p *writeLease) get() (*grant, *leaseRenewal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rest := p.until.Sub(p.table.clock.Now())
-	if rest <= p.lasts/2 && p.look == nil {
-		p.look = &look{done: make(chan struct{})}
-		go p.renew(p.look)
+	if rest <= p.lasts/2 && p.renewal == nil {
+		p.renewal = &leaseRenewal{doneCh: make(chan struct{})}
+		go p.renew(p.renewal)
 	}
 	if rest > 0 {
 		return &grant{p.saw, p.until}, nil
 	}
-	return nil, p.look
+	return nil, p.renewal
 }
 
 // forget has the next write look.
-func (p *permit) forget() {
+func (p *writeLease) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Time{}
 }
 
 // renew looks at the fence.
-func (p *permit) renew(l *look) {
-	ctx, cancel := context.WithTimeout(p.life, p.table.opts.Timeout)
+func (p *writeLease) renew(l *leaseRenewal) {
+	ctx, cancel := context.WithTimeout(p.lifetime, p.table.opts.Timeout)
 	defer cancel()
 	saw, at, err := p.table.readFence(ctx)
 	p.mu.Lock()
@@ -366,7 +366,7 @@ func (p *permit) renew(l *look) {
 		p.until = time.Time{} // the next write looks again
 		err = driver.FenceError(saw.target)
 	}
-	p.look = nil
+	p.renewal = nil
 	l.err = err
-	close(l.done)
+	close(l.doneCh)
 }

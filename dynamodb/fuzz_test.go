@@ -57,7 +57,7 @@ func FuzzItem(f *testing.F) {
 	}
 	it := l.resource(key.Of(res.Id))
 	pk, sk := it.bytes(attrPK), it.bytes(attrSK)
-	stamp := (*stamp)(nil).next(time.Unix(1234567890, 0)).bytes()
+	stamp := (*versionRing)(nil).next(time.Unix(1234567890, 0)).bytes()
 	f.Add(pk, sk, stamp, []byte("uid"), pack(data))
 	f.Add(pk, sk, stamp, []byte("uid"), []byte{})
 	f.Add(pk, sk, stamp, []byte("other"), pack(data))
@@ -68,13 +68,13 @@ func FuzzItem(f *testing.F) {
 	f.Add(pk, sk, many, []byte("uid"), pack(data))
 	f.Fuzz(func(t *testing.T, pk, sk, stamp, uid, packed []byte) {
 		it := keys(pk, sk)
-		it[attrStamp], it[attrUid], it[attrData] = binaryValue(stamp), binaryValue(uid), binaryValue(packed)
+		it[attrVersion], it[attrUid], it[attrData] = binaryValue(stamp), binaryValue(uid), binaryValue(packed)
 		k, bad := l.keyOf(it)
 		h, err := l.head(it)
 		var got *resourcepb.Resource
 		if err == nil {
-			if h.stamp.parts > maxParts {
-				t.Fatalf("%d parts", h.stamp.parts)
+			if h.ring.parts > maxParts {
+				t.Fatalf("%d parts", h.ring.parts)
 			}
 			got, err = h.decode(h.packed)
 		}
@@ -85,7 +85,7 @@ func FuzzItem(f *testing.F) {
 		case err != nil && bad == nil && (!errors.As(err, &damaged) || key.Of(damaged.ID) != k):
 			t.Errorf("%v: %v, expected a DamagedError", k, err)
 		}
-		if data, err := unpack(packed); err == nil && len(data) > max(inflated, len(packed)) {
+		if data, err := unpack(packed); err == nil && len(data) > max(maxInflatedSize, len(packed)) {
 			t.Errorf("%d bytes become %d", len(packed), len(data))
 		}
 	})

@@ -54,7 +54,7 @@ const (
 const (
 	attrPK      = "pk"
 	attrSK      = "sk"
-	attrStamp   = "v"   // resources and tombstones: see stamp
+	attrVersion = "v"   // resources and tombstones: see stamp
 	attrUid     = "u"   // resources only: tells them from tombstones
 	attrData    = "d"   // a resource, an edge's child, or a part of a resource: a codec byte and the bytes
 	attrOwner   = "w"   // edges: the owner's key and uid
@@ -106,7 +106,7 @@ func (l layout) edge(owner [16]byte, child key.Key) item {
 	return keys(l.pk(classEdge, owner[:]...), h[:16])
 }
 
-func (l layout) registered(group, kind string) item {
+func (l layout) typeEntry(group, kind string) item {
 	return keys(l.pk(classType), []byte(group+"\x00"+kind))
 }
 
@@ -203,17 +203,17 @@ const edgeLong = 0
 
 // How long DynamoDB keeps what is no longer needed by a read.
 const (
-	// tombstoneLife is how long a deletion is remembered, for writers whose answer was lost and for scans that meet the key.
-	tombstoneLife = 2 * time.Hour
-	// retiredLife is longer than the 24 hours of a stream, whose records point at parts.
-	retiredLife = 26 * time.Hour
+	// tombstoneTTL is how long a deletion is remembered, for writers whose answer was lost and for scans that meet the key.
+	tombstoneTTL = 2 * time.Hour
+	// retiredPartTTL is longer than the 24 hours of a stream, whose records point at parts.
+	retiredPartTTL = 26 * time.Hour
 )
 
 func expires(now time.Time, life time.Duration) types.AttributeValue {
 	return numberValue(now.Add(life).Unix())
 }
 
-// A stamp is what a write leaves on its item, and, as text, the version of the resource. It lets the next writer, who was
+// A versionRing is what a write leaves on its item, and, as text, the version of the resource. It lets the next writer, who was
 // given it as the version, do without a read:
 //
 //   - token is the write's own, random, so no version is ever used twice, not even after a restore;
@@ -223,8 +223,8 @@ func expires(now time.Time, life time.Duration) types.AttributeValue {
 //     of a key can be compared, also across deletion and re-creation;
 //   - parts, owner and groupVersion say which other items belong to the resource: the parts of its data and its owner's edge.
 //
-// A deletion leaves a tombstone with a stamp of its own, so the chain goes on through it.
-type stamp struct {
+// A deletion leaves a tombstone with a versionRing of its own, so the chain goes on through it.
+type versionRing struct {
 	token        [16]byte
 	count        uint64
 	parts        uint8
@@ -234,9 +234,9 @@ type stamp struct {
 }
 
 const (
-	stampFormat = 1
-	ringSize    = 8
-	stampBase   = 1 + 16 + 8 + 1 + 16 + 8
+	ringFormat   = 1
+	ringSize     = 8
+	ringBaseSize = 1 + 16 + 8 + 1 + 16 + 8
 )
 
 func newToken() (t [16]byte) {
@@ -247,8 +247,8 @@ func newToken() (t [16]byte) {
 func short(token [16]byte) [8]byte { return [8]byte(token[:8]) }
 
 // next returns the stamp of a new write upon s, which is nil where nothing is known to be stored.
-func (s *stamp) next(now time.Time) *stamp {
-	n := &stamp{token: newToken(), count: uint64(now.UnixMilli())}
+func (s *versionRing) next(now time.Time) *versionRing {
+	n := &versionRing{token: newToken(), count: uint64(now.UnixMilli())}
 	if s != nil {
 		n.count = max(n.count, s.count+1)
 		n.ring = append(n.ring, short(s.token))
@@ -258,7 +258,7 @@ func (s *stamp) next(now time.Time) *stamp {
 }
 
 // follows reports whether the write with this token is s itself or one of those shortly before it.
-func (s *stamp) follows(token [16]byte) bool {
+func (s *versionRing) follows(token [16]byte) bool {
 	if s.token == token {
 		return true
 	}
@@ -270,7 +270,7 @@ func (s *stamp) follows(token [16]byte) bool {
 	return false
 }
 
-func (s *stamp) setOwner(id, owner *resourcepb.ID) {
+func (s *versionRing) setOwner(id, owner *resourcepb.ID) {
 	s.owner, s.groupVersion = ownerHash(owner), [8]byte{}
 	if owner != nil {
 		sum := sha256.Sum256([]byte(id.GetType().GetGroupVersion()))
@@ -278,12 +278,12 @@ func (s *stamp) setOwner(id, owner *resourcepb.ID) {
 	}
 }
 
-func (s *stamp) hasOwner() bool { return s.owner != [16]byte{} }
+func (s *versionRing) hasOwner() bool { return s.owner != [16]byte{} }
 
 // bytes is what the item holds.
-func (s *stamp) bytes() []byte {
-	b := make([]byte, 0, stampBase+8*len(s.ring))
-	b = append(b, stampFormat)
+func (s *versionRing) bytes() []byte {
+	b := make([]byte, 0, ringBaseSize+8*len(s.ring))
+	b = append(b, ringFormat)
 	b = append(b, s.token[:]...)
 	b = binary.BigEndian.AppendUint64(b, s.count)
 	b = append(b, s.parts)
@@ -296,29 +296,29 @@ func (s *stamp) bytes() []byte {
 }
 
 // version is what the caller sees.
-func (s *stamp) version() string { return base64.RawURLEncoding.EncodeToString(s.bytes()) }
+func (s *versionRing) version() string { return base64.RawURLEncoding.EncodeToString(s.bytes()) }
 
-func parseStamp(b []byte) (*stamp, bool) {
-	ring := len(b) - stampBase
-	if ring < 0 || ring%8 != 0 || ring > 8*ringSize || b[0] != stampFormat {
+func parseRing(b []byte) (*versionRing, bool) {
+	ring := len(b) - ringBaseSize
+	if ring < 0 || ring%8 != 0 || ring > 8*ringSize || b[0] != ringFormat {
 		return nil, false
 	}
-	s := &stamp{token: [16]byte(b[1:17]), count: binary.BigEndian.Uint64(b[17:25]), parts: b[25]}
+	s := &versionRing{token: [16]byte(b[1:17]), count: binary.BigEndian.Uint64(b[17:25]), parts: b[25]}
 	copy(s.owner[:], b[26:42])
 	copy(s.groupVersion[:], b[42:50])
-	for b = b[stampBase:]; len(b) > 0; b = b[8:] {
+	for b = b[ringBaseSize:]; len(b) > 0; b = b[8:] {
 		s.ring = append(s.ring, [8]byte(b[:8]))
 	}
 	return s, true
 }
 
 // parseVersion undoes version. Any other text is a version that nothing has.
-func parseVersion(text string) (*stamp, bool) {
+func parseVersion(text string) (*versionRing, bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return nil, false
 	}
-	s, ok := parseStamp(b)
+	s, ok := parseRing(b)
 	if !ok || s.count == 0 || s.parts > maxParts || s.version() != text { // the decoder overlooks line breaks
 		return nil, false
 	}
@@ -338,10 +338,10 @@ const (
 	// whole item, keys and names included.
 	inlineSize = 384 << 10
 	partSize   = 384 << 10
-	// inflated bounds what a damaged item could make us decompress.
-	inflated = driver.MaxSize + 64<<10
+	// maxInflatedSize bounds what a damaged item could make us decompress.
+	maxInflatedSize = driver.MaxSize + 64<<10
 	// maxParts is more than the largest resource has.
-	maxParts = (inflated + partSize - 1) / partSize
+	maxParts = (maxInflatedSize + partSize - 1) / partSize
 )
 
 var codecs = sync.OnceValue(func() (c struct {
@@ -350,7 +350,7 @@ var codecs = sync.OnceValue(func() (c struct {
 }) {
 	// Errors of these constructors come from wrong options only.
 	c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2))
-	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(inflated))
+	c.dec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxInflatedSize))
 	return c
 })
 
@@ -391,60 +391,60 @@ func split(packed []byte) (parts [][]byte, rest []byte) {
 	return parts, packed
 }
 
-// head is the decoded form of an item of the resource class: a resource, whose data may lie in parts, or a tombstone.
-type head struct {
+// headItem is the decoded form of an item of the resource class: a resource, whose data may lie in parts, or a tombstone.
+type headItem struct {
 	key    key.Key
-	stamp  *stamp
+	ring   *versionRing
 	live   bool
 	uid    string
 	packed []byte // empty for tombstones; what comes after the parts where there are some
 }
 
 // head decodes an item. The error is a *storage.DamagedError where at least the key can be read.
-func (l layout) head(it item) (*head, error) {
+func (l layout) head(it item) (*headItem, error) {
 	k, err := l.keyOf(it)
 	if err != nil {
 		return nil, err
 	}
 	uid := it.bytes(attrUid)
-	s, ok := parseStamp(it.bytes(attrStamp))
+	s, ok := parseRing(it.bytes(attrVersion))
 	if !ok || s.parts > maxParts {
 		return nil, codec.DamageError(k, string(uid), "", errors.New("the item has no readable stamp"))
 	}
-	return &head{key: k, stamp: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
+	return &headItem{key: k, ring: s, live: uid != nil, uid: string(uid), packed: it.bytes(attrData)}, nil
 }
 
-// damaged is the error for what the head should lead to.
-func (h *head) damaged(err error) error {
-	return codec.DamageError(h.key, h.uid, h.stamp.version(), err)
+// damageError is the error for what the head should lead to.
+func (h *headItem) damageError(err error) error {
+	return codec.DamageError(h.key, h.uid, h.ring.version(), err)
 }
 
 // decode makes a resource of a head and the packed data that belongs to it.
-func (h *head) decode(packed []byte) (*resourcepb.Resource, error) {
+func (h *headItem) decode(packed []byte) (*resourcepb.Resource, error) {
 	data, err := unpack(packed)
 	if err != nil {
-		return nil, h.damaged(err)
+		return nil, h.damageError(err)
 	}
-	return h.unpacked(data)
+	return h.decodeUnpacked(data)
 }
 
-// unpacked is decode of data that is unpacked already.
-func (h *head) unpacked(data []byte) (*resourcepb.Resource, error) {
-	res, err := codec.DecodeOf(h.key, data, h.stamp.version())
+// decodeUnpacked is decode of data that is decodeUnpacked already.
+func (h *headItem) decodeUnpacked(data []byte) (*resourcepb.Resource, error) {
+	res, err := codec.DecodeOf(h.key, data, h.ring.version())
 	var damaged *storage.DamagedError
 	switch {
 	case errors.As(err, &damaged):
-		return nil, h.damaged(damaged.Err)
+		return nil, h.damageError(damaged.Err)
 	case err == nil && res.GetId().GetUid() != h.uid:
-		return nil, h.damaged(fmt.Errorf("the resource has the uid %q", res.GetId().GetUid()))
+		return nil, h.damageError(fmt.Errorf("the resource has the uid %q", res.GetId().GetUid()))
 	}
 	return res, err
 }
 
-// stored is what the decision tables want to know of a head.
-func (h *head) stored() driver.Stored {
+// decisionState is what the decision tables want to know of a head.
+func (h *headItem) decisionState() driver.Stored {
 	if h == nil || !h.live {
 		return driver.Stored{}
 	}
-	return driver.Stored{Exists: true, Uid: h.uid, Version: h.stamp.version()}
+	return driver.Stored{Exists: true, Uid: h.uid, Version: h.ring.version()}
 }

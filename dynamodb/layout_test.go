@@ -28,7 +28,7 @@ func TestPack(t *testing.T) {
 }
 
 func FuzzParseVersion(f *testing.F) {
-	s := (*stamp)(nil).next(time.Unix(1234567890, 0))
+	s := (*versionRing)(nil).next(time.Unix(1234567890, 0))
 	s.setOwner(&resourcepb.ID{}, &resourcepb.ID{Uid: "u"})
 	f.Add(s.version())
 	f.Add(s.next(time.Now()).version() + "\n")
@@ -43,8 +43,8 @@ func FuzzParseVersion(f *testing.F) {
 func TestStampChain(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var chain []*stamp
-	var last *stamp
+	var chain []*versionRing
+	var last *versionRing
 	for range 12 {
 		last = last.next(now)
 		chain = append(chain, last)

@@ -40,7 +40,7 @@ func (l *lister) Scan(ctx context.Context, consistency storage.ReadConsistency, 
 // List implements driver.Lister. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
 // written while the list is read may be in it or not.
 func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
-	return l.scan(ctx, scanRange{filter: *f, consistency: consistency}, func(h *head) (bool, error) {
+	return l.scan(ctx, scanRange{filter: *f, consistency: consistency}, func(h *headItem) (bool, error) {
 		if !h.live {
 			return true, nil
 		}
@@ -58,8 +58,8 @@ type scanRange struct {
 	consistency storage.ReadConsistency
 	after       *key.Key
 	limit       int // of the items in the first answer, 0: as many as DynamoDB gives; those after it are larger and larger
-	// passed, where it is not nil, is told of each key that does not match, and reports whether to go on.
-	passed func(key.Key) bool
+	// onSkipped, where it is not nil, is told of each key that does not match, and reports whether to go on.
+	onSkipped func(key.Key) bool
 }
 
 // Where few items match, an answer of the size of the page would bring next to none: each one that did not fill the page is followed
@@ -70,7 +70,7 @@ const (
 )
 
 // scan visits the heads, tombstones among them, that match the filter, in order, until visit returns false.
-func (l *lister) scan(ctx context.Context, r scanRange, visit func(*head) (bool, error)) error {
+func (l *lister) scan(ctx context.Context, r scanRange, visit func(*headItem) (bool, error)) error {
 	types, err := l.registry.types(ctx, r.filter)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (l *lister) scan(ctx context.Context, r scanRange, visit func(*head) (bool,
 }
 
 // scanType scans one type. It reports whether to go on.
-func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*head) (bool, error)) (bool, error) {
+func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*headItem) (bool, error)) (bool, error) {
 	f, marks := r.filter, l.reader.marks
 	prefix, exact := f.Prefix()
 	begins := prefix[len(f.Group)+len(f.Kind)+2:]
@@ -126,7 +126,7 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*head) (
 		for _, h := range heads {
 			marks.note(h.key, h)
 			if !exact && !f.Match(&h.key) {
-				if r.passed != nil && !r.passed(h.key) {
+				if r.onSkipped != nil && !r.onSkipped(h.key) {
 					return false, nil
 				}
 				continue
@@ -143,13 +143,13 @@ func (l *lister) scanType(ctx context.Context, r *scanRange, visit func(*head) (
 }
 
 // answer reads one answer's worth of heads. upTo is the key where the next one begins, "" if this is the last.
-func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*head, next item, upTo string, err error) {
+func (l *lister) answer(ctx context.Context, strong bool, f key.Filter, begins []byte, start item, limit int) (heads []*headItem, next item, upTo string, err error) {
 	t := l.reader.table
 	items, next, err := t.query(ctx, strong, t.typePK(f.Group, f.Kind), begins, start, limit)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	heads = make([]*head, 0, len(items))
+	heads = make([]*headItem, 0, len(items))
 	for _, it := range items {
 		h, err := t.head(it)
 		var damaged *storage.DamagedError
@@ -189,7 +189,7 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 	page := driver.ListedPage[*streams.Position]{At: listing.at}
 	size, looked := 0, 0
 	r := scanRange{filter: *f, consistency: listing.consistency, after: listing.after, limit: min(limit+1, maxLimit)}
-	r.passed = func(k key.Key) bool {
+	r.onSkipped = func(k key.Key) bool {
 		listing.after = &k
 		if looked++; looked < l.pageItems && len(page.Resources) < limit {
 			return true
@@ -197,7 +197,7 @@ func (l *lister) Page(ctx context.Context, consistency storage.ReadConsistency, 
 		page.Next = listing.encode()
 		return false
 	}
-	err = l.scan(ctx, r, func(h *head) (bool, error) {
+	err = l.scan(ctx, r, func(h *headItem) (bool, error) {
 		full := len(page.Resources) == limit && h.live || size >= driver.PageBytes || looked >= l.pageItems
 		if full {
 			page.Next = listing.encode()
@@ -261,7 +261,7 @@ const snapshotMemory = 4 << 20
 // return, and the changes that follow are exactly those after that moment, key by key. What was acknowledged before the call is before
 // the position.
 func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filter) (driver.Snapshot, *streams.Position, error) {
-	at, err := l.source.Passed(ctx, called)
+	at, err := l.source.AwaitAcknowledged(ctx, called)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -280,8 +280,8 @@ func (l *lister) Snapshot(ctx context.Context, called time.Time, f *driver.Filte
 // counts of the stamps tell them, for deleted keys those of the tombstones. A key that has neither was deleted so long ago that at
 // is after it: that is what the time since at is checked for.
 func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams.Position, rows *spill.Spool, baseline *streams.Baseline) error {
-	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *head) (bool, error) {
-		if err := baseline.Add(h.key, h.stamp.count); err != nil || !h.live {
+	err := l.scan(ctx, scanRange{filter: filter, consistency: storage.StrongConsistency}, func(h *headItem) (bool, error) {
+		if err := baseline.Add(h.key, h.ring.count); err != nil || !h.live {
 			return true, err
 		}
 		packed, err := l.reader.gather(ctx, h)
@@ -290,20 +290,20 @@ func (l *lister) snapshot(ctx context.Context, filter driver.Filter, at *streams
 		}
 		data, err := unpack(packed)
 		if err != nil {
-			return false, h.damaged(err)
+			return false, h.damageError(err)
 		}
-		if _, err := h.unpacked(data); err != nil { // whose key nobody knows later
+		if _, err := h.decodeUnpacked(data); err != nil { // whose key nobody knows later
 			return false, err
 		}
-		version := h.stamp.version()
+		version := h.ring.version()
 		row := append(make([]byte, 0, 1+len(version)+len(data)), byte(len(version)))
 		return true, rows.Append(append(append(row, version...), data...))
 	})
 	if err != nil {
 		return err
 	}
-	if took := l.reader.table.clock.Now().Sub(at.AsOf()); took > tombstoneLife/2 {
-		return fmt.Errorf("%w: reading the snapshot took %v, and what was deleted meanwhile is not known for longer than %v", storage.ErrInconsistent, took, tombstoneLife)
+	if took := l.reader.table.clock.Now().Sub(at.AsOf()); took > tombstoneTTL/2 {
+		return fmt.Errorf("%w: reading the snapshot took %v, and what was deleted meanwhile is not known for longer than %v", storage.ErrInconsistent, took, tombstoneTTL)
 	}
 	if err := rows.Seal(); err != nil {
 		return err

@@ -14,7 +14,7 @@ type notes struct{ table *table }
 // ReadNote implements driver.Mover.
 func (n *notes) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
 	it, err := n.table.get(ctx, true, n.table.note(name))
-	return it.bytes(attrData), hex.EncodeToString(it.bytes(attrStamp)), err
+	return it.bytes(attrData), hex.EncodeToString(it.bytes(attrVersion)), err
 }
 
 // WriteNote implements driver.Mover. Repeated after a lost answer, it may meet itself; the caller then reads.
@@ -22,7 +22,7 @@ func (n *notes) WriteNote(ctx context.Context, name string, value []byte, revisi
 	next := make([]byte, 16)
 	_, _ = rand.Read(next) // never fails
 	it := n.table.note(name)
-	it[attrData], it[attrStamp] = binaryValue(append([]byte{}, value...)), binaryValue(next)
+	it[attrData], it[attrVersion] = binaryValue(append([]byte{}, value...)), binaryValue(next)
 	err := n.table.put(ctx, it, atRevision(revision))
 	switch {
 	case conditionFailed(err):
@@ -58,5 +58,5 @@ func atRevision(revision string) condition {
 	if err != nil || len(b) == 0 {
 		b = []byte{0} // no note has it
 	}
-	return stamped(b)
+	return versionEquals(b)
 }

@@ -62,7 +62,7 @@ func (o Options) withDefaults() (Options, error) {
 	set(&o.Outage, 5*time.Minute)
 	set(&o.Poll, 200*time.Millisecond)
 	set(&o.IdlePoll, 2*time.Second)
-	set(&o.FenceWait, request.SignatureLife+time.Minute)
+	set(&o.FenceWait, request.SignatureTTL+time.Minute)
 	return o, nil
 }
 

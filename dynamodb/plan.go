@@ -19,10 +19,10 @@ import (
 // from the stamp in the version that the caller gave, without reading anything.
 type plan struct {
 	key  key.Key
-	base *stamp // nil: nothing may be stored
-	dead bool   // base is a tombstone's
-	uid  string // that base must have, unless dead
-	next *stamp
+	base *versionRing // nil: nothing may be stored
+	dead bool         // base is a tombstone's
+	uid  string       // that base must have, unless dead
+	next *versionRing
 
 	put   item
 	parts []item
@@ -31,7 +31,7 @@ type plan struct {
 }
 
 // planWrite composes a write of res upon base.
-func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead bool, now time.Time) (*plan, error) {
+func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *versionRing, dead bool, now time.Time) (*plan, error) {
 	data, err := codec.Encode(res)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (l layout) planWrite(k key.Key, res *resourcepb.Resource, base *stamp, dead
 		it[attrData] = binaryValue(data)
 		p.parts = append(p.parts, it)
 	}
-	p.put[attrStamp] = binaryValue(p.next.bytes())
+	p.put[attrVersion] = binaryValue(p.next.bytes())
 	return p, l.planEdges(p, res)
 }
 
@@ -73,11 +73,11 @@ func (l layout) planEdges(p *plan, res *resourcepb.Resource) error {
 }
 
 // planDelete composes a deletion: a tombstone takes the resource's place.
-func (l layout) planDelete(k key.Key, uid string, base *stamp, now time.Time) *plan {
+func (l layout) planDelete(k key.Key, uid string, base *versionRing, now time.Time) *plan {
 	p := &plan{key: k, base: base, uid: uid, next: base.next(now)}
 	p.put = l.resource(k)
-	p.put[attrStamp] = binaryValue(p.next.bytes())
-	p.put[attrExpires] = expires(now, tombstoneLife)
+	p.put[attrVersion] = binaryValue(p.next.bytes())
+	p.put[attrExpires] = expires(now, tombstoneTTL)
 	if base.hasOwner() {
 		p.cut = l.edge(base.owner, k)
 	}
@@ -93,16 +93,16 @@ func (p *plan) condition() condition {
 		// DynamoDB may remove the tombstone between our seeing it and the write.
 		return condition{"attribute_not_exists(pk) OR v = :base", item{":base": binaryValue(p.base.bytes())}}
 	}
-	return storedAs(p.base, p.uid)
+	return ringAndUid(p.base, p.uid)
 }
 
-// storedAs is the condition that a resource has a stamp and a uid.
-func storedAs(base *stamp, uid string) condition {
+// ringAndUid is the condition that a resource has a stamp and a uid.
+func ringAndUid(base *versionRing, uid string) condition {
 	return condition{"v = :base AND u = :uid", item{":base": binaryValue(base.bytes()), ":uid": binaryValue([]byte(uid))}}
 }
 
-// alone reports whether the plan is a single item.
-func (p *plan) alone() bool {
+// isSingleItem reports whether the plan is a single item.
+func (p *plan) isSingleItem() bool {
 	return len(p.parts) == 0 && p.edge == nil && p.cut == nil && (p.base == nil || p.base.parts == 0)
 }
 
@@ -133,7 +133,7 @@ func (p *plan) retirement(t *table, now time.Time) (items []types.TransactWriteI
 			TableName: &t.name, Key: t.part(p.base.token, i),
 			UpdateExpression:          aws.String("SET #ttl = :ttl"),
 			ExpressionAttributeNames:  map[string]string{"#ttl": attrExpires},
-			ExpressionAttributeValues: item{":ttl": expires(now, retiredLife)},
+			ExpressionAttributeValues: item{":ttl": expires(now, retiredPartTTL)},
 		}})
 	}
 	return items
@@ -144,27 +144,27 @@ func (p *plan) retirement(t *table, now time.Time) (items []types.TransactWriteI
 const composedFor = 5 * time.Minute
 
 // errComposed says that a request was not sent because it was composed too long ago.
-var errComposed = request.NewError(request.Refused, "the request was composed too long ago")
+var errComposed = request.NewError(request.Rejected, "the request was composed too long ago")
 
 // fresh keeps a request from being sent too long after it was composed.
 func fresh(composed time.Time) func(*dynamodb.Options) {
 	return request.SignedBy("AshlarComposed", composed.Add(composedFor), errComposed)
 }
 
-// made reports whether the plan was carried out although its condition does not hold (any more). old is what is stored, maybe says
+// wasApplied reports whether the plan was carried out although its condition does not hold (any more). old is what is stored, maybe says
 // that an earlier attempt may have been carried out.
 //
-// A request that was carried out already finds its own stamp, not its base. So it was made before if the stored stamp is its own or
-// follows its own, and it was not made otherwise, unless more writes than the ring remembers came between.
-func (p *plan) made(old *head, maybe bool) (bool, error) {
+// A request that was carried out already finds its own stamp, not its base. So it was wasApplied before if the stored stamp is its own or
+// follows its own, and it was not wasApplied otherwise, unless more writes than the ring remembers came between.
+func (p *plan) wasApplied(old *headItem, maybe bool) (bool, error) {
 	switch {
 	case old == nil:
 		return false, nil // what was made and then deleted leaves a tombstone for hours
-	case old.stamp.follows(p.next.token):
+	case old.ring.follows(p.next.token):
 		return true, nil
-	case !maybe, len(old.stamp.ring) < ringSize, old.stamp.count <= p.next.count+ringSize:
+	case !maybe, len(old.ring.ring) < ringSize, old.ring.count <= p.next.count+ringSize:
 		return false, nil // else more than ringSize writes would have followed, each counting one up
-	case p.base != nil && old.stamp.follows(p.base.token):
+	case p.base != nil && old.ring.follows(p.base.token):
 		return false, nil
 	}
 	return false, fmt.Errorf("%w: the answer was lost, and the resource was written too often since to tell what became of the request", storage.ErrInconsistent)

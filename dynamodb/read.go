@@ -71,7 +71,7 @@ func (r *reader) Get(ctx context.Context, consistency storage.ReadConsistency, k
 }
 
 // get returns what is stored under a key: no head if nothing ever was (as far as anybody knows), no resource if there is none.
-func (r *reader) get(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*head, *resourcepb.Resource, error) {
+func (r *reader) get(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*headItem, *resourcepb.Resource, error) {
 	if consistency == storage.EventualConsistency && r.marks.distrust() {
 		consistency = storage.StrongConsistency
 	}
@@ -102,7 +102,7 @@ func (r *reader) get(ctx context.Context, consistency storage.ReadConsistency, k
 }
 
 // head reads the head of a key, nil if there is none.
-func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*head, error) {
+func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, k key.Key) (*headItem, error) {
 	it, err := r.batchers[consistency].Do(ctx, r.table.resource(k))
 	if it == nil || err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (r *reader) head(ctx context.Context, consistency storage.ReadConsistency, 
 }
 
 // resourceOf decodes a head that was read a while ago, nil if the resource has been deleted meanwhile.
-func (r *reader) resourceOf(ctx context.Context, h *head) (*resourcepb.Resource, error) {
+func (r *reader) resourceOf(ctx context.Context, h *headItem) (*resourcepb.Resource, error) {
 	packed, err := r.gather(ctx, h)
 	if errors.Is(err, errPartsGone) {
 		_, res, err := r.get(ctx, storage.StrongConsistency, h.key)
@@ -132,13 +132,13 @@ var errPartsGone = errors.New("parts of the stored data are gone")
 // the resource is overwritten or deleted they are retired: kept for longer than a stream remembers, then removed by DynamoDB.
 // So whoever has a head, from a read or from the stream, finds exactly the parts that belong to it, and no reader ever sees a
 // mixture of two versions.
-func (r *reader) gather(ctx context.Context, h *head) ([]byte, error) {
-	if h.stamp.parts == 0 {
+func (r *reader) gather(ctx context.Context, h *headItem) ([]byte, error) {
+	if h.ring.parts == 0 {
 		return h.packed, nil
 	}
-	wanted := make([]item, h.stamp.parts)
+	wanted := make([]item, h.ring.parts)
 	for i := range wanted {
-		wanted[i] = r.table.part(h.stamp.token, i)
+		wanted[i] = r.table.part(h.ring.token, i)
 	}
 	parts := make([][]byte, len(wanted))
 	err := r.table.getAll(ctx, true, wanted, func(it item) {
@@ -152,7 +152,7 @@ func (r *reader) gather(ctx context.Context, h *head) ([]byte, error) {
 	size := len(h.packed)
 	for _, p := range parts {
 		if p == nil {
-			return nil, h.damaged(errPartsGone)
+			return nil, h.damageError(errPartsGone)
 		}
 		size += len(p)
 	}

@@ -193,20 +193,20 @@ func storeID(it item) (driver.StoreID, error) {
 
 // registry is the list of the types that a store has ever held, each an item, so that a wildcard list is one query for each type.
 type registry struct {
-	table *table
-	known sync.Map // of storage.UnversionedType: entered
+	table        *table
+	enteredTypes sync.Map // of storage.UnversionedType: entered
 }
 
 // enter enters the type of a key, once for each process, before the first resource of it is created.
 func (r *registry) enter(ctx context.Context, k key.Key) error {
 	typ := storage.UnversionedType{Group: k.Group, Kind: k.Kind}
-	if _, known := r.known.Load(typ); known {
+	if _, known := r.enteredTypes.Load(typ); known {
 		return nil
 	}
 	// A put that changes nothing leaves no record in the stream.
-	err := r.table.put(ctx, r.table.registered(k.Group, k.Kind), condition{})
+	err := r.table.put(ctx, r.table.typeEntry(k.Group, k.Kind), condition{})
 	if err == nil {
-		r.known.Store(typ, true)
+		r.enteredTypes.Store(typ, true)
 	}
 	return err
 }

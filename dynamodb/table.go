@@ -38,8 +38,8 @@ type condition struct {
 
 var absent = condition{text: "attribute_not_exists(pk)"}
 
-// stamped is the condition that an item has this stamp, epoch or revision.
-func stamped(v []byte) condition { return condition{"v = :v", item{":v": binaryValue(v)}} }
+// versionEquals is the condition that an item has this stamp, epoch or revision.
+func versionEquals(v []byte) condition { return condition{"v = :v", item{":v": binaryValue(v)}} }
 
 func (c condition) expression() *string {
 	if c.text == "" {
@@ -189,7 +189,7 @@ func (t *table) check(keys item, on condition) types.TransactWriteItem {
 // What an error of the SDK says about the fate of a request is in package request.
 
 // errUnprocessed is what DynamoDB means by an answer without items: it is throttling.
-var errUnprocessed = request.NewError(request.Undone, "BatchGetItem: all keys were left unprocessed")
+var errUnprocessed = request.NewError(request.NotApplied, "BatchGetItem: all keys were left unprocessed")
 
 // conditionFailed reports whether a request was refused because of its condition.
 func conditionFailed(err error) bool { return request.HasCode(err, "ConditionalCheckFailedException") }

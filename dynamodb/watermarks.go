@@ -18,15 +18,15 @@ import (
 // The memory is bounded. Where the bound forces an entry out before its time, eventual reads are made strongly until that time
 // is over: dearer, never wrong.
 const (
-	settled  = 30 * time.Minute
-	maxMarks = 100_000
+	settledAfter = 30 * time.Minute
+	maxMarks     = 100_000
 )
 
 // watermarks are the newest states that a handle has shown.
 type watermarks struct {
 	mu       sync.Mutex
 	entries  btree.Map[string, watermark]
-	queue    []markedAt // in order of at
+	queue    []watermarkTime // in order of at
 	doubtful time.Time
 	max      int
 	now      func() time.Time
@@ -37,7 +37,7 @@ type watermark struct {
 	live  bool
 }
 
-type markedAt struct {
+type watermarkTime struct {
 	key   string
 	count uint64
 	at    time.Time
@@ -46,15 +46,15 @@ type markedAt struct {
 func newWatermarks(now func() time.Time) *watermarks { return &watermarks{max: maxMarks, now: now} }
 
 // recent reports whether a state was written so lately that a replica might not have it. The count holds AWS's time when the write
-// was composed; it was sent within composedFor, and accepted within request.SignatureLife after that, which settled has room for.
+// was composed; it was sent within composedFor, and accepted within request.SignatureTTL after that, which settled has room for.
 func recent(count uint64, now time.Time) bool {
-	return count > uint64(now.Add(-settled).UnixMilli())
+	return count > uint64(now.Add(-settledAfter).UnixMilli())
 }
 
 // note remembers what was read of a key; h is nil where nothing was.
-func (w *watermarks) note(k key.Key, h *head) {
+func (w *watermarks) note(k key.Key, h *headItem) {
 	if h != nil {
-		w.noteState(k, h.stamp.count, h.live)
+		w.noteState(k, h.ring.count, h.live)
 	}
 }
 
@@ -70,15 +70,15 @@ func (w *watermarks) noteState(k key.Key, count uint64, live bool) {
 		return
 	}
 	w.entries.Set(name, watermark{count, live})
-	w.queue = append(w.queue, markedAt{name, count, now})
-	for len(w.queue) > 0 && (len(w.queue) > w.max || now.Sub(w.queue[0].at) > settled) {
+	w.queue = append(w.queue, watermarkTime{name, count, now})
+	for len(w.queue) > 0 && (len(w.queue) > w.max || now.Sub(w.queue[0].at) > settledAfter) {
 		first := w.queue[0]
 		w.queue = w.queue[1:]
 		if known, _ := w.entries.Get(first.key); known.count != first.count {
 			continue // a newer state stands further back
 		}
 		w.entries.Delete(first.key)
-		if until := first.at.Add(settled); until.After(now) {
+		if until := first.at.Add(settledAfter); until.After(now) {
 			w.doubtful = until
 		}
 	}
@@ -92,7 +92,7 @@ func (w *watermarks) distrust() bool {
 }
 
 // stale reports whether an answer is older than one given before.
-func (w *watermarks) stale(k key.Key, h *head) bool {
+func (w *watermarks) stale(k key.Key, h *headItem) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.entries.Len() == 0 {
@@ -105,17 +105,17 @@ func (w *watermarks) stale(k key.Key, h *head) bool {
 	case h == nil:
 		return known.live
 	}
-	return h.stamp.count < known.count
+	return h.ring.count < known.count
 }
 
 // anyStale reports whether one of the heads is older than one given before.
-func (w *watermarks) anyStale(heads []*head) bool {
-	return slices.ContainsFunc(heads, func(h *head) bool { return w.stale(h.key, h) })
+func (w *watermarks) anyStale(heads []*headItem) bool {
+	return slices.ContainsFunc(heads, func(h *headItem) bool { return w.stale(h.key, h) })
 }
 
 // missing reports whether a live resource that was shown before in the range (after, upTo] is not among heads, which are in order. after
 // "" is the beginning of what begins with prefix, upTo "" its end.
-func (w *watermarks) missing(prefix, after, upTo string, heads []*head) bool {
+func (w *watermarks) missing(prefix, after, upTo string, heads []*headItem) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.entries.Len() == 0 {

@@ -23,8 +23,8 @@ type writer struct {
 	table    *table
 	reader   *reader
 	registry *registry
-	permit   *permit
-	changed  func() // is told of every success
+	lease    *writeLease
+	onChange func() // is told of every success
 }
 
 // Apply implements driver.Driver.
@@ -51,7 +51,7 @@ func (w *writer) Apply(ctx context.Context, mutations []driver.Mutation) error {
 			continue
 		}
 		w.reader.marks.noteState(s.Key, s.plan.next.count, s.Verb == driver.Write)
-		w.changed()
+		w.onChange()
 		if s.Verb == driver.Write {
 			s.NewVersion = s.plan.next.version()
 		}
@@ -111,7 +111,7 @@ func (c *commit) prepare(ctx context.Context, mutations []driver.Mutation) error
 // time.
 //
 // It asks until the fate of the request is known. That can do no harm: one that was carried out already finds its own stamps, not
-// those that it is conditional on; see plan.made.
+// those that it is conditional on; see plan.wasApplied.
 func (c *commit) try(ctx context.Context) (again bool, err error) {
 	now := c.table.clock.Now()
 	for i := range c.steps {
@@ -119,12 +119,12 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 			return false, err
 		}
 	}
-	c.token, c.recallable = newToken(), c.mayHoldAgain()
+	c.token, c.recallable = newToken(), c.mayConditionRecur()
 	var reasons []types.CancellationReason
 	var items *items
 	maybe, err := request.Retry(ctx, c.table.clock, func(option func(*dynamodb.Options)) error {
-		return c.permit.with(ctx, func(g *grant) (err error) {
-			if c.lone() && c.steps[0].plan.alone() && g.epoch == nil {
+		return c.lease.with(ctx, func(g *grant) (err error) {
+			if c.lone() && c.steps[0].plan.isSingleItem() && g.epoch == nil {
 				reasons, err = c.put(ctx, c.steps[0].plan, option, g.option, fresh(now))
 				return err
 			}
@@ -138,7 +138,7 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 	switch {
 	case err == nil:
 		if items != nil {
-			c.retireLater(ctx, items.late)
+			c.retireAfterCommit(ctx, items.late)
 		}
 		return false, nil
 	case errors.Is(err, errComposed) && !maybe && request.Sleep(ctx, time.Millisecond):
@@ -151,24 +151,24 @@ func (c *commit) try(ctx context.Context) (again bool, err error) {
 		}
 		return false, err
 	}
-	return c.refused(ctx, reasons, maybe)
+	return c.refusalError(ctx, reasons, maybe)
 }
 
-// refused looks at what is stored where conditions failed. The first reasons are those of the steps.
-func (c *commit) refused(ctx context.Context, reasons []types.CancellationReason, maybe bool) (again bool, err error) {
+// refusalError looks at what is stored where conditions failed. The first reasons are those of the steps.
+func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationReason, maybe bool) (again bool, err error) {
 	var first *storage.OpError
 	for i := range min(len(c.steps), len(reasons)) {
 		if aws.ToString(reasons[i].Code) != failedCondition {
 			continue
 		}
 		s := &c.steps[i]
-		h, err := c.stored(ctx, s, reasons[i].Item)
+		h, err := c.readConflict(ctx, s, reasons[i].Item)
 		if err != nil {
 			return false, err
 		}
 		if s.plan != nil {
 			// If it was made, then by an attempt whose answer was lost.
-			if made, err := s.plan.made(h, maybe); made || err != nil {
+			if made, err := s.plan.wasApplied(h, maybe); made || err != nil {
 				return false, err
 			}
 		}
@@ -178,7 +178,7 @@ func (c *commit) refused(ctx context.Context, reasons []types.CancellationReason
 		}
 	}
 	if maybe && c.recallable {
-		if made, err := c.recalled(ctx); made || err != nil {
+		if made, err := c.tookEffect(ctx); made || err != nil {
 			return false, err
 		}
 	}
@@ -192,9 +192,9 @@ func (c *commit) refused(ctx context.Context, reasons []types.CancellationReason
 	return true, nil
 }
 
-// stored returns what was stored instead of a step's base, nil for nothing. The refusal of a lone change holds it. DynamoDB could tell
+// readConflict returns what was readConflict instead of a step's base, nil for nothing. The refusal of a lone change holds it. DynamoDB could tell
 // it with that of several, but not where the items are large: an answer has to be smaller than 4 MB.
-func (c *commit) stored(ctx context.Context, s *step, refusal item) (*head, error) {
+func (c *commit) readConflict(ctx context.Context, s *step, refusal item) (*headItem, error) {
 	switch {
 	case !c.lone():
 		return c.reader.head(ctx, storage.StrongConsistency, s.Key)
@@ -216,16 +216,16 @@ const (
 // step is one mutation of a commit.
 type step struct {
 	*driver.Mutation
-	base *stamp // from the version given, or a tombstone's
-	dead bool   // base is a tombstone's
-	skip bool   // a delete of what is not there
+	base *versionRing // from the version given, or a tombstone's
+	dead bool         // base is a tombstone's
+	skip bool         // a delete of what is not there
 
 	plan *plan // what the last try sent, nil for what changes nothing
 }
 
 // decide decides what a step does in view of what is stored: an error, or how to try it.
-func (s *step) decide(h *head) error {
-	changes, err := s.Decide(h.stored())
+func (s *step) decide(h *headItem) error {
+	changes, err := s.Decide(h.decisionState())
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (s *step) decide(h *head) error {
 	case s.Verb == driver.Write && s.Version == "":
 		s.base, s.dead = nil, false
 		if h != nil {
-			s.base, s.dead = h.stamp, true // a tombstone: go on with its chain
+			s.base, s.dead = h.ring, true // a tombstone: go on with its chain
 		}
 	}
 	return nil
@@ -253,8 +253,8 @@ func (s *step) compose(t *table, now time.Time) (err error) {
 	return err
 }
 
-// own is the operation that has the step's condition.
-func (s *step) own(t *table) types.TransactWriteItem {
+// conditionItem is the operation that has the step's condition.
+func (s *step) conditionItem(t *table) types.TransactWriteItem {
 	on := condition{text: "attribute_not_exists(u)"}
 	switch {
 	case s.plan != nil:
@@ -265,7 +265,7 @@ func (s *step) own(t *table) types.TransactWriteItem {
 	case s.Verb == driver.Delete:
 		on = condition{"attribute_not_exists(u) OR u <> :uid", item{":uid": binaryValue([]byte(s.Uid))}}
 	case s.base != nil:
-		on = storedAs(s.base, s.Uid)
+		on = ringAndUid(s.base, s.Uid)
 	}
 	return t.check(t.resource(s.Key), on)
 }
@@ -281,7 +281,7 @@ func (c *commit) items(now time.Time) *items {
 	is := &items{all: make([]types.TransactWriteItem, len(c.steps), maxItems)}
 	for i := range c.steps {
 		s := &c.steps[i]
-		is.all[i] = s.own(c.table)
+		is.all[i] = s.conditionItem(c.table)
 		if s.plan != nil {
 			is.all = append(is.all, s.plan.others(c.table)...)
 		}
@@ -359,8 +359,8 @@ func (c *commit) transact(ctx context.Context, g *grant, items []types.TransactW
 	return nil, err
 }
 
-// retireLater retires parts on their own after the transaction. Nothing depends on it but the room they take.
-func (c *commit) retireLater(ctx context.Context, late []types.TransactWriteItem) {
+// retireAfterCommit retires parts on their own after the transaction. Nothing depends on it but the room they take.
+func (c *commit) retireAfterCommit(ctx context.Context, late []types.TransactWriteItem) {
 	for _, it := range late {
 		out, err := retry(ctx, c.table, c.table.db.UpdateItem, &dynamodb.UpdateItemInput{
 			TableName: it.Update.TableName, Key: it.Update.Key, UpdateExpression: it.Update.UpdateExpression,
@@ -379,8 +379,8 @@ func (c *commit) retireLater(ctx context.Context, late []types.TransactWriteItem
 // something on such a condition has one more: that it was not recalled. A refusal beside attempts whose fate is unknown is
 // answered after the recall, when they have taken effect or never will.
 
-// mayHoldAgain reports whether something is changed on a condition that may hold again.
-func (c *commit) mayHoldAgain() bool {
+// mayConditionRecur reports whether something is changed on a condition that may hold again.
+func (c *commit) mayConditionRecur() bool {
 	changes, absent := false, false
 	for i := range c.steps {
 		s := &c.steps[i]
@@ -395,10 +395,10 @@ func (c *commit) notRecalled() types.TransactWriteItem {
 	return c.table.check(c.table.gate(c.token[:], 0), absent)
 }
 
-// recalled recalls the last try, and reports whether it had taken effect before.
-func (c *commit) recalled(ctx context.Context) (bool, error) {
+// tookEffect recalls the last try, and reports whether it had taken effect before.
+func (c *commit) tookEffect(ctx context.Context) (bool, error) {
 	it := c.table.gate(c.token[:], 0)
-	it[attrExpires] = expires(c.table.clock.Now(), tombstoneLife)
+	it[attrExpires] = expires(c.table.clock.Now(), tombstoneTTL)
 	if err := c.table.put(ctx, it, condition{}); err != nil {
 		return false, request.Inconsistent(ctx, err)
 	}
@@ -411,7 +411,7 @@ func (c *commit) recalled(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, request.Inconsistent(ctx, err)
 		}
-		if made, err := s.plan.made(h, true); made || err != nil {
+		if made, err := s.plan.wasApplied(h, true); made || err != nil {
 			return made, err
 		}
 	}

@@ -30,15 +30,15 @@ type change struct {
 	write  *resourcepb.Resource // nil where nothing is put
 	lease  int64                // of what is written
 	delete bool
-	// guarded says that nothing may be done if the key has changed. What is put is guarded anyhow.
-	guarded bool
+	// requiresUnchanged says that nothing may be done if the key has changed. What is put is requiresUnchanged anyhow.
+	requiresUnchanged bool
 }
 
 // changes reports whether the key is another one after the commit.
 func (c *change) changes() bool { return c.write != nil || c.delete && c.before != nil }
 
-// errAgain says that something has changed since it was read, and that nothing was done.
-var errAgain = errors.New("it has changed since it was read")
+// errConcurrentChange says that something has changed since it was read, and that nothing was done.
+var errConcurrentChange = errors.New("it has changed since it was read")
 
 // run makes the changes, and returns the revision of the last one.
 func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
@@ -52,7 +52,7 @@ func (c *commit) run(ctx context.Context, s *Server) (int64, error) {
 	stored, err := s.commits.Commit(ctx, ops)
 	switch {
 	case errors.Is(err, storage.ErrCASFailure), errors.Is(err, storage.ErrWrongUid):
-		return 0, errAgain
+		return 0, errConcurrentChange
 	case err != nil:
 		return 0, err
 	}
@@ -82,7 +82,7 @@ func (c *commit) ops(ctx context.Context, s *Server) (ops []storage.Op, err erro
 			ops = append(ops, storage.Op{Write: one.write})
 		case one.changes():
 			ops = append(ops, storage.Op{Delete: one.id, Version: version, Present: true})
-		case one.guarded:
+		case one.requiresUnchanged:
 			ops = append(ops, storage.Op{Check: one.id, Version: version})
 		}
 	}
@@ -123,7 +123,7 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 		for _, together := range commits(changes) {
 			revision := int64(0)
 			for i := range together {
-				if c.made(&together[i], stored) {
+				if c.includes(&together[i], stored) {
 					revision = together[i].Revision
 				}
 			}
@@ -137,9 +137,9 @@ func (c *commit) revision(ctx context.Context, s *Server, stored []*resourcepb.R
 // longestSearch is as long as a store answers at all by default.
 const longestSearch = 30 * time.Second
 
-// made reports whether a change is one of the commit. A key that it has deleted was stored as it was read: had another one deleted that, the
+// includes reports whether a change is one of the commit. A key that it has deleted was stored as it was read: had another one deleted that, the
 // commit had failed.
-func (c *commit) made(ch *storage.Change, stored []*resourcepb.Resource) bool {
+func (c *commit) includes(ch *storage.Change, stored []*resourcepb.Resource) bool {
 	one := c.keys[changedKey(ch)]
 	switch {
 	case one == nil || !one.changes():

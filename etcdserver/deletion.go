@@ -25,14 +25,14 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	if len(r.RangeEnd) == 0 {
 		turn, over, err := s.turns.take(ctx, string(r.Key))
 		if err != nil {
-			return nil, failed(ctx, err)
+			return nil, toStatus(ctx, err)
 		}
 		defer over()
 		turn.last = nil
 		one := &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
 		answer, err := s.transact(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{one}})
 		if err != nil {
-			return nil, failed(ctx, err)
+			return nil, toStatus(ctx, err)
 		}
 		deleted := answer.Responses[0].GetResponseDeleteRange()
 		deleted.Header = answer.Header
@@ -40,14 +40,14 @@ func (s *Server) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb
 	}
 	_, newest, err := s.history.Revisions(ctx)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	all, err := s.sweep(ctx, r, newest)
 	if err != nil && len(all.deleted) > 0 {
 		err = fmt.Errorf("%w: %d keys were deleted, but not all: %s", storage.ErrInconsistent, len(all.deleted), err.Error())
 	}
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	answer := &pb.DeleteRangeResponse{Header: header(all.revision), Deleted: int64(len(all.deleted))}
 	if r.PrevKv {
@@ -70,7 +70,7 @@ type swept struct {
 // not keep it from its end.
 func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision int64) (swept, error) {
 	all := swept{revision: revision}
-	span, ok := spanOf(r.Key, r.RangeEnd)
+	span, ok := requestRange(r.Key, r.RangeEnd)
 	last := revision
 	for more := ok; more; {
 		scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: revision, Limit: s.commits.MaxOps()})
@@ -93,7 +93,7 @@ func (s *Server) sweep(ctx context.Context, r *pb.DeleteRangeRequest, revision i
 	if len(all.deleted) == 0 {
 		return all, nil
 	}
-	span, _ = spanOf(r.Key, r.RangeEnd)
+	span, _ = requestRange(r.Key, r.RangeEnd)
 	left, err := s.history.Scan(ctx, span, storage.ScanOptions{Revision: last, Limit: 1, KeysOnly: true})
 	if err == nil && len(left.Records) == 0 {
 		all.revision = last
@@ -115,7 +115,7 @@ func (s *Server) deleteAll(ctx context.Context, read []storage.Record, at int64)
 	}
 	if len(read) > 1 {
 		last, err = together.run(ctx, s)
-		if !errors.Is(err, errAgain) {
+		if !errors.Is(err, errConcurrentChange) {
 			return slices.Collect(maps.Values(together.keys)), last, err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // errStopped says that the server was closed.
 var errStopped = rpctypes.ErrGRPCStopped
 
-// failed returns a backend's error as etcd would say it. Clients compare the texts, and go on by themselves after Unavailable alone.
-func failed(ctx context.Context, err error) error {
+// toStatus returns a backend's error as etcd would say it. Clients compare the texts, and go on by themselves after Unavailable alone.
+func toStatus(ctx context.Context, err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return err // etcd's own; what is wrapped belongs to the driver of a database
 	}

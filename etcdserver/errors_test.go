@@ -32,14 +32,14 @@ func TestErrorsThatLeaveTheOutcomeOpen(t *testing.T) {
 		{of(storage.ErrCompacted, status.Error(codes.Unknown, "the driver's")), rpctypes.ErrGRPCCompacted},
 		{rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCLeaseNotFound},
 	} {
-		got, want := status.Convert(failed(context.Background(), c.err)), status.Convert(c.want)
+		got, want := status.Convert(toStatus(context.Background(), c.err)), status.Convert(c.want)
 		if got.Code() != want.Code() || want.Message() != "" && got.Message() != want.Message() {
 			t.Errorf("%v is answered with %v, expected %v", c.err, got, want)
 		}
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	if got := status.Code(failed(over, of(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
+	if got := status.Code(toStatus(over, of(storage.ErrInconsistent, context.Canceled))); got != codes.Canceled {
 		t.Errorf("a cancelled call is answered with %v", got)
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// mostKeptAlive is how many leases of a stream are renewed at the same time. While there are more, the stream is not read on.
-const mostKeptAlive = 1024
+// maxKeepAlives is how many leases of a stream are renewed at the same time. While there are more, the stream is not read on.
+const maxKeepAlives = 1024
 
 // LeaseKeepAlive implements etcd's Lease service. A lease that is not there is answered with a time to live of 0. No lease waits for the
 // renewal of another one; the answers come as the renewals are done.
 func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
 	ctx, stop := context.WithCancelCause(to.Context())
 	defer stop(nil)
-	k := &keepAlives{server: s, to: to, stop: stop, asked: map[int64]int{}, places: make(chan struct{}, mostKeptAlive)}
+	k := &keepAlives{server: s, to: to, stop: stop, pendingRequests: map[int64]int{}, slots: make(chan struct{}, maxKeepAlives)}
 	ended := make(chan error, 1)
 	go func() { // ends with the stream's context
 		err := k.receive(ctx)
@@ -32,7 +32,7 @@ func (s *Server) LeaseKeepAlive(to grpc.BidiStreamingServer[pb.LeaseKeepAliveReq
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-	case <-s.done: // a client may send nothing more for long
+	case <-s.doneCh: // a client may send nothing more for long
 		return errStopped
 	}
 	switch {
@@ -50,12 +50,12 @@ type keepAlives struct {
 	to     grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 	stop   context.CancelCauseFunc // ends the stream
 	all    sync.WaitGroup          // the leases that are being renewed
-	places chan struct{}           // and a place for each
+	slots  chan struct{}           // and a place for each
 
 	sending sync.Mutex // held while something is sent
 
-	mu    sync.Mutex
-	asked map[int64]int // how many requests of each lease are not answered
+	mu              sync.Mutex
+	pendingRequests map[int64]int // how many requests of each lease are not answered
 }
 
 // receive takes requests until there are no more.
@@ -69,19 +69,19 @@ func (k *keepAlives) receive(ctx context.Context) error {
 			return err
 		}
 		k.mu.Lock()
-		k.asked[r.ID]++
-		first := k.asked[r.ID] == 1
+		k.pendingRequests[r.ID]++
+		first := k.pendingRequests[r.ID] == 1
 		k.mu.Unlock()
 		if !first {
 			continue // whoever renews the lease does it again
 		}
 		select {
-		case k.places <- struct{}{}:
+		case k.slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
 		}
 		k.all.Go(func() {
-			defer func() { <-k.places }()
+			defer func() { <-k.slots }()
 			k.renew(ctx, r.ID)
 		})
 	}
@@ -91,7 +91,7 @@ func (k *keepAlives) receive(ctx context.Context) error {
 func (k *keepAlives) renew(ctx context.Context, id int64) {
 	for {
 		k.mu.Lock()
-		asked := k.asked[id]
+		asked := k.pendingRequests[id]
 		k.mu.Unlock()
 		answer, err := k.server.keepAlive(ctx, id)
 		for i := 0; i < asked && err == nil; i++ {
@@ -102,10 +102,10 @@ func (k *keepAlives) renew(ctx context.Context, id int64) {
 			return
 		}
 		k.mu.Lock()
-		k.asked[id] -= asked
-		over := k.asked[id] == 0
+		k.pendingRequests[id] -= asked
+		over := k.pendingRequests[id] == 0
 		if over {
-			delete(k.asked, id)
+			delete(k.pendingRequests, id)
 		}
 		k.mu.Unlock()
 		if over {
@@ -132,7 +132,7 @@ func (s *Server) keepAlive(ctx context.Context, id int64) (*pb.LeaseKeepAliveRes
 	}
 	ttl, err := s.leases.Renew(ctx, leaseName(id))
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	return &pb.LeaseKeepAliveResponse{Header: h, ID: id, TTL: int64(ttl / time.Second)}, nil
 }

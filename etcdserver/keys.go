@@ -76,9 +76,9 @@ func keyOf(id *resourcepb.ID) []byte {
 	return key
 }
 
-// spanOf returns the span of a request: one key, the keys from key up to end, or all from key on if end is a single NUL. It is false if no
+// requestRange returns the span of a request: one key, the keys from key up to end, or all from key on if end is a single NUL. It is false if no
 // key can lie in it.
-func spanOf(key, end []byte) (storage.Span, bool) {
+func requestRange(key, end []byte) (storage.Span, bool) {
 	if len(end) == 0 {
 		id, err := idOf(key)
 		if err != nil {
@@ -117,7 +117,7 @@ func bound(b []byte) *resourcepb.ID {
 		// Whatever begins with head comes before: either no character comes after the tail, or those that do are too long there, and
 		// shorter ones come before it.
 		var ok bool
-		if s, ok = behind(head); !ok {
+		if s, ok = prefixSuccessor(head); !ok {
 			return beyond
 		}
 	}
@@ -138,15 +138,15 @@ func storable(s string) int {
 // fits reports whether a key can have a character of so many bytes at a place.
 func fits(at, size int) bool { return at < maxKeySize && at/partSize == (at+size-1)/partSize }
 
-// behind returns what comes after all that begins with a prefix, and before which nothing else does. It is no longer than the prefix and
+// prefixSuccessor returns what comes after all that begins with a prefix, and before which nothing else does. It is no longer than the prefix and
 // one character; false if there is nothing.
-func behind(prefix string) (string, bool) {
+func prefixSuccessor(prefix string) (string, bool) {
 	for prefix != "" {
 		last, n := utf8.DecodeLastRuneInString(prefix)
 		prefix = prefix[:len(prefix)-n]
 		if last < utf8.MaxRune {
 			if last++; last == firstSurrogate {
-				last = behindSurrogates
+				last = afterSurrogates
 			}
 			return prefix + string(last), true
 		}
@@ -155,28 +155,28 @@ func behind(prefix string) (string, bool) {
 }
 
 // Between these are numbers of no characters.
-const firstSurrogate, behindSurrogates = 0xd800, 0xe000
+const firstSurrogate, afterSurrogates = 0xd800, 0xe000
 
 // runeFrom returns the first character whose encoding does not come before rest.
 func runeFrom(rest string) (rune, bool) {
 	low, high := rune(1), rune(utf8.MaxRune+1)
 	for low < high {
 		mid := low + (high-low)/2
-		if encoded(mid) < rest {
+		if encodeRune(mid) < rest {
 			low = mid + 1
 		} else {
 			high = mid
 		}
 	}
-	if low >= firstSurrogate && low < behindSurrogates {
-		low = behindSurrogates
+	if low >= firstSurrogate && low < afterSurrogates {
+		low = afterSurrogates
 	}
 	return low, low <= utf8.MaxRune
 }
 
-// encoded encodes a character, or what would be one if it were not half of another encoding, so that all are in order.
-func encoded(r rune) string {
-	if r >= firstSurrogate && r < behindSurrogates {
+// encodeRune encodes a character, or what would be one if it were not half of another encoding, so that all are in order.
+func encodeRune(r rune) string {
+	if r >= firstSurrogate && r < afterSurrogates {
 		return string([]byte{0xed, 0x80 | byte(r>>6)&0x3f, 0x80 | byte(r)&0x3f})
 	}
 	return string(r)

@@ -70,7 +70,7 @@ func TestSpansHoldWhatRangesDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		span, ok := spanOf(from, to)
+		span, ok := requestRange(from, to)
 		in := ok && key.Of(id).Compare(key.Of(span.From)) >= 0 && key.Of(id).Compare(key.Of(span.To)) < 0
 		if in != within(k, from, to) {
 			t.Fatalf("%q between %q and %q: %v", k, from, to, in)
@@ -91,7 +91,7 @@ func TestSpansFromWhatIsNoKey(t *testing.T) {
 		key, from string
 		in        bool
 	}{{"a", "a\x00", false}, {"a\x01", "a\x00", true}, {"\ue000", "\xed\xa0", true}, {"\ud7ff", "\xed\xa0", false}} {
-		span, ok := spanOf([]byte(c.from), []byte{0})
+		span, ok := requestRange([]byte(c.from), []byte{0})
 		if in := ok && key.Of(idAt(c.key)).Compare(key.Of(span.From)) >= 0; in != c.in {
 			t.Errorf("%q from %q on: %v", c.key, c.from, in)
 		}

@@ -56,7 +56,7 @@ func leaseError(err error) error {
 func (s *Server) header(ctx context.Context) (*pb.ResponseHeader, error) {
 	_, newest, err := s.history.Revisions(ctx)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	return header(newest), nil
 }
@@ -78,7 +78,7 @@ func (s *Server) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.L
 		case errors.Is(err, storage.ErrCASFailure):
 			return nil, rpctypes.ErrGRPCLeaseExist
 		case err != nil:
-			return nil, failed(ctx, err)
+			return nil, toStatus(ctx, err)
 		}
 		h, err := s.header(ctx)
 		return &pb.LeaseGrantResponse{Header: h, ID: id, TTL: ttl}, err
@@ -100,7 +100,7 @@ func randomID() int64 {
 // LeaseRevoke implements etcd's Lease service. The keys of a lease are deleted one by one, each with a revision of its own.
 func (s *Server) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 	if err := s.leases.Revoke(ctx, leaseName(r.ID)); err != nil {
-		return nil, failed(ctx, leaseError(err))
+		return nil, toStatus(ctx, leaseError(err))
 	}
 	h, err := s.header(ctx)
 	return &pb.LeaseRevokeResponse{Header: h}, err
@@ -118,17 +118,17 @@ func (s *Server) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 	case errors.Is(err, storage.ErrNotFound):
 		return answer, nil
 	case err != nil:
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	left, err := s.leases.Remaining(ctx, leaseName(r.ID))
 	if err != nil {
-		return nil, failed(ctx, leaseError(err))
+		return nil, toStatus(ctx, leaseError(err))
 	}
 	answer.TTL, answer.GrantedTTL = int64(left/time.Second), int64(l.TTL/time.Second)
 	if r.Keys {
 		ids, err := s.leases.Attached(ctx, l)
 		if err != nil {
-			return nil, failed(ctx, fmt.Errorf("list the keys of a lease: %w", err))
+			return nil, toStatus(ctx, fmt.Errorf("list the keys of a lease: %w", err))
 		}
 		for _, id := range ids {
 			answer.Keys = append(answer.Keys, keyOf(id))
@@ -141,7 +141,7 @@ func (s *Server) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 func (s *Server) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
 	names, err := s.leases.Names(ctx)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	h, err := s.header(ctx)
 	answer := &pb.LeaseLeasesResponse{Header: h}

@@ -17,7 +17,7 @@ const unknownSize = 1
 func (s *Server) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	_, newest, err := s.history.Revisions(ctx)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	return &pb.StatusResponse{
 		Header: header(newest), Version: version.Version, StorageVersion: version.Version, DbSize: unknownSize, DbSizeInUse: unknownSize,

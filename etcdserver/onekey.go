@@ -219,7 +219,7 @@ func (t *oneKey) answer(ctx context.Context, s *Server, op *pb.RequestOp, v *vie
 	case *pb.RequestOp_RequestPut:
 		return v.put(op.RequestPut), nil
 	case *pb.RequestOp_RequestDeleteRange:
-		return v.deleted(op.RequestDeleteRange, t.id), nil
+		return v.deleteResponse(op.RequestDeleteRange, t.id), nil
 	}
 	return nil, nil
 }

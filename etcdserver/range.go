@@ -26,7 +26,7 @@ func (s *Server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespon
 		_, read, err = s.history.Revisions(ctx)
 	}
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	answer.Header = header(read)
 	return answer, nil
@@ -72,7 +72,7 @@ func checkRange(r *pb.RangeRequest) error {
 
 // rangeAt answers a request as of a revision, 0 for the newest, and returns the one that was read.
 func (s *Server) rangeAt(ctx context.Context, r *pb.RangeRequest, revision int64) (*pb.RangeResponse, int64, error) {
-	span, ok := spanOf(r.Key, r.RangeEnd)
+	span, ok := requestRange(r.Key, r.RangeEnd)
 	if !ok {
 		if revision > 0 {
 			return &pb.RangeResponse{}, revision, s.readable(ctx, revision)

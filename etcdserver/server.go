@@ -40,13 +40,13 @@ type Server struct {
 	turns   turns
 
 	closing sync.Once
-	done    chan struct{} // closed when the server ends
+	doneCh  chan struct{} // closed when the server ends
 }
 
 // New returns a server of the keys in a store. The backend stays the caller's; Close ends the server. It is [storage.ErrInvalid] if the
 // backend cannot number its changes, as DynamoDB cannot.
 func New(b storage.Backend, o *Options) (*Server, error) {
-	s := &Server{backend: b, done: make(chan struct{})}
+	s := &Server{backend: b, doneCh: make(chan struct{})}
 	if o != nil {
 		s.opts = *o
 	}
@@ -73,7 +73,7 @@ func New(b storage.Backend, o *Options) (*Server, error) {
 // Close ends the watches, and that leases end here. The backend stays open.
 func (s *Server) Close() {
 	s.closing.Do(func() {
-		close(s.done)
+		close(s.doneCh)
 		s.leases.Close()
 	})
 }

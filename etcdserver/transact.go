@@ -31,7 +31,7 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 		switch {
 		case err == nil:
 			return answer, nil
-		case ctx.Err() != nil, !errors.Is(err, errAgain) && !errors.Is(err, storage.ErrCompacted):
+		case ctx.Err() != nil, !errors.Is(err, errConcurrentChange) && !errors.Is(err, storage.ErrCompacted):
 			return nil, err
 		case errors.Is(err, storage.ErrCompacted):
 			// Either what was newest is compacted by now, or the request reads at a revision that is.
@@ -44,15 +44,15 @@ func (s *Server) transact(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 
 // transaction is one attempt at a transaction.
 type transaction struct {
-	server *Server
-	commit commit
-	ranges bool // what is to be done depends on what a range has not
-	taken  map[*pb.DeleteRangeRequest][]*resourcepb.ID
-	plan   map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
+	server     *Server
+	commit     commit
+	ranges     bool // what is to be done depends on what a range has not
+	deletedIDs map[*pb.DeleteRangeRequest][]*resourcepb.ID
+	plan       map[*pb.TxnRequest]bool // whether the comparisons of a transaction hold
 }
 
 func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	t.taken, t.plan = map[*pb.DeleteRangeRequest][]*resourcepb.ID{}, map[*pb.TxnRequest]bool{}
+	t.deletedIDs, t.plan = map[*pb.DeleteRangeRequest][]*resourcepb.ID{}, map[*pb.TxnRequest]bool{}
 	if err := t.decide(ctx, r); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespons
 // sweep deletes what others have created, since the transaction has read them, in the ranges that it deletes.
 func (t *transaction) sweep(ctx context.Context, v *view) error {
 	empty, last := true, v.revision
-	for r := range t.taken {
+	for r := range t.deletedIDs {
 		if len(r.RangeEnd) == 0 {
 			continue
 		}
@@ -102,7 +102,7 @@ func (t *transaction) sweep(ctx context.Context, v *view) error {
 			return err
 		}
 		for _, one := range rest.deleted {
-			t.taken[r] = append(t.taken[r], one.id)
+			t.deletedIDs[r] = append(t.deletedIDs[r], one.id)
 			v.before[string(keyOf(one.id))] = one.before
 			v.swept[string(keyOf(one.id))] = true
 		}
@@ -123,7 +123,7 @@ func (t *transaction) change(ctx context.Context, changing []*change) (int64, er
 	}
 	swapped, err := t.server.swap(ctx, changing[0])
 	if err == nil && !swapped.Done {
-		err = errAgain
+		err = errConcurrentChange
 	}
 	return swapped.Revision, err
 }
@@ -169,7 +169,7 @@ func (t *transaction) compare(ctx context.Context, c *pb.Compare) (holds, whole 
 		if one == nil || err != nil {
 			return compares(c, nil), false, err
 		}
-		one.guarded = true
+		one.requiresUnchanged = true
 		return compares(c, one.before), false, nil
 	}
 	all, err := t.scan(ctx, c.Key, c.RangeEnd, 0)
@@ -180,13 +180,13 @@ func (t *transaction) compare(ctx context.Context, c *pb.Compare) (holds, whole 
 	if i < 0 {
 		return true, true, nil
 	}
-	t.known(&all[i]).guarded = true
+	t.changeOf(&all[i]).requiresUnchanged = true
 	return false, false, nil
 }
 
 // scan reads a range as the transaction sees it.
 func (t *transaction) scan(ctx context.Context, key, end []byte, limit int) ([]storage.Record, error) {
-	span, ok := spanOf(key, end)
+	span, ok := requestRange(key, end)
 	if !ok {
 		return nil, nil
 	}
@@ -259,27 +259,27 @@ func (t *transaction) delete(ctx context.Context, r *pb.DeleteRangeRequest) erro
 	if err != nil {
 		return err
 	}
-	t.taken[r] = nil
+	t.deletedIDs[r] = nil
 	if len(all) == 0 && len(r.RangeEnd) == 0 {
 		if one, err := t.key(ctx, r.Key); one == nil || err != nil {
 			return err
 		} else if one.write == nil {
-			one.guarded = true // else somebody may create it before the rest is done
+			one.requiresUnchanged = true // else somebody may create it before the rest is done
 		}
 	}
 	for i := range all {
-		one := t.known(&all[i])
+		one := t.changeOf(&all[i])
 		if !one.delete { // else another range has it as well
 			one.delete = true
 			t.commit.order = append(t.commit.order, string(keyOf(one.id)))
 		}
-		t.taken[r] = append(t.taken[r], one.id)
+		t.deletedIDs[r] = append(t.deletedIDs[r], one.id)
 	}
 	return nil
 }
 
-// known returns what the transaction knows of a key that it has read.
-func (t *transaction) known(r *storage.Record) *change {
+// changeOf returns what the transaction knows of a key that it has read.
+func (t *transaction) changeOf(r *storage.Record) *change {
 	key := string(keyOf(r.Resource.GetId()))
 	if t.commit.keys[key] == nil {
 		t.commit.keys[key] = &change{id: r.Resource.GetId(), before: r}
@@ -314,7 +314,7 @@ func (t *transaction) answer(ctx context.Context, r *pb.TxnRequest, v *view) (*p
 		case *pb.RequestOp_RequestPut:
 			one = v.put(op.RequestPut)
 		case *pb.RequestOp_RequestDeleteRange:
-			one = v.deleted(op.RequestDeleteRange, t.taken[op.RequestDeleteRange]...)
+			one = v.deleteResponse(op.RequestDeleteRange, t.deletedIDs[op.RequestDeleteRange]...)
 		case *pb.RequestOp_RequestTxn:
 			inside, err := t.answer(ctx, op.RequestTxn, v)
 			if err != nil {

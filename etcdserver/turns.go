@@ -17,15 +17,15 @@ type turns struct {
 
 // turn is that of one key.
 type turn struct {
-	taken chan struct{} // holds an element while it is somebody's
+	slot  chan struct{} // holds an element while it is somebody's
 	users int           // who has it, and who waits
 	// last is what the one before has stored, as far as that is known. It belongs to whom the turn does.
 	last *storage.Record
 }
 
-// patience is how long a turn is waited for. Whoever has it may wait for a store that does not answer: then the others are not to wait for
+// turnTimeout is how long a turn is waited for. Whoever has it may wait for a store that does not answer: then the others are not to wait for
 // him, and for each other, first.
-const patience = 2 * time.Second
+const turnTimeout = 2 * time.Second
 
 // take waits for the turn of a key, which lasts until over is called. After a while it does without.
 func (t *turns) take(ctx context.Context, key string) (mine *turn, over func(), err error) {
@@ -35,7 +35,7 @@ func (t *turns) take(ctx context.Context, key string) (mine *turn, over func(), 
 	}
 	one := t.keys[key]
 	if one == nil {
-		one = &turn{taken: make(chan struct{}, 1)}
+		one = &turn{slot: make(chan struct{}, 1)}
 		t.keys[key] = one
 	}
 	one.users++
@@ -47,11 +47,11 @@ func (t *turns) take(ctx context.Context, key string) (mine *turn, over func(), 
 			delete(t.keys, key)
 		}
 	}
-	wait := time.NewTimer(patience)
+	wait := time.NewTimer(turnTimeout)
 	defer wait.Stop()
 	select {
-	case one.taken <- struct{}{}:
-		return one, func() { <-one.taken; leave() }, nil
+	case one.slot <- struct{}{}:
+		return one, func() { <-one.slot; leave() }, nil
 	case <-wait.C:
 		leave()
 		return &turn{}, func() {}, nil

@@ -30,7 +30,7 @@ func (s *Server) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 		answer, err = s.transact(ctx, r)
 	}
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	return answer, nil
 }
@@ -40,7 +40,7 @@ func (s *Server) checkRevisions(ctx context.Context, branch []*pb.RequestOp) err
 	for _, op := range branch {
 		if r := op.GetRequestRange(); r.GetRevision() > 0 {
 			if err := s.readable(ctx, r.Revision); err != nil {
-				return failed(ctx, err)
+				return toStatus(ctx, err)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func checkTxn(r *pb.TxnRequest, most int) error {
 				return err
 			}
 		}
-		if _, err := changed(branch); err != nil {
+		if _, err := branchChanges(branch); err != nil {
 			return err
 		}
 	}
@@ -121,8 +121,8 @@ type changes struct {
 	deletes []*pb.DeleteRangeRequest
 }
 
-// changed returns what a branch changes. No key may be put twice, or put and deleted.
-func changed(branch []*pb.RequestOp) (changes, error) {
+// branchChanges returns what a branch changes. No key may be put twice, or put and deleted.
+func branchChanges(branch []*pb.RequestOp) (changes, error) {
 	all := changes{puts: map[string]bool{}}
 	for _, op := range branch {
 		if d := op.GetRequestDeleteRange(); d != nil {
@@ -147,19 +147,19 @@ func changed(branch []*pb.RequestOp) (changes, error) {
 				return all, err
 			}
 		}
-		if err := nested(op.GetRequestTxn(), &all, put); err != nil {
+		if err := addNested(op.GetRequestTxn(), &all, put); err != nil {
 			return all, err
 		}
 	}
 	return all, nil
 }
 
-// nested adds what the branches of a transaction within a branch change. Each branch may put what the other one does.
-func nested(t *pb.TxnRequest, all *changes, put func(key string) error) error {
+// addNested adds what the branches of a transaction within a branch change. Each branch may put what the other one does.
+func addNested(t *pb.TxnRequest, all *changes, put func(key string) error) error {
 	both := map[string]bool{}
 	var deletes []*pb.DeleteRangeRequest
 	for _, branch := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
-		inside, err := changed(branch)
+		inside, err := branchChanges(branch)
 		if err != nil {
 			return err
 		}

@@ -86,8 +86,8 @@ func (v *view) put(r *pb.PutRequest) *pb.ResponseOp {
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: answer}}
 }
 
-// deleted answers a request to delete keys, and shows its change from now on.
-func (v *view) deleted(r *pb.DeleteRangeRequest, ids ...*resourcepb.ID) *pb.ResponseOp {
+// deleteResponse answers a request to delete keys, and shows its change from now on.
+func (v *view) deleteResponse(r *pb.DeleteRangeRequest, ids ...*resourcepb.ID) *pb.ResponseOp {
 	answer := &pb.DeleteRangeResponse{Header: inner(v.revision)}
 	for _, id := range ids {
 		key := string(keyOf(id))

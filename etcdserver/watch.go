@@ -22,11 +22,11 @@ type watch struct {
 	cancel  context.CancelFunc
 
 	previous *watch        // of the same number, cancelled before this one was asked for; nil if there is none
-	ended    chan struct{} // closed when nothing more is sent
+	endedCh  chan struct{} // closed when nothing more is sent
 
 	// Both belong to the stream's lock.
-	follower storage.Follower // nil until it is there
-	sent     int64            // everything up to this revision has been sent
+	follower     storage.Follower // nil until it is there
+	sentRevision int64            // everything up to this revision has been sentRevision
 }
 
 // refuse answers the request with a reason, in its turn.
@@ -49,7 +49,7 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 	follower, from, newest, err := w.open(stream, ctx)
 	<-before
 	if w.previous != nil {
-		<-w.previous.ended
+		<-w.previous.endedCh
 		w.previous = nil
 	}
 	if newest > 0 {
@@ -61,8 +61,8 @@ func (w *watch) run(stream, ctx context.Context, before <-chan struct{}, answere
 	}
 	defer follower.Close()
 	w.stream.mu.Lock()
-	w.follower, w.sent = follower, min(from-1, newest)
-	asked := len(w.stream.asked) > 0
+	w.follower, w.sentRevision = follower, min(from-1, newest)
+	asked := len(w.stream.progressRevisions) > 0
 	w.stream.mu.Unlock()
 	if asked {
 		_ = follower.Bookmark(ctx) // one that has ended says so in Next
@@ -82,7 +82,7 @@ func (w *watch) end(stream, ctx context.Context, err error) {
 		last.CompactRevision = max(oldest, firstRevision)
 		last.CancelReason = rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted)
 	default:
-		w.stream.stop(failed(ctx, err)) // the client opens another stream, and goes on from where it was
+		w.stream.stop(toStatus(ctx, err)) // the client opens another stream, and goes on from where it was
 		return
 	}
 	if revisionsErr == nil {
@@ -113,7 +113,7 @@ func (w *watch) openOnce(stream, ctx context.Context) (follower storage.Follower
 	if from = w.request.StartRevision; from <= 0 {
 		from = newest + 1
 	}
-	span, ok := spanOf(w.request.Key, w.request.RangeEnd)
+	span, ok := requestRange(w.request.Key, w.request.RangeEnd)
 	if !ok {
 		span = storage.Span{From: beyond, To: beyond} // nothing is ever stored there
 	}
@@ -152,7 +152,7 @@ func (w *watch) follow(ctx context.Context, follower storage.Follower, from int6
 		if !w.sendEvents(events, revision) {
 			return context.Cause(ctx)
 		}
-		w.passed(revision)
+		w.raiseSent(revision)
 		if notice == nil {
 			continue
 		}
@@ -170,11 +170,11 @@ func (w *watch) follow(ctx context.Context, follower storage.Follower, from int6
 	}
 }
 
-// passed notes that everything up to a revision has been sent.
-func (w *watch) passed(revision int64) {
+// raiseSent notes that everything up to a revision has been sent.
+func (w *watch) raiseSent(revision int64) {
 	w.stream.mu.Lock()
-	w.sent = max(w.sent, revision)
-	asked := len(w.stream.asked) > 0
+	w.sentRevision = max(w.sentRevision, revision)
+	asked := len(w.stream.progressRevisions) > 0
 	w.stream.mu.Unlock()
 	if asked {
 		w.stream.progress()

@@ -27,7 +27,7 @@ func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResp
 	case err = <-requests:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-s.done:
+	case <-s.doneCh:
 		err = errStopped
 	}
 	stop(err)
@@ -40,7 +40,7 @@ func (s *Server) Watch(to grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResp
 	if to.Context().Err() != nil {
 		return nil
 	}
-	return failed(to.Context(), err)
+	return toStatus(to.Context(), err)
 }
 
 // watchStream is the watches of one stream.
@@ -53,22 +53,22 @@ type watchStream struct {
 	sending sync.Mutex // held while something is sent
 	newest  int64      // the newest revision that events were sent with
 
-	mu      sync.Mutex
-	closed  bool // nothing is begun any more
-	watches map[int64]*watch
-	ending  map[int64]*watch // those that their client has cancelled and whose end is not told yet: their numbers are free
-	next    int64            // the number of the next watch that does not bring its own
-	asked   []int64          // revisions that are to be told once all watches have come so far: at most the first and the newest
-	proving bool             // a request for progress is under way
-	again   bool             // and another one has come
-	created <-chan struct{}  // closed when the newest request to create a watch is answered
+	mu                sync.Mutex
+	closed            bool // nothing is begun any more
+	watches           map[int64]*watch
+	ending            map[int64]*watch // those that their client has cancelled and whose end is not told yet: their numbers are free
+	next              int64            // the number of the next watch that does not bring its own
+	progressRevisions []int64          // revisions that are to be told once all watches have come so far: at most the first and the newest
+	proving           bool             // a request for progress is under way
+	progressPending   bool             // and another one has come
+	createdCh         <-chan struct{}  // closed when the newest request to create a watch is answered
 }
 
 // receive handles requests until the stream ends. A client that has no more of them still watches.
 func (w *watchStream) receive(ctx context.Context) error {
 	created := make(chan struct{})
 	close(created)
-	w.created = created
+	w.createdCh = created
 	for {
 		r, err := w.to.Recv()
 		if errors.Is(err, io.EOF) {
@@ -104,7 +104,7 @@ func (w *watchStream) receive(ctx context.Context) error {
 func (w *watchStream) askProgress(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.again = w.proving; w.proving || w.closed {
+	if w.progressPending = w.proving; w.proving || w.closed {
 		return
 	}
 	w.proving = true
@@ -112,12 +112,12 @@ func (w *watchStream) askProgress(ctx context.Context) {
 		for {
 			w.prove(ctx)
 			w.mu.Lock()
-			if !w.again {
+			if !w.progressPending {
 				w.proving = false
 				w.mu.Unlock()
 				return
 			}
-			w.again = false
+			w.progressPending = false
 			w.mu.Unlock()
 		}
 	})
@@ -158,9 +158,9 @@ func (w *watchStream) sendLocked(r *pb.WatchResponse) bool {
 
 // create begins a watch. The answers to requests come in their order.
 func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
-	before, answered := w.created, make(chan struct{})
-	w.created = answered
-	one := &watch{stream: w, request: r, ended: make(chan struct{})}
+	before, answered := w.createdCh, make(chan struct{})
+	w.createdCh = answered
+	one := &watch{stream: w, request: r, endedCh: make(chan struct{})}
 	mine, cancel := context.WithCancel(ctx)
 	one.cancel = cancel
 	w.mu.Lock()
@@ -195,7 +195,7 @@ func (w *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) {
 	one.previous = w.ending[one.id]
 	w.watches[one.id] = one
 	w.all.Go(func() {
-		defer close(one.ended)
+		defer close(one.endedCh)
 		defer one.cancel()
 		one.end(ctx, mine, one.run(ctx, mine, before, answered))
 		w.progress()
@@ -214,14 +214,14 @@ func (w *watchStream) prove(ctx context.Context) {
 	w.mu.Lock()
 	switch {
 	case len(w.watches) == 0:
-	case len(w.asked) == 2:
-		w.asked[1] = newest
+	case len(w.progressRevisions) == 2:
+		w.progressRevisions[1] = newest
 	default:
-		w.asked = append(w.asked, newest)
+		w.progressRevisions = append(w.progressRevisions, newest)
 	}
 	var followers []storage.Follower
 	for _, one := range w.watches {
-		if one.follower != nil && one.sent < newest {
+		if one.follower != nil && one.sentRevision < newest {
 			followers = append(followers, one.follower)
 		}
 	}
@@ -239,17 +239,17 @@ func (w *watchStream) progress() {
 	w.mu.Lock()
 	least, known := int64(0), false
 	for _, one := range w.watches {
-		if !known || one.sent < least {
-			least, known = one.sent, true
+		if !known || one.sentRevision < least {
+			least, known = one.sentRevision, true
 		}
 	}
 	var left []int64
-	for _, revision := range w.asked {
+	for _, revision := range w.progressRevisions {
 		if revision > least {
 			left = append(left, revision)
 		}
 	}
-	answer := known && len(left) < len(w.asked)
+	answer := known && len(left) < len(w.progressRevisions)
 	var behind []storage.Follower
 	switch {
 	case !known:
@@ -260,12 +260,12 @@ func (w *watchStream) progress() {
 			left = append([]int64{w.newest}, left...)
 		}
 		for _, one := range w.watches {
-			if one.follower != nil && one.sent < w.newest {
+			if one.follower != nil && one.sentRevision < w.newest {
 				behind = append(behind, one.follower)
 			}
 		}
 	}
-	w.asked = left
+	w.progressRevisions = left
 	w.mu.Unlock()
 	var err error
 	if answer {

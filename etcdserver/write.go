@@ -22,13 +22,13 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 	}
 	turn, over, err := s.turns.take(ctx, string(r.Key))
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	defer over()
 	before := turn.last
 	if r.IgnoreValue || r.IgnoreLease {
 		if before, _, err = s.get(ctx, id); err != nil {
-			return nil, failed(ctx, err)
+			return nil, toStatus(ctx, err)
 		}
 	}
 	for {
@@ -39,7 +39,7 @@ func (s *Server) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, er
 		swapped, err := s.swap(ctx, put)
 		switch {
 		case err != nil:
-			return nil, failed(ctx, err)
+			return nil, toStatus(ctx, err)
 		case swapped.Done:
 			turn.last = swapped.Stored
 			return putAnswer(r, before, swapped.Revision), nil
@@ -86,7 +86,7 @@ func putting(r *pb.PutRequest, id *resourcepb.ID, before *storage.Record) (*chan
 
 // swap changes one key, if it was not changed since it was read.
 func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
-	swap := storage.Swap{Write: c.write, Expect: modified(c.before)}
+	swap := storage.Swap{Write: c.write, Expect: modRevision(c.before)}
 	if c.delete {
 		swap.Delete = c.id
 	}
@@ -95,7 +95,7 @@ func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
 	}
 	// A key is attached by a transaction in which its lease lives.
 	stored, revision, err := s.get(ctx, c.id)
-	if err != nil || modified(stored) != swap.Expect {
+	if err != nil || modRevision(stored) != swap.Expect {
 		return storage.Swapped{Stored: stored, Revision: revision}, err
 	}
 	key := string(keyOf(c.id))
@@ -107,7 +107,7 @@ func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
 	switch {
 	case err == nil:
 		return storage.Swapped{Done: true, Revision: done}, nil
-	case !errors.Is(err, errAgain):
+	case !errors.Is(err, errConcurrentChange):
 		return storage.Swapped{}, err
 	}
 	stored, revision, err = s.get(ctx, c.id)
@@ -116,7 +116,7 @@ func (s *Server) swap(ctx context.Context, c *change) (storage.Swapped, error) {
 
 // get reads one key, linearizably, and returns nil if nothing is stored.
 func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*storage.Record, int64, error) {
-	span, _ := spanOf(keyOf(id), nil)
+	span, _ := requestRange(keyOf(id), nil)
 	scan, err := s.history.Scan(ctx, span, storage.ScanOptions{Limit: 1})
 	if err != nil || len(scan.Records) == 0 {
 		return nil, scan.Revision, err
@@ -124,8 +124,8 @@ func (s *Server) get(ctx context.Context, id *resourcepb.ID) (*storage.Record, i
 	return &scan.Records[0], scan.Revision, nil
 }
 
-// modified returns the revision of a key's last change, 0 if nothing is stored.
-func modified(r *storage.Record) int64 {
+// modRevision returns the revision of a key's last change, 0 if nothing is stored.
+func modRevision(r *storage.Record) int64 {
 	if r == nil {
 		return 0
 	}
@@ -137,7 +137,7 @@ func (s *Server) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Comp
 	oldest, newest, err := s.history.Revisions(ctx)
 	switch {
 	case err != nil:
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	case r.Revision > newest:
 		return nil, rpctypes.ErrGRPCFutureRev
 	case r.Revision < 0, r.Revision <= oldest && oldest > firstRevision:
@@ -146,7 +146,7 @@ func (s *Server) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Comp
 		err = s.history.Compact(ctx, r.Revision)
 	}
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, toStatus(ctx, err)
 	}
 	return &pb.CompactionResponse{Header: header(newest)}, nil
 }

@@ -23,7 +23,7 @@ func (s *store) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], ad
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return past, s.kept(at) // until now nothing was forgotten that would have been read
+	return past, s.checkRetained(at) // until now nothing was forgotten that would have been read
 }
 
 func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
@@ -34,7 +34,7 @@ func readAt(ctx context.Context, tree *btree.BTreeG[*item], at position, q *driv
 		to = new(bound(q.To))
 	}
 	added, size := 0, 0
-	walk(tree, q.Filter, bound(q.From), to, func(it *item) bool {
+	visitItems(tree, q.Filter, bound(q.From), to, func(it *item) bool {
 		if err = ctx.Err(); err != nil {
 			return false
 		}
@@ -64,14 +64,14 @@ func (s *store) Before(_ context.Context, events []*driver.Event[position]) ([]*
 	defer s.mu.RUnlock()
 	versions := make([]*driver.Version, len(events))
 	for i, ev := range events {
-		if err := s.kept(ev.At - 1); err != nil {
+		if err := s.checkRetained(ev.At - 1); err != nil {
 			return nil, err
 		}
 		if ev.At > s.at {
 			return nil, fmt.Errorf("%w: revision %d is not of this store", storage.ErrCompacted, ev.At)
 		}
 		// From the change itself: of a key that is written all the time there is much that came later.
-		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.gone() {
+		if before := s.history.items[ev.At-1-s.history.from].before.Load(); before != nil && !before.isDeleted() {
 			versions[i] = before.version()
 		}
 	}
@@ -92,7 +92,7 @@ func (s *store) PositionAt(_ context.Context, revision int64) (position, error) 
 	if revision > int64(s.at) {
 		return 0, fmt.Errorf("%w: the newest is %d, asked for was %d", storage.ErrFutureRevision, s.at, revision)
 	}
-	return position(revision), s.kept(position(revision))
+	return position(revision), s.checkRetained(position(revision))
 }
 
 // RevisionOf implements driver.Historian.

@@ -77,7 +77,7 @@ func (h *handle) Source() driver.Source[position] { return source{store: h.store
 // Close implements driver.Driver. A named store stays; other handles of it go on.
 func (h *handle) Close() error {
 	h.closed.Store(true)
-	if !h.named {
+	if !h.isNamed {
 		h.pages.close()
 	}
 	return nil

@@ -17,17 +17,17 @@ type item struct {
 	resource *resourcepb.Resource // nil: the change was a deletion
 	size     int
 
-	at, created position // of this change, and of the one by which the resource was created
-	writes      int64
+	at, createPosition position // of this change, and of the one by which the resource was createPosition
+	writes             int64
 
 	// before is what was stored until then, a deletion included; nil where nothing was, or where history does not reach back so far.
-	before     atomic.Pointer[item]
-	superseded bool // by a later change; the store's lock guards it
+	before       atomic.Pointer[item]
+	isSuperseded bool // by a later change; the store's lock guards it
 }
 
-func (i *item) gone() bool { return i.resource == nil }
+func (i *item) isDeleted() bool { return i.resource == nil }
 
-func (i *item) stored() driver.Stored {
+func (i *item) decisionState() driver.Stored {
 	if i == nil {
 		return driver.Stored{}
 	}
@@ -53,7 +53,7 @@ func (i *item) stateAt(at position) *item {
 	for ; i != nil && i.at > at; i = i.before.Load() {
 		continue
 	}
-	if i == nil || i.gone() {
+	if i == nil || i.isDeleted() {
 		return nil
 	}
 	return i
@@ -62,7 +62,7 @@ func (i *item) stateAt(at position) *item {
 func (i *item) version() *driver.Version {
 	return &driver.Version{
 		Key: i.key.Bytes(), Version: []byte(i.resource.Version), Resource: i.resource,
-		CreateRevision: int64(i.created), ModRevision: int64(i.at), Writes: i.writes,
+		CreateRevision: int64(i.createPosition), ModRevision: int64(i.at), Writes: i.writes,
 	}
 }
 
@@ -76,17 +76,17 @@ func ascend(tree *btree.BTreeG[*item], filter *key.Filter, after *key.Key, visit
 	if after != nil && after.Compare(first) > 0 {
 		first = *after
 	}
-	walk(tree, filter, first, nil, func(it *item) bool {
-		return it.gone() || after != nil && it.key == *after || visit(it)
+	visitItems(tree, filter, first, nil, func(it *item) bool {
+		return it.isDeleted() || after != nil && it.key == *after || visit(it)
 	})
 }
 
 // stride is how many items a walk looks at before it seeks: a seek costs about as much.
 const stride = 8
 
-// walk calls visit with every item from a key on, deletions too, until visit returns false or a key is not below to. A filter that is
+// visitItems calls visit with every item from a key on, deletions too, until visit returns false or a key is not below to. A filter that is
 // not nil leaves out items; of a run of those only the first few are looked at. It returns how many items it has looked at.
-func walk(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (looked int) {
+func visitItems(tree *btree.BTreeG[*item], filter *key.Filter, from key.Key, to *key.Key, visit func(*item) bool) (looked int) {
 	for again := true; again; {
 		again = false
 		passed := 0

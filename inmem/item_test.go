@@ -30,7 +30,7 @@ func TestSparseFilterSkips(t *testing.T) {
 	tree, _ := b.handle.snapshot()
 	found := 0
 	sparse := &key.Filter{Group: "g", Kind: "k", Partition: "*", Namespace: "shop"}
-	looked := walk(tree, sparse, key.Key{}, nil, func(*item) bool { found++; return true })
+	looked := visitItems(tree, sparse, key.Key{}, nil, func(*item) bool { found++; return true })
 	if found != partitions {
 		t.Errorf("found %d, expected %d", found, partitions)
 	}

@@ -55,7 +55,7 @@ func (s *store) children(ref owner) []*item {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var items []*item
-	for it := range s.owned[ref] {
+	for it := range s.itemsByOwner[ref] {
 		items = append(items, it)
 	}
 	return items
@@ -119,21 +119,21 @@ func (s *store) Snapshot(_ context.Context, _ time.Time, f *driver.Filter) (driv
 // snapshot gives the matches in a copy of the tree, a few at a time, so that what waits is small and the copy is not visited
 // while anybody else waits.
 type snapshot struct {
-	tree   *btree.BTreeG[*item]
-	filter driver.Filter
-	after  *driver.Key
-	some   []*item
-	ended  bool
+	tree     *btree.BTreeG[*item]
+	filter   driver.Filter
+	after    *driver.Key
+	some     []*item
+	finished bool
 }
 
 func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
-	if len(s.some) == 0 && !s.ended {
+	if len(s.some) == 0 && !s.finished {
 		const few = 256
 		ascend(s.tree, &s.filter, s.after, func(it *item) bool {
 			s.some = append(s.some, it)
 			return len(s.some) < few
 		})
-		s.ended = len(s.some) < few
+		s.finished = len(s.some) < few
 	}
 	if len(s.some) == 0 {
 		return nil, io.EOF
@@ -144,4 +144,4 @@ func (s *snapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	return codec.Clone(it.resource), nil
 }
 
-func (s *snapshot) Close() { s.tree, s.some, s.ended = nil, nil, true }
+func (s *snapshot) Close() { s.tree, s.some, s.finished = nil, nil, true }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	pageLife    = 6 * time.Minute // at least 5 after the last use
+	pageTTL     = 6 * time.Minute // at least 5 after the last use
 	maxListings = 1000            // under way at once; one more is refused
 	maxFinished = 16              // whose last page was read, for callers who have lost the answer and ask again
 )
@@ -26,9 +26,9 @@ type listing struct {
 
 // listings are those under way, by a random name that their tokens carry.
 type listings struct {
-	mu       sync.Mutex
-	byID     map[[16]byte]*listing
-	finished [][16]byte // of those, the ones whose last page was read, oldest first
+	mu          sync.Mutex
+	byID        map[[16]byte]*listing
+	finishedIDs [][16]byte // of those, the ones whose last page was read, oldest first
 }
 
 func newListings() *listings { return &listings{byID: make(map[[16]byte]*listing)} }
@@ -39,7 +39,7 @@ func (ls *listings) use(id [16]byte) *listing {
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
 	if l != nil {
-		l.expire.Reset(pageLife)
+		l.expire.Reset(pageTTL)
 		ls.goesOn(id)
 	}
 	return l
@@ -61,11 +61,11 @@ func (ls *listings) keep(id [16]byte, l *listing) error {
 		return storage.ErrClosed
 	case ls.byID[id] != nil:
 		return nil
-	case len(ls.byID)-len(ls.finished) >= maxListings:
+	case len(ls.byID)-len(ls.finishedIDs) >= maxListings:
 		return fmt.Errorf("%w: %d listings are under way in this store, the most: try again when the last page of one was read, or %v "+
-			"after the last use of one", storage.ErrInconsistent, maxListings, pageLife)
+			"after the last use of one", storage.ErrInconsistent, maxListings, pageTTL)
 	}
-	l.expire = time.AfterFunc(pageLife, func() { ls.drop(id) })
+	l.expire = time.AfterFunc(pageTTL, func() { ls.drop(id) })
 	ls.byID[id] = l
 	return nil
 }
@@ -74,12 +74,12 @@ func (ls *listings) keep(id [16]byte, l *listing) error {
 func (ls *listings) finish(id [16]byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.byID[id] == nil || slices.Contains(ls.finished, id) {
+	if ls.byID[id] == nil || slices.Contains(ls.finishedIDs, id) {
 		return
 	}
-	ls.finished = append(ls.finished, id)
-	if len(ls.finished) > maxFinished {
-		oldest := ls.finished[0]
+	ls.finishedIDs = append(ls.finishedIDs, id)
+	if len(ls.finishedIDs) > maxFinished {
+		oldest := ls.finishedIDs[0]
 		ls.goesOn(oldest)
 		ls.byID[oldest].expire.Stop()
 		delete(ls.byID, oldest)
@@ -88,7 +88,7 @@ func (ls *listings) finish(id [16]byte) {
 
 // goesOn undoes finish. The caller holds the lock.
 func (ls *listings) goesOn(id [16]byte) {
-	ls.finished = slices.DeleteFunc(ls.finished, func(f [16]byte) bool { return f == id })
+	ls.finishedIDs = slices.DeleteFunc(ls.finishedIDs, func(f [16]byte) bool { return f == id })
 }
 
 func (ls *listings) drop(id [16]byte) {
@@ -105,5 +105,5 @@ func (ls *listings) close() {
 	for _, l := range ls.byID {
 		l.expire.Stop()
 	}
-	ls.byID, ls.finished = nil, nil
+	ls.byID, ls.finishedIDs = nil, nil
 }

@@ -30,7 +30,7 @@ type history struct {
 
 	maxEvents, maxBytes int
 	readers             map[*reader]struct{}
-	room                sync.Cond // the readers have moved on
+	roomCond            sync.Cond // the readers have moved on
 }
 
 // reader is where one has come to.
@@ -55,7 +55,7 @@ func (h *history) record(it *item, ev *driver.Event[position]) {
 	h.events, h.items = append(h.events, ev), append(h.items, it)
 	h.bytes += weight(ev)
 	if before := it.before.Load(); before != nil {
-		before.superseded = true
+		before.isSuperseded = true
 		if before.at <= h.from {
 			h.bytes += before.weight()
 		}
@@ -68,7 +68,7 @@ func (h *history) full() bool { return len(h.events) > h.maxEvents || h.bytes > 
 // await waits until there is room for a change. The caller holds the lock, which others get meanwhile.
 func (h *history) await() {
 	for h.full() {
-		h.room.Wait()
+		h.roomCond.Wait()
 	}
 }
 
@@ -78,14 +78,14 @@ func (h *history) trim() {
 	if !h.full() {
 		return
 	}
-	taken := h.taken()
+	taken := h.readPosition()
 	for h.full() && h.from < taken {
 		h.drop()
 	}
 }
 
-// taken returns how far all readers have come.
-func (h *history) taken() position {
+// readPosition returns how far all readers have come.
+func (h *history) readPosition() position {
 	taken := h.from + position(len(h.events))
 	for r := range h.readers {
 		taken = min(taken, r.at)
@@ -106,9 +106,9 @@ func (h *history) drop() {
 		it.before.Store(nil)
 	}
 	switch {
-	case it.superseded:
+	case it.isSuperseded:
 		h.bytes += it.weight()
-	case it.gone():
+	case it.isDeleted():
 		h.forget(it)
 	}
 }
@@ -116,18 +116,18 @@ func (h *history) drop() {
 // compact forgets what lies before a position, once all readers have come so far. It forgets nothing if ctx ends before that. The
 // caller holds the lock, which others get meanwhile.
 func (h *history) compact(ctx context.Context, until position) error {
-	if h.taken() < until {
+	if h.readPosition() < until {
 		defer context.AfterFunc(ctx, func() {
-			h.room.L.Lock()
-			defer h.room.L.Unlock()
-			h.room.Broadcast()
+			h.roomCond.L.Lock()
+			defer h.roomCond.L.Unlock()
+			h.roomCond.Broadcast()
 		})()
 	}
-	for h.taken() < until {
+	for h.readPosition() < until {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("nothing was forgotten, watches have yet to take it over: %w", err)
 		}
-		h.room.Wait()
+		h.roomCond.Wait()
 	}
 	for h.from < until {
 		h.drop()
@@ -145,7 +145,7 @@ func (h *history) read(at position) (r *reader, leave func()) {
 	return r, func() {
 		delete(h.readers, r)
 		h.trim()
-		h.room.Broadcast()
+		h.roomCond.Broadcast()
 	}
 }
 
@@ -156,7 +156,7 @@ func (h *history) take(r *reader) []*driver.Event[position] {
 	if len(events) > 0 {
 		r.at = events[len(events)-1].At
 		h.trim()
-		h.room.Broadcast()
+		h.roomCond.Broadcast()
 	}
 	return events
 }

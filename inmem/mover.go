@@ -8,9 +8,9 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// refused returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
+// refusalError returns the error of a change where the store is fenced, or where the change's guard does not hold. The caller holds
 // the lock.
-func (s *store) refused(g *driver.Guard) error {
+func (s *store) refusalError(g *driver.Guard) error {
 	switch {
 	case s.fence != nil:
 		return driver.FenceError(*s.fence)
@@ -84,8 +84,8 @@ func (s *store) note(name string, value []byte) (revision string) {
 	if s.notes == nil {
 		s.notes = make(map[string]note)
 	}
-	s.noted++
-	revision = strconv.FormatUint(s.noted, 10)
+	s.noteCount++
+	revision = strconv.FormatUint(s.noteCount, 10)
 	s.notes[name] = note{bytes.Clone(value), revision}
 	return revision
 }

@@ -28,7 +28,7 @@ func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	tree, count := b.handle.counted()
+	tree, count := b.handle.snapshotWithCount()
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriter(io.MultiWriter(w, sum))
 	_, err := out.WriteString(snapshotMagic)
@@ -39,7 +39,7 @@ func (b *Backend) Snapshot(ctx context.Context, w io.Writer) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err == nil && !it.gone() {
+		if err == nil && !it.isDeleted() {
 			_, err = protodelim.MarshalTo(out, it.resource)
 		}
 		return err == nil
@@ -74,25 +74,25 @@ func (b *Backend) Restore(ctx context.Context, r io.Reader) error {
 	s.at++ // no position from before is the present one
 	s.reset()
 	for _, it := range items {
-		it.at, it.created, it.writes = s.at, s.at, 1
-		s.place(it)
+		it.at, it.createPosition, it.writes = s.at, s.at, 1
+		s.load(it)
 	}
 	return nil
 }
 
-// summed reads and keeps a checksum of what was read.
-type summed struct {
+// checksumReader reads and keeps a checksum of what was read.
+type checksumReader struct {
 	*bufio.Reader
 	sum hash.Hash32
 }
 
-func (s summed) Read(p []byte) (int, error) {
+func (s checksumReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	s.sum.Write(p[:n])
 	return n, err
 }
 
-func (s summed) ReadByte() (byte, error) {
+func (s checksumReader) ReadByte() (byte, error) {
 	c, err := s.Reader.ReadByte()
 	if err == nil {
 		s.sum.Write([]byte{c})
@@ -102,7 +102,7 @@ func (s summed) ReadByte() (byte, error) {
 
 func readSnapshot(ctx context.Context, r io.Reader) ([]*item, error) {
 	damaged := func(what string) error { return fmt.Errorf("%w: the snapshot %s", storage.ErrInvalid, what) }
-	in := summed{bufio.NewReader(r), crc32.New(castagnoli)}
+	in := checksumReader{bufio.NewReader(r), crc32.New(castagnoli)}
 	magic := make([]byte, len(snapshotMagic))
 	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != snapshotMagic {
 		return nil, damaged("does not begin like one")

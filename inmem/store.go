@@ -18,33 +18,33 @@ import (
 
 // store holds the data that handles share.
 type store struct {
-	named bool // it can be opened again
+	isNamed bool // it can be opened again
 
 	mu sync.RWMutex
 
 	id    cursor.StoreID
 	epoch string // a random part of every version, renewed by a restore
 
-	items map[key.Key]*item    // for reads
-	tree  *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot; with the deletions that history holds
-	owned map[owner]map[*item]struct{}
+	items        map[key.Key]*item    // for reads
+	tree         *btree.BTreeG[*item] // for lists: its copies cost nothing, and each is a snapshot; with the deletions that history holds
+	itemsByOwner map[owner]map[*item]struct{}
 
 	at      position
 	joint   int64 // what the changes of the transaction under way have in common; 0 for a single change
 	history history
 
-	pages   *listings
-	changed chan struct{} // closed by the next change; nil while nobody waits
-	restore chan struct{} // closed by a restore
+	pages    *listings
+	changeCh chan struct{} // closed by the next change; nil while nobody waits
+	restore  chan struct{} // closed by a restore
 
-	fence *string         // where the store has moved to, if it has
-	notes map[string]note // the journal of the tool that moves data
-	noted uint64          // notes written so far
+	fence     *string         // where the store has moved to, if it has
+	notes     map[string]note // the journal of the tool that moves data
+	noteCount uint64          // notes written so far
 }
 
 func newStore() *store {
 	s := &store{at: 1, pages: newListings()} // an empty store has revision 1
-	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, room: sync.Cond{L: &s.mu}, forget: s.forget}
+	s.history = history{maxEvents: defaultHistory, maxBytes: defaultHistoryBytes, roomCond: sync.Cond{L: &s.mu}, forget: s.forget}
 	s.reset()
 	return s
 }
@@ -57,7 +57,7 @@ func (s *store) reset() {
 	s.epoch = "-" + hex.EncodeToString(random[16:])
 	s.items = make(map[key.Key]*item)
 	s.tree = btree.NewBTreeGOptions(byKey, btree.Options{NoLocks: true})
-	s.owned = make(map[owner]map[*item]struct{})
+	s.itemsByOwner = make(map[owner]map[*item]struct{})
 	s.history.begin(s.at)
 	s.restore = make(chan struct{})
 }
@@ -87,8 +87,8 @@ func (s *store) snapshot() (*btree.BTreeG[*item], position) {
 	return s.tree.Copy(), s.at
 }
 
-// counted returns the items as they are now, and how many resources there are among them.
-func (s *store) counted() (*btree.BTreeG[*item], int) {
+// snapshotWithCount returns the items as they are now, and how many resources there are among them.
+func (s *store) snapshotWithCount() (*btree.BTreeG[*item], int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tree.Copy(), len(s.items)
@@ -98,29 +98,29 @@ func (s *store) counted() (*btree.BTreeG[*item], int) {
 func (s *store) put(k key.Key, res *resourcepb.Resource, size int) *item {
 	s.at++
 	res.Version = strconv.FormatUint(s.at, 36) + s.epoch
-	it := &item{key: k, resource: res, size: size, at: s.at, created: s.at, writes: 1}
+	it := &item{key: k, resource: res, size: size, at: s.at, createPosition: s.at, writes: 1}
 	if old := s.items[k]; old != nil {
-		it.created, it.writes = old.created, old.writes+1
+		it.createPosition, it.writes = old.createPosition, old.writes+1
 		s.unlink(old)
 	}
-	s.place(it)
+	s.load(it)
 	s.history.record(it, &driver.Event[position]{
 		Key: k, Resource: res, Size: size, At: s.at, Commit: s.joint,
-		Revision: int64(it.at), CreateRevision: int64(it.created), Writes: it.writes,
+		Revision: int64(it.at), CreateRevision: int64(it.createPosition), Writes: it.writes,
 	})
 	return it
 }
 
-// place makes it part of the data, without a change in history.
-func (s *store) place(it *item) {
+// load makes it part of the data, without a change in history.
+func (s *store) load(it *item) {
 	s.items[it.key] = it
 	s.succeed(it)
 	if o := it.resource.Owner; o != nil {
 		ref := owner{key.Of(o), o.Uid}
-		children := s.owned[ref]
+		children := s.itemsByOwner[ref]
 		if children == nil {
 			children = make(map[*item]struct{})
-			s.owned[ref] = children
+			s.itemsByOwner[ref] = children
 		}
 		children[it] = struct{}{}
 	}
@@ -142,7 +142,7 @@ func (s *store) remove(it *item) {
 	s.succeed(deletion)
 	s.history.record(deletion, &driver.Event[position]{
 		Key: it.key, Delete: true, Resource: it.resource, Size: it.size, At: s.at, Commit: s.joint,
-		Revision: int64(s.at), CreateRevision: int64(it.created), Writes: it.writes,
+		Revision: int64(s.at), CreateRevision: int64(it.createPosition), Writes: it.writes,
 	})
 }
 
@@ -155,26 +155,26 @@ func (s *store) unlink(it *item) {
 		return
 	}
 	ref := owner{key.Of(it.resource.Owner), it.resource.Owner.Uid}
-	delete(s.owned[ref], it)
-	if len(s.owned[ref]) == 0 {
-		delete(s.owned, ref)
+	delete(s.itemsByOwner[ref], it)
+	if len(s.itemsByOwner[ref]) == 0 {
+		delete(s.itemsByOwner, ref)
 	}
 }
 
 // announce wakes the feeds. The caller holds the lock and has made all changes of a transaction.
 func (s *store) announce() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
+	if s.changeCh != nil {
+		close(s.changeCh)
+		s.changeCh = nil
 	}
 }
 
 // waiter returns a channel that the next change closes. The caller holds the lock.
 func (s *store) waiter() <-chan struct{} {
-	if s.changed == nil {
-		s.changed = make(chan struct{})
+	if s.changeCh == nil {
+		s.changeCh = make(chan struct{})
 	}
-	return s.changed
+	return s.changeCh
 }
 
 // note is an entry of the journal.
@@ -190,8 +190,8 @@ func (s *store) StoreID() driver.StoreID {
 	return s.id
 }
 
-// kept returns storage.ErrCompacted, unless history reaches back to a position. The caller holds the lock.
-func (s *store) kept(at position) error {
+// checkRetained returns storage.ErrCompacted, unless history reaches back to a position. The caller holds the lock.
+func (s *store) checkRetained(at position) error {
 	if at < s.history.from || at > s.at {
 		return fmt.Errorf("%w: history is kept from revision %d to %d, not at %d", storage.ErrCompacted, s.history.from, s.at, at)
 	}

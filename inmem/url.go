@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// named are the stores that the process shares by name.
-var named struct {
+// namedStores are the stores that the process shares by name.
+var namedStores struct {
 	sync.Mutex
 	stores map[string]*store
 }
@@ -56,19 +56,19 @@ func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if name == "" {
 		return New(opts), nil
 	}
-	named.Lock()
-	defer named.Unlock()
-	s := named.stores[name]
+	namedStores.Lock()
+	defer namedStores.Unlock()
+	s := namedStores.stores[name]
 	if s == nil {
 		if !create {
 			return nil, fmt.Errorf("%w: there is no store of this name in this process's memory, and create=off", storage.ErrInvalid)
 		}
 		s = newStore()
-		s.named = true
-		if named.stores == nil {
-			named.stores = make(map[string]*store)
+		s.isNamed = true
+		if namedStores.stores == nil {
+			namedStores.stores = make(map[string]*store)
 		}
-		named.stores[name] = s
+		namedStores.stores[name] = s
 	}
 	return open(s, opts), nil
 }
@@ -88,9 +88,9 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 			return &other
 		},
 		Drop: func(context.Context) error {
-			named.Lock()
-			defer named.Unlock()
-			maps.DeleteFunc(named.stores, func(name string, _ *store) bool { return strings.HasPrefix(name, prefix) })
+			namedStores.Lock()
+			defer namedStores.Unlock()
+			maps.DeleteFunc(namedStores.stores, func(name string, _ *store) bool { return strings.HasPrefix(name, prefix) })
 			return nil
 		},
 	}, nil

@@ -24,7 +24,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	}
 	s.lockForWriting()
 	defer s.mu.Unlock()
-	refusal := s.refused(driver.GuardOf(ctx))
+	refusal := s.refusalError(driver.GuardOf(ctx))
 	if refusal != nil && mutations[0].Verb != driver.Delete {
 		return refusal
 	}
@@ -45,7 +45,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 			m.NewVersion = s.put(m.Key, copies[i], codec.Size(copies[i])).resource.Version
 			m.Revision = int64(s.at)
 		case driver.Delete:
-			if it := s.items[m.Key]; it != nil && it.stored().Uid == m.Uid { // else there is nothing to do
+			if it := s.items[m.Key]; it != nil && it.decisionState().Uid == m.Uid { // else there is nothing to do
 				s.remove(it)
 				m.Revision = int64(s.at)
 			}
@@ -58,7 +58,7 @@ func (s *store) Apply(ctx context.Context, mutations []driver.Mutation) error {
 // decide reports whether mutations change anything, or the first refusal. The caller holds the lock.
 func (s *store) decide(mutations []driver.Mutation) (changes bool, err error) {
 	for i := range mutations {
-		does, err := mutations[i].Decide(s.items[mutations[i].Key].stored())
+		does, err := mutations[i].Decide(s.items[mutations[i].Key].decisionState())
 		if err != nil {
 			return false, &storage.OpError{Index: i, Err: err}
 		}

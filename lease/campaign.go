@@ -98,9 +98,9 @@ func (c *campaign) observe(ctx context.Context) {
 		case c.is(ev.GetDelete().GetResource(), lockType):
 			return
 		case c.is(ev.GetUpsert().GetResource(), heartbeatType):
-			c.obs.seen(ev.GetUpsert().GetResource().GetVersion())
+			c.obs.observeVersion(ev.GetUpsert().GetResource().GetVersion())
 		case c.is(ev.GetUpsert().GetResource(), lockType):
-			holder, ttl, err := held(ev.GetUpsert().GetResource())
+			holder, ttl, err := lockHolder(ev.GetUpsert().GetResource())
 			switch {
 			case err != nil, holder == c.holder: // a try whose answer was lost
 				return

@@ -24,7 +24,7 @@ func (k *Keeper) repair(ctx context.Context, damaged *storage.DamagedError) erro
 		return damaged // it is no lease's
 	}
 	// What the watch has met may be older than what is stored.
-	if _, err := k.stored(ctx, typ, damaged.ID.GetName()); !errors.As(err, &damaged) {
+	if _, err := k.readRecord(ctx, typ, damaged.ID.GetName()); !errors.As(err, &damaged) {
 		return err
 	}
 	if typ == renewalType {
@@ -36,13 +36,13 @@ func (k *Keeper) repair(ctx context.Context, damaged *storage.DamagedError) erro
 // replace writes a record without a time to live over a damaged one, with the uid that attached resources name.
 func (k *Keeper) replace(ctx context.Context, damaged *storage.DamagedError) error {
 	res := &resourcepb.Resource{Id: k.id(leaseType, damaged.ID.GetName()), Version: damaged.Version, Generation: ulid.Make().String()}
-	last, err := k.stored(ctx, renewalType, damaged.ID.GetName())
+	last, err := k.readRecord(ctx, renewalType, damaged.ID.GetName())
 	if lost := (*storage.DamagedError)(nil); err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.As(err, &lost) {
 		return err
 	}
 	// Not every database tells the uid. If nothing does, as where the renewal is damaged too, a new one is better than a record that stays
 	// damaged; a keeper that remembers the old one takes that lease for ended.
-	res.Id.Uid = cmp.Or(damaged.ID.GetUid(), k.uid(damaged.ID.GetName()), renewed(last), ulid.Make().String())
+	res.Id.Uid = cmp.Or(damaged.ID.GetUid(), k.uid(damaged.ID.GetName()), renewedUid(last), ulid.Make().String())
 	_, err = k.backend.WriteCAS(ctx, res)
 	return err
 }

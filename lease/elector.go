@@ -112,11 +112,11 @@ type observation struct {
 // note takes in what is stored.
 func (o *observation) note(r *record) {
 	o.ttl = r.ttl
-	o.seen(r.beat.GetVersion())
+	o.observeVersion(r.beat.GetVersion())
 }
 
-// seen takes in the version of a heartbeat.
-func (o *observation) seen(version string) {
+// observeVersion takes in the version of a heartbeat.
+func (o *observation) observeVersion(version string) {
 	if o.since.IsZero() || version != o.beat {
 		o.beat, o.since = version, time.Now()
 	}

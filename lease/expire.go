@@ -32,11 +32,11 @@ func (k *Keeper) expire(ctx context.Context) {
 			}
 			ending.Go(func() {
 				defer func() { <-places }()
-				err := k.expired(ctx, d)
+				err := k.endExpired(ctx, d)
 				if err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					wait(ctx, retry)
 				}
-				k.tried(d, err)
+				k.retryEnding(d, err)
 			})
 		}
 		select {
@@ -48,17 +48,17 @@ func (k *Keeper) expire(ctx context.Context) {
 	}
 }
 
-// expired ends a lease of which the keeper has seen the end, or that nobody has renewed. It is storage.ErrCASFailure if somebody has.
-func (k *Keeper) expired(ctx context.Context, d dying) error {
+// endExpired ends a lease of which the keeper has seen the end, or that nobody has renewed. It is storage.ErrCASFailure if somebody has.
+func (k *Keeper) endExpired(ctx context.Context, d expiring) error {
 	switch {
 	case d.lease == nil:
-		return k.sweep(ctx, d.named)
-	case d.lease.ended:
+		return k.sweep(ctx, d.leaseName)
+	case d.lease.hasEnded:
 		return k.end(ctx, d.lease)
-	case k.spared(d.name): // since it was found to be due: many may have been before it
+	case k.isSpared(d.name): // since it was found to be due: many may have been before it
 		return storage.ErrCASFailure
 	}
-	last, err := k.stored(ctx, renewalType, d.name)
+	last, err := k.readRecord(ctx, renewalType, d.name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		last = &resourcepb.Resource{Id: k.id(renewalType, d.name)} // the proof is that there is none
@@ -75,12 +75,12 @@ func (k *Keeper) expired(ctx context.Context, d dying) error {
 // and then the record. Whoever finds a marked record goes on from there. The lease ends only if the proofs hold; it is
 // storage.ErrCASFailure if not, or if somebody else was faster.
 func (k *Keeper) end(ctx context.Context, l *Lease, proofs ...storage.Op) error {
-	if !l.ended {
+	if !l.hasEnded {
 		stored, err := k.tx.Commit(ctx, append([]storage.Op{{Write: l.record(true)}}, proofs...))
 		if err != nil {
 			return err
 		}
-		l = &Lease{TTL: l.TTL, res: stored[0], ended: true}
+		l = &Lease{TTL: l.TTL, res: stored[0], hasEnded: true}
 	}
 	if err := k.await(ctx, l); errors.Is(err, storage.ErrNotFound) {
 		return nil // another keeper has done all that
@@ -155,7 +155,7 @@ func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, er
 			return false, nil
 		case err != nil:
 			return false, err
-		case !owned(res, lease):
+		case !isAttachedTo(res, lease):
 			return false, nil
 		}
 		err = k.backend.DeleteCAS(ctx, res.GetId(), res.GetVersion())
@@ -165,15 +165,15 @@ func (k *Keeper) detach(ctx context.Context, id, lease *resourcepb.ID) (bool, er
 	}
 }
 
-// owned reports whether a resource is attached to a lease.
-func owned(res *resourcepb.Resource, lease *resourcepb.ID) bool {
+// isAttachedTo reports whether a resource is attached to a lease.
+func isAttachedTo(res *resourcepb.Resource, lease *resourcepb.ID) bool {
 	return res.GetOwner().GetUid() == lease.GetUid() && res.GetOwner().GetName() == lease.GetName()
 }
 
 // forget deletes the record of a lease and its renewal.
 func (k *Keeper) forget(ctx context.Context, l *Lease) error {
 	ops := []storage.Op{{Delete: l.res.GetId(), Version: l.res.GetVersion()}}
-	last, err := k.stored(ctx, renewalType, l.res.GetId().GetName())
+	last, err := k.readRecord(ctx, renewalType, l.res.GetId().GetName())
 	switch {
 	case err == nil:
 		ops = append(ops, storage.Op{Delete: last.GetId(), Version: last.GetVersion()})

@@ -25,23 +25,23 @@ type Keeper struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	blind   chan struct{} // closed when the keeper sees nothing any more
-	places  chan struct{} // taken by renewals that the store is asked for
+	slots   chan struct{} // taken by renewals that the store is asked for
 
 	mu       sync.Mutex
-	leases   map[string]*kept // by name
-	renewing map[string]int   // how many renewals of a lease are under way
-	orphans  map[named]*orphan
-	changed  chan struct{} // closed and made anew when leases, renewing or orphans changes
+	leases   map[string]*leaseState // by name
+	renewing map[string]int         // how many renewals of a lease are under way
+	orphans  map[leaseName]*orphan
+	changeCh chan struct{} // closed and made anew when leases, renewing or orphans changes
 }
 
-// kept is what a keeper has seen of a lease.
-type kept struct {
-	lease   *Lease // nil if its record was not seen, or cannot be read
-	record  string // the lease's uid, "" if none is stored
-	renewal string // the version of the newest renewal, "" if none is stored
-	renewed string // the uid of the lease that the newest renewal is of
-	since   time.Time
-	ending  bool // something here is about to end it
+// leaseState is what a keeper has seen of a lease.
+type leaseState struct {
+	lease      *Lease // nil if its record was not seen, or cannot be read
+	record     string // the lease's uid, "" if none is stored
+	renewal    string // the version of the newest renewal, "" if none is stored
+	renewedUid string // the uid of the lease that the newest renewal is of
+	since      time.Time
+	ending     bool // something here is about to end it
 }
 
 // NewKeeper returns a keeper of the leases of a tenancy, and begins to end those that nobody renews. The backend stays the caller's, and is
@@ -57,8 +57,8 @@ func NewKeeper(b storage.Backend, tenancy *resourcepb.Tenancy) (*Keeper, error) 
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{
 		backend: b, tx: tx, tenancy: proto.CloneOf(tenancy), stop: cancel,
-		blind: make(chan struct{}), places: make(chan struct{}, renewalsAtOnce),
-		leases: map[string]*kept{}, renewing: map[string]int{}, orphans: map[named]*orphan{}, changed: make(chan struct{}),
+		blind: make(chan struct{}), slots: make(chan struct{}, renewalsAtOnce),
+		leases: map[string]*leaseState{}, renewing: map[string]int{}, orphans: map[leaseName]*orphan{}, changeCh: make(chan struct{}),
 	}
 	k.running.Go(func() { k.observe(ctx) })
 	k.running.Go(func() { k.expire(ctx) })
@@ -94,12 +94,12 @@ func (k *Keeper) Grant(ctx context.Context, name string, ttl time.Duration) (*Le
 
 // Lease returns a lease. It is [storage.ErrNotFound] if there is none, or if its end has begun.
 func (k *Keeper) Lease(ctx context.Context, name string) (*Lease, error) {
-	res, err := k.stored(ctx, leaseType, name)
+	res, err := k.readRecord(ctx, leaseType, name)
 	if err != nil {
 		return nil, fmt.Errorf("lease %q: %w", name, err)
 	}
 	l, err := leaseOf(res)
-	if err == nil && l.ended {
+	if err == nil && l.hasEnded {
 		return nil, fmt.Errorf("lease %q: %w: its end has begun", name, storage.ErrNotFound)
 	}
 	return l, err
@@ -113,8 +113,8 @@ const renewalsAtOnce = 32
 func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) {
 	defer k.Spare(name)()
 	select {
-	case k.places <- struct{}{}:
-		defer func() { <-k.places }()
+	case k.slots <- struct{}{}:
+		defer func() { <-k.slots }()
 	case <-ctx.Done():
 		return 0, fmt.Errorf("renew lease %q: %w", name, ctx.Err())
 	}
@@ -123,7 +123,7 @@ func (k *Keeper) Renew(ctx context.Context, name string) (time.Duration, error) 
 		if err != nil {
 			return 0, err
 		}
-		last, err := k.stored(ctx, renewalType, name)
+		last, err := k.readRecord(ctx, renewalType, name)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return 0, fmt.Errorf("renew lease %q: %w", name, err)
 		}
@@ -157,8 +157,8 @@ func (k *Keeper) Spare(name string) (over func()) {
 	}
 }
 
-// spared reports whether a lease is not to be ended at the moment.
-func (k *Keeper) spared(name string) bool {
+// isSpared reports whether a lease is not to be ended at the moment.
+func (k *Keeper) isSpared(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.renewing[name] > 0
@@ -166,8 +166,8 @@ func (k *Keeper) spared(name string) bool {
 
 // announce tells who waits that something has changed. The caller holds the lock.
 func (k *Keeper) announce() {
-	close(k.changed)
-	k.changed = make(chan struct{})
+	close(k.changeCh)
+	k.changeCh = make(chan struct{})
 }
 
 // Remaining returns how long a lease lives if nobody renews it, as far as this keeper has seen: not more than its time to live, and not
@@ -199,7 +199,7 @@ func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, res := range list {
-		if l, err := leaseOf(res); err == nil && !l.ended {
+		if l, err := leaseOf(res); err == nil && !l.hasEnded {
 			names = append(names, res.GetId().GetName())
 		}
 	}
@@ -211,7 +211,7 @@ func (k *Keeper) Names(ctx context.Context) ([]string, error) {
 // closed meanwhile.
 func (k *Keeper) Revoke(ctx context.Context, name string) error {
 	for {
-		res, err := k.stored(ctx, leaseType, name)
+		res, err := k.readRecord(ctx, leaseType, name)
 		if err == nil {
 			l, malformed := leaseOf(res)
 			if malformed != nil {
@@ -228,8 +228,8 @@ func (k *Keeper) Revoke(ctx context.Context, name string) error {
 	}
 }
 
-// stored returns the record of a lease or its renewal, of whatever version.
-func (k *Keeper) stored(ctx context.Context, typ *resourcepb.Type, name string) (*resourcepb.Resource, error) {
+// readRecord returns the record of a lease or its renewal, of whatever version.
+func (k *Keeper) readRecord(ctx context.Context, typ *resourcepb.Type, name string) (*resourcepb.Resource, error) {
 	res, err := k.backend.Read(ctx, storage.StrongConsistency, k.id(typ, name))
 	if mismatch := (storage.GroupVersionMismatchError{}); errors.As(err, &mismatch) {
 		return mismatch.Stored, nil

@@ -28,8 +28,8 @@ type Lease struct {
 	// TTL is how long the lease lives without being renewed.
 	TTL time.Duration
 
-	res   *resourcepb.Resource
-	ended bool
+	res      *resourcepb.Resource
+	hasEnded bool
 }
 
 // Owner is what a resource that is attached to the lease names as its owner.
@@ -51,9 +51,9 @@ func leaseOf(res *resourcepb.Resource) (*Lease, error) {
 	if err := res.GetData().UnmarshalTo(fields); err != nil {
 		return nil, fmt.Errorf("lease %q: its record does not decode: %w", res.GetId().GetName(), err)
 	}
-	l := &Lease{res: res, ended: fields.GetFields()[endedField].GetBoolValue()}
+	l := &Lease{res: res, hasEnded: fields.GetFields()[endedField].GetBoolValue()}
 	var err error
-	if l.TTL, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); !l.ended && (err != nil || l.TTL <= 0) {
+	if l.TTL, err = time.ParseDuration(fields.GetFields()[ttlField].GetStringValue()); !l.hasEnded && (err != nil || l.TTL <= 0) {
 		return nil, fmt.Errorf("lease %q: its record is malformed: %v", res.GetId().GetName(), fields)
 	}
 	return l, nil

@@ -43,14 +43,14 @@ func (k *Keeper) follow(ctx context.Context, w storage.Watch) error {
 			for name := range k.leases {
 				for _, typ := range []*resourcepb.Type{leaseType, renewalType} {
 					if !listed[part{typ.GetKind(), name}] {
-						k.gone(typ.GetKind(), name)
+						k.observeDeletion(typ.GetKind(), name)
 					}
 				}
 			}
 			listed = nil
 		case ev.GetDelete() != nil:
 			id := ev.GetDelete().GetResource().GetId()
-			k.gone(id.GetType().GetKind(), id.GetName())
+			k.observeDeletion(id.GetType().GetKind(), id.GetName())
 		case ev.GetUpsert() != nil:
 			res := ev.GetUpsert().GetResource()
 			if listed != nil {
@@ -71,7 +71,7 @@ func (k *Keeper) see(res *resourcepb.Resource) {
 	name := res.GetId().GetName()
 	seen := k.leases[name]
 	if seen == nil {
-		seen = &kept{}
+		seen = &leaseState{}
 		k.leases[name] = seen
 	}
 	switch res.GetId().GetType().GetKind() {
@@ -80,24 +80,24 @@ func (k *Keeper) see(res *resourcepb.Resource) {
 			seen.since = time.Now() // its renewal comes with it, unless somebody deleted that
 		}
 		// One that does not decode is left alone: nobody knows for how long it was to live.
-		k.replaced(name, seen, res.GetId().GetUid())
+		k.observeReplacement(name, seen, res.GetId().GetUid())
 		seen.lease, _ = leaseOf(res)
 	case renewalType.Kind:
 		if seen.renewal != res.GetVersion() {
-			seen.renewal, seen.renewed, seen.since = res.GetVersion(), renewed(res), time.Now()
+			seen.renewal, seen.renewedUid, seen.since = res.GetVersion(), renewedUid(res), time.Now()
 		}
 	}
 }
 
-// gone takes in that a lease or a renewal is not stored any more. Each goes alone: on some databases the renewal of a new lease is seen
+// observeDeletion takes in that a lease or a renewal is not stored any more. Each goes alone: on some databases the renewal of a new lease is seen
 // before the end of the old one of that name.
-func (k *Keeper) gone(kind, name string) {
+func (k *Keeper) observeDeletion(kind, name string) {
 	seen := k.leases[name]
 	switch {
 	case seen == nil:
 		return
 	case kind == leaseType.Kind:
-		k.replaced(name, seen, "")
+		k.observeReplacement(name, seen, "")
 		seen.lease = nil
 	case kind == renewalType.Kind && seen.renewal != "":
 		seen.renewal, seen.since = "", time.Now()
@@ -112,29 +112,29 @@ func (k *Keeper) has(name, version string) (bool, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	seen := k.leases[name]
-	return seen != nil && seen.lease != nil && seen.lease.res.GetVersion() == version, k.changed
+	return seen != nil && seen.lease != nil && seen.lease.res.GetVersion() == version, k.changeCh
 }
 
-// dying is a lease that nobody has renewed for its time to live, or whose end has begun, or whose record was deleted.
-type dying struct {
-	named
+// expiring is a lease that nobody has renewed for its time to live, or whose end has begun, or whose record was deleted.
+type expiring struct {
+	leaseName
 	lease   *Lease // nil if its record was deleted
 	renewal string
 }
 
 // due returns the leases to end, marks them as ending, and returns when the next one may be due.
-func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-chan struct{}) {
+func (k *Keeper) due(now time.Time) (all []expiring, next time.Duration, changed <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next = time.Hour
 	for name, seen := range k.leases {
 		switch {
 		case seen.record == "":
-			k.orphaned(named{name, seen.renewed}) // there is only a renewal
+			k.noteOrphans(leaseName{name, seen.renewedUid}) // there is only a renewal
 		case seen.lease == nil || seen.ending:
-		case seen.lease.ended:
+		case seen.lease.hasEnded:
 			seen.ending = true
-			all = append(all, dying{named{name, seen.record}, seen.lease, ""})
+			all = append(all, expiring{leaseName{name, seen.record}, seen.lease, ""})
 		default:
 			left := seen.since.Add(seen.lease.TTL).Sub(now)
 			if left > 0 {
@@ -145,19 +145,19 @@ func (k *Keeper) due(now time.Time) (all []dying, next time.Duration, changed <-
 				continue // its holder came in time, or what comes of it shows that it did not
 			}
 			seen.ending = true
-			all = append(all, dying{named{name, seen.record}, seen.lease, seen.renewal})
+			all = append(all, expiring{leaseName{name, seen.record}, seen.lease, seen.renewal})
 		}
 	}
 	return k.dueOrphans(now, all, next)
 }
 
-// tried has another try made at a lease that did not end.
-func (k *Keeper) tried(d dying, err error) {
+// retryEnding has another try made at a lease that did not end.
+func (k *Keeper) retryEnding(d expiring, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch seen := k.leases[d.name]; {
 	case d.lease == nil:
-		k.swept(d.named, err)
+		k.swept(d.leaseName, err)
 	case seen != nil:
 		seen.ending = false
 	}

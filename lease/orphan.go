@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// named is a lease: another one of the same name has another uid.
-type named struct{ name, uid string }
+// leaseName is a lease: another one of the same name has another uid.
+type leaseName struct{ name, uid string }
 
 // orphan is what may be left of a lease that did not end, but whose record was deleted or replaced by somebody else than a keeper.
 type orphan struct {
@@ -24,23 +24,23 @@ type orphan struct {
 // the other.
 const settle = time.Second
 
-// replaced takes in that the stored record of a lease is that of another uid, or "" for none.
-func (k *Keeper) replaced(name string, seen *kept, uid string) {
-	if seen.record != "" && seen.record != uid && (seen.lease == nil || !seen.lease.ended) {
-		k.orphaned(named{name, seen.record})
+// observeReplacement takes in that the stored record of a lease is that of another uid, or "" for none.
+func (k *Keeper) observeReplacement(name string, seen *leaseState, uid string) {
+	if seen.record != "" && seen.record != uid && (seen.lease == nil || !seen.lease.hasEnded) {
+		k.noteOrphans(leaseName{name, seen.record})
 	}
 	seen.record = uid
 }
 
-// orphaned takes in that something may be left of a lease without a record.
-func (k *Keeper) orphaned(l named) {
+// noteOrphans takes in that something may be left of a lease without a record.
+func (k *Keeper) noteOrphans(l leaseName) {
 	if k.orphans[l] == nil {
 		k.orphans[l] = &orphan{since: time.Now()}
 	}
 }
 
 // dueOrphans adds those orphans to what is due that have waited for long enough.
-func (k *Keeper) dueOrphans(now time.Time, all []dying, next time.Duration) ([]dying, time.Duration, <-chan struct{}) {
+func (k *Keeper) dueOrphans(now time.Time, all []expiring, next time.Duration) ([]expiring, time.Duration, <-chan struct{}) {
 	for l, o := range k.orphans {
 		switch left := o.since.Add(settle).Sub(now); {
 		case o.ending:
@@ -48,14 +48,14 @@ func (k *Keeper) dueOrphans(now time.Time, all []dying, next time.Duration) ([]d
 			next = min(next, left)
 		default:
 			o.ending = true
-			all = append(all, dying{named: l})
+			all = append(all, expiring{leaseName: l})
 		}
 	}
-	return all, next, k.changed
+	return all, next, k.changeCh
 }
 
 // swept takes in how a sweep went.
-func (k *Keeper) swept(l named, err error) {
+func (k *Keeper) swept(l leaseName, err error) {
 	if err == nil {
 		delete(k.orphans, l)
 	} else if o := k.orphans[l]; o != nil {
@@ -65,8 +65,8 @@ func (k *Keeper) swept(l named, err error) {
 
 // sweep deletes what was attached to a lease without a record, and its renewal. Nothing can be attached to it any more, and as the keeper's
 // watch has gone past the record, whatever was attached is found.
-func (k *Keeper) sweep(ctx context.Context, l named) error {
-	stored, err := k.stored(ctx, leaseType, l.name)
+func (k *Keeper) sweep(ctx context.Context, l leaseName) error {
+	stored, err := k.readRecord(ctx, leaseType, l.name)
 	switch {
 	case err == nil && stored.GetId().GetUid() == l.uid:
 		return nil // the watch is behind
@@ -79,21 +79,21 @@ func (k *Keeper) sweep(ctx context.Context, l named) error {
 			return err
 		}
 	}
-	last, err := k.stored(ctx, renewalType, l.name)
+	last, err := k.readRecord(ctx, renewalType, l.name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
-	case renewed(last) != l.uid:
+	case renewedUid(last) != l.uid:
 		return nil // it is another lease's
 	}
 	_, err = k.tx.Commit(ctx, []storage.Op{{Check: k.id(leaseType, l.name)}, {Delete: last.GetId(), Version: last.GetVersion()}})
 	return err
 }
 
-// renewed returns the uid of the lease that a renewal is of, "" if it does not say.
-func renewed(renewal *resourcepb.Resource) string {
+// renewedUid returns the uid of the lease that a renewal is of, "" if it does not say.
+func renewedUid(renewal *resourcepb.Resource) string {
 	fields := &structpb.Struct{}
 	if renewal.GetData().UnmarshalTo(fields) != nil {
 		return ""

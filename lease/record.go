@@ -48,15 +48,15 @@ func (e *Elector) read(ctx context.Context) (*record, error) {
 	if r.lock, err = e.one(ctx, lockType); err != nil || r.lock == nil {
 		return r, err
 	}
-	if r.holder, r.ttl, err = held(r.lock); err != nil {
+	if r.holder, r.ttl, err = lockHolder(r.lock); err != nil {
 		return nil, err
 	}
 	r.epoch = max(r.epoch, epochOf(r.lock))
 	return r, nil
 }
 
-// held returns who holds a lock, "" for nobody, and for how long that one is waited for without a sign of life.
-func held(lock *resourcepb.Resource) (holder string, ttl time.Duration, err error) {
+// lockHolder returns who holds a lock, "" for nobody, and for how long that one is waited for without a sign of life.
+func lockHolder(lock *resourcepb.Resource) (holder string, ttl time.Duration, err error) {
 	fields := &structpb.Struct{}
 	if err := lock.GetData().UnmarshalTo(fields); err != nil {
 		return "", 0, fmt.Errorf("lock %q: its record does not decode: %w", lock.GetId().GetName(), err)

@@ -26,9 +26,9 @@ type Tenure struct {
 	lock    *resourcepb.Resource // stands still
 	ttl     time.Duration
 
-	done   chan struct{}
-	stop   context.CancelFunc
-	exited chan struct{} // when the renewing goroutine has ended
+	doneCh   chan struct{}
+	stop     context.CancelFunc
+	exitedCh chan struct{} // when the renewing goroutine has ended
 
 	mu  sync.Mutex
 	err error
@@ -37,8 +37,8 @@ type Tenure struct {
 // tenure begins a tenure that was won by a try which began at that time, and keeps it up.
 func (e *Elector) tenure(r *record, began time.Time) *Tenure {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, done: make(chan struct{}), stop: cancel, exited: make(chan struct{})}
-	if time.Since(began) >= t.patience() { // nobody has it begin anything
+	t := &Tenure{elector: e, epoch: r.epoch, lock: r.lock, ttl: r.ttl, doneCh: make(chan struct{}), stop: cancel, exitedCh: make(chan struct{})}
+	if time.Since(began) >= t.renewalTimeout() { // nobody has it begin anything
 		t.expire()
 	}
 	go t.renew(ctx, r.beat, r.holder, began)
@@ -54,7 +54,7 @@ func (t *Tenure) Fence() storage.Op {
 }
 
 // Done is closed when the tenure has ended.
-func (t *Tenure) Done() <-chan struct{} { return t.done }
+func (t *Tenure) Done() <-chan struct{} { return t.doneCh }
 
 // Err returns nil during the tenure, and then why it ended: [ErrLost], or context.Canceled after Resign.
 func (t *Tenure) Err() error {
@@ -68,7 +68,7 @@ func (t *Tenure) Err() error {
 func (t *Tenure) Resign(ctx context.Context) error {
 	t.end(context.Canceled)
 	t.stop()
-	<-t.exited
+	<-t.exitedCh
 	free := t.elector.next(t.lock, "", t.epoch)
 	_, err := t.elector.backend.WriteCAS(ctx, free)
 	if errors.Is(err, storage.ErrCASFailure) || errors.Is(err, storage.ErrWrongUid) {
@@ -86,21 +86,21 @@ func (t *Tenure) end(why error) {
 	defer t.mu.Unlock()
 	if t.err == nil {
 		t.err = why
-		close(t.done)
+		close(t.doneCh)
 	}
 }
 
 // expire ends a tenure that has gone on for long enough without a sign of life.
 func (t *Tenure) expire() {
-	t.end(fmt.Errorf("%w: no sign of life could be given for %v", ErrLost, t.patience()))
+	t.end(fmt.Errorf("%w: no sign of life could be given for %v", ErrLost, t.renewalTimeout()))
 }
 
 // renew writes heartbeats until the tenure ends. good is when the last one that succeeded was begun.
 func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder string, good time.Time) {
-	defer close(t.exited)
+	defer close(t.exitedCh)
 	defer t.stop()
 	// A heartbeat that hangs must not keep the tenure up: its end is a timer of its own.
-	deadline := time.AfterFunc(t.patience()-time.Since(good), func() {
+	deadline := time.AfterFunc(t.renewalTimeout()-time.Since(good), func() {
 		t.expire()
 		t.stop()
 	})
@@ -114,7 +114,7 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		case <-time.After(pause):
 		}
 		began := time.Now()
-		limit := t.patience() - began.Sub(good)
+		limit := t.renewalTimeout() - began.Sub(good)
 		if !again { // a call that hangs must leave time for another one; a store that is slow is given more
 			limit = max(limit/2, 2*took)
 		}
@@ -124,7 +124,7 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 		case err == nil:
 			beat, good, took = stored, began, time.Since(began)
 			if pause = t.ttl/3 - took; deadline.Stop() {
-				deadline.Reset(t.patience() - took)
+				deadline.Reset(t.renewalTimeout() - took)
 			}
 		case errors.Is(err, ErrLost), errors.Is(err, storage.ErrClosed):
 			t.end(err)
@@ -135,8 +135,8 @@ func (t *Tenure) renew(ctx context.Context, beat *resourcepb.Resource, holder st
 	}
 }
 
-// patience is how long a tenure goes on without a sign of life.
-func (t *Tenure) patience() time.Duration { return t.ttl - t.ttl/3 }
+// renewalTimeout is how long a tenure goes on without a sign of life.
+func (t *Tenure) renewalTimeout() time.Duration { return t.ttl - t.ttl/3 }
 
 // beat gives a sign of life, in a limited time, and proves that the tenure is the newest one.
 func (t *Tenure) beat(

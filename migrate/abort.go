@@ -32,7 +32,7 @@ func Look(ctx context.Context, to storage.Backend) (*Status, error) {
 		return nil, err
 	}
 	s, _, err := readState(ctx, store)
-	if err != nil || s == nil || s.Phase == aborted || s.Phase == over {
+	if err != nil || s == nil || s.Phase == phaseAborted || s.Phase == phaseComplete {
 		return nil, err
 	}
 	return &Status{
@@ -70,9 +70,9 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 			return err
 		}
 		j := &journal{store: target, revision: revision, state: *s}
-		_, j.guarded = storage.As[driver.GuardedMover](to)
+		_, j.targetGuards = storage.As[driver.GuardedMover](to)
 		run := rand.Text()
-		err = j.change(ctx, func(s *state) { s.Run, s.Phase, s.Cursor = run, aborted, "" })
+		err = j.change(ctx, func(s *state) { s.Run, s.Phase, s.Cursor = run, phaseAborted, "" })
 		switch {
 		case err == nil:
 			m.journal = j
@@ -95,9 +95,9 @@ func Abort(ctx context.Context, from, to storage.Backend) error {
 // abortable is the error of a migration that cannot be aborted. One that is aborted already can: the source may be closed still.
 func abortable(s *state, source string) error {
 	switch {
-	case s == nil, s.Phase == over:
+	case s == nil, s.Phase == phaseComplete:
 		return fmt.Errorf("%w: the target takes part in no migration", storage.ErrInvalid)
-	case s.Source != source && s.Phase == aborted:
+	case s.Source != source && s.Phase == phaseAborted:
 		return fmt.Errorf("%w: the target takes part in no migration; its last was one from %s, and was aborted", storage.ErrInvalid, s.From)
 	case s.Source != source:
 		return fmt.Errorf("%w: the target's migration is one from %s", ErrBusy, s.From)

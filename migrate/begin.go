@@ -30,11 +30,11 @@ func (m *migration) begin(ctx context.Context, r *Result) error {
 			return err
 		}
 		m.journal = &journal{store: m.target, try: m.try, revision: revision, lease: m.o.lease}
-		_, m.journal.guarded = storage.As[driver.GuardedMover](m.to)
+		_, m.journal.targetGuards = storage.As[driver.GuardedMover](m.to)
 	}
 	switch {
 	case old == nil:
-	case old.Phase == aborted, old.Phase == over:
+	case old.Phase == phaseAborted, old.Phase == phaseComplete:
 		old = nil
 	case old.Source == source && old.Phase == Complete && fence.Closed && fence.Target == old.closedFor() && m.o.Live:
 		m.journal.state = *old
@@ -109,7 +109,7 @@ func (m *migration) standing(ctx context.Context, both bool) (old *state, fence 
 		old, revision, err = readState(ctx, m.target)
 		return err
 	}
-	for range maxLooks {
+	for range maxJournalReads {
 		if err := m.try.do(ctx, "read the journal", look); err != nil {
 			return nil, fence, "", fmt.Errorf("target: %w", err)
 		}
@@ -130,8 +130,8 @@ func (m *migration) standing(ctx context.Context, both bool) (old *state, fence 
 	return nil, fence, "", errAtWork
 }
 
-// maxLooks is how often the journal may change while a process looks how things stand.
-const maxLooks = 10
+// maxJournalReads is how often the journal may change while a process looks how things stand.
+const maxJournalReads = 10
 
 // errAtWork says that another process gives signs of life.
 var errAtWork = fmt.Errorf("%w: another process is at work on this one", ErrBusy)
@@ -174,8 +174,8 @@ func (m *migration) newGate() *gate {
 	}
 	now := m.journal.current()
 	g := &gate{source: m.source, target: now.closedFor(), try: m.try, mine: m.journal.confirm}
-	g.guarded, _ = storage.As[driver.GuardedMover](m.from)
-	g.wanted = func(ctx context.Context) (bool, error) {
+	g.guardedSource, _ = storage.As[driver.GuardedMover](m.from)
+	g.stillWanted = func(ctx context.Context) (bool, error) {
 		s, _, err := readState(ctx, m.target)
 		return s != nil && (s.Phase == CuttingOver || s.Phase == Complete), err
 	}

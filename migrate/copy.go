@@ -27,7 +27,7 @@ const (
 
 // pass walks through the source and the target side by side and makes the target hold what the source holds. It returns the
 // comparison of both as they were found: a pass that found no difference has changed nothing.
-func (m *migration) pass(ctx context.Context, source stream, other rival) (*Report, error) {
+func (m *migration) pass(ctx context.Context, source stream, other conflictPolicy) (*Report, error) {
 	target, err := m.listTarget(ctx)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (m *migration) pass(ctx context.Context, source stream, other rival) (*Repo
 		if err != nil {
 			return err
 		}
-		m.stats.seen(want)
+		m.stats.countEntry(want)
 		switch kind {
 		case Missing:
 			return w.create(want)
@@ -72,7 +72,7 @@ type writers struct {
 	m     *migration
 	group *errgroup.Group
 	ctx   context.Context
-	other rival
+	other conflictPolicy
 	loads chan struct{} // a place for each batch of a loader under way
 
 	batch []*entry
@@ -155,16 +155,16 @@ func (w *writers) drop(have *entry) error {
 }
 
 // createAll writes resources that the target does not have: together if it can be, else in smaller groups and one by one.
-func (m *migration) createAll(ctx context.Context, batch []*entry, other rival) error {
+func (m *migration) createAll(ctx context.Context, batch []*entry, other conflictPolicy) error {
 	if len(batch) > 1 {
 		var tried bool
 		err := m.try.do(ctx, "create resources", func(ctx context.Context) (err error) {
-			tried, err = m.createTogether(ctx, batch)
+			tried, err = m.createBatch(ctx, batch)
 			return err
 		})
 		if tried && err == nil {
 			for _, e := range batch {
-				m.stats.did(created, len(e.Data))
+				m.stats.did(outcomeCreated, len(e.Data))
 			}
 			return nil
 		}
@@ -196,14 +196,14 @@ func (m *migration) createAll(ctx context.Context, batch []*entry, other rival) 
 	return nil
 }
 
-// createTogether creates all or none, if the target can.
-func (m *migration) createTogether(ctx context.Context, batch []*entry) (tried bool, err error) {
+// createBatch creates all or none, if the target can.
+func (m *migration) createBatch(ctx context.Context, batch []*entry) (tried bool, err error) {
 	if m.loader != nil {
 		rows := make([]driver.Row, len(batch))
 		for i, e := range batch {
 			rows[i] = e.Row
 		}
-		if ctx, err = m.journal.own(ctx); err != nil {
+		if ctx, err = m.journal.attemptContext(ctx); err != nil {
 			return true, err
 		}
 		return true, m.loader.Load(ctx, rows)
@@ -219,7 +219,7 @@ func (m *migration) createTogether(ctx context.Context, batch []*entry) (tried b
 		}
 		ops[i] = storage.Op{Write: codec.WithVersion(res, "")}
 	}
-	if ctx, err = m.journal.own(ctx); err != nil {
+	if ctx, err = m.journal.attemptContext(ctx); err != nil {
 		return true, err
 	}
 	_, err = m.transactor.Commit(ctx, ops)

@@ -75,7 +75,7 @@ func (m *migration) bringRest(ctx context.Context, r *Result) (epoch string, err
 		if err != nil && (!errors.Is(err, storage.ErrCompacted) || pass >= maxPasses) {
 			return "", err
 		}
-		if err == nil && m.settled(r.Report) {
+		if err == nil && m.isComplete(r.Report) {
 			break
 		}
 		if pass >= maxPasses {
@@ -105,7 +105,7 @@ func (m *migration) reopen(ctx context.Context, cause error) error {
 
 // drain applies the changes that were made before the source was closed: all of them, which a bookmark proves.
 func (m *migration) drain(ctx context.Context) error {
-	cursor, err := m.follow(ctx, m.journal.current().Cursor, time.Time{}, (*follower).proven)
+	cursor, err := m.follow(ctx, m.journal.current().Cursor, time.Time{}, (*follower).hasBaseline)
 	if errors.Is(err, storage.ErrCompacted) && !m.o.Into.prunes() {
 		return m.historyLost(err)
 	}
@@ -122,5 +122,5 @@ func (m *migration) lastPass(ctx context.Context) (*Report, error) {
 	}
 	defer source.close()
 	m.stats.listing()
-	return m.pass(ctx, source, m.rivalAtTheEnd)
+	return m.pass(ctx, source, m.conflictAtCutover)
 }

@@ -41,7 +41,7 @@ type Summary struct {
 // Export writes all that a store holds to w, compressed, in constant memory. Where the database can hold a snapshot, that is what
 // is written; DynamoDB cannot, so there what changes meanwhile is in it as it was before or after.
 func Export(ctx context.Context, from storage.Backend, w io.Writer) (*Summary, error) {
-	ctx, cancel := undated(ctx)
+	ctx, cancel := withoutDeadline(ctx)
 	defer cancel(nil)
 	s, err := newMigration(from, nil, nil).export(ctx, w)
 	if err != nil {
@@ -102,12 +102,12 @@ func (m *migration) export(ctx context.Context, w io.Writer) (*Summary, error) {
 
 // fileStream gives what an export holds.
 type fileStream struct {
-	packed *zstd.Decoder
-	in     *bufio.Reader
-	sum    hash.Hash
-	last   *key.Key
-	s      Summary
-	ended  bool
+	packed   *zstd.Decoder
+	in       *bufio.Reader
+	sum      hash.Hash
+	last     *key.Key
+	s        Summary
+	finished bool
 }
 
 func readFile(r io.Reader) (*fileStream, error) {
@@ -129,7 +129,7 @@ func (f *fileStream) close() { f.packed.Close() }
 
 // next implements stream. It has read and checked the whole file when it returns nil.
 func (f *fileStream) next(ctx context.Context) (*entry, error) {
-	if err := ctx.Err(); err != nil || f.ended {
+	if err := ctx.Err(); err != nil || f.finished {
 		return nil, err
 	}
 	size, err := binary.ReadUvarint(f.in)
@@ -138,7 +138,7 @@ func (f *fileStream) next(ctx context.Context) (*entry, error) {
 	}
 	f.sum.Write(binary.AppendUvarint(nil, size))
 	if size == 0 {
-		f.ended = true
+		f.finished = true
 		return nil, f.end()
 	}
 	if size > check.MaxSize {
@@ -210,7 +210,7 @@ func Check(ctx context.Context, r io.Reader) (*Summary, error) {
 func Import(ctx context.Context, r io.ReadSeeker, to storage.Backend, opts *Options) (*Result, error) {
 	m := newMigration(nil, to, opts)
 	began := time.Now()
-	ctx, cancel := undated(ctx)
+	ctx, cancel := withoutDeadline(ctx)
 	defer cancel(nil)
 	stop := m.stats.report(ctx)
 	result, err := m.load(ctx, r)
@@ -259,7 +259,7 @@ func (m *migration) load(ctx context.Context, r io.ReadSeeker) (*Result, error) 
 		}
 	}
 	err = again(func(f *fileStream) error {
-		_, err := m.pass(ctx, f, m.rivalAtTheEnd)
+		_, err := m.pass(ctx, f, m.conflictAtCutover)
 		return err
 	})
 	if err != nil {
@@ -269,7 +269,7 @@ func (m *migration) load(ctx context.Context, r io.ReadSeeker) (*Result, error) 
 		result.Report, err = m.compare(ctx, f, nil)
 		return err
 	})
-	if err == nil && !m.settled(result.Report) {
+	if err == nil && !m.isComplete(result.Report) {
 		err = fmt.Errorf("%w after the import (did another program write to the store?): %v", ErrDiffers, result.Report)
 	}
 	return result, err

@@ -38,21 +38,21 @@ func (c *change) knows(uid string) bool { return slices.Contains(c.uids, uid) }
 
 // follower applies the changes of the source.
 type follower struct {
-	m      *migration
-	watch  storage.Watch
-	marks  storage.Bookmarker // the watch, where it is one
-	cursor string             // everything before it has been applied
-	asked  time.Time          // when the bookmark was asked for that has not come yet; zero for none
-	asOf   time.Time          // everything that happened before has been applied; zero where nothing is proven
-	noted  time.Time          // when the journal was last written
-	worked time.Time          // when the watch last gave something
+	m                *migration
+	watch            storage.Watch
+	marks            storage.Bookmarker // the watch, where it is one
+	cursor           string             // everything before it has been applied
+	bookmarkAskedAt  time.Time          // when the bookmark was bookmarkAskedAt for that has not come yet; zero for none
+	asOf             time.Time          // everything that happened before has been applied; zero where nothing is proven
+	journalWrittenAt time.Time          // when the journal was last written
+	lastEventAt      time.Time          // when the watch last gave something
 }
 
 // follow applies the source's changes after cursor until done says so, which is asked after each batch. asOf is what is known
 // already about the time that the target's state corresponds to. It returns the position that it came to; the error matches
 // storage.ErrCompacted where history is gone.
 func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, done func(*follower) bool) (string, error) {
-	f := &follower{m: m, cursor: cursor, asOf: asOf, noted: time.Now(), worked: time.Now()}
+	f := &follower{m: m, cursor: cursor, asOf: asOf, journalWrittenAt: time.Now(), lastEventAt: time.Now()}
 	defer f.close()
 	for {
 		err := f.run(ctx, done)
@@ -69,7 +69,7 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 			return f.cursor, err
 		}
 		// The watch has ended, but not its history: go on from where it was.
-		if time.Since(f.worked) > m.o.Patience {
+		if time.Since(f.lastEventAt) > m.o.Patience {
 			return f.cursor, err
 		}
 		m.stats.warn(err)
@@ -84,7 +84,7 @@ func (m *migration) follow(ctx context.Context, cursor string, asOf time.Time, d
 func (f *follower) close() {
 	if f.watch != nil {
 		f.watch.Close()
-		f.watch, f.marks, f.asked = nil, nil, time.Time{}
+		f.watch, f.marks, f.bookmarkAskedAt = nil, nil, time.Time{}
 	}
 }
 
@@ -92,7 +92,7 @@ func (f *follower) close() {
 func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 	if f.watch == nil {
 		err := f.m.try.do(ctx, "watch", func(ctx context.Context) (err error) {
-			f.watch, err = f.m.resumer.WatchFrom(ctx, everything, everywhere(), "", f.cursor)
+			f.watch, err = f.m.resumer.WatchFrom(ctx, everything, anyTenancy(), "", f.cursor)
 			return err
 		})
 		if err != nil {
@@ -117,19 +117,19 @@ func (f *follower) run(ctx context.Context, done func(*follower) bool) error {
 			return err
 		}
 		f.cursor = f.watch.Cursor()
-		if b.events > 0 || b.marked {
-			f.worked = time.Now()
+		if b.events > 0 || b.bookmarkArrived {
+			f.lastEventAt = time.Now()
 		}
-		if b.marked {
-			f.asOf, f.asked = f.asked, time.Time{}
+		if b.bookmarkArrived {
+			f.asOf, f.bookmarkAskedAt = f.bookmarkAskedAt, time.Time{}
 		}
 		f.m.stats.applied.Add(int64(b.events))
-		f.m.stats.followed(f.asOf)
-		if time.Since(f.noted) >= journalEvery {
+		f.m.stats.countFollowed(f.asOf)
+		if time.Since(f.journalWrittenAt) >= journalEvery {
 			if err := f.m.noteCursor(ctx, f.cursor); err != nil {
 				return err
 			}
-			f.noted = time.Now()
+			f.journalWrittenAt = time.Now()
 		}
 		if done(f) {
 			return nil
@@ -144,8 +144,8 @@ func (f *follower) ask(ctx context.Context) error {
 		return nil
 	}
 	now := time.Now()
-	if !f.asked.IsZero() {
-		if last := later(f.asked, f.worked); now.Sub(last) > f.m.o.Patience {
+	if !f.bookmarkAskedAt.IsZero() {
+		if last := latest(f.bookmarkAskedAt, f.lastEventAt); now.Sub(last) > f.m.o.Patience {
 			return fmt.Errorf("source: %w: a watch has shown nothing for %v, not even that there is nothing", storage.ErrInconsistent,
 				now.Sub(last).Round(time.Second))
 		}
@@ -161,11 +161,11 @@ func (f *follower) ask(ctx context.Context) error {
 	if err := f.marks.Bookmark(ctx); err != nil {
 		return fmt.Errorf("source: bookmark: %w", err)
 	}
-	f.asked = now
+	f.bookmarkAskedAt = now
 	return nil
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -175,14 +175,14 @@ func later(a, b time.Time) time.Time {
 // lag is how old the state of the target may be; for ever where nothing is proven yet.
 func (f *follower) lag() time.Duration { return age(f.asOf) }
 
-// proven reports whether all that happened before it began to follow has been applied.
-func (f *follower) proven() bool { return !f.asOf.IsZero() }
+// hasBaseline reports whether all that happened before it began to follow has been applied.
+func (f *follower) hasBaseline() bool { return !f.asOf.IsZero() }
 
 // batch is what a watch gave in a moment.
 type batch struct {
-	changes map[key.Key]*change
-	events  int
-	marked  bool // the bookmark that was asked for has come, behind the events
+	changes         map[key.Key]*change
+	events          int
+	bookmarkArrived bool // the bookmark that was asked for has come, behind the events
 }
 
 // collect waits for events, a tick at most, and returns what they mean by key.
@@ -196,7 +196,7 @@ func (f *follower) collect(ctx context.Context) (batch, error) {
 	bytes := 0
 	for ; err == nil; ev, err = f.watch.Next(rest) {
 		if ev.GetBookmark() != nil {
-			b.marked = true
+			b.bookmarkArrived = true
 			return b, nil
 		}
 		b.events++
@@ -265,7 +265,7 @@ func (m *migration) apply(ctx context.Context, c *change) error {
 		if c.knows(have.GetId().GetUid()) {
 			return replace, nil
 		}
-		return m.rivalBeforeTheEnd(have)
+		return m.conflictDuringCopy(have)
 	})
 	m.stats.did(did, codec.Size(c.want))
 	return err
@@ -286,15 +286,15 @@ func (m *migration) known(ctx context.Context, id *resourcepb.ID) (have *resourc
 // A target of its own holds nothing that the migration did not make, so a resource of another uid there is an earlier or a later
 // state of the source's. Among others it may be somebody else's, and only the end shows: until then it is left to the changes
 // that follow, which say what became of it if it is ours.
-func (m *migration) rivalBeforeTheEnd(*resourcepb.Resource) (verdict, error) {
+func (m *migration) conflictDuringCopy(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, nil
 	}
 	return replace, nil
 }
 
-// rivalAtTheEnd decides about one after the last change of the source has been applied.
-func (m *migration) rivalAtTheEnd(*resourcepb.Resource) (verdict, error) {
+// conflictAtCutover decides about one after the last change of the source has been applied.
+func (m *migration) conflictAtCutover(*resourcepb.Resource) (verdict, error) {
 	if m.o.Into == Merge {
 		return leave, ErrConflict
 	}

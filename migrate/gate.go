@@ -17,12 +17,12 @@ import (
 // the fence another epoch afterwards. Elsewhere there is a moment between the look at the journal and the change of the fence,
 // and the process looks once more after it.
 type gate struct {
-	source  driver.Mover
-	guarded driver.GuardedMover // nil where the source is none
-	target  string              // the name under which the source is closed for this migration
-	try     retrier
-	mine    func(ctx context.Context) error         // makes sure that the migration is this process's: ErrTakenOver
-	wanted  func(ctx context.Context) (bool, error) // reports whether another process has a use for a closed source
+	source        driver.Mover
+	guardedSource driver.GuardedMover // nil where the source is none
+	target        string              // the name under which the source is closed for this migration
+	try           retrier
+	mine          func(ctx context.Context) error         // makes sure that the migration is this process's: ErrTakenOver
+	stillWanted   func(ctx context.Context) (bool, error) // reports whether another process has a use for a closed source
 }
 
 // errElsewhere says that the source was closed for another migration, whose business it is to open it.
@@ -44,7 +44,7 @@ func (g *gate) state(ctx context.Context) (s driver.FenceState, err error) {
 // closed it before, and has been taken over, cannot open it any more.
 func (g *gate) close(ctx context.Context) (epoch string, err error) {
 	epoch, sent, err := g.change(ctx, "close", &g.target)
-	if g.guarded != nil {
+	if g.guardedSource != nil {
 		return epoch, err
 	}
 	if err == nil {
@@ -58,7 +58,7 @@ func (g *gate) close(ctx context.Context) (epoch string, err error) {
 
 // undo opens a source that this process has closed, or may have, after others had opened it.
 func (g *gate) undo(ctx context.Context) error {
-	if wanted, err := g.wanted(ctx); wanted || err != nil {
+	if wanted, err := g.stillWanted(ctx); wanted || err != nil {
 		return err
 	}
 	if s, err := g.state(ctx); err != nil || g.elsewhere(s) != nil {
@@ -98,10 +98,10 @@ func (g *gate) change(ctx context.Context, what string, target *string) (next st
 				return err
 			}
 			sent = true
-			if g.guarded == nil {
+			if g.guardedSource == nil {
 				return g.source.SetFence(ctx, target)
 			}
-			next, err = g.guarded.SetFenceAt(ctx, target, s.Epoch)
+			next, err = g.guardedSource.SetFenceAt(ctx, target, s.Epoch)
 			return err
 		})
 		switch {
@@ -117,5 +117,5 @@ func (g *gate) change(ctx context.Context, what string, target *string) (next st
 // stands reports whether the source is still closed as close has left it, without having been open in between.
 func (g *gate) stands(ctx context.Context, epoch string) (bool, error) {
 	s, err := g.state(ctx)
-	return err == nil && s.Closed && s.Target == g.target && (g.guarded == nil || s.Epoch == epoch), err
+	return err == nil && s.Closed && s.Target == g.target && (g.guardedSource == nil || s.Epoch == epoch), err
 }

@@ -36,11 +36,11 @@ const (
 	// Complete: the target is the store now.
 	Complete Phase = "complete"
 
-	// aborted: somebody has given the migration up. The note stays, so that giving it up again finds what to open.
-	aborted Phase = "aborted"
-	// over: a copy is complete. The note stays, because a process that was frozen before it began a migration knows the target by
+	// phaseAborted: somebody has given the migration up. The note stays, so that giving it up again finds what to open.
+	phaseAborted Phase = "aborted"
+	// phaseComplete: a copy is complete. The note stays, because a process that was frozen before it began a migration knows the target by
 	// the revision of its note, and none at all would be the same revision twice.
-	over Phase = "over"
+	phaseComplete Phase = "over"
 )
 
 // state is the note in the target.
@@ -73,19 +73,19 @@ func (s *state) closedFor() string { return cmp.Or(s.ClosedFor, s.To) }
 
 // journal is the note with its revision.
 type journal struct {
-	store   driver.Mover
-	guarded bool // whether the target compares a guard in each write
-	try     retrier
-	lease   time.Duration // for how long the process may write to a target without guards after a sign of life
+	store        driver.Mover
+	targetGuards bool // whether the target compares a guard in each write
+	try          retrier
+	lease        time.Duration // for how long the process may write to a target without guards after a sign of life
 
 	writing  sync.Mutex // held while the note is being written
 	renewing sync.Mutex // held while a writer asks for a sign of life
 
-	mu       sync.Mutex
-	state    state
-	revision string
-	sent     time.Time // when the sign of life that was taken last was sent
-	guard    string    // the revision of the guard's note
+	mu              sync.Mutex
+	state           state
+	revision        string
+	heartbeatSentAt time.Time // when the sign of life that was taken last was heartbeatSentAt
+	guard           string    // the revision of the guard's note
 }
 
 // readState returns the note of a store; nil where there is none.
@@ -136,7 +136,7 @@ func (j *journal) change(ctx context.Context, change func(*state)) error {
 		}
 		if err == nil {
 			j.mu.Lock()
-			j.state, j.revision, j.sent = next, revision, sent
+			j.state, j.revision, j.heartbeatSentAt = next, revision, sent
 			j.mu.Unlock()
 		}
 		return err
@@ -156,7 +156,7 @@ func (j *journal) end(ctx context.Context) error {
 		return nil
 	}
 	j.dropGuard(ctx)
-	return j.change(ctx, func(s *state) { s.Phase, s.Cursor = over, "" })
+	return j.change(ctx, func(s *state) { s.Phase, s.Cursor = phaseComplete, "" })
 }
 
 // current returns the note as it was last written.

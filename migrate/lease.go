@@ -23,12 +23,12 @@ const (
 	leaseTime = 2 * time.Second
 )
 
-// own returns a context for one attempt to change the target, or ErrTakenOver.
-func (j *journal) own(ctx context.Context) (context.Context, error) {
+// attemptContext returns a context for one attempt to change the target, or ErrTakenOver.
+func (j *journal) attemptContext(ctx context.Context) (context.Context, error) {
 	if j == nil {
 		return ctx, nil
 	}
-	if j.guarded {
+	if j.targetGuards {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return driver.WithGuard(ctx, driver.Guard{Note: guardNote, Revision: j.guard}), nil
@@ -52,7 +52,7 @@ func (j *journal) fresh() bool { return j.quiet() < j.lease }
 func (j *journal) quiet() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return age(j.sent)
+	return age(j.heartbeatSentAt)
 }
 
 // age returns how long ago a moment was, by the monotonic clock or by the clock on the wall, whichever says more: the former
@@ -66,7 +66,7 @@ func age(at time.Time) time.Duration {
 // write again. The note's revision is read before the migration is found to be this process's: if another process takes over
 // after that, it either finds the note as written here, and writes it once more, or it has written it already and this fails.
 func (j *journal) takeGuard(ctx context.Context) error {
-	if j == nil || !j.guarded {
+	if j == nil || !j.targetGuards {
 		return nil
 	}
 	err := j.try.do(ctx, "guard the writes", func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (j *journal) takeGuard(ctx context.Context) error {
 // dropGuard makes all guarded writes fail that are still under way, when nothing is left to write. Should it fail itself, they are
 // this process's own. The note stays: removed, it would be to a process that was frozen in takeGuard what it was before.
 func (j *journal) dropGuard(ctx context.Context) {
-	if j == nil || !j.guarded {
+	if j == nil || !j.targetGuards {
 		return
 	}
 	j.mu.Lock()

@@ -28,14 +28,14 @@ func (m *migration) copyOnce(ctx context.Context, r *Result) error {
 	if r.Report, err = m.compare(ctx, source, nil); err != nil {
 		return err
 	}
-	if !m.settled(r.Report) {
+	if !m.isComplete(r.Report) {
 		return fmt.Errorf("%w after the copy (was the source written to meanwhile?): %v", ErrDiffers, r.Report)
 	}
 	return m.journal.end(ctx)
 }
 
-// settled reports whether the target holds what it should.
-func (m *migration) settled(r *Report) bool {
+// isComplete reports whether the target holds what it should.
+func (m *migration) isComplete(r *Report) bool {
 	if m.o.Into.prunes() {
 		return r.Equal()
 	}
@@ -73,10 +73,10 @@ func (m *migration) copyPass(ctx context.Context) (cursor string, err error) {
 			return "", err
 		}
 	}
-	_, err = m.pass(ctx, source, m.rivalBeforeTheEnd)
+	_, err = m.pass(ctx, source, m.conflictDuringCopy)
 	if err == nil && m.o.Into.prunes() {
-		m.compared++
-		m.stats.followed(began) // whatever happened before it is in the target now
+		m.comparePasses++
+		m.stats.countFollowed(began) // whatever happened before it is in the target now
 	}
 	return cursor, err
 }
@@ -120,7 +120,7 @@ func (m *migration) followOn(ctx context.Context, cursor string, lost *int) (nex
 			return CuttingOver, cursor, nil
 		case m.marks:
 			// Following proves it.
-		case m.compared < maxPasses:
+		case m.comparePasses < maxPasses:
 			return Copying, "", nil
 		case m.o.Cutover == nil:
 			return "", "", fmt.Errorf("%w: the source cannot prove that the target is less than %v behind, other than by comparing both "+

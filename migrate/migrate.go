@@ -148,9 +148,9 @@ type migration struct {
 	journal   *journal // nil where the target cannot keep one
 	gate      *gate    // of the source; nil where it has none
 
-	marks    bool        // the source's watches prove how far they are
-	compared int         // the passes that brought the target to the source's state of a known time
-	closed   atomic.Bool // this run has closed the source, or may have
+	marks         bool        // the source's watches prove how far they are
+	comparePasses int         // the passes that brought the target to the source's state of a known time
+	closed        atomic.Bool // this run has closed the source, or may have
 }
 
 func newMigration(from, to storage.Backend, opts *Options) *migration {
@@ -187,7 +187,7 @@ func newMigration(from, to storage.Backend, opts *Options) *migration {
 		o.PageSize = max(1, min(o.PageSize, int(o.Rate*30)))
 	}
 	m.stats = newStats(o.Progress)
-	m.try = retrier{patience: o.Patience, waiting: m.stats.warn}
+	m.try = retrier{timeout: o.Patience, waiting: m.stats.warn}
 	m.source, _ = storage.As[driver.Mover](from)
 	m.resumer, _ = storage.As[storage.Resumer](from)
 	if to != nil {
@@ -235,14 +235,14 @@ func (m *migration) listTarget(ctx context.Context) (*listing, error) {
 func Run(ctx context.Context, from, to storage.Backend, opts *Options) (*Result, error) {
 	m := newMigration(from, to, opts)
 	began := time.Now()
-	ctx, cancel := undated(ctx)
+	ctx, cancel := withoutDeadline(ctx)
 	defer cancel(nil)
 	stop := m.stats.report(ctx)
 	r, err := m.run(ctx, cancel)
 	stop()
 	r.Done, r.Elapsed = m.stats.counts(), time.Since(began)
 	if m.journal != nil {
-		if phase := m.journal.current().Phase; phase != "" && phase != over {
+		if phase := m.journal.current().Phase; phase != "" && phase != phaseComplete {
 			r.Phase, r.Begun = phase, true
 		}
 	}

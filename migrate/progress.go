@@ -47,13 +47,13 @@ type stats struct {
 	created, replaced, skipped, deleted, applied, bytes atomic.Int64
 	listed, total                                       atomic.Int64
 
-	mu      sync.Mutex
-	began   time.Time
-	phase   Phase
-	told    bool      // that it has begun
-	asOf    time.Time // everything that happened before is in the target; zero where nothing is proven
-	warning error
-	marks   []mark // for the rate
+	mu            sync.Mutex
+	began         time.Time
+	phase         Phase
+	startReported bool      // that it has begun
+	asOf          time.Time // everything that happened before is in the target; zero where nothing is proven
+	warning       error
+	marks         []mark // for the rate
 }
 
 // mark is a moment's count.
@@ -67,7 +67,7 @@ func newStats(tell func(Progress)) *stats {
 	return &stats{tell: tell, began: now, phase: Copying}
 }
 
-func (s *stats) seen(e *entry) {
+func (s *stats) countEntry(e *entry) {
 	if e != nil {
 		s.listed.Add(1)
 	}
@@ -79,11 +79,11 @@ func (s *stats) did(what outcome, size int) {
 	case nothing:
 		s.skipped.Add(1)
 		return
-	case left:
+	case outcomeKept:
 		return
-	case created:
+	case outcomeCreated:
 		s.created.Add(1)
-	case replaced:
+	case outcomeReplaced:
 		s.replaced.Add(1)
 	}
 	s.bytes.Add(int64(size))
@@ -99,8 +99,8 @@ func (s *stats) counts() Counts {
 // enter begins a phase.
 func (s *stats) enter(phase Phase) {
 	s.mu.Lock()
-	changed := s.phase != phase || !s.told
-	s.told = true
+	changed := s.phase != phase || !s.startReported
+	s.startReported = true
 	s.phase = phase
 	s.marks = nil
 	s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *stats) enter(phase Phase) {
 // listing begins another walk within a phase.
 func (s *stats) listing() { s.listed.Store(0) }
 
-func (s *stats) followed(asOf time.Time) {
+func (s *stats) countFollowed(asOf time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asOf = asOf

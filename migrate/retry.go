@@ -11,8 +11,8 @@ import (
 
 // retrier repeats calls while a database does not answer, or cannot do what it is asked for at the moment.
 type retrier struct {
-	patience time.Duration // for how long
-	waiting  func(error)   // told about each failed attempt; may be nil
+	timeout time.Duration // for how long
+	waiting func(error)   // told about each failed attempt; may be nil
 }
 
 // do repeats call until it succeeds, fails for a reason that stays (any but storage.ErrInconsistent), or patience is at its end.
@@ -26,7 +26,7 @@ func (r retrier) do(ctx context.Context, what string, call func(ctx context.Cont
 		}
 		if since.IsZero() {
 			since = time.Now()
-		} else if lost := time.Since(since); lost > r.patience {
+		} else if lost := time.Since(since); lost > r.timeout {
 			return fmt.Errorf("%s: given up after trying for %v: %w", what, lost.Round(time.Second), err)
 		}
 		if r.waiting != nil {
@@ -40,9 +40,9 @@ func (r retrier) do(ctx context.Context, what string, call func(ctx context.Cont
 	}
 }
 
-// undated returns a context that ends when ctx does, but has no deadline. Each call to a database then gets the time that its
+// withoutDeadline returns a context that ends when ctx does, but has no deadline. Each call to a database then gets the time that its
 // backend gives it, and not all that is left for the whole: a silent database is noticed.
-func undated(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+func withoutDeadline(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	return free, func(cause error) {

@@ -18,7 +18,7 @@ var everything = storage.UnversionedType{Group: storage.Wildcard, Kind: storage.
 // nothingAtAll is the filter of what nobody has.
 var nothingAtAll = storage.UnversionedType{Group: "ashlar.migrate.nothing", Kind: "nothing"}
 
-func everywhere() *resourcepb.Tenancy {
+func anyTenancy() *resourcepb.Tenancy {
 	return &resourcepb.Tenancy{Partition: storage.Wildcard, Namespace: storage.Wildcard}
 }
 
@@ -53,8 +53,8 @@ func (e *entry) data() []byte {
 	return e.Data
 }
 
-// again returns the bytes as this program encodes them.
-func (e *entry) again() ([]byte, error) {
+// reencode returns the bytes as this program encodes them.
+func (e *entry) reencode() ([]byte, error) {
 	res, err := e.resource()
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ type listing struct {
 
 	pages  chan answer
 	cancel context.CancelFunc
-	ended  error // why it has ended before its last page; to be read after pages was closed
+	endErr error // why it has endErr before its last page; to be read after pages was closed
 	page   []entry
 	last   *key.Key
 }
@@ -135,11 +135,11 @@ func listSnapshot(ctx context.Context, b storage.Backend, limit int, try retrier
 		var page storage.Page
 		err = try.do(ctx, "list", func(ctx context.Context) (err error) {
 			if !paged {
-				page.Resources, err = b.List(ctx, storage.StrongConsistency, everything, everywhere(), "")
+				page.Resources, err = b.List(ctx, storage.StrongConsistency, everything, anyTenancy(), "")
 				return err
 			}
 			opts := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: limit, Continue: token}
-			page, err = pager.ListPage(ctx, everything, everywhere(), "", opts)
+			page, err = pager.ListPage(ctx, everything, anyTenancy(), "", opts)
 			return err
 		})
 		if err != nil {
@@ -174,7 +174,7 @@ func (l *listing) start(ctx context.Context, fetch func(context.Context) (page [
 			select {
 			case l.pages <- answer{page, err}:
 			case <-ctx.Done():
-				l.ended = ctx.Err()
+				l.endErr = ctx.Err()
 				return
 			}
 		}
@@ -198,7 +198,7 @@ func (l *listing) next(ctx context.Context) (*entry, error) {
 			}
 			if !more {
 				// Its context may have ended a moment before the caller's.
-				return nil, l.ended
+				return nil, l.endErr
 			}
 			if a.err != nil {
 				return nil, a.err

@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// rival says what is to become of a resource in the target that has another uid than the one to be written.
-type rival func(have *resourcepb.Resource) (verdict, error)
+// conflictPolicy says what is to become of a resource in the target that has another uid than the one to be written.
+type conflictPolicy func(have *resourcepb.Resource) (verdict, error)
 
 type verdict int
 
@@ -26,9 +26,9 @@ type outcome int
 
 const (
 	nothing outcome = iota
-	created
-	replaced
-	left // a rival is there, and stays
+	outcomeCreated
+	outcomeReplaced
+	outcomeKept // a rival is there, and stays
 )
 
 // maxRaces is how often somebody else may change the same resource of the target before we give up on them.
@@ -36,7 +36,7 @@ const maxRaces = 20
 
 // put makes the target hold want, whose version is of no interest. have is what the target is thought to hold, nil for nothing;
 // if that is wrong, or an answer is lost, it looks again.
-func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, other rival) (did outcome, err error) {
+func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, other conflictPolicy) (did outcome, err error) {
 	k := key.Of(want.GetId())
 	races := 0
 	look := false
@@ -54,22 +54,22 @@ func (m *migration) put(ctx context.Context, want, have *resourcepb.Resource, ot
 					return err
 				}
 				if v == leave {
-					did = left
+					did = outcomeKept
 					return nil
 				}
 				if err := m.deleteAt(ctx, have); err != nil && !errors.Is(err, storage.ErrCASFailure) {
 					return err
 				}
-				did = replaced
+				did = outcomeReplaced
 				continue
 			}
 			if have != nil {
 				if same, err := equal(want, have); err != nil || same {
 					return err
 				}
-				did = replaced
+				did = outcomeReplaced
 			} else if did == nothing {
-				did = created
+				did = outcomeCreated
 			}
 			err := m.writeAt(ctx, want, have.GetVersion())
 			if !errors.Is(err, storage.ErrCASFailure) && !errors.Is(err, storage.ErrWrongUid) {
@@ -123,7 +123,7 @@ func (m *migration) drop(ctx context.Context, id *resourcepb.ID, have *resourcep
 // writeAt writes to the target, if it is still this process's to write to: after a look at the target, or a pause before another
 // attempt, it may be so no more.
 func (m *migration) writeAt(ctx context.Context, want *resourcepb.Resource, version string) error {
-	ctx, err := m.journal.own(ctx)
+	ctx, err := m.journal.attemptContext(ctx)
 	if err == nil {
 		_, err = m.to.WriteCAS(ctx, codec.WithVersion(want, version))
 	}
@@ -132,7 +132,7 @@ func (m *migration) writeAt(ctx context.Context, want *resourcepb.Resource, vers
 
 // deleteAt deletes from the target, if it is still this process's to delete from.
 func (m *migration) deleteAt(ctx context.Context, have *resourcepb.Resource) error {
-	ctx, err := m.journal.own(ctx)
+	ctx, err := m.journal.attemptContext(ctx)
 	if err == nil {
 		err = m.to.DeleteCAS(ctx, have.GetId(), have.GetVersion())
 	}

@@ -84,7 +84,7 @@ func Verify(ctx context.Context, from, to storage.Backend, opts *VerifyOptions) 
 		o = *opts
 	}
 	m := newMigration(from, to, &Options{PageSize: o.PageSize})
-	ctx, cancel := undated(ctx)
+	ctx, cancel := withoutDeadline(ctx)
 	defer cancel(nil)
 	source, err := m.listSource(ctx)
 	if err != nil {
@@ -137,10 +137,10 @@ func (t *tally) add(a, b *entry) (Kind, error) {
 	if a != nil && b != nil && !same {
 		// An older program may have encoded it in another order.
 		var err error
-		if left, err = a.again(); err != nil {
+		if left, err = a.reencode(); err != nil {
 			return "", err
 		}
-		if right, err = b.again(); err != nil {
+		if right, err = b.reencode(); err != nil {
 			return "", err
 		}
 		same = bytes.Equal(left, right)

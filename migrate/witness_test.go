@@ -30,7 +30,7 @@ type witness struct {
 func observe(t testing.TB, b storage.Backend) *witness {
 	t.Helper()
 	ctx, stop := context.WithCancel(limited(t))
-	watch, err := b.WatchList(ctx, everything, everywhere(), "")
+	watch, err := b.WatchList(ctx, everything, anyTenancy(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (w *witness) wantState(t testing.TB, b storage.Backend) {
 	t.Helper()
 	end := write(t, b, small("the-end", "1"))
 	w.await(t, key.Of(end.Id), func(versions []string) bool { return slices.Contains(versions, end.Version) })
-	all, err := b.List(limited(t), storage.StrongConsistency, everything, everywhere(), "")
+	all, err := b.List(limited(t), storage.StrongConsistency, everything, anyTenancy(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

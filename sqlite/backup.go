@@ -21,7 +21,7 @@ func (b *Backend) Path() string { return b.handle.path }
 // taken after it are told so.
 func (b *Backend) Backup(ctx context.Context, to string) error {
 	s := b.handle
-	if s.writer.stopped() {
+	if s.writer.isStopped() {
 		return storage.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
@@ -33,10 +33,10 @@ func (b *Backend) Backup(ctx context.Context, to string) error {
 	// A connection of its own: those for reading are forbidden to write, to any file.
 	c, err := s.connect(ctx, sqlite3.OPEN_READWRITE, 2<<10)
 	if err != nil {
-		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "open another connection", err))
+		return fmt.Errorf("back up to %s: %w", to, statementError(ctx, "open another connection", err))
 	}
 	if err := errors.Join(c.vacuumInto(to), c.close(), syncFolder(to)); err != nil {
-		return fmt.Errorf("back up to %s: %w", to, failed(ctx, "copy", err))
+		return fmt.Errorf("back up to %s: %w", to, statementError(ctx, "copy", err))
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func TestPagesThatEndInACommit(t *testing.T) {
 	defer s.handle.readers.give(c)
 	for _, f := range []*key.Filter{nil, {Group: "*", Kind: "*", Partition: "*", Namespace: "*", NamePrefix: "a"}} {
 		for limit := 1; limit <= total; limit++ {
-			for at := (mark{}); ; {
+			for at := (position{}); ; {
 				events, end, more, err := c.history(at, f, limit)
 				if err != nil {
 					t.Fatal(err)

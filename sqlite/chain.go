@@ -18,18 +18,18 @@ const (
 	leapEvery = 1024
 )
 
-// link is where the chain of a resource goes on: its newest row with what stands in resources about it.
-type link struct {
-	seq, created, writes int64
-	step, leap           int64
+// chainEntry is where the chain of a resource goes on: its newest row with what stands in resources about it.
+type chainEntry struct {
+	seq, createRevision, writes int64
+	step, leap                  int64
 }
 
 // next returns the link of the row that comes next, and that row's jump.
-func (l link) next(seq int64) (n link, jump int64) {
+func (l chainEntry) next(seq int64) (n chainEntry, jump int64) {
 	if l.seq == 0 {
-		return link{seq: seq, created: seq, writes: 1}, 0
+		return chainEntry{seq: seq, createRevision: seq, writes: 1}, 0
 	}
-	n = link{seq, l.created, l.writes + 1, l.step, l.leap}
+	n = chainEntry{seq, l.createRevision, l.writes + 1, l.step, l.leap}
 	jump = l.step
 	if n.writes%stepEvery == 0 {
 		jump, n.step = l.leap, seq
@@ -67,12 +67,12 @@ func (c *conn) along(from, above int64) (int64, error) {
 
 // links remembers the links of what was written last, by its version, so that most writes need not look them up. What is remembered of
 // a transaction that failed is never asked for: nobody has its versions.
-type links struct{ young, old map[mark]link }
+type links struct{ young, old map[position]chainEntry }
 
 // linksKept is the number of links in a generation, of which there are two: about 5 MB of memory in a process that writes as many keys.
 const linksKept = 32 << 10
 
-func (k *links) get(at mark) (link, bool) {
+func (k *links) get(at position) (chainEntry, bool) {
 	l, ok := k.young[at]
 	if !ok {
 		l, ok = k.old[at]
@@ -81,10 +81,10 @@ func (k *links) get(at mark) (link, bool) {
 }
 
 // replace remembers a link in the place of that of an older version.
-func (k *links) replace(old, at mark, l link) {
+func (k *links) replace(old, at position, l chainEntry) {
 	delete(k.young, old)
 	if k.young == nil || len(k.young) >= linksKept {
-		k.young, k.old = make(map[mark]link), k.young
+		k.young, k.old = make(map[position]chainEntry), k.young
 	}
 	k.young[at] = l
 }

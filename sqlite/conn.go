@@ -245,14 +245,14 @@ func (c *conn) close() error {
 }
 
 // newest returns the mark of the newest row of the log.
-func (c *conn) newest() (mark, error) {
+func (c *conn) newest() (position, error) {
 	s, err := c.stmt(newest)
 	if err != nil {
-		return mark{}, err
+		return position{}, err
 	}
-	var m mark
+	var m position
 	if s.Step() {
-		m = mark{s.ColumnInt64(0), s.ColumnInt64(1)}
+		m = position{s.ColumnInt64(0), s.ColumnInt64(1)}
 	}
 	return m, finish(s)
 }

@@ -15,7 +15,7 @@ import (
 type database struct {
 	path    string
 	options Options
-	side    *sideFile
+	side    *lockFile
 	readers *pool
 }
 
@@ -67,16 +67,16 @@ func (d *database) read(ctx context.Context, what string, do func(*conn) error) 
 	err = do(c)
 	d.readers.give(c)
 	if err != nil {
-		return failed(ctx, what, err)
+		return statementError(ctx, what, err)
 	}
 	return nil
 }
 
-// writeAlone runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
-func (d *database) writeAlone(ctx context.Context, what string, do func(*conn) error) error {
+// writeOutsideBatch runs something that writes in a transaction on a connection of its own, in line with the writers of all processes.
+func (d *database) writeOutsideBatch(ctx context.Context, what string, do func(*conn) error) error {
 	c, err := d.connect(ctx, sqlite3.OPEN_READWRITE, 256)
 	if err != nil {
-		return failed(ctx, what, err)
+		return statementError(ctx, what, err)
 	}
 	err = c.assertDurable()
 	if err == nil {
@@ -91,7 +91,7 @@ func (d *database) writeAlone(ctx context.Context, what string, do func(*conn) e
 		}
 	}
 	if err = errors.Join(err, c.close()); err != nil {
-		return failed(ctx, what, err)
+		return statementError(ctx, what, err)
 	}
 	return nil
 }
@@ -106,14 +106,14 @@ type pool struct {
 	open    func(context.Context) (*conn, error)
 	timeout time.Duration
 	free    chan *conn
-	room    chan struct{} // a token for each connection that may still be opened
+	slots   chan struct{} // a token for each connection that may still be opened
 	closed  chan struct{}
 }
 
 func newPool(size int, timeout time.Duration, open func(context.Context) (*conn, error)) *pool {
-	p := &pool{open: open, timeout: timeout, free: make(chan *conn, size), room: make(chan struct{}, size), closed: make(chan struct{})}
+	p := &pool{open: open, timeout: timeout, free: make(chan *conn, size), slots: make(chan struct{}, size), closed: make(chan struct{})}
 	for range size {
-		p.room <- struct{}{}
+		p.slots <- struct{}{}
 	}
 	return p
 }
@@ -137,11 +137,11 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	case c := <-p.free:
 		c.db.SetInterrupt(ctx)
 		return c, nil
-	case <-p.room:
+	case <-p.slots:
 		c, err := p.open(waiting)
 		if err != nil {
-			p.room <- struct{}{}
-			return nil, failed(waiting, "open another connection", err)
+			p.slots <- struct{}{}
+			return nil, statementError(waiting, "open another connection", err)
 		}
 		c.db.SetInterrupt(ctx)
 		return c, nil
@@ -156,7 +156,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 func (p *pool) give(c *conn) {
 	if c.abandon() != nil {
 		_ = c.close() // the transaction goes with it
-		p.room <- struct{}{}
+		p.slots <- struct{}{}
 		return
 	}
 	p.free <- c
@@ -170,7 +170,7 @@ func (p *pool) close() error {
 		select {
 		case c := <-p.free:
 			errs = append(errs, c.close())
-		case <-p.room:
+		case <-p.slots:
 		}
 	}
 	return errors.Join(errs...)

@@ -15,8 +15,8 @@ func tooLate(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err())
 }
 
-// failed is the error of a statement that only reads. ctx is what the connection was interrupted by.
-func failed(ctx context.Context, what string, err error) error {
+// statementError is the error of a statement that only reads. ctx is what the connection was interrupted by.
+func statementError(ctx context.Context, what string, err error) error {
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, sqlite3.INTERRUPT) || errors.Is(err, sqlite3.BUSY)): // the end of ctx ends a wait for a lock too
 		return fmt.Errorf("%s: %w", what, tooLate(ctx))
@@ -28,12 +28,12 @@ func failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// leastRoom is what a transaction may need to grow the files by before anything else would fail.
-const leastRoom = 64 << 10
+// minFreeSpace is what a transaction may need to grow the files by before anything else would fail.
+const minFreeSpace = 64 << 10
 
 // onFullDisk adds to an error of the disk that there is no room on it, which the driver's own error does not say.
 func onFullDisk(folder string, err error) error {
-	if free, known := freeBytes(folder); known && free < leastRoom && errors.Is(err, sqlite3.IOERR) {
+	if free, known := freeBytes(folder); known && free < minFreeSpace && errors.Is(err, sqlite3.IOERR) {
 		return fmt.Errorf("no space left on the disk of %s: %w", folder, err)
 	}
 	return err

@@ -164,11 +164,11 @@ func TestOutcomeFromTheLog(t *testing.T) {
 	if err := w.conn.exec(commit); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.settle(&tx, sqlite3.IOERR); err != nil || len(w.made) != 1 || w.made[0].end != tx.last {
-		t.Errorf("a commit that took effect: %v, %v", w.made, err)
+	if err := w.settle(&tx, sqlite3.IOERR); err != nil || len(w.commits) != 1 || w.commits[0].end != tx.last {
+		t.Errorf("a commit that took effect: %v, %v", w.commits, err)
 	}
-	if err := w.settle(&lost, sqlite3.IOERR); len(w.made) != 1 || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
-		t.Errorf("a commit that did not: %v, %v", w.made, err)
+	if err := w.settle(&lost, sqlite3.IOERR); len(w.commits) != 1 || !errors.Is(err, errUnsure) || !errors.Is(err, sqlite3.IOERR) {
+		t.Errorf("a commit that did not: %v, %v", w.commits, err)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestRetentionForgetsFailedCommits(t *testing.T) {
 	if err := finish(11, 260<<10); err != nil { // enough to have the bound looked at
 		t.Fatal(err)
 	}
-	if sp, err := w.conn.span(); sp.horizon != 0 || err != nil {
+	if sp, err := w.conn.readableRange(); sp.horizon != 0 || err != nil {
 		t.Errorf("history begins at %d, %v, with fewer bytes than its bound", sp.horizon, err)
 	}
 }

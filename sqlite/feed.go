@@ -18,14 +18,14 @@ import (
 // source feeds the watches of a store from the log table. A position is the mark of the newest row seen, and rows are
 // numbered in the order of commits, so positions form a line.
 type source struct {
-	database  *database
-	published atomic.Int64          // the number of the newest row that Run has come to
-	inbox     atomic.Pointer[inbox] // of the newest run; nil: nobody watches
+	database      *database
+	lastPublished atomic.Int64          // the number of the newest row that Run has come to
+	inbox         atomic.Pointer[inbox] // of the newest run; nil: nobody watches
 }
 
 var (
-	_ driver.Source[mark] = (*source)(nil)
-	_ driver.Prover[mark] = (*source)(nil)
+	_ driver.Source[position] = (*source)(nil)
+	_ driver.Prover[position] = (*source)(nil)
 )
 
 // The bounds of a page of history.
@@ -35,10 +35,10 @@ const (
 )
 
 // Run implements driver.Source.
-func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*event, mark)) (err error) {
+func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) (err error) {
 	c, err := s.database.connectReader(ctx, 4<<10)
 	if err != nil {
-		return failed(ctx, "open a connection for watches", err)
+		return statementError(ctx, "open a connection for watches", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	bell := listen(s.database.side.path)
@@ -46,13 +46,13 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 	r := &follower{source: s, conn: c, in: s.attend(), publish: publish}
 	defer s.leave(r.in)
 	if r.at, err = c.newest(); err != nil {
-		return failed(ctx, "read the log", err)
+		return statementError(ctx, "read the log", err)
 	}
-	s.published.Store(r.at.seq)
+	s.lastPublished.Store(r.at.seq)
 	ready(r.at)
 	var failing time.Time
 	for {
-		err := r.look(ctx)
+		err := r.publishNew(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -66,10 +66,10 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 			return fmt.Errorf("the log could not be read for %v: %w", s.database.options.Outage, err)
 		}
 		for news := false; !news; {
-			why := bell.wait(ctx, r.in.bell)
-			news = r.takeOwn()
+			why := bell.wait(ctx, r.in.signal)
+			news = r.publishLocal()
 			switch why {
-			case over:
+			case signalContextEnded:
 				return nil
 			case rung:
 				// The writer of this process rings too, for rows that have come from the inbox.
@@ -85,78 +85,78 @@ func (s *source) Run(ctx context.Context, ready func(mark), publish func([]*even
 // follower is one run of the feed.
 type follower struct {
 	*source
-	conn    *conn
-	in      *inbox
-	publish func([]*event, mark)
-	at      mark
-	seen    int64 // the data_version at the last look
+	conn        *conn
+	in          *inbox
+	publish     func([]*event, position)
+	at          position
+	dataVersion int64 // the data_version at the last look
 }
 
-// look publishes what the file has after the position.
-func (r *follower) look(ctx context.Context) error {
+// publishNew publishes what the file has after the position.
+func (r *follower) publishNew(ctx context.Context) error {
 	// A change that comes after this look has another data_version, and is found by the next one.
 	version, err := r.conn.dataVersion()
-	if err != nil || version == r.seen {
+	if err != nil || version == r.dataVersion {
 		return err
 	}
 	for more := true; more && ctx.Err() == nil; {
 		var events []*event
-		var end mark
+		var end position
 		if events, end, more, err = r.conn.history(r.at, nil, pageRows); err != nil {
 			return err
 		}
 		r.add(events, end)
 	}
-	r.seen = version
+	r.dataVersion = version
 	return nil
 }
 
-// takeOwn publishes what the writer of this process has added to the log. It reports whether there may be more in the file.
-func (r *follower) takeOwn() (look bool) {
+// publishLocal publishes what the writer of this process has added to the log. It reports whether there may be more in the file.
+func (r *follower) publishLocal() (look bool) {
 	own, asked := r.in.take()
 	events, end, look := following(own, r.at)
 	r.add(events, end)
 	return look || asked
 }
 
-func (r *follower) add(events []*event, end mark) {
+func (r *follower) add(events []*event, end position) {
 	if len(events) == 0 {
 		return
 	}
 	// Known before it is published: a proof that is asked for by who has seen it may not be older.
-	r.published.Store(end.seq)
+	r.lastPublished.Store(end.seq)
 	r.publish(events, end)
 	r.at = end
 }
 
 // Newest implements driver.Prover. A statement that begins now sees what any process has committed before.
-func (s *source) Newest(ctx context.Context) (at mark, err error) {
-	published := s.published.Load()
+func (s *source) Newest(ctx context.Context) (at position, err error) {
+	published := s.lastPublished.Load()
 	err = s.database.read(ctx, "read the log", func(c *conn) error {
 		at, err = c.newest()
 		return err
 	})
 	if err != nil {
-		return mark{}, err
+		return position{}, err
 	}
 	if at.seq < published {
-		return mark{}, errRestored // Run finds out, too
+		return position{}, errRestored // Run finds out, too
 	}
 	s.tell() // another process's writer may have died before it rang
 	return at, nil
 }
 
 // Reached implements driver.Prover.
-func (s *source) Reached(at, target mark) bool { return at.seq > target.seq || at == target }
+func (s *source) Reached(at, target position) bool { return at.seq > target.seq || at == target }
 
 // History implements driver.Source.
-func (s *source) History(from mark, f *driver.Filter) driver.History[mark] {
-	return driver.Pages(from, func(ctx context.Context, from mark, limit int) ([]*event, mark, bool, error) {
+func (s *source) History(from position, f *driver.Filter) driver.History[position] {
+	return driver.Pages(from, func(ctx context.Context, from position, limit int) ([]*event, position, bool, error) {
 		return s.page(ctx, from, f, limit)
 	})
 }
 
-func (s *source) page(ctx context.Context, from mark, f *driver.Filter, limit int) (events []*event, end mark, more bool, err error) {
+func (s *source) page(ctx context.Context, from position, f *driver.Filter, limit int) (events []*event, end position, more bool, err error) {
 	err = s.database.read(ctx, "read the log", func(c *conn) error {
 		events, end, more, err = c.history(from, f, limit)
 		return err
@@ -165,7 +165,7 @@ func (s *source) page(ctx context.Context, from mark, f *driver.Filter, limit in
 }
 
 // history reads the rows after from, at most about limit of them. It decodes those only that f, if given, matches.
-func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event, end mark, more bool, err error) {
+func (c *conn) history(from position, f *driver.Filter, limit int) (events []*event, end position, more bool, err error) {
 	s, err := c.stmt(history)
 	if err != nil {
 		return nil, from, false, err
@@ -180,7 +180,7 @@ func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event,
 	}()
 	// The row of the position itself comes first, and proves that it is one of this log. Before the first row there is none.
 	end = from
-	if from != (mark{}) && !(s.Step() && (mark{s.ColumnInt64(0), s.ColumnInt64(1)}) == from && s.ColumnInt64(8) <= from.seq) {
+	if from != (position{}) && !(s.Step() && (position{s.ColumnInt64(0), s.ColumnInt64(1)}) == from && s.ColumnInt64(8) <= from.seq) {
 		if err := s.Err(); err != nil {
 			return nil, from, false, err
 		}
@@ -188,7 +188,7 @@ func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event,
 	}
 	var last *event // of the row before, wanted or not
 	for rows, bytes := 0, 0; s.Step(); {
-		at := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
+		at := position{s.ColumnInt64(0), s.ColumnInt64(1)}
 		if at.seq != end.seq+1 || s.ColumnInt64(8) > from.seq {
 			return nil, from, false, errRestored
 		}
@@ -209,7 +209,7 @@ func (c *conn) history(from mark, f *driver.Filter, limit int) (events []*event,
 }
 
 // cutAfter marks the end of a page inside a transaction: next is the row after it.
-func cutAfter(last *event, events []*event, next mark) []*event {
+func cutAfter(last *event, events []*event, next position) []*event {
 	if last == nil || last.At.tag != next.tag {
 		return events
 	}
@@ -227,7 +227,7 @@ func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err err
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	version := mark{s.ColumnInt64(0), s.ColumnInt64(1)}
+	version := position{s.ColumnInt64(0), s.ColumnInt64(1)}
 	ev = &event{
 		Key: k, At: version, Commit: version.tag,
 		Revision: version.revision(), CreateRevision: revision(s.ColumnInt64(4)), Writes: s.ColumnInt64(5),
@@ -236,7 +236,7 @@ func eventOf(s *sqlite3.Stmt, f *driver.Filter) (ev *event, wanted bool, err err
 		return ev, false, nil
 	}
 	if ev.Delete = s.ColumnType(2) != sqlite3.NULL; ev.Delete {
-		version = mark{s.ColumnInt64(3), s.ColumnInt64(2)}
+		version = position{s.ColumnInt64(3), s.ColumnInt64(2)}
 	}
 	data := s.ColumnRawBlob(7)
 	ev.Resource, ev.Damage = codec.DecodeOf(k, data, version.version())
@@ -257,13 +257,13 @@ func (c *conn) dataVersion() (int64, error) {
 }
 
 // Contains implements driver.Source.
-func (s *source) Contains(at mark, ev *event) bool { return ev.At.seq <= at.seq }
+func (s *source) Contains(at position, ev *event) bool { return ev.At.seq <= at.seq }
 
 // Advance implements driver.Source.
-func (s *source) Advance(_ mark, ev *event) mark { return ev.At }
+func (s *source) Advance(_ position, ev *event) position { return ev.At }
 
 // Merge implements driver.Source.
-func (s *source) Merge(at, end mark) mark {
+func (s *source) Merge(at, end position) position {
 	if end.seq > at.seq {
 		return end
 	}
@@ -271,20 +271,20 @@ func (s *source) Merge(at, end mark) mark {
 }
 
 // Encode implements driver.Source.
-func (s *source) Encode(at mark) []byte { return at.append(nil) }
+func (s *source) Encode(at position) []byte { return at.append(nil) }
 
 // Decode implements driver.Source.
-func (s *source) Decode(b []byte) (mark, error) {
+func (s *source) Decode(b []byte) (position, error) {
 	at, ok := markOf(b)
 	if !ok {
-		return mark{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
 	}
 	return at, nil
 }
 
 // attend makes a new inbox the source's. What was committed before, the first look of its run sees.
 func (s *source) attend() *inbox {
-	in := &inbox{bell: make(chan struct{}, 1)}
+	in := &inbox{signal: make(chan struct{}, 1)}
 	s.inbox.Store(in)
 	return in
 }
@@ -293,7 +293,7 @@ func (s *source) attend() *inbox {
 func (s *source) leave(in *inbox) { s.inbox.CompareAndSwap(in, nil) }
 
 // tell hands the run, if there is one, what the writer has added, or without that asks for a look in the file.
-func (s *source) tell(own ...addition) {
+func (s *source) tell(own ...committedBatch) {
 	if in := s.inbox.Load(); in != nil {
 		in.add(own)
 	}
@@ -301,8 +301,8 @@ func (s *source) tell(own ...addition) {
 
 // addition returns what the requests of a committed transaction have added to the log. Of a deletion only the file knows what it
 // deleted.
-func (s *source) addition(t *txn, batch []*request) addition {
-	a := addition{after: t.before, end: t.last}
+func (s *source) addition(t *txn, batch []*request) committedBatch {
+	a := committedBatch{after: t.before, end: t.last}
 	if s.inbox.Load() == nil {
 		return a
 	}
@@ -314,7 +314,7 @@ func (s *source) addition(t *txn, batch []*request) addition {
 		}
 		for i := range r.mutations {
 			if c := &r.mutations[i]; c.Verb == driver.Write {
-				rows = append(rows, row{c.at, c.created, c.writes, c.Key, c.data})
+				rows = append(rows, row{c.at, c.createRevision, c.writes, c.Key, c.data})
 			}
 		}
 	}

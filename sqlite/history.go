@@ -13,14 +13,14 @@ import (
 
 var _ driver.Settler = (*database)(nil)
 
-// span is the rows of the log at which the store can be read: from the horizon up to the newest.
-type span struct {
+// rowRange is the rows of the log at which the store can be read: from the horizon up to the newest.
+type rowRange struct {
 	horizon int64
-	newest  mark
+	newest  position
 }
 
 // holds returns nil if a row may be asked for.
-func (s span) holds(seq int64) error {
+func (s rowRange) holds(seq int64) error {
 	switch {
 	case seq < s.horizon:
 		return fmt.Errorf("%w: the store can be read from revision %d on, not at %d", storage.ErrCompacted, revision(s.horizon), revision(seq))
@@ -30,45 +30,45 @@ func (s span) holds(seq int64) error {
 	return nil
 }
 
-func (c *conn) span() (sp span, err error) {
+func (c *conn) readableRange() (sp rowRange, err error) {
 	s, err := c.stmt(readable)
 	if err != nil {
 		return sp, err
 	}
 	if s.Step() {
-		sp = span{s.ColumnInt64(0), mark{s.ColumnInt64(1), s.ColumnInt64(2)}}
+		sp = rowRange{s.ColumnInt64(0), position{s.ColumnInt64(1), s.ColumnInt64(2)}}
 	}
 	return sp, finish(s)
 }
 
 // at returns the mark of a row that may be asked for.
-func (c *conn) at(seq int64) (mark, error) {
+func (c *conn) at(seq int64) (position, error) {
 	if seq == 0 {
-		return mark{}, nil
+		return position{}, nil
 	}
 	s, err := c.stmt(tagOf)
 	if err != nil {
-		return mark{}, err
+		return position{}, err
 	}
 	if err := s.BindInt64(1, seq); err != nil {
-		return mark{}, err
+		return position{}, err
 	}
-	m := mark{seq: seq}
+	m := position{seq: seq}
 	there := s.Step()
 	if there {
 		m.tag = s.ColumnInt64(0)
 	}
 	if err := finish(s); err != nil {
-		return mark{}, err
+		return position{}, err
 	}
 	if !there {
-		return mark{}, errBroken
+		return position{}, errBroken
 	}
 	return m, nil
 }
 
-// known returns nil if a position is one of this log, and one at which the store can be read.
-func (c *conn) known(at mark, sp span) error {
+// checkPosition returns nil if a position is one of this log, and one at which the store can be read.
+func (c *conn) checkPosition(at position, sp rowRange) error {
 	if at.seq > sp.newest.seq {
 		return errRestored
 	}
@@ -83,18 +83,18 @@ func (c *conn) known(at mark, sp span) error {
 
 // Revisions implements driver.Historian.
 func (d *database) Revisions(ctx context.Context) (oldest, newest int64, err error) {
-	var sp span
+	var sp rowRange
 	err = d.read(ctx, "read the log", func(c *conn) error {
-		sp, err = c.span()
+		sp, err = c.readableRange()
 		return err
 	})
 	return revision(sp.horizon), sp.newest.revision(), err
 }
 
 // PositionAt implements driver.Historian. Rows are numbered in the order of commits, so what is not there yet comes later.
-func (d *database) PositionAt(ctx context.Context, rev int64) (at mark, err error) {
+func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err error) {
 	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
-		sp, err := c.span()
+		sp, err := c.readableRange()
 		if err == nil {
 			err = sp.holds(seqOf(rev))
 		}
@@ -110,12 +110,12 @@ func (d *database) PositionAt(ctx context.Context, rev int64) (at mark, err erro
 func (*database) Settled(context.Context, int64) error { return nil }
 
 // RevisionOf implements driver.Historian.
-func (*database) RevisionOf(at mark) int64 { return at.revision() }
+func (*database) RevisionOf(at position) int64 { return at.revision() }
 
 // Compact implements driver.Historian. It deletes what it can within its time; those who write delete the rest.
 func (d *database) Compact(ctx context.Context, rev int64) error {
-	err := d.writeAlone(ctx, "move the horizon", func(c *conn) error {
-		sp, err := c.span()
+	err := d.writeOutsideBatch(ctx, "move the horizon", func(c *conn) error {
+		sp, err := c.readableRange()
 		switch {
 		case err != nil:
 			return err
@@ -127,7 +127,7 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 		return c.execWith(moveFollowed, seqOf(rev))
 	})
 	for done := false; !done && err == nil; {
-		swept := d.writeAlone(ctx, "prune the log", func(c *conn) error {
+		swept := d.writeOutsideBatch(ctx, "prune the log", func(c *conn) error {
 			t, err := newTxn(c, nil)
 			if err == nil {
 				done, err = t.sweep(pruneStep)
@@ -144,7 +144,7 @@ func (d *database) Compact(ctx context.Context, rev int64) error {
 // Before implements driver.Historian.
 func (d *database) Before(ctx context.Context, events []*event) (versions []*driver.Version, err error) {
 	err = d.inSnapshot(ctx, "read the log", func(c *conn) error {
-		sp, err := c.span()
+		sp, err := c.readableRange()
 		if err != nil {
 			return err
 		}
@@ -153,16 +153,16 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 			if ev.At.seq > sp.newest.seq || ev.At.seq <= sp.horizon {
 				return errRestored
 			}
-			row, err := c.logged(ev.At.seq, false)
+			row, err := c.readLogRow(ev.At.seq, false)
 			switch {
-			case errors.Is(err, errBroken) || err == nil && row.mark != ev.At:
+			case errors.Is(err, errBroken) || err == nil && row.position != ev.At:
 				return errRestored
 			case err != nil:
 				return err
 			case row.prev == 0:
 				continue
 			}
-			if row, err = c.logged(row.prev, true); err != nil {
+			if row, err = c.readLogRow(row.prev, true); err != nil {
 				return err
 			}
 			versions[i] = row.version(ev.Key.Bytes())
@@ -177,22 +177,22 @@ func (d *database) Before(ctx context.Context, events []*event) (versions []*dri
 
 // logged is a row of the log.
 type logged struct {
-	mark
-	created, writes, prev int64
-	deletion              bool
-	data                  []byte
+	position
+	createRevision, writes, prev int64
+	deletion                     bool
+	data                         []byte
 }
 
 // version returns what a row that is a write has written.
 func (l *logged) version(key []byte) *driver.Version {
 	return &driver.Version{
 		Key: key, Version: l.appendVersion(nil), Data: l.data,
-		CreateRevision: revision(l.created), ModRevision: l.revision(), Writes: l.writes,
+		CreateRevision: revision(l.createRevision), ModRevision: l.revision(), Writes: l.writes,
 	}
 }
 
-// logged reads a row of the log, with its data only where that is wanted.
-func (c *conn) logged(seq int64, data bool) (*logged, error) {
+// readLogRow reads a row of the log, with its data only where that is wanted.
+func (c *conn) readLogRow(seq int64, data bool) (*logged, error) {
 	s, err := c.stmt(logRow)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (c *conn) logged(seq int64, data bool) (*logged, error) {
 		return nil, err
 	}
 	there := s.Step()
-	l := &logged{mark: mark{seq, s.ColumnInt64(0)}, created: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
+	l := &logged{position: position{seq, s.ColumnInt64(0)}, createRevision: s.ColumnInt64(1), writes: s.ColumnInt64(2), prev: s.ColumnInt64(3)}
 	if there {
 		l.deletion = s.ColumnType(4) != sqlite3.NULL
 		if data {

@@ -12,12 +12,12 @@ import (
 //
 // Each run has an inbox of its own, because one may still be ending when the next begins.
 type inbox struct {
-	bell chan struct{} // holds a token when there may be something
+	signal chan struct{} // holds a token when there may be something
 
-	mu    sync.Mutex
-	own   []addition
-	bytes int
-	look  bool
+	mu            sync.Mutex
+	localCommits  []committedBatch
+	bytes         int
+	pollRequested bool
 }
 
 // inboxBytes bounds what waits for a feed that waits for the file. What is beyond, a look reads. An addition and a row count for
@@ -28,51 +28,51 @@ const (
 	rowBytes      = 256
 )
 
-// addition is what one transaction has added to the log: everything between two rows.
-type addition struct {
-	after, end mark
+// committedBatch is what one transaction has added to the log: everything between two rows.
+type committedBatch struct {
+	after, end position
 	rows       []row // nil: only the file has them all
 }
 
 // row is a row of the log that tells of a write.
 type row struct {
-	at              mark
-	created, writes int64
-	key             driver.Key
-	data            []byte
+	at                     position
+	createRevision, writes int64
+	key                    driver.Key
+	data                   []byte
 }
 
-func (in *inbox) add(own []addition) {
+func (in *inbox) add(own []committedBatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.look = in.look || len(own) == 0
+	in.pollRequested = in.pollRequested || len(own) == 0
 	for i := range own {
 		in.bytes += additionBytes
 		for j := range own[i].rows {
 			in.bytes += rowBytes + len(own[i].rows[j].data)
 		}
 	}
-	if in.own = append(in.own, own...); in.bytes > inboxBytes {
-		in.look, in.own, in.bytes = true, nil, 0
+	if in.localCommits = append(in.localCommits, own...); in.bytes > inboxBytes {
+		in.pollRequested, in.localCommits, in.bytes = true, nil, 0
 	}
 	select {
-	case in.bell <- struct{}{}:
+	case in.signal <- struct{}{}:
 	default: // it is ringing already
 	}
 }
 
 // take empties the inbox.
-func (in *inbox) take() (own []addition, look bool) {
+func (in *inbox) take() (own []committedBatch, look bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own, look = in.own, in.look
-	in.own, in.look, in.bytes = nil, false, 0
+	own, look = in.localCommits, in.pollRequested
+	in.localCommits, in.pollRequested, in.bytes = nil, false, 0
 	return own, look
 }
 
 // following returns the events of additions that come next after a position without a gap, and the position after them; look says
 // that the log has other rows, which the file tells.
-func following(own []addition, at mark) (events []*event, end mark, look bool) {
+func following(own []committedBatch, at position) (events []*event, end position, look bool) {
 	for i := range own {
 		a := &own[i]
 		switch {
@@ -93,7 +93,7 @@ func following(own []addition, at mark) (events []*event, end mark, look bool) {
 func (r *row) event() *event {
 	ev := &event{
 		Key: r.key, At: r.at, Commit: r.at.tag, Size: len(r.data),
-		Revision: r.at.revision(), CreateRevision: revision(r.created), Writes: r.writes,
+		Revision: r.at.revision(), CreateRevision: revision(r.createRevision), Writes: r.writes,
 	}
 	ev.Resource, ev.Damage = codec.AdoptOf(r.key, r.data, r.at.version())
 	return ev

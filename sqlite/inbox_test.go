@@ -28,7 +28,7 @@ func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 	})
 	published = new([]*event)
 	f = &follower{source: s.handle.source, conn: c, in: s.handle.source.attend()}
-	f.publish = func(events []*event, end mark) {
+	f.publish = func(events []*event, end position) {
 		if last := events[len(events)-1].At; last != end {
 			t.Errorf("published up to %v, the last row is %v", end, last)
 		}
@@ -42,13 +42,13 @@ func follow(t testing.TB, s *Backend) (f *follower, published *[]*event) {
 
 func (r *follower) mustLook(t testing.TB) {
 	t.Helper()
-	if err := r.look(t.Context()); err != nil {
+	if err := r.publishNew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // wantLog checks that events are the rows of the log after a position, each once.
-func wantLog(t testing.TB, f *follower, after mark, events []*event) {
+func wantLog(t testing.TB, f *follower, after position, events []*event) {
 	t.Helper()
 	var want []*event
 	for more := true; more; {
@@ -87,18 +87,18 @@ func TestOwnChanges(t *testing.T) {
 		t.Fatalf("%v, expected ErrCASFailure", err)
 	}
 	file := hold(t, s) // so that all was announced
-	if f.takeOwn() {
+	if f.publishLocal() {
 		t.Error("the file is looked into for own writes")
 	}
-	wantLog(t, f, mark{}, *published)
+	wantLog(t, f, position{}, *published)
 	release(t, file)
 	fixture.Write(t, s, resource("d", 1))
 	f.mustLook(t)
 	hold(t, s)
-	if f.takeOwn() {
+	if f.publishLocal() {
 		t.Error("the file is looked into for what a look has shown")
 	}
-	wantLog(t, f, mark{}, *published)
+	wantLog(t, f, position{}, *published)
 }
 
 // A batch one of whose members is refused is told of, and so is one whose commit fails once.
@@ -133,10 +133,10 @@ func TestOwnChangesOfABatch(t *testing.T) {
 			release(t, file)
 			writers.Wait()
 			hold(t, s) // so that all was announced
-			if f.takeOwn() {
+			if f.publishLocal() {
 				t.Error("the file is looked into for own writes")
 			}
-			wantLog(t, f, mark{}, *published)
+			wantLog(t, f, position{}, *published)
 		})
 	}
 }
@@ -183,11 +183,11 @@ func TestChangesThatOnlyTheFileTells(t *testing.T) {
 			fixture.Write(t, s, resource("first", 1))
 			change(t, s, other)
 			hold(t, s) // so that all was announced
-			if !f.takeOwn() {
+			if !f.publishLocal() {
 				t.Error("the file is not looked into")
 			}
 			f.mustLook(t)
-			wantLog(t, f, mark{}, *published)
+			wantLog(t, f, position{}, *published)
 		})
 	}
 }
@@ -221,7 +221,7 @@ func TestOwnChangesAmongOthers(t *testing.T) {
 		case 0:
 			change(other)
 		case 1, 2:
-			look = f.takeOwn() || look
+			look = f.publishLocal() || look
 		case 3:
 			f.mustLook(t)
 			look = false
@@ -231,12 +231,12 @@ func TestOwnChangesAmongOthers(t *testing.T) {
 	}
 	change(s)
 	file := hold(t, s) // so that all was announced
-	if f.takeOwn() || look {
+	if f.publishLocal() || look {
 		f.mustLook(t)
 	}
 	release(t, file)
 	t.Logf("seed %d, %d rows", seed, len(*published))
-	wantLog(t, f, mark{}, *published)
+	wantLog(t, f, position{}, *published)
 }
 
 // Own changes to an older copy of the file, put in place under the run, are not taken for what comes next.
@@ -254,17 +254,17 @@ func TestOwnChangesOfReplacedHistory(t *testing.T) {
 			fixture.Write(t, s, resource("a", 1))
 			fixture.Write(t, s, resource("b", 1))
 			file := hold(t, s)
-			if f.takeOwn() || len(*published) != 2 {
+			if f.publishLocal() || len(*published) != 2 {
 				t.Fatalf("%d events", len(*published))
 			}
 			release(t, file)
 			run(t, foreign(t, s.Path()), sql)
 			fixture.Write(t, s, resource("c", 1))
 			hold(t, s)
-			if !f.takeOwn() {
+			if !f.publishLocal() {
 				t.Error("the file is not looked into")
 			}
-			if err := f.look(t.Context()); !errors.Is(err, storage.ErrCompacted) || len(*published) != 2 {
+			if err := f.publishNew(t.Context()); !errors.Is(err, storage.ErrCompacted) || len(*published) != 2 {
 				t.Errorf("%v, %d events; expected ErrCompacted", err, len(*published))
 			}
 		})
@@ -303,8 +303,8 @@ func TestBellWithoutAMark(t *testing.T) {
 	if m, known := s.handle.side.rungFor(); known {
 		t.Errorf("rung for %v, nobody has rung", m)
 	}
-	s.handle.side.ring(mark{5, 7})
-	if m, known := s.handle.side.rungFor(); !known || m != (mark{5, 7}) {
+	s.handle.side.ring(position{5, 7})
+	if m, known := s.handle.side.rungFor(); !known || m != (position{5, 7}) {
 		t.Errorf("rung for %v, %v; expected row 5", m, known)
 	}
 	if _, err := s.handle.side.file.WriteAt([]byte{0}, 0); err != nil {

@@ -9,12 +9,12 @@ func TestInboxIsBounded(t *testing.T) {
 	for name, rows := range map[string][]row{"deletions": nil, "small writes": {{data: []byte{1}}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := &inbox{bell: make(chan struct{}, 1)}
+			in := &inbox{signal: make(chan struct{}, 1)}
 			const n = 200_000
 			most := 0
 			for seq := range int64(n) {
-				in.add([]addition{{after: mark{seq, 1}, end: mark{seq + 1, 1}, rows: rows}})
-				most = max(most, len(in.own))
+				in.add([]committedBatch{{after: position{seq, 1}, end: position{seq + 1, 1}, rows: rows}})
+				most = max(most, len(in.localCommits))
 			}
 			if most == n {
 				t.Errorf("all of %d additions are kept", n)

@@ -9,25 +9,25 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// walk goes over rows of resources in key order, within bounds and as a filter says. It walks over some rows that the filter leaves
+// keyIterator goes over rows of resources in key order, within bounds and as a filter says. It walks over some rows that the filter leaves
 // out, and then seeks to where a match may be: a look-up by key costs as much as a few steps.
-type walk struct {
-	stmt   *sqlite3.Stmt
-	filter *driver.Filter // nil: all match
-	to     []byte
-	key    []byte // of the row it stands at, valid until the next step
-	missed int    // rows in a row that do not match
-	steps  int    // that it has taken
-	over   bool
+type keyIterator struct {
+	stmt       *sqlite3.Stmt
+	filter     *driver.Filter // nil: all match
+	to         []byte
+	key        []byte // of the row it stands at, valid until the next step
+	mismatches int    // rows in a row that do not match
+	steps      int    // that it has taken
+	finished   bool
 
 	version driver.Version // for who makes one of the row
 }
 
-// walkOver is the number of rows that a walk looks at before it seeks.
-const walkOver = 16
+// maxMismatches is the number of rows that a walk looks at before it seeks.
+const maxMismatches = 16
 
-// walk begins a walk with a statement that reads key >= ?1 AND key < ?2. nil is no bound.
-func (c *conn) walk(q query, from, to []byte, filter *driver.Filter) (*walk, error) {
+// iterate begins a iterate with a statement that reads key >= ?1 AND key < ?2. nil is no bound.
+func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIterator, error) {
 	stmt, err := c.stmt(q)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (c *conn) walk(q query, from, to []byte, filter *driver.Filter) (*walk, err
 	if to == nil {
 		to = afterAll
 	}
-	w := &walk{stmt: stmt, filter: filter, to: to}
+	w := &keyIterator{stmt: stmt, filter: filter, to: to}
 	if filter != nil {
 		if _, exact := filter.Prefix(); exact {
 			w.filter = nil // if the bounds are within the filter's
@@ -43,7 +43,7 @@ func (c *conn) walk(q query, from, to []byte, filter *driver.Filter) (*walk, err
 		if first, ok := filter.Seek(from); ok {
 			from = first
 		} else {
-			w.over = true
+			w.finished = true
 		}
 		prefix, _ := filter.Prefix()
 		if end := key.PrefixEnd(prefix); end != nil && string(end) < string(to) {
@@ -53,14 +53,14 @@ func (c *conn) walk(q query, from, to []byte, filter *driver.Filter) (*walk, err
 	return w, w.seek(from)
 }
 
-func (w *walk) seek(from []byte) error {
-	w.missed = 0
+func (w *keyIterator) seek(from []byte) error {
+	w.mismatches = 0
 	return errors.Join(w.stmt.Reset(), bindBytes(w.stmt, 1, from), w.stmt.BindBlob(2, w.to))
 }
 
 // next goes to the next row. At the end, and after an error, it returns false, and close says which it was.
-func (w *walk) next() (bool, error) {
-	for !w.over && w.stmt.Step() {
+func (w *keyIterator) next() (bool, error) {
+	for !w.finished && w.stmt.Step() {
 		w.steps++
 		w.key = w.stmt.ColumnBlob(0, w.key[:0])
 		if w.filter == nil {
@@ -71,10 +71,10 @@ func (w *walk) next() (bool, error) {
 			return false, err
 		}
 		if w.filter.Match(&k) {
-			w.missed = 0
+			w.mismatches = 0
 			return true, nil
 		}
-		if w.missed++; w.missed <= walkOver {
+		if w.mismatches++; w.mismatches <= maxMismatches {
 			continue
 		}
 		from, ok := w.filter.Seek(w.key)
@@ -85,9 +85,9 @@ func (w *walk) next() (bool, error) {
 			return false, err
 		}
 	}
-	w.over = true
+	w.finished = true
 	return false, w.stmt.Err()
 }
 
 // close frees the statement.
-func (w *walk) close() error { return finish(w.stmt) }
+func (w *keyIterator) close() error { return finish(w.stmt) }

@@ -10,15 +10,15 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// mark is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
-// an older copy of the file was restored. Neighbours of one transaction have the same tag, others have not. The mark of the row that wrote a resource is the resource's version; the mark of the
-// newest row that a reader has seen is its position in history. The zero mark stands before the first row.
-type mark struct{ seq, tag int64 }
+// position is a row of the log: its number, and a random tag, which tells it from a row of the same number that was written after
+// an older copy of the file was restored. Neighbours of one transaction have the same tag, others have not. The position of the row that wrote a resource is the resource's version; the position of the
+// newest row that a reader has seen is its position in history. The zero position stands before the first row.
+type position struct{ seq, tag int64 }
 
 const tagBytes = 6
 
 // revision is the number of the change that a row tells of, and that of the empty store is 1. seqOf undoes it.
-func (m mark) revision() int64 { return revision(m.seq) }
+func (m position) revision() int64 { return revision(m.seq) }
 
 func revision(seq int64) int64 { return seq + 1 }
 func seqOf(rev int64) int64    { return rev - 1 }
@@ -26,7 +26,7 @@ func seqOf(rev int64) int64    { return rev - 1 }
 func newTag() int64 { return int64(rand.Uint64() >> (64 - 8*tagBytes)) }
 
 // append appends the tag, then the number without leading zeros.
-func (m mark) append(to []byte) []byte {
+func (m position) append(to []byte) []byte {
 	var b [8 + 8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(m.tag))
 	binary.BigEndian.PutUint64(b[8:], uint64(m.seq))
@@ -37,33 +37,33 @@ func (m mark) append(to []byte) []byte {
 	return append(append(to, b[8-tagBytes:8]...), b[number:]...)
 }
 
-func markOf(b []byte) (mark, bool) {
+func markOf(b []byte) (position, bool) {
 	if len(b) < tagBytes || len(b) > tagBytes+8 || len(b) > tagBytes && b[tagBytes] == 0 {
-		return mark{}, false
+		return position{}, false
 	}
 	var tag, seq [8]byte
 	copy(tag[8-tagBytes:], b)
 	copy(seq[8-(len(b)-tagBytes):], b[tagBytes:])
-	m := mark{int64(binary.BigEndian.Uint64(seq[:])), int64(binary.BigEndian.Uint64(tag[:]))}
+	m := position{int64(binary.BigEndian.Uint64(seq[:])), int64(binary.BigEndian.Uint64(tag[:]))}
 	return m, m.seq >= 0
 }
 
 // version is the text of a resource's version.
-func (m mark) version() string {
+func (m position) version() string {
 	var room [24]byte
 	return string(m.appendVersion(room[:0]))
 }
 
-func (m mark) appendVersion(to []byte) []byte {
+func (m position) appendVersion(to []byte) []byte {
 	var room [16]byte
 	return base64.RawURLEncoding.AppendEncode(to, m.append(room[:0]))
 }
 
 // parseVersion undoes version. Text that version never returns is none.
-func parseVersion(text string) (mark, bool) {
+func parseVersion(text string) (position, bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || base64.RawURLEncoding.EncodedLen(len(b)) != len(text) {
-		return mark{}, false // the decoder skips line breaks, which are no part of a version
+		return position{}, false // the decoder skips line breaks, which are no part of a version
 	}
 	return markOf(b)
 }
@@ -83,4 +83,4 @@ func edge(owner driver.Key, uid string) []byte {
 // afterAll stands behind every key: no UTF-8 has it.
 var afterAll = []byte{0xff}
 
-type event = driver.Event[mark]
+type event = driver.Event[position]

@@ -11,7 +11,7 @@ import (
 )
 
 // Scan implements driver.Driver. The position and the rows are read in one transaction, and so from one snapshot.
-func (d *database) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at mark, err error) {
+func (d *database) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at position, err error) {
 	err = d.inSnapshot(ctx, "read the rows", func(c *conn) error {
 		if at, err = c.newest(); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *drive
 
 // scan adds what matches a filter to rows, in key order.
 func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
-	w, err := c.walk(scan, nil, nil, filter)
+	w, err := c.iterate(scan, nil, nil, filter)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 		if !there || err != nil {
 			return err
 		}
-		version = mark{w.stmt.ColumnInt64(1), w.stmt.ColumnInt64(2)}.appendVersion(version[:0])
+		version = position{w.stmt.ColumnInt64(1), w.stmt.ColumnInt64(2)}.appendVersion(version[:0])
 		if err := rows.Add(w.key, version, w.stmt.ColumnRawBlob(3)); err != nil {
 			return err
 		}
@@ -55,13 +55,13 @@ func (c *conn) scan(filter *driver.Filter, rows driver.Rows) (err error) {
 // Children implements driver.Driver.
 func (d *database) Children(ctx context.Context, owner driver.Key, uid string) (ids []*resourcepb.ID, err error) {
 	err = d.read(ctx, "read the index", func(c *conn) error {
-		ids, err = c.owned(edge(owner, uid))
+		ids, err = c.ownedBy(edge(owner, uid))
 		return err
 	})
 	return ids, err
 }
 
-func (c *conn) owned(owner []byte) ([]*resourcepb.ID, error) {
+func (c *conn) ownedBy(owner []byte) ([]*resourcepb.ID, error) {
 	stmt, err := c.stmt(owned)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func TestListThatSkipsIsOneCut(t *testing.T) {
 		fixture.Write(t, s, res)
 	}
 	for partition := range 3 {
-		for i := range 2 * walkOver {
+		for i := range 2 * maxMismatches {
 			put(fmt.Sprint(partition), "other", fmt.Sprint(i))
 		}
 		put(fmt.Sprint(partition), "shop", fmt.Sprint("shop-", partition))

@@ -10,20 +10,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// sideFile is the -lock file beside the database. Writers take turns by a lock on it, and touch it after each commit, which is
+// lockFile is the -lock file beside the database. Writers take turns by a lock on it, and touch it after each commit, which is
 // the doorbell that watches listen for. It holds the mark of the row that was rung for last.
-type sideFile struct {
+type lockFile struct {
 	file *os.File
 	path string
 }
 
-func openSideFile(database string) (*sideFile, error) {
+func openSideFile(database string) (*lockFile, error) {
 	path := database + "-lock"
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("the database's folder has to be writable: %w", err)
 	}
-	return &sideFile{file: file, path: path}, nil
+	return &lockFile{file: file, path: path}, nil
 }
 
 // ringBytes is the length of what ring writes: something that is not 0, which programs before this one wrote, and the mark.
@@ -31,7 +31,7 @@ const ringBytes = 1 + 8 + 8
 
 // ring wakes the watches of all processes, for what was added to the log up to a row. The caller has the lock, so that no older mark
 // takes the place of a newer one. Where the lock has no effect, a watch may so take news for old, until it polls.
-func (s *sideFile) ring(newest mark) {
+func (s *lockFile) ring(newest position) {
 	b := [ringBytes]byte{1}
 	binary.LittleEndian.PutUint64(b[1:], uint64(newest.seq))
 	binary.LittleEndian.PutUint64(b[9:], uint64(newest.tag))
@@ -40,22 +40,22 @@ func (s *sideFile) ring(newest mark) {
 }
 
 // rungFor returns what ring was called with last, in any process; known is false where that cannot be told.
-func (s *sideFile) rungFor() (newest mark, known bool) {
+func (s *lockFile) rungFor() (newest position, known bool) {
 	var b [ringBytes]byte
 	if _, err := s.file.ReadAt(b[:], 0); err != nil || b[0] != 1 {
-		return mark{}, false
+		return position{}, false
 	}
-	return mark{int64(binary.LittleEndian.Uint64(b[1:])), int64(binary.LittleEndian.Uint64(b[9:]))}, true
+	return position{int64(binary.LittleEndian.Uint64(b[1:])), int64(binary.LittleEndian.Uint64(b[9:]))}, true
 }
 
 // lockPolling takes the lock without ever standing in the line for it.
-func (s *sideFile) lockPolling(ctx context.Context) error {
+func (s *lockFile) lockPolling(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) { return tryLock(s.file) })
 }
 
 // lock takes the lock, standing in line. It returns errStopped if stop is closed first. A place in the line cannot be given up,
 // so the goroutine that stands there hands the lock straight back if nobody waits for it any more.
-func (s *sideFile) lock(stop <-chan struct{}) error {
+func (s *lockFile) lock(stop <-chan struct{}) error {
 	if taken, err := tryLock(s.file); taken || err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *sideFile) lock(stop <-chan struct{}) error {
 	return errStopped
 }
 
-func (s *sideFile) unlock() error { return unlock(s.file) }
+func (s *lockFile) unlock() error { return unlock(s.file) }
 
 // poll calls try every few milliseconds until it is done or fails, or ctx ends.
 func poll(ctx context.Context, try func() (done bool, err error)) error {
@@ -107,13 +107,13 @@ const (
 	pollDeafEvery = 50 * time.Millisecond
 )
 
-// bell hears the writers of all processes touch the side file.
-type bell struct {
+// lockFileWatcher hears the writers of all processes touch the side file.
+type lockFileWatcher struct {
 	watcher *fsnotify.Watcher // nil where the system has none to spare
 	ticker  *time.Ticker
 }
 
-func listen(path string) *bell {
+func listen(path string) *lockFileWatcher {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		if err = watcher.Add(path); err != nil {
@@ -121,23 +121,23 @@ func listen(path string) *bell {
 		}
 	}
 	if err != nil {
-		return &bell{ticker: time.NewTicker(pollDeafEvery)}
+		return &lockFileWatcher{ticker: time.NewTicker(pollDeafEvery)}
 	}
-	return &bell{watcher: watcher, ticker: time.NewTicker(pollEvery)}
+	return &lockFileWatcher{watcher: watcher, ticker: time.NewTicker(pollEvery)}
 }
 
 // signal is what ends the waiting for changes.
 type signal int
 
 const (
-	over signal = iota // ctx
-	told               // by this process's writer
-	rung               // by a writer of any process
-	due                // nothing, for as long as a look may be put off
+	signalContextEnded signal = iota // ctx
+	signalLocal                      // by this process's writer
+	rung                             // by a writer of any process
+	due                              // nothing, for as long as a look may be put off
 )
 
 // wait returns when there may be changes.
-func (b *bell) wait(ctx context.Context, inbox <-chan struct{}) signal {
+func (b *lockFileWatcher) wait(ctx context.Context, inbox <-chan struct{}) signal {
 	var events chan fsnotify.Event
 	var failed chan error
 	if b.watcher != nil {
@@ -145,7 +145,7 @@ func (b *bell) wait(ctx context.Context, inbox <-chan struct{}) signal {
 	}
 	select {
 	case <-inbox:
-		return told
+		return signalLocal
 	case <-events:
 		return rung
 	case err := <-failed:
@@ -154,11 +154,11 @@ func (b *bell) wait(ctx context.Context, inbox <-chan struct{}) signal {
 	case <-b.ticker.C:
 		return due
 	case <-ctx.Done():
-		return over
+		return signalContextEnded
 	}
 }
 
-func (b *bell) close() {
+func (b *lockFileWatcher) close() {
 	b.ticker.Stop()
 	if b.watcher != nil {
 		_ = b.watcher.Close()

@@ -32,7 +32,7 @@ func (d *database) ReadNote(ctx context.Context, name string) (value []byte, rev
 
 // WriteNote implements driver.Mover.
 func (d *database) WriteNote(ctx context.Context, name string, value []byte, revision string) (next string, err error) {
-	err = d.writeAlone(ctx, "write the row", func(c *conn) error {
+	err = d.writeOutsideBatch(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (d *database) WriteNote(ctx context.Context, name string, value []byte, rev
 
 // DeleteNote implements driver.Mover.
 func (d *database) DeleteNote(ctx context.Context, name, revision string) error {
-	return d.writeAlone(ctx, "write the row", func(c *conn) error {
+	return d.writeOutsideBatch(ctx, "write the row", func(c *conn) error {
 		at, err := c.note(name, nil)
 		switch {
 		case err != nil || at == "":
@@ -119,8 +119,8 @@ func bindBytes(st *sqlite3.Stmt, param int, b []byte) error {
 	return st.BindBlob(param, b)
 }
 
-// named gives a target without a name one, because the empty name stands for an open store.
-func named(target string) string {
+// targetName gives a target without a name one, because the empty name stands for an open store.
+func targetName(target string) string {
 	if target == "" {
 		return "another store"
 	}
@@ -144,9 +144,9 @@ func (d *database) SetFenceAt(ctx context.Context, target *string, epoch string)
 func (d *database) setFence(ctx context.Context, target, epoch *string) (next string, err error) {
 	text := ""
 	if target != nil {
-		text = named(*target)
+		text = targetName(*target)
 	}
-	err = d.writeAlone(ctx, "write the row", func(c *conn) error {
+	err = d.writeOutsideBatch(ctx, "write the row", func(c *conn) error {
 		if err := c.db.Exec(createJournal); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (c *conn) readAfter(after []byte, limit int) ([]driver.Row, error) {
 			return nil, err
 		}
 		data := stmt.ColumnBlob(3, nil)
-		rows = append(rows, driver.Row{Key: k, Version: mark{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}.version(), Data: data})
+		rows = append(rows, driver.Row{Key: k, Version: position{stmt.ColumnInt64(1), stmt.ColumnInt64(2)}.version(), Data: data})
 		bytes += len(data)
 	}
 	return rows, finish(stmt)

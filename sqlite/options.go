@@ -48,8 +48,8 @@ type Options struct {
 	young time.Duration // for tests: instead of driver.TokenLifetime
 }
 
-// kept is how long a change is kept, whatever the bounds.
-func (o *Options) kept() time.Duration { return cmp.Or(o.young, driver.TokenLifetime) }
+// retentionTime is how long a change is retentionTime, whatever the bounds.
+func (o *Options) retentionTime() time.Duration { return cmp.Or(o.young, driver.TokenLifetime) }
 
 func (o *Options) withDefaults() Options {
 	var d Options
@@ -65,7 +65,7 @@ func (o *Options) withDefaults() Options {
 	if d.Retention <= 0 {
 		d.Retention = DefaultRetention
 	}
-	d.Retention = max(d.Retention, d.kept())
+	d.Retention = max(d.Retention, d.retentionTime())
 	if d.RetentionRows <= 0 {
 		d.RetentionRows = DefaultRetentionRows
 	}

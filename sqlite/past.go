@@ -10,21 +10,21 @@ import (
 )
 
 // ReadAt implements driver.Historian. Every read begins with the newest commit of the file, so the present position is final and strong.
-func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[mark], add func(*driver.Version) error) (p driver.HistoryPage[mark], err error) {
+func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (p driver.HistoryPage[position], err error) {
 	var refused error // what add has returned
 	err = d.inSnapshot(ctx, "read the rows", func(c *conn) error {
-		sp, err := c.span()
+		sp, err := c.readableRange()
 		if err != nil {
 			return err
 		}
-		p = driver.HistoryPage[mark]{At: sp.newest}
+		p = driver.HistoryPage[position]{At: sp.newest}
 		if q.At != nil {
-			if err := c.known(*q.At, sp); err != nil {
+			if err := c.checkPosition(*q.At, sp); err != nil {
 				return err
 			}
 			p.At = *q.At
 		}
-		r := past{conn: c, query: q, at: p.At.seq, newest: sp.newest.seq}
+		r := historyRead{conn: c, query: q, at: p.At.seq, newest: sp.newest.seq}
 		last := q.From
 		size, added := 0, 0
 		err = r.each(q.From, q.KeysOnly, func(v *driver.Version) (bool, error) {
@@ -57,13 +57,13 @@ func (d *database) ReadAt(ctx context.Context, q *driver.HistoryQuery[mark], add
 // keyRecord is about what a record without its resource takes in memory.
 const keyRecord = 640
 
-// past is a reading of the store as it was at a row of the log.
+// historyRead is a reading of the store as it was at a row of the log.
 //
 // Two lists in key order are merged: the resources of now, most of which were the same then, and those that were deleted since. Of each
 // that has changed since, its chain is followed to what it was.
-type past struct {
+type historyRead struct {
 	conn   *conn
-	query  *driver.HistoryQuery[mark]
+	query  *driver.HistoryQuery[position]
 	at     int64
 	newest int64
 }
@@ -72,27 +72,27 @@ type past struct {
 type visit func(*driver.Version) (more bool, err error)
 
 // each visits what was stored, in key order.
-func (r *past) each(from []byte, keysOnly bool, see visit) (err error) {
+func (r *historyRead) each(from []byte, keysOnly bool, see visit) (err error) {
 	q := pastRows
 	if keysOnly {
 		q = pastKeys
 	}
-	now, err := r.conn.walk(q, from, r.query.To, r.query.Filter)
+	now, err := r.conn.iterate(q, from, r.query.To, r.query.Filter)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ignoring(now.close(), err)) }()
-	gone := deletions{conn: r.conn, after: r.at, to: now.to, filter: r.query.Filter, over: r.newest == r.at}
+	gone := deletions{conn: r.conn, after: r.at, to: now.to, filter: r.query.Filter, finished: r.newest == r.at}
 	if err := gone.seek(from); err != nil {
 		return err
 	}
 	there, err := now.next()
-	for more := true; more && err == nil && (there || !gone.over); {
+	for more := true; more && err == nil && (there || !gone.finished); {
 		order := -1
 		switch {
 		case !there:
 			order = 1
-		case !gone.over:
+		case !gone.finished:
 			order = bytes.Compare(now.key, gone.key)
 		}
 		var v *driver.Version
@@ -111,10 +111,10 @@ func (r *past) each(from []byte, keysOnly bool, see visit) (err error) {
 
 // stateOf returns what was stored under the lower one of two keys, nil for nothing: that of a resource of now, if order is not above 0,
 // and that of one which was deleted, if order is not below.
-func (r *past) stateOf(now *walk, gone *deletions, order int, keysOnly bool) (*driver.Version, error) {
+func (r *historyRead) stateOf(now *keyIterator, gone *deletions, order int, keysOnly bool) (*driver.Version, error) {
 	if order <= 0 {
 		s := now.stmt
-		m, created := mark{s.ColumnInt64(1), s.ColumnInt64(2)}, s.ColumnInt64(3)
+		m, created := position{s.ColumnInt64(1), s.ColumnInt64(2)}, s.ColumnInt64(3)
 		if m.seq <= r.at {
 			now.version = driver.Version{
 				Key: now.key, Version: m.appendVersion(now.version.Version[:0]),
@@ -136,12 +136,12 @@ func (r *past) stateOf(now *walk, gone *deletions, order int, keysOnly bool) (*d
 }
 
 // before returns what was stored of a life of a resource that has a later row.
-func (r *past) before(key []byte, later int64, keysOnly bool) (*driver.Version, error) {
+func (r *historyRead) before(key []byte, later int64, keysOnly bool) (*driver.Version, error) {
 	seq, err := r.conn.along(later, r.at)
 	if seq == 0 || err != nil {
 		return nil, err
 	}
-	row, err := r.conn.logged(seq, !keysOnly)
+	row, err := r.conn.readLogRow(seq, !keysOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +150,20 @@ func (r *past) before(key []byte, later int64, keysOnly bool) (*driver.Version, 
 
 // deletions are the keys of which something was deleted after a row of the log, in order, each with the first such row.
 type deletions struct {
-	conn   *conn
-	after  int64
-	to     []byte
-	filter *driver.Filter
-	key    []byte
-	seq    int64
-	over   bool
+	conn     *conn
+	after    int64
+	to       []byte
+	filter   *driver.Filter
+	key      []byte
+	seq      int64
+	finished bool
 }
 
 func (d *deletions) next() error { return d.seek(append(d.key, 0)) }
 
 // seek goes to the first key from one on.
 func (d *deletions) seek(from []byte) error {
-	for !d.over {
+	for !d.finished {
 		if d.filter != nil {
 			var ok bool
 			if from, ok = d.filter.Seek(from); !ok {
@@ -191,12 +191,12 @@ func (d *deletions) seek(from []byte) error {
 			return nil
 		}
 		// Those of the key that are not wanted may be many.
-		if there, err = d.wanted(); there || err != nil {
+		if there, err = d.readDeletion(); there || err != nil {
 			return err
 		}
 		from = append(d.key, 0)
 	}
-	d.over = true
+	d.finished = true
 	return nil
 }
 
@@ -215,8 +215,8 @@ func (d *deletions) first(from []byte) (there bool, err error) {
 	return there, finish(s)
 }
 
-// wanted reads the first deletion of the key that comes after the row.
-func (d *deletions) wanted() (there bool, err error) {
+// readDeletion reads the first deletion of the key that comes after the row.
+func (d *deletions) readDeletion() (there bool, err error) {
 	s, err := d.conn.stmt(goneAfter)
 	if err != nil {
 		return false, err

@@ -24,10 +24,10 @@ func describe(v *driver.Version) string {
 }
 
 // readAt reads what was stored at a position, in pages of so many.
-func readAt(t testing.TB, s *Backend, at *mark, limit int, filter *driver.Filter) (contents, error) {
+func readAt(t testing.TB, s *Backend, at *position, limit int, filter *driver.Filter) (contents, error) {
 	t.Helper()
 	got := contents{}
-	q := driver.HistoryQuery[mark]{At: at, Limit: limit, Filter: filter}
+	q := driver.HistoryQuery[position]{At: at, Limit: limit, Filter: filter}
 	for last := ""; ; {
 		past, err := s.handle.ReadAt(t.Context(), &q, func(v *driver.Version) error {
 			if string(v.Key) <= last {
@@ -60,14 +60,14 @@ type changing struct {
 	store  *Backend
 	live   map[string]*storage.Op // what to delete or to write next
 	now    contents
-	marks  []mark
+	marks  []position
 	states []contents
 	random *rand.Rand
 }
 
 func newChanging(t testing.TB, s *Backend) *changing {
 	return &changing{
-		store: s, live: map[string]*storage.Op{}, now: contents{}, marks: []mark{{}}, states: []contents{{}},
+		store: s, live: map[string]*storage.Op{}, now: contents{}, marks: []position{{}}, states: []contents{{}},
 		random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)),
 	}
 }
@@ -182,14 +182,14 @@ func wantPruned(t testing.TB, s *Backend, rows int) {
 func TestChainsHaveShortCuts(t *testing.T) {
 	t.Parallel()
 	rows := map[int64][2]int64{}
-	var l link
+	var l chainEntry
 	const length = 100_000
 	for seq := int64(1); seq <= length; seq++ {
 		next, jump := l.next(seq)
 		rows[seq] = [2]int64{l.seq, jump}
 		l = next
 	}
-	if l.writes != length || l.created != 1 {
+	if l.writes != length || l.createRevision != 1 {
 		t.Fatalf("the chain ends in %+v", l)
 	}
 	for _, above := range []int64{0, 1, 31, 32, 33, 1023, 1024, 1025, 2048, 50_000, 98_303, 99_998, 99_999} {
@@ -268,8 +268,8 @@ func TestBefore(t *testing.T) {
 	}
 	for name, ev := range map[string]*event{
 		"what is forgotten":        {Key: events[0].Key, At: c.marks[horizon]},
-		"what is not of this log":  {Key: events[0].Key, At: mark{horizon + 10, 1}},
-		"what is not there at all": {Key: events[0].Key, At: mark{100_000, 1}},
+		"what is not of this log":  {Key: events[0].Key, At: position{horizon + 10, 1}},
+		"what is not there at all": {Key: events[0].Key, At: position{100_000, 1}},
 	} {
 		if _, err := c.store.handle.Before(t.Context(), []*event{ev}); !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("before %s: %v, expected ErrCompacted", name, err)
@@ -287,7 +287,7 @@ func TestPositionsOfOtherLogs(t *testing.T) {
 	if err := c.store.handle.Compact(t.Context(), 11); err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []mark{{}, {5, c.marks[5].tag}, {10, 1}, {15, c.marks[14].tag}, {20, 0}, {21, 1}, {1 << 62, 1}} {
+	for _, at := range []position{{}, {5, c.marks[5].tag}, {10, 1}, {15, c.marks[14].tag}, {20, 0}, {21, 1}, {1 << 62, 1}} {
 		if got, err := readAt(t, c.store, &at, 1, nil); !errors.Is(err, storage.ErrCompacted) {
 			t.Errorf("at %v: %v, %v, expected ErrCompacted", at, got, err)
 		}
@@ -359,7 +359,7 @@ func TestFiltersThatSkip(t *testing.T) {
 		if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
 			t.Errorf("%+v now: %v, %v; expected %v", f, got, err, want)
 		}
-		past, err := s.handle.ReadAt(t.Context(), &driver.HistoryQuery[mark]{Filter: &f, Limit: 1, Count: true, KeysOnly: true}, func(*driver.Version) error { return nil })
+		past, err := s.handle.ReadAt(t.Context(), &driver.HistoryQuery[position]{Filter: &f, Limit: 1, Count: true, KeysOnly: true}, func(*driver.Version) error { return nil })
 		if err != nil || past.Count != int64(len(want)) || past.More != (len(want) > 1) {
 			t.Errorf("%+v is counted as %+v, %v; expected %d", f, past, err, len(want))
 		}
@@ -370,7 +370,7 @@ func TestFiltersThatSkip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.handle.readers.give(c)
-	w, err := c.walk(scan, nil, nil, &driver.Filter{Group: "group", Kind: "Kind", Partition: all, Namespace: "n7"})
+	w, err := c.iterate(scan, nil, nil, &driver.Filter{Group: "group", Kind: "Kind", Partition: all, Namespace: "n7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestFiltersThatSkip(t *testing.T) {
 	if err := errors.Join(err, w.close()); err != nil {
 		t.Fatal(err)
 	}
-	if most := partitions * (walkOver + 4); w.steps > most {
+	if most := partitions * (maxMismatches + 4); w.steps > most {
 		t.Errorf("%d steps for %d partitions, expected at most %d", w.steps, partitions, most)
 	}
 }

@@ -42,7 +42,7 @@ func (q *queue) put(r *request) error {
 func (q *queue) leave(r *request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.taken {
+	if r.inBatch {
 		q.asleep.Done()
 	} else if i := slices.Index(q.waiting, r); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
@@ -69,7 +69,7 @@ func (q *queue) drain(batch []*request) []*request {
 		n++
 	}
 	for _, r := range q.waiting[:n] {
-		r.taken = true
+		r.inBatch = true
 		q.asleep.Add(1)
 		batch = append(batch, r)
 	}

@@ -28,7 +28,7 @@ func (d *database) Get(ctx context.Context, _ storage.ReadConsistency, k driver.
 	there, m, err := c.get(buffer)
 	d.readers.give(c)
 	if err != nil {
-		return nil, failed(ctx, "look up the key", err)
+		return nil, statementError(ctx, "look up the key", err)
 	}
 	if !there {
 		return nil, nil
@@ -46,7 +46,7 @@ func (d *database) identify(ctx context.Context, k driver.Key, damaged *storage.
 	// If this fails, the damage is the answer all the same.
 	_ = d.read(ctx, "look up the uid", func(c *conn) error {
 		t := txn{conn: c}
-		row, err := t.stored(k.Bytes())
+		row, err := t.decisionState(k.Bytes())
 		if err == nil && row.Version == damaged.Version {
 			damaged.ID.Uid = row.Uid
 		}
@@ -55,7 +55,7 @@ func (d *database) identify(ctx context.Context, k driver.Key, damaged *storage.
 }
 
 // get looks a key up. The buffer holds the key, and then what is stored under it.
-func (c *conn) get(buffer *[]byte) (there bool, m mark, err error) {
+func (c *conn) get(buffer *[]byte) (there bool, m position, err error) {
 	stmt, err := c.stmt(get)
 	if err != nil {
 		return false, m, err
@@ -64,7 +64,7 @@ func (c *conn) get(buffer *[]byte) (there bool, m mark, err error) {
 		return false, m, err
 	}
 	if there = stmt.Step(); there {
-		m = mark{stmt.ColumnInt64(0), stmt.ColumnInt64(1)}
+		m = position{stmt.ColumnInt64(0), stmt.ColumnInt64(1)}
 		*buffer = stmt.ColumnBlob(2, (*buffer)[:0])
 	}
 	return there, m, finish(stmt)

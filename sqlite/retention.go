@@ -11,19 +11,19 @@ import (
 // retention bounds how far history goes back. The writer prunes as it writes, in its own transactions, so one process at a time does
 // it and an idle store is left alone.
 type retention struct {
-	age    time.Duration
-	young  time.Duration // what is younger stays, whatever the bounds
-	rows   int64
-	bytes  int64
-	looked int64 // the number of the newest row when nothing was left to prune
-	fresh  int64 // bytes that this process has written since it looked
-	sizes  sizes
+	age           time.Duration
+	young         time.Duration // what is younger stays, whatever the bounds
+	rows          int64
+	bytes         int64
+	checkedNumber int64 // the number of the newest row when nothing was left to prune
+	fresh         int64 // bytes that this process has written since it looked
+	sizes         sizes
 }
 
 // prune moves the horizon, and deletes rows that nobody can ask for any more.
 func (l *retention) prune(t *txn) error {
 	l.fresh += t.bytes
-	if t.last.seq-l.looked < pruneEvery && l.fresh < min(pruneEveryBytes, l.bytes/4) {
+	if t.last.seq-l.checkedNumber < pruneEvery && l.fresh < min(pruneEveryBytes, l.bytes/4) {
 		return nil
 	}
 	l.fresh = 0
@@ -37,14 +37,14 @@ func (l *retention) prune(t *txn) error {
 		return err
 	}
 	if !left && swept {
-		l.looked = t.last.seq
+		l.checkedNumber = t.last.seq
 	}
 	return nil
 }
 
 // advance moves the horizon by a step, if retention asks for it, and reports whether there may be more to do.
 func (l *retention) advance(t *txn) (left bool, err error) {
-	first, at, err := t.conn.oldest(t.kept.followed)
+	first, at, err := t.conn.oldest(t.bounds.followed)
 	if err != nil {
 		return false, err
 	}
@@ -71,23 +71,23 @@ func (l *retention) advance(t *txn) (left bool, err error) {
 	step := max(pruneStep, 2*(t.last.seq-t.before.seq))
 	until := min(first+step, end, max(kept, low))
 	bounds := errors.Join(s.BindInt64(2, until), s.BindInt64(3, low), s.BindInt64(4, since), s.BindInt64(5, young))
-	if err := errors.Join(s.BindInt64(1, t.kept.followed), bounds); err != nil {
+	if err := errors.Join(s.BindInt64(1, t.bounds.followed), bounds); err != nil {
 		return false, err
 	}
 	var reached int64
 	if s.Step() {
 		reached = s.ColumnInt64(0)
 	}
-	if err := finish(s); err != nil || reached <= t.kept.followed {
+	if err := finish(s); err != nil || reached <= t.bounds.followed {
 		return false, err
 	}
-	t.kept.followed, t.kept.horizon = reached, max(t.kept.horizon, reached)
+	t.bounds.followed, t.bounds.horizon = reached, max(t.bounds.horizon, reached)
 	return true, t.conn.execWith(moveFollowed, reached)
 }
 
 // forget has the log looked at anew, after a transaction that was perhaps undone: rows of it were counted, and others may get
 // their numbers.
-func (l *retention) forget() { l.looked, l.sizes = 0, sizes{} }
+func (l *retention) forget() { l.checkedNumber, l.sizes = 0, sizes{} }
 
 // heavy returns the number of the first row that the bound in bytes leaves, 0 if it leaves all, and where a step that deletes
 // rows from first on ends, so that no transaction frees many pages at once.
@@ -200,10 +200,10 @@ func (c *conn) oldest(after int64) (seq, at int64, err error) {
 // The row at the horizon is left alone even if it is a deletion: it proves to who reads or follows from there that the position is one
 // of this log.
 func (t *txn) sweep(most int64) (done bool, err error) {
-	if t.kept.pruned >= t.kept.followed {
+	if t.bounds.pruned >= t.bounds.followed {
 		return true, nil
 	}
-	rows, to, err := t.conn.outdated(t.kept.pruned, t.kept.followed, most)
+	rows, to, err := t.conn.readOutdated(t.bounds.pruned, t.bounds.followed, most)
 	if err != nil {
 		return false, err
 	}
@@ -212,8 +212,8 @@ func (t *txn) sweep(most int64) (done bool, err error) {
 			return false, err
 		}
 	}
-	t.kept.pruned = to
-	return to == t.kept.followed, t.conn.execWith(movePruned, to)
+	t.bounds.pruned = to
+	return to == t.bounds.followed, t.conn.execWith(movePruned, to)
 }
 
 // outdatedRow is a row of the log from before the horizon.
@@ -222,9 +222,9 @@ type outdatedRow struct {
 	gone      []byte // the key, of a deletion
 }
 
-// outdated returns rows from one number up to another, at most so many, and so that no transaction frees many pages at once; end is
+// readOutdated returns rows from one number up to another, at most so many, and so that no transaction frees many pages at once; end is
 // the number after them.
-func (c *conn) outdated(from, to, most int64) (rows []outdatedRow, end int64, err error) {
+func (c *conn) readOutdated(from, to, most int64) (rows []outdatedRow, end int64, err error) {
 	s, err := c.stmt(outdated)
 	if err != nil {
 		return nil, 0, err

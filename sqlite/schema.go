@@ -112,15 +112,17 @@ func checkLibraryVersion(text string) error {
 
 // meta is what a store says about itself.
 type meta struct {
-	there   bool
-	foreign bool // the file holds tables of somebody else
-	store   cursor.StoreID
-	version int
-	covered bool // the index of owners is the one of this program's tables
+	exists            bool
+	foreign           bool // the file holds tables of somebody else
+	store             cursor.StoreID
+	version           int
+	ownerIndexCurrent bool // the index of owners is the one of this program's tables
 }
 
 // stale reports whether this program knows how to bring the tables up to date.
-func (m meta) stale() bool { return m.version == 1 || m.version == schemaVersion && !m.covered }
+func (m meta) stale() bool {
+	return m.version == 1 || m.version == schemaVersion && !m.ownerIndexCurrent
+}
 
 func (c *conn) meta() (meta, error) {
 	// One statement, so that it sees one state while another process creates the tables.
@@ -146,18 +148,18 @@ func (c *conn) meta() (meta, error) {
 	if err != nil {
 		return meta{}, err
 	}
-	m := meta{there: true}
+	m := meta{exists: true}
 	if s.Step() {
 		copy(m.store[:], s.ColumnRawBlob(0))
 		m.version = s.ColumnInt(1)
-		m.covered = s.ColumnBool(2)
+		m.ownerIndexCurrent = s.ColumnBool(2)
 	}
 	return m, errors.Join(s.Err(), s.Close())
 }
 
 // prepare makes sure that the database is a store in WAL mode, creating its tables if need be, and returns its id. Several
 // processes may do so at once: the side file's lock keeps them apart, and SQLite's own does where that lock has no effect.
-func (c *conn) prepare(ctx context.Context, side *sideFile, create bool) (cursor.StoreID, error) {
+func (c *conn) prepare(ctx context.Context, side *lockFile, create bool) (cursor.StoreID, error) {
 	m, err := c.meta()
 	if err != nil {
 		return m.store, err
@@ -165,14 +167,14 @@ func (c *conn) prepare(ctx context.Context, side *sideFile, create bool) (cursor
 	if m.foreign {
 		return m.store, errors.New("the file is a SQLite database of another program")
 	}
-	if !m.there && !create {
+	if !m.exists && !create {
 		return m.store, errors.New("the file holds no store, and create=off forbids making one")
 	}
 	mode, err := c.pragma("journal_mode")
 	if err != nil {
 		return m.store, err
 	}
-	if !m.there || mode != "wal" {
+	if !m.exists || mode != "wal" {
 		if err := side.lockPolling(ctx); err != nil {
 			return m.store, err
 		}
@@ -220,7 +222,7 @@ func (c *conn) create(ctx context.Context) error {
 	if err := c.exec(beginImmediate); err != nil {
 		return err
 	}
-	if m, err := c.meta(); err != nil || m.there || m.foreign {
+	if m, err := c.meta(); err != nil || m.exists || m.foreign {
 		return errors.Join(err, c.abandon())
 	}
 	var store cursor.StoreID
@@ -346,23 +348,23 @@ func (c *conn) link() (err error) {
 	}
 	defer func() { err = errors.Join(err, ignoring(add.Close(), err)) }()
 	var key []byte
-	var l link
+	var l chainEntry
 	for rows.Step() {
 		seq, gone := rows.ColumnInt64(0), rows.ColumnType(1) != sqlite3.NULL
 		if k := rows.ColumnRawBlob(2); string(k) != string(key) {
-			key, l = append(key[:0], k...), link{}
+			key, l = append(key[:0], k...), chainEntry{}
 		}
 		row, prev, jump := l, l.seq, int64(0)
 		if gone {
 			// The row that wrote what was deleted may have been pruned.
 			if prev = rows.ColumnInt64(1); prev != l.seq {
-				row = link{seq: prev, created: prev, writes: 1}
+				row = chainEntry{seq: prev, createRevision: prev, writes: 1}
 			}
 			jump = row.step
 		} else {
 			row, jump = l.next(seq)
 		}
-		err := errors.Join(add.BindInt64(1, seq), add.BindInt64(2, row.created), add.BindInt64(3, row.writes),
+		err := errors.Join(add.BindInt64(1, seq), add.BindInt64(2, row.createRevision), add.BindInt64(3, row.writes),
 			add.BindInt64(4, prev), add.BindInt64(5, jump), add.BindInt64(6, row.step), add.BindInt64(7, row.leap))
 		if err == nil {
 			err = add.Exec()
@@ -371,7 +373,7 @@ func (c *conn) link() (err error) {
 			return err
 		}
 		if l = row; gone {
-			l = link{}
+			l = chainEntry{}
 		}
 	}
 	return rows.Err()

@@ -161,14 +161,14 @@ func TestChangeThatNobodyRangFor(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t), nil)
 	w := fixture.WatchChanges(t, s)
-	quietly(t, s, "quiet", mark{1, 77})
+	quietly(t, s, "quiet", position{1, 77})
 	res := resource("quiet", 1)
-	res.Version = mark{1, 77}.version()
+	res.Version = position{1, 77}.version()
 	wantUpsert(t, w, res)
 }
 
 // quietly writes a resource without telling anybody.
-func quietly(t testing.TB, s *Backend, name string, m mark) {
+func quietly(t testing.TB, s *Backend, name string, m position) {
 	t.Helper()
 	res := resource(name, 1)
 	data, err := codec.Encode(res)

@@ -16,7 +16,7 @@ import (
 // Backend is an opened SQLite file. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor, and its
 // watches are storage.Bookmarkers and storage.Recallers. storage.As finds its storage.Historian.
 type Backend struct {
-	*backend.Backend[mark]
+	*backend.Backend[position]
 	handle *handle
 }
 
@@ -43,7 +43,7 @@ func New(ctx context.Context, path string, options *Options) (*Backend, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return &Backend{
-		Backend: backend.New(s, backend.Options[mark]{
+		Backend: backend.New(s, backend.Options[position]{
 			MaxSize:    o.MaxSize,
 			MaxOps:     maxOps,
 			Timeout:    o.Timeout,
@@ -64,10 +64,10 @@ type handle struct {
 }
 
 var (
-	_ driver.Driver[mark]    = (*handle)(nil)
-	_ driver.Historian[mark] = (*handle)(nil)
-	_ driver.GuardedMover    = (*handle)(nil)
-	_ driver.BulkReader      = (*handle)(nil)
+	_ driver.Driver[position]    = (*handle)(nil)
+	_ driver.Historian[position] = (*handle)(nil)
+	_ driver.GuardedMover        = (*handle)(nil)
+	_ driver.BulkReader          = (*handle)(nil)
 )
 
 // openHandle opens the file at path and starts its writer.
@@ -87,11 +87,11 @@ func openHandle(ctx context.Context, path string, options Options) (_ *handle, e
 	}
 	c, err := d.connect(ctx, flags, 16<<10)
 	if err != nil {
-		return nil, failed(ctx, "connect", err)
+		return nil, statementError(ctx, "connect", err)
 	}
 	id, err := d.setUp(ctx, c)
 	if err != nil {
-		return nil, errors.Join(failed(ctx, "set up", err), c.close())
+		return nil, errors.Join(statementError(ctx, "set up", err), c.close())
 	}
 	s := &source{database: d}
 	return &handle{database: d, id: id, writer: newWriter(d, s, c), source: s}, nil
@@ -101,7 +101,7 @@ func openHandle(ctx context.Context, path string, options Options) (_ *handle, e
 func (s *handle) StoreID() driver.StoreID { return s.id }
 
 // Source implements driver.Driver.
-func (s *handle) Source() driver.Source[mark] { return s.source }
+func (s *handle) Source() driver.Source[position] { return s.source }
 
 // Apply implements driver.Driver.
 func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {

@@ -17,9 +17,9 @@ type txn struct {
 	conn   *conn
 	links  *links
 	fence  string
-	kept   floors
-	before mark          // the newest row of the log when the transaction began
-	last   mark          // the newest row now
+	bounds historyBounds
+	before position      // the newest row of the log when the transaction began
+	last   position      // the newest row now
 	tag    int64         // of all its rows, by which readers know them for one commit
 	now    int64         // when it began, in ms
 	at     int64         // the time of its rows in ms; never earlier than that of an older row
@@ -36,8 +36,8 @@ func newTxn(c *conn, known *links) (txn, error) {
 	t := txn{conn: c, links: known, now: now, at: now}
 	if s.Step() {
 		t.fence = s.ColumnText(0)
-		t.kept = floors{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
-		t.last = mark{s.ColumnInt64(4), s.ColumnInt64(5)}
+		t.bounds = historyBounds{s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
+		t.last = position{s.ColumnInt64(4), s.ColumnInt64(5)}
 		t.at = max(t.at, s.ColumnInt64(6))
 	}
 	t.before = t.last
@@ -53,18 +53,18 @@ func (t *txn) apply(r *request) (refused, err error) {
 	if t.fence != "" {
 		return driver.FenceError(t.fence), nil
 	}
-	if refused, err := t.guarded(r.guard); refused != nil || err != nil {
+	if refused, err := t.checkGuard(r.guard); refused != nil || err != nil {
 		return refused, err
 	}
 	if len(r.mutations) == 1 {
 		refused, err := t.change(&r.mutations[0])
-		return refusedAt(0, refused), err
+		return operationError(0, refused), err
 	}
 	// Nothing is changed before everything is decided, so there is nothing to undo.
 	for i := range r.mutations {
 		refused, err := t.decide(&r.mutations[i])
 		if refused != nil || err != nil {
-			return refusedAt(i, refused), err
+			return operationError(i, refused), err
 		}
 	}
 	for i := range r.mutations {
@@ -79,8 +79,8 @@ func (t *txn) apply(r *request) (refused, err error) {
 	return nil, nil
 }
 
-// refusedAt is the error of a request one of whose changes is refused.
-func refusedAt(i int, refused error) error {
+// operationError is the error of a request one of whose changes is refused.
+func operationError(i int, refused error) error {
 	if refused == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func refusedAt(i int, refused error) error {
 }
 
 func (t *txn) decide(c *mutation) (refused, err error) {
-	s, err := t.stored(c.key)
+	s, err := t.decisionState(c.key)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (t *txn) decide(c *mutation) (refused, err error) {
 }
 
 func (t *txn) change(c *mutation) (refused, err error) {
-	c.at = mark{} // an earlier attempt may have failed
+	c.at = position{} // an earlier attempt may have failed
 	switch c.Verb {
 	case driver.Write:
 		return t.write(c)
@@ -110,13 +110,13 @@ func (t *txn) change(c *mutation) (refused, err error) {
 
 // write tries the statement that is right if the caller is, and only otherwise looks at what is stored.
 func (t *txn) write(c *mutation) (refused, err error) {
-	next := mark{t.last.seq + 1, t.tag}
+	next := position{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.Version)
-	var old link
+	var old chainEntry
 	done := false
 	switch {
 	case c.Version == "":
-		done, err = t.put(insert, next, given, link{}, c)
+		done, err = t.put(insert, next, given, chainEntry{}, c)
 	case could:
 		if old, err = t.link(c.key, given); err == nil && old.seq != 0 {
 			done, err = t.put(update, next, given, old, c)
@@ -142,19 +142,19 @@ func (t *txn) write(c *mutation) (refused, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindInt64(4, l.created),
+	err = errors.Join(s.BindInt64(1, next.seq), s.BindInt64(2, next.tag), s.BindInt64(3, t.at), s.BindInt64(4, l.createRevision),
 		s.BindInt64(5, l.writes), s.BindInt64(6, old.seq), s.BindInt64(7, jump), s.BindBlob(8, c.key), s.BindBlob(9, c.data))
 	if err == nil {
 		err = s.Exec()
 	}
 	t.links.replace(given, next, l)
-	t.last, c.at, c.created, c.writes = next, next, l.created, l.writes
+	t.last, c.at, c.createRevision, c.writes = next, next, l.createRevision, l.writes
 	t.bytes += int64(len(c.data))
 	return nil, err
 }
 
 // put runs insert, update or replace and reports whether it has found its row. old is the link of what is replaced.
-func (t *txn) put(q query, next, given mark, old link, c *mutation) (done bool, err error) {
+func (t *txn) put(q query, next, given position, old chainEntry, c *mutation) (done bool, err error) {
 	s, err := t.conn.stmt(q)
 	if err != nil {
 		return false, err
@@ -175,27 +175,27 @@ func (t *txn) put(q query, next, given mark, old link, c *mutation) (done bool, 
 }
 
 // link returns the link of a resource, none unless it is stored at that version.
-func (t *txn) link(key []byte, at mark) (link, error) {
+func (t *txn) link(key []byte, at position) (chainEntry, error) {
 	if l, ok := t.links.get(at); ok {
 		return l, nil // where the key is another one's, no statement will find it
 	}
 	s, err := t.conn.stmt(linkOf)
 	if err != nil {
-		return link{}, err
+		return chainEntry{}, err
 	}
 	if err := errors.Join(s.BindBlob(1, key), s.BindInt64(2, at.seq), s.BindInt64(3, at.tag)); err != nil {
-		return link{}, err
+		return chainEntry{}, err
 	}
-	var l link
+	var l chainEntry
 	if s.Step() {
-		l = link{at.seq, s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
+		l = chainEntry{at.seq, s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2), s.ColumnInt64(3)}
 	}
 	return l, finish(s)
 }
 
 // remove copies the row into the log, notes where its chain ends, and deletes it.
 func (t *txn) remove(c *mutation) (refused, err error) {
-	next := mark{t.last.seq + 1, t.tag}
+	next := position{t.last.seq + 1, t.tag}
 	given, could := parseVersion(c.Version)
 	if could {
 		s, err := t.conn.stmt(logDelete)
@@ -235,8 +235,8 @@ func (t *txn) remove(c *mutation) (refused, err error) {
 	return nil, s.Exec()
 }
 
-// stored returns what the decision tables have to know about a key.
-func (t *txn) stored(key []byte) (driver.Stored, error) {
+// decisionState returns what the decision tables have to know about a key.
+func (t *txn) decisionState(key []byte) (driver.Stored, error) {
 	s, err := t.conn.stmt(stored)
 	if err != nil {
 		return driver.Stored{}, err
@@ -246,13 +246,13 @@ func (t *txn) stored(key []byte) (driver.Stored, error) {
 	}
 	var found driver.Stored
 	if s.Step() {
-		found = driver.Stored{Exists: true, Uid: s.ColumnText(0), Version: mark{s.ColumnInt64(1), s.ColumnInt64(2)}.version()}
+		found = driver.Stored{Exists: true, Uid: s.ColumnText(0), Version: position{s.ColumnInt64(1), s.ColumnInt64(2)}.version()}
 	}
 	return found, finish(s)
 }
 
 // find reports whether the log has a row.
-func (c *conn) find(m mark) (bool, error) {
+func (c *conn) find(m position) (bool, error) {
 	s, err := c.stmt(find)
 	if err != nil {
 		return false, err
@@ -278,11 +278,11 @@ type mutation struct {
 	*driver.Mutation
 	key []byte
 	// The rest belongs to a write.
-	groupVersion string
-	owner, data  []byte
-	created      int64 // set by the writer, as the rest
-	writes       int64
-	at           mark // of the row that tells of the change; none: nothing was changed
+	groupVersion   string
+	owner, data    []byte
+	createRevision int64 // set by the writer, as the rest
+	writes         int64
+	at             position // of the row that tells of the change; none: nothing was changed
 }
 
 func newMutation(m *driver.Mutation) (c mutation, err error) {
@@ -302,7 +302,7 @@ type request struct {
 	guard     *driver.Guard
 	err       error
 	done      chan struct{}
-	taken     bool // under queue.mu
+	inBatch   bool // under queue.mu
 }
 
 func (r *request) size() int {
@@ -313,13 +313,13 @@ func (r *request) size() int {
 	return n
 }
 
-// floors are the rows of the log that bound history from below: followed <= horizon, pruned <= followed. A store that was made by this
+// historyBounds are the rows of the log that bound history from below: followed <= horizon, pruned <= followed. A store that was made by this
 // program has one horizon; in one that was upgraded, changes can be followed for a while from before it can be read.
-type floors struct{ followed, horizon, pruned int64 }
+type historyBounds struct{ followed, horizon, pruned int64 }
 
-// guarded returns the error of a request whose guard does not hold. A batch reads a note once: it cannot change under a
+// checkGuard returns the error of a request whose guard does not hold. A batch reads a note once: it cannot change under a
 // transaction that holds the write lock.
-func (t *txn) guarded(g *driver.Guard) (refused, err error) {
+func (t *txn) checkGuard(g *driver.Guard) (refused, err error) {
 	if g == nil {
 		return nil, nil
 	}

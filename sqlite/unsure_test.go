@@ -93,15 +93,15 @@ func TestCommitThatIsFoundLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := batch[n-1].mutations[0].at
-			w.made = nil
-			w.alone(batch, &tx, fmt.Errorf("%w: %w", errUnsure, io.ErrUnexpectedEOF))
+			w.commits = nil
+			w.applyOneByOne(batch, &tx, fmt.Errorf("%w: %w", errUnsure, io.ErrUnexpectedEOF))
 			for i, r := range batch {
 				if r.err != nil {
 					t.Errorf("request %d, which was carried out: %v", i, r.err)
 				}
 			}
-			if got := batch[n-1].mutations[0].at; got != want || len(w.made) != 1 || w.made[0].end != want {
-				t.Errorf("written at %v, told of %v; expected %v", got, w.made, want)
+			if got := batch[n-1].mutations[0].at; got != want || len(w.commits) != 1 || w.commits[0].end != want {
+				t.Errorf("written at %v, told of %v; expected %v", got, w.commits, want)
 			}
 		})
 	}

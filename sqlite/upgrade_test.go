@@ -68,7 +68,7 @@ func (o *storeOne) put(res *resourcepb.Resource) *resourcepb.Resource {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	res.Version = mark{o.seq, o.tag(o.seq)}.version()
+	res.Version = position{o.seq, o.tag(o.seq)}.version()
 	by := "NULL"
 	if res.Owner != nil {
 		by = sqlite3.Quote(ownerBytes(res.Owner))
@@ -141,9 +141,9 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("revisions %d to %d, %v; expected %d", oldest, newest, err, o.seq+1)
 	}
 	for seq, wanted := range map[int64]int{0: -1, 1: -1, 5: -1, 6: int(o.seq) - 6, o.seq - 3: 3, o.seq: 0} {
-		from := mark{seq, o.tag(seq)}
+		from := position{seq, o.tag(seq)}
 		if seq == 0 {
-			from = mark{}
+			from = position{}
 		}
 		events, end, _, err := s.handle.source.page(t.Context(), from, nil, 1000)
 		if wanted < 0 {

@@ -142,7 +142,7 @@ func TestUpgradingProcessesThatAreKilled(t *testing.T) {
 				s := open(t, path, nil)
 				o.check(s)
 				wantWhole(t, path)
-				from := mark{6, o.tag(6)}
+				from := position{6, o.tag(6)}
 				for from.seq < o.seq {
 					events, end, _, err := s.handle.source.page(t.Context(), from, nil, 1000)
 					if err != nil || int64(len(events)) != end.seq-from.seq || len(events) == 0 {

@@ -13,7 +13,7 @@ import (
 func TestVersionsAndCursors(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m := mark{
+		m := position{
 			seq: rapid.OneOf(rapid.Int64Range(0, 300), rapid.Int64Min(0)).Draw(t, "seq"),
 			tag: rapid.OneOf(rapid.Int64Range(0, 300), rapid.Int64Range(0, 1<<48-1)).Draw(t, "tag"),
 		}
@@ -39,9 +39,9 @@ func TestTagsFit(t *testing.T) {
 // Only what version returns is a version: of two texts for one version, one would be accepted wrongly.
 func FuzzVersion(f *testing.F) {
 	f.Add("")
-	f.Add(mark{}.version())
-	f.Add(mark{1, 2}.version())
-	f.Add(mark{1 << 62, 1<<48 - 1}.version() + "\n")
+	f.Add(position{}.version())
+	f.Add(position{1, 2}.version())
+	f.Add(position{1 << 62, 1<<48 - 1}.version() + "\n")
 	f.Add("AAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, text string) {
 		if m, ok := parseVersion(text); ok && m.version() != text {
@@ -54,9 +54,9 @@ func FuzzVersion(f *testing.F) {
 func FuzzCursor(f *testing.F) {
 	var s source
 	f.Add([]byte{})
-	f.Add(s.Encode(mark{}))
-	f.Add(s.Encode(mark{1, 2}))
-	f.Add(append(s.Encode(mark{1, 2}), '\n'))
+	f.Add(s.Encode(position{}))
+	f.Add(s.Encode(position{1, 2}))
+	f.Add(append(s.Encode(position{1, 2}), '\n'))
 	f.Add(make([]byte, 20))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := s.Decode(b)

@@ -29,12 +29,12 @@ type writer struct {
 	conn     *conn
 	queue    queue
 	stop     chan struct{} // closed by close
-	done     chan struct{} // closed when the goroutine has ended
+	doneCh   chan struct{} // closed when the goroutine has ended
 	batch    []*request
-	made     []addition // of this turn: one, or where the batch failed as a whole, one for each request
+	commits  []committedBatch // of this turn: one, or where the batch failed as a whole, one for each request
 	log      retention
 	links    links
-	ended    error // of closing the connection, to be read after done
+	closeErr error // of closing the connection, to be read after done
 }
 
 func newWriter(d *database, s *source, c *conn) *writer {
@@ -44,9 +44,9 @@ func newWriter(d *database, s *source, c *conn) *writer {
 		conn:     c,
 		queue:    queue{wake: make(chan struct{}, 1)},
 		stop:     make(chan struct{}),
-		done:     make(chan struct{}),
+		doneCh:   make(chan struct{}),
 		log: retention{
-			age: d.options.Retention, young: d.options.kept(), rows: int64(d.options.RetentionRows), bytes: int64(d.options.RetentionBytes),
+			age: d.options.Retention, young: d.options.retentionTime(), rows: int64(d.options.RetentionRows), bytes: int64(d.options.RetentionBytes),
 		},
 	}
 	w.waitInSteps()
@@ -108,17 +108,17 @@ func (w *writer) do(ctx context.Context, r *request) error {
 }
 
 func (w *writer) run() {
-	defer close(w.done)
-	defer func() { w.ended = w.conn.close() }()
+	defer close(w.doneCh)
+	defer func() { w.closeErr = w.conn.close() }()
 	for {
 		select {
 		case <-w.queue.wake:
 		case <-w.stop:
 		}
-		for !w.queue.empty() && !w.stopped() {
+		for !w.queue.empty() && !w.isStopped() {
 			w.turn()
 		}
-		if w.stopped() {
+		if w.isStopped() {
 			for _, r := range w.queue.close() {
 				r.err = storage.ErrClosed
 				close(r.done)
@@ -128,7 +128,7 @@ func (w *writer) run() {
 	}
 }
 
-func (w *writer) stopped() bool {
+func (w *writer) isStopped() bool {
 	select {
 	case <-w.stop:
 		return true
@@ -160,7 +160,7 @@ func (w *writer) turn() {
 		err = w.finish(&t, w.batch)
 	}
 	if err != nil {
-		w.alone(w.batch, &t, err)
+		w.applyOneByOne(w.batch, &t, err)
 	}
 	for _, r := range w.batch {
 		close(r.done)
@@ -175,13 +175,13 @@ func (w *writer) turn() {
 // announce tells the watches of all processes what was committed. The lock is still held, so that the doorbell is rung in the order
 // of commits.
 func (w *writer) announce() {
-	if len(w.made) == 0 {
+	if len(w.commits) == 0 {
 		return
 	}
-	w.source.tell(w.made...)
-	w.database.side.ring(w.made[len(w.made)-1].end)
-	clear(w.made)
-	w.made = w.made[:0]
+	w.source.tell(w.commits...)
+	w.database.side.ring(w.commits[len(w.commits)-1].end)
+	clear(w.commits)
+	w.commits = w.commits[:0]
 }
 
 // begin opens a transaction and reads what it needs to know.
@@ -218,7 +218,7 @@ func (w *writer) finish(t *txn, batch []*request) (err error) {
 		return w.settle(t, onFullDisk(filepath.Dir(w.database.path), err))
 	}
 	if changed {
-		w.made = append(w.made, w.source.addition(t, batch))
+		w.commits = append(w.commits, w.source.addition(t, batch))
 	}
 	return nil
 }
@@ -236,19 +236,19 @@ func (w *writer) settle(t *txn, failed error) error {
 	if !there {
 		return fmt.Errorf("%w: %w", errUnsure, failed)
 	}
-	w.made = append(w.made, addition{after: t.before, end: t.last})
+	w.commits = append(w.commits, committedBatch{after: t.before, end: t.last})
 	return nil
 }
 
-// alone carries out each request by itself after a batch has failed as a whole in t, so that one which cannot be done fails no
+// applyOneByOne carries out each request by itself after a batch has failed as a whole in t, so that one which cannot be done fails no
 // other. What a failed commit left on the disk is overwritten by the next one that succeeds; until then, nobody is told that
 // nothing was written.
-func (w *writer) alone(batch []*request, t *txn, err error) {
+func (w *writer) applyOneByOne(batch []*request, t *txn, err error) {
 	if !errors.Is(err, errUnsure) {
 		t = nil
 	}
 	for _, r := range batch {
-		told := len(w.made)
+		told := len(w.commits)
 		if len(batch) > 1 || t != nil {
 			err = w.single(r, t)
 		}
@@ -261,7 +261,7 @@ func (w *writer) alone(batch []*request, t *txn, err error) {
 		default:
 			r.err = fmt.Errorf("nothing was written: %w", err)
 		}
-		if len(w.made) > told {
+		if len(w.commits) > told {
 			t = nil
 		}
 	}
@@ -283,7 +283,7 @@ func (w *writer) single(r *request, unsure *txn) error {
 			return err
 		}
 		if found {
-			w.made = append(w.made, addition{after: unsure.before, end: unsure.last})
+			w.commits = append(w.commits, committedBatch{after: unsure.before, end: unsure.last})
 			return errFound
 		}
 	}
@@ -292,6 +292,6 @@ func (w *writer) single(r *request, unsure *txn) error {
 
 func (w *writer) close() error {
 	close(w.stop)
-	<-w.done
-	return w.ended
+	<-w.doneCh
+	return w.closeErr
 }

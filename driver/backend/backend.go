@@ -26,12 +26,12 @@ type Backend[P any] struct {
 	shelf  *paging.Shelf // nil where the driver is a Pager or a Historian
 	bound  sharedDeadline
 
-	swapped recent
-	places  places[P]
+	recentSwaps swapCache
+	positions   positionCache[P]
 
-	closed  atomic.Bool
-	closing sync.Once
-	ended   error // of closing
+	closed   atomic.Bool
+	closing  sync.Once
+	closeErr error // of closing
 }
 
 // New makes a backend of a driver, which it owns from now on.
@@ -58,14 +58,14 @@ func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 // before is h.Before, each call with a deadline.
 func (b *Backend[P]) before(h driver.Historian[P]) func(context.Context, []*driver.Event[P]) ([]*driver.Version, error) {
 	return func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error) {
-		ctx, done := b.bounded(ctx)
+		ctx, done := b.withTimeout(ctx)
 		defer done()
 		return h.Before(ctx, events)
 	}
 }
 
-// bounded returns ctx with the deadline of a call.
-func (b *Backend[P]) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns ctx with the deadline of a call.
+func (b *Backend[P]) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.opts.Timeout <= 0 {
 		return ctx, unbound
 	}
@@ -102,11 +102,11 @@ func (b *Backend[P]) Close() error {
 		b.closed.Store(true)
 		b.feed.Close()
 		if b.shelf != nil {
-			b.ended = b.shelf.Close()
+			b.closeErr = b.shelf.Close()
 		}
-		b.ended = errors.Join(b.ended, b.driver.Close())
+		b.closeErr = errors.Join(b.closeErr, b.driver.Close())
 	})
-	return b.ended
+	return b.closeErr
 }
 
 // MaxOps implements storage.Transactor.
@@ -139,9 +139,9 @@ func (b *Backend[P]) enter(ctx context.Context, problems ...error) error {
 	return cmp.Or(cmp.Or(problems...), ctx.Err())
 }
 
-// failed is the error of a call: what was done to what, and why it failed. A mismatch of group versions is an answer, and is returned
+// callError is the error of a call: what was done to what, and why it callError. A mismatch of group versions is an answer, and is returned
 // by value. A deadline that passed inside a driver is what it is for the caller: the database did not answer in time.
-func failed(operation string, on fmt.Stringer, err error) error {
+func callError(operation string, on fmt.Stringer, err error) error {
 	var mismatch storage.GroupVersionMismatchError
 	if errors.As(err, &mismatch) {
 		return mismatch

@@ -21,14 +21,14 @@ func (h historian[P]) Follow(ctx context.Context, span storage.Span, after int64
 	defer done()
 	at, err := h.h.PositionAt(ctx, after)
 	if err != nil {
-		return nil, failed("follow", nil, err)
+		return nil, callError("follow", nil, err)
 	}
 	followed, err := h.b.feed.Follow(ctx, surrounding(from, to), at)
 	switch {
 	case errors.Is(err, storage.ErrClosed):
 		return nil, storage.ErrClosed
 	case err != nil:
-		return nil, failed("follow", nil, err)
+		return nil, callError("follow", nil, err)
 	}
 	return &follower[P]{Follower: followed, h: h.h, from: from, to: to}, nil
 }
@@ -58,9 +58,9 @@ func surrounding(from, to *driver.Key) driver.Filter {
 // follower is a feed's Follower within a span.
 type follower[P any] struct {
 	*feed.Follower[P]
-	h        driver.Historian[P]
-	from, to *driver.Key
-	begun    []storage.Change // of a commit whose end has not come yet
+	h             driver.Historian[P]
+	from, to      *driver.Key
+	pendingCommit []storage.Change // of a commit whose end has not come yet
 }
 
 // Next implements storage.Follower.
@@ -74,13 +74,13 @@ func (f *follower[P]) Next(ctx context.Context) ([]storage.Change, int64, error)
 			return nil, f.h.RevisionOf(d.At), nil
 		}
 		if f.within(&d.Event.Key) {
-			f.begun = append(f.begun, changeOf(d))
+			f.pendingCommit = append(f.pendingCommit, changeOf(d))
 		}
-		if d.More || len(f.begun) == 0 {
+		if d.More || len(f.pendingCommit) == 0 {
 			continue
 		}
-		changes := f.begun
-		f.begun = nil
+		changes := f.pendingCommit
+		f.pendingCommit = nil
 		changes[len(changes)-1].More = false
 		return changes, f.h.RevisionOf(d.At), nil
 	}

@@ -18,14 +18,14 @@ func (b *Backend[P]) List(ctx context.Context, consistency storage.ReadConsisten
 		return nil, err
 	}
 	defer done()
-	var rows decoded
+	var rows decodedRows
 	if lister, ok := b.driver.(driver.Lister); ok {
 		err = lister.List(ctx, consistency, &f, &rows)
 	} else {
 		_, err = b.driver.Scan(ctx, consistency, &f, &rows)
 	}
 	if err != nil {
-		return nil, failed("list", nil, err)
+		return nil, callError("list", nil, err)
 	}
 	return rows.resources, nil
 }

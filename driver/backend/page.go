@@ -25,9 +25,9 @@ func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, 
 		return storage.Page{}, err
 	}
 	defer done()
-	page, err := read(ctx, min(limit, mostRecords))
+	page, err := read(ctx, min(limit, maxRecords))
 	if err != nil {
-		return storage.Page{}, failed("list a page", nil, err)
+		return storage.Page{}, callError("list a page", nil, err)
 	}
 	return page, nil
 }
@@ -44,9 +44,9 @@ func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading,
 	case opts.Revision != 0 && historian == nil:
 		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history that could be listed", storage.ErrInvalid, opts.Revision)
 	case historian != nil && (pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
-		next, err := b.parsePlace(f, opts)
+		next, err := b.parsePageToken(f, opts)
 		return func(ctx context.Context, limit int) (storage.Page, error) {
-			return b.pastPage(ctx, historian, f, opts, next, limit)
+			return b.historyPage(ctx, historian, f, opts, next, limit)
 		}, err
 	case pager != nil:
 		from, err := b.parseToken(cursor.Page, f, opts.Continue)
@@ -94,17 +94,17 @@ func filterSum(f *driver.Filter) [8]byte {
 	return [8]byte(sum[:8])
 }
 
-// place is where a page begins that is read from history: the position of the listing, nil for one that begins now, and the key after
+// pageStart is where a page begins that is read from history: the position of the listing, nil for one that begins now, and the key after
 // which the page begins.
-type place[P any] struct {
+type pageStart[P any] struct {
 	at       *P
 	revision int64 // that the token's listing is of by request, or 0
 	after    []byte
 }
 
-// parsePlace undoes placeToken. A token goes with the revision that its listing was asked for, or with none.
-func (b *Backend[P]) parsePlace(f *driver.Filter, opts storage.ListOptions) (place[P], error) {
-	none := place[P]{}
+// parsePageToken undoes pageToken. A token goes with the revision that its listing was asked for, or with none.
+func (b *Backend[P]) parsePageToken(f *driver.Filter, opts storage.ListOptions) (pageStart[P], error) {
+	none := pageStart[P]{}
 	payload, err := b.parseToken(cursor.Past, f, opts.Continue)
 	if payload == nil || err != nil {
 		return none, err
@@ -129,10 +129,10 @@ func (b *Backend[P]) parsePlace(f *driver.Filter, opts storage.ListOptions) (pla
 	if opts.Revision != 0 && opts.Revision != int64(revision) {
 		return none, fmt.Errorf("%w: the continue token belongs to a list at another revision", storage.ErrInvalid)
 	}
-	return place[P]{&at, int64(revision), after}, nil
+	return pageStart[P]{&at, int64(revision), after}, nil
 }
 
-func (b *Backend[P]) placeToken(f *driver.Filter, p place[P]) string {
+func (b *Backend[P]) pageToken(f *driver.Filter, p pageStart[P]) string {
 	position := b.source.Encode(*p.at)
 	payload := binary.AppendUvarint(nil, uint64(p.revision))
 	payload = binary.AppendUvarint(payload, uint64(len(position)))
@@ -140,8 +140,8 @@ func (b *Backend[P]) placeToken(f *driver.Filter, p place[P]) string {
 	return b.token(cursor.Past, f, append(payload, p.after...))
 }
 
-// pastPage reads a page of a listing at one position.
-func (b *Backend[P]) pastPage(ctx context.Context, h driver.Historian[P], f *driver.Filter, opts storage.ListOptions, from place[P], limit int) (storage.Page, error) {
+// historyPage reads a page of a listing at one position.
+func (b *Backend[P]) historyPage(ctx context.Context, h driver.Historian[P], f *driver.Filter, opts storage.ListOptions, from pageStart[P], limit int) (storage.Page, error) {
 	q := driver.HistoryQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
 	if from.at == nil && opts.Revision != 0 {
 		at, err := h.PositionAt(ctx, opts.Revision)
@@ -157,7 +157,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h driver.Historian[P], f *dri
 			q.From = prefix
 		}
 	}
-	var resources decoded
+	var resources decodedRows
 	var last []byte
 	past, err := h.ReadAt(ctx, &q, func(v *driver.Version) error {
 		last = append(last[:0], v.Key...)
@@ -171,7 +171,7 @@ func (b *Backend[P]) pastPage(ctx context.Context, h driver.Historian[P], f *dri
 		if last == nil {
 			return storage.Page{}, errEmptyPage
 		}
-		page.Continue = b.placeToken(f, place[P]{&past.At, from.revision, last})
+		page.Continue = b.pageToken(f, pageStart[P]{&past.At, from.revision, last})
 	}
 	return page, nil
 }

@@ -31,7 +31,7 @@ func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err 
 	defer done()
 	oldest, newest, err = h.h.Revisions(ctx)
 	if err != nil {
-		return 0, 0, failed("ask for the revisions", nil, err)
+		return 0, 0, callError("ask for the revisions", nil, err)
 	}
 	return oldest, newest, nil
 }
@@ -46,16 +46,16 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 	defer done()
 	q := driver.HistoryQuery[P]{
 		Consistency: storage.StrongConsistency, Final: true,
-		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, mostRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
+		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, maxRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
 	var scan storage.Scan
 	if l, ok := h.h.(driver.Looker); ok && opts.Revision == 0 && single(&q) {
-		scan, err = lookAt(ctx, l, *from, opts, true)
+		scan, err = scanKey(ctx, l, *from, opts, true)
 	} else {
 		scan, err = h.scan(ctx, q, opts.Revision)
 	}
 	if err != nil {
-		return storage.Scan{}, failed("scan", nil, err)
+		return storage.Scan{}, callError("scan", nil, err)
 	}
 	if n := len(scan.Records); scan.More && n > 0 {
 		after := key.Of(scan.Records[n-1].Resource.GetId())
@@ -71,8 +71,8 @@ func single[P any](q *driver.HistoryQuery[P]) bool {
 	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)
 }
 
-// lookAt is a scan of one key.
-func lookAt(ctx context.Context, l driver.Looker, k driver.Key, opts storage.ScanOptions, final bool) (scan storage.Scan, err error) {
+// scanKey is a scan of one key.
+func scanKey(ctx context.Context, l driver.Looker, k driver.Key, opts storage.ScanOptions, final bool) (scan storage.Scan, err error) {
 	found, revision, err := l.Look(ctx, k, final)
 	if err != nil || found == nil {
 		return storage.Scan{Revision: revision}, err
@@ -85,8 +85,8 @@ func lookAt(ctx context.Context, l driver.Looker, k driver.Key, opts storage.Sca
 	return scan, err
 }
 
-// mostRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.
-const mostRecords = 1 << 24
+// maxRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.
+const maxRecords = 1 << 24
 
 func boundary(k *driver.Key) []byte {
 	if k == nil {
@@ -96,11 +96,11 @@ func boundary(k *driver.Key) []byte {
 }
 
 func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revision int64) (storage.Scan, error) {
-	if at, known := h.b.places.of(revision); known {
+	if at, known := h.b.positions.of(revision); known {
 		q.At = &at
 		scan, err := h.scanAt(ctx, q, revision)
 		if errors.Is(err, storage.ErrCompacted) {
-			h.b.places.forget(revision) // where commits were lost, it may be one to come by now
+			h.b.positions.forget(revision) // where commits were lost, it may be one to come by now
 		}
 		return scan, err
 	}
@@ -127,7 +127,7 @@ func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revi
 	if revision == 0 {
 		scan.Revision = h.h.RevisionOf(past.At)
 		if err == nil && q.Final && past.More {
-			h.b.places.note(scan.Revision, past.At)
+			h.b.positions.note(scan.Revision, past.At)
 		}
 	}
 	return scan, err
@@ -154,7 +154,7 @@ func (h historian[P]) Compact(ctx context.Context, revision int64) error {
 	}
 	defer done()
 	if err := h.h.Compact(ctx, revision); err != nil {
-		return failed(fmt.Sprintf("compact up to revision %d", revision), nil, err)
+		return callError(fmt.Sprintf("compact up to revision %d", revision), nil, err)
 	}
 	return nil
 }

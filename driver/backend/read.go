@@ -28,7 +28,7 @@ func (b *Backend[P]) Read(ctx context.Context, consistency storage.ReadConsisten
 		err = answers(res, id)
 	}
 	if err != nil {
-		return nil, failed("read", k, err)
+		return nil, callError("read", k, err)
 	}
 	return res, nil
 }
@@ -43,7 +43,7 @@ func (b *Backend[P]) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]
 	defer done()
 	ids, err := b.driver.Children(ctx, k, id.GetUid())
 	if err != nil {
-		return nil, failed("list the references to", k, err)
+		return nil, callError("list the references to", k, err)
 	}
 	return ids, nil
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// decoded is Rows in memory, decoded as they come.
-type decoded struct{ resources []*resourcepb.Resource }
+// decodedRows is Rows in memory, decodedRows as they come.
+type decodedRows struct{ resources []*resourcepb.Resource }
 
 // Restart implements Rows.
-func (d *decoded) Restart() { d.resources = nil }
+func (d *decodedRows) Restart() { d.resources = nil }
 
 // Add implements Rows.
-func (d *decoded) Add(key, version, data []byte) error {
+func (d *decodedRows) Add(key, version, data []byte) error {
 	res, err := codec.DecodeAt(key, data, string(version))
 	if err != nil {
 		return err
@@ -29,13 +29,13 @@ func (d *decoded) Add(key, version, data []byte) error {
 }
 
 // AddResource implements Rows.
-func (d *decoded) AddResource(res *resourcepb.Resource) error {
+func (d *decodedRows) AddResource(res *resourcepb.Resource) error {
 	d.resources = append(d.resources, res)
 	return nil
 }
 
 // addVersion adds what Historian.ReadAt has read.
-func (d *decoded) addVersion(v *driver.Version) error {
+func (d *decodedRows) addVersion(v *driver.Version) error {
 	res, err := v.Decode()
 	if err != nil {
 		return err
@@ -43,17 +43,17 @@ func (d *decoded) addVersion(v *driver.Version) error {
 	return d.AddResource(res)
 }
 
-// copied is Rows as they are, in memory up to a bound and beyond it in a temporary file.
-type copied struct {
+// copiedRows is Rows as they are, in memory up to a bound and beyond it in a temporary file.
+type copiedRows struct {
 	memory int
 	spool  *spill.Spool
 	record []byte
 }
 
-func newCopied(memory int) *copied { return &copied{memory: memory, spool: spill.New(memory)} }
+func newCopied(memory int) *copiedRows { return &copiedRows{memory: memory, spool: spill.New(memory)} }
 
 // Restart implements Rows.
-func (c *copied) Restart() {
+func (c *copiedRows) Restart() {
 	_ = c.spool.Close() // what was in it is of no use
 	c.spool = spill.New(c.memory)
 }
@@ -61,7 +61,7 @@ func (c *copied) Restart() {
 // A record is the key and the version with their lengths, then the resource.
 
 // Add implements Rows.
-func (c *copied) Add(key, version, data []byte) error {
+func (c *copiedRows) Add(key, version, data []byte) error {
 	c.record = binary.AppendUvarint(c.record[:0], uint64(len(key)))
 	c.record = append(c.record, key...)
 	c.record = binary.AppendUvarint(c.record, uint64(len(version)))
@@ -70,7 +70,7 @@ func (c *copied) Add(key, version, data []byte) error {
 }
 
 // AddResource implements Rows.
-func (c *copied) AddResource(res *resourcepb.Resource) error {
+func (c *copiedRows) AddResource(res *resourcepb.Resource) error {
 	data, err := codec.Encode(res)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (c *copied) AddResource(res *resourcepb.Resource) error {
 }
 
 // close frees the rows after an error, which tells more than another.
-func (c *copied) close(err error) error { return errors.Join(err, c.spool.Close()) }
+func (c *copiedRows) close(err error) error { return errors.Join(err, c.spool.Close()) }
 
 func fromRecord(record []byte) (*resourcepb.Resource, error) {
 	key, record := cut(record)
@@ -93,14 +93,14 @@ func cut(record []byte) (text, rest []byte) {
 	return record[n:end], record[end:]
 }
 
-// spooled is copied rows as the snapshot of a watch.
-type spooled struct {
+// spooledSnapshot is copied rows as the snapshot of a watch.
+type spooledSnapshot struct {
 	rows   *spill.Spool
 	reader *spill.Reader
 }
 
 // Next implements Snapshot.
-func (s *spooled) Next(context.Context) (*resourcepb.Resource, error) {
+func (s *spooledSnapshot) Next(context.Context) (*resourcepb.Resource, error) {
 	record, err := s.reader.Next()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
@@ -112,4 +112,4 @@ func (s *spooled) Next(context.Context) (*resourcepb.Resource, error) {
 }
 
 // Close implements Snapshot.
-func (s *spooled) Close() { _ = s.rows.Close() } // frees memory, and a file that has no name any more
+func (s *spooledSnapshot) Close() { _ = s.rows.Close() } // frees memory, and a file that has no name any more

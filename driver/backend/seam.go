@@ -107,7 +107,7 @@ func noteFailed(name string, err error) error {
 	if errors.Is(err, storage.ErrCASFailure) {
 		return driver.Conflict(name)
 	}
-	return failed(fmt.Sprintf("journal note %q", name), nil, err)
+	return callError(fmt.Sprintf("journal note %q", name), nil, err)
 }
 
 func (m mover[P]) Fence(ctx context.Context) (driver.FenceState, error) {
@@ -118,7 +118,7 @@ func (m mover[P]) Fence(ctx context.Context) (driver.FenceState, error) {
 	defer done()
 	state, err := m.m.Fence(ctx)
 	if err != nil {
-		return driver.FenceState{}, failed("fence", nil, err)
+		return driver.FenceState{}, callError("fence", nil, err)
 	}
 	return state, nil
 }
@@ -155,7 +155,7 @@ func (m guardedMover[P]) SetFenceAt(ctx context.Context, target *string, epoch s
 	defer done()
 	next, err := m.g.SetFenceAt(ctx, target, epoch)
 	if err != nil {
-		return "", failed("fence", nil, err)
+		return "", callError("fence", nil, err)
 	}
 	return next, nil
 }
@@ -175,7 +175,7 @@ func (r bulkReader[P]) ReadAfter(ctx context.Context, after []byte, limit int) (
 	defer done()
 	rows, err := r.r.ReadAfter(ctx, after, limit)
 	if err != nil {
-		return nil, failed("read on", nil, err)
+		return nil, callError("read on", nil, err)
 	}
 	return rows, nil
 }
@@ -195,7 +195,7 @@ func (l loader[P]) Load(ctx context.Context, rows []driver.Row) error {
 		return nil
 	}
 	if err := l.l.Load(ctx, rows); err != nil {
-		return failed("load", nil, err)
+		return callError("load", nil, err)
 	}
 	return nil
 }

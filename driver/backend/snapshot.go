@@ -29,7 +29,7 @@ func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.F
 		return s.Snapshot(ctx, called, f)
 	}
 	if h, ok := b.driver.(driver.Historian[P]); ok {
-		return b.pastSnapshot(ctx, h, f)
+		return b.openHistorySnapshot(ctx, h, f)
 	}
 	rows := newCopied(snapshotMemory)
 	at, err = b.driver.Scan(ctx, storage.StrongConsistency, f, rows)
@@ -39,20 +39,20 @@ func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.F
 	if err != nil {
 		return nil, at, rows.close(err)
 	}
-	return feed.Expiring(&spooled{rows.spool, rows.spool.Read(0)}), at, nil
+	return feed.Expiring(&spooledSnapshot{rows.spool, rows.spool.Read(0)}), at, nil
 }
 
-// pastSnapshot is the snapshot of a watch, read from history in pages, at the position of the first one, as the watch is consumed.
-type pastSnapshot[P any] struct {
-	b      *Backend[P]
-	h      driver.Historian[P]
-	filter *driver.Filter
-	at     P
-	page   *snapshotRows
-	next   int // of the page's versions
-	life   context.Context
-	cancel context.CancelFunc
-	turn   feed.BackgroundCall[*snapshotRows]
+// historySnapshot is the snapshot of a watch, read from history in pages, at the position of the first one, as the watch is consumed.
+type historySnapshot[P any] struct {
+	b        *Backend[P]
+	h        driver.Historian[P]
+	filter   *driver.Filter
+	at       P
+	page     *snapshotRows
+	next     int // of the page's versions
+	lifetime context.Context
+	cancel   context.CancelFunc
+	turn     feed.BackgroundCall[*snapshotRows]
 }
 
 // snapshotRows are a page of a snapshot.
@@ -61,20 +61,20 @@ type snapshotRows struct {
 	from     []byte // where the next page begins; nil: this is the last one
 }
 
-// pastSnapshot reads the first page.
-func (b *Backend[P]) pastSnapshot(ctx context.Context, h driver.Historian[P], f *driver.Filter) (driver.Snapshot, P, error) {
-	s := &pastSnapshot[P]{b: b, h: h, filter: f}
+// openHistorySnapshot reads the first page.
+func (b *Backend[P]) openHistorySnapshot(ctx context.Context, h driver.Historian[P], f *driver.Filter) (driver.Snapshot, P, error) {
+	s := &historySnapshot[P]{b: b, h: h, filter: f}
 	page, at, err := s.read(ctx, nil, nil, snapshotPage)
 	if err != nil {
 		return nil, at, err
 	}
 	s.page, s.at = page, at
-	s.life, s.cancel = context.WithCancel(context.Background())
+	s.lifetime, s.cancel = context.WithCancel(context.Background())
 	return feed.Expiring(s), at, nil
 }
 
 // read reads a page: the first one at the present position, where at is nil.
-func (s *pastSnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
+func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit int) (*snapshotRows, P, error) {
 	q := driver.HistoryQuery[P]{At: at, Consistency: storage.StrongConsistency, PrecedesWatch: at == nil, Filter: s.filter, Limit: limit}
 	prefix, _ := s.filter.Prefix()
 	q.From, q.To = prefix, key.PrefixEnd(prefix)
@@ -104,7 +104,7 @@ var errEmptyPage = errors.New("the driver ended a page without a resource before
 func keyAfter(keyBytes []byte) []byte { return append(keyBytes[:len(keyBytes):len(keyBytes)], 0) }
 
 // Next implements Snapshot.
-func (s *pastSnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, error) {
+func (s *historySnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	for s.next == len(s.page.versions) {
 		if s.page.from == nil {
 			return nil, io.EOF
@@ -124,10 +124,10 @@ func (s *pastSnapshot[P]) Next(ctx context.Context) (*resourcepb.Resource, error
 }
 
 // readOn reads a later page. A database that is away for a while is not the watcher's problem.
-func (s *pastSnapshot[P]) readOn(from []byte) (page *snapshotRows, err error) {
+func (s *historySnapshot[P]) readOn(from []byte) (page *snapshotRows, err error) {
 	limit := snapshotPage
-	err = s.b.feed.Persist(s.life, nil, func(ctx context.Context) error {
-		ctx, done := s.b.bounded(ctx)
+	err = s.b.feed.Persist(s.lifetime, nil, func(ctx context.Context) error {
+		ctx, done := s.b.withTimeout(ctx)
 		defer done()
 		var failure error
 		page, _, failure = s.read(ctx, &s.at, from, limit)
@@ -138,7 +138,7 @@ func (s *pastSnapshot[P]) readOn(from []byte) (page *snapshotRows, err error) {
 }
 
 // Close implements Snapshot.
-func (s *pastSnapshot[P]) Close() {
+func (s *historySnapshot[P]) Close() {
 	s.cancel()
 	s.page, s.next = &snapshotRows{}, 0
 }

@@ -31,14 +31,14 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 		case errors.Is(err, storage.ErrCASFailure):
 			err = fmt.Errorf("%w: others were first until the time was over: %w", storage.ErrInconsistent, ctx.Err())
 		}
-		return storage.Swapped{}, failed("swap", k, err)
+		return storage.Swapped{}, callError("swap", k, err)
 	}
 }
 
 // swapKnown is swapOnce without the look, where it is known what has to be stored: nothing, or what this handle has swapped before. If
 // something else is stored, the error is storage.ErrCASFailure.
 func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
-	known := h.b.swapped.at(k, swap.Expect)
+	known := h.b.recentSwaps.at(k, swap.Expect)
 	switch {
 	case swap.Write == nil, known == nil && swap.Expect != 0:
 		return h.swapOnce(ctx, k, swap)
@@ -49,19 +49,19 @@ func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap storage.
 }
 
 func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
-	stored, _, err := h.stored(ctx, k, false)
+	stored, _, err := h.readStored(ctx, k, false)
 	if err != nil {
 		return storage.Swapped{}, err
 	}
-	if modified(stored) == swap.Expect && (stored != nil || swap.Write != nil) {
+	if modRevision(stored) == swap.Expect && (stored != nil || swap.Write != nil) {
 		return h.carryOut(ctx, k, swap, stored)
 	}
 	// The revision that is told has to be one that everybody can read at.
-	stored, revision, err := h.stored(ctx, k, true)
+	stored, revision, err := h.readStored(ctx, k, true)
 	switch {
 	case err != nil:
 		return storage.Swapped{}, err
-	case modified(stored) != swap.Expect:
+	case modRevision(stored) != swap.Expect:
 		return storage.Swapped{Revision: revision, Stored: stored}, nil
 	case stored == nil && swap.Delete != nil:
 		return storage.Swapped{Done: true, Revision: revision}, nil
@@ -69,10 +69,10 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap storage.S
 	return storage.Swapped{}, storage.ErrCASFailure // by now it is what it should be
 }
 
-// stored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
-func (h historian[P]) stored(ctx context.Context, k driver.Key, final bool) (*storage.Record, int64, error) {
+// readStored reads what is readStored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
+func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) (*storage.Record, int64, error) {
 	if l, ok := h.h.(driver.Looker); ok {
-		scan, err := lookAt(ctx, l, k, storage.ScanOptions{}, final)
+		scan, err := scanKey(ctx, l, k, storage.ScanOptions{}, final)
 		if err != nil || len(scan.Records) == 0 {
 			return nil, scan.Revision, err
 		}
@@ -88,7 +88,7 @@ func (h historian[P]) stored(ctx context.Context, k driver.Key, final bool) (*st
 	return &scan.Records[0], scan.Revision, nil
 }
 
-func modified(r *storage.Record) int64 {
+func modRevision(r *storage.Record) int64 {
 	if r == nil {
 		return 0
 	}
@@ -105,7 +105,7 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.S
 		m.Version = stored.Resource.GetVersion()
 	}
 	one := []driver.Mutation{m}
-	switch err := alone(h.b.driver.Apply(ctx, one)); {
+	switch err := singleError(h.b.driver.Apply(ctx, one)); {
 	case errors.Is(err, storage.ErrWrongUid) && (stored == nil || stored.Resource.GetId().GetUid() == m.Uid):
 		return storage.Swapped{}, storage.ErrCASFailure // somebody else has created it since
 	case err != nil:
@@ -116,7 +116,7 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.S
 		return storage.Swapped{}, storage.ErrCASFailure // somebody else has deleted it
 	}
 	if !m.Settled {
-		if err := h.settled(ctx, m.Revision); err != nil {
+		if err := h.awaitFinal(ctx, m.Revision); err != nil {
 			return storage.Swapped{}, err
 		}
 	}
@@ -127,13 +127,13 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.S
 			record.Created, record.Writes = stored.Created, stored.Writes+1
 		}
 		swapped.Stored = &record
-		h.b.swapped.note(k, &record)
+		h.b.recentSwaps.note(k, &record)
 	}
 	return swapped, nil
 }
 
-// settled waits until nothing up to the revision of a change can appear any more.
-func (h historian[P]) settled(ctx context.Context, revision int64) error {
+// awaitFinal waits until nothing up to the revision of a change can appear any more.
+func (h historian[P]) awaitFinal(ctx context.Context, revision int64) error {
 	var err error
 	if s, ok := h.h.(driver.Settler); ok {
 		err = s.Settled(ctx, revision)

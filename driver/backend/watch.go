@@ -29,12 +29,12 @@ func (b *Backend[P]) WatchList(ctx context.Context, typ storage.UnversionedType,
 		case errors.Is(err, storage.ErrClosed):
 			return nil, storage.ErrClosed
 		case !errors.Is(err, driver.ErrRunEnded):
-			return nil, failed("watch", nil, err)
+			return nil, callError("watch", nil, err)
 		}
 		select {
 		case <-time.After(time.Millisecond): // the next run says why the last one ended, or goes on
 		case <-ctx.Done():
-			return nil, failed("watch", nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err()))
+			return nil, callError("watch", nil, fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err()))
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (b *Backend[P]) WatchFrom(ctx context.Context, typ storage.UnversionedType,
 	case errors.Is(err, storage.ErrClosed):
 		return nil, storage.ErrClosed
 	case err != nil:
-		return nil, failed("watch", nil, err)
+		return nil, callError("watch", nil, err)
 	}
 	return w, nil
 }

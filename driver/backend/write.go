@@ -22,7 +22,7 @@ func (b *Backend[P]) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*r
 	defer done()
 	one := []driver.Mutation{{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Version: res.GetVersion(), Resource: res}}
 	if err := b.driver.Apply(ctx, one); err != nil {
-		return nil, failed("write", k, alone(err))
+		return nil, callError("write", k, singleError(err))
 	}
 	return result(&one[0]), nil
 }
@@ -36,13 +36,13 @@ func (b *Backend[P]) DeleteCAS(ctx context.Context, id *resourcepb.ID, version s
 	}
 	defer done()
 	if err := b.driver.Apply(ctx, []driver.Mutation{{Verb: driver.Delete, Key: k, Uid: id.GetUid(), Version: version}}); err != nil {
-		return failed("delete", k, alone(err))
+		return callError("delete", k, singleError(err))
 	}
 	return nil
 }
 
-// alone is the error of the only mutation of an Apply.
-func alone(err error) error {
+// singleError is the error of the only mutation of an Apply.
+func singleError(err error) error {
 	var refused *storage.OpError
 	if errors.As(err, &refused) {
 		return refused.Err
@@ -64,9 +64,9 @@ func (b *Backend[P]) Commit(ctx context.Context, ops []storage.Op) ([]*resourcep
 	if err := b.driver.Apply(ctx, all); err != nil {
 		var refused *storage.OpError
 		if errors.As(err, &refused) {
-			return nil, &storage.OpError{Index: refused.Index, Err: failed("commit", all[refused.Index].Key, refused.Err)}
+			return nil, &storage.OpError{Index: refused.Index, Err: callError("commit", all[refused.Index].Key, refused.Err)}
 		}
-		return nil, failed("commit", nil, err)
+		return nil, callError("commit", nil, err)
 	}
 	results := make([]*resourcepb.Resource, len(ops))
 	for i := range all {

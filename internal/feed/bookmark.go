@@ -28,14 +28,14 @@ func (f *Feed[P]) offer(w *watch[P]) storage.Watch {
 func (b bookmarker[P]) Bookmark(ctx context.Context) error {
 	w := b.watch
 	w.mu.Lock()
-	ended := w.ended
+	ended := w.endErr
 	w.mu.Unlock()
 	switch {
 	case ended != nil:
 		return ended
 	case w.feed.closed.Load():
 		return closedWith(storage.ErrClosed)
-	case w.life.Err() != nil:
+	case w.lifetime.Err() != nil:
 		return storage.ErrWatchClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -52,7 +52,7 @@ func (b bookmarker[P]) Bookmark(ctx context.Context) error {
 func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended != nil {
+	if w.endErr != nil {
 		return true
 	}
 	if w.run != r {
@@ -69,20 +69,20 @@ func (w *watch[P]) expect(r *run[P], p *proof[P]) bool {
 	return true
 }
 
-// proven reports whether a bookmark event is due. It never comes between two events of a commit.
-func (w *watch[P]) proven() bool {
+// bookmarkDue reports whether a bookmark event is due. It never comes between two events of a commit.
+func (w *watch[P]) bookmarkDue() bool {
 	if !w.eager.Load() || w.open || !w.sound {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.proofs) > 0 && w.reached(w.proofs[0])
+	return len(w.proofs) > 0 && w.hasReached(w.proofs[0])
 }
 
-// reached reports whether the watch has returned everything up to p. The caller holds mu.
-func (w *watch[P]) reached(p *proof[P]) bool {
+// hasReached reports whether the watch has returned everything up to p. The caller holds mu.
+func (w *watch[P]) hasReached(p *proof[P]) bool {
 	select {
-	case <-p.done:
+	case <-p.doneCh:
 		return w.feed.prover.Reached(w.at, p.at)
 	default:
 		return false
@@ -93,19 +93,19 @@ func (w *watch[P]) reached(p *proof[P]) bool {
 func (w *watch[P]) bookmark() delivery[P] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.proofs) > 0 && w.reached(w.proofs[0]) {
+	for len(w.proofs) > 0 && w.hasReached(w.proofs[0]) {
 		w.proofs = w.proofs[1:]
 	}
 	if len(w.proofs) == 0 {
 		w.proofs = nil
 		w.eager.Store(false)
 	}
-	w.given = ""
+	w.resumedFrom = ""
 	return delivery[P]{kind: bookmark, at: w.at, cursor: w.feed.source.Cursor(w.at)}
 }
 
-// answered is closed when the proof that the watch waits for is there; nil where there is none to wait for.
-func (w *watch[P]) answered() <-chan struct{} {
+// proofCh is closed when the proof that the watch waits for is there; nil where there is none to wait for.
+func (w *watch[P]) proofCh() <-chan struct{} {
 	if !w.eager.Load() {
 		return nil
 	}
@@ -113,12 +113,12 @@ func (w *watch[P]) answered() <-chan struct{} {
 	defer w.mu.Unlock()
 	for _, p := range w.proofs {
 		select {
-		case <-p.done: // it waits for events now, or for the next proof
-			if !w.open && w.reached(p) {
-				return p.done // the answer came after the last look at it, and nothing else may ever wake the watch
+		case <-p.doneCh: // it waits for events now, or for the next proof
+			if !w.open && w.hasReached(p) {
+				return p.doneCh // the answer came after the last look at it, and nothing else may ever wake the watch
 			}
 		default:
-			return p.done
+			return p.doneCh
 		}
 	}
 	return nil
@@ -126,8 +126,8 @@ func (w *watch[P]) answered() <-chan struct{} {
 
 // proof is an answer of Prover.Newest, or will be.
 type proof[P any] struct {
-	done chan struct{} // closed when at is set
-	at   P
+	doneCh chan struct{} // closed when at is set
+	at     P
 }
 
 // asking is the round trips of a run's proofs, one at a time.
@@ -143,7 +143,7 @@ func (r *run[P]) prove() *proof[P] {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.next == nil {
-		a.next = &proof[P]{done: make(chan struct{})}
+		a.next = &proof[P]{doneCh: make(chan struct{})}
 	}
 	p := a.next
 	if a.going {
@@ -167,22 +167,22 @@ func (r *run[P]) ask() bool {
 	a.mu.Lock()
 	p := a.next
 	a.next = nil
-	if p == nil || r.life.Err() != nil {
+	if p == nil || r.lifetime.Err() != nil {
 		a.going = false
 		a.mu.Unlock()
 		return false
 	}
 	a.mu.Unlock()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		at, err := r.feed.prover.Newest(r.life)
+		at, err := r.feed.prover.Newest(r.lifetime)
 		if err == nil {
 			p.at = at
-			close(p.done)
+			close(p.doneCh)
 			return true
 		}
 		select {
 		case <-time.After(pause):
-		case <-r.life.Done():
+		case <-r.lifetime.Done():
 			return true
 		}
 	}

@@ -121,14 +121,14 @@ func TestBookmarkThatIsProvenJustBeforeTheWaiting(t *testing.T) {
 	ask(t, open)
 	<-p.asked
 	w := open.(bookmarker[int]).watch
-	if w.proven() {
+	if w.bookmarkDue() {
 		t.Fatal("a bookmark is proven before the answer")
 	}
-	proof := w.proofs[0].done
+	proof := w.proofs[0].doneCh
 	p.answer <- struct{}{}
 	<-proof
 	select {
-	case <-w.answered():
+	case <-w.proofCh():
 	default:
 		t.Fatal("the watch would sleep though its bookmark is proven")
 	}
@@ -317,7 +317,7 @@ func TestNoBookmarkForACursorThatIsNotConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(t, w)
-	<-w.(bookmarker[int]).proofs[0].done
+	<-w.(bookmarker[int]).proofs[0].doneCh
 	if ev, err := w.Next(t.Context()); !errors.Is(err, storage.ErrCompacted) {
 		t.Fatalf("got %v, %v; expected compacted history", ev, err)
 	}

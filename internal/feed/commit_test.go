@@ -185,7 +185,7 @@ func TestNoBookmarkWithinACommit(t *testing.T) {
 	release := l.hold()
 	l.add([]string{"loud"})
 	ask(t, w)
-	<-w.(bookmarker[int]).proofs[0].done
+	<-w.(bookmarker[int]).proofs[0].doneCh
 	l.add([]string{"quiet", "loud", "quiet", "loud"})
 	release()
 	for _, more := range []bool{true, false} {

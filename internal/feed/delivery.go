@@ -11,7 +11,7 @@ type delivery[P any] struct {
 	kind     kind
 	resource *resourcepb.Resource // of the snapshot
 	event    *driver.Event[P]     // a change
-	past     *driver.Version      // what was stored before it, if that is wanted
+	previous *driver.Version      // what was stored before it, if that is wanted
 	more     bool
 	at       P      // after it
 	cursor   string // of a bookmark
@@ -38,8 +38,8 @@ func (d *delivery[P]) watchEvent() *resourcepb.WatchEvent {
 		return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: d.cursor}}}
 	}
 	out := &resourcepb.WatchEvent{More: d.more}
-	if d.past != nil {
-		out.Before = d.past.Resource
+	if d.previous != nil {
+		out.Before = d.previous.Resource
 	}
 	res := codec.Clone(d.event.Resource)
 	if d.event.Delete {

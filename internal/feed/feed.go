@@ -38,8 +38,8 @@ type Feed[P any] struct {
 	prover driver.Prover[P] // the source, if it is one; else nil
 	opts   Options[P]
 
-	life context.Context // ends with Close
-	stop context.CancelFunc
+	lifetime context.Context // ends with Close
+	stop     context.CancelFunc
 
 	mu      sync.Mutex
 	current *run[P] // nil before the first watch and after a run has ended
@@ -49,12 +49,12 @@ type Feed[P any] struct {
 
 // run is one call of Source.Run and the log that it fills.
 type run[P any] struct {
-	feed   *Feed[P]
-	life   context.Context // ends with Run, or before
-	cancel context.CancelFunc
-	ready  chan struct{} // closed when the log has its first node
-	done   chan struct{} // closed when Run has returned and err is set
-	err    error
+	feed     *Feed[P]
+	lifetime context.Context // ends with Run, or before
+	cancel   context.CancelFunc
+	ready    chan struct{} // closed when the log has its first node
+	doneCh   chan struct{} // closed when Run has returned and err is set
+	err      error
 
 	mu        sync.Mutex
 	log       log[P]
@@ -82,7 +82,7 @@ func New[P any](source Source[P], opts Options[P]) *Feed[P] {
 	}
 	f := &Feed[P]{source: source, opts: opts}
 	f.prover, _ = source.(driver.Prover[P])
-	f.life, f.stop = context.WithCancel(context.Background())
+	f.lifetime, f.stop = context.WithCancel(context.Background())
 	return f
 }
 
@@ -107,7 +107,7 @@ func (f *Feed[P]) Start(ctx context.Context) (Mark[P], error) {
 	select {
 	case <-r.ready:
 		return Mark[P]{run: r, node: r.end()}, nil
-	case <-r.done:
+	case <-r.doneCh:
 		r.release()
 		return Mark[P]{}, r.err
 	case <-ctx.Done():
@@ -137,8 +137,8 @@ func (f *Feed[P]) acquire() (*run[P], error) {
 }
 
 func (f *Feed[P]) begin() *run[P] {
-	ctx, cancel := context.WithCancel(f.life)
-	r := &run[P]{feed: f, life: ctx, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(f.lifetime)
+	r := &run[P]{feed: f, lifetime: ctx, cancel: cancel, ready: make(chan struct{}), doneCh: make(chan struct{})}
 	r.log.maxEvents, r.log.maxBytes = f.opts.MaxEvents, f.opts.MaxBytes
 	r.followers = map[*watch[P]]struct{}{}
 	f.ending.Go(func() {
@@ -156,7 +156,7 @@ func (f *Feed[P]) begin() *run[P] {
 			err = errors.New("the feed of changes ended")
 		}
 		r.err = err
-		close(r.done)
+		close(r.doneCh)
 		cancel()
 	})
 	return r
@@ -176,7 +176,7 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 	r.slept.events += number
 	r.slept.bytes += bytes
 	switch {
-	case len(events) > few || r.slept.events > r.log.maxEvents/4 || r.slept.bytes > r.log.maxBytes/4:
+	case len(events) > directWakeLimit || r.slept.events > r.log.maxEvents/4 || r.slept.bytes > r.log.maxBytes/4:
 		r.wakeAll()
 		return
 	case !r.sweeping:
@@ -194,8 +194,8 @@ func (r *run[P]) publish(events []*driver.Event[P], end P) {
 // pass, for sweepAfter at most: then they move on together, and their cursors with them. A batch of more than a few events wakes
 // them all at once, which is cheaper then, and so does one that would have them fall out of the log.
 const (
-	few        = 8
-	sweepAfter = 50 * time.Millisecond
+	directWakeLimit = 8
+	sweepAfter      = 50 * time.Millisecond
 )
 
 func (r *run[P]) sweep() {
@@ -216,7 +216,7 @@ func (r *run[P]) wakeAll() {
 func (r *run[P]) follow(w *watch[P]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.life.Err() == nil {
+	if w.lifetime.Err() == nil {
 		r.followers[w] = struct{}{}
 	}
 }

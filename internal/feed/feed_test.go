@@ -471,7 +471,7 @@ func TestLinger(t *testing.T) {
 	first := f.current
 	f.mu.Unlock()
 	w.Close()
-	<-first.done
+	<-first.doneCh
 	again := watchFromNow(t, f, l, all)
 	defer again.Close()
 	l.append("a")

@@ -34,5 +34,5 @@ type Change[P any] struct {
 // Next is storage.Watch.Next.
 func (f *Follower[P]) Next(ctx context.Context) (Change[P], error) {
 	d, err := f.watch.deliver(ctx)
-	return Change[P]{Event: d.event, Before: d.past, More: d.more, At: d.at}, err
+	return Change[P]{Event: d.event, Before: d.previous, More: d.more, At: d.at}, err
 }

@@ -16,7 +16,7 @@ type page[P any] struct {
 
 // readHistory takes a page of history. It is read in the background, so that it goes on from one Next to another.
 func (w *watch[P]) readHistory(ctx context.Context) error {
-	w.passed = nil // pins nothing while history is read
+	w.lastNode = nil // pins nothing while history is read
 	if w.history == nil {
 		w.history = w.feed.source.History(w.position(), &w.filter)
 	}
@@ -41,7 +41,7 @@ func (w *watch[P]) readHistory(ctx context.Context) error {
 
 // readPage reads a page of history. Its error ends the watch, unless it is errRunEnded.
 func (w *watch[P]) readPage(history driver.History[P]) (p page[P], err error) {
-	err = w.persist(w.run.done, func(ctx context.Context) error {
+	err = w.persist(w.run.doneCh, func(ctx context.Context) error {
 		mark := w.run.end()
 		events, end, more, err := history.Page(ctx, w.feed.opts.Page)
 		p = page[P]{events, end, mark}
@@ -55,7 +55,7 @@ func (w *watch[P]) readPage(history driver.History[P]) (p page[P], err error) {
 
 // persist is Feed.Persist for as long as the watch lives.
 func (w *watch[P]) persist(over <-chan struct{}, try func(ctx context.Context) error) error {
-	return w.feed.Persist(w.life, over, try)
+	return w.feed.Persist(w.lifetime, over, try)
 }
 
 func (w *watch[P]) closeHistory() {

@@ -8,24 +8,24 @@ import (
 )
 
 func (w *watch[P]) use(events []*driver.Event[P], end P) {
-	w.pending, w.pendEnd, w.using, w.recalled = events, end, true, 0
+	w.pending, w.pendEnd, w.using, w.previousCount = events, end, true, 0
 }
 
 // fromPending looks for the next event among those at hand.
 func (w *watch[P]) fromPending() (d delivery[P], err error) {
-	ev, held := w.held, w.held != nil
+	ev, held := w.heldEvent, w.heldEvent != nil
 	if !held {
 		ev = w.take()
 	}
 	if ev != nil && ev.Damage != nil {
 		// No waiting mends it. Whoever lists again goes on behind it.
-		return d, w.end(damaged(ev.Damage))
+		return d, w.end(damageError(ev.Damage))
 	}
 	return w.pass(ev, held), nil
 }
 
-// damaged is the error of a watch that cannot go on because of something damaged.
-func damaged(err error) error {
+// damageError is the error of a watch that cannot go on because of something damageError.
+func damageError(err error) error {
 	return fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, err)
 }
 
@@ -35,25 +35,25 @@ func (w *watch[P]) pass(ev *driver.Event[P], held bool) (d delivery[P]) {
 	defer w.mu.Unlock()
 	if ev == nil {
 		w.at = w.feed.source.Merge(w.at, w.pendEnd)
-		w.given = ""
+		w.resumedFrom = ""
 		w.pending, w.using = nil, false
 		return d
 	}
 	more, known := w.goesOn(ev, held)
 	if !known {
-		w.held = ev
+		w.heldEvent = ev
 		w.pending, w.using = nil, false
 		return d
 	}
-	w.held, w.open = nil, more
+	w.heldEvent, w.open = nil, more
 	w.at = w.feed.source.Advance(w.at, ev)
-	w.given = ""
+	w.resumedFrom = ""
 	if w.feed.opts.OnDelivered != nil {
 		w.feed.opts.OnDelivered(ev)
 	}
 	d = delivery[P]{kind: change, event: ev, more: more, at: w.at}
 	if w.before != nil {
-		d.past = w.before[ev]
+		d.previous = w.before[ev]
 		delete(w.before, ev)
 	}
 	return d
@@ -65,7 +65,7 @@ func (w *watch[P]) take() *driver.Event[P] {
 		// What the filter leaves out needs no step of its own: the next Advance or Merge passes it.
 		if w.wants(ev) {
 			w.pending = w.pending[i+1:]
-			w.recalled = max(w.recalled-i-1, 0)
+			w.previousCount = max(w.previousCount-i-1, 0)
 			return ev
 		}
 	}

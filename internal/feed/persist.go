@@ -17,7 +17,7 @@ func (f *Feed[P]) Persist(life context.Context, over <-chan struct{}, try func(c
 		return storage.ErrClosed
 	}
 	defer leave()
-	ctx, cancel := context.WithCancel(f.life)
+	ctx, cancel := context.WithCancel(f.lifetime)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
 	var firstFailure time.Time

@@ -16,14 +16,14 @@ var _ storage.Recaller = recaller[int]{}
 // Recall implements storage.Recaller.
 func (r recaller[P]) Recall() { r.watch.recalls.Store(true) }
 
-// mostRecalled is how many changes are looked up at a time. What was stored before them is up to 1 MiB each, however small they are.
-const mostRecalled = 64
+// maxPreviousReads is how many changes are looked up at a time. What was stored before them is up to 1 MiB each, however small they are.
+const maxPreviousReads = 64
 
-// recollection is what was stored before some changes.
-type recollection[P any] struct {
-	events []*driver.Event[P]
-	past   []*driver.Version
-	until  int // how many of pending that takes care of
+// previousBatch is what was stored before some changes.
+type previousBatch[P any] struct {
+	events   []*driver.Event[P]
+	versions []*driver.Version
+	until    int // how many of pending that takes care of
 }
 
 // recall finds out what was stored before the next changes at hand. It does so in the background, so that it goes on from one Next to
@@ -40,13 +40,13 @@ func (w *watch[P]) recall(ctx context.Context) error {
 		}
 	}
 	if len(events) == 0 {
-		w.recalled = len(w.pending)
+		w.previousCount = len(w.pending)
 		return nil
 	}
 	if len(events) < w.portion {
 		ends[len(ends)-1] = len(w.pending)
 	}
-	r, err := w.recalling.Do(ctx, func() (recollection[P], error) { return w.lookUp(events, ends) })
+	r, err := w.recalling.Do(ctx, func() (previousBatch[P], error) { return w.readPrevious(events, ends) })
 	switch {
 	case err == nil:
 		return w.remember(r)
@@ -57,11 +57,11 @@ func (w *watch[P]) recall(ctx context.Context) error {
 	}
 }
 
-// lookUp finds out what was stored before some changes, or the first of them. Its error ends the watch.
-func (w *watch[P]) lookUp(events []*driver.Event[P], ends []int) (r recollection[P], err error) {
+// readPrevious finds out what was stored before some changes, or the first of them. Its error ends the watch.
+func (w *watch[P]) readPrevious(events []*driver.Event[P], ends []int) (r previousBatch[P], err error) {
 	err = w.persist(nil, func(ctx context.Context) error {
 		past, err := w.feed.opts.Before(ctx, events)
-		r = recollection[P]{events, past, ends[len(events)-1]}
+		r = previousBatch[P]{events, past, ends[len(events)-1]}
 		events = events[:(len(events)+1)/2] // less comes through a slow link in time, should this have failed
 		return err
 	})
@@ -69,26 +69,26 @@ func (w *watch[P]) lookUp(events []*driver.Event[P], ends []int) (r recollection
 }
 
 // remember keeps what was stored before some events, until they are delivered.
-func (w *watch[P]) remember(r recollection[P]) error {
+func (w *watch[P]) remember(r previousBatch[P]) error {
 	if w.before == nil {
-		w.before = make(map[*driver.Event[P]]*driver.Version, len(r.past))
+		w.before = make(map[*driver.Event[P]]*driver.Version, len(r.versions))
 	}
 	bytes := 0
-	for i, v := range r.past {
+	for i, v := range r.versions {
 		if v == nil {
 			continue
 		}
 		own := *v
 		var err error
 		if own.Resource, err = v.Decode(); err != nil {
-			return w.end(damaged(err))
+			return w.end(damageError(err))
 		}
 		bytes += codec.Size(own.Resource)
 		w.before[r.events[i]] = &own
 	}
-	w.recalled = r.until
+	w.previousCount = r.until
 	if bytes < driver.PageBytes {
-		w.portion = min(2*len(r.events), mostRecalled)
+		w.portion = min(2*len(r.events), maxPreviousReads)
 	} else {
 		w.portion = (len(r.events) + 1) / 2
 	}

@@ -60,10 +60,10 @@ func TestRecallIsBounded(t *testing.T) {
 			versions = append(versions, past(ev, size))
 			read += size
 		}
-		if events[0].At > 100+mostRecalled+mostRecalled/2+mostRecalled/4+mostRecalled/8 {
+		if events[0].At > 100+maxPreviousReads+maxPreviousReads/2+maxPreviousReads/4+maxPreviousReads/8 {
 			largest = max(largest, read)
 		}
-		if len(events) > mostRecalled {
+		if len(events) > maxPreviousReads {
 			t.Errorf("asked for what was before %d changes at once", len(events))
 		}
 		return versions, nil

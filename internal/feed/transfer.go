@@ -24,8 +24,8 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 		return w.end(closedWith(w.run.err))
 	}
 	select {
-	case <-time.After(time.Until(w.left.Add(runPause))):
-	case <-w.life.Done():
+	case <-time.After(time.Until(w.lastMoved.Add(runPause))):
+	case <-w.lifetime.Done():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -40,9 +40,9 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 		m.Release()
 		return nil // it was closed
 	}
-	w.left = time.Now()
+	w.lastMoved = time.Now()
 	w.closeHistory()
-	w.pending, w.held, w.passed, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
+	w.pending, w.heldEvent, w.lastNode, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
 	w.catching, w.follows, w.sound = true, false, false
 	return nil
 }
@@ -51,7 +51,7 @@ func (w *watch[P]) leaveRun(ctx context.Context) error {
 func (w *watch[P]) enterRun(r *run[P]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.life.Err() != nil {
+	if w.lifetime.Err() != nil {
 		return false // Close has left the run that it saw
 	}
 	w.run.unfollow(w)

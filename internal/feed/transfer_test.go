@@ -87,7 +87,7 @@ func TestClosedWhileItsRunEnds(t *testing.T) {
 		w := watchFromNow(t, f, l.line, all)
 		r := f.current
 		l.ends <- struct{}{}
-		<-r.done
+		<-r.doneCh
 		done := make(chan struct{})
 		go func() { defer close(done); w.Close() }()
 		_, err := w.Next(t.Context())

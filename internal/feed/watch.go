@@ -17,54 +17,54 @@ import (
 
 // watch is a position in a store's history, with a filter.
 type watch[P any] struct {
-	feed   *Feed[P]
-	run    *run[P] // changed by Next, under mu
-	filter key.Filter
-	life   context.Context // ends with Close
-	cancel context.CancelFunc
-	once   sync.Once
+	feed     *Feed[P]
+	run      *run[P] // changed by Next, under mu
+	filter   key.Filter
+	lifetime context.Context // ends with Close
+	cancel   context.CancelFunc
+	once     sync.Once
 
 	// next is held by Next, mu for moments only, so that Cursor and Close never wait for a database.
 	next sync.Mutex
 	err  error // why the watch has ended
 
-	snapshot driver.Snapshot   // not nil while the watch is in its snapshot
-	catching bool              // reading from history
-	history  driver.History[P] // while catching
-	reading  BackgroundCall[page[P]]
-	joinAt   *node[P]           // where to join the log once pending is used up; nil: read another page of history
-	passed   *node[P]           // the last node of the log that was passed
-	pending  []*driver.Event[P] // of a page of history, or of the node after passed
-	pendEnd  P                  // the position after pending
-	using    bool               // pending and pendEnd are in use
-	held     *driver.Event[P]   // the event to return next, once the next batch has told whether its commit goes on
-	open     bool               // the event returned last was not the last of its commit
-	sound    bool               // the run's source has confirmed that at is a position in its history
-	follows  bool               // wake is known to the run
-	left     time.Time          // when it last moved to another run
-	wake     chan struct{}      // holds something when the log or a proof is worth a look
+	snapshot  driver.Snapshot   // not nil while the watch is in its snapshot
+	catching  bool              // reading from history
+	history   driver.History[P] // while catching
+	reading   BackgroundCall[page[P]]
+	joinAt    *node[P]           // where to join the log once pending is used up; nil: read another page of history
+	lastNode  *node[P]           // the last node of the log that was lastNode
+	pending   []*driver.Event[P] // of a page of history, or of the node after passed
+	pendEnd   P                  // the position after pending
+	using     bool               // pending and pendEnd are in use
+	heldEvent *driver.Event[P]   // the event to return next, once the next batch has told whether its commit goes on
+	open      bool               // the event returned last was not the last of its commit
+	sound     bool               // the run's source has confirmed that at is a position in its history
+	follows   bool               // wake is known to the run
+	lastMoved time.Time          // when it last moved to another run
+	wake      chan struct{}      // holds something when the log or a proof is worth a look
 
-	recalls   atomic.Bool // what was stored before each change is wanted
-	recalling BackgroundCall[recollection[P]]
-	portion   int                                  // how many changes to look up next
-	recalled  int                                  // of how many of pending it is known
-	before    map[*driver.Event[P]]*driver.Version // for those, and for held
+	recalls       atomic.Bool // what was stored before each change is wanted
+	recalling     BackgroundCall[previousBatch[P]]
+	portion       int                                  // how many changes to look up next
+	previousCount int                                  // of how many of pending it is known
+	before        map[*driver.Event[P]]*driver.Version // for those, and for held
 
 	eager atomic.Bool // proofs is not empty: wants to hear of every batch
 
-	mu     sync.Mutex
-	at     P
-	given  string // the cursor that the watch was resumed from, until it moves
-	start  bool   // in the snapshot
-	proofs []*proof[P]
-	ended  error // err, for those who may not wait for next
+	mu          sync.Mutex
+	at          P
+	resumedFrom string // the cursor that the watch was resumed from, until it moves
+	start       bool   // in the snapshot
+	proofs      []*proof[P]
+	endErr      error // err, for those who may not wait for next
 }
 
 // Watch returns a watch that begins with a snapshot, which was read after the mark was made and shows the state at.
 func (f *Feed[P]) Watch(m Mark[P], filter key.Filter, snapshot driver.Snapshot, at P) storage.Watch {
 	w := f.newWatch(m.run, filter, at)
 	w.snapshot, w.start, w.sound = snapshot, true, true
-	w.passed = m.node
+	w.lastNode = m.node
 	return f.offer(w)
 }
 
@@ -77,13 +77,13 @@ func (f *Feed[P]) Resume(ctx context.Context, filter key.Filter, from P, cursor 
 	}
 	w := f.newWatch(m.run, filter, from)
 	w.catching = true
-	w.given = cursor
+	w.resumedFrom = cursor
 	return f.offer(w), nil
 }
 
 func (f *Feed[P]) newWatch(r *run[P], filter key.Filter, at P) *watch[P] {
-	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1), portion: mostRecalled}
-	w.life, w.cancel = context.WithCancel(context.Background())
+	w := &watch[P]{feed: f, run: r, filter: filter, at: at, wake: make(chan struct{}, 1), portion: maxPreviousReads}
+	w.lifetime, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
@@ -105,7 +105,7 @@ func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 		if w.err != nil {
 			return delivery[P]{}, w.err
 		}
-		if w.life.Err() != nil {
+		if w.lifetime.Err() != nil {
 			return delivery[P]{}, w.end(storage.ErrWatchClosed)
 		}
 		if w.feed.closed.Load() {
@@ -117,7 +117,7 @@ func (w *watch[P]) deliver(ctx context.Context) (delivery[P], error) {
 		d, err := w.step(ctx)
 		if d.kind != nothing || err != nil {
 			// A watch that was closed meanwhile drops what it holds.
-			if w.life.Err() != nil {
+			if w.lifetime.Err() != nil {
 				return delivery[P]{}, w.end(storage.ErrWatchClosed)
 			}
 			return d, err
@@ -130,14 +130,14 @@ func (w *watch[P]) step(ctx context.Context) (d delivery[P], err error) {
 	switch {
 	case w.snapshot != nil:
 		return w.fromSnapshot(ctx)
-	case w.proven():
+	case w.bookmarkDue():
 		return w.bookmark(), nil
-	case w.using && w.recalls.Load() && w.recalled == 0 && len(w.pending) > 0:
+	case w.using && w.recalls.Load() && w.previousCount == 0 && len(w.pending) > 0:
 		return d, w.recall(ctx)
 	case w.using:
 		return w.fromPending()
 	case w.catching && w.joinAt != nil:
-		w.catching, w.passed, w.joinAt = false, w.joinAt, nil
+		w.catching, w.lastNode, w.joinAt = false, w.joinAt, nil
 		return d, nil
 	case w.catching:
 		return d, w.readHistory(ctx)
@@ -168,8 +168,8 @@ func (w *watch[P]) fromSnapshot(ctx context.Context) (d delivery[P], err error) 
 
 // follow takes the log's next node, waiting for it if need be.
 func (w *watch[P]) follow(ctx context.Context) error {
-	n := w.passed.next.Load()
-	if n == nil && w.passed.batch.Load() != nil {
+	n := w.lastNode.next.Load()
+	if n == nil && w.lastNode.batch.Load() != nil {
 		if !w.follows {
 			// What came before it was known to wait is looked at once more.
 			w.follows = true
@@ -178,13 +178,13 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		}
 		select {
 		case <-w.wake:
-		case <-w.answered():
-		case <-w.life.Done():
+		case <-w.proofCh():
+		case <-w.lifetime.Done():
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.run.done:
+		case <-w.run.doneCh:
 			// What was published before the run ended is still delivered.
-			if w.passed.next.Load() == nil && w.passed.batch.Load() != nil {
+			if w.lastNode.next.Load() == nil && w.lastNode.batch.Load() != nil {
 				return w.leaveRun(ctx)
 			}
 		}
@@ -195,11 +195,11 @@ func (w *watch[P]) follow(ctx context.Context) error {
 		b = n.batch.Load()
 	}
 	if b == nil {
-		w.catching, w.held = true, nil // history gives again what is held
+		w.catching, w.heldEvent = true, nil // history gives again what is held
 		clear(w.before)
 		return nil
 	}
-	w.passed = n
+	w.lastNode = n
 	w.use(b.events, b.end)
 	return nil
 }
@@ -215,7 +215,7 @@ func (w *watch[P]) wakeUp() {
 // during returns ctx, ended also by Close.
 func (w *watch[P]) during(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(w.life, cancel)
+	stop := context.AfterFunc(w.lifetime, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
@@ -239,9 +239,9 @@ func (w *watch[P]) finish(err error) {
 	}
 	w.err = err
 	w.mu.Lock()
-	w.ended, w.proofs = err, nil
+	w.endErr, w.proofs = err, nil
 	w.mu.Unlock()
-	w.pending, w.held, w.passed, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
+	w.pending, w.heldEvent, w.lastNode, w.joinAt, w.using, w.before = nil, nil, nil, nil, false, nil
 	w.closeHistory()
 	if w.snapshot != nil {
 		w.snapshot.Close()
@@ -251,7 +251,7 @@ func (w *watch[P]) finish(err error) {
 
 // sweep frees what a closed watch holds, in case nobody calls Next again, unless Next is running and will do it itself.
 func (w *watch[P]) sweep() {
-	if w.life.Err() != nil && w.next.TryLock() {
+	if w.lifetime.Err() != nil && w.next.TryLock() {
 		w.finish(storage.ErrWatchClosed)
 		w.next.Unlock()
 	}
@@ -264,8 +264,8 @@ func (w *watch[P]) Cursor() string {
 	switch {
 	case w.start:
 		return w.feed.opts.InSnapshot
-	case w.given != "":
-		return w.given
+	case w.resumedFrom != "":
+		return w.resumedFrom
 	}
 	return w.feed.source.Cursor(w.at)
 }

@@ -9,28 +9,28 @@ import (
 
 // barriers are the requests for proof of how far the copy is.
 type barriers struct {
-	offered bool               // the watches are bookmarkers
-	to      storage.Bookmarker // the watch; nil while there is none
-	asked   int64              // counts the requests that were sent, and the lists
-	flying  *barrier           // was sent, and is not answered
-	next    *barrier           // is sent when flying is answered
+	haveBookmarks bool               // the watches are bookmarkers
+	to            storage.Bookmarker // the watch; nil while there is none
+	requestCount  int64              // counts the requests that were sent, and the lists
+	flying        *barrier           // was sent, and is not answered
+	next          *barrier           // is sent when flying is answered
 }
 
 // barrier is what callers wait for together.
 type barrier struct {
-	done   chan struct{}
-	err    error
-	number int64
-	joined []*barrier // earlier ones, which end with it
+	doneCh          chan struct{}
+	err             error
+	number          int64
+	earlierBarriers []*barrier // earlier ones, which end with it
 }
 
 // finish lets go on who waits.
 func (b *barrier) finish(err error) {
-	for _, one := range b.joined {
+	for _, one := range b.earlierBarriers {
 		one.finish(err)
 	}
 	b.err = err
-	close(b.done)
+	close(b.doneCh)
 }
 
 // Barrier waits until everything that was acknowledged, to anybody, before the call is in the Views made after it. Callers that wait share
@@ -38,22 +38,22 @@ func (b *barrier) finish(err error) {
 // are no [storage.Bookmarker].
 func (r *Replica[V]) Barrier(ctx context.Context) error {
 	r.mu.Lock()
-	if !r.barriers.offered {
+	if !r.barriers.haveBookmarks {
 		r.mu.Unlock()
 		return fmt.Errorf("%w: the backend's watches are no Bookmarkers, so the copy cannot know how far it is", storage.ErrInvalid)
 	}
-	if r.ended != nil {
+	if r.endErr != nil {
 		defer r.mu.Unlock()
-		return r.ended
+		return r.endErr
 	}
 	if r.barriers.next == nil {
-		r.barriers.next = &barrier{done: make(chan struct{})}
+		r.barriers.next = &barrier{doneCh: make(chan struct{})}
 	}
 	mine := r.barriers.next
 	r.barriers.send()
 	r.mu.Unlock()
 	select {
-	case <-mine.done:
+	case <-mine.doneCh:
 		return mine.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -66,8 +66,8 @@ func (b *barriers) send() {
 		return
 	}
 	b.flying, b.next = b.next, nil
-	b.asked++
-	b.flying.number = b.asked
+	b.requestCount++
+	b.flying.number = b.requestCount
 	// It notes the request and returns. If it fails the watch has ended, and what follows it sends the request again.
 	_ = b.to.Bookmark(context.Background())
 }
@@ -79,16 +79,16 @@ func (b *barriers) watch(w storage.Watch) {
 		if b.next == nil {
 			b.next = b.flying
 		} else {
-			b.next.joined = append(b.next.joined, b.flying)
+			b.next.earlierBarriers = append(b.next.earlierBarriers, b.flying)
 		}
 		b.flying = nil
 	}
 	b.send()
 }
 
-// answered ends the waiting for the request under way, and returns its number. The caller holds the replica's lock, and has applied all
+// finishRequest ends the waiting for the request under way, and returns its number. The caller holds the replica's lock, and has applied all
 // that came before the answer.
-func (b *barriers) answered() int64 {
+func (b *barriers) finishRequest() int64 {
 	if b.flying == nil {
 		return 0
 	}

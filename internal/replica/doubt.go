@@ -12,7 +12,7 @@ import (
 // ask has own writes settled, of which a list did not tell, however long the database is out of reach.
 func (r *Replica[V]) ask() {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		if err := r.doubt(r.ctx); err == nil || errors.Is(err, storage.ErrClosed) {
+		if err := r.verifyLocal(r.ctx); err == nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
 		timer := time.NewTimer(pause)
@@ -25,11 +25,11 @@ func (r *Replica[V]) ask() {
 	}
 }
 
-// doubt has own writes settled of which a list did not tell, where watches prove nothing: it reads their keys.
-func (r *Replica[V]) doubt(ctx context.Context) error {
+// verifyLocal has own writes settled of which a list did not tell, where watches prove nothing: it reads their keys.
+func (r *Replica[V]) verifyLocal(ctx context.Context) error {
 	r.mu.Lock()
-	all := make([]key.Key, 0, len(r.own))
-	for k := range r.own {
+	all := make([]key.Key, 0, len(r.localWrites))
+	for k := range r.localWrites {
 		all = append(all, k)
 	}
 	r.mu.Unlock()
@@ -48,10 +48,10 @@ func (r *Replica[V]) doubt(ctx context.Context) error {
 // something for the key meanwhile, which may be older than what was read, or newer.
 func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
 	r.mu.Lock()
-	o := r.own[k]
+	o := r.localWrites[k]
 	var passed int
 	if o != nil {
-		passed = o.passed
+		passed = o.broughtSince
 	}
 	r.mu.Unlock()
 	if o == nil {
@@ -71,8 +71,8 @@ func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
 		base = o.base.Version
 	}
 	switch stored := res.GetVersion(); {
-	case r.own[k] != o:
-	case o.passed != passed:
+	case r.localWrites[k] != o:
+	case o.broughtSince != passed:
 		return false, nil
 	case o.row != nil && o.version == stored: // the watch is going to bring it
 	case base == stored:
@@ -81,7 +81,7 @@ func (r *Replica[V]) compare(ctx context.Context, k key.Key) (bool, error) {
 		}
 		r.uncover(k, o) // the write is older
 	default:
-		o.next = &laid{version: stored, deleted: stored == ""} // the write is older, and is newer or older than what the watch has brought
+		o.next = &coveredWrite{version: stored, isDeletion: stored == ""} // the write is older, and is newer or older than what the watch has brought
 	}
 	return true, nil
 }

@@ -30,7 +30,7 @@ func (r *Replica[V]) prime(ctx context.Context, w storage.Watch) error {
 
 // feed applies what the watch returns, and opens another one when it has ended.
 func (r *Replica[V]) feed(ctx context.Context, w storage.Watch) {
-	defer close(r.done)
+	defer close(r.doneCh)
 	var pause time.Duration
 	for {
 		some, err := r.follow(ctx, w)
@@ -67,8 +67,8 @@ func (r *Replica[V]) reopen(ctx context.Context, err error, pause time.Duration)
 		}
 		timer.Stop()
 		r.mu.Lock()
-		r.barriers.asked++ // what is acknowledged from now on is perhaps not in the list
-		began := r.barriers.asked
+		r.barriers.requestCount++ // what is acknowledged from now on is perhaps not in the list
+		began := r.barriers.requestCount
 		r.mu.Unlock()
 		var w storage.Watch
 		if w, err = r.open(ctx); err == nil {
@@ -84,8 +84,8 @@ func (r *Replica[V]) reopen(ctx context.Context, err error, pause time.Duration)
 func (r *Replica[V]) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = err
-	r.over.Store(true)
+	r.endErr = err
+	r.hasEnded.Store(true)
 	r.barriers.end(err)
 	r.release()
 }
@@ -96,7 +96,7 @@ func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) (some bool, er
 	r.live = true
 	r.barriers.watch(w)
 	r.mu.Unlock()
-	var commit []arrived[V]
+	var commit []watchChange[V]
 	for {
 		ev, err := w.Next(ctx)
 		if err != nil {
@@ -109,7 +109,7 @@ func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) (some bool, er
 		some = true
 		if ev.GetBookmark() != nil {
 			r.mu.Lock()
-			r.settle(r.barriers.answered())
+			r.settle(r.barriers.finishRequest())
 			r.mu.Unlock()
 			continue
 		}
@@ -125,44 +125,44 @@ func (r *Replica[V]) follow(ctx context.Context, w storage.Watch) (some bool, er
 	}
 }
 
-// arrived is a change that the watch has brought.
-type arrived[V any] struct {
+// watchChange is a change that the watch has brought.
+type watchChange[V any] struct {
 	key     key.Key
 	version string  // of the row, or of what was deleted
 	row     *Row[V] // nil for a deletion
 	cursor  string
 }
 
-func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a arrived[V], ok bool) {
+func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a watchChange[V], ok bool) {
 	if res := ev.GetDelete().GetResource(); res != nil && r.has(res) {
-		return arrived[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
+		return watchChange[V]{key: key.Of(res.GetId()), version: res.GetVersion()}, true
 	}
 	res := ev.GetUpsert().GetResource()
 	if res == nil || !r.has(res) {
 		return a, false
 	}
-	row := r.written(res)
+	row := r.rowOf(res)
 	if row == nil {
 		row = r.row(res)
 	}
-	return arrived[V]{key: row.Key, version: row.Version, row: row}, true
+	return watchChange[V]{key: row.Key, version: row.Version, row: row}, true
 }
 
-// written returns the row of a resource that this program has written, nil if it has not.
-func (r *Replica[V]) written(res *resourcepb.Resource) *Row[V] {
+// rowOf returns the row of a resource that this program has rowOf, nil if it has not.
+func (r *Replica[V]) rowOf(res *resourcepb.Resource) *Row[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.own) == 0 {
+	if len(r.localWrites) == 0 {
 		return nil
 	}
-	if o := r.own[key.Of(res.GetId())]; o != nil && o.row != nil && o.version == res.GetVersion() {
+	if o := r.localWrites[key.Of(res.GetId())]; o != nil && o.row != nil && o.version == res.GetVersion() {
 		return o.row
 	}
 	return nil
 }
 
 // apply makes a commit visible.
-func (r *Replica[V]) apply(commit []arrived[V]) {
+func (r *Replica[V]) apply(commit []watchChange[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changes := make([]change[V], 0, len(commit))
@@ -172,7 +172,7 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		if a.row != nil {
 			r.raise(a.key, a.version)
 		}
-		o := r.own[a.key]
+		o := r.localWrites[a.key]
 		var base *Row[V]
 		if o != nil {
 			base = o.base
@@ -187,8 +187,8 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 		case o == nil && !same(base, a.row):
 			r.set(a.key, a.row)
 		case o == nil:
-		case overtaken || o.settledBy(a.version, a.row == nil):
-			delete(r.own, a.key)
+		case overtaken || o.isConfirmedBy(a.version, a.row == nil):
+			delete(r.localWrites, a.key)
 			if overtaken && a.row == nil { // perhaps by the end of a life before the write
 				r.bury(a.key, o)
 			}
@@ -197,11 +197,11 @@ func (r *Replica[V]) apply(commit []arrived[V]) {
 			}
 		default:
 			o.base = a.row
-			o.passed++
+			o.broughtSince++
 			o.pass(a.version, a.row == nil)
 		}
 	}
-	r.changed()
+	r.wakeWaiters()
 	r.append(changes)
 }
 
@@ -214,7 +214,7 @@ func (r *Replica[V]) append(commit []change[V]) {
 	if r.view != nil {
 		r.view.at = r.log.end // it shows what own writes show, so nothing of this is new to it
 	}
-	r.changed()
+	r.wakeWaiters()
 }
 
 // relist brings the copy to what a new watch shows at first, all at once, and tells followers what has changed. Own writes of a number
@@ -243,13 +243,13 @@ func (r *Replica[V]) relist(ctx context.Context, w storage.Watch, began int64) e
 	r.mu.Lock()
 	r.cursor = w.Cursor()
 	r.adopt(listed, began)
-	some := len(r.own) > 0
+	some := len(r.localWrites) > 0
 	r.mu.Unlock()
 	switch {
 	case !some:
 		return nil
-	case !r.barriers.offered:
-		return r.doubt(ctx)
+	case !r.barriers.haveBookmarks:
+		return r.verifyLocal(ctx)
 	}
 	r.helping.Go(func() { _ = r.Barrier(ctx) }) // its answer settles them
 	return nil
@@ -262,11 +262,11 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	put := func(k key.Key, row *Row[V], version string) {
 		r.note(k, version, row == nil)
 		base := r.at(k)
-		if o := r.own[k]; o != nil {
+		if o := r.localWrites[k]; o != nil {
 			base = o.base
 			mine := o.is(version, row == nil)
-			if o.base = row; o.number >= began && (!mine || row == nil && o.life != "") { // nothing is there yet, or nothing any more
-				o.passed, o.next = o.passed+1, nil
+			if o.base = row; o.number >= began && (!mine || row == nil && o.pendingVersion != "") { // nothing is there yet, or nothing any more
+				o.broughtSince, o.next = o.broughtSince+1, nil
 				switch {
 				case !mine:
 					o.pass(version, row == nil)
@@ -278,7 +278,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 				}
 				return
 			}
-			delete(r.own, k)
+			delete(r.localWrites, k)
 			changes = append(changes, change[V]{key: k, base: base, now: row, cursor: r.cursor, settles: true})
 		} else if !same(base, row) {
 			changes = append(changes, change[V]{key: k, base: base, now: row, version: version, cursor: r.cursor})
@@ -294,7 +294,7 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 		}
 		return true
 	})
-	for k, o := range r.own {
+	for k, o := range r.localWrites {
 		if o.row == nil && listed[k] == nil {
 			gone = append(gone, &Row[V]{Key: k, Version: o.version})
 		}
@@ -307,16 +307,16 @@ func (r *Replica[V]) adopt(listed map[key.Key]*Row[V], began int64) {
 	}
 	for _, all := range r.inflight {
 		for _, w := range all {
-			w.relisted = true
+			w.listedAgain = true
 		}
 	}
-	for k, o := range r.past {
+	for k, o := range r.finishedWrites {
 		if o.number < began { // the list is newer than what was read
-			delete(r.past, k)
+			delete(r.finishedWrites, k)
 		}
 	}
 	r.lists++
 	r.view = nil
-	r.changed()
+	r.wakeWaiters()
 	r.append(changes)
 }

@@ -18,22 +18,22 @@ type Change[V any] struct {
 
 // Follower reads the log from a View on. Next is for one goroutine at a time; Close may be called from any.
 type Follower[V any] struct {
-	r      *Replica[V]
-	place  place[V]
-	out    []Change[V]            // of the commit under way
-	within bool                   // a commit is under way
-	own    map[key.Key]overlay[V] // what the View showed beyond what the watch had brought
-	fallen error                  // it fell behind the log
-	once   sync.Once
-	closed atomic.Bool
-	done   chan struct{}
+	r        *Replica[V]
+	position logPosition[V]
+	out      []Change[V]            // of the commit under way
+	within   bool                   // a commit is under way
+	overlays map[key.Key]overlay[V] // what the View showed beyond what the watch had brought
+	fallen   error                  // it fell behind the log
+	once     sync.Once
+	closed   atomic.Bool
+	doneCh   chan struct{}
 }
 
 // BorrowAndFollow returns a View, which is borrowed, and a follower of what comes after it.
 func (r *Replica[V]) BorrowAndFollow() (*View[V], *Follower[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.borrow(), &Follower[V]{r: r, place: r.log.now(), own: r.overlays(), done: make(chan struct{})}
+	return r.borrow(), &Follower[V]{r: r, position: r.log.now(), overlays: r.overlays(), doneCh: make(chan struct{})}
 }
 
 // Next returns the changes of the next commit that is not empty, waiting for one if need be. They are good until the next call.
@@ -76,7 +76,7 @@ func (f *Follower[V]) Ended(ctx context.Context) error {
 
 // read returns the next change of the log. If there is none yet it waits, and returns nil once there may be one.
 func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
-	c, ok := f.place.next()
+	c, ok := f.position.next()
 	if c != nil {
 		return c, nil
 	}
@@ -86,7 +86,7 @@ func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
 	}
 	r := f.r
 	r.mu.Lock()
-	if c, ok = f.place.next(); c != nil || !ok || r.ended != nil {
+	if c, ok = f.position.next(); c != nil || !ok || r.endErr != nil {
 		r.mu.Unlock()
 		return c, nil
 	}
@@ -94,7 +94,7 @@ func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
 	r.mu.Unlock()
 	select {
 	case <-wake:
-	case <-f.done:
+	case <-f.doneCh:
 	case <-ctx.Done():
 	}
 	return nil, nil
@@ -103,12 +103,12 @@ func (f *Follower[V]) read(ctx context.Context) (*change[V], error) {
 // show appends what a change is for who has seen the View.
 func (f *Follower[V]) show(c *change[V]) {
 	old := c.base
-	if o, over := f.own[c.key]; over {
-		if c.settles || o.settledBy(c.version, c.now == nil) {
-			delete(f.own, c.key)
+	if o, over := f.overlays[c.key]; over {
+		if c.settles || o.isConfirmedBy(c.version, c.now == nil) {
+			delete(f.overlays, c.key)
 		} else {
 			o.pass(c.version)
-			f.own[c.key] = o
+			f.overlays[c.key] = o
 		}
 		if !c.settles {
 			return // the View has shown it, or what came after it
@@ -124,6 +124,6 @@ func (f *Follower[V]) show(c *change[V]) {
 func (f *Follower[V]) Close() {
 	f.once.Do(func() {
 		f.closed.Store(true)
-		close(f.done)
+		close(f.doneCh)
 	})
 }

@@ -27,11 +27,11 @@ const (
 // changeLog is the newest changes, in chunks: a reader who holds on to one holds on to no more than that. The replica's lock guards it;
 // readers need none for what is in a chunk.
 type changeLog[V any] struct {
-	chunks []*chunk[V] // one at least; only the last one grows
-	end    int64       // the place of the next change
-	bytes  int         // of all changes, and of all rows that they are about, each once
-	most   int
-	room   int
+	chunks    []*chunk[V] // one at least; only the last one grows
+	end       int64       // the place of the next change
+	bytes     int         // of all changes, and of all rows that they are about, each once
+	maxChunks int
+	capacity  int
 }
 
 // chunk is a run of changes.
@@ -42,7 +42,7 @@ type chunk[V any] struct {
 
 	length    atomic.Int32             // of the changes, those that are there. They never change
 	next      atomic.Pointer[chunk[V]] // nil while this one grows, and once it is forgotten
-	forgotten atomic.Bool              // what comes after it is not reached from here any more
+	truncated atomic.Bool              // what comes after it is not reached from here any more
 }
 
 // A chunk ends when it has so many changes, or bytes.
@@ -58,7 +58,7 @@ func newLog[V any](length, bytes int) changeLog[V] {
 	if bytes == 0 {
 		bytes = logBytes
 	}
-	return changeLog[V]{chunks: []*chunk[V]{{}}, most: length, room: bytes}
+	return changeLog[V]{chunks: []*chunk[V]{{}}, maxChunks: length, capacity: bytes}
 }
 
 // append puts a commit behind the others, and forgets the oldest chunks beyond the bounds.
@@ -74,20 +74,20 @@ func (l *changeLog[V]) append(commit []change[V]) {
 			last.next.Store(next)
 			last, n = next, 0
 		}
-		bytes := changeCost + c.base.kept(1) + c.now.kept(1)
+		bytes := changeCost + c.base.addUses(1) + c.now.addUses(1)
 		last.bytes += bytes
 		l.bytes += bytes
 		l.end++
 		last.changes[n] = *c
 		last.length.Store(n + 1)
 	}
-	for len(l.chunks) > 1 && (l.end-l.chunks[1].first > int64(l.most) || l.bytes > l.room) {
+	for len(l.chunks) > 1 && (l.end-l.chunks[1].first > int64(l.maxChunks) || l.bytes > l.capacity) {
 		oldest := l.chunks[0]
 		for i := range oldest.length.Load() {
 			c := &oldest.changes[i]
-			l.bytes -= changeCost + c.base.kept(-1) + c.now.kept(-1)
+			l.bytes -= changeCost + c.base.addUses(-1) + c.now.addUses(-1)
 		}
-		oldest.forgotten.Store(true)
+		oldest.truncated.Store(true)
 		oldest.next.Store(nil)
 		l.chunks[0] = nil
 		l.chunks = l.chunks[1:]
@@ -97,17 +97,17 @@ func (l *changeLog[V]) append(commit []change[V]) {
 // last returns the chunk that grows.
 func (l *changeLog[V]) last() *chunk[V] { return l.chunks[len(l.chunks)-1] }
 
-// place is where a reader has come to in a log.
-type place[V any] struct {
+// logPosition is where a reader has come to in a log.
+type logPosition[V any] struct {
 	chunk *chunk[V]
 	at    int32
 }
 
 // now returns the place behind all changes.
-func (l *changeLog[V]) now() place[V] { return place[V]{l.last(), l.last().length.Load()} }
+func (l *changeLog[V]) now() logPosition[V] { return logPosition[V]{l.last(), l.last().length.Load()} }
 
 // next returns the change at the place, which moves on; nil if there is none yet. false: it is forgotten.
-func (p *place[V]) next() (*change[V], bool) {
+func (p *logPosition[V]) next() (*change[V], bool) {
 	for {
 		if p.at < p.chunk.length.Load() {
 			p.at++
@@ -115,7 +115,7 @@ func (p *place[V]) next() (*change[V], bool) {
 		}
 		switch next := p.chunk.next.Load(); {
 		case next == nil:
-			return nil, !p.chunk.forgotten.Load()
+			return nil, !p.chunk.truncated.Load()
 		case p.at == p.chunk.length.Load(): // it has not grown before the other one began
 			p.chunk, p.at = next, 0
 		}
@@ -125,13 +125,13 @@ func (p *place[V]) next() (*change[V], bool) {
 // changeCost is about what a change takes beside its rows.
 const changeCost = 200
 
-// kept counts one use of a row by a log more, or less. It returns what the row takes, if the use is the only one.
-func (r *Row[V]) kept(more int32) int {
+// addUses counts one use of a row by a log more, or less. It returns what the row takes, if the use is the only one.
+func (r *Row[V]) addUses(more int32) int {
 	if r == nil {
 		return 0
 	}
-	before := r.logged
-	if r.logged += more; before != 0 && r.logged != 0 {
+	before := r.logUses
+	if r.logUses += more; before != 0 && r.logUses != 0 {
 		return 0
 	}
 	return int(r.Weight)

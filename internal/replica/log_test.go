@@ -61,7 +61,7 @@ func TestLogHoldsNoMoreThanItHasRoomFor(t *testing.T) {
 			if bytes := held(&l); bytes < room/2 {
 				t.Errorf("only %d bytes are used of %d", bytes, room)
 			}
-			p := place[string]{chunk: l.chunks[0]}
+			p := logPosition[string]{chunk: l.chunks[0]}
 			for at := l.chunks[0].first; at < l.end; at++ {
 				if c, ok := p.next(); !ok || c == nil || c.key.Name != fmt.Sprint(at) {
 					t.Fatalf("at %d there is %v, %v", at, c, ok)

@@ -7,61 +7,61 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// own is a write of this program that lies over what the watch has brought.
-type own[V any] struct {
+// localWrite is a write of this program that lies over what the watch has brought.
+type localWrite[V any] struct {
 	overlay[V]
-	base   *Row[V] // what the watch has brought; nil for nothing
-	number int64   // of the barriers asked for before: a later one settles it
-	laid   int64   // counts what was laid
-	under  []laid  // what lay there before, and the watch has not brought either, in order; of many, some stand for those before them
-	passed int     // counts what the watch has brought since
-	next   *laid   // was stored after the write, and the watch has yet to bring it; nil if that is not known
+	base          *Row[V]        // what the watch has brought; nil for nothing
+	number        int64          // of the barriers asked for before: a later one settles it
+	writeNumber   int64          // counts what was writeNumber
+	coveredWrites []coveredWrite // what lay there before, and the watch has not brought either, in order; of many, some stand for those before them
+	broughtSince  int            // counts what the watch has brought since
+	next          *coveredWrite  // was stored after the write, and the watch has yet to bring it; nil if that is not known
 }
 
-// laid is a write that another one has covered.
-type laid struct {
-	version string
-	deleted bool
-	number  int64
+// coveredWrite is a write that another one has covered.
+type coveredWrite struct {
+	version    string
+	isDeletion bool
+	number     int64
 }
 
-// mostUnder is how many covered writes of a key are told apart, so that a watch that is away for long costs no memory for each of them.
-const mostUnder = 64
+// maxCovered is how many covered writes of a key are told apart, so that a watch that is away for long costs no memory for each of them.
+const maxCovered = 64
 
-// covered returns what lies under a write that covers this one.
-func (o *own[V]) covered() []laid {
-	one := laid{o.version, o.row == nil, o.laid}
-	if last := len(o.under) - 1; len(o.under) == mostUnder {
-		one.number = o.under[last].number // who waits for that one waits for this one
-		o.under[last] = one
-		return o.under
+// coverings returns what lies under a write that covers this one.
+func (o *localWrite[V]) coverings() []coveredWrite {
+	one := coveredWrite{o.version, o.row == nil, o.writeNumber}
+	if last := len(o.coveredWrites) - 1; len(o.coveredWrites) == maxCovered {
+		one.number = o.coveredWrites[last].number // who waits for that one waits for this one
+		o.coveredWrites[last] = one
+		return o.coveredWrites
 	}
-	return append(o.under, one)
+	return append(o.coveredWrites, one)
 }
 
 // oldest returns the number of the oldest write that the watch has not brought.
-func (o *own[V]) oldest() int64 {
-	if len(o.under) > 0 {
-		return o.under[0].number
+func (o *localWrite[V]) oldest() int64 {
+	if len(o.coveredWrites) > 0 {
+		return o.coveredWrites[0].number
 	}
-	return o.laid
+	return o.writeNumber
 }
 
-// settledBy reports whether a change that the watch has brought is the write, or comes after it.
-func (o *overlay[V]) settledBy(version string, deleted bool) bool {
-	return o.is(version, deleted) || deleted && o.row == nil && o.life == ""
+// isConfirmedBy reports whether a change that the watch has brought is the write, or comes after it.
+func (o *overlay[V]) isConfirmedBy(version string, deleted bool) bool {
+	return o.is(version, deleted) || deleted && o.row == nil && o.pendingVersion == ""
 }
 
 // overtakenBy reports whether a change that the watch has brought is known to come after the write.
-func (o *own[V]) overtakenBy(version string, deleted bool) bool {
-	return o.next != nil && deleted == o.next.deleted && (deleted || version == o.next.version)
+func (o *localWrite[V]) overtakenBy(version string, deleted bool) bool {
+	return o.next != nil && deleted == o.next.isDeletion && (deleted || version == o.next.version)
 }
 
 // pass notes a change that does not settle the write.
-func (o *own[V]) pass(version string, deleted bool) {
-	for i, one := range o.under {
-		if one.version == version && one.deleted == deleted {
-			o.under = o.under[i+1:]
+func (o *localWrite[V]) pass(version string, deleted bool) {
+	for i, one := range o.coveredWrites {
+		if one.version == version && one.isDeletion == deleted {
+			o.coveredWrites = o.coveredWrites[i+1:]
 			break
 		}
 	}
@@ -70,8 +70,8 @@ func (o *own[V]) pass(version string, deleted bool) {
 
 // pass notes a version that the watch has brought.
 func (o *overlay[V]) pass(version string) {
-	if o.life == version {
-		o.life = ""
+	if o.pendingVersion == version {
+		o.pendingVersion = ""
 	}
 }
 
@@ -89,25 +89,25 @@ func same[V any](a, b *Row[V]) bool {
 type overlay[V any] struct {
 	row     *Row[V] // nil for a deletion
 	version string  // that of row, or the one that was deleted
-	// life, of a deletion, is a version that the watch has yet to bring, and "" once it has. The first deletion after that settles the
+	// pendingVersion, of a deletion, is a version that the watch has yet to bring, and "" once it has. The first deletion after that settles the
 	// write, whoever has made it: a deletion succeeds where another program was faster.
-	life string
+	pendingVersion string
 }
 
 // Writing is a commit under way.
 type Writing[V any] struct {
-	r        *Replica[V]
-	keys     []key.Key
-	began    int64             // what had been laid before
-	seen     map[overlaid]bool // what the watch has brought meanwhile
-	relisted bool              // the store was listed anew meanwhile
+	r              *Replica[V]
+	keys           []key.Key
+	began          int64             // what had been laid before
+	broughtChanges map[overlaid]bool // what the watch has brought meanwhile
+	listedAgain    bool              // the store was listed anew meanwhile
 }
 
 // overlaid is a version of a key, or its deletion.
 type overlaid struct {
-	key     key.Key
-	version string
-	deleted bool
+	key        key.Key
+	version    string
+	isDeletion bool
 }
 
 // Begin notes that a commit is going to change keys. End has to follow.
@@ -115,7 +115,7 @@ func (r *Replica[V]) Begin(keys []key.Key) *Writing[V] {
 	w := &Writing[V]{r: r, keys: keys}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w.began = r.laid
+	w.began = r.writeCount
 	for _, k := range keys {
 		r.inflight[k] = append(r.inflight[k], w)
 	}
@@ -138,7 +138,7 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 	r := w.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.relisted && r.ended == nil && !r.barriers.offered {
+	if w.listedAgain && r.endErr == nil && !r.barriers.haveBookmarks {
 		r.helping.Go(r.ask) // the list may have had the write, or what came after it
 	}
 	for _, k := range w.keys {
@@ -158,16 +158,16 @@ func (w *Writing[V]) EndWith(rows []*Row[V], deleted []*resourcepb.Resource) (un
 		}
 	}
 	for _, res := range deleted {
-		if k := key.Of(res.GetId()); !w.spared(k, res) && !w.lay(k, overlay[V]{version: res.GetVersion()}) {
+		if k := key.Of(res.GetId()); !w.deletedNothing(k, res) && !w.lay(k, overlay[V]{version: res.GetVersion()}) {
 			unsure = append(unsure, k)
 		}
 	}
-	r.changed()
+	r.wakeWaiters()
 	return unsure
 }
 
-// spared reports whether a deletion has deleted nothing, since its version is that of another uid. The caller holds the lock.
-func (w *Writing[V]) spared(k key.Key, deleted *resourcepb.Resource) bool {
+// deletedNothing reports whether a deletion has deleted nothing, since its version is that of another uid. The caller holds the lock.
+func (w *Writing[V]) deletedNothing(k key.Key, deleted *resourcepb.Resource) bool {
 	if w.r.opts.Uid == nil {
 		return false
 	}
@@ -180,98 +180,98 @@ func (w *Writing[V]) spared(k key.Key, deleted *resourcepb.Resource) bool {
 // after that. Where watches prove nothing, it lays the write over what was listed anew, too, and returns false. The caller holds the lock.
 func (w *Writing[V]) lay(k key.Key, o overlay[V]) bool {
 	r := w.r
-	before := r.own[k]
-	if w.seen[overlaid{k, o.version, o.row == nil}] {
-		if before != nil && before.laid <= w.began { // it came before the write, so the watch has passed it
+	before := r.localWrites[k]
+	if w.broughtChanges[overlaid{k, o.version, o.row == nil}] {
+		if before != nil && before.writeNumber <= w.began { // it came before the write, so the watch has passed it
 			r.uncover(k, before)
 		}
 		return true
 	}
 	shown := r.at(k)
 	switch {
-	case w.relisted && r.barriers.offered, before != nil && before.laid > w.began:
+	case w.listedAgain && r.barriers.haveBookmarks, before != nil && before.writeNumber > w.began:
 		return false
 	case o.row == nil && (shown == nil || shown.Version != o.version):
 		return false
 	}
-	r.laid++
-	over := &own[V]{overlay: o, base: shown, number: r.barriers.asked, laid: r.laid}
+	r.writeCount++
+	over := &localWrite[V]{overlay: o, base: shown, number: r.barriers.requestCount, writeNumber: r.writeCount}
 	if before != nil {
-		over.base, over.life = before.base, before.version
-		over.under = before.covered()
+		over.base, over.pendingVersion = before.base, before.version
+		over.coveredWrites = before.coverings()
 	}
-	r.own[k] = over
-	delete(r.past, k)
+	r.localWrites[k] = over
+	delete(r.finishedWrites, k)
 	r.set(k, o.row)
-	return !w.relisted
+	return !w.listedAgain
 }
 
 // note tells commits under way what the watch has brought. The caller holds the lock.
 func (r *Replica[V]) note(k key.Key, version string, deleted bool) {
 	for _, w := range r.inflight[k] {
-		if w.seen == nil {
-			w.seen = map[overlaid]bool{}
+		if w.broughtChanges == nil {
+			w.broughtChanges = map[overlaid]bool{}
 		}
-		w.seen[overlaid{k, version, deleted}] = true
+		w.broughtChanges[overlaid{k, version, deleted}] = true
 	}
 }
 
 // settle drops what lies over the rest, and has for longer than a barrier that was asked for as this number. The caller holds the lock.
 func (r *Replica[V]) settle(number int64) {
-	for k, o := range r.own {
+	for k, o := range r.localWrites {
 		if o.number < number {
 			r.uncover(k, o)
 		}
 	}
-	for k, o := range r.past {
+	for k, o := range r.finishedWrites {
 		if o.number < number {
-			delete(r.past, k)
+			delete(r.finishedWrites, k)
 		}
 	}
 }
 
 // uncover drops a write that lies over the rest: the watch has been where it was. The caller holds the lock.
-func (r *Replica[V]) uncover(k key.Key, o *own[V]) {
-	delete(r.own, k)
+func (r *Replica[V]) uncover(k key.Key, o *localWrite[V]) {
+	delete(r.localWrites, k)
 	r.set(k, o.base)
 	r.append([]change[V]{{key: k, base: o.base, now: o.base, cursor: r.cursor, settles: true}})
 }
 
 // bury notes that a key was found empty after an own write, and that the watch may have yet to bring the write. The caller holds the lock.
-func (r *Replica[V]) bury(k key.Key, o *own[V]) {
-	life := o.life
+func (r *Replica[V]) bury(k key.Key, o *localWrite[V]) {
+	life := o.pendingVersion
 	if o.row != nil {
 		life = o.version
 	}
 	if life != "" {
-		r.past[k] = &own[V]{overlay: overlay[V]{version: o.version, life: life}, number: r.barriers.asked, laid: o.laid, under: o.under}
+		r.finishedWrites[k] = &localWrite[V]{overlay: overlay[V]{version: o.version, pendingVersion: life}, number: r.barriers.requestCount, writeNumber: o.writeNumber, coveredWrites: o.coveredWrites}
 	}
 }
 
 // raise lays the deletion over the copy that is the end of an own write, if the watch brings that after it was found gone: it is not shown
 // again. The caller holds the lock.
 func (r *Replica[V]) raise(k key.Key, version string) {
-	o := r.past[k]
-	if o == nil || r.own[k] != nil {
+	o := r.finishedWrites[k]
+	if o == nil || r.localWrites[k] != nil {
 		return
 	}
-	if o.life != version && !slices.ContainsFunc(o.under, func(one laid) bool { return one.version == version }) {
+	if o.pendingVersion != version && !slices.ContainsFunc(o.coveredWrites, func(one coveredWrite) bool { return one.version == version }) {
 		return
 	}
-	delete(r.past, k)
+	delete(r.finishedWrites, k)
 	if o.base = r.at(k); o.base != nil {
 		r.set(k, nil)
 	}
-	r.own[k] = o
+	r.localWrites[k] = o
 }
 
 // overlays are what lies over the rest. The caller holds the lock.
 func (r *Replica[V]) overlays() map[key.Key]overlay[V] {
-	if len(r.own) == 0 {
+	if len(r.localWrites) == 0 {
 		return nil
 	}
-	all := make(map[key.Key]overlay[V], len(r.own))
-	for k, o := range r.own {
+	all := make(map[key.Key]overlay[V], len(r.localWrites))
+	for k, o := range r.localWrites {
 		all[k] = o.overlay
 	}
 	return all

@@ -25,7 +25,7 @@ type Row[V any] struct {
 	// Weight is about how many bytes the row keeps in memory.
 	Weight int32
 
-	logged int32 // how often the log has it
+	logUses int32 // how often the log has it
 }
 
 // rowCost is about what a row takes beside its payload.
@@ -72,42 +72,42 @@ type Replica[V any] struct {
 	types   map[storage.UnversionedType]bool
 	ctx     context.Context // over when the replica is closed
 	stop    context.CancelFunc
-	done    chan struct{}  // closed when the feed has ended
+	doneCh  chan struct{}  // closed when the feed has ended
 	helping sync.WaitGroup // the herald, and who ask the database about own writes
 
-	mu       sync.Mutex
-	trees    *trees[V]
-	byHash   byHash[V]
-	view     *View[V]   // of this state; nil if it has changed since
-	borrowed []*View[V] // those that are read here and have no trees of their own
-	own      map[key.Key]*own[V]
-	past     map[key.Key]*own[V] // own writes whose end was read, which the watch may have yet to bring
-	laid     int64               // counts what was ever in own
-	bytes    int64               // of all rows
-	live     bool                // a watch feeds the copy
-	lists    int64               // counts how often all was listed anew
-	cursor   string              // the watch's, at or behind all that it has brought
-	inflight map[key.Key][]*Writing[V]
-	log      changeLog[V]
-	wake     chan struct{} // closed at the next change; nil if nobody waits
-	waiting  int           // who waits for that
-	many     chan struct{} // has the herald wake them
-	barriers barriers
-	ended    error       // why there are no more changes
-	over     atomic.Bool // ended is set
+	mu             sync.Mutex
+	trees          *trees[V]
+	byHash         byHash[V]
+	view           *View[V]   // of this state; nil if it has changed since
+	borrowedViews  []*View[V] // those that are read here and have no trees of their own
+	localWrites    map[key.Key]*localWrite[V]
+	finishedWrites map[key.Key]*localWrite[V] // own writes whose end was read, which the watch may have yet to bring
+	writeCount     int64                      // counts what was ever in own
+	bytes          int64                      // of all rows
+	live           bool                       // a watch feeds the copy
+	lists          int64                      // counts how often all was listed anew
+	cursor         string                     // the watch's, at or behind all that it has brought
+	inflight       map[key.Key][]*Writing[V]
+	log            changeLog[V]
+	wake           chan struct{} // closed at the next change; nil if nobody waits
+	waiting        int           // who waits for that
+	many           chan struct{} // has the herald wake them
+	barriers       barriers
+	endErr         error       // why there are no more changes
+	hasEnded       atomic.Bool // ended is set
 }
 
 // Open returns a replica when all is in memory. The backend stays the caller's. A type that no resource can have, as a wildcard, is
 // [storage.ErrInvalid].
 func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) (*Replica[V], error) {
 	r := &Replica[V]{
-		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, done: make(chan struct{}), many: make(chan struct{}, 1),
-		own: map[key.Key]*own[V]{}, past: map[key.Key]*own[V]{}, inflight: map[key.Key][]*Writing[V]{},
+		backend: backend, opts: opts, types: map[storage.UnversionedType]bool{}, doneCh: make(chan struct{}), many: make(chan struct{}, 1),
+		localWrites: map[key.Key]*localWrite[V]{}, finishedWrites: map[key.Key]*localWrite[V]{}, inflight: map[key.Key][]*Writing[V]{},
 		log: newLog[V](opts.LogLength, opts.LogBytes), trees: newTrees[V](), byHash: newByHash[V](),
 	}
 	r.opts.Types = slices.Clone(opts.Types)
 	for _, t := range opts.Types {
-		if err := named(t); err != nil {
+		if err := checkType(t); err != nil {
 			return nil, err
 		}
 		r.types[t] = true
@@ -120,16 +120,16 @@ func Open[V any](ctx context.Context, backend storage.Backend, opts Options[V]) 
 		w.Close()
 		return nil, err
 	}
-	_, r.barriers.offered = w.(storage.Bookmarker)
+	_, r.barriers.haveBookmarks = w.(storage.Bookmarker)
 	r.live = true
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go r.feed(r.ctx, w)
-	r.helping.Go(r.herald)
+	r.helping.Go(r.broadcaster)
 	return r, nil
 }
 
-// named checks that a type is one that resources can have.
-func named(t storage.UnversionedType) error {
+// checkType checks that a type is one that resources can have.
+func checkType(t storage.UnversionedType) error {
 	if t.Group == storage.Wildcard || t.Kind == storage.Wildcard {
 		return fmt.Errorf("%w: the type %s/%s is a wildcard, expected one type, or no types for all", storage.ErrInvalid, t.Group, t.Kind)
 	}
@@ -140,19 +140,19 @@ func named(t storage.UnversionedType) error {
 // Close ends the replica and its followers.
 func (r *Replica[V]) Close() {
 	r.stop()
-	<-r.done
+	<-r.doneCh
 	r.helping.Wait()
 }
 
 // Bookmarks reports whether there are barriers.
-func (r *Replica[V]) Bookmarks() bool { return r.barriers.offered }
+func (r *Replica[V]) Bookmarks() bool { return r.barriers.haveBookmarks }
 
 // Live reports whether a watch feeds the copy. While it does not, as after the loss of history, the copy stands still and there are no
 // answers to barriers.
 func (r *Replica[V]) Live() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.live && r.ended == nil
+	return r.live && r.endErr == nil
 }
 
 // Get returns what View().Get does, and spares the copying of trees.
@@ -178,13 +178,13 @@ func (r *Replica[V]) Size() (rows int, bytes int64) {
 }
 
 // Ended reports whether the copy is not brought up to date any more, as Err does, and spares the lock.
-func (r *Replica[V]) Ended() bool { return r.over.Load() }
+func (r *Replica[V]) Ended() bool { return r.hasEnded.Load() }
 
 // Err returns why the copy is not brought up to date any more; nil while it is.
 func (r *Replica[V]) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ended
+	return r.endErr
 }
 
 // open opens the one watch of all types.
@@ -222,7 +222,7 @@ func shared(s string) string { return unique.Make(s).Value() }
 
 // set puts a row in the place of what is there under its key; a nil row removes that. The caller holds the lock.
 func (r *Replica[V]) set(k key.Key, row *Row[V]) {
-	if len(r.borrowed) > 0 {
+	if len(r.borrowedViews) > 0 {
 		r.keep(k, r.at(k))
 	}
 	r.view = nil
@@ -239,13 +239,13 @@ func (r *Replica[V]) set(k key.Key, row *Row[V]) {
 	}
 }
 
-// few is how many waiting goroutines a change wakes by itself.
-const few = 4
+// directWakeLimit is how many waiting goroutines a change wakes by itself.
+const directWakeLimit = 4
 
-// changed wakes those who wait for a change. The caller holds the lock: if many wait, it leaves them to the herald, so that it is not the
+// wakeWaiters wakes those who wait for a change. The caller holds the lock: if many wait, it leaves them to the herald, so that it is not the
 // writer who wakes them all, and so that what comes meanwhile wakes nobody twice.
-func (r *Replica[V]) changed() {
-	if r.waiting <= few {
+func (r *Replica[V]) wakeWaiters() {
+	if r.waiting <= directWakeLimit {
 		r.release()
 		return
 	}
@@ -255,11 +255,11 @@ func (r *Replica[V]) changed() {
 	}
 }
 
-// herald wakes those who wait, if they are many, until the feed ends.
-func (r *Replica[V]) herald() {
+// broadcaster wakes those who wait, if they are many, until the feed ends.
+func (r *Replica[V]) broadcaster() {
 	for {
 		select {
-		case <-r.done:
+		case <-r.doneCh:
 			return
 		case <-r.many:
 		}
@@ -302,9 +302,9 @@ func (r *Replica[V]) Passed(ctx context.Context, v *View[V], k key.Key, version 
 			r.mu.Unlock()
 			return nil
 		}
-		if r.ended != nil {
+		if r.endErr != nil {
 			defer r.mu.Unlock()
-			return r.ended
+			return r.endErr
 		}
 		wake := r.wait()
 		r.mu.Unlock()

@@ -107,7 +107,7 @@ func TestPassedIsNotOverWithAnOwnWrite(t *testing.T) {
 	fixture.Eventually(t, "the watch has brought the write", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return len(r.own) == 0
+		return len(r.localWrites) == 0
 	})
 	other := fixture.Write(t, b, own)
 	passed := make(chan error, 1)
@@ -159,7 +159,7 @@ func TestManyWritesOfAKeyAreFewToRemember(t *testing.T) {
 		write()
 	}
 	r.mu.Lock()
-	if n := len(r.own[k].under); n > 100 {
+	if n := len(r.localWrites[k].coveredWrites); n > 100 {
 		t.Errorf("%d writes of one key are remembered", n)
 	}
 	r.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 // trees hold rows by their keys, and by what an index makes of them.
 type trees[V any] struct {
 	rows  *btree.BTreeG[*Row[V]]
-	index *btree.BTreeG[indexed[V]]
+	index *btree.BTreeG[indexedRow[V]]
 }
 
-// indexed is a row at one of its keys in the index.
-type indexed[V any] struct {
+// indexedRow is a row at one of its keys in the index.
+type indexedRow[V any] struct {
 	at  string
 	row *Row[V]
 }
@@ -24,7 +24,7 @@ func newTrees[V any]() *trees[V] {
 	unlocked := btree.Options{NoLocks: true}
 	return &trees[V]{
 		rows: btree.NewBTreeGOptions(func(a, b *Row[V]) bool { return a.Key.Before(&b.Key) }, unlocked),
-		index: btree.NewBTreeGOptions(func(a, b indexed[V]) bool {
+		index: btree.NewBTreeGOptions(func(a, b indexedRow[V]) bool {
 			if a.at != b.at {
 				return a.at < b.at
 			}
@@ -61,11 +61,11 @@ func (t *trees[V]) set(k key.Key, row *Row[V], index *Index[V]) (old *Row[V]) {
 	}
 	for _, at := range before {
 		if !slices.Contains(after, at) {
-			t.index.Delete(indexed[V]{at, old})
+			t.index.Delete(indexedRow[V]{at, old})
 		}
 	}
 	for _, at := range after {
-		t.index.Set(indexed[V]{at, row})
+		t.index.Set(indexedRow[V]{at, row})
 	}
 	return old
 }

@@ -16,15 +16,15 @@ import (
 // Trees of its own would make every change that follows copy the nodes on its way. So a View that is borrowed has none at first: it is read
 // where the copy is, and notes the rows that change in the meantime as they were.
 type View[V any] struct {
-	r     *Replica[V]
-	own   atomic.Pointer[trees[V]]
-	lists int64 // how often the store had been listed anew
+	r        *Replica[V]
+	ownTrees atomic.Pointer[trees[V]]
+	lists    int64 // how often the store had been listed anew
 
 	// The replica's lock guards the rest.
-	at      int64       // a place in the log behind which are all changes that it does not show
-	users   int         // who have borrowed it
-	reads   int         // what was looked up so far
-	changed []before[V] // since the moment
+	at           int64       // a place in the log behind which are all changes that it does not show
+	users        int         // who have borrowed it
+	reads        int         // what was looked up so far
+	changedSince []before[V] // since the moment
 }
 
 // before is a key with its row at the moment of a View; nil for nothing.
@@ -35,8 +35,8 @@ type before[V any] struct {
 
 // A View gets trees of its own when so many rows have changed, or when so many were looked up.
 const (
-	mostChanged = 32
-	mostReads   = 64
+	maxChangedKeys   = 32
+	maxBorrowedReads = 64
 )
 
 // Cut returns the copy as the watch has brought it: the state after some commit. Own writes that the watch has not brought are not part of
@@ -44,25 +44,25 @@ const (
 func (r *Replica[V]) Cut() *View[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.own) == 0 {
-		return r.viewed()
+	if len(r.localWrites) == 0 {
+		return r.viewLocked()
 	}
 	cut := r.newView()
 	all := r.trees.copy()
-	for k, o := range r.own {
+	for k, o := range r.localWrites {
 		all.set(k, o.base, r.opts.Index)
 	}
-	cut.own.Store(all)
+	cut.ownTrees.Store(all)
 	return cut
 }
 
 // Settled waits until the watch has brought the own writes, acknowledged before the call, to the keys that a function names.
 func (r *Replica[V]) Settled(ctx context.Context, of func(key.Key) bool) error {
 	r.mu.Lock()
-	until := r.laid
+	until := r.writeCount
 	for {
 		open := false
-		for k, o := range r.own {
+		for k, o := range r.localWrites {
 			if o.oldest() <= until && of(k) {
 				open = true
 				break
@@ -72,9 +72,9 @@ func (r *Replica[V]) Settled(ctx context.Context, of func(key.Key) bool) error {
 		case !open:
 			r.mu.Unlock()
 			return nil
-		case r.ended != nil:
+		case r.endErr != nil:
 			defer r.mu.Unlock()
-			return r.ended
+			return r.endErr
 		}
 		wake := r.wait()
 		r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *Replica[V]) Settled(ctx context.Context, of func(key.Key) bool) error {
 func (r *Replica[V]) View() *View[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.viewed()
+	return r.viewLocked()
 }
 
 // Borrow returns what View does. The caller gives it back soon: it is cheaper as long as it is for a few rows and not for long.
@@ -105,7 +105,7 @@ func (r *Replica[V]) Borrow() *View[V] {
 func (r *Replica[V]) borrow() *View[V] {
 	if r.view == nil {
 		r.view = r.newView()
-		r.borrowed = append(r.borrowed, r.view)
+		r.borrowedViews = append(r.borrowedViews, r.view)
 	}
 	r.view.users++
 	return r.view
@@ -115,7 +115,7 @@ func (r *Replica[V]) borrow() *View[V] {
 func (v *View[V]) Return() {
 	v.r.mu.Lock()
 	defer v.r.mu.Unlock()
-	if v.users--; v.users == 0 && v.own.Load() == nil {
+	if v.users--; v.users == 0 && v.ownTrees.Load() == nil {
 		v.r.forget(v)
 		if v.r.view == v {
 			v.r.view = nil
@@ -125,13 +125,13 @@ func (v *View[V]) Return() {
 
 // forget has changes not be noted for a View any more. The caller holds the lock.
 func (r *Replica[V]) forget(v *View[V]) {
-	if i := slices.Index(r.borrowed, v); i >= 0 {
-		r.borrowed = slices.Delete(r.borrowed, i, i+1)
+	if i := slices.Index(r.borrowedViews, v); i >= 0 {
+		r.borrowedViews = slices.Delete(r.borrowedViews, i, i+1)
 	}
 }
 
-// viewed is View for a caller that holds the lock.
-func (r *Replica[V]) viewed() *View[V] {
+// viewLocked is View for a caller that holds the lock.
+func (r *Replica[V]) viewLocked() *View[V] {
 	if r.view == nil {
 		r.view = r.newView()
 	}
@@ -143,22 +143,22 @@ func (r *Replica[V]) newView() *View[V] { return &View[V]{r: r, at: r.log.end, l
 
 // settle gives the View trees of its own. The caller holds the lock.
 func (v *View[V]) settle() *trees[V] {
-	if own := v.own.Load(); own != nil {
+	if own := v.ownTrees.Load(); own != nil {
 		return own
 	}
 	own := v.r.trees.copy()
-	for _, was := range v.changed {
+	for _, was := range v.changedSince {
 		own.set(was.key, was.row, v.r.opts.Index)
 	}
-	v.changed = nil
-	v.own.Store(own)
+	v.changedSince = nil
+	v.ownTrees.Store(own)
 	v.r.forget(v)
 	return own
 }
 
 // trees returns the trees of the View.
 func (v *View[V]) trees() *trees[V] {
-	if own := v.own.Load(); own != nil {
+	if own := v.ownTrees.Load(); own != nil {
 		return own
 	}
 	v.r.mu.Lock()
@@ -168,21 +168,21 @@ func (v *View[V]) trees() *trees[V] {
 
 // keep notes how a row was before it changes. The caller holds the lock.
 func (r *Replica[V]) keep(k key.Key, row *Row[V]) {
-	for i := len(r.borrowed) - 1; i >= 0; i-- {
-		switch v := r.borrowed[i]; {
-		case v.noted(k) >= 0:
-		case len(v.changed) == mostChanged:
+	for i := len(r.borrowedViews) - 1; i >= 0; i-- {
+		switch v := r.borrowedViews[i]; {
+		case v.changedIndex(k) >= 0:
+		case len(v.changedSince) == maxChangedKeys:
 			v.settle()
 		default:
-			v.changed = append(v.changed, before[V]{k, row})
+			v.changedSince = append(v.changedSince, before[V]{k, row})
 		}
 	}
 }
 
-// noted returns where changed has a key, -1 for nowhere. The caller holds the lock.
-func (v *View[V]) noted(k key.Key) int {
-	for i := range v.changed {
-		if v.changed[i].key == k {
+// changedIndex returns where changed has a key, -1 for nowhere. The caller holds the lock.
+func (v *View[V]) changedIndex(k key.Key) int {
+	for i := range v.changedSince {
+		if v.changedSince[i].key == k {
 			return i
 		}
 	}
@@ -191,18 +191,18 @@ func (v *View[V]) noted(k key.Key) int {
 
 // Get returns the row of a key, nil for none.
 func (v *View[V]) Get(k key.Key) *Row[V] {
-	if own := v.own.Load(); own != nil {
+	if own := v.ownTrees.Load(); own != nil {
 		return own.get(k)
 	}
 	v.r.mu.Lock()
-	if v.reads++; v.reads > mostReads {
+	if v.reads++; v.reads > maxBorrowedReads {
 		own := v.settle()
 		v.r.mu.Unlock()
 		return own.get(k)
 	}
 	defer v.r.mu.Unlock()
-	if i := v.noted(k); i >= 0 {
-		return v.changed[i].row
+	if i := v.changedIndex(k); i >= 0 {
+		return v.changedSince[i].row
 	}
 	return v.r.at(k)
 }
@@ -269,6 +269,6 @@ func lowest(b []byte) (k key.Key) {
 // often as it has such a key.
 func (v *View[V]) Between(from, to string) iter.Seq[*Row[V]] {
 	return func(yield func(*Row[V]) bool) {
-		v.trees().index.Ascend(indexed[V]{from, &Row[V]{}}, func(x indexed[V]) bool { return x.at < to && yield(x.row) })
+		v.trees().index.Ascend(indexedRow[V]{from, &Row[V]{}}, func(x indexedRow[V]) bool { return x.at < to && yield(x.row) })
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 // Batch makes many changes that need not be atomic together, in few transactions: for the function that [Store.Batch] calls with it.
 type Batch struct {
-	store     *Store
-	ctx       context.Context
-	tx        *Tx               // of the Updates that are not committed yet; nil for none
-	waiting   []func(*Tx) error // these
-	committed int
-	failed    error
-	calling   bool // a function of Update
+	store       *Store
+	ctx         context.Context
+	tx          *Tx               // of the Updates that are not committed yet; nil for none
+	waiting     []func(*Tx) error // these
+	commitCount int
+	failure     error
+	calling     bool // a function of Update
 }
 
 // BatchError is returned, as *BatchError, by a Batch that was not committed as a whole.
@@ -54,16 +54,16 @@ func (s *Store) Batch(ctx context.Context, fn func(*Batch) error) error {
 	if err == nil {
 		return nil
 	}
-	if b.failed != nil && errors.Is(err, b.failed) {
+	if b.failure != nil && errors.Is(err, b.failure) {
 		return err
 	}
-	return &BatchError{Committed: b.committed, Err: err}
+	return &BatchError{Committed: b.commitCount, Err: err}
 }
 
 // end has the Batch take nothing any more.
 func (b *Batch) end() {
-	if b.failed == nil {
-		b.failed = fmt.Errorf("%w: the batch is over: it is good until the function that got it returns", storage.ErrInvalid)
+	if b.failure == nil {
+		b.failure = fmt.Errorf("%w: the batch is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
 	if b.tx != nil {
 		b.tx.end()
@@ -83,8 +83,8 @@ func (b *Batch) Update(fn func(*Tx) error) error {
 		return fmt.Errorf("%w: Update of a batch within a function of its Update", storage.ErrInvalid)
 	}
 	for {
-		if b.failed != nil {
-			return b.failed
+		if b.failure != nil {
+			return b.failure
 		}
 		if b.tx == nil {
 			b.tx = newTx(b.store, nil)
@@ -127,8 +127,8 @@ func (b *Batch) call(fn func(*Tx) error) error {
 // commit commits the calls of Update that wait for it.
 func (b *Batch) commit() error {
 	tx, calls := b.tx, b.waiting
-	if b.tx, b.waiting = nil, nil; b.failed != nil || len(calls) == 0 {
-		return b.failed
+	if b.tx, b.waiting = nil, nil; b.failure != nil || len(calls) == 0 {
+		return b.failure
 	}
 	tx.end()
 	err := b.store.update(b.ctx, tx, func(tx *Tx) error {
@@ -145,14 +145,14 @@ func (b *Batch) commit() error {
 			if err = b.store.update(b.ctx, nil, fn); err != nil {
 				break
 			}
-			b.committed++
+			b.commitCount++
 		}
 		calls = nil
 	}
 	if err != nil {
-		b.failed = &BatchError{Committed: b.committed, Err: err}
-		return b.failed
+		b.failure = &BatchError{Committed: b.commitCount, Err: err}
+		return b.failure
 	}
-	b.committed += len(calls)
+	b.commitCount += len(calls)
 	return nil
 }

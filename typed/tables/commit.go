@@ -88,24 +88,24 @@ func (s *Store) update(ctx context.Context, tx *Tx, fn func(*Tx) error) error {
 	}
 }
 
-// seenAt is a key with the version that a transaction has seen, "" for nothing.
-type seenAt struct {
+// keyVersion is a key with the version that a transaction has seen, "" for nothing.
+type keyVersion struct {
 	key     key.Key
 	version string
 }
 
 // conflictOf returns what a commit was refused for, if another writer was faster.
-func conflictOf(err error, keys []seenAt) (seenAt, bool) {
+func conflictOf(err error, keys []keyVersion) (keyVersion, bool) {
 	var op *storage.OpError
 	if !errors.As(err, &op) || !errors.Is(op.Err, storage.ErrCASFailure) && !errors.Is(op.Err, storage.ErrWrongUid) {
-		return seenAt{}, false
+		return keyVersion{}, false
 	}
 	return keys[op.Index], true
 }
 
 // pass waits until the copy has seen what came in the way of a transaction. That may be over already, before the copy has it: then a
 // bookmark ends the waiting.
-func (s *Store) pass(ctx context.Context, tx *Tx, at seenAt) error {
+func (s *Store) pass(ctx context.Context, tx *Tx, at keyVersion) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.copy.Bookmarks() {
@@ -136,12 +136,12 @@ func (s *Store) prove(ctx context.Context, tx *Tx) (bool, *replica.View[*entry],
 			return false, nil, err
 		}
 		now := &reading{store: s, rows: s.copy.Cut()}
-		for i := range tx.touched {
-			if was := &tx.touched[i]; versionOf(now.under(was.key)) != versionOf(was.seen) {
+		for i := range tx.touchedKeys {
+			if was := &tx.touchedKeys[i]; versionOf(now.row(was.key)) != versionOf(was.seenEntry) {
 				return false, now.rows, nil
 			}
 		}
-		return !tx.listed, now.rows, nil
+		return !tx.hasListed, now.rows, nil
 	}
 	ops, keys := tx.ops()
 	if len(ops) == 0 {
@@ -165,20 +165,20 @@ func versionOf(e *entry) string {
 }
 
 // ops are the transaction as the database takes it, with what each operation expects.
-func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
-	ops = make([]storage.Op, 0, len(tx.touched)+len(tx.guards))
-	keys = make([]seenAt, 0, cap(ops))
-	for i := range tx.touched {
-		t := &tx.touched[i]
-		keys = append(keys, seenAt{t.key, versionOf(t.seen)})
+func (tx *Tx) ops() (ops []storage.Op, keys []keyVersion) {
+	ops = make([]storage.Op, 0, len(tx.touchedKeys)+len(tx.guards))
+	keys = make([]keyVersion, 0, cap(ops))
+	for i := range tx.touchedKeys {
+		t := &tx.touchedKeys[i]
+		keys = append(keys, keyVersion{t.key, versionOf(t.seenEntry)})
 		switch {
 		case t.change != nil && t.change.now == nil:
-			ops = append(ops, storage.Op{Delete: t.seen.id, Version: t.seen.version, Present: true})
+			ops = append(ops, storage.Op{Delete: t.seenEntry.id, Version: t.seenEntry.version, Present: true})
 		case t.change != nil:
-			t.change.res.Version = versionOf(t.seen)
+			t.change.res.Version = versionOf(t.seenEntry)
 			ops = append(ops, storage.Op{Write: t.change.res})
-		case t.seen != nil:
-			ops = append(ops, storage.Op{Check: t.seen.id, Version: t.seen.version})
+		case t.seenEntry != nil:
+			ops = append(ops, storage.Op{Check: t.seenEntry.id, Version: t.seenEntry.version})
 		default:
 			// The id that the program has given is the program's, which may have changed it since.
 			ops = append(ops, storage.Op{Check: t.key.ID("", t.table.typ.GetGroupVersion())})
@@ -186,8 +186,8 @@ func (tx *Tx) ops() (ops []storage.Op, keys []seenAt) {
 	}
 	for t, g := range tx.guards {
 		id := t.guard()
-		keys = append(keys, seenAt{key.Of(id), g.version})
-		if g.written {
+		keys = append(keys, keyVersion{key.Of(id), g.version})
+		if g.isWritten {
 			ops = append(ops, storage.Op{Write: &resourcepb.Resource{Id: id, Version: g.version}})
 		} else {
 			ops = append(ops, storage.Op{Check: id, Version: g.version})
@@ -231,7 +231,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, ops []storage.Op) error {
 		if res != nil {
 			k := key.Of(res.GetId())
 			row := &replica.Row[*entry]{Key: k, Version: res.GetVersion(), Weight: replica.Weight(res)}
-			row.Value = s.stored(tx.changed(k), res)
+			row.Value = s.entryOfWrite(tx.changeOf(k), res)
 			rows = append(rows, row)
 		}
 	}
@@ -254,14 +254,14 @@ func (s *Store) carryOut(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 	return []*resourcepb.Resource{res}, err
 }
 
-// stored returns the entry of what was written: that of the transaction, if decoding would make the same.
-func (s *Store) stored(c *change, res *resourcepb.Resource) *entry {
-	if c == nil || c.now == nil || c.now.table == nil || c.now.table.stamp == nil {
+// entryOfWrite returns the entry of what was written: that of the transaction, if decoding would make the same.
+func (s *Store) entryOfWrite(c *change, res *resourcepb.Resource) *entry {
+	if c == nil || c.now == nil || c.now.table == nil || c.now.table.setVersion == nil {
 		return s.decode(res)
 	}
 	e := c.now
 	e.version = res.GetVersion()
-	e.table.stamp(e.object, e.version)
+	e.table.setVersion(e.object, e.version)
 	e.values = e.table.values(e.object) // the version may be one of them
 	e.digest = digestOf(e.table, e.object)
 	return e

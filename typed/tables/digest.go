@@ -10,8 +10,8 @@ func digestOf(*table, any) digest { return digest{} }
 // note is called with what a program is going to see.
 func (r *reading) note(*entry) {}
 
-// unchanged panics if the program has changed what it has seen, or put.
-func (r *reading) unchanged() {}
+// assertUnchanged panics if the program has changed what it has seen, or put.
+func (r *reading) assertUnchanged() {}
 
-// seen is what a program has seen.
-type seen struct{}
+// seenEntries are the entries that a program has read.
+type seenEntries struct{}

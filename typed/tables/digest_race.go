@@ -29,7 +29,7 @@ func digestOf(t *table, object any) digest {
 func (e *entry) check() {
 	if e != nil && e.object != nil && digestOf(e.table, e.object) != e.digest {
 		panic(fmt.Sprintf("store: %s was changed by the program: what a Reader returns and what was put is shared, use Edit for a copy",
-			named(e.id)))
+			nameOf(e.id)))
 	}
 }
 
@@ -38,23 +38,23 @@ func (r *reading) note(e *entry) {
 	if e.check(); r.tx != nil {
 		r = r.tx.r // also for what is read unchecked
 	}
-	r.seen = append(r.seen, e)
+	r.seenRows = append(r.seenRows, e)
 }
 
-// unchanged panics if the program has changed what it has seen, or put.
-func (r *reading) unchanged() {
-	for _, e := range r.seen {
+// assertUnchanged panics if the program has changed what it has seen, or put.
+func (r *reading) assertUnchanged() {
+	for _, e := range r.seenRows {
 		e.check()
 	}
 	if r.tx == nil {
 		return
 	}
-	for i := range r.tx.touched {
-		if c := r.tx.touched[i].change; c != nil {
+	for i := range r.tx.touchedKeys {
+		if c := r.tx.touchedKeys[i].change; c != nil {
 			c.now.check()
 		}
 	}
 }
 
-// seen is what a program has seen.
-type seen []*entry
+// seenEntries are the entries that a program has read.
+type seenEntries []*entry

@@ -29,25 +29,25 @@ type Index[T any, K Value] struct {
 // Is matches the objects that have a value.
 func (x Index[T, K]) Is(value K) Query {
 	from := string(appendValue(nil, value))
-	return x.query(spanQuery{from: from, to: from + "\x00"})
+	return x.query(rangeQuery{from: from, to: from + "\x00"})
 }
 
 // From matches the objects that have a value of at least first.
 func (x Index[T, K]) From(first K) Query {
-	return x.query(spanQuery{from: string(appendValue(nil, first)), open: true, cost: costRange})
+	return x.query(rangeQuery{from: string(appendValue(nil, first)), open: true, cost: costRange})
 }
 
 // To matches the objects that have a value below end.
 func (x Index[T, K]) To(end K) Query {
-	return x.query(spanQuery{to: string(appendValue(nil, end)), cost: costRange})
+	return x.query(rangeQuery{to: string(appendValue(nil, end)), cost: costRange})
 }
 
 // Between matches the objects that have a value of at least first and below end.
 func (x Index[T, K]) Between(first, end K) Query {
-	return x.query(spanQuery{from: string(appendValue(nil, first)), to: string(appendValue(nil, end)), cost: costRange})
+	return x.query(rangeQuery{from: string(appendValue(nil, first)), to: string(appendValue(nil, end)), cost: costRange})
 }
 
-func (x Index[T, K]) query(q spanQuery) Query {
+func (x Index[T, K]) query(q rangeQuery) Query {
 	q.index, q.of = x.Name, reflect.TypeFor[Index[T, K]]()
 	return Query{&q}
 }
@@ -92,8 +92,8 @@ const (
 	firstIndex
 )
 
-// place is what the values of an index of a table stand behind in the tree that all indexes share. It has the same length for all.
-func place(table, index int) string {
+// indexPrefix is what the values of an index of a table stand behind in the tree that all indexes share. It has the same length for all.
+func indexPrefix(table, index int) string {
 	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(table)), uint32(index)))
 }
 

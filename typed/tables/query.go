@@ -24,9 +24,9 @@ type query interface {
 	// match reports whether an entry is meant.
 	match(*entry) bool
 	// spans returns parts of the index tree that together have every entry that is meant, and what kind of parts they are.
-	spans(to []span) ([]span, cost)
-	// narrow leaves out of a filter keys of objects that are not meant.
-	narrow(*key.Filter)
+	spans(to []textRange) ([]textRange, cost)
+	// restrict leaves out of a filter keys of objects that are not meant.
+	restrict(*key.Filter)
 }
 
 // cost is what it takes to find the entries that a query means.
@@ -38,16 +38,16 @@ const (
 	costAll               // a look at all objects of the table
 )
 
-// span is a part of the index tree: the texts from from up to to, which is not part of it.
-type span struct{ from, to string }
+// textRange is a part of the index tree: the texts from from up to to, which is not part of it.
+type textRange struct{ from, to string }
 
 // single reports whether there is one text at most in a span, so that what stands there is in the order of its keys.
-func (s span) single() bool { return s.to == s.from+"\x00" }
+func (s textRange) single() bool { return s.to == s.from+"\x00" }
 
 // Metadata matches the objects whose metadata have this value under this name. It uses an index.
 func Metadata(name, value string) Query {
 	from := metadataValue(name, value)
-	return Query{&spanQuery{place: metadataIndex, from: from, to: from + "\x00"}}
+	return Query{&rangeQuery{indexNumber: metadataIndex, from: from, to: from + "\x00"}}
 }
 
 // Owner matches the objects of an owner; if id has no uid, those of all its incarnations. It uses an index.
@@ -57,7 +57,7 @@ func Owner(id *resourcepb.ID) Query {
 	if id.GetUid() == "" {
 		to = after(from)
 	}
-	return Query{&spanQuery{place: ownerIndex, from: from, to: to}}
+	return Query{&rangeQuery{indexNumber: ownerIndex, from: from, to: to}}
 }
 
 // NamePrefix matches the objects whose names begin with a prefix.
@@ -77,26 +77,26 @@ func Or(queries ...Query) Query { return Query{or(queries)} }
 // Not matches what a query does not match.
 func Not(q Query) Query { return Query{not{q}} }
 
-// spanQuery matches what has a value in a part of one index.
-type spanQuery struct {
-	index    string       // its name, for one of the program's
-	of       reflect.Type // the Index that made the query; nil for one that every table has
-	place    int
-	from, to string
-	open     bool // it goes on to the end of the index, whatever to is
-	cost     cost
+// rangeQuery matches what has a value in a part of one index.
+type rangeQuery struct {
+	index       string       // its name, for one of the program's
+	of          reflect.Type // the Index that made the query; nil for one that every table has
+	indexNumber int
+	from, to    string
+	open        bool // it goes on to the end of the index, whatever to is
+	cost        cost
 }
 
-func (q *spanQuery) resolve(t *table) (query, error) {
+func (q *rangeQuery) resolve(t *table) (query, error) {
 	out := *q
 	if q.of != nil {
 		at, known := t.indexes[q.index]
 		if !known || at.of != q.of {
 			return nil, fmt.Errorf("%w: %s has no index %q of the type %v", storage.ErrInvalid, t, q.index, q.of)
 		}
-		out.place = at.place
+		out.indexNumber = at.indexNumber
 	}
-	p := place(t.number, out.place)
+	p := indexPrefix(t.number, out.indexNumber)
 	out.from = p + q.from
 	if out.to = p + q.to; q.open {
 		out.to = after(p)
@@ -104,36 +104,38 @@ func (q *spanQuery) resolve(t *table) (query, error) {
 	return &out, nil
 }
 
-func (*spanQuery) narrow(*key.Filter) {}
+func (*rangeQuery) restrict(*key.Filter) {}
 
-func (q *spanQuery) match(e *entry) bool {
+func (q *rangeQuery) match(e *entry) bool {
 	return slices.ContainsFunc(e.values, func(v string) bool { return v >= q.from && v < q.to })
 }
 
-func (q *spanQuery) spans(to []span) ([]span, cost) { return append(to, span{q.from, q.to}), q.cost }
+func (q *rangeQuery) spans(to []textRange) ([]textRange, cost) {
+	return append(to, textRange{q.from, q.to}), q.cost
+}
 
 type namePrefix string
 
-func (q namePrefix) narrow(f *key.Filter) {
+func (q namePrefix) restrict(f *key.Filter) {
 	if strings.HasPrefix(string(q), f.NamePrefix) {
 		f.NamePrefix = string(q)
 	}
 }
 
-func (q namePrefix) resolve(*table) (query, error) { return q, nil }
-func (q namePrefix) match(e *entry) bool           { return strings.HasPrefix(e.id.GetName(), string(q)) }
-func (q namePrefix) spans([]span) ([]span, cost)   { return nil, costAll }
+func (q namePrefix) resolve(*table) (query, error)         { return q, nil }
+func (q namePrefix) match(e *entry) bool                   { return strings.HasPrefix(e.id.GetName(), string(q)) }
+func (q namePrefix) spans([]textRange) ([]textRange, cost) { return nil, costAll }
 
 type within struct{ partition, namespace string }
 
-func (q within) narrow(f *key.Filter) {
+func (q within) restrict(f *key.Filter) {
 	if f.Partition == storage.Wildcard && f.Namespace == storage.Wildcard {
 		f.Partition, f.Namespace = q.partition, q.namespace
 	}
 }
 
-func (q within) resolve(*table) (query, error) { return q, nil }
-func (q within) spans([]span) ([]span, cost)   { return nil, costAll }
+func (q within) resolve(*table) (query, error)         { return q, nil }
+func (q within) spans([]textRange) ([]textRange, cost) { return nil, costAll }
 func (q within) match(e *entry) bool {
 	in := e.id.GetTenancy()
 	return (q.partition == in.GetPartition() || q.partition == storage.Wildcard) &&
@@ -147,9 +149,9 @@ func (q and) resolve(t *table) (query, error) {
 	return and(out), err
 }
 
-func (q and) narrow(f *key.Filter) {
+func (q and) restrict(f *key.Filter) {
 	for i := range q {
-		q[i].narrow(f)
+		q[i].restrict(f)
 	}
 }
 
@@ -163,7 +165,7 @@ func (q and) match(e *entry) bool {
 }
 
 // spans returns those of the cheapest member: what the others mean is found among them.
-func (q and) spans(to []span) (spans []span, c cost) {
+func (q and) spans(to []textRange) (spans []textRange, c cost) {
 	c = costAll
 	for i := range q {
 		if s, less := q[i].spans(nil); less < c {
@@ -180,13 +182,13 @@ func (q or) resolve(t *table) (query, error) {
 	return or(out), err
 }
 
-func (or) narrow(*key.Filter) {}
+func (or) restrict(*key.Filter) {}
 
 func (q or) match(e *entry) bool {
 	return slices.ContainsFunc(q, func(one Query) bool { return one.match(e) })
 }
 
-func (q or) spans(to []span) ([]span, cost) {
+func (q or) spans(to []textRange) ([]textRange, cost) {
 	most := costValue
 	for i := range q {
 		s, c := q[i].spans(to)
@@ -207,9 +209,9 @@ func (q not) resolve(t *table) (query, error) {
 	return not{out[0]}, nil
 }
 
-func (not) narrow(*key.Filter)            {}
-func (q not) match(e *entry) bool         { return !q.query.match(e) }
-func (q not) spans([]span) ([]span, cost) { return nil, costAll }
+func (not) restrict(*key.Filter)                    {}
+func (q not) match(e *entry) bool                   { return !q.query.match(e) }
+func (q not) spans([]textRange) ([]textRange, cost) { return nil, costAll }
 
 func resolveAll(queries []Query, t *table) ([]Query, error) {
 	out := make([]Query, len(queries))

@@ -67,32 +67,32 @@ func (s *Store) View(ctx context.Context, fn func(*View) error, opts ...ViewOpti
 
 // reading is a state of the store, as somebody reads it.
 type reading struct {
-	store *Store
-	rows  *replica.View[*entry]
-	tx    *Tx  // whose changes are part of the state; nil for none
-	noted bool // what is read is noted in tx
-	over  bool // rows is the replica's again
-	seen  seen
+	store        *Store
+	rows         *replica.View[*entry]
+	tx           *Tx  // whose changes are part of the state; nil for none
+	recordsReads bool // what is read is recordsReads in tx
+	finished     bool // rows is the replica's again
+	seenRows     seenEntries
 }
 
 // show calls a function with a View.
 func (r *reading) show(fn func(*View) error) error {
-	defer func() { r.over = true }()
+	defer func() { r.finished = true }()
 	err := fn(&View{r})
-	r.unchanged()
+	r.assertUnchanged()
 	return err
 }
 
 // usable refuses what a program has kept.
 func (r *reading) usable() error {
-	if r.over {
+	if r.finished {
 		return fmt.Errorf("%w: the View is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
 	return r.tx.usable()
 }
 
-// under returns the row of a key, nil for none.
-func (r *reading) under(k key.Key) *entry {
+// row returns the row of a key, nil for none.
+func (r *reading) row(k key.Key) *entry {
 	row := r.rows.Get(k)
 	if row == nil {
 		return nil
@@ -117,12 +117,12 @@ func (r *reading) get(t *table, id *resourcepb.ID) (*entry, error) {
 		return nil, err
 	}
 	k := key.Of(id)
-	e := r.under(k)
+	e := r.row(k)
 	if r.tx != nil {
-		if r.noted {
+		if r.recordsReads {
 			r.tx.noteRead(k, t, e)
 		}
-		if c := r.tx.changed(k); c != nil {
+		if c := r.tx.changeOf(k); c != nil {
 			e = c.now
 		}
 	}
@@ -144,7 +144,7 @@ func (r *reading) list(t *table, queries []Query) ([]*entry, error) {
 	}
 	found := r.scan(t, q)
 	if r.tx != nil {
-		if r.noted {
+		if r.recordsReads {
 			r.tx.noteList(t, found)
 		}
 		found = r.tx.merge(t, q, found)
@@ -160,7 +160,7 @@ func (r *reading) scan(t *table, q query) (found []*entry) {
 	spans, c := q.spans(nil)
 	if c == costAll {
 		f := key.Filter{Group: t.typ.GetGroup(), Kind: t.typ.GetKind(), Partition: storage.Wildcard, Namespace: storage.Wildcard}
-		q.narrow(&f)
+		q.restrict(&f)
 		for row := range r.rows.Select(f) {
 			if e := row.Value; e.object != nil && q.match(e) {
 				found = append(found, e)
@@ -176,13 +176,13 @@ func (r *reading) scan(t *table, q query) (found []*entry) {
 		}
 	}
 	if len(spans) != 1 || !spans[0].single() {
-		found = arranged(q, found)
+		found = sortEntries(q, found)
 	}
 	return found
 }
 
-// arranged puts entries in the order of a query, each once.
-func arranged(q query, found []*entry) []*entry {
+// sortEntries puts entries in the order of a query, each once.
+func sortEntries(q query, found []*entry) []*entry {
 	order := orderOf(q)
 	if !slices.IsSortedFunc(found, order) {
 		slices.SortFunc(found, order)
@@ -202,7 +202,7 @@ func orderOf(q query) func(a, b *entry) int {
 }
 
 // first returns the lowest of the entry's values in a part of the index tree.
-func (e *entry) first(in span) (lowest string) {
+func (e *entry) first(in textRange) (lowest string) {
 	for _, v := range e.values {
 		if v >= in.from && v < in.to && (lowest == "" || v < lowest) {
 			lowest = v
@@ -219,7 +219,7 @@ func (t *Table[T]) Get(r Reader, id *resourcepb.ID) (*typed.Object[T], error) {
 	case err != nil:
 		return nil, err
 	case e == nil:
-		return nil, fmt.Errorf("%s: %w", named(id), storage.ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", nameOf(id), storage.ErrNotFound)
 	case e.err != nil:
 		return nil, e.err
 	}

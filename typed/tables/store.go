@@ -55,7 +55,7 @@ func (s *Store) add(t *table) error {
 		return t.broken
 	}
 	takes := map[storage.UnversionedType]*table{t.name(): t}
-	if t.guarded {
+	if t.hasGuard {
 		takes[storage.UnversionedTypeFrom(t.guard().Type)] = nil
 	}
 	for name, of := range takes {

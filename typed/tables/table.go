@@ -26,21 +26,21 @@ type AnyTable interface{ described() *table }
 
 // table is what a Table is without the type of its objects.
 type table struct {
-	number  int // tells the tables of this process apart
-	typ     *resourcepb.Type
-	indexes map[string]indexed
-	guarded bool
-	object  func(*resourcepb.Resource) (any, error)
-	encode  func(object any) (*resourcepb.Resource, error)
-	values  func(object any) []string
-	stamp   func(object any, version string) // sets an object's version; nil if what is put may be another object when it is decoded
-	broken  error                            // why the table cannot be opened
+	number     int // tells the tables of this process apart
+	typ        *resourcepb.Type
+	indexes    map[string]tableIndex
+	hasGuard   bool
+	object     func(*resourcepb.Resource) (any, error)
+	encode     func(object any) (*resourcepb.Resource, error)
+	values     func(object any) []string
+	setVersion func(object any, version string) // sets an object's version; nil if what is put may be another object when it is decoded
+	broken     error                            // why the table cannot be opened
 }
 
-// indexed is an index of a table.
-type indexed struct {
-	place int
-	of    reflect.Type
+// tableIndex is an index of a table.
+type tableIndex struct {
+	indexNumber int
+	of          reflect.Type
 }
 
 // tables counts those of this process.
@@ -49,7 +49,7 @@ var tables atomic.Uint32
 // NewTable describes the resources of a type whose payload is the protobuf message T, a pointer to a generated type.
 func NewTable[T proto.Message](typ *resourcepb.Type, indexes ...AnyIndex[T]) *Table[T] {
 	t := newTable(typ, typed.Messages[T](), indexes)
-	t.stamp = func(object any, version string) { object.(*typed.Object[T]).Version = version }
+	t.setVersion = func(object any, version string) { object.(*typed.Object[T]).Version = version }
 	return t
 }
 
@@ -59,16 +59,16 @@ func NewJSONTable[T any](typ *resourcepb.Type, indexes ...AnyIndex[T]) *Table[T]
 }
 
 func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyIndex[T]) *Table[T] {
-	t := &table{number: int(tables.Add(1)), typ: proto.CloneOf(typ), indexes: map[string]indexed{}}
+	t := &table{number: int(tables.Add(1)), typ: proto.CloneOf(typ), indexes: map[string]tableIndex{}}
 	prefixes := make([]string, len(indexes))
 	for i, x := range indexes {
 		if _, twice := t.indexes[x.name()]; twice {
 			t.broken = fmt.Errorf("%w: two indexes of %s have the name %q", storage.ErrInvalid, t, x.name())
 		}
-		t.indexes[x.name()] = indexed{firstIndex + i, reflect.TypeOf(x)}
-		prefixes[i] = place(t.number, firstIndex+i)
+		t.indexes[x.name()] = tableIndex{firstIndex + i, reflect.TypeOf(x)}
+		prefixes[i] = indexPrefix(t.number, firstIndex+i)
 	}
-	owners, metadata := place(t.number, ownerIndex), place(t.number, metadataIndex)
+	owners, metadata := indexPrefix(t.number, ownerIndex), indexPrefix(t.number, metadataIndex)
 	t.object = func(res *resourcepb.Resource) (any, error) { return codec.Object(res) }
 	t.encode = func(object any) (*resourcepb.Resource, error) { return codec.Resource(object.(*typed.Object[T])) }
 	t.values = func(object any) (values []string) {
@@ -96,7 +96,7 @@ func newTable[T any](typ *resourcepb.Type, codec *typed.Codec[T], indexes []AnyI
 // guard holds among programs that use the guarded table; what others write, it does not see.
 func (t *Table[T]) Guarded() *Table[T] {
 	guarded := *t.table
-	guarded.guarded = true
+	guarded.hasGuard = true
 	return &Table[T]{table: &guarded, codec: t.codec}
 }
 
@@ -125,22 +125,22 @@ func (t *table) guard() *resourcepb.ID {
 // owns refuses an id of another table.
 func (t *table) owns(id *resourcepb.ID) error {
 	if storage.UnversionedTypeFrom(id.GetType()) != t.name() {
-		return fmt.Errorf("%w: %s is no object of %s", storage.ErrInvalid, named(id), t)
+		return fmt.Errorf("%w: %s is no object of %s", storage.ErrInvalid, nameOf(id), t)
 	}
 	return nil
 }
 
 // entry is a row of the copy.
 type entry struct {
-	key     key.Key
-	id      *resourcepb.ID
-	version string
-	table   *table
-	object  any                  // a *typed.Object; nil if damaged or a guard
-	err     error                // why there is no object
-	damaged *resourcepb.Resource // what err is about
-	values  []string             // of all indexes
-	digest  digest
+	key             key.Key
+	id              *resourcepb.ID
+	version         string
+	table           *table
+	object          any                  // a *typed.Object; nil if damaged or a guard
+	err             error                // why there is no object
+	damagedResource *resourcepb.Resource // what err is about
+	values          []string             // of all indexes
+	digest          digest
 }
 
 // entryOf decodes a resource; t is nil for a guard. What cannot be decoded is an entry too.
@@ -150,7 +150,7 @@ func entryOf(t *table, res *resourcepb.Resource) *entry {
 		return e
 	}
 	if e.object, e.err = t.object(res); e.err != nil {
-		e.object, e.damaged = nil, res
+		e.object, e.damagedResource = nil, res
 		return e
 	}
 	e.values = t.values(e.object)
@@ -158,8 +158,8 @@ func entryOf(t *table, res *resourcepb.Resource) *entry {
 	return e
 }
 
-// named returns the name of a resource as errors have it.
-func named(id *resourcepb.ID) string {
+// nameOf returns the name of a resource as errors have it.
+func nameOf(id *resourcepb.ID) string {
 	return fmt.Sprintf("%s/%s %q in %q/%q", id.GetType().GetGroup(), id.GetType().GetKind(), id.GetName(),
 		id.GetTenancy().GetPartition(), id.GetTenancy().GetNamespace())
 }

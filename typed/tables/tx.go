@@ -18,31 +18,31 @@ import (
 // Tx is a transaction under way, for the function that [Store.Update] or [Batch.Update] calls with it. What it reads is the store as a
 // [View] shows it, with its own changes.
 type Tx struct {
-	r       *reading
-	touched []touched
-	at      map[key.Key]int // where touched has a key, once there are many
-	undo    []undone
-	size    int // of all that is written
-	listed  bool
-	guards  map[*table]guard
-	over    bool // nothing that is done now would be committed
-	borrows bool // rows is borrowed
+	r           *reading
+	touchedKeys []touchedKey
+	at          map[key.Key]int // where touched has a key, once there are many
+	undo        []undoRecord
+	size        int // of all that is written
+	hasListed   bool
+	guards      map[*table]guard
+	finished    bool // nothing that is done now would be committed
+	borrows     bool // rows is borrowed
 }
 
 func (tx *Tx) reading() *reading { return tx.r }
 
 // guard is what a transaction does with the guard of a table: it checks it, or writes it.
 type guard struct {
-	version string // that the store holds; "" for none
-	written bool
+	version   string // that the store holds; "" for none
+	isWritten bool
 }
 
-// touched is a key that a transaction has read.
-type touched struct {
-	key    key.Key
-	table  *table
-	seen   *entry // nil for nothing
-	change *change
+// touchedKey is a key that a transaction has read.
+type touchedKey struct {
+	key       key.Key
+	table     *table
+	seenEntry *entry // nil for nothing
+	change    *change
 }
 
 // change is what a transaction does to a key.
@@ -53,8 +53,8 @@ type change struct {
 	size int
 }
 
-// undone is a change as it was before another one took its place.
-type undone struct {
+// undoRecord is a change as it was before another one took its place.
+type undoRecord struct {
 	at     int
 	change *change
 }
@@ -65,7 +65,7 @@ func newTx(s *Store, at *replica.View[*entry]) *Tx {
 	if at == nil {
 		at, tx.borrows = s.copy.Borrow(), true
 	}
-	tx.r = &reading{store: s, rows: at, tx: tx, noted: true}
+	tx.r = &reading{store: s, rows: at, tx: tx, recordsReads: true}
 	return tx
 }
 
@@ -73,13 +73,13 @@ func newTx(s *Store, at *replica.View[*entry]) *Tx {
 func (tx *Tx) call(fn func(*Tx) error) error {
 	defer tx.end()
 	err := fn(tx)
-	tx.r.unchanged()
+	tx.r.assertUnchanged()
 	return err
 }
 
 // end has the transaction take nothing any more, and gives back what it reads: its own change would have to be noted for that.
 func (tx *Tx) end() {
-	if tx.over = true; tx.borrows {
+	if tx.finished = true; tx.borrows {
 		tx.borrows = false
 		tx.r.rows.Return()
 	}
@@ -87,33 +87,33 @@ func (tx *Tx) end() {
 
 // usable refuses a transaction that a program has kept.
 func (tx *Tx) usable() error {
-	if tx != nil && tx.over {
+	if tx != nil && tx.finished {
 		return fmt.Errorf("%w: the transaction is over: it is good until the function that got it returns", storage.ErrInvalid)
 	}
 	return nil
 }
 
-// few is how many keys are found faster by a look at each.
-const few = 8
+// smallQueryKeys is how many keys are found faster by a look at each.
+const smallQueryKeys = 8
 
 // find returns what a transaction has done with a key, nil for nothing. It is good until the next key is touched.
-func (tx *Tx) find(k key.Key) *touched {
+func (tx *Tx) find(k key.Key) *touchedKey {
 	if tx.at != nil {
 		if i, known := tx.at[k]; known {
-			return &tx.touched[i]
+			return &tx.touchedKeys[i]
 		}
 		return nil
 	}
-	for i := range tx.touched {
-		if tx.touched[i].key == k {
-			return &tx.touched[i]
+	for i := range tx.touchedKeys {
+		if tx.touchedKeys[i].key == k {
+			return &tx.touchedKeys[i]
 		}
 	}
 	return nil
 }
 
-// changed returns the change of a key, nil for none.
-func (tx *Tx) changed(k key.Key) *change {
+// changeOf returns the change of a key, nil for none.
+func (tx *Tx) changeOf(k key.Key) *change {
 	if t := tx.find(k); t != nil {
 		return t.change
 	}
@@ -122,14 +122,14 @@ func (tx *Tx) changed(k key.Key) *change {
 
 // changes reports whether there is something to write.
 func (tx *Tx) changes() bool {
-	return slices.ContainsFunc(tx.touched, func(t touched) bool { return t.change != nil })
+	return slices.ContainsFunc(tx.touchedKeys, func(t touchedKey) bool { return t.change != nil })
 }
 
 // Unchecked reads what tx reads, its own changes included, without demanding that it is still so when tx is committed. Use it for what only
 // advises, such as a list of many objects to choose one from: then read that one again through tx.
 func (tx *Tx) Unchecked() Reader {
 	unchecked := *tx.r
-	unchecked.noted = false
+	unchecked.recordsReads = false
 	return &View{&unchecked}
 }
 
@@ -138,22 +138,22 @@ func (tx *Tx) noteRead(k key.Key, t *table, e *entry) {
 	if tx.find(k) != nil {
 		return
 	}
-	tx.touched = append(tx.touched, touched{key: k, table: t, seen: e})
-	switch n := len(tx.touched); {
+	tx.touchedKeys = append(tx.touchedKeys, touchedKey{key: k, table: t, seenEntry: e})
+	switch n := len(tx.touchedKeys); {
 	case tx.at != nil:
 		tx.at[k] = n - 1
-	case n > few:
-		tx.at = make(map[key.Key]int, 4*few)
-		for i := range tx.touched {
-			tx.at[tx.touched[i].key] = i
+	case n > smallQueryKeys:
+		tx.at = make(map[key.Key]int, 4*smallQueryKeys)
+		for i := range tx.touchedKeys {
+			tx.at[tx.touchedKeys[i].key] = i
 		}
 	}
 }
 
 // noteList notes what a list of a table has found in the store.
 func (tx *Tx) noteList(t *table, found []*entry) {
-	tx.listed = true
-	if t.guarded {
+	tx.hasListed = true
+	if t.hasGuard {
 		tx.guard(t, false)
 		return
 	}
@@ -166,9 +166,9 @@ func (tx *Tx) noteList(t *table, found []*entry) {
 func (tx *Tx) guard(t *table, written bool) {
 	g, noted := tx.guards[t]
 	if !noted {
-		g.version = versionOf(tx.r.under(key.Of(t.guard())))
+		g.version = versionOf(tx.r.row(key.Of(t.guard())))
 	}
-	g.written = g.written || written
+	g.isWritten = g.isWritten || written
 	if tx.guards == nil {
 		tx.guards = map[*table]guard{}
 	}
@@ -179,12 +179,12 @@ func (tx *Tx) guard(t *table, written bool) {
 func (tx *Tx) merge(t *table, q query, found []*entry) []*entry {
 	var mine []*entry
 	hidden := map[key.Key]bool{}
-	for i := range tx.touched {
-		c := tx.touched[i].change
+	for i := range tx.touchedKeys {
+		c := tx.touchedKeys[i].change
 		if c == nil {
 			continue
 		}
-		hidden[tx.touched[i].key] = true
+		hidden[tx.touchedKeys[i].key] = true
 		if c.now != nil && c.now.table == t && q.match(c.now) {
 			mine = append(mine, c.now)
 		}
@@ -193,7 +193,7 @@ func (tx *Tx) merge(t *table, q query, found []*entry) []*entry {
 		return found
 	}
 	found = slices.DeleteFunc(found, func(e *entry) bool { return hidden[e.key] })
-	return arranged(q, append(found, mine...))
+	return sortEntries(q, append(found, mine...))
 }
 
 // Edit returns a copy of an object, to be changed and given to [Table.Put]. Its errors are those of [Table.Get].
@@ -215,7 +215,7 @@ func (t *Table[T]) Edit(tx *Tx, id *resourcepb.ID) (*typed.Object[T], error) {
 //
 // As other errors of fn, these are checked against the newest state before [Store.Update] returns them.
 func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
-	held, err := tx.held(t.table, o.ID)
+	held, err := tx.readCurrent(t.table, o.ID)
 	if err != nil {
 		return err
 	}
@@ -223,11 +223,11 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	again := held.now != nil && o.Version == "" && o.ID.GetUid() == "" // what the transaction has created is created again
 	switch {
 	case held.now == nil && o.Version != "" || held.now != nil && o.Version != held.now.version || again:
-		return fmt.Errorf("put %s: %w", named(o.ID), storage.ErrCASFailure)
+		return fmt.Errorf("put %s: %w", nameOf(o.ID), storage.ErrCASFailure)
 	case held.now != nil && o.ID.GetUid() != held.now.id.GetUid():
-		return fmt.Errorf("put %s: %w", named(o.ID), storage.ErrWrongUid)
+		return fmt.Errorf("put %s: %w", nameOf(o.ID), storage.ErrWrongUid)
 	case held.now == nil && present && o.ID.GetUid() != "" && o.ID.GetUid() != was.id.GetUid():
-		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", named(o.ID), storage.ErrWrongUid)
+		return fmt.Errorf("put %s, which the transaction has deleted, with another uid: %w", nameOf(o.ID), storage.ErrWrongUid)
 	case o.ID.GetUid() == "" && present:
 		o.ID = codec.CloneID(o.ID)
 		o.ID.Uid = was.id.GetUid()
@@ -255,7 +255,7 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 	}
 	size := sizeOf(res)
 	if size > maxSize {
-		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", named(o.ID), storage.ErrTooLarge, size, maxSize)
+		return fmt.Errorf("put %s: %w: it has %d bytes, the most is %d", nameOf(o.ID), storage.ErrTooLarge, size, maxSize)
 	}
 	now := &entry{key: key.Of(o.ID), id: o.ID, version: o.Version, table: t.table, object: o}
 	now.values, now.digest = t.values(o), digestOf(t.table, o)
@@ -266,12 +266,12 @@ func (t *Table[T]) Put(tx *Tx, o *typed.Object[T]) error {
 // Delete deletes an object when tx is committed, and hides it from what tx reads from now on. If there is none, or one with another uid
 // than that of id, the error is [storage.ErrNotFound].
 func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
-	held, err := tx.held(t.table, id)
+	held, err := tx.readCurrent(t.table, id)
 	if err != nil {
 		return err
 	}
 	if held.now == nil || id.GetUid() != "" && id.GetUid() != held.now.id.GetUid() {
-		return fmt.Errorf("delete %s: %w", named(id), storage.ErrNotFound)
+		return fmt.Errorf("delete %s: %w", nameOf(id), storage.ErrNotFound)
 	}
 	if held.was == nil {
 		tx.change(t.table, held.now.key, nil)
@@ -281,13 +281,13 @@ func (t *Table[T]) Delete(tx *Tx, id *resourcepb.ID) error {
 	return nil
 }
 
-// held returns what the store holds under an id, and what the transaction has put in its place so far. It counts as read.
-func (tx *Tx) held(t *table, id *resourcepb.ID) (change, error) {
+// readCurrent returns what the store holds under an id, and what the transaction has put in its place so far. It counts as read.
+func (tx *Tx) readCurrent(t *table, id *resourcepb.ID) (change, error) {
 	if _, err := tx.r.get(t, id); err != nil {
 		return change{}, err
 	}
 	was := tx.find(key.Of(id))
-	held := change{was: was.seen, now: was.seen}
+	held := change{was: was.seenEntry, now: was.seenEntry}
 	if was.change != nil {
 		held.now = was.change.now
 	}
@@ -306,16 +306,16 @@ func (tx *Tx) change(t *table, k key.Key, c *change) {
 	if c != nil {
 		tx.size += c.size
 	}
-	i := len(tx.touched) - 1
+	i := len(tx.touchedKeys) - 1
 	if tx.at != nil {
 		i = tx.at[k]
 	} else {
-		for tx.touched[i].key != k {
+		for tx.touchedKeys[i].key != k {
 			i--
 		}
 	}
-	tx.undo = append(tx.undo, undone{i, at.change})
-	if at.change = c; t.guarded {
+	tx.undo = append(tx.undo, undoRecord{i, at.change})
+	if at.change = c; t.hasGuard {
 		tx.guard(t, true)
 	}
 }
@@ -330,7 +330,7 @@ func sizeOf(res *resourcepb.Resource) int {
 func (tx *Tx) fits() error {
 	size := tx.size
 	for t, g := range tx.guards {
-		if g.written {
+		if g.isWritten {
 			size += codec.Size(&resourcepb.Resource{Id: t.guard()})
 		}
 	}
@@ -338,28 +338,28 @@ func (tx *Tx) fits() error {
 		return fmt.Errorf("%w: the objects that the Update has changed have %d bytes together, the most is %d: use Batch",
 			storage.ErrTooLarge, size, maxSize)
 	}
-	return tx.r.store.tooMany(len(tx.touched) + len(tx.guards))
+	return tx.r.store.tooMany(len(tx.touchedKeys) + len(tx.guards))
 }
 
 // savepoint is a transaction as it was.
 type savepoint struct {
-	touched, undo, size int
-	listed              bool
-	guards              map[*table]guard
+	touchedKeys, undo, size int
+	hasListed               bool
+	guards                  map[*table]guard
 }
 
 func (tx *Tx) savepoint() savepoint {
-	return savepoint{len(tx.touched), len(tx.undo), tx.size, tx.listed, maps.Clone(tx.guards)}
+	return savepoint{len(tx.touchedKeys), len(tx.undo), tx.size, tx.hasListed, maps.Clone(tx.guards)}
 }
 
 func (tx *Tx) restore(p savepoint) {
 	for len(tx.undo) > p.undo {
 		last := tx.undo[len(tx.undo)-1]
-		tx.touched[last.at].change = last.change
+		tx.touchedKeys[last.at].change = last.change
 		tx.undo = tx.undo[:len(tx.undo)-1]
 	}
-	for _, t := range tx.touched[p.touched:] {
+	for _, t := range tx.touchedKeys[p.touchedKeys:] {
 		delete(tx.at, t.key)
 	}
-	tx.touched, tx.size, tx.listed, tx.guards = tx.touched[:p.touched], p.size, p.listed, p.guards
+	tx.touchedKeys, tx.size, tx.hasListed, tx.guards = tx.touchedKeys[:p.touchedKeys], p.size, p.hasListed, p.guards
 }

@@ -21,11 +21,11 @@ func (t *Table[T]) Where(queries ...Query) Filter { return Filter{t.table, queri
 
 // Watch is a stream of the changes of a store. Next is for one goroutine at a time; Close may be called from any.
 type Watch struct {
-	filters  map[*table][]query
-	follower *replica.Follower[*entry]
-	commit   []Event // of which the first ones have been returned
-	returned int
-	shown    reading // notes what was returned last
+	filters       map[*table][]query
+	follower      *replica.Follower[*entry]
+	commit        []Event // of which the first ones have been returned
+	returnedCount int
+	lastReturned  reading // notes what was returned last
 }
 
 // Event is a change of one object. [Table.Event] says what it was.
@@ -108,21 +108,21 @@ func (s *Store) ViewAndWatch(ctx context.Context, fn func(*View) error, filters 
 // Next returns the next event, waiting for one if need be. If ctx is over, its error is returned and nothing is consumed, also where there
 // is an event. After [storage.ErrWatchClosed] the watch is over; what it had not returned is dropped.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
-	w.shown.unchanged()
-	w.shown.seen = reading{}.seen
+	w.lastReturned.assertUnchanged()
+	w.lastReturned.seenRows = reading{}.seenRows
 	if err := w.follower.Ended(ctx); err != nil {
 		return Event{}, err
 	}
-	for w.returned == len(w.commit) {
+	for w.returnedCount == len(w.commit) {
 		if err := w.read(ctx); err != nil {
 			return Event{}, err
 		}
 	}
-	ev := w.commit[w.returned]
-	w.returned++
+	ev := w.commit[w.returnedCount]
+	w.returnedCount++
 	for _, e := range []*entry{ev.old, ev.now} {
 		if e != nil {
-			w.shown.note(e)
+			w.lastReturned.note(e)
 		}
 	}
 	return ev, nil
@@ -134,7 +134,7 @@ func (w *Watch) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.commit, w.returned = w.commit[:0], 0
+	w.commit, w.returnedCount = w.commit[:0], 0
 	for _, c := range changes {
 		ev := Event{Cursor: c.Cursor, old: visible(c.Old), now: visible(c.New)}
 		of := ev.now

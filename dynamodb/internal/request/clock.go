@@ -53,11 +53,11 @@ func (c *Clock) Observe(answer middleware.Metadata) time.Time {
 	return c.Now()
 }
 
-// SignatureLife is how long AWS accepts a signature. Attempts of one call are signed one by one, so that what is to be known of a
-// signature is asked of each. AWS refuses a request that arrives later than SignatureLife after the time in its signature, wherever
+// SignatureTTL is how long AWS accepts a signature. Attempts of one call are signed one by one, so that what is to be known of a
+// signature is asked of each. AWS refuses a request that arrives later than SignatureTTL after the time in its signature, wherever
 // it was held up. So a bound for that time is a bound for the time at which a request can take effect, which no deadline of a context
 // is: what was sent stays sent.
-const SignatureLife = 15 * time.Minute
+const SignatureTTL = 15 * time.Minute
 
 // SignedBy is an option that refuses to send an attempt whose signature is of a later time than that, with the error late. Options
 // of one request differ in id.

@@ -14,52 +14,52 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Fate is what an error says about the request that met it.
-type Fate int
+// Outcome is what an error says about the request that met it.
+type Outcome int
 
 // The fates of a request.
 const (
-	Refused Fate = iota // DynamoDB did not do it and will not do it
-	Undone              // DynamoDB did not do it, but may if asked again
-	Unknown             // it may have been done; asking again tells
+	Rejected   Outcome = iota // DynamoDB did not do it and will not do it
+	NotApplied                // DynamoDB did not do it, but may if asked again
+	Unknown                   // it may have been done; asking again tells
 )
 
 // NewError returns an error, for a reason on this side, that says what becomes of the request.
-func NewError(fate Fate, text string) error { return &fated{fate, text} }
+func NewError(fate Outcome, text string) error { return &outcomeError{fate, text} }
 
-type fated struct {
-	fate Fate
-	text string
+type outcomeError struct {
+	outcome Outcome
+	text    string
 }
 
-func (e *fated) Error() string { return e.text }
+func (e *outcomeError) Error() string { return e.text }
 
-// undoneCodes are answers of status 400 that another try may mend.
-var undoneCodes = []string{
+// notAppliedCodes are answers of status 400 that another try may mend.
+var notAppliedCodes = []string{
 	"ThrottlingException", "Throttling", "ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
 	"ProvisionedThroughputExceededException", "LimitExceededException", "SlowDown", "BandwidthLimitExceeded",
 	"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
 	"RequestTimeTooSkewed", "PriorRequestNotComplete",
 }
 
-// FateOf reads an error of the SDK, or of NewError.
-func FateOf(err error) Fate {
+// Classify reads an error of the SDK, or of NewError.
+func Classify(err error) Outcome {
 	if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrClosed) {
-		return Refused
+		return Rejected
 	}
-	var own *fated
+	var own *outcomeError
 	if errors.As(err, &own) {
-		return own.fate
+		return own.outcome
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		if neverSent(err) {
-			return Refused
+			return Rejected
 		}
 		return Unknown
 	}
-	if slices.Contains(undoneCodes, api.ErrorCode()) {
-		return Undone
+	if slices.Contains(notAppliedCodes, api.ErrorCode()) {
+		return NotApplied
 	}
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusInternalServerError {
@@ -69,7 +69,7 @@ func FateOf(err error) Fate {
 	case "InternalServerError", "InternalFailure", "ServiceUnavailable", "ServiceUnavailableException", "InternalServerErrorException":
 		return Unknown
 	}
-	return Refused
+	return Rejected
 }
 
 // neverSent recognises what goes wrong inside the SDK before anything is sent, and always will.

@@ -20,7 +20,7 @@ func Retry(ctx context.Context, clock *Clock, send func(option func(*dynamodb.Op
 		if err == nil {
 			return a.maybe.Load(), nil
 		}
-		if a.note(err) == Refused {
+		if a.note(err) == Rejected {
 			return a.maybe.Load(), Plain(err)
 		}
 		if !Sleep(ctx, pause/2+rand.N(pause/2)) {
@@ -51,8 +51,8 @@ type attempts struct {
 }
 
 // note takes in the error of an attempt.
-func (a *attempts) note(err error) Fate {
-	fate := FateOf(err)
+func (a *attempts) note(err error) Outcome {
+	fate := Classify(err)
 	if fate == Unknown {
 		a.maybe.Store(true)
 	}

@@ -17,13 +17,13 @@ import (
 type Baseline struct {
 	until uint64 // the proof after which it is not needed
 
-	mu     sync.Mutex
-	rows   *spill.Spool
-	places []baselinePlace
-	count  int
+	mu        sync.Mutex
+	rows      *spill.Spool
+	positions []baselinePosition
+	count     int
 }
 
-type baselinePlace struct {
+type baselinePosition struct {
 	key    string
 	offset int64
 }
@@ -40,7 +40,7 @@ func NewBaseline() *Baseline { return &Baseline{rows: spill.New(baselineMemory)}
 func (b *Baseline) Add(k key.Key, count uint64) error {
 	name := k.Bytes()
 	if b.count%baselineEvery == 0 {
-		b.places = append(b.places, baselinePlace{string(name), b.rows.Size()})
+		b.positions = append(b.positions, baselinePosition{string(name), b.rows.Size()})
 	}
 	b.count++
 	return b.rows.Append(append(binary.BigEndian.AppendUint64(nil, count), name...))
@@ -57,11 +57,11 @@ func (b *Baseline) has(k key.Key, count uint64) bool {
 	name := string(k.Bytes())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := sort.Search(len(b.places), func(i int) bool { return b.places[i].key > name })
+	i := sort.Search(len(b.positions), func(i int) bool { return b.positions[i].key > name })
 	if i == 0 {
 		return false
 	}
-	rows := b.rows.Read(b.places[i-1].offset)
+	rows := b.rows.Read(b.positions[i-1].offset)
 	for range baselineEvery {
 		row, err := rows.Next()
 		if err != nil || string(row[8:]) > name {
@@ -78,6 +78,6 @@ func (b *Baseline) has(k key.Key, count uint64) bool {
 func (b *Baseline) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.places = nil
+	b.positions = nil
 	_ = b.rows.Close()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/ashlar-dev/storage/dynamodb/internal/request"
 )
 
-// catchUp reads history: from a position until it has what the reader had read when it began. The end is known by the numbers
+// backlogReader reads history: from a position until it has what the reader had read when it began. The end is known by the numbers
 // of records, never by an answer without any: those come before data, too.
-type catchUp struct {
+type backlogReader struct {
 	*shards
 	at, target *Position
 	filter     *key.Filter
@@ -23,16 +23,16 @@ type catchUp struct {
 }
 
 // read goes on until there are limit events, or driver.PageBytes of them, or history is used up.
-func (c *catchUp) read(ctx context.Context, limit int) (more bool, err error) {
+func (c *backlogReader) read(ctx context.Context, limit int) (more bool, err error) {
 	listed := false
 	for len(c.events) < limit && c.size < driver.PageBytes {
-		if shard, need := c.behind(); need {
+		if shard, need := c.nextShard(); need {
 			if err := c.step(ctx, shard); err != nil {
 				return false, err
 			}
 			continue
 		}
-		if c.reached() {
+		if c.isComplete() {
 			return false, nil
 		}
 		next, _, err := c.next(ctx, c.at)
@@ -55,37 +55,37 @@ func (c *catchUp) read(ctx context.Context, limit int) (more bool, err error) {
 	return true, nil
 }
 
-// ahead reports whether a reader at seq has read more of a shard than one at from.
-func ahead(seq, from string) bool {
-	return (numbered(seq) || seq == ended) && compareSeq(seq, from) > 0
+// isFurther reports whether a reader at seq has read more of a shard than one at from.
+func isFurther(seq, from string) bool {
+	return (isRecordNumber(seq) || seq == shardEnd) && compareSeq(seq, from) > 0
 }
 
-// behind returns a shard in which the target is ahead.
-func (c *catchUp) behind() (place, bool) {
+// nextShard returns a shard in which the target is ahead.
+func (c *backlogReader) nextShard() (shardPosition, bool) {
 	for _, pl := range c.at.shards {
-		if pl.seq == ended {
+		if pl.seq == shardEnd {
 			continue
 		}
 		seq, there := c.target.get(pl.shard)
-		if there && ahead(seq, pl.seq) || !there && c.tree.precedes(pl.shard, c.target) {
+		if there && isFurther(seq, pl.seq) || !there && c.tree.precedes(pl.shard, c.target) {
 			return pl, true
 		}
 	}
-	return place{}, false
+	return shardPosition{}, false
 }
 
-// reached reports whether everything in the target was read. A shard of which nothing says how it is related to the target may
+// isComplete reports whether everything in the target was read. A shard of which nothing says how it is related to the target may
 // have records that are part of it.
-func (c *catchUp) reached() bool {
+func (c *backlogReader) isComplete() bool {
 	for _, pl := range c.at.shards {
 		_, there := c.target.get(pl.shard)
-		if !there && pl.seq != ended && !c.tree.follows(pl.shard, c.target) {
+		if !there && pl.seq != shardEnd && !c.tree.follows(pl.shard, c.target) {
 			return false
 		}
 	}
 	for _, pl := range c.target.shards {
 		seq, there := c.at.get(pl.shard)
-		if there && ahead(pl.seq, seq) || !there && ahead(pl.seq, "") && !c.tree.precedes(pl.shard, c.at) {
+		if there && isFurther(pl.seq, seq) || !there && isFurther(pl.seq, "") && !c.tree.precedes(pl.shard, c.at) {
 			return false
 		}
 	}
@@ -93,7 +93,7 @@ func (c *catchUp) reached() bool {
 }
 
 // step reads a page of a shard.
-func (c *catchUp) step(ctx context.Context, pl place) error {
+func (c *backlogReader) step(ctx context.Context, pl shardPosition) error {
 	p, err := c.fetch(ctx, pl, c.iterators[pl.shard])
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *catchUp) step(ctx context.Context, pl place) error {
 			c.size += ev.Size
 		}
 	}
-	if len(p.records) > 0 || p.full || p.ended {
+	if len(p.records) > 0 || p.full || p.shardEnded {
 		c.empty = 0
 		return nil
 	}

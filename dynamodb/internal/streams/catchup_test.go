@@ -32,9 +32,9 @@ func TestPagesFromBeforeATimeAreSkippedAtOnce(t *testing.T) {
 			Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
 		})
 		s := &shards{Config: &Config{Client: client, Table: largeEvents(1), Timeout: time.Minute, Clock: request.NewClock(), Poll: time.Hour}}
-		pl := place{"s", since(time.Unix(2000, 0))}
-		c := &catchUp{
-			shards: s, at: &Position{shards: []place{pl}, asOf: s.Clock.Now()}, filter: &key.Filter{},
+		pl := shardPosition{"s", since(time.Unix(2000, 0))}
+		c := &backlogReader{
+			shards: s, at: &Position{shards: []shardPosition{pl}, asOf: s.Clock.Now()}, filter: &key.Filter{},
 			iterators: map[string]string{"s": "first"}, empty: 1 << 20,
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

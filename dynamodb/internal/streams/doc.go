@@ -16,7 +16,7 @@
 //	Source      what the driver tier sees; opens a reader for each run
 //	reader      follows the open shards in rounds and publishes what it finds
 //	prover      proves, by ticks of its own, that the reader has passed a moment
-//	catchUp     reads from an older position up to where the reader stands, for watches that resume or fell behind
+//	backlogReader     reads from an older position up to where the reader stands, for watches that resume or fell behind
 //	shards      the three calls of the stream's API, and the records in an answer as events
 //	tree        which shard descends from which, as far as listings have shown it
 //	Position    how far each shard is read: what a cursor holds

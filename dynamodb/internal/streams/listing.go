@@ -36,7 +36,7 @@ func (l *listing) position(stream string, asOf time.Time) *Position {
 		switch {
 		case l.closed[shard] && parent[shard], l.openAncestor(shard):
 		case l.closed[shard]:
-			at = at.with(shard, ended)
+			at = at.with(shard, shardEnd)
 		default:
 			at = at.with(shard, since(asOf))
 		}

@@ -18,22 +18,22 @@ import (
 // that are not in the position are still to be read, from their beginning.
 type Position struct {
 	stream string // ARN
-	shards []place
+	shards []shardPosition
 
-	asOf     time.Time // by AWS's clock: everything acknowledged before is in the position
-	proven   uint64    // of the end of a batch: the reader's last proof
-	baseline *Baseline // of a snapshot
+	asOf        time.Time // by AWS's clock: everything acknowledged before is in the position
+	proofNumber uint64    // of the end of a batch: the reader's last proof
+	baseline    *Baseline // of a snapshot
 
 	// Of an event: where it stands, which is not in shards yet, and the count of its stamp.
 	shard, seq string
 	count      uint64
 }
 
-// place is how far one shard is read: "" from its beginning, the number of the last record, ended, or since a time of AWS's clock
+// shardPosition is how far one shard is read: "" from its beginning, the number of the last record, ended, or since a time of AWS's clock
 // in unix seconds: from its beginning, but for the records before that.
-type place struct{ shard, seq string }
+type shardPosition struct{ shard, seq string }
 
-const ended = "$"
+const shardEnd = "$"
 
 // apart is how far the time of a record may be from the time at which its write was acknowledged, both by AWS's clock: it is
 // called approximate, and the emulator rounds it down to the minute.
@@ -51,8 +51,8 @@ func sinceTime(seq string) (time.Time, bool) {
 	return time.Unix(n, 0), err == nil
 }
 
-// numbered reports whether seq is the number of a record.
-func numbered(seq string) bool { return seq != "" && seq != ended && seq[0] != '@' }
+// isRecordNumber reports whether seq is the number of a record.
+func isRecordNumber(seq string) bool { return seq != "" && seq != shardEnd && seq[0] != '@' }
 
 // rank orders the kinds of places.
 func rank(seq string) int {
@@ -61,7 +61,7 @@ func rank(seq string) int {
 		return 0
 	case seq[0] == '@':
 		return 1
-	case seq == ended:
+	case seq == shardEnd:
 		return 3
 	}
 	return 2
@@ -80,7 +80,7 @@ func compareSeq(a, b string) int {
 }
 
 func (p *Position) find(shard string) (int, bool) {
-	return slices.BinarySearchFunc(p.shards, shard, func(pl place, shard string) int { return strings.Compare(pl.shard, shard) })
+	return slices.BinarySearchFunc(p.shards, shard, func(pl shardPosition, shard string) int { return strings.Compare(pl.shard, shard) })
 }
 
 func (p *Position) get(shard string) (seq string, there bool) {
@@ -98,7 +98,7 @@ func (p *Position) with(shard, seq string) *Position {
 		q.shards = slices.Clone(p.shards)
 		q.shards[i].seq = seq
 	} else {
-		q.shards = slices.Insert(slices.Clone(p.shards), i, place{shard, seq})
+		q.shards = slices.Insert(slices.Clone(p.shards), i, shardPosition{shard, seq})
 	}
 	return &q
 }
@@ -127,16 +127,16 @@ func (p *Position) within(o *Position) bool {
 	return true
 }
 
-// moved reports whether p is further than from, in what it has read or what is proven of it.
-func (p *Position) moved(from *Position) bool {
-	return p.proven != from.proven || len(p.shards) != len(from.shards) || !p.within(from)
+// isAfter reports whether p is further than from, in what it has read or what is proven of it.
+func (p *Position) isAfter(from *Position) bool {
+	return p.proofNumber != from.proofNumber || len(p.shards) != len(from.shards) || !p.within(from)
 }
 
 // active returns the number of shards that are not at their end.
 func (p *Position) active() int {
 	n := 0
 	for _, pl := range p.shards {
-		if pl.seq != ended {
+		if pl.seq != shardEnd {
 			n++
 		}
 	}
@@ -172,7 +172,7 @@ func DecodePosition(b []byte) (*Position, error) {
 	}
 	p.asOf, b = time.Unix(protowire.DecodeZigZag(unix), 0), b[n:]
 	for len(b) > 0 {
-		var pl place
+		var pl shardPosition
 		if pl.shard, b, err = cutText(b); err != nil {
 			return nil, err
 		}

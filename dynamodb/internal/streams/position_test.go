@@ -9,7 +9,7 @@ import (
 
 func TestCompareSeq(t *testing.T) {
 	t.Parallel()
-	rising := []string{"", "@100", "@1000", "000000000000000000007", "12", "000000000000000000120", "99999999999999999999999999999", "100000000000000000000000000000", ended}
+	rising := []string{"", "@100", "@1000", "000000000000000000007", "12", "000000000000000000120", "99999999999999999999999999999", "100000000000000000000000000000", shardEnd}
 	for i, a := range rising {
 		for k, b := range rising {
 			if got := compareSeq(a, b); (got < 0) != (i < k) || (got > 0) != (i > k) {
@@ -20,7 +20,7 @@ func TestCompareSeq(t *testing.T) {
 }
 
 func FuzzDecodePosition(f *testing.F) {
-	p := &Position{stream: "arn:x", asOf: time.Unix(1234567890, 0), shards: []place{{"shard-1", "17"}, {"shard-2", ended}, {"shard-3", ""}}}
+	p := &Position{stream: "arn:x", asOf: time.Unix(1234567890, 0), shards: []shardPosition{{"shard-1", "17"}, {"shard-2", shardEnd}, {"shard-3", ""}}}
 	f.Add(p.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := DecodePosition(b)

@@ -34,20 +34,20 @@ type prover struct {
 	wake    func()   // has the reader make a round soon
 	writers sync.WaitGroup
 
-	mu      sync.Mutex
-	wanted  uint64    // the newest proof that was asked for
-	begun   uint64    // the newest that was begun
-	done    uint64    // the newest that is complete
-	since   time.Time // when the newest complete one was begun, by the local clock
-	began   time.Time // when the newest was begun, by the local clock
-	asOf    time.Time // the same by AWS's
-	ticks   uint64    // written
-	waiting map[uint64]bool
-	writing bool              // ticks are being written
-	tickErr error             // what kept the last ticks from being written
-	shown   map[string]bool   // shards that have shown a tick of this proof, or whose parent has
-	learned map[string]uint16 // which tick goes to a shard
-	round   chan struct{}     // closed when a round of the reader ends
+	mu             sync.Mutex
+	requestedProof uint64    // the newest proof that was asked for
+	startedProof   uint64    // the newest that was startedProof
+	completedProof uint64    // the newest that is complete
+	since          time.Time // when the newest complete one was begun, by the local clock
+	began          time.Time // when the newest was begun, by the local clock
+	asOf           time.Time // the same by AWS's
+	ticks          uint64    // written
+	waiting        map[uint64]bool
+	writing        bool              // ticks are being written
+	tickErr        error             // what kept the last ticks from being written
+	provenShards   map[string]bool   // shards that have provenShards a tick of this proof, or whose parent has
+	tickOfShard    map[string]uint16 // which tick goes to a shard
+	round          chan struct{}     // closed when a round of the reader ends
 }
 
 const (
@@ -60,7 +60,7 @@ const (
 )
 
 func newProver(config *Config, wake func()) *prover {
-	p := &prover{Config: config, wake: wake, waiting: map[uint64]bool{}, learned: map[string]uint16{}, round: make(chan struct{})}
+	p := &prover{Config: config, wake: wake, waiting: map[uint64]bool{}, tickOfShard: map[string]uint16{}, round: make(chan struct{})}
 	_, _ = rand.Read(p.name[:]) // never fails
 	return p
 }
@@ -68,8 +68,8 @@ func newProver(config *Config, wake func()) *prover {
 // ask asks for a proof that begins after the call, and returns its number.
 func (p *prover) ask() uint64 {
 	p.mu.Lock()
-	p.wanted = p.begun + 1
-	n := p.wanted
+	p.requestedProof = p.startedProof + 1
+	n := p.requestedProof
 	p.mu.Unlock()
 	p.wake()
 	return n
@@ -78,7 +78,7 @@ func (p *prover) ask() uint64 {
 // wait waits for a proof that began after a moment, by the local clock, or until the reader has stopped.
 func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan struct{}) error {
 	p.mu.Lock()
-	fresh := p.done > 0 && p.since.After(moment)
+	fresh := p.completedProof > 0 && p.since.After(moment)
 	p.mu.Unlock()
 	if fresh {
 		return nil
@@ -86,12 +86,12 @@ func (p *prover) wait(ctx context.Context, moment time.Time, stopped <-chan stru
 	wanted := p.ask()
 	for {
 		p.mu.Lock()
-		done, err, round := p.done, p.tickErr, p.round
+		done, err, round := p.completedProof, p.tickErr, p.round
 		p.mu.Unlock()
 		switch {
 		case done >= wanted:
 			return nil
-		case err != nil && request.FateOf(err) == request.Refused:
+		case err != nil && request.Classify(err) == request.Rejected:
 			return err
 		}
 		select {
@@ -117,12 +117,12 @@ func (p *prover) endRound() {
 func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete func(*Position)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun == p.done {
-		if p.wanted <= p.done && time.Since(p.since) < proveEvery {
+	if p.startedProof == p.completedProof {
+		if p.requestedProof <= p.completedProof && time.Since(p.since) < proveEvery {
 			return
 		}
-		p.begun++
-		p.shown, p.began, p.asOf, p.tickErr = map[string]bool{}, time.Now(), p.Clock.Now(), nil
+		p.startedProof++
+		p.provenShards, p.began, p.asOf, p.tickErr = map[string]bool{}, time.Now(), p.Clock.Now(), nil
 	}
 	lacking := p.lacking(pos, t)
 	switch {
@@ -132,9 +132,9 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 		numbers := p.ticksFor(lacking, pos)
 		p.writers.Go(func() { p.writeTicks(ctx, numbers) })
 	default:
-		p.done, p.since = p.begun, p.began
+		p.completedProof, p.since = p.startedProof, p.began
 		after := *pos
-		after.asOf, after.proven = p.asOf, p.done
+		after.asOf, after.proofNumber = p.asOf, p.completedProof
 		complete(&after)
 	}
 }
@@ -144,7 +144,7 @@ func (p *prover) advance(ctx context.Context, pos *Position, t *tree, complete f
 func (p *prover) lacking(pos *Position, t *tree) []string {
 	var lacking []string
 	for _, pl := range pos.shards {
-		if !p.shown[pl.shard] && (pl.seq != ended || !t.continued(pl.shard, pos)) {
+		if !p.provenShards[pl.shard] && (pl.seq != shardEnd || !t.childrenKnown(pl.shard, pos)) {
 			lacking = append(lacking, pl.shard)
 		}
 	}
@@ -156,9 +156,9 @@ func (p *prover) ticksFor(lacking []string, pos *Position) []uint16 {
 	var numbers []uint16
 	unknown := false
 	for _, shard := range lacking {
-		if n, ok := p.learned[shard]; ok {
+		if n, ok := p.tickOfShard[shard]; ok {
 			numbers = append(numbers, n)
-			delete(p.learned, shard) // unless it shows it again
+			delete(p.tickOfShard, shard) // unless it shows it again
 		} else {
 			unknown = true
 		}
@@ -181,7 +181,7 @@ func (p *prover) writeTicks(ctx context.Context, numbers []uint16) {
 	for _, n := range numbers {
 		p.mu.Lock()
 		p.ticks++
-		serial, proof := p.ticks, p.begun
+		serial, proof := p.ticks, p.startedProof
 		p.waiting[serial] = true
 		p.mu.Unlock()
 		if err := p.writeTick(ctx, n, serial, proof); err != nil {
@@ -189,7 +189,7 @@ func (p *prover) writeTicks(ctx context.Context, numbers []uint16) {
 			p.mu.Lock()
 			delete(p.waiting, serial)
 			p.mu.Unlock()
-			if request.FateOf(err) == request.Refused || !request.Sleep(ctx, p.Poll) {
+			if request.Classify(err) == request.Rejected || !request.Sleep(ctx, p.Poll) {
 				break
 			}
 		}
@@ -211,8 +211,8 @@ func (p *prover) writeTick(ctx context.Context, n uint16, serial, proof uint64) 
 	return nil
 }
 
-// look looks for the prover's own ticks among the records of a shard.
-func (p *prover) look(shard string, records []types.Record) {
+// findTicks looks for the prover's own ticks among the records of a shard.
+func (p *prover) findTicks(shard string, records []types.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range records {
@@ -222,9 +222,9 @@ func (p *prover) look(shard string, records []types.Record) {
 		}
 		serial, proof := binary.BigEndian.Uint64(data[16:]), binary.BigEndian.Uint64(data[24:])
 		delete(p.waiting, serial)
-		p.learned[shard] = n
-		if proof == p.begun {
-			p.shown[shard] = true
+		p.tickOfShard[shard] = n
+		if proof == p.startedProof {
+			p.provenShards[shard] = true
 		}
 	}
 }
@@ -233,8 +233,8 @@ func (p *prover) look(shard string, records []types.Record) {
 func (p *prover) inherit(shard, parent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shown[parent] {
-		p.shown[shard] = true
+	if p.provenShards[parent] {
+		p.provenShards[shard] = true
 	}
 }
 
@@ -242,7 +242,7 @@ func (p *prover) inherit(shard, parent string) {
 func (p *prover) proving() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.begun > p.done, time.Since(p.began)
+	return p.startedProof > p.completedProof, time.Since(p.began)
 }
 
 // unproven is the error of a reader whose first proof cannot be had.
@@ -250,11 +250,11 @@ func (p *prover) unproven() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.done > 0:
+	case p.completedProof > 0:
 		return nil
-	case p.tickErr != nil && request.FateOf(p.tickErr) == request.Refused:
+	case p.tickErr != nil && request.Classify(p.tickErr) == request.Rejected:
 		return p.tickErr
-	case time.Since(p.began) > p.Outage && p.begun > 0:
+	case time.Since(p.began) > p.Outage && p.startedProof > 0:
 		return fmt.Errorf("%w: the stream did not show what was written for %v", storage.ErrInconsistent, p.Outage)
 	}
 	return nil

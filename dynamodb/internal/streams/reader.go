@@ -20,20 +20,20 @@ import (
 // through the same backend wakes it.
 type reader struct {
 	shards
-	prover  *prover
-	kick    chan struct{}
-	stopped chan struct{} // closed when the run is over
+	prover    *prover
+	kick      chan struct{}
+	stoppedCh chan struct{} // closed when the run is over
 
 	mu    sync.Mutex
 	pos   *Position
 	ready bool // pos is good for a cursor
 
 	// Of the goroutine that runs.
-	iterators map[string]string
-	listAt    time.Time     // when to list the shards next
-	await     time.Duration // pause between listings while a shard that is not listed yet is awaited
-	disabled  bool          // the stream was seen disabled
-	lastGood  time.Time
+	iterators      map[string]string
+	listAt         time.Time     // when to list the shards next
+	await          time.Duration // pause between listings while a shard that is not listed yet is awaited
+	streamDisabled bool          // the stream was seen streamDisabled
+	lastGood       time.Time
 }
 
 // maxFetches bounds the calls of one round that are under way at once.
@@ -43,7 +43,7 @@ func newReader(config *Config) *reader {
 	r := &reader{
 		shards:    shards{Config: config, tree: newTree()},
 		kick:      make(chan struct{}, 1),
-		stopped:   make(chan struct{}),
+		stoppedCh: make(chan struct{}),
 		iterators: map[string]string{},
 	}
 	r.prover = newProver(config, r.wake)
@@ -72,7 +72,7 @@ func (r *reader) wake() {
 // running reports whether the reader is reading, and has a position that is good for a cursor.
 func (r *reader) running() bool {
 	select {
-	case <-r.stopped:
+	case <-r.stoppedCh:
 		return false
 	default:
 	}
@@ -89,7 +89,7 @@ func (r *reader) open(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if errors.Is(err, storage.ErrCompacted) || request.FateOf(err) == request.Refused || time.Since(begun) > r.Outage {
+		if errors.Is(err, storage.ErrCompacted) || request.Classify(err) == request.Rejected || time.Since(begun) > r.Outage {
 			return err
 		}
 		request.Sleep(ctx, pause)
@@ -108,7 +108,7 @@ func (r *reader) tryOpen(ctx context.Context) (err error) {
 	}
 	pos := l.position(r.stream, asOf)
 	for _, pl := range pos.shards {
-		if pl.seq != ended {
+		if pl.seq != shardEnd {
 			if r.iterators[pl.shard], err = r.latest(ctx, pl.shard); err != nil {
 				return err
 			}
@@ -124,12 +124,12 @@ func (r *reader) run(ctx context.Context, ready func(*Position), publish func([]
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.prover.writers.Wait()
 	defer cancel()
-	defer close(r.stopped)
+	defer close(r.stoppedCh)
 	publishing := func(events []*Event, end *Position) {
 		switch {
 		case r.ready:
 			publish(events, end)
-		case end.proven > 0: // what came before is in nobody's history
+		case end.proofNumber > 0: // what came before is in nobody's history
 			r.mu.Lock()
 			r.ready = true
 			r.mu.Unlock()
@@ -184,7 +184,7 @@ func (r *reader) turn(ctx context.Context, publish func([]*Event, *Position)) (f
 	}
 	r.prover.advance(ctx, after, r.tree, r.setPosition)
 	after = r.position()
-	if len(events) > 0 || after.moved(before) {
+	if len(events) > 0 || after.isAfter(before) {
 		publish(events, after)
 	}
 	if err == nil {
@@ -211,7 +211,7 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 	var g errgroup.Group
 	g.SetLimit(maxFetches)
 	for i, pl := range pos.shards {
-		if pl.seq == ended {
+		if pl.seq == shardEnd {
 			continue
 		}
 		iterator := r.iterators[pl.shard]
@@ -233,13 +233,13 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 			continue // the page is read again
 		}
 		pos, events = next, append(events, found...)
-		r.prover.look(shard, p.records)
+		r.prover.findTicks(shard, p.records)
 		r.iterators[shard] = p.next
-		if p.ended {
+		if p.shardEnded {
 			delete(r.iterators, shard)
 			r.listAt, r.await = time.Time{}, 0
 		}
-		full = full || p.full || p.ended
+		full = full || p.full || p.shardEnded
 	}
 	return events, pos, full, err
 }
@@ -247,8 +247,8 @@ func (r *reader) poll(ctx context.Context) (events []*Event, pos *Position, full
 const (
 	// listEvery is how often the shards are listed without a reason, so that a stream that was disabled is noticed.
 	listEvery = 5 * time.Minute
-	// listPause is the least time between two listings while a shard is awaited, listMost the longest.
-	listPause, listMost = 250 * time.Millisecond, 10 * time.Second
+	// listPause is the least time between two listings while a shard is awaited, maxListPause the longest.
+	listPause, maxListPause = 250 * time.Millisecond, 10 * time.Second
 )
 
 // errStreamEnded ends all watches.
@@ -257,7 +257,7 @@ var errStreamEnded = errors.New("the stream was disabled: what was written since
 // follow lists the shards when it is time to, and goes on to the children of those that are at their end.
 func (r *reader) follow(ctx context.Context) error {
 	pos := r.position()
-	if r.disabled && pos.active() == 0 {
+	if r.streamDisabled && pos.active() == 0 {
 		return errStreamEnded // disabling a stream closes its shards
 	}
 	now := time.Now()
@@ -272,7 +272,7 @@ func (r *reader) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.disabled = r.disabled || l.disabled
+	r.streamDisabled = r.streamDisabled || l.disabled
 	for _, pl := range next {
 		if parent := r.tree.parentOf(pl.shard); parent != "" && pl.seq == "" {
 			r.prover.inherit(pl.shard, parent)
@@ -283,7 +283,7 @@ func (r *reader) follow(ctx context.Context) error {
 	r.setPosition(pos)
 	r.listAt = now.Add(listEvery)
 	if proving, _ := r.prover.proving(); more || proving || r.childless(pos) {
-		r.await = min(max(2*r.await, listPause), listMost)
+		r.await = min(max(2*r.await, listPause), maxListPause)
 		r.listAt = now.Add(r.await)
 	} else {
 		r.await = 0
@@ -303,7 +303,7 @@ func (r *reader) overdue() bool {
 // childless reports whether a shard at its end has no child yet.
 func (r *reader) childless(pos *Position) bool {
 	for _, pl := range pos.shards {
-		if pl.seq == ended && !r.tree.hasChild(pl.shard) {
+		if pl.seq == shardEnd && !r.tree.hasChild(pl.shard) {
 			return true
 		}
 	}

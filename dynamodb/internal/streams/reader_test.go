@@ -41,9 +41,9 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 	for i := range records {
 		left = append(left, types.Record{Dynamodb: &types.StreamRecord{SequenceNumber: aws.String(fmt.Sprint(100 + i))}})
 	}
-	pos, taken := &Position{shards: []place{{"s", ""}}, asOf: s.Clock.Now()}, 0
+	pos, taken := &Position{shards: []shardPosition{{"s", ""}}, asOf: s.Clock.Now()}, 0
 	for len(left) > 0 {
-		p := &page{records: left, ended: true}
+		p := &page{records: left, shardEnded: true}
 		next, events, err := s.events(t.Context(), pos, "s", p)
 		if err != nil {
 			t.Fatal(err)
@@ -57,8 +57,8 @@ func TestEventsAreBoundedInBytes(t *testing.T) {
 			}
 		}
 		left, taken = left[len(p.records):], taken+len(events)
-		if seq, _ := next.get("s"); p.ended != (len(left) == 0) || (seq == ended) != p.ended || len(p.records) == 0 {
-			t.Fatalf("%d records are left, the page has ended: %v, the place is %q", len(left), p.ended, seq)
+		if seq, _ := next.get("s"); p.shardEnded != (len(left) == 0) || (seq == shardEnd) != p.shardEnded || len(p.records) == 0 {
+			t.Fatalf("%d records are left, the page has ended: %v, the place is %q", len(left), p.shardEnded, seq)
 		}
 		pos = next
 	}
@@ -80,12 +80,12 @@ func TestShardBegunTooLate(t *testing.T) {
 		age  time.Duration
 		lost bool
 	}{
-		{"", remembered - time.Minute, false},
-		{"", remembered + time.Minute, true},
-		{since(time.Now()), remembered + time.Minute, true},
-		{"99", remembered + time.Minute, false},
+		{"", shardMemory - time.Minute, false},
+		{"", shardMemory + time.Minute, true},
+		{since(time.Now()), shardMemory + time.Minute, true},
+		{"99", shardMemory + time.Minute, false},
 	} {
-		pos := &Position{shards: []place{{"s", c.seq}}, asOf: s.Clock.Now().Add(-c.age)}
+		pos := &Position{shards: []shardPosition{{"s", c.seq}}, asOf: s.Clock.Now().Add(-c.age)}
 		_, _, err := s.events(t.Context(), pos, "s", page())
 		if c.lost != errors.Is(err, storage.ErrCompacted) || !c.lost && err != nil {
 			t.Errorf("a shard at %q, %v later: %v", c.seq, c.age, err)
@@ -101,11 +101,11 @@ func TestNoProofBetweenShards(t *testing.T) {
 	cancel() // no tick is to be written
 	r := newReader(&Config{Table: largeEvents(0), Clock: request.NewClock()})
 	r.tree.update(map[string]string{"parent": "", "child": "parent"}, &Position{})
-	r.setPosition(&Position{shards: []place{{"parent", ended}}})
+	r.setPosition(&Position{shards: []shardPosition{{"parent", shardEnd}}})
 	r.prover.ask()
 	r.prover.advance(ctx, r.position(), r.tree, r.setPosition)
 	r.prover.writers.Wait()
-	if r.prover.done > 0 || r.position().proven > 0 {
+	if r.prover.completedProof > 0 || r.position().proofNumber > 0 {
 		t.Errorf("the proof is complete, with nothing read of %v's child", r.position())
 	}
 }

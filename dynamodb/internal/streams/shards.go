@@ -40,7 +40,7 @@ func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
 			return s.Client.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: &s.stream, ExclusiveStartShardId: start})
 		})
 		if err != nil {
-			return nil, lost(err)
+			return nil, historyLost(err)
 		}
 		s.Clock.Observe(out.ResultMetadata)
 		l.add(out.StreamDescription)
@@ -59,10 +59,10 @@ func (s *shards) list(ctx context.Context, keep *Position) (*listing, error) {
 // next returns the places where a reader at p goes on in shards that it has not begun. A child is read from its beginning; of a
 // shard whose parent is gone, or that has none, all that p knows is what was acknowledged before asOf. more says that there are
 // others, which have to wait for a listing that does not leave out their parents.
-func (s *shards) next(ctx context.Context, p *Position) (places []place, more bool, err error) {
+func (s *shards) next(ctx context.Context, p *Position) (places []shardPosition, more bool, err error) {
 	children, roots, unlisted := s.tree.ready(p)
 	for shard, parent := range unlisted {
-		switch _, err := s.iterator(ctx, place{shard: parent}); {
+		switch _, err := s.iterator(ctx, shardPosition{shard: parent}); {
 		case err == nil:
 			more = true
 		case errors.Is(err, storage.ErrCompacted):
@@ -73,18 +73,18 @@ func (s *shards) next(ctx context.Context, p *Position) (places []place, more bo
 		}
 	}
 	for _, shard := range children {
-		places = append(places, place{shard: shard})
+		places = append(places, shardPosition{shard: shard})
 	}
 	for _, shard := range roots {
-		places = append(places, place{shard, since(p.asOf)})
+		places = append(places, shardPosition{shard, since(p.asOf)})
 	}
 	return places, more, nil
 }
 
 // iterator opens a shard at a place.
-func (s *shards) iterator(ctx context.Context, at place) (string, error) {
+func (s *shards) iterator(ctx context.Context, at shardPosition) (string, error) {
 	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &at.shard}
-	if numbered(at.seq) {
+	if isRecordNumber(at.seq) {
 		in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &at.seq
 	} else {
 		in.ShardIteratorType = types.ShardIteratorTypeTrimHorizon
@@ -104,22 +104,22 @@ func (s *shards) openShard(ctx context.Context, in *dynamodbstreams.GetShardIter
 		return s.Client.GetShardIterator(ctx, in)
 	})
 	if err != nil {
-		return "", lost(err)
+		return "", historyLost(err)
 	}
 	return aws.ToString(out.ShardIterator), nil
 }
 
 // page is one answer of GetRecords.
 type page struct {
-	records []types.Record
-	next    string
-	ended   bool // the shard is closed and was read to its end
-	full    bool // there is probably more
+	records    []types.Record
+	next       string
+	shardEnded bool // the shard is closed and was read to its end
+	full       bool // there is probably more
 }
 
 // fetch reads a page from a place. An iterator lives for some minutes; one that has expired is made anew from the place.
-func (s *shards) fetch(ctx context.Context, at place, iterator string) (*page, error) {
-	most := s.most()
+func (s *shards) fetch(ctx context.Context, at shardPosition, iterator string) (*page, error) {
+	most := s.maxRecords()
 	for fresh := false; ; fresh = true {
 		if iterator == "" {
 			var err error
@@ -135,13 +135,13 @@ func (s *shards) fetch(ctx context.Context, at place, iterator string) (*page, e
 			continue
 		}
 		if err != nil {
-			return nil, lost(err)
+			return nil, historyLost(err)
 		}
 		s.Clock.Observe(out.ResultMetadata)
 		p := &page{records: out.Records, next: aws.ToString(out.NextShardIterator), full: len(out.Records) >= int(most)}
-		p.ended = p.next == ""
+		p.shardEnded = p.next == ""
 		if t, ok := sinceTime(at.seq); ok {
-			for len(p.records) > 0 && created(&p.records[0]).Before(t) {
+			for len(p.records) > 0 && creationTime(&p.records[0]).Before(t) {
 				p.records, p.full = p.records[1:], true
 			}
 		}
@@ -152,25 +152,25 @@ func (s *shards) fetch(ctx context.Context, at place, iterator string) (*page, e
 // maxRecords is the most that GetRecords returns.
 const maxRecords = 1000
 
-// most is how many records to ask for: what is cut off a page is asked for once more, and stands in memory until then.
-func (s *shards) most() int32 {
+// maxRecords is how many records to ask for: what is cut off a page is asked for once more, and stands in memory until then.
+func (s *shards) maxRecords() int32 {
 	if large := s.large.Load(); large > 0 {
 		return min(large, maxRecords)
 	}
 	return maxRecords
 }
 
-// fitted notes that so many records fitted in a page, and that more were cut off.
-func (s *shards) fitted(n int, cut bool) {
+// recordPageSize notes that so many records recordPageSize in a page, and that more were cut off.
+func (s *shards) recordPageSize(n int, cut bool) {
 	if cut {
 		s.large.Store(int32(max(n, 1)))
-	} else if int32(n) >= s.most() {
-		s.large.Store(min(2*s.most(), maxRecords))
+	} else if int32(n) >= s.maxRecords() {
+		s.large.Store(min(2*s.maxRecords(), maxRecords))
 	}
 }
 
-// lost recognises the errors that say that history is gone.
-func lost(err error) error {
+// historyLost recognises the errors that say that history is gone.
+func historyLost(err error) error {
 	switch {
 	case request.HasCode(err, "TrimmedDataAccessException"):
 		return fmt.Errorf("%w: the stream has been trimmed: %w", storage.ErrCompacted, request.Plain(err))
@@ -182,7 +182,7 @@ func lost(err error) error {
 	return request.Plain(err)
 }
 
-func created(r *types.Record) time.Time {
+func creationTime(r *types.Record) time.Time {
 	if r.Dynamodb == nil {
 		return time.Time{}
 	}
@@ -196,8 +196,8 @@ func created(r *types.Record) time.Time {
 // A shard of which nothing was read is read from the oldest record that there is. It is the first only as long as the stream remembers
 // the time of the position: a process may have stood still since, or the catching up have taken long.
 func (s *shards) events(ctx context.Context, pos *Position, shard string, p *page) (*Position, []*Event, error) {
-	if at, _ := pos.get(shard); !numbered(at) && s.Clock.Now().Sub(pos.asOf) > remembered {
-		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
+	if at, _ := pos.get(shard); !isRecordNumber(at) && s.Clock.Now().Sub(pos.asOf) > shardMemory {
+		return nil, nil, fmt.Errorf("%w: the beginning of a shard may have been trimmed: the position is older than the %v that a stream remembers", storage.ErrCompacted, shardMemory)
 	}
 	var events []*Event
 	last, size, cut := "", 0, false
@@ -212,7 +212,7 @@ func (s *shards) events(ctx context.Context, pos *Position, shard string, p *pag
 		}
 		if err != nil || size >= driver.PageBytes {
 			cut = err == nil
-			p.records, p.next, p.ended, p.full = p.records[:i], "", false, true
+			p.records, p.next, p.shardEnded, p.full = p.records[:i], "", false, true
 			break
 		}
 		if p.records[i].Dynamodb.SequenceNumber != nil {
@@ -223,10 +223,10 @@ func (s *shards) events(ctx context.Context, pos *Position, shard string, p *pag
 			size += ev.Size
 		}
 	}
-	s.fitted(len(p.records), cut)
+	s.recordPageSize(len(p.records), cut)
 	switch {
-	case p.ended:
-		pos = pos.with(shard, ended)
+	case p.shardEnded:
+		pos = pos.with(shard, shardEnd)
 	case last != "":
 		pos = pos.with(shard, last)
 	}

@@ -19,9 +19,9 @@ import (
 type Source struct {
 	Config
 
-	mu     sync.Mutex
-	live   *reader // of the current run, or the last one; nil before the first
-	listed *listed // for positions where nothing is being read
+	mu      sync.Mutex
+	live    *reader // of the current run, or the last one; nil before the first
+	listing *listed // for positions where nothing is being read
 }
 
 var _ driver.Source[*Position] = (*Source)(nil)
@@ -75,7 +75,7 @@ func (s *Source) Advance(at *Position, ev *Event) *Position { return s.tree().me
 // Merge implements driver.Source. What a snapshot showed is forgotten once it is proven that no older change can come any more.
 func (s *Source) Merge(at, end *Position) *Position {
 	merged := s.tree().merge(at, end)
-	if merged.baseline != nil && end.proven >= merged.baseline.until {
+	if merged.baseline != nil && end.proofNumber >= merged.baseline.until {
 		merged.baseline.Close()
 		merged.baseline = nil
 	}
@@ -109,10 +109,10 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 		return nil, nil, false, errors.New("the stream is not being read")
 	case from.stream != r.stream:
 		return nil, nil, false, fmt.Errorf("%w: the table's stream is another one now (it was disabled and enabled, or the table was restored)", storage.ErrCompacted)
-	case s.Clock.Now().Sub(from.asOf) > remembered:
-		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, remembered)
+	case s.Clock.Now().Sub(from.asOf) > shardMemory:
+		return nil, nil, false, fmt.Errorf("%w: the cursor is older than the %v that a stream remembers", storage.ErrCompacted, shardMemory)
 	}
-	c := &catchUp{shards: &r.shards, at: from, target: r.position(), filter: f, iterators: map[string]string{}}
+	c := &backlogReader{shards: &r.shards, at: from, target: r.position(), filter: f, iterators: map[string]string{}}
 	more, err := c.read(ctx, limit)
 	if err != nil {
 		return nil, nil, false, err
@@ -120,11 +120,11 @@ func (s *Source) page(ctx context.Context, from *Position, f *driver.Filter, lim
 	return c.events, c.at, more, nil
 }
 
-// Passed waits until the reader has passed all that was acknowledged before called, by the local clock, and returns its position.
+// AwaitAcknowledged waits until the reader has passed all that was acknowledged before called, by the local clock, and returns its position.
 // It is for use during a run.
-func (s *Source) Passed(ctx context.Context, called time.Time) (*Position, error) {
+func (s *Source) AwaitAcknowledged(ctx context.Context, called time.Time) (*Position, error) {
 	r := s.reader()
-	if err := r.prover.wait(ctx, called, r.stopped); err != nil {
+	if err := r.prover.wait(ctx, called, r.stoppedCh); err != nil {
 		return nil, err
 	}
 	return r.position(), nil
@@ -156,7 +156,7 @@ func (s *Source) Before(ctx context.Context) (*Position, error) {
 	}
 	asOf := s.Clock.Now()
 	s.mu.Lock()
-	known := s.listed
+	known := s.listing
 	s.mu.Unlock()
 	if known == nil || time.Now().After(known.until) {
 		stream, err := s.Table.Stream(ctx)
@@ -174,7 +174,7 @@ func (s *Source) Before(ctx context.Context) (*Position, error) {
 		}
 		known = &listed{l, stream, time.Now().Add(listedFor)}
 		s.mu.Lock()
-		s.listed = known
+		s.listing = known
 		s.mu.Unlock()
 	}
 	return known.listing.position(known.stream, asOf), nil

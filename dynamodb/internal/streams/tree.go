@@ -17,14 +17,14 @@ type tree struct {
 }
 
 type node struct {
-	parent string    // "" for none
-	listed time.Time // when it was last in a listing
+	parent     string    // "" for none
+	lastListed time.Time // when it was last in a listing
 }
 
 // remembered is how long DynamoDB keeps the records of a stream, forgetAfter how long the tree keeps a shard that is not listed.
 const (
-	remembered  = 24 * time.Hour
-	forgetAfter = 2 * remembered
+	shardMemory = 24 * time.Hour
+	forgetAfter = 2 * shardMemory
 )
 
 func newTree() *tree { return &tree{shards: map[string]node{}} }
@@ -38,7 +38,7 @@ func (t *tree) update(parents map[string]string, keep *Position) {
 		t.shards[shard] = node{parent, now}
 	}
 	for shard, n := range t.shards {
-		if _, kept := keep.get(shard); !kept && now.Sub(n.listed) > forgetAfter {
+		if _, kept := keep.get(shard); !kept && now.Sub(n.lastListed) > forgetAfter {
 			delete(t.shards, shard)
 		}
 	}
@@ -78,9 +78,9 @@ func (t *tree) hasChild(shard string) bool {
 	return false
 }
 
-// continued reports whether all known children of the shard are in p, or come before one that is: a reader at p goes on there. A shard
+// childrenKnown reports whether all known children of the shard are in p, or come before one that is: a reader at p goes on there. A shard
 // without a known child is not.
-func (t *tree) continued(shard string, p *Position) (continued bool) {
+func (t *tree) childrenKnown(shard string, p *Position) (continued bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	before := t.before(p)
@@ -143,7 +143,7 @@ func (t *tree) ready(p *Position) (children, roots []string, unlisted map[string
 		switch {
 		case n.parent == "":
 			roots = append(roots, shard)
-		case there && seq == ended, !there && before[n.parent]:
+		case there && seq == shardEnd, !there && before[n.parent]:
 			children = append(children, shard)
 		case !there && !known:
 			unlisted[shard] = n.parent
@@ -158,7 +158,7 @@ func (t *tree) prune(p *Position) *Position {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, pl := range p.shards {
-		if pl.seq != ended || len(p.shards) == 1 {
+		if pl.seq != shardEnd || len(p.shards) == 1 {
 			continue
 		}
 		children, open := 0, 0
@@ -168,7 +168,7 @@ func (t *tree) prune(p *Position) *Position {
 				continue
 			}
 			children++
-			if seq, in := p.get(shard); seq != ended && (in || !before[shard]) {
+			if seq, in := p.get(shard); seq != shardEnd && (in || !before[shard]) {
 				open++
 			}
 		}
@@ -183,7 +183,7 @@ func (t *tree) prune(p *Position) *Position {
 // covers reports whether the record seq of a shard is part of p.
 func (t *tree) covers(p *Position, shard, seq string) bool {
 	if at, there := p.get(shard); there {
-		return at == ended || numbered(at) && compareSeq(seq, at) <= 0
+		return at == shardEnd || isRecordNumber(at) && compareSeq(seq, at) <= 0
 	}
 	return t.precedes(shard, p)
 }
@@ -202,12 +202,12 @@ func (t *tree) merge(p, o *Position) *Position {
 		q.shards = o.shards
 		return &q
 	}
-	q.shards = make([]place, 0, max(len(p.shards), len(o.shards)))
+	q.shards = make([]shardPosition, 0, max(len(p.shards), len(o.shards)))
 	for _, a := range p.shards {
 		switch b, there := o.get(a.shard); {
 		case there && compareSeq(b, a.seq) > 0:
-			q.shards = append(q.shards, place{a.shard, b})
-		case there, !t.precedes(a.shard, o) && (a.seq != ended || t.knows(a.shard)):
+			q.shards = append(q.shards, shardPosition{a.shard, b})
+		case there, !t.precedes(a.shard, o) && (a.seq != shardEnd || t.knows(a.shard)):
 			q.shards = append(q.shards, a)
 		}
 	}
@@ -216,6 +216,6 @@ func (t *tree) merge(p, o *Position) *Position {
 			q.shards = append(q.shards, b)
 		}
 	}
-	slices.SortFunc(q.shards, func(a, b place) int { return strings.Compare(a.shard, b.shard) })
+	slices.SortFunc(q.shards, func(a, b shardPosition) int { return strings.Compare(a.shard, b.shard) })
 	return &q
 }

@@ -11,14 +11,14 @@ func TestTree(t *testing.T) {
 	tree := newTree()
 	tree.update(map[string]string{"a": "", "b": "a", "c": "a", "d": "b", "e": ""}, &Position{})
 	for _, c := range []struct {
-		at   []place
+		at   []shardPosition
 		want []string
 	}{
-		{[]place{{"a", "5"}}, []string{"e"}},
-		{[]place{{"a", ended}}, []string{"b", "c", "e"}},
-		{[]place{{"a", ended}, {"b", "7"}, {"e", ended}}, []string{"c"}},
-		{[]place{{"a", ended}, {"b", ended}, {"c", ""}, {"e", ""}}, []string{"d"}},
-		{[]place{{"d", "1"}, {"e", "1"}}, []string{"c"}},
+		{[]shardPosition{{"a", "5"}}, []string{"e"}},
+		{[]shardPosition{{"a", shardEnd}}, []string{"b", "c", "e"}},
+		{[]shardPosition{{"a", shardEnd}, {"b", "7"}, {"e", shardEnd}}, []string{"c"}},
+		{[]shardPosition{{"a", shardEnd}, {"b", shardEnd}, {"c", ""}, {"e", ""}}, []string{"d"}},
+		{[]shardPosition{{"d", "1"}, {"e", "1"}}, []string{"c"}},
 	} {
 		children, roots, _ := tree.ready(&Position{shards: c.at})
 		ready := append(children, roots...)
@@ -27,7 +27,7 @@ func TestTree(t *testing.T) {
 			t.Errorf("at %v %v may be begun, expected %v", c.at, ready, c.want)
 		}
 	}
-	p := &Position{shards: []place{{"a", ended}, {"b", "7"}}}
+	p := &Position{shards: []shardPosition{{"a", shardEnd}, {"b", "7"}}}
 	for _, c := range []struct {
 		shard, seq string
 		want       bool
@@ -36,7 +36,7 @@ func TestTree(t *testing.T) {
 			t.Errorf("%v covers %s in %s: %v", p, c.seq, c.shard, got)
 		}
 	}
-	ahead := &Position{shards: []place{{"b", ended}, {"c", "3"}, {"d", "1"}}}
+	ahead := &Position{shards: []shardPosition{{"b", shardEnd}, {"c", "3"}, {"d", "1"}}}
 	if got := tree.merge(p, ahead); !slices.Equal(got.shards, ahead.shards) {
 		t.Errorf("merged to %v", got)
 	}
