@@ -162,7 +162,7 @@ func aliasingResults(s *suite) {
 	s.expectDelete(first, want)
 }
 
-// aliasingEvents scribbles on every event of one watch: another one, a later one and the store do not notice.
+// aliasingEvents mutates every event of one watch. Another watch, a later watch and the store are not affected.
 func aliasingEvents(s *suite) {
 	one, two := s.watchAll(), s.watchAll()
 	res := s.write(newRichThing("a"))

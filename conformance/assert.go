@@ -26,7 +26,7 @@ func (s *assertions) timeoutContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, s.timeout)
 }
 
-// within fails the case if f does not return in time.
+// within fails the case if f does not return before the timeout.
 func (s *assertions) within(what string, f func()) {
 	s.Helper()
 	done := make(chan struct{})
@@ -48,7 +48,7 @@ func (s *assertions) await(what string, done <-chan struct{}) {
 	}
 }
 
-// eventually polls until check finds nothing wrong, for what promises to become true at some time.
+// eventually polls until check returns no error. It is for promises without a deadline.
 func (s *assertions) eventually(what string, check func() error) {
 	s.Helper()
 	if err := s.poll(check); err != nil {
@@ -56,7 +56,7 @@ func (s *assertions) eventually(what string, check func() error) {
 	}
 }
 
-// poll is eventually for those who may not end the case: it returns what is still wrong in the end.
+// poll is eventually for goroutines, which may not end the case. It returns the last error of check.
 func (s *assertions) poll(check func() error) error {
 	ctx, cancel := s.timeoutContext()
 	defer cancel()

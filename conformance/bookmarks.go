@@ -23,7 +23,7 @@ var bookmarkCases = topic{"Bookmarks", []testCase{
 	{name: "NoHalfCapability", run: bookmarkNoHalf},
 }}
 
-// bookmark asks for a bookmark.
+// mustRequestBookmark requests a bookmark.
 func mustRequestBookmark(s *suite, w storage.Watch) {
 	s.Helper()
 	s.noError("Bookmark", requestBookmark(s, w))
@@ -84,7 +84,7 @@ func bookmarkIdle(s *suite) {
 	quietUntilBookmark(s, w)
 }
 
-// bookmarkQuiet changes what the watch does not want, before the requests and between them.
+// bookmarkQuiet makes changes that the filter excludes, before the requests and between them.
 func bookmarkQuiet(s *suite) {
 	b := s.b
 	if s.h.OneHandle == "" {
@@ -126,7 +126,7 @@ func bookmarkAcknowledged(s *suite) {
 		mustRequestBookmark(s, w)
 		got := untilBookmark(s, w)
 		if len(got) != len(want) {
-			s.Fatalf("%d events came before a bookmark that was asked for after %d acknowledged writes", len(got), len(want))
+			s.Fatalf("%d events came before a bookmark that was requested after %d acknowledged writes", len(got), len(want))
 		}
 		for k := range want {
 			s.equal("an event before the bookmark", got[k], want[k])
@@ -134,8 +134,8 @@ func bookmarkAcknowledged(s *suite) {
 	}
 }
 
-// bookmarkConcurrent has many watches ask at the same time, each for what has just been acknowledged to it. An answer that was
-// under way when a watch asked is none to its request.
+// bookmarkConcurrent requests bookmarks on many watches at the same time, each after a write that was acknowledged. A round
+// trip that began before the request does not answer it.
 func bookmarkConcurrent(s *suite) {
 	const askers = 8
 	handles := []storage.Backend{s.b}
@@ -162,7 +162,7 @@ func bookmarkConcurrent(s *suite) {
 				return err
 			}
 			if len(events) != 1 || label(events[0]) != label(upsertEvent(res)) {
-				return fmt.Errorf("%d events before the bookmark that was asked for after an acknowledged write, want that one", len(events))
+				return fmt.Errorf("%d events came before the bookmark that was requested after an acknowledged write, want the event of that write", len(events))
 			}
 		}
 		return nil
@@ -211,7 +211,7 @@ func bookmarkHistory(s *suite) {
 	for i := range want {
 		s.equal("an event before the bookmark", got[i], want[i])
 	}
-	// One with nothing to catch up on, whoever it is for.
+	// A bookmark request with nothing to catch up on.
 	for _, f := range []filter{allFilter, {things, home, "nothing"}} {
 		w = s.resume(w.Cursor(), f)
 		mustRequestBookmark(s, w)
@@ -239,7 +239,7 @@ func bookmarkSlow(s *suite) {
 	s.equal("the event before the bookmark", got[len(got)-1], want[len(want)-1])
 }
 
-// bookmarkCursor goes on from bookmarks.
+// bookmarkCursor resumes from the cursors of bookmarks.
 func bookmarkCursor(s *suite) {
 	w := s.watch(things, home, "quiet")
 	s.snapshot(w)

@@ -17,8 +17,8 @@ var boundCases = topic{"Bounds", []testCase{
 	{name: "NoHalfCapability", run: boundsNoHalf},
 }}
 
-// operations remembers which operation made each change. An operation is a write or a transaction; each begins after the one before
-// it was acknowledged.
+// operations records which operation made each change. An operation is a write or a transaction; each begins after the previous
+// one was acknowledged.
 type operations struct {
 	s          *suite
 	transactor storage.Transactor
@@ -198,7 +198,7 @@ func boundsFromEveryCursor(s *suite) {
 	}
 }
 
-// boundsAcrossPages reads transactions of the largest size from history, in which their events lie on several pages.
+// boundsAcrossPages reads transactions of the largest size from history. Their events lie on several pages.
 func boundsAcrossPages(s *suite) {
 	o := newOperations(s)
 	w := s.watchAll()

@@ -8,8 +8,8 @@ type topic struct {
 	cases []testCase
 }
 
-// A testCase gets a suite with a fresh store. It never looks at a clock: whatever has to happen gets Harness.Timeout, and
-// whatever must not happen is flushed out by something that has to happen after it.
+// A testCase gets a suite with a new store. It does not sleep or read a clock. Harness.Timeout bounds the wait for everything
+// that must happen. To prove that an event does not happen, a case waits for an event that must come after it.
 type testCase struct {
 	name      string
 	needs     need

@@ -25,21 +25,21 @@ type Options struct {
 	Progress func(r Result, done, of int)
 }
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	// Results has all cases that were chosen, in the order of the suite.
 	Results []Result
 }
 
-// Result is what became of a case.
+// Result is the result of a case.
 type Result struct {
 	// Case is its name, as topic/case.
 	Case string
 	// NotRun says why the case was left out; "" if it ran.
 	NotRun string
-	// Failure is what was wrong; "" if nothing was.
+	// Failure is the error of the case; "" if it passed.
 	Failure string
-	// Log is what the case said beside that.
+	// Log is everything else that the case logged.
 	Log string
 	// Took is how long it ran.
 	Took time.Duration
@@ -103,7 +103,7 @@ func (o *Options) parallel() int {
 	return o.Parallel
 }
 
-// initTesting makes what cases are built with work in a program that is no test.
+// initTesting makes package testing and rapid usable in a program that is not a test.
 var initTesting = sync.OnceFunc(func() {
 	if testing.Testing() {
 		return
@@ -112,7 +112,7 @@ var initTesting = sync.OnceFunc(func() {
 	if !flag.Parsed() {
 		_ = flag.CommandLine.Parse(nil) // of no arguments there is none that is wrong
 	}
-	// Rapid writes what failed into the working directory, where only its tests would look for it.
+	// Rapid would write failures into the working directory.
 	_ = flag.Set("rapid.nofailfile", "true") // the flag is there as long as rapid is
 })
 
@@ -156,7 +156,7 @@ func checkCase(ctx context.Context, h *Harness, name string, c testCase) Result 
 // abandonAfter is how long after the end of its context a case may take to end.
 const abandonAfter = 30 * time.Second
 
-// attempt runs f as a test of that name. What fails after ctx has ended has failed because of that.
+// attempt runs f as a test of that name. A failure after the end of ctx counts as interrupted.
 func attempt(ctx context.Context, name string, f func(testing.TB), most time.Duration) Result {
 	began := time.Now()
 	limit, cancel := context.WithTimeout(ctx, most)

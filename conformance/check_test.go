@@ -14,7 +14,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Cases outside of go test end as those of go test do.
+// TestRunnerOutcomes checks that cases outside of go test end as tests do.
 func TestRunnerOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(r testing.TB)
@@ -23,7 +23,7 @@ func TestRunnerOutcomes(t *testing.T) {
 		"passes":              {func(r testing.TB) { r.Log("well"); r.Cleanup(func() { r.Log("done") }) }, Result{Log: "well\ndone\n"}},
 		"fails and goes on":   {func(r testing.TB) { r.Errorf("a %d", 1); r.Error("b") }, Result{Failure: "a 1\nb"}},
 		"fails and ends":      {func(r testing.TB) { defer r.Log("deferred"); r.Fatal("a"); r.Error("b") }, Result{Failure: "a", Log: "deferred\n"}},
-		"fails silently":      {func(r testing.TB) { r.FailNow() }, Result{Failure: "it failed and did not say why"}},
+		"fails silently":      {func(r testing.TB) { r.FailNow() }, Result{Failure: "it failed without a message"}},
 		"fails when it ends":  {func(r testing.TB) { r.Cleanup(func() { r.Fatalf("late") }) }, Result{Failure: "late"}},
 		"skips":               {func(r testing.TB) { r.Skip("no"); r.Error("b") }, Result{NotRun: "no", Log: "no\n"}},
 		"its context is over": {func(r testing.TB) { r.Cleanup(func() { r.Log(r.Context().Err()) }) }, Result{Log: "context canceled\n"}},
@@ -39,7 +39,7 @@ func TestRunnerOutcomes(t *testing.T) {
 	}
 }
 
-// TestCheck: a report has all cases that were asked for, in their order, and says why some do not apply.
+// TestCheck checks that a report has all selected cases, in order, with the reasons of exemptions.
 func TestCheck(t *testing.T) {
 	var progress []string
 	h := harnessOf("")
@@ -88,7 +88,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// What cannot be asked is an error: a harness that contradicts itself or the backend, and a store that cannot be opened.
+// A run that is not possible is an error: a harness that contradicts itself or the backend, and a store that cannot be opened.
 func TestCheckRefuses(t *testing.T) {
 	lying := harnessOf("")
 	lying.NoPager = "no reason"
@@ -103,7 +103,8 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// A Check whose context ends does not call unfinished cases failures, closes what it has opened, and tells the cause.
+// TestCheckInterrupted ends the context of a Check: unfinished cases are not failures, stores are closed, and the error is the
+// cause.
 func TestCheckInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	because := errors.New("the user has had enough")

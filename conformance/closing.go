@@ -26,7 +26,7 @@ func closedNext(s *suite, what string, w storage.Watch, backendClosed bool) {
 	ctx, cancel := s.timeoutContext()
 	defer cancel()
 	for _, ctx := range []context.Context{ctx, cancelledContext()} {
-		// The end of the watch wins over that of the context.
+		// The end of the watch takes precedence over the end of the context.
 		ev, err := w.Next(ctx)
 		s.wantError("Next "+what, err, storage.ErrWatchClosed)
 		if ev != nil {
@@ -89,7 +89,7 @@ func closingCancelledNext(s *suite) {
 	s.expectUpsert(w, b)
 	cancelled("before the end of the snapshot")
 	if rest := s.snapshot(w); len(rest) > 0 {
-		s.Fatalf("the snapshot goes on with %s", shortText(rest[0]))
+		s.Fatalf("the snapshot continues with %s", shortText(rest[0]))
 	}
 	cancelled("on a quiet watch")
 	for range s.scale(20) {
@@ -149,7 +149,7 @@ func closingBackendEndsWatches(s *suite) {
 	s.wantError("Next, waiting while the backend is closed", err, storage.ErrClosed)
 	for _, w := range []storage.Watch{waiting, inSnapshot, buffered} {
 		closedNext(s, "of a watch whose backend is closed", w, true)
-		// What came first stays the answer.
+		// The first reason stays the answer.
 		w.Close()
 		closedNext(s, "of a watch closed after its backend", w, true)
 		w.Cursor()
@@ -157,7 +157,7 @@ func closingBackendEndsWatches(s *suite) {
 	closedNext(s, "of a watch closed before its backend", closed, false)
 }
 
-// closingBackendBusy closes a backend in the middle of everything: every call comes back, and what was acknowledged is there.
+// closingBackendBusy closes a backend during writes and reads: every call returns, and every acknowledged write is stored.
 func closingBackendBusy(s *suite) {
 	watched := s.watchAll()
 	acknowledged := make([]*resourcepb.Resource, 4)
@@ -205,7 +205,7 @@ func closingBackendBusy(s *suite) {
 	for _, res := range acknowledged {
 		got := s.read(withUid(res.Id, ""))
 		if got.Version != res.Version {
-			// Only a later write of unknown outcome may stand there instead; it was made from this one.
+			// Only a later write with an unknown outcome may have replaced it.
 			_, err := s.b.WriteCAS(s.ctx, withNewData(res))
 			s.wantError("WriteCAS at a version that was replaced", err, storage.ErrCASFailure)
 		}

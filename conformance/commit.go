@@ -87,14 +87,14 @@ func commitResults(s *suite) {
 	s.commit(storage.Op{Delete: alone.Id, Version: alone.Version})
 	s.expectDelete(w, alone)
 
-	// What has to be there is deleted as anything else is, beside other changes and by itself.
+	// A delete with Present acts as any other delete, with other changes and alone.
 	taken := s.commit(storage.Op{Delete: checked.Id, Version: checked.Version, Present: true}, storage.Op{Write: newThing("last")})
 	s.checkAbsent(checked.Id)
 	expectAnyOrder(s, w, deleteEvent(checked), upsertEvent(taken[1]))
 	gone := storage.Op{Delete: taken[1].Id, Version: taken[1].Version, Present: true}
 	s.commit(gone)
 	s.expectDelete(w, taken[1])
-	failsAt(s, "Commit that deletes by itself what has to be there, of nothing", 0, storage.ErrCASFailure, gone)
+	failsAt(s, "Commit of a single delete with Present, of an absent key", 0, storage.ErrCASFailure, gone)
 }
 
 // commitTable puts each row of the decision tables among operations that are fine.
@@ -127,11 +127,11 @@ func commitTable(s *suite) {
 		{decision{"a delete without a uid", true, noText, sameVersion, nil}, del},
 		{decision{"a delete at another version", true, sameUid, otherVersion, storage.ErrCASFailure}, del},
 		{decision{"a delete without a version", true, sameUid, noText, storage.ErrCASFailure}, del},
-		{decision{"a delete of what has to be there, of nothing", false, otherUid, otherVersion, storage.ErrCASFailure}, take},
-		{decision{"a delete of what has to be there, of nothing, without a version", false, otherUid, noText, storage.ErrCASFailure}, take},
-		{decision{"a delete of what has to be there, of another uid", true, otherUid, sameVersion, storage.ErrWrongUid}, take},
-		{decision{"a delete of what has to be there, at another version", true, sameUid, otherVersion, storage.ErrCASFailure}, take},
-		{decision{"a delete of what has to be there, without a version", true, sameUid, noText, storage.ErrCASFailure}, take},
+		{decision{"a delete with Present of an absent key", false, otherUid, otherVersion, storage.ErrCASFailure}, take},
+		{decision{"a delete with Present of an absent key, without a version", false, otherUid, noText, storage.ErrCASFailure}, take},
+		{decision{"a delete with Present of another uid", true, otherUid, sameVersion, storage.ErrWrongUid}, take},
+		{decision{"a delete with Present at another version", true, sameUid, otherVersion, storage.ErrCASFailure}, take},
+		{decision{"a delete with Present, without a version", true, sameUid, noText, storage.ErrCASFailure}, take},
 		{decision{"a check of nothing at a version", false, otherUid, otherVersion, storage.ErrCASFailure}, check},
 		{decision{"a check of another uid", true, otherUid, sameVersion, storage.ErrWrongUid}, check},
 		{decision{"a check of another uid at another version", true, otherUid, otherVersion, storage.ErrWrongUid}, check},
@@ -139,9 +139,9 @@ func commitTable(s *suite) {
 		{decision{"a check", true, sameUid, sameVersion, nil}, check},
 		{decision{"a check for absence", false, otherUid, noText, nil}, check},
 		{decision{"a check for absence without a uid", false, noText, noText, nil}, check},
-		{decision{"a check for absence of what is there", true, sameUid, noText, storage.ErrCASFailure}, check},
-		{decision{"a check for absence of what is there, without a uid", true, noText, noText, storage.ErrCASFailure}, check},
-		{decision{"a check for absence of what is there under another uid", true, otherUid, noText, storage.ErrWrongUid}, check},
+		{decision{"a check for the absence of a stored key", true, sameUid, noText, storage.ErrCASFailure}, check},
+		{decision{"a check for the absence of a stored key, without a uid", true, noText, noText, storage.ErrCASFailure}, check},
+		{decision{"a check for the absence of a key that is stored under another uid", true, otherUid, noText, storage.ErrWrongUid}, check},
 	} {
 		id := thingID("row-" + strconv.Itoa(i))
 		var before *resourcepb.Resource
@@ -197,7 +197,7 @@ func commitAllOrNothing(s *suite) {
 		storage.Op{Write: withNewData(stale)})
 	s.equalLists("List after a Commit that failed", s.list(anything, anywhere, ""), all)
 	s.checkOwned(owner.Id, child.Id)
-	// Each key's next event is what happens to it now: the failed transaction made none.
+	// The next event of each key is its next change: the failed transaction made no event.
 	want := []*resourcepb.WatchEvent{upsertEvent(s.update(updated)), upsertEvent(s.update(gone)), upsertEvent(s.write(created)), upsertEvent(s.write(moved))}
 	expectPerKey(s, w, want...)
 }

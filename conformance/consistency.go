@@ -34,7 +34,7 @@ func only(resources []*resourcepb.Resource, err error) (*resourcepb.Resource, er
 	return resources[0], nil
 }
 
-// looks is every way to read the resource called "counter" through b that may not go back in time.
+// readersOf returns every kind of read of the resource called "counter" through b.
 func readersOf(s *suite, b storage.Backend, id *resourcepb.ID) []func() (int, error) {
 	id = withUid(id, "")
 	looks := []func() (int, error){
@@ -60,8 +60,7 @@ func consistencyEvents(s *suite) { notOlderThanEvents(s, s.b) }
 
 func consistencyEventsSecond(s *suite) { notOlderThanEvents(s, s.another()) }
 
-// notOlderThanEvents looks through b as soon as one of b's watches has shown a change: it has to be there, in every kind of
-// read.
+// notOlderThanEvents reads through b as soon as a watch of b has shown a change. Every kind of read must return it.
 func notOlderThanEvents(s *suite, b storage.Backend) {
 	s.Helper()
 	w, err := b.WatchList(s.ctx, things, home, "")
@@ -76,7 +75,7 @@ func notOlderThanEvents(s *suite, b storage.Backend) {
 		looks := readersOf(s, b, res.Id)
 		look := func(want int) {
 			s.Helper()
-			// Another kind of read first each time, so that none can lean on the one before.
+			// The kinds of read take turns in coming first, so that no read profits from an earlier read.
 			for n := range looks {
 				got, err := looks[(i+n)%len(looks)]()
 				s.noError("reading after an event", err)

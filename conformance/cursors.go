@@ -69,8 +69,8 @@ func resumeFromEach(s *suite, start string, events []*resourcepb.WatchEvent, cur
 	}
 }
 
-// anyInterleaving demands exactly want, in its order for each key. Events of one transaction have no order between them,
-// and another watch may see them in another one.
+// anyInterleaving demands exactly want, in order for each key. Events of one transaction have no order, so two watches may show
+// them in different orders.
 func anyInterleaving(s *suite, w storage.Watch, what string, want []*resourcepb.WatchEvent) {
 	s.Helper()
 	left := make(map[string][]*resourcepb.WatchEvent)

@@ -35,8 +35,8 @@ func encode(s *suite, res *resourcepb.Resource) []byte {
 	return must[[]byte](s)(driver.Encode(res))
 }
 
-// checkDamage stores data in place of a resource, reads and watches it and its neighbours in every way, writes it anew, and deletes
-// it.
+// checkDamage replaces the bytes of a resource, reads and watches it and its neighbours in every way, writes it again, and
+// deletes it.
 func checkDamage(s *suite, data []byte) {
 	id := damageThing("damaged").Id
 	for _, name := range []string{"above", "damaged", "zebra"} {
@@ -131,7 +131,7 @@ func readDamaged(s *suite, id *resourcepb.ID) *storage.DamagedError {
 	return damagedError(s, "Read", err)
 }
 
-// damagedError demands an error that names the damaged key and does not match errors that ask for a retry.
+// damagedError demands an error that names the damaged key and matches no error that asks for a retry.
 func damagedError(s *suite, what string, err error) *storage.DamagedError {
 	s.Helper()
 	var damaged *storage.DamagedError
@@ -145,7 +145,7 @@ func damagedError(s *suite, what string, err error) *storage.DamagedError {
 	return damaged
 }
 
-// watchAfterSnapshot returns a watch of Things at home whose snapshot has been read.
+// watchAfterSnapshot returns a watch of Things at home at the end of its snapshot.
 func watchAfterSnapshot(s *suite, prefix string) storage.Watch {
 	s.Helper()
 	w := s.watch(things, home, prefix)
@@ -153,8 +153,8 @@ func watchAfterSnapshot(s *suite, prefix string) storage.Watch {
 	return w
 }
 
-// endsByDamage demands that a watch ends with an error that names the key and asks for a new list, and that a watch from its cursor
-// ends as well.
+// endsByDamage demands that a watch ends with an error that names the key and asks for a new list. A watch from its cursor must
+// end as well.
 func endsByDamage(s *suite, what string, w storage.Watch) {
 	s.Helper()
 	ev, err := s.nextOrError(w)

@@ -40,8 +40,8 @@ func deadlineCancelledBefore(s *suite) {
 	s.expectUpsert(w, s.update(stored))
 }
 
-// deadlineCancelled cancels writes at any moment. The answer is success, or an error that says whether the write may have been
-// sent; and whoever comes next finds the store in order.
+// deadlineCancelled cancels writes at random moments. The answer is success, or an error that says whether the write may have
+// been sent. Later writers find the store in order.
 func deadlineCancelled(s *suite) {
 	const workers = 4
 	s.parallel(workers, func(worker int) error {
@@ -76,7 +76,7 @@ func deadlineCancelled(s *suite) {
 				return fmt.Errorf("a cancelled write says that nothing was sent (%v), but the version went from %q to %q", quoteError(err), before.Version, now.Version)
 			}
 			if err != nil {
-				// One of unknown outcome may still arrive; the next write overtakes it or is told.
+				// A write with an unknown outcome may still arrive. The next write overtakes it or conflicts with it.
 				if now, err = resolveCreate(s, before.Id.Name); err != nil {
 					return err
 				}
@@ -87,7 +87,7 @@ func deadlineCancelled(s *suite) {
 	})
 }
 
-// settle writes to a key until a write succeeds, after which no earlier one can.
+// resolveCreate writes to a key until a write succeeds. No earlier write can arrive after that.
 func resolveCreate(s *suite, name string) (*resourcepb.Resource, error) {
 	for {
 		res, err := s.b.Read(s.ctx, strong, withUid(thingID(name), ""))
@@ -126,7 +126,7 @@ func deadlineReads(s *suite) {
 	s.checkStored(stored)
 }
 
-// shortDeadline waits for each event by calls of Next that give up sooner than a database may answer.
+// shortDeadline waits for each event by calls of Next whose deadlines are shorter than a database may need.
 type shortDeadline struct{ storage.Watch }
 
 func (w shortDeadline) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
@@ -140,8 +140,8 @@ func (w shortDeadline) Next(ctx context.Context) (*resourcepb.WatchEvent, error)
 	}
 }
 
-// deadlineShort reads a long snapshot, and what comes after it, with deadlines that are too short for a page of it: what
-// one call has begun, the next one finds done.
+// deadlineShort reads a long snapshot and later events with deadlines that are too short for a page. A call continues the work
+// of the call before it.
 func deadlineShort(s *suite) {
 	all := createMany(s, s.scale(200))
 	w := shortDeadline{s.watch(anything, anywhere, "")}

@@ -2,7 +2,7 @@ package conformance
 
 import "github.com/ashlar-dev/storage/resourcepb"
 
-// decision is a row of a decision table: what a caller gives, and what comes of it.
+// decision is a row of a decision table: the arguments of a call and its result.
 type decision struct {
 	name    string
 	current bool

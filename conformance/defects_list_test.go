@@ -56,7 +56,7 @@ func (b pageCursors) ListPage(ctx context.Context, typ storage.UnversionedType, 
 	return page, err
 }
 
-// forgetful leaves out the last child the first time that it is asked about an owner.
+// forgetful leaves out the last child in the first answer for an owner.
 type forgetful struct {
 	*handle
 	mu    sync.Mutex
@@ -120,7 +120,7 @@ func (b anyUid) Read(ctx context.Context, c storage.ReadConsistency, id *resourc
 	return b.handle.Read(ctx, c, id)
 }
 
-// lenient looks for what cannot be there.
+// lenient reads invalid ids as absent.
 type lenient struct{ *handle }
 
 func (b lenient) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
@@ -145,7 +145,7 @@ func (b lastCounts) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb
 	return b.handle.Commit(ctx, kept)
 }
 
-// inParts commits what is too large one by one.
+// inParts commits a transaction that is too large operation by operation.
 type inParts struct{ *handle }
 
 func (b inParts) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
@@ -163,7 +163,7 @@ func (b inParts) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	return results, nil
 }
 
-// unseeing deletes what is gone, too, where it has to be there.
+// unseeing accepts deletes with Present of absent keys.
 type unseeing struct{ *handle }
 
 func (b unseeing) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {

@@ -16,9 +16,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// What follows are handles with one bug each: see defects for what each is and which case has to find it.
+// The handles below have one bug each. See defects for the bug and its case.
 
-// lagging answers every third read with what was stored before the last write.
+// lagging answers every third read with the state before the last write.
 type lagging struct {
 	*handle
 	strong bool
@@ -54,7 +54,7 @@ func (b *lagging) Read(ctx context.Context, c storage.ReadConsistency, id *resou
 	return res, err
 }
 
-// sharing hands out what it keeps.
+// sharing returns its own copies.
 type sharing struct{ *handle }
 
 func (b sharing) Read(ctx context.Context, c storage.ReadConsistency, id *resourcepb.ID) (*resourcepb.Resource, error) {
@@ -138,7 +138,7 @@ func (b numeric) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resou
 	return b.handle.WriteCAS(ctx, res)
 }
 
-// strictDelete tells callers about another uid.
+// strictDelete fails a delete of another uid.
 type strictDelete struct{ *handle }
 
 func (b strictDelete) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
@@ -167,7 +167,7 @@ func (b sizes) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourc
 	return stored, err
 }
 
-// knowing keeps only what it knows.
+// knowing drops unknown fields.
 type knowing struct{ *handle }
 
 func (b knowing) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
@@ -193,7 +193,7 @@ func (b pointing) Read(ctx context.Context, c storage.ReadConsistency, id *resou
 	return res, err
 }
 
-// tireless works on although nobody waits.
+// tireless ignores contexts.
 type tireless struct{ *handle }
 
 func (b tireless) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {

@@ -58,7 +58,7 @@ func deleteRepeated(s *suite) {
 		s.equalLists("List after DeleteCAS", s.list(things, anywhere, ""), nil)
 	}
 	s.expectDelete(w, res)
-	// One deletion, however often it was asked for.
+	// There is one deletion, although it was requested several times.
 	s.expectUpsert(w, s.create("a"))
 }
 
@@ -67,13 +67,13 @@ func deleteThenCreate(s *suite) {
 	s.delete(first)
 
 	_, err := s.b.WriteCAS(s.ctx, withNewData(first))
-	s.wantError("WriteCAS of what was deleted", err, storage.ErrCASFailure)
+	s.wantError("WriteCAS of a deleted resource", err, storage.ErrCASFailure)
 	s.checkAbsent(first.Id)
 
 	second := s.create("a")
 	_, err = s.b.WriteCAS(s.ctx, withNewData(first))
-	s.wantError("WriteCAS of what was deleted and created anew", err, storage.ErrWrongUid)
-	s.noError("DeleteCAS of what was deleted and created anew", s.b.DeleteCAS(s.ctx, first.Id, first.Version))
+	s.wantError("WriteCAS of a resource that was deleted and created again", err, storage.ErrWrongUid)
+	s.noError("DeleteCAS of a resource that was deleted and created again", s.b.DeleteCAS(s.ctx, first.Id, first.Version))
 	s.noError("DeleteCAS of the old uid at the new version", s.b.DeleteCAS(s.ctx, first.Id, second.Version))
 	s.checkStored(second)
 

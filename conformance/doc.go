@@ -1,9 +1,9 @@
-// Package conformance is the test suite that a storage backend has to pass. It is written for authors of adapters and of layers
-// around them, in this repository and outside.
+// Package conformance is the test suite of storage backends. It is written for authors of adapters and of layers around them, in this
+// repository and outside.
 //
 // # Use
 //
-// The test file of an adapter that is registered with [storage.Open] is a few lines:
+// The test of an adapter that is registered with [storage.Open] is a few lines:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Harness{
@@ -11,62 +11,61 @@
 //		})
 //	}
 //
-// The URL names a new, empty store each time; the suite opens it as often as it needs, and several times at once. A layer, or
-// an adapter without a URL, sets [Harness].Open instead, and Another for the second handle. Everything else in Harness is for
-// what an adapter does not have or does not promise. Each exemption is a sentence that says why, and the suite prints it;
-// nothing is skipped in silence. An exemption that is not needed fails the suite, where it can tell.
+// URL returns a new, empty store each time. The suite opens it as often as it needs, also several times at once. A layer, or an
+// adapter without a URL, sets [Harness].Open, and Another for a second handle. The other fields of Harness name capabilities and
+// promises that an adapter does not have. Each exemption is a sentence that says why, and the suite prints it; no case is skipped
+// silently. The suite fails if an exemption contradicts the backend, as far as it can detect that.
 //
-// A single case is run by its name:
+// Run a single case by its name:
 //
 //	go test -run 'TestConformance/Watchers/Slow'
 //
-// [Check] runs the suite in a program that is no test, as the command ashlar conformance does. [Guarantees] says what of the
-// contract each case is there for.
+// [Check] runs the suite in a program that is not a test, as the command ashlar conformance does. [Guarantees] lists the promises of
+// the contract with the cases for each.
 //
-// # What is tested
+// # Topics
 //
-// Every topic has its file, which is the place to look when a case fails:
+// Each topic has a file, the place to read when a case fails:
 //
-//	Leaks          nothing is left behind by Close
+//	Leaks          no goroutines remain after Close
 //	Write, Delete  the decision tables, row by row, and durability
-//	Read           absence, uids, group versions, freshness of strong reads
-//	Versions       any text is a legal version; none is used twice
-//	List           filters with wildcards, order, one cut
-//	Keys           characters that some database treats in its own way, keys of the largest size, byte order
-//	GroupVersion   it is no part of the key
+//	Read           absent resources, uids, group versions, strong and eventual reads
+//	Versions       any text is a legal version; no version is used twice
+//	List           filters with wildcards, order, snapshots
+//	Keys           characters with a meaning in some database, keys of the largest size, byte order
+//	GroupVersion   the group version is no part of the key
 //	Owners         references by key and uid, and after the owner's deletion
 //	Paging         storage.Pager
 //	Cursors        storage.Resumer
-//	Snapshot       what a watch begins with
-//	Order          every version, once, in order, and the last of them with the deletion
-//	Watchers       slow ones, many of them, and those that come and go
+//	Snapshot       the beginning of a watch
+//	Order          every version, once, in order, and the last version with the deletion
+//	Watchers       slow watches, many watches, and calls beside Next
 //	Bookmarks      storage.Bookmarker
-//	Bounds         whether an event's commit goes on with the next
-//	Closing        of watches, of backends, and contexts that end
+//	Bounds         WatchEvent.more, which marks the ends of commits
+//	Closing        closing watches and backends, and contexts that end
 //	Commit         storage.Transactor
-//	Consistency    reads do not go back in time, nor behind what a watch has shown
-//	Aliasing       what goes in and what comes out belongs to the caller
-//	Limits         sizes, and input that is refused before the database is asked
-//	Payload        what no program here knows comes back byte for byte
-//	Load           package faults without faults: many clients at once, and all that they saw is checked
+//	Consistency    reads are never older than an event of the handle
+//	Aliasing       arguments and results belong to the caller
+//	Limits         sizes and invalid input
+//	Payload        unknown types and fields are unchanged
 //	Histories      random sequences of calls against a model, shortened when they fail (rapid)
-//	Deadlines      contexts that are over, contexts that end in the middle, and those that end too soon
-//	URL            parameters that every adapter has
+//	Historian      storage.Historian
+//	Deadlines      cancelled contexts, contexts that end during a call, and short deadlines
+//	URL            parameters of every adapter
+//	Load           package faults without faults: many clients at once, and a check of everything that they saw
 //	Damage         stored bytes that cannot be decoded (Harness.Replace)
 //	Mover          driver.Mover, driver.GuardedMover, driver.BulkReader and driver.Loader
 //
-// What the suite cannot do is break a database: restarts, cut connections and lost answers are for package
-// conformance/faults, and for the adapter's own tests.
+// The suite does not break a database. Restarts, cut connections and lost answers are tested by package conformance/faults, and by the
+// adapter's own tests.
 //
-// # How it is built
+// # Structure
 //
-// A case gets a store of its own and runs beside the others of its topic; only the search for leaked goroutines runs alone.
-// No case sleeps or looks at a clock. What has to happen gets [Harness].Patience, a minute, which no healthy backend comes near
-// even on a busy machine. What must not happen is flushed out by something that has to come after it: whether a deletion
-// was announced twice, say, shows when the same key is created again and the next event is not that. Under load each
-// writer notes its successes in a journal, and every watch is held against it afterwards: which versions it has to show,
-// in which order, and where it may have begun.
+// A case gets a store of its own and runs in parallel with the other cases of its topic; only the search for leaked goroutines runs
+// alone. No case sleeps or reads a clock. [Harness].Timeout, a minute, bounds the wait for everything that must happen; no healthy
+// backend needs that long, even on a busy machine. To prove that an event does not happen, a case waits for an event that must come
+// after it: if a deletion were announced twice, for example, the second announcement would come before the event of the next creation.
 //
-// The suite is itself tested: its tests hold a plain reference backend and some seventy defects, each of which has to be found by the
-// case that is there for it. A new case needs a defect that only it would find.
+// The tests of the suite run it against a plain reference backend with more than a hundred planted defects. Each defect must be found
+// by its case. A new case needs a defect that only this case finds.
 package conformance

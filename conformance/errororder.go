@@ -11,7 +11,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// badCalls is calls of every method with arguments that are wrong, and what each of them has to answer.
+// badCalls returns calls of every method with invalid arguments, each with its expected error.
 func badCalls(s *suite, stored *resourcepb.Resource) map[string]badCall {
 	large := newThing("large")
 	large.Data = &anypb.Any{TypeUrl: "example.com/Large", Value: make([]byte, 1<<20+1)}
@@ -61,10 +61,10 @@ func badCalls(s *suite, stored *resourcepb.Resource) map[string]badCall {
 		}
 		add("ListPage in a nil tenancy", storage.ErrInvalid, page(nil, storage.ListOptions{}))
 		add("ListPage with a negative limit", storage.ErrInvalid, page(home, storage.ListOptions{Limit: -1}))
-		add("ListPage from what is no token", storage.ErrInvalid, page(home, storage.ListOptions{Continue: "garbage"}))
+		add("ListPage with an invalid token", storage.ErrInvalid, page(home, storage.ListOptions{Continue: "garbage"}))
 	}
 	if resumer, ok := storage.As[storage.Resumer](s.b); ok {
-		add("WatchFrom what is no cursor", storage.ErrInvalid, func(ctx context.Context) error {
+		add("WatchFrom an invalid cursor", storage.ErrInvalid, func(ctx context.Context) error {
 			w, err := resumer.WatchFrom(ctx, things, home, "", "garbage")
 			return closeUnexpected(w, err)
 		})
@@ -100,8 +100,8 @@ func closeUnexpected(w storage.Watch, err error) error {
 	return err
 }
 
-// deadlineOrder makes calls to which several errors apply: the end of the backend comes first, then what is wrong with the
-// arguments, then the end of the context. So an answer does not depend on which of them an adapter happens to look at first.
+// deadlineOrder makes calls with several errors: a closed backend takes precedence over invalid arguments, and these over a
+// cancelled context. The answer must not depend on the order of an adapter's checks.
 func deadlineOrder(s *suite) {
 	first := func(what string, err, want error) {
 		s.Helper()

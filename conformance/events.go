@@ -18,7 +18,7 @@ func subject(ev *resourcepb.WatchEvent) *resourcepb.Resource {
 	return ev.GetUpsert().GetResource()
 }
 
-// label tells events of one key apart.
+// label distinguishes events of one key.
 func label(ev *resourcepb.WatchEvent) string {
 	if ev.GetDelete() != nil {
 		return "delete " + subject(ev).GetVersion()

@@ -8,7 +8,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A filter is what List and its kin select by.
+// A filter is the selection of List, ListPage and watches.
 type filter struct {
 	typ     storage.UnversionedType
 	tenancy *resourcepb.Tenancy
@@ -19,7 +19,7 @@ func newFilter(group, kind, partition, namespace, prefix string) filter {
 	return filter{storage.UnversionedType{Group: group, Kind: kind}, &resourcepb.Tenancy{Partition: partition, Namespace: namespace}, prefix}
 }
 
-// of returns those of all that f selects, in list order.
+// of returns the selected resources in list order.
 func (f filter) of(all []*resourcepb.Resource) []*resourcepb.Resource {
 	var selected []*resourcepb.Resource
 	for _, res := range all {

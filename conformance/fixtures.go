@@ -16,7 +16,7 @@ func createMany(s *suite, n int) []*resourcepb.Resource {
 	return all
 }
 
-// churn updates, deletes and creates, before and after wherever a listing stands.
+// changeAround updates, deletes and creates resources at positions before and after any position of a listing.
 func changeAround(s *suite, all []*resourcepb.Resource) {
 	s.Helper()
 	for i, res := range all {

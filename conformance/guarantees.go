@@ -1,6 +1,6 @@
 package conformance
 
-// Guarantee is something that the contract promises, in words, and what holds a backend to it.
+// Guarantee is a promise of the contract and the tests that check it.
 type Guarantee struct {
 	// Text is the promise.
 	Text string
@@ -10,8 +10,8 @@ type Guarantee struct {
 	Checks []string
 }
 
-// Guarantees returns what the contract promises. Every case of this suite and every check of package faults is there for one of
-// them.
+// Guarantees returns the promises of the contract. Every case of this suite and every check of package faults belongs to
+// exactly one.
 func Guarantees() []Guarantee {
 	return []Guarantee{
 		{
@@ -34,7 +34,7 @@ func Guarantees() []Guarantee {
 			"A version of any shape is legal input; no version is used twice for a key",
 			[]string{"Versions/Garbage", "Versions/NeverUsedTwice", "Versions/NeverUsedTwiceAfterRestart", "Versions/SameContentIsAWrite"}, []string{"versions"},
 		}, {
-			"No version comes back after the restore of an older backup",
+			"No version is used again after the restore of an older backup",
 			[]string{"Versions/NeverUsedTwiceAfterRestore"}, nil,
 		}, {
 			"Any characters in keys, lists in byte order",
@@ -46,10 +46,10 @@ func Guarantees() []Guarantee {
 			"Wildcards for tenancy units, the kind, and group and kind together; a name prefix is literal",
 			[]string{"List/Filters"}, nil,
 		}, {
-			"Strong reads and lists show every acknowledged write, and nothing that nobody wrote",
+			"Strong reads and lists show every acknowledged write, and only written resources",
 			[]string{"Read/Strong", "List/FollowsChanges"}, []string{"reads show written states"},
 		}, {
-			"Where a store keeps history: revisions rise in the order of commits and never come again, and the newest is not older than anything acknowledged",
+			"In a store with history, revisions rise in the order of commits and are never used again, and the newest is not older than any acknowledged change",
 			[]string{"Historian/Empty", "Historian/Swap", "Historian/Restart"}, []string{"revisions rise"},
 		}, {
 			"The store is read as it was at a revision, in spans of the order of bytes, whole or in pages that any handle goes on with",
@@ -59,11 +59,11 @@ func Guarantees() []Guarantee {
 			},
 			[]string{"the past stays"},
 		}, {
-			"What follows a revision makes up the state at a later one: every change once, with what was stored before, whole commits together",
+			"The changes after a revision result in the state at a later one: a follower reports every change once, with the previous state, and commits as a whole",
 			[]string{"Historian/Follow", "Historian/FollowSpan", "Historian/Recall"},
 			[]string{"followers report every change once", "followers report the previous state", "commits are followed as a whole"},
 		}, {
-			"A compaction never goes back; what it forgot is said to be compacted, never skipped",
+			"A compaction never goes back; reading compacted history is an error, and nothing is skipped",
 			[]string{"Historian/Compact", "Historian/CompactBesideReaders"}, []string{"compactions stay"},
 		}, {
 			"A list, and all pages of one, are a single cut through the store",
@@ -91,13 +91,13 @@ func Guarantees() []Guarantee {
 			"A delete event carries the last stored resource",
 			[]string{"Order/DeleteCarriesTheLast"}, nil,
 		}, {
-			"A slow watch holds up nobody, and takes no unbounded memory",
+			"A slow watch delays no other caller, and its memory is bounded",
 			[]string{"Watchers/Slow", "Watchers/Many", "Watchers/CursorBesideNext"}, []string{"memory is bounded", "goroutines are bounded"},
 		}, {
-			"A watch gets on however short the deadlines of Next are",
+			"A watch makes progress however short the deadlines of Next are",
 			[]string{"Deadlines/ImpatientNext", "Deadlines/ImpatientNextAfterCursor"}, nil,
 		}, {
-			"When the database is back after an outage, writes and watches go on by themselves",
+			"After an outage of the database, writes and watches continue without intervention",
 			nil, []string{"writes go on", "watches go on", "watches resume", "followers go on"},
 		}, {
 			"Calls end with their contexts, and a write that may have been sent says so",
@@ -129,7 +129,7 @@ func Guarantees() []Guarantee {
 			"Cursors go with any filter and any handle; those of other stores are refused",
 			[]string{"Cursors/AnyFilter", "Cursors/AnotherHandle", "Cursors/AnotherStore", "Cursors/Garbage"}, nil,
 		}, {
-			"A watch that can prove how far it is returns its bookmark after everything acknowledged before the request, from history and snapshots too",
+			"A watch with bookmarks returns its bookmark after everything acknowledged before the request, from history and snapshots too",
 			[]string{
 				"Bookmarks/AfterWhatWasAcknowledged", "Bookmarks/RequestsAtTheSameTime", "Bookmarks/History", "Bookmarks/Snapshot", "Bookmarks/SlowWatch",
 				"Bookmarks/Cursor", "Bookmarks/Closed",
@@ -139,7 +139,7 @@ func Guarantees() []Guarantee {
 			"Bookmarks come without any change, and where the filter matches nothing; there are no more of them than requests",
 			[]string{"Bookmarks/WithoutChanges", "Bookmarks/QuietFilter", "Bookmarks/NoMoreThanRequests"}, []string{"bookmarks"},
 		}, {
-			"An event that says `more` is followed by another of its commit, one that does not is the last for its filter; also across pages of history and from a cursor inside a transaction",
+			"An event with `more` is followed by another event of its commit; an event without it is the last of its commit for the filter, also across pages of history and from a cursor inside a transaction",
 			[]string{"Bounds/Transactions", "Bounds/FromEveryCursor", "Bounds/AcrossPages"}, []string{"transactions in watches"},
 		}, {
 			"Cursors, bookmarks and commit bounds are offered by all watches of a backend, or by none",
@@ -155,20 +155,20 @@ func Guarantees() []Guarantee {
 			},
 			[]string{"transactions are atomic"},
 		}, {
-			"Owner references follow every change, and are complete for who has seen the owner's deletion",
+			"Owner references follow every change, and are complete after the event of the owner's deletion",
 			[]string{"Owners/FollowChanges", "Owners/CompleteAfterDeleteEvent", "Owners/KeyAndUid", "Owners/KeyOrder", "Owners/OwnerRecreated"},
 			[]string{"owner references are true"},
 		}, {
 			"Arguments are not kept, results are the caller's",
 			[]string{"Aliasing/InputIsNotKept", "Aliasing/InputIsNotChanged", "Aliasing/ResultsAreTheCallers", "Aliasing/EventsAreTheCallers"}, nil,
 		}, {
-			"1 MiB is legal, one byte more is not; bad input is named",
+			"1 MiB is legal, one byte more is not; errors name the invalid input",
 			[]string{"Limits/LargestResource", "Limits/BadIDs", "Limits/BadResources", "Limits/BadFilters", "Limits/BadConsistency"}, nil,
 		}, {
-			"What is wrong in a store's URL is named, and its password is not",
+			"An error about a store's URL names the parameter, and never the password",
 			[]string{"URL/Bad", "URL/MaxSize", "URL/OutlivesContext", "URL/ContextOver"}, nil,
 		}, {
-			"What no program knows passes through unharmed",
+			"Unknown types and fields pass through unchanged",
 			[]string{"Payload/UnknownType", "Payload/UnknownFields", "Payload/Empty"}, []string{"content"},
 		}, {
 			"A resource that was damaged in the database is an error that names its key; other keys are not affected, and it can be written anew or deleted",

@@ -35,7 +35,7 @@ func faultChecks(t *testing.T) (names []string) {
 	return names
 }
 
-// Every case and every check is there for exactly one guarantee, so that no failure is without one.
+// Every case and every check belongs to exactly one guarantee.
 func TestEverythingHasAGuarantee(t *testing.T) {
 	count := map[string]int{}
 	for _, g := range Guarantees() {
@@ -43,7 +43,7 @@ func TestEverythingHasAGuarantee(t *testing.T) {
 			count[name]++
 		}
 		if len(g.Cases)+len(g.Checks) == 0 {
-			t.Errorf("nothing holds anybody to %q", g.Text)
+			t.Errorf("no case and no check belongs to %q", g.Text)
 		}
 	}
 	exist := faultChecks(t)

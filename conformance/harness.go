@@ -9,14 +9,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Harness says how to reach the backend under test, and what it does not claim.
+// Harness opens the backend under test and lists the promises that it does not make.
 //
-// Either URL or Open is set. Everything else is optional, but an adapter that leaves something out has to say why: an
-// exemption is a sentence of text, and the suite prints it.
+// Set either URL or Open. Everything else is optional. An adapter that leaves a part out must give the reason as a sentence of
+// text, which the suite prints.
 type Harness struct {
-	// URL returns the URL of a new, empty store, for an adapter that is registered with storage.Open. The suite opens as
-	// many handles on it as it needs, one after the other and at once, and closes them. What the store itself leaves behind
-	// (a file, a schema) is for the harness to remove, by t.Cleanup.
+	// URL returns the URL of a new, empty store, for an adapter that is registered with storage.Open. The suite opens several
+	// handles on it, also at the same time, and closes them. The harness removes the store itself (a file, a schema) by
+	// t.Cleanup.
 	URL func(t testing.TB) string
 
 	// Open returns a handle on a new, empty store, where there is no URL: a layer around another backend, or an adapter
@@ -43,8 +43,8 @@ type Harness struct {
 	// Slow says that a write takes milliseconds: the cases that need load make do with a quarter of it.
 	Slow bool
 
-	// Timeout is how long the suite waits for something that has to happen; 0 means a minute. Only a backend that is
-	// expected to fail should be met with less.
+	// Timeout is the maximum time for anything that must happen; 0 means a minute. Set a shorter time only for a backend that
+	// is expected to fail.
 	Timeout time.Duration
 
 	// OneHandle says why a store cannot be opened twice.
@@ -59,16 +59,16 @@ type Harness struct {
 	NoBookmarker string
 	// NoHistorian says why the backend is no storage.Historian.
 	NoHistorian string
-	// NoCompact says why the history of a store cannot be compacted beside the other cases.
+	// NoCompact says why the history of a store cannot be compacted while other cases run.
 	NoCompact string
-	// NoCommitBounds says why events do not tell whether their commit goes on.
+	// NoCommitBounds says why events do not report whether their commit continues.
 	NoCommitBounds string
 	// ListIsNoSnapshot says why a list, or the pages of one, are no single cut through the store. A cursor taken from such
 	// a list may bring changes again that the list already showed.
 	ListIsNoSnapshot string
 	// NoOrderAcrossKeys says why events of different keys may come in another order than they were committed in.
 	NoOrderAcrossKeys string
-	// MergesEvents says why a watch may leave out versions of a key that were replaced soon after. The last one has to come.
+	// MergesEvents says why a watch may leave out versions of a key that were soon replaced. The last version is always shown.
 	MergesEvents string
 
 	// NoMover says why the backend has no driver.Mover; the three reasons below are then not needed.
@@ -81,7 +81,7 @@ type Harness struct {
 	NoLoader string
 }
 
-// A need is what a case cannot do without.
+// A need is a requirement of a case.
 type need int
 
 const (
@@ -113,7 +113,7 @@ func (h *Harness) exempt(n need) string {
 	}{
 		{needAnother, h.OneHandle},
 		{needURL, reasonIf(h.URL == nil, "the harness has no URL")},
-		{needBackup, reasonIf(h.Backup == nil, "nobody takes a backup of this store and puts it back")},
+		{needBackup, reasonIf(h.Backup == nil, "the harness cannot restore a backup of this store")},
 		{needPager, h.NoPager},
 		{needResumer, h.NoResumer},
 		{needTransactor, h.NoTransactor},

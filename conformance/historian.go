@@ -55,7 +55,7 @@ func historianEmpty(s *suite) {
 	s.equal("the first change", changes[0].Now.Resource, stored)
 }
 
-// historianScans: the state at every revision is what it was then, on any handle, as often as it is read.
+// historianScans checks the state at every revision, on any handle and repeatedly.
 func historianScans(s *suite) {
 	h := s.historian()
 	past := randomWrites(s, h, s.scale(40))
@@ -99,7 +99,7 @@ func historianScanOptions(s *suite) {
 	}
 }
 
-// historianScanBytes: a scan ends at as many bytes as it is asked for, be they more or less than usual.
+// historianScanBytes checks that a scan ends at the requested number of bytes, below and above the default.
 func historianScanBytes(s *suite) {
 	h := s.historian()
 	const all = 6
@@ -182,5 +182,5 @@ func historianBadInput(s *suite) {
 	large := newThing("large")
 	large.Data.Value = make([]byte, s.h.MaxSize)
 	_, err = h.Swap(s.ctx, storage.Swap{Write: large})
-	s.wantError("a swap of what is too large", err, storage.ErrTooLarge)
+	s.wantError("a swap of a resource that is too large", err, storage.ErrTooLarge)
 }

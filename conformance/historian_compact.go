@@ -57,7 +57,7 @@ func historianCompact(s *suite) {
 	}
 }
 
-// followError returns the error by which a follower from a revision fails.
+// followError returns the error of a follower from a compacted revision.
 func followError(s *suite, h storage.Historian, revision int64) error {
 	s.Helper()
 	f, err := h.Follow(s.ctx, storage.Span{}, revision)
@@ -77,8 +77,8 @@ func followError(s *suite, h storage.Historian, revision int64) error {
 	return err
 }
 
-// historianCompactBeside compacts beside followers, a listing and a watch in its snapshot that have not read to the end: what they return
-// is right, or storage.ErrCompacted.
+// historianCompactBeside compacts while followers, a listing and the snapshot of a watch are unfinished. Their results are
+// right, or storage.ErrCompacted.
 func historianCompactBeside(s *suite) {
 	h, pager := s.historian(), s.pager()
 	heavy := createLarge(s)
@@ -137,7 +137,7 @@ func historianCompactBeside(s *suite) {
 	}
 }
 
-// restOrCompacted reads a watch's snapshot on, of which want is left, to its end or to storage.ErrCompacted.
+// restOrCompacted reads the rest of a snapshot, which must be want, to its end or to storage.ErrCompacted.
 func restOrCompacted(s *suite, w storage.Watch, want []*resourcepb.Resource) {
 	s.Helper()
 	for {
@@ -151,7 +151,7 @@ func restOrCompacted(s *suite, w storage.Watch, want []*resourcepb.Resource) {
 			s.Fatalf("a snapshot beside a compaction: %v", err)
 		case len(want) == 0:
 			if ev.GetEndOfSnapshot() == nil {
-				s.Fatalf("a snapshot beside a compaction goes on with %s", shortText(ev))
+				s.Fatalf("a snapshot after a compaction continues with %s", shortText(ev))
 			}
 			return
 		}

@@ -24,7 +24,7 @@ func historianFollow(s *suite) {
 	checkReplay(s, early, past)
 }
 
-// historianFollowRange: a follower of a part is told of that part, and of its commits' ends.
+// historianFollowRange checks a follower of a range: it reports the changes in the range and the ends of their commits.
 func historianFollowRange(s *suite) {
 	h := s.historian()
 	transactor, _ := storage.As[storage.Transactor](s.b)
@@ -51,7 +51,7 @@ func historianFollowRange(s *suite) {
 	}
 }
 
-// historianRestart: history is there, and goes on, when a store is opened again.
+// historianRestart checks that history is complete and continues after the store is opened again.
 func historianRestart(s *suite) {
 	past := randomWrites(s, s.historian(), s.scale(20))
 	s.noError("Close", s.b.Close())
@@ -73,7 +73,7 @@ func historianRestart(s *suite) {
 	checkReplay(s, f, past)
 }
 
-// historianRecall: events of a watch say what was stored before.
+// historianRecall checks that events report the previous state of their key.
 func historianRecall(s *suite) {
 	h := s.historian()
 	w, err := s.b.WatchList(s.ctx, anything, anywhere, "")
@@ -107,7 +107,7 @@ func historianRecall(s *suite) {
 			continue
 		}
 		if k := keyOf(res.Id); !proto.Equal(ev.Before, now[k]) {
-			s.Fatalf("what was stored before an event:\n got %s\nwant %s", shortText(ev.Before), shortText(now[k]))
+			s.Fatalf("the previous state in an event:\n got %s\nwant %s", shortText(ev.Before), shortText(now[k]))
 		}
 		now[keyOf(res.Id)] = res
 		if ev.GetDelete() != nil {

@@ -33,7 +33,8 @@ func historianPages(s *suite) {
 	}
 }
 
-// historianAnyHandle: a listing goes on in another handle, whatever has happened since, and when the first one is closed.
+// historianAnyHandle checks that a listing continues in another handle, after other changes and after the first handle was
+// closed.
 func historianAnyHandle(s *suite) {
 	all := createMany(s, 12)
 	page := s.page(s.pager(), homeThings, storage.ListOptions{Consistency: strong, Limit: 3})
@@ -42,7 +43,7 @@ func historianAnyHandle(s *suite) {
 	pager, _ := storage.As[storage.Pager](other)
 	first := s.b
 	s.b = other
-	for i, res := range all { // delete and create again what the listing has not come to
+	for i, res := range all { // delete and create resources that the listing has not reached
 		if i%4 == 3 && i > 3 {
 			s.delete(res)
 			s.create(res.Id.Name)

@@ -20,17 +20,17 @@ func historianSwap(s *suite) {
 		swapped := swap(what, sw, false)
 		switch {
 		case (stored == nil) != (swapped.Stored == nil):
-			s.Fatalf("%s: what is in the way is %v, expected %v", what, swapped.Stored, stored)
+			s.Fatalf("%s: the conflicting record is %v, expected %v", what, swapped.Stored, stored)
 		case stored != nil:
-			s.noError(what+": what is in the way", compareRecords(*swapped.Stored, *stored))
+			s.noError(what+": the conflicting record", compareRecords(*swapped.Stored, *stored))
 		}
 		if swapped.Revision < 1 || stored != nil && swapped.Revision < stored.Modified {
 			s.Fatalf("%s: the answer is of revision %d", what, swapped.Revision)
 		}
 	}
 	res := newThing("a")
-	refused("a write over what is not there", storage.Swap{Write: res, Expect: newestRevision(s, h)}, nil)
-	refused("a deletion of what is not there", storage.Swap{Delete: res.Id, Expect: newestRevision(s, h)}, nil)
+	refused("a write over an absent resource", storage.Swap{Write: res, Expect: newestRevision(s, h)}, nil)
+	refused("a deletion of an absent resource", storage.Swap{Delete: res.Id, Expect: newestRevision(s, h)}, nil)
 	swap("a deletion of nothing, as expected", storage.Swap{Delete: res.Id}, true)
 	s.checkAbsent(res.Id)
 
@@ -57,20 +57,20 @@ func historianSwap(s *suite) {
 
 	gone := swap("a deletion", storage.Swap{Delete: withUid(res.Id, ""), Expect: second.Revision}, true)
 	s.checkAbsent(res.Id)
-	s.noError("what was deleted", compareRecords(*gone.Stored, *second.Stored))
+	s.noError("the deleted record", compareRecords(*gone.Stored, *second.Stored))
 	if gone.Revision <= second.Revision {
-		s.Fatalf("the deletion of what was written at revision %d has %d", second.Revision, gone.Revision)
+		s.Fatalf("the deletion of a resource with revision %d has revision %d", second.Revision, gone.Revision)
 	}
-	refused("an update of what was deleted", storage.Swap{Write: next, Expect: second.Revision}, nil)
-	again := swap("a creation of what was deleted", storage.Swap{Write: newThing("a")}, true)
+	refused("an update of a deleted resource", storage.Swap{Write: next, Expect: second.Revision}, nil)
+	again := swap("a creation over a deleted resource", storage.Swap{Write: newThing("a")}, true)
 	if r := again.Stored; r.Created != again.Revision || r.Writes != 1 {
-		s.Fatalf("a creation of what was deleted, at revision %d: %s", again.Revision, recordText(*r))
+		s.Fatalf("a creation over a deleted resource, at revision %d: %s", again.Revision, recordText(*r))
 	}
 	historianTurns(s, again.Stored)
 }
 
-// historianTurns has two handles and callers of other methods change a resource in turn: what a handle has left there itself is not what is
-// stored.
+// historianTurns changes a resource by swaps of two handles and by WriteCAS in turn. A handle must not take its own last swap
+// for the stored state.
 func historianTurns(s *suite, stored *storage.Record) {
 	handles := []storage.Historian{s.historian(), s.historianOf(s.another())}
 	try := func(h storage.Historian, expect int64) storage.Swapped {
@@ -87,9 +87,9 @@ func historianTurns(s *suite, stored *storage.Record) {
 			before, stored = stored, recordOf(s, handles[1], stored.Resource.Id)
 		}
 		if swapped := try(h, before.Modified); before != stored && swapped.Done {
-			s.Fatalf("turn %d: what is stored was changed at revision %d, a swap that expects %d is done", turn, stored.Modified, before.Modified)
+			s.Fatalf("turn %d: the resource was changed at revision %d, but a swap that expects %d succeeded", turn, stored.Modified, before.Modified)
 		} else if before != stored {
-			s.noError("what is in the way", compareRecords(*swapped.Stored, *stored))
+			s.noError("the conflicting record", compareRecords(*swapped.Stored, *stored))
 		} else {
 			before, stored = stored, swapped.Stored
 			continue
@@ -102,6 +102,6 @@ func historianTurns(s *suite, stored *storage.Record) {
 	}
 	s.delete(stored.Resource)
 	if swapped := try(handles[1], stored.Modified); swapped.Done || swapped.Stored != nil {
-		s.Fatalf("a swap of what others have deleted: %v", swapped)
+		s.Fatalf("a swap of a resource that another caller deleted: %v", swapped)
 	}
 }

@@ -41,13 +41,13 @@ func historiesModel(s *suite) {
 	})
 }
 
-// A model is what the store should hold in one partition. It fails through rapid's T, never through the suite's.
+// A model is the expected content of one partition. It fails through rapid's T, never through the suite's.
 type model struct {
 	*suite
 	partition string
 	resources map[string]*resourcepb.Resource // by name
 	versions  []*resourcepb.Resource          // every version there was, for stale calls
-	events    []*resourcepb.WatchEvent        // what watches from the beginning have to show
+	events    []*resourcepb.WatchEvent        // the expected events of watches from the beginning
 	watches   []*modelWatch
 }
 
@@ -105,7 +105,7 @@ func (m *model) id(t *rapid.T) *resourcepb.ID {
 	return id
 }
 
-// drawVersion draws the uid and version that a call gives: mostly the right ones, sometimes those of the past.
+// drawVersion draws the uid and version of a call: usually the stored ones, sometimes earlier ones.
 func (m *model) drawVersion(t *rapid.T, id *resourcepb.ID) (uid, version string) {
 	now := m.resources[id.Name]
 	switch aim := rapid.SampledFrom([]string{"right", "right", "right", "past", "new", "mixed"}).Draw(t, "aim"); {
@@ -258,7 +258,7 @@ func (m *model) readOne(t *rapid.T) {
 	}
 }
 
-// sortedResources is what the model holds, in list order.
+// sortedResources returns the resources of the model in list order.
 func (m *model) sortedResources() []*resourcepb.Resource {
 	all := slices.Collect(maps.Values(m.resources))
 	inOrder(all)
@@ -298,7 +298,7 @@ func (m *model) openWatch(t *rapid.T) {
 	}
 }
 
-// reopenWatch reads a watch to its end and goes on from its cursor with a new one.
+// reopenWatch reads a watch to its end and opens another from its cursor.
 func (m *model) reopenWatch(t *rapid.T) {
 	resumer, ok := storage.As[storage.Resumer](m.b)
 	if !ok {
@@ -318,7 +318,7 @@ func (m *model) reopenWatch(t *rapid.T) {
 	m.watches[i] = &modelWatch{w, old.from}
 }
 
-// checkEvents reads what a watch still owes, in order for each key.
+// checkEvents reads the outstanding events of a watch, in order for each key.
 func (m *model) checkEvents(t *rapid.T, what string, w *modelWatch) {
 	left := make(map[string][]*resourcepb.WatchEvent)
 	for _, ev := range m.events[w.from:] {

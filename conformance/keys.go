@@ -113,7 +113,7 @@ func keysLongest(s *suite) {
 	var all []*resourcepb.Resource
 	for _, unit := range []string{"x", "é", "😀", "\U0010ffff", `\`, "\x01"} {
 		for _, last := range []string{"", "a", "b"} {
-			// They differ in the very last byte of the whole key, or uid, only: whoever cuts or hashes them badly mixes them up.
+			// They differ in the very last byte of the whole key, or uid, only: an adapter that cuts or hashes them badly confuses them.
 			part := fill(unit, "")
 			res := newResource(newID(part, part, part, part, fill(unit, last)))
 			res.Id.Uid = fill(unit, last)
@@ -139,7 +139,7 @@ func keysLongest(s *suite) {
 	s.equalLists("List after all were deleted", s.list(anything, anywhere, ""), nil)
 }
 
-// keysByteOrder tells the order of bytes from those of locales and of UTF-16, and the order of parts from that of joined text.
+// keysByteOrder demands byte order: neither the order of a locale or of UTF-16, nor the order of joined text.
 func keysByteOrder(s *suite) {
 	var all []*resourcepb.Resource
 	for _, name := range []string{"b", "B", "a", "Z", "_", "-", "é", "e", "f", "ä", "z", "10", "9", "ｚ", "😀", "\uffff", "\ue000", "a-b", "ab", "a b", "a"} {

@@ -8,8 +8,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A bare handle has none of the capabilities, one handle for each store, and watches without cursors: the least that a backend
-// may be. The suite has to apply to it, too.
+// A bare handle has no capabilities, one handle for each store, and watches without cursors: the minimum of a backend. The
+// suite must apply to it as well.
 type bare struct{ storage.Backend }
 
 func (b bare) WatchList(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string) (storage.Watch, error) {
@@ -46,8 +46,8 @@ func TestBareBackend(t *testing.T) {
 	Run(t, bareHarness(func(b storage.Backend) storage.Backend { return bare{b} }))
 }
 
-// TestHalfCapability: a backend that cannot resume has no cursors to offer, one that cannot prove how far its watches are
-// offers no bookmarks, and one that cannot tell commits apart does not try.
+// TestHalfCapability checks backends that offer a part of a capability: cursors without storage.Resumer, bookmarks or commit
+// bounds in spite of an exemption.
 func TestHalfCapability(t *testing.T) {
 	for _, name := range []string{"Cursors/NoHalfCapability", "Bookmarks/NoHalfCapability"} {
 		h := bareHarness(func(b storage.Backend) storage.Backend { return struct{ storage.Backend }{b} })

@@ -12,8 +12,8 @@ var leakCases = topic{"Leaks", []testCase{
 	{name: "Goroutines", exclusive: true, run: leakGoroutines},
 }}
 
-// leakGoroutines opens a store, uses all of it, and closes it with everything still open. What is started once and kept for
-// the life of the process (a pool of the runtime, a driver's global) has started with the store that the case came with.
+// leakGoroutines opens a store, uses all of it, and closes it with open watches and listings. Goroutines that exist for the
+// life of the process (a pool of the runtime, a driver's global) started with the store of the case.
 func leakGoroutines(s *suite) {
 	useAll(s)
 	s.closeBackend(s.b)
@@ -41,7 +41,7 @@ func leakGoroutines(s *suite) {
 	}
 }
 
-// useAll leaves behind what a careless caller would: open watches, one with a waiting reader, and an unfinished listing.
+// useAll leaves open watches, one with a waiting reader, and an unfinished listing.
 func useAll(s *suite) {
 	s.Helper()
 	kept := s.create("kept")

@@ -21,7 +21,7 @@ func limitSize(s *suite) {
 	res := s.write(withSize(newThing("largest"), s.h.MaxSize))
 	s.checkStored(res)
 	s.expectUpsert(w, res)
-	// The version does not count, so that what was read can be written.
+	// The version does not count, so a resource that was read can be written.
 	res = s.write(res)
 	s.checkStored(res)
 	s.expectUpsert(w, res)
@@ -43,7 +43,7 @@ func limitSize(s *suite) {
 	s.expectDelete(w, res)
 }
 
-// A badID is what makes an id invalid, and the word for it.
+// A badID makes an id invalid and names the word for it in the error.
 type badID struct {
 	name, word string
 	spoil      func(id *resourcepb.ID)

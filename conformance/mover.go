@@ -1,7 +1,7 @@
 package conformance
 
-// moverCases test what a migration needs of a backend: a driver.Mover, and, if the backend has them, a driver.GuardedMover, a
-// driver.BulkReader and a driver.Loader.
+// moverCases test the parts of a driver for migrations: driver.Mover, and driver.GuardedMover, driver.BulkReader and
+// driver.Loader if the backend has them.
 var moverCases = topic{"Mover", []testCase{
 	{name: "Notes", needs: needMover | needAnother, run: moverNotes},
 	{name: "NoteLimits", needs: needMover | needAnother, run: moverNoteLimits},

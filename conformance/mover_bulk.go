@@ -16,7 +16,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// bulkReads reads in steps what somebody else wrote, of which some is large.
+// bulkReads reads, in steps, resources that another handle wrote. Some of them are large.
 func bulkReads(s *suite) {
 	r := extension[driver.BulkReader](s, s.b)
 	_, other := movables(s)
@@ -60,25 +60,25 @@ func bulkReads(s *suite) {
 		for _, row := range all {
 			res := must[*resourcepb.Resource](s)(driver.Decode(row.Key, row.Data, row.Version))
 			if !proto.Equal(res, written[row.Key]) {
-				s.Errorf("limit %d: %v is not what was written", limit, row.Key)
+				s.Errorf("limit %d: %v differs from the written resource", limit, row.Key)
 			}
 		}
 	}
 }
 
-// maxSize is what the last row may add to the bound of a step.
+// maxSize is the maximum excess of a step over its byte limit, from its last row.
 const maxSize = 1 << 20
 
-// loadContent looks at what was loaded in every way there is.
+// loadContent reads loaded resources in every way.
 func loadContent(s *suite) {
 	l := extension[driver.Loader](s, s.b)
 	_, other := movables(s)
 	ctx := s.ctx
 	all := loadResources(1000)
-	// Something else stands between them.
+	// One resource between the loaded ones exists before.
 	must[*resourcepb.Resource](s)(other.WriteCAS(ctx, all[500]))
-	s.noError("a call that has to succeed", l.Load(ctx, nil))
-	s.noError("a call that has to succeed", l.Load(ctx, rowsOf(s, append(slices.Clone(all[:500]), all[501:]...)...)))
+	s.noError("Load", l.Load(ctx, nil))
+	s.noError("Load", l.Load(ctx, rowsOf(s, append(slices.Clone(all[:500]), all[501:]...)...)))
 	list := listAll(s, other)
 	if len(list) != len(all) {
 		s.Fatalf("the list holds %d resources, expected %d", len(list), len(all))
@@ -102,7 +102,7 @@ func loadContent(s *suite) {
 	changed := proto.CloneOf(list[5])
 	changed.Generation = "2"
 	must[*resourcepb.Resource](s)(other.WriteCAS(ctx, changed))
-	s.noError("a call that has to succeed", other.DeleteCAS(ctx, list[6].Id, list[6].Version))
+	s.noError("DeleteCAS", other.DeleteCAS(ctx, list[6].Id, list[6].Version))
 }
 
 // loadAllOrNothing loads where some cannot be.
@@ -132,11 +132,11 @@ func loadAllOrNothing(s *suite) {
 	}
 	list := listAll(s, other)
 	if len(list) != 1 || !proto.Equal(list[0], there) {
-		s.Errorf("the store holds %d resources, expected the one that was there", len(list))
+		s.Errorf("the store holds %d resources, expected only the earlier one", len(list))
 	}
 }
 
-// loadWatched loads here while watches are open, and while others write what is loaded.
+// loadWatched loads while watches are open on both handles and another handle changes the loaded resources.
 func loadWatched(s *suite) {
 	l := extension[driver.Loader](s, s.b)
 	here, other := movables(s)
@@ -154,9 +154,9 @@ func loadWatched(s *suite) {
 	over := make(chan error, 1)
 	go func() { over <- changeLoaded(ctx, other.Backend, all) }()
 	for group := range slices.Chunk(rowsOf(s, all...), 100) {
-		s.noError("a call that has to succeed", l.Load(ctx, group))
+		s.noError("Load", l.Load(ctx, group))
 	}
-	s.noError("a call that has to succeed", <-over)
+	s.noError("changing loaded resources", <-over)
 	must[*resourcepb.Resource](s)(other.WriteCAS(ctx, thingNamed("zzz-the-end")))
 	for i, w := range watches {
 		last := make(map[string]int)
@@ -185,7 +185,7 @@ func loadWatched(s *suite) {
 	}
 }
 
-// changeLoaded changes two of three resources, and deletes one of those, as soon as they are there.
+// changeLoaded changes two of three resources as soon as they are loaded, and deletes one of the two.
 func changeLoaded(ctx context.Context, b storage.Backend, all []*resourcepb.Resource) error {
 	for n, res := range all {
 		if n%3 == 0 {

@@ -30,7 +30,7 @@ func (b counting) List(ctx context.Context, c storage.ReadConsistency, typ stora
 	return b.Backend.List(ctx, c, typ, tenancy, prefix)
 }
 
-// late closes the store when it has been listed, and some more has been written.
+// late closes the store only after it was listed and more was written.
 type late struct {
 	driver.GuardedMover
 	s *shared
@@ -64,7 +64,7 @@ func (b *lying) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resour
 	return got, err
 }
 
-// updatesPass lets through what the fence refuses to replace.
+// updatesPass accepts updates that the fence refuses.
 type updatesPass struct{ storage.Backend }
 
 func (b updatesPass) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*resourcepb.Resource, error) {
@@ -75,7 +75,7 @@ func (b updatesPass) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*r
 	return got, err
 }
 
-// deletesPass lets through what the fence refuses to delete.
+// deletesPass accepts deletes that the fence refuses.
 type deletesPass struct{ storage.Backend }
 
 func (b deletesPass) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string) error {
@@ -133,7 +133,7 @@ func (r oneStep) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	return r.BulkReader.ReadAfter(ctx, after, limit)
 }
 
-// backwards returns the rows of a step in reverse, but for the last, at which the next one begins.
+// backwards returns the rows of a step in reverse, except for the last row, at which the next step begins.
 type backwards struct{ driver.BulkReader }
 
 func (r backwards) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
@@ -203,7 +203,7 @@ func (l short) Load(ctx context.Context, rows []driver.Row) error {
 	return l.Loader.Load(ctx, rows[:max(0, len(rows)-1)])
 }
 
-// replacing loads over what is there.
+// replacing loads over stored resources.
 type replacing struct{ storage.Backend }
 
 func (l replacing) Load(ctx context.Context, rows []driver.Row) error {
@@ -229,7 +229,7 @@ func (l loadInParts) Load(ctx context.Context, rows []driver.Row) error {
 	return err
 }
 
-// twice loads, and writes the first row once more unless somebody else has.
+// twice loads, and writes the first row again if no other caller did.
 type twice struct {
 	driver.Loader
 	storage.Backend
@@ -250,7 +250,7 @@ func (l twice) Load(ctx context.Context, rows []driver.Row) error {
 	return err
 }
 
-// visible writes a resource beside each note.
+// visible writes a resource for each note.
 type visible struct {
 	driver.GuardedMover
 	storage.Backend

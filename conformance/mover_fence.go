@@ -36,7 +36,7 @@ func fenceRefuses(s *suite) {
 		// The tool that moves the data still takes notes.
 		revision := must[string](s)(b.WriteNote(ctx, "note", []byte("a"), ""))
 		revision = must[string](s)(b.WriteNote(ctx, "note", []byte("b"), revision))
-		s.noError("a call that has to succeed", b.DeleteNote(ctx, "note", revision))
+		s.noError("DeleteNote", b.DeleteNote(ctx, "note", revision))
 	}
 }
 
@@ -44,13 +44,13 @@ func fenceRefuses(s *suite) {
 func fenceOpens(s *suite) {
 	one, other := movables(s)
 	ctx := s.ctx
-	s.noError("a call that has to succeed", one.SetFence(ctx, nil))
+	s.noError("SetFence", one.SetFence(ctx, nil))
 	there := must[*resourcepb.Resource](s)(other.WriteCAS(ctx, thingNamed("there")))
 	one.close(s, "mem://x")
 	if _, err := other.WriteCAS(ctx, thingNamed("new")); !errors.Is(err, storage.ErrFenced) {
 		s.Fatalf("got %v, expected ErrFenced", err)
 	}
-	s.noError("a call that has to succeed", one.SetFence(ctx, nil))
+	s.noError("SetFence", one.SetFence(ctx, nil))
 	if state, err := other.Fence(ctx); err != nil || state.Closed {
 		s.Errorf("%+v, %v", state, err)
 	}
@@ -58,11 +58,11 @@ func fenceOpens(s *suite) {
 		there.Generation += "."
 		there = must[*resourcepb.Resource](s)(b.WriteCAS(ctx, there))
 	}
-	s.noError("a call that has to succeed", other.DeleteCAS(ctx, there.Id, there.Version))
+	s.noError("DeleteCAS", other.DeleteCAS(ctx, there.Id, there.Version))
 }
 
-// fenceWithWriters fences a store under load from two handles. What was acknowledged must all be there when the fence has returned, and
-// nothing afterwards.
+// fenceWithWriters fences a store while two handles write. When SetFence has returned, every acknowledged write is visible and
+// no further write succeeds.
 func fenceWithWriters(s *suite) {
 	one, other := movables(s)
 	ctx := s.ctx
@@ -90,7 +90,7 @@ func fenceWithWriters(s *suite) {
 		select {
 		case <-warm:
 		case <-ctx.Done():
-			s.Fatal("the writers do not come to write")
+			s.Fatal("not all writers made ten writes before the case ended")
 		}
 	}
 	one.close(s, "mem://x")

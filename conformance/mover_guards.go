@@ -56,7 +56,7 @@ func guardEpochs(s *suite) {
 	}
 	refused("an epoch that never was", one, &x, "4711")
 	next := must[string](s)(one.SetFenceAt(ctx, &x, first.Epoch))
-	x = "changed by the caller" // who may, since what is given is not kept
+	x = "changed by the caller" // the driver must not keep the pointer
 	if e := fresh(true); e != next || state().Target != "mem://x" {
 		s.Errorf("closing returned epoch %q, the fence is %+v", next, state())
 	}
@@ -70,7 +70,7 @@ func guardEpochs(s *suite) {
 		s.Errorf("opening returned epoch %q, the fence has %q", open, e)
 	}
 	must[*resourcepb.Resource](s)(b.WriteCAS(ctx, thingNamed("new")))
-	// Opening what is open and closing what is closed count, or somebody who was frozen could not tell.
+	// Opening an open store and closing a closed one change the epoch as well, so that a process that was frozen notices.
 	open = must[string](s)(other.SetFenceAt(ctx, nil, open))
 	if e := fresh(false); e != open {
 		s.Errorf("opening an open store returned epoch %q, the fence has %q", open, e)
@@ -85,7 +85,7 @@ func guardEpochs(s *suite) {
 		{func() error { return other.SetFence(ctx, nil) }, false},
 	} {
 		before := state().Epoch
-		s.noError("a call that has to succeed", change.do())
+		s.noError("changing the fence", change.do())
 		fresh(change.closed)
 		refused("closing at an epoch from before", one, &x, before)
 		refused("opening at an epoch from before", one, nil, before)
@@ -127,8 +127,8 @@ func guardWrites(s *suite) {
 	if _, err := one.WriteCAS(under(revision), thingNamed("guarded")); !errors.Is(err, storage.ErrCASFailure) {
 		s.Errorf("got %v, expected ErrCASFailure", err)
 	}
-	s.noError("a call that has to succeed", one.DeleteCAS(under(revision), res.Id, res.Version))
-	s.noError("a call that has to succeed", one.DeleteCAS(under(revision), res.Id, res.Version))
+	s.noError("DeleteCAS", one.DeleteCAS(under(revision), res.Id, res.Version))
+	s.noError("DeleteCAS", one.DeleteCAS(under(revision), res.Id, res.Version))
 	if tr, is := storage.As[storage.Transactor](one.Backend); is {
 		made := must[[]*resourcepb.Resource](s)(tr.Commit(under(revision), []storage.Op{{Write: thingNamed("a")}, {Check: there.Id, Version: there.Version}}))
 		must[[]*resourcepb.Resource](s)(tr.Commit(under(revision), []storage.Op{{Delete: made[0].Id, Version: made[0].Version}}))
@@ -137,7 +137,7 @@ func guardWrites(s *suite) {
 	next := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), revision))
 	allRefused("a note that was written since", under(revision))
 	writeWithGuards(s, under(revision), under(next), one)
-	s.noError("a call that has to succeed", other.DeleteNote(ctx, "mover", next))
+	s.noError("DeleteNote", other.DeleteNote(ctx, "mover", next))
 	allRefused("a note that was deleted since", under(next))
 }
 
@@ -166,7 +166,7 @@ func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
 		case r.kind != 0 && r.err != nil:
 			s.Errorf("beside it: %v", r.err)
 		case r.err == nil:
-			s.noError("a call that has to succeed", b.DeleteCAS(s.ctx, r.res.Id, r.res.Version))
+			s.noError("DeleteCAS", b.DeleteCAS(s.ctx, r.res.Id, r.res.Version))
 		}
 	}
 }
@@ -180,7 +180,7 @@ func guardLoads(s *suite) {
 	}
 	ctx := s.ctx
 	revision := must[string](s)(other.WriteNote(ctx, "mover", []byte("a"), ""))
-	s.noError("a call that has to succeed", l.Load(guardContext(ctx, "mover", revision), rowsOf(s, loadResources(10)...)))
+	s.noError("Load", l.Load(guardContext(ctx, "mover", revision), rowsOf(s, loadResources(10)...)))
 	must[string](s)(other.WriteNote(ctx, "mover", []byte("b"), revision))
 	if err := l.Load(guardContext(ctx, "mover", revision), rowsOf(s, thingNamed("zzz"))); !errors.Is(err, driver.ErrSuperseded) {
 		s.Errorf("got %v, expected ErrSuperseded", err)

@@ -36,8 +36,8 @@ func moverNotes(s *suite) {
 	if err := one.DeleteNote(ctx, "note", r1); !errors.Is(err, storage.ErrCASFailure) {
 		s.Errorf("deleting an old revision: got %v, expected ErrCASFailure", err)
 	}
-	s.noError("a call that has to succeed", one.DeleteNote(ctx, "note", r2))
-	s.noError("a call that has to succeed", one.DeleteNote(ctx, "note", r2))
+	s.noError("DeleteNote", one.DeleteNote(ctx, "note", r2))
+	s.noError("DeleteNote", one.DeleteNote(ctx, "note", r2))
 	if _, revision, err := other.ReadNote(ctx, "note"); err != nil || revision != "" {
 		s.Errorf("after the deletion: got %q, %v", revision, err)
 	}
@@ -63,7 +63,7 @@ func moverNoteLimits(s *suite) {
 	if _, now, err := other.ReadNote(ctx, longest); err != nil || now != revision {
 		s.Errorf("after a write that was refused: got %q, %v, expected %q", now, err, revision)
 	}
-	s.noError("a call that has to succeed", other.DeleteNote(ctx, longest, revision))
+	s.noError("DeleteNote", other.DeleteNote(ctx, longest, revision))
 	for _, name := range []string{"", longest + "z", "Note", "a b", "a/b", "a1", "\u00e9", driver.FenceNote} {
 		_, _, read := one.ReadNote(ctx, name)
 		_, write := one.WriteNote(ctx, name, nil, "")
@@ -88,12 +88,12 @@ func moverHidden(s *suite) {
 	revision := must[string](s)(one.WriteNote(ctx, "note", []byte("a"), ""))
 	must[string](s)(one.WriteNote(ctx, "note", []byte("b"), revision))
 	one.close(s, "elsewhere")
-	s.noError("a call that has to succeed", one.SetFence(ctx, nil))
+	s.noError("SetFence", one.SetFence(ctx, nil))
 	must[*resourcepb.Resource](s)(one.WriteCAS(ctx, thingNamed("marker")))
 	if ev := next(); ev.GetUpsert().GetResource().GetId().GetName() != "marker" {
-		s.Errorf("the watch shows more than what was written: %v", ev)
+		s.Errorf("the watch shows an event that no caller made: %v", ev)
 	}
 	if list := listAll(s, one); len(list) != 1 {
-		s.Errorf("the list holds %d resources, expected the one that was written", len(list))
+		s.Errorf("the list holds %d resources, expected only the written one", len(list))
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// shared is what the handles of one store share beside it.
+// shared is the state that the handles of one store share.
 type shared struct {
 	writes atomic.Int64
 	lists  atomic.Int64
 	stale  atomic.Bool
 }
 
-// A moverDefect is a backend that is wrong in one way, with the case that has to find it and what it has to say.
+// A moverDefect is a backend with one bug, with the case that must find it and the failure of that case.
 type moverDefect struct {
 	bug   string
 	by    string
@@ -41,7 +41,7 @@ var moverDefects = []moverDefect{
 	{"empty notes are none", "Mover/Notes", "an empty note", func(h *moverBackend, _ *shared) { h.GuardedMover = emptyIsNone{h.GuardedMover} }},
 	{"names have no bounds", "Mover/NoteLimits", `writing a note named "": got <nil>, expected ErrInvalid`, func(h *moverBackend, _ *shared) { h.GuardedMover = boundless{h.GuardedMover} }},
 	{"values have no bound", "Mover/NoteLimits", "one byte too many: got <nil>", func(h *moverBackend, _ *shared) { h.GuardedMover = boundless{h.GuardedMover} }},
-	{"notes are resources", "Mover/NotesAndFenceAreHidden", "the watch shows more", func(h *moverBackend, _ *shared) { h.GuardedMover = visible{h.GuardedMover, h.Backend} }},
+	{"notes are resources", "Mover/NotesAndFenceAreHidden", "the watch shows an event that no caller made", func(h *moverBackend, _ *shared) { h.GuardedMover = visible{h.GuardedMover, h.Backend} }},
 	{"a fence that does nothing", "Mover/FenceRefusesWrites", `Closed:false`, func(h *moverBackend, _ *shared) { h.GuardedMover = unfenced{h.GuardedMover} }},
 	{"the first target stays", "Mover/FenceRefusesWrites", "Target:etcd://first", func(h *moverBackend, _ *shared) { h.GuardedMover = firstTarget{h.GuardedMover} }},
 	{"updates pass the fence", "Mover/FenceRefusesWrites", "update: got <nil>", func(h *moverBackend, _ *shared) { h.Backend = updatesPass{h.Backend} }},
@@ -65,7 +65,7 @@ var moverDefects = []moverDefect{
 	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.BulkReader = backwards{h.BulkReader} }},
 	{"a step has one row too many", "Mover/BulkReads", "limit 1: got 2 rows", func(h *moverBackend, _ *shared) { h.BulkReader = generous{h.BulkReader} }},
 	{"steps have no bound of bytes", "Mover/BulkReads", "bytes together", func(h *moverBackend, _ *shared) { h.BulkReader = whole{h.BulkReader} }},
-	{"rows have no version", "Mover/BulkReads", "is not what was written", func(h *moverBackend, _ *shared) { h.BulkReader = versionless{h.BulkReader} }},
+	{"rows have no version", "Mover/BulkReads", "differs from the written resource", func(h *moverBackend, _ *shared) { h.BulkReader = versionless{h.BulkReader} }},
 	{"owners are not loaded", "Mover/LoadContent", "expected", func(h *moverBackend, _ *shared) { h.Loader = ownerless{h.Backend} }},
 	{"the last row is not loaded", "Mover/LoadContent", "the list holds 999", func(h *moverBackend, _ *shared) { h.Loader = short{h.Loader} }},
 	{"loads replace", "Mover/LoadAllOrNothing", "one is there: got <nil>", func(h *moverBackend, _ *shared) { h.Loader = replacing{h.Backend} }},
@@ -82,7 +82,7 @@ type moverBackend struct {
 	commit func(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error)
 }
 
-// As implements what storage.As asks first.
+// As implements the interface that storage.As uses first.
 func (h *moverBackend) As(target any) bool {
 	switch t := target.(type) {
 	case *driver.Mover:
@@ -117,7 +117,7 @@ func openMover(t testing.TB, name string) *moverBackend {
 	return &moverBackend{Backend: b, GuardedMover: m, BulkReader: &listed{Backend: b}, Loader: committed{b}, commit: transactor.Commit}
 }
 
-// listed reads in steps what it has listed as a whole, once there is something: a rule that reads in steps writes first.
+// listed reads in steps from one list of the store. It lists when the store is no longer empty.
 type listed struct {
 	storage.Backend
 	all []*resourcepb.Resource

@@ -50,15 +50,15 @@ func orderDeleteCarries(s *suite) {
 	s.expectUpsert(w, res)
 	s.expectUpsert(w, last)
 	s.expectDelete(w, last)
-	// Long after other things happened, too: what a delete event shows is not looked up when it is read.
+	// A delete event is complete also if it is read late: its content is not read from the store at that time.
 	first := s.next(w)
 	s.expectDelete(w, subject(first))
 	s.expectUpsert(w, gone)
 	s.expectDelete(w, gone)
 }
 
-// orderAcrossKeys demands one order of all changes, the same for every watch, and that of acknowledgement where one write
-// was acknowledged before the next began.
+// orderAcrossKeys demands one order of all changes for every watch. A write that was acknowledged before another began comes
+// first.
 func orderAcrossKeys(s *suite) {
 	one, two, half := s.watchAll(), s.watchAll(), s.watch(things, home, "key-1")
 	s.snapshot(half)
@@ -116,7 +116,7 @@ func orderFilters(s *suite) {
 			events = append(events, deleteEvent(res))
 		}
 	}
-	// At last each key once more, so that an event too many has to show before.
+	// The last event of each key, so that a superfluous event would come before it.
 	for _, res := range all {
 		events = append(events, upsertEvent(s.write(nextResource(s, res))))
 	}
@@ -131,7 +131,7 @@ func orderFilters(s *suite) {
 	}
 }
 
-// following is what to write to a key whatever is stored there now.
+// nextResource returns a resource that can be written to a key in its present state.
 func nextResource(s *suite, res *resourcepb.Resource) *resourcepb.Resource {
 	s.Helper()
 	stored, err := s.b.Read(s.ctx, strong, withUid(res.Id, ""))

@@ -20,9 +20,9 @@ var ownerCases = topic{"Owners", []testCase{
 
 func ownerNone(s *suite) {
 	got, err := s.b.OwnerReferences(s.ctx, s.create("alone").Id)
-	s.noError("OwnerReferences of what owns nothing", err)
+	s.noError("OwnerReferences of a resource without children", err)
 	if got != nil {
-		s.Fatalf("OwnerReferences of what owns nothing: got %d references in a slice that is not nil, want nil", len(got))
+		s.Fatalf("OwnerReferences of a resource without children: got %d references in a slice that is not nil, want nil", len(got))
 	}
 }
 
@@ -32,7 +32,7 @@ func ownerKeyAndUid(s *suite) {
 	s.checkOwned(owner.Id, child.Id)
 	s.checkOwned(child.Id)
 
-	// Whoever differs in any part of the key, or in the uid, owns nothing.
+	// An owner that differs in any part of the key, or in the uid, has no children.
 	for _, other := range []*resourcepb.ID{
 		newID("other", "Thing", "default", "default", "owner"),
 		newID("conformance", "Other", "default", "default", "owner"),
@@ -128,14 +128,14 @@ func ownerRecreated(s *suite) {
 	young := s.write(newChild("young", second.Id))
 	s.checkOwned(second.Id, young.Id)
 
-	// A child that is created anew belongs to whom it names now.
+	// A child that is created again belongs to its new owner.
 	s.delete(old)
 	again := s.write(newChild("old", second.Id))
 	s.checkOwned(first.Id)
 	s.checkOwned(second.Id, again.Id, young.Id)
 }
 
-// ownerAfterDelete is what a garbage collector does: as soon as it sees that an owner went, it looks for the children, once.
+// ownerAfterDelete acts as a garbage collector does: when it sees the deletion of an owner, it reads the owner references once.
 func ownerAfterDelete(s *suite) {
 	collector := s.another()
 	w, err := collector.WatchList(s.ctx, things, home, "owner")

@@ -40,7 +40,7 @@ func pagingLimits(s *suite) {
 	s.wantError("ListPage with a negative limit", err, storage.ErrInvalid)
 }
 
-// pagingCut changes what is listed between the first page and the second: all pages show what the first one saw.
+// pagingCut makes changes between the first page and the second. All pages show the state of the first.
 func pagingCut(s *suite) {
 	pager, all := s.pager(), createMany(s, 12)
 	first := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 4})
@@ -49,7 +49,7 @@ func pagingCut(s *suite) {
 	s.equalLists("pages with changes in between", got, all)
 }
 
-// pagingUnchanged is what a listing owes where the database can hold no snapshot for it.
+// pagingUnchanged checks the promise of listings that are no snapshot.
 func pagingUnchanged(s *suite) {
 	pager, all := s.pager(), createMany(s, 24)
 	page := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 5})
@@ -64,7 +64,7 @@ func pagingUnchanged(s *suite) {
 	}
 	for i, res := range all {
 		if i%4 >= 2 && seen[res.Version] != 1 {
-			s.Fatalf("%q, which nobody touched, was listed %d times", res.Id.Name, seen[res.Version])
+			s.Fatalf("%q, which did not change, was listed %d times", res.Id.Name, seen[res.Version])
 		}
 	}
 }
@@ -91,7 +91,7 @@ func pagingToken(s *suite) {
 		_, err := pager.ListPage(s.ctx, things, home, "", storage.ListOptions{Consistency: strong, Limit: 2, Continue: token})
 		s.wantError("ListPage with token "+strconv.Quote(token), err, storage.ErrInvalid)
 	}
-	// Whoever lost the answer asks again with the same token and gets the same rest, however often.
+	// A caller that lost an answer repeats the call with the same token and gets the same rest, any number of times.
 	for _, limit := range []int{2, 3, 1000} {
 		got, _ := s.pagesFrom(pager, homeThings, first, limit)
 		s.equalLists("pages after the same first page", got, all)
@@ -118,7 +118,7 @@ func pagingLarge(s *suite) {
 	s.equalLists("pages of large resources", got, all)
 }
 
-// pagingCursor begins a watch where a listing stands: what came after its first page is seen, all of it, in order.
+// pagingCursor opens a watch from the cursor of a listing: it shows all changes after the first page, in order.
 func pagingCursor(s *suite) {
 	pager, all := s.pager(), createMany(s, 8)
 	first := s.page(pager, homeThings, storage.ListOptions{Consistency: strong, Limit: 3})

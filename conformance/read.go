@@ -42,7 +42,7 @@ func readTable(s *suite) {
 		for _, consistency := range consistencies {
 			what := "Read with " + r.name + ", " + consistency.String()
 			if consistency == eventual && r.want == nil {
-				// An eventual read may lag behind this handle's own writes; it has to arrive in the end.
+				// An eventual read may lag behind writes of this handle, but returns them at last.
 				awaitRead(s, s.b, id, stored)
 			}
 			got, err := s.b.Read(s.ctx, consistency, id)
@@ -69,7 +69,7 @@ func checkMismatch(s *suite, what string, err error, asked *resourcepb.Type, sto
 	if !errors.As(err, &m) {
 		s.Fatalf("%s: got error %v, want a GroupVersionMismatchError, by value", what, quoteError(err))
 	}
-	s.equal(what+", the type asked for", m.RequestedType, asked)
+	s.equal(what+", the requested type", m.RequestedType, asked)
 	s.equal(what+", the stored resource", m.Stored, stored)
 }
 
@@ -87,7 +87,7 @@ func readStrong(s *suite) {
 	}
 	s.delete(stored)
 	_, err := other.Read(s.ctx, strong, stored.Id)
-	s.wantError("strong Read of what another handle deleted", err, storage.ErrNotFound)
+	s.wantError("strong Read of a resource that another handle deleted", err, storage.ErrNotFound)
 }
 
 // awaitRead waits until an eventual read through b shows stored, or, where that is nil, shows nothing.

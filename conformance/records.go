@@ -51,7 +51,7 @@ func nextKey(id *resourcepb.ID) *resourcepb.ID {
 	return next
 }
 
-// state is what a store holds, by key.
+// state is the content of a store, by key.
 type state map[string]storage.Record
 
 func stateOf(records []storage.Record) state {
@@ -70,7 +70,7 @@ func (st state) records() []storage.Record {
 	return records
 }
 
-// apply changes the state as a change says, and holds what it says about the state before against it.
+// apply applies a change to the state and compares its previous record with the state.
 func (st state) apply(c storage.Change) error {
 	record := cmp.Or(c.Now, c.Before)
 	if record == nil {
@@ -131,8 +131,8 @@ type stateAt struct {
 	state    state
 }
 
-// live makes n changes, of every kind and on few keys, one after the other, and returns the moments after each, that of the beginning
-// before them.
+// randomWrites makes n changes of every kind on few keys, one after the other. It returns the state before the first change and
+// after each.
 func randomWrites(s *suite, h storage.Historian, n int) []stateAt {
 	s.Helper()
 	transactor, ok := storage.As[storage.Transactor](s.b)
@@ -208,7 +208,7 @@ func checkSwapped(s *suite, swapped storage.Swapped, expected int64) {
 	}
 }
 
-// numbered reads the numbers of what has changed between two moments, and holds them against what they have to be.
+// checkRevision reads the revisions of the changes between two states and compares them with the expected ones.
 func checkRevision(s *suite, h storage.Historian, what string, before, now stateAt, names []string) {
 	s.Helper()
 	if now.revision <= before.revision {
@@ -240,7 +240,7 @@ func checkRevision(s *suite, h storage.Historian, what string, before, now state
 	}
 }
 
-// follow returns what a follower gives next.
+// nextCommit returns the next answer of a follower.
 func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
 	s.Helper()
 	ctx, cancel := s.timeoutContext()
@@ -249,7 +249,7 @@ func nextCommit(s *suite, f storage.Follower) ([]storage.Change, int64) {
 	s.noError("Next of a follower", err)
 	for i, c := range changes {
 		if c.More != (i < len(changes)-1) && c.More {
-			s.Fatalf("the last change that Next returned, of revision %d, says that its commit goes on", c.Revision)
+			s.Fatalf("the last change of an answer, of revision %d, says that its commit continues", c.Revision)
 		}
 		if c.Revision > revision {
 			s.Fatalf("a change of revision %d came with those up to %d", c.Revision, revision)
@@ -269,7 +269,7 @@ func nextProgress(s *suite, f storage.Follower) int64 {
 	return revision
 }
 
-// upTo returns all that a follower has up to what was acknowledged before, as commits.
+// followToNewest returns everything that a follower has up to the newest revision, as commits.
 func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, revision int64) {
 	s.Helper()
 	s.noError("Bookmark", f.Bookmark(s.ctx))
@@ -292,7 +292,7 @@ func followToNewest(s *suite, f storage.Follower) (commits [][]storage.Change, r
 	}
 }
 
-// replays demands that a follower tells of all that has happened since the first of these moments.
+// checkReplay demands that a follower reports all changes since the first of these states.
 func checkReplay(s *suite, f storage.Follower, past []stateAt) {
 	s.Helper()
 	commits, revision := followToNewest(s, f)
@@ -310,7 +310,7 @@ func checkReplay(s *suite, f storage.Follower, past []stateAt) {
 				s.Fatalf("a change between the revisions %d and %d has %d", past[i].revision, past[i+1].revision, c.Revision)
 			}
 		}
-		sameRecords(s, fmt.Sprintf("what a follower tells of revision %d", past[i+1].revision), now.records(), past[i+1].state.records())
+		sameRecords(s, fmt.Sprintf("the replay up to revision %d", past[i+1].revision), now.records(), past[i+1].state.records())
 	}
 }
 
@@ -322,8 +322,8 @@ func resourcesOf(records []storage.Record) []*resourcepb.Resource {
 	return all
 }
 
-// futureOffset is how far a revision to come lies beyond the newest: in a database that numbers the changes of all its stores together, others
-// write on meanwhile.
+// futureOffset is the distance of a future revision from the newest. It is large because some databases number the changes of
+// all their stores together.
 const futureOffset = 1_000_000_000
 
 // recordOf reads the record of a resource that is stored.

@@ -14,7 +14,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The reference works out what was stored at a revision from its log: revision 1 is the empty store, each change has the next one.
+// The reference computes the state at a revision from its log. Revision 1 is the empty store, and each change has the next
+// revision.
 
 var _ storage.Historian = (*handle)(nil)
 
@@ -42,7 +43,7 @@ func (h *handle) reach(revision int64) error {
 	return nil
 }
 
-// past returns what was stored at a revision.
+// past returns the state at a revision.
 func (h *handle) past(revision int64) state {
 	st := make(state)
 	for i, c := range h.log[:min(int64(len(h.log)), max(revision-1, 0))] {
@@ -238,7 +239,7 @@ func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (st
 	return &follower{watch: h.newWatch(filter{anything, anywhere, ""}, position), span: span}, nil
 }
 
-// follower is a watch whose events are worked out anew.
+// follower is a watch whose events are computed again.
 type follower struct {
 	*watch
 	span  storage.Span
@@ -310,7 +311,7 @@ func (f *follower) add(ev *resourcepb.WatchEvent, revision int64, now, before st
 // Recall implements storage.Recaller.
 func (w *watch) Recall() { w.recalls = true }
 
-// recall adds what was stored before the change that the watch has just passed.
+// recall adds the state before the last change of the watch.
 func (w *watch) recall(ev *resourcepb.WatchEvent, res *resourcepb.Resource) {
 	at := w.position
 	if w.h.has("recalled events show the present") {

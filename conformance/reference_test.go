@@ -15,9 +15,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// A store is the reference that the suite is proven against: every change in one slice under one lock, and whatever is asked
-// is worked out from it. It is slow and forgets nothing, so that it is easy to see that it is right, unless it is told to have
-// one of the bugs of broken_test.go. Those that a wrapper around a handle cannot have are here: each a test of has.
+// A store is the reference backend: every change is in one slice under one lock, and every answer is computed from it. It is
+// slow and keeps everything, so it is easy to see that it is right. It has a bug if it is opened with one of broken_test.go.
+// Bugs that a wrapper around a handle cannot have are here, each a call of has.
 type store struct {
 	name      string
 	bug       string
@@ -27,8 +27,8 @@ type store struct {
 	log       []change
 	wake      chan struct{} // closed and replaced at each change
 	version   int
-	lists     map[string][]*resourcepb.Resource // by continue token: what is left
-	compacted int64                             // the revision up to which history is gone
+	lists     map[string][]*resourcepb.Resource // by continue token: the rest of the listing
+	compacted int64                             // history is compacted up to this revision
 	lister    chan struct{}                     // of the handle that listed last
 	trip      *int                              // where a round trip began that a bug shares
 }
@@ -50,7 +50,7 @@ type handle struct {
 	*store
 	closed  chan struct{}
 	once    sync.Once
-	swapped map[string]int64 // the revisions at which it has swapped; mu guards it
+	swapped map[string]int64 // the revisions of its swaps; mu guards it
 }
 
 func (s *store) open() *handle { return &handle{store: s, closed: make(chan struct{})} }
@@ -60,7 +60,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// ended tells waiting watches that the backend was closed.
+// ended returns a channel that is closed with the backend; watches wait for it.
 func (h *handle) ended() <-chan struct{} {
 	if h.has("watches outlive their backend") {
 		return nil
@@ -68,7 +68,7 @@ func (h *handle) ended() <-chan struct{} {
 	return h.closed
 }
 
-// enter is what every call begins with.
+// enter is the beginning of every call.
 func (h *handle) enter(ctx context.Context, problems ...error) error {
 	closed, problem := error(nil), errors.Join(problems...)
 	select {
@@ -160,7 +160,7 @@ func (h *handle) commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Re
 	return h.apply(ops), nil
 }
 
-// pause lets everybody else do something.
+// pause lets other goroutines run.
 func (h *handle) pause() {
 	h.mu.Unlock()
 	for range 20 {
@@ -169,7 +169,7 @@ func (h *handle) pause() {
 	h.mu.Lock()
 }
 
-// apply does what was decided.
+// apply applies decided changes.
 func (h *handle) apply(ops []storage.Op) []*resourcepb.Resource {
 	results := make([]*resourcepb.Resource, len(ops))
 	first := len(h.log)

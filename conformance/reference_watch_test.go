@@ -89,16 +89,16 @@ type watch struct {
 	filter   filter
 	snapshot []*resourcepb.WatchEvent
 	position int   // in the log
-	marks    []int // the positions that bookmarks were asked for at
-	open     bool  // the last event's commit goes on
+	marks    []int // the positions of bookmark requests
+	open     bool  // the commit of the last event continues
 	resumed  bool  // from a cursor, and has returned nothing yet
-	moved    bool  // has returned a change since a bookmark was asked for
+	moved    bool  // has returned a change since the last bookmark request
 	closed   chan struct{}
 	once     sync.Once
 	err      error
 	recalls  bool
 	later    int             // bytes of the snapshot that were returned
-	bound    context.Context // what a bug lets the watch end with
+	bound    context.Context // the error that a bug ends the watch with
 }
 
 func (w *watch) Close() { w.end(storage.ErrWatchClosed) }
@@ -183,7 +183,7 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 }
 
-// take returns the next event, or what tells of it.
+// take returns the next event, or a channel that is closed when there may be one.
 func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
@@ -220,5 +220,5 @@ func (w *watch) take() (*resourcepb.WatchEvent, <-chan struct{}) {
 		w.recall(ev, c.res)
 		return ev, nil
 	}
-	return w.bookmark(), w.h.wake // what was passed last may have been what it waited for
+	return w.bookmark(), w.h.wake // the last event may have been the awaited one
 }

@@ -77,7 +77,7 @@ func keyOf(id *resourcepb.ID) string {
 	return t.GetGroup() + "\x00" + t.GetKind() + "\x00" + ten.GetPartition() + "\x00" + ten.GetNamespace() + "\x00" + id.GetName()
 }
 
-// sizeOf is the size that counts: that of the message without its version.
+// sizeOf returns the size that limits apply to: the size of the message without its version.
 func sizeOf(res *resourcepb.Resource) int {
 	bare := clone(res)
 	bare.Version = ""
@@ -120,8 +120,8 @@ func newRichThing(name string) *resourcepb.Resource {
 	return res
 }
 
-// inOrder sorts by the bytes of (group, kind, partition, namespace, name). No part holds NUL, so the order of the parts is
-// that of the parts joined by it.
+// inOrder sorts by the bytes of (group, kind, partition, namespace, name). No part contains NUL, so this is the order of the
+// parts joined by NUL.
 func inOrder(resources []*resourcepb.Resource) {
 	slices.SortFunc(resources, func(a, b *resourcepb.Resource) int { return strings.Compare(keyOf(a.Id), keyOf(b.Id)) })
 }

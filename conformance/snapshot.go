@@ -22,7 +22,7 @@ func snapshotEmpty(s *suite) {
 	other := s.create("other")
 	s.expectUpsert(everything, other)
 
-	// The snapshot ends also where nothing matches, and what does not match never comes.
+	// The snapshot ends also if nothing matches, and resources outside of the filter never come.
 	none := s.watch(things, home, "match")
 	if got := s.snapshot(none); len(got) > 0 {
 		s.Fatalf("the snapshot of a filter that nothing matches holds %s", shortText(got[0]))
@@ -45,7 +45,7 @@ func snapshotTakenBeforeReturn(s *suite) {
 	expectPerKey(s, w, upsertEvent(a2), deleteEvent(b), upsertEvent(c))
 }
 
-// snapshotAcknowledged opens a watch right after each write: what was acknowledged before is in the snapshot.
+// snapshotAcknowledged opens a watch after each write: the snapshot holds everything acknowledged before.
 func snapshotAcknowledged(s *suite) {
 	handles := []storage.Backend{s.b}
 	if s.h.OneHandle == "" {
@@ -87,12 +87,12 @@ func snapshotReadSlowly(s *suite) {
 		}
 	}
 	if rest := s.snapshot(w); len(rest) > 0 {
-		s.Fatalf("the snapshot goes on with %s", shortText(rest[0]))
+		s.Fatalf("the snapshot continues with %s", shortText(rest[0]))
 	}
 	expectPerKey(s, w, events...)
 }
 
-// snapshotLarge changes what a snapshot has yet to show, where that is more than a backend should hold at once.
+// snapshotLarge makes changes to unread parts of a snapshot that is too large to be buffered.
 func snapshotLarge(s *suite) {
 	all := createLarge(s)
 	w := s.watch(things, home, "")

@@ -65,15 +65,15 @@ func (s *suite) next(w storage.Watch) *resourcepb.WatchEvent {
 	return ev
 }
 
-// nextOrError waits for a change, for goroutines that may not end the case. Whether its commit goes on is left out: it depends
-// on who wrote at the same time, and has cases of its own.
+// nextOrError waits for a change. It is for goroutines, which may not end the case. It clears More, which depends on concurrent
+// writes and has cases of its own.
 func (s *suite) nextOrError(w storage.Watch) (*resourcepb.WatchEvent, error) {
 	ev, err := s.nextOrBookmark(w)
 	if err != nil {
 		return nil, err
 	}
 	if ev.GetBookmark() != nil {
-		return nil, errors.New("a bookmark that nobody asked for")
+		return nil, errors.New("a bookmark without a request")
 	}
 	ev.More = false
 	return ev, nil

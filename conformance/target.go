@@ -41,7 +41,7 @@ func (s *target) commit(ops ...storage.Op) []*resourcepb.Resource {
 	return results
 }
 
-// handles is n handles on the store, the first of them the one that the case came with.
+// handles returns n handles on the store. The first is the handle of the case.
 func (s *target) handles(n int) []storage.Backend {
 	s.Helper()
 	handles := []storage.Backend{s.b}
@@ -83,8 +83,8 @@ func (s *target) list(typ storage.UnversionedType, tenancy *resourcepb.Tenancy, 
 	return resources
 }
 
-// checkOwned demands that exactly these children name owner, in key order. OwnerReferences is an eventual read, so it may take a
-// moment, but it has to arrive there.
+// checkOwned demands that exactly these children name owner, in key order. OwnerReferences is an eventual read, so checkOwned
+// retries.
 func (s *target) checkOwned(owner *resourcepb.ID, children ...*resourcepb.ID) {
 	s.Helper()
 	s.eventually("OwnerReferences", func() error {
@@ -237,5 +237,5 @@ func (s *target) checkStored(want *resourcepb.Resource) {
 func (s *target) checkAbsent(id *resourcepb.ID) {
 	s.Helper()
 	_, err := s.b.Read(s.ctx, strong, withUid(id, ""))
-	s.wantError("Read of what should not be there", err, storage.ErrNotFound)
+	s.wantError("Read of an absent resource", err, storage.ErrNotFound)
 }

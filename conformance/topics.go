@@ -8,9 +8,9 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// Run runs the whole suite against h. Each case is a subtest named topic/case with a store of its own; cases of a topic run
-// in parallel. Run returns when all are done. Call it from a test that is not parallel itself, or the search for leaked
-// goroutines may find those of its neighbours.
+// Run runs the suite against h. Each case is a subtest named topic/case with a store of its own. Cases of a topic run in
+// parallel. Run returns when all cases have ended. Do not call it from a parallel test, because the search for leaked
+// goroutines would find goroutines of other tests.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	h.complete(t)
@@ -66,7 +66,7 @@ var topics = []topic{
 	moverCases,
 }
 
-// probe opens a store, as a first sign of life, and holds its capabilities against what the harness says.
+// probe opens a store and compares its capabilities with the exemptions of the harness.
 func probe(h *Harness, t testing.TB) {
 	t.Helper()
 	s := newSuite(h, t)

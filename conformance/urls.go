@@ -55,7 +55,7 @@ func urlBad(s *suite) {
 	}
 	_, err := storage.Open(s.ctx, withParameter(s, "no-such-parameter", "1"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-parameter") {
-		s.Errorf("Open with a parameter that nobody knows: the error does not name it: %v", err)
+		s.Errorf("Open with an unknown parameter: the error does not name it: %v", err)
 	}
 	s.checkStored(s.create("unharmed"))
 }
@@ -71,10 +71,10 @@ func urlMaxSize(s *suite) {
 	res, err := b.WriteCAS(s.ctx, withSize(newThing("a"), lowered))
 	s.noError("WriteCAS of exactly max-size", err)
 	s.checkStored(res)
-	// What is stored already can be read all the same.
+	// Stored resources above the limit can be read.
 	got, err := b.Read(s.ctx, strong, stored.Id)
-	s.noError("Read of what is above max-size", err)
-	s.equal("Read of what is above max-size", got, stored)
+	s.noError("Read of a resource above max-size", err)
+	s.equal("Read of a resource above max-size", got, stored)
 }
 
 func urlOutlivesContext(s *suite) {

@@ -82,7 +82,7 @@ func versionNeverTwice(s *suite) {
 		}
 		s.delete(res)
 	}
-	// Nor does the same uid help.
+	// The same uid does not bring a version back.
 	res := newThing("a")
 	for range 4 {
 		stored := log.add(s.write(res))

@@ -14,8 +14,8 @@ var watcherCases = topic{"Watchers", []testCase{
 	{name: "CursorBesideNext", run: watchersCursorBesideNext},
 }}
 
-// watchersSlow leaves watches unread, one of them with its snapshot, while others keep up: nobody waits for the slow ones,
-// and they miss nothing.
+// watchersSlow leaves watches unread, one of them with its snapshot, while other watches are read. No watch waits for the slow
+// ones, and these miss nothing.
 func watchersSlow(s *suite) {
 	start := s.create("a")
 	unread := s.watch(things, home, "")

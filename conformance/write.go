@@ -80,7 +80,7 @@ func writeResult(s *suite) {
 		res = want
 		res.Generation += "'"
 	}
-	// What is left out must be gone, not merged with what was there.
+	// Fields that the new resource leaves empty are removed, not merged.
 	bare := &resourcepb.Resource{Id: clone(res.Id), Version: res.Version}
 	got := s.write(bare)
 	bare.Version = got.Version
@@ -129,7 +129,7 @@ func writeSecondHandle(s *suite) {
 	s.b = s.another()
 	res := newThing("a")
 	for i := range 6 {
-		// The version that one handle returned is good for the other, at once.
+		// Another handle accepts a returned version at once.
 		stored, err := []storage.Backend{first, s.b}[i%2].WriteCAS(s.ctx, res)
 		s.noError("WriteCAS through the other handle", err)
 		s.checkStored(stored)

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// defects are what the suite has to find, and the checks that may find it.
+// defects are the defects that the suite must find, with the checks that may find them.
 var defects = []struct{ name, by string }{
 	{"a lost answer is forgotten", "refused changes do not happen|followers report the previous state"}, // a scan that is done twice counts twice
 	{"a cancel in the commit", "refused changes do not happen"},
@@ -68,7 +68,7 @@ var defects = []struct{ name, by string }{
 // defectSearchTime bounds the search for a defect. A search takes seconds on a quiet machine, and many times as long on a busy one.
 const defectSearchTime = 5 * time.Minute
 
-// TestDefects proves the suite: each defect has to be found, by a check that is there for it. The seeds are the same in each run.
+// TestDefects checks that each defect is found by one of its checks. The seeds are the same in each run.
 func TestDefects(t *testing.T) {
 	for _, d := range defects {
 		t.Run(d.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestDefects(t *testing.T) {
 				report, err := Run(t.Context(), s.harness(d.name != "no reason"), o)
 				close(s.leak)
 				if d.name == "no reason" && errors.Is(err, storage.ErrInconsistent) || d.name == "an early end" && errors.Is(err, context.DeadlineExceeded) {
-					continue // what the run itself asks for met the defect
+					continue // the run's own calls met the defect
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -110,12 +110,12 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// TestReference makes sure that what is found in defects is not in the reference itself.
+// TestReference checks that the reference has no violations without a defect.
 func TestReference(t *testing.T) {
 	Test(t, newServer("").harness(true), Options{Seed: 4711, For: 6 * time.Second, Round: 3 * time.Second})
 }
 
-// harness is the server with what it can suffer, on two wires.
+// harness is the server with its faults, on two wires.
 func (s *server) harness(faults bool) Harness {
 	var disturbed []*wire
 	open := func(w *wire) storage.Backend {
@@ -167,7 +167,7 @@ func (s *server) harness(faults bool) Harness {
 	return h
 }
 
-// A harness that leaves open what its database can suffer is refused.
+// TestExemptions rejects harnesses without a fault or an exemption for some kind.
 func TestExemptions(t *testing.T) {
 	h := newServer("").harness(true)
 	delete(h.Exempt, SkewClock)

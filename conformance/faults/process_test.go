@@ -20,13 +20,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A program that forgets ServeProcess must not start itself again and again: the process that it starts runs its tests, and so would the
-// process of that one.
+// A program without ServeProcess must not start itself again and again: the started process would run its tests, which start
+// another one.
 func TestForgottenServeProcessEnds(t *testing.T) {
 	t.Setenv(processEnv, "1")
 	_, err := NewProcesses("memory:").Open(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "ServeProcess") {
-		t.Errorf("a process that was started to serve started another one: %v", err)
+		t.Errorf("a process that was started to serve has started another process: %v", err)
 	}
 }
 
@@ -70,8 +70,7 @@ func put(t *testing.T, b storage.Backend, name string) *resourcepb.Resource {
 	return res
 }
 
-// A watch in a process that is killed goes on in the next one, with nothing missed and nothing repeated, and a bookmark that was
-// asked for comes.
+// A watch in a killed process continues in the next process without a gap or a repeat, and its outstanding bookmark comes.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	b, w := apart(t)
@@ -107,7 +106,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// What a process is told in its own words: errors keep what they match, and operations their index.
+// Errors keep their sentinels and operations their index on the way from a process.
 func TestProcessErrors(t *testing.T) {
 	t.Parallel()
 	b, _ := apart(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Calls of a process that stands still are answered when it goes on.
+// Calls to a frozen process are answered after it continues.
 func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
 	b, _ := apart(t)
@@ -24,7 +24,7 @@ func TestFrozenProcess(t *testing.T) {
 	}()
 	select {
 	case err := <-answered:
-		t.Errorf("answered while it stands still: %v", err)
+		t.Errorf("answered while the process is frozen: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	if err := b.withProcess(freeze.Wake); err != nil {

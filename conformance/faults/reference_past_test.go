@@ -12,11 +12,13 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// The reference works out what was stored at a revision from its log: revision 1 is the empty store, each change has one of its own.
+// The reference computes the state at a revision from its log. Revision 1 is the empty store, and each change has its own
+// revision.
 
 var _ storage.Historian = (*handle)(nil)
 
-// reserve takes the numbers of a transaction before it is decided, so that others can be told later ones first; only a defect does.
+// reserve takes the revisions of a transaction before it is decided. Only with a defect do other callers see later revisions
+// first.
 func (s *server) reserve(ops []storage.Op) {
 	base := s.revision
 	s.revision += int64(len(ops))
@@ -63,7 +65,7 @@ func (s *server) reach(revision int64) error {
 	return nil
 }
 
-// past returns what was stored in a span at a revision, in order.
+// past returns the state of a range at a revision, in order.
 func (s *server) past(span storage.Span, revision int64) (all []storage.Record) {
 	records := map[string]storage.Record{}
 	for _, c := range s.log {
@@ -199,13 +201,13 @@ func (h *handle) Follow(ctx context.Context, span storage.Span, after int64) (st
 	return f, nil
 }
 
-// reader is a storage.Follower: a watch that reads whole commits, with what was stored before.
+// reader is a storage.Follower: a watch that reads whole commits, with previous states.
 type reader struct {
 	*watch
 	span    storage.Span
 	at      int64
-	records map[string]storage.Record // what is stored where the watch is
-	older   map[string]storage.Record // what was stored before that; only a defect tells of it
+	records map[string]storage.Record // the state at the position of the watch
+	older   map[string]storage.Record // the state before that; used by a defect only
 }
 
 func (r *reader) Next(ctx context.Context) ([]storage.Change, int64, error) {
@@ -242,7 +244,8 @@ func (r *reader) Next(ctx context.Context) ([]storage.Change, int64, error) {
 	}
 }
 
-// commit returns the changes of the next commit, or that there is nothing else but a bookmark that is owed, or what tells of more.
+// commit returns the changes of the next commit, an outstanding bookmark if there are none, or a channel that is closed when
+// there may be more.
 func (r *reader) commit(cuts int) (changes []storage.Change, told bool, wake <-chan struct{}) {
 	h := r.h
 	h.mu.Lock()

@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// server is the database that the suite is proven against: all changes in one log under one lock. It is as simple as can be unless
-// it is told to have a defect; has names those of defects_test.go.
+// server is the database that proves the suite: all changes are in one log under one lock. It is simple, unless it has one of
+// the defects of defects_test.go, which has reports.
 type server struct {
 	defect string
 	name   string
@@ -34,7 +34,7 @@ type server struct {
 	gone     int         // the log before is forgotten
 	volatile int         // the log from here on is lost in a crash; only defects have one
 	revision int64       // the newest one
-	reserved int64       // the one before those that a transaction has taken already; only a defect has them do so
+	reserved int64       // the revision before those that a transaction has reserved; used by a defect only
 	landing  atomic.Bool // a write that was given up arrives; only a defect has any
 }
 
@@ -152,7 +152,7 @@ func (s *server) replay(c entry) {
 	}
 }
 
-// crash loses what is not durable.
+// crash loses everything that is not durable.
 func (s *server) crash() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *server) crash() {
 	}
 }
 
-// at is what was stored under a key after so many changes.
+// at returns the state of a key after a number of changes.
 func (s *server) at(key string, position int) *resourcepb.Resource {
 	for i := min(position, len(s.log)) - 1; i >= 0; i-- {
 		if c := s.log[i]; c.key == key {
@@ -180,7 +180,7 @@ func (s *server) at(key string, position int) *resourcepb.Resource {
 	return nil
 }
 
-// list is what is stored, in order.
+// list returns the stored resources in order.
 func (s *server) list(f filter) (all []*resourcepb.Resource) {
 	for _, res := range s.rows {
 		if f.matches(res) {
@@ -197,7 +197,7 @@ func (f filter) matches(res *resourcepb.Resource) bool {
 	return f.namespace == storage.Wildcard || f.namespace == res.Id.Tenancy.Namespace
 }
 
-// wire is what stands between a handle and the server.
+// wire is the connection between a handle and the server.
 type wire struct {
 	mu    sync.Mutex
 	open  chan struct{} // closed while requests and answers pass
@@ -274,7 +274,7 @@ type handle struct {
 
 func late(ctx context.Context) error { return fmt.Errorf("%w: %w", storage.ErrInconsistent, ctx.Err()) }
 
-// exchange has the server do something, once, and brings back its answer: one that is lost is asked for again.
+// exchange carries out a request on the server once and returns the answer. If the answer is lost, it is requested again.
 func (h *handle) exchange(ctx context.Context, do func()) error {
 	if h.sometimes("a late call", 100) {
 		pause(context.WithoutCancel(ctx), 2*time.Second)
@@ -336,7 +336,7 @@ func (h *handle) Commit(ctx context.Context, ops []storage.Op) (results []*resou
 	var refused error
 	err = h.exchange(ctx, func() { results, refused = h.commit(ops) })
 	if err != nil && !errors.Is(err, storage.ErrInconsistent) && h.has("a lease is a fence") {
-		go func() { // what was given up arrives all the same
+		go func() { // an abandoned write arrives nevertheless
 			h.wire.pass(context.Background())
 			h.landing.Store(true)
 			_, _ = h.commit(ops)
@@ -384,7 +384,7 @@ func (h *handle) List(ctx context.Context, c storage.ReadConsistency, typ storag
 	}
 }
 
-// ListPage keeps what is left of a listing. Now and then a page is empty.
+// ListPage keeps the rest of a listing. Some pages are empty.
 func (h *handle) ListPage(ctx context.Context, _ storage.UnversionedType, tenancy *resourcepb.Tenancy, _ string, opts storage.ListOptions) (page storage.Page, err error) {
 	err = h.exchange(ctx, func() {
 		h.mu.Lock()

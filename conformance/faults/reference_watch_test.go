@@ -97,7 +97,7 @@ func (w *watch) Cursor() string {
 
 func (w *watch) Close() { w.once.Do(func() { close(w.closed) }) }
 
-// Bookmark notes where the log ends, once that could be asked.
+// Bookmark records the end of the log as soon as the server answers.
 func (w *watch) Bookmark(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,7 @@ func bookmarked(cursor string) *resourcepb.WatchEvent {
 	return &resourcepb.WatchEvent{Event: &resourcepb.WatchEvent_Bookmark_{Bookmark: &resourcepb.WatchEvent_Bookmark{Cursor: cursor}}}
 }
 
-// isAhead reports whether the watch has seen what is not in the log any more.
+// isAhead reports whether the watch has shown changes that the log no longer has.
 func (w *watch) isAhead() bool {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *watch) isAhead() bool {
 	return w.position > len(w.h.log)
 }
 
-// isGone reports whether a watch that was cut off finds that what it has not seen is forgotten.
+// isGone reports whether the changes after the position of an interrupted watch are compacted.
 func (w *watch) isGone(cuts int) bool {
 	w.h.mu.Lock()
 	defer w.h.mu.Unlock()
@@ -195,7 +195,7 @@ func (w *watch) unmark() bool {
 	return true
 }
 
-// take returns the next event, or what tells of it.
+// take returns the next event, or a channel that is closed when there may be one.
 func (w *watch) take(cuts int) (*resourcepb.WatchEvent, <-chan struct{}) {
 	h := w.h
 	h.mu.Lock()
@@ -237,7 +237,7 @@ func (w *watch) take(cuts int) (*resourcepb.WatchEvent, <-chan struct{}) {
 		}
 		ev := w.show(c)
 		switch {
-		case c.res.Metadata[metaLast] == "" && h.sometimes("an event is missing", 50): // not the one that all wait for
+		case c.res.Metadata[metaLast] == "" && h.sometimes("an event is missing", 50): // not the channel that all waits share
 			continue
 		case h.sometimes("an event comes twice", 50):
 			w.held = proto.CloneOf(ev)

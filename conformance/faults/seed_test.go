@@ -12,7 +12,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The same seed gives the same faults for as long, and makes clients try the same as far as what they are told is the same.
+// The same seed injects the same faults at the same times. Clients make the same calls as long as they get the same answers.
 func TestSeed(t *testing.T) {
 	one, again, other := planOf(t, 1), planOf(t, 1), planOf(t, 2)
 	n := min(len(one.faults), len(again.faults), len(other.faults))
@@ -68,7 +68,7 @@ func planOf(t *testing.T, seed uint64) (p plan) {
 	return p
 }
 
-// listening notes the uids of what it is asked to write.
+// listening records the uids of its writes.
 type listening struct {
 	*handle
 	uids *[]string

@@ -1,5 +1,6 @@
-// Package freeze has a process stand still, as a virtual machine that is moved or a laptop that is shut does, and wakes it again.
+// Package freeze stops a process and continues it, as happens to a virtual machine that is moved or a laptop that is shut.
 //
-// A signal to stop is not obeyed at once: the kernel tells one of the threads, and the others run on until that one has run. On a busy machine
-// a process may so begin a transaction, and then stand still within it, long after another has seen that the store is free.
+// A stop signal does not take effect at once: the kernel delivers it to one thread, and the other threads run until that thread
+// has run. On a busy machine a process may begin a transaction in this time, and be frozen within it long after another process
+// has seen the store free.
 package freeze

@@ -27,8 +27,6 @@ var knownCycles = map[string]int{
 	"cmd/ashlar/internal/client": 2,
 	"cmd/ashlar/internal/serve":  5,
 	"cmd/ashlar/internal/top":    2,
-	"conformance":                5,
-	"conformance/faults/proxy":   3,
 	"driver":                     3,
 	"driver/backend":             2,
 	"etcd":                       10,

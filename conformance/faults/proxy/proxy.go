@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Proxy stands between clients and one server. All methods may be called at any time, from any goroutine.
+// Proxy forwards connections from clients to one server. All methods are safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -38,21 +38,21 @@ func New(target string) (*Proxy, error) {
 // Addr is where clients connect to, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Connections counts the connections that stand now.
+// Connections returns the number of open connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Redirect makes another server the target of new connections: what a fail-over does. Standing ones stay.
+// Redirect makes another server the target of new connections, as a fail-over does. Open connections stay.
 func (p *Proxy) Redirect(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Cut breaks every connection that stands now. New ones are welcome.
+// Cut breaks every open connection. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Stall stops all bytes, in both directions and on new connections too, until Resume. Nobody gets an error.
+// Stall stops all bytes, in both directions and on new connections too, until Resume. Neither end gets an error.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Resume ends Refuse and Stall. What was held up is passed on.
+// Resume ends Refuse and Stall. Delayed bytes are forwarded.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,8 +186,8 @@ func (p *Proxy) serve(client net.Conn, target string) {
 	p.mu.Unlock()
 }
 
-// pump passes bytes on from one end to the other. look sees every piece, with the end of what went before in front of
-// it (seen tells how much), and says how many of its bytes to pass on and what to do afterwards.
+// pump forwards bytes from one end to the other. look gets every read, preceded by the last bytes of the reads before it (seen
+// is their number). It returns how many bytes to forward and the action after that.
 func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *link, window []byte, seen int) verdict) {
 	defer l.cut()
 	buf := make([]byte, 64<<10)
@@ -211,7 +211,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *li
 			}
 			if v.cut {
 				if v.pass > 0 {
-					l.end(to) // a reset could overtake what was just passed on
+					l.end(to) // a reset could overtake the forwarded bytes
 				}
 				l.cut()
 				v.trap.fire()
@@ -227,7 +227,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, rate *throttle, look func(l *li
 	}
 }
 
-// pass waits while the proxy is stalled, and reports whether the link still stands.
+// pass waits while the proxy is stalled, and reports whether the link is still open.
 func (p *Proxy) pass(l *link) bool {
 	p.mu.Lock()
 	gate := p.gate
@@ -254,3 +254,156 @@ func after(window []byte, seen int, pattern []byte) int {
 	}
 	return from + i + len(pattern) - seen
 }
+
+// SetRate limits each direction to a number of bytes per second, shared by all connections; 0 removes the limit. It takes
+// effect with the next read, so it may be called during transfers.
+func (p *Proxy) SetRate(bytesPerSecond int) {
+	p.up.set(bytesPerSecond)
+	p.down.set(bytesPerSecond)
+}
+
+// CutRequest breaks the connection on which a client sends pattern before the server has the whole request, so the server
+// cannot have carried it out.
+func (p *Proxy) CutRequest(pattern []byte) *Trap { return p.set(cutRequest, pattern) }
+
+// CutAnswer forwards the request that contains pattern, and breaks its connection at the first bytes from the server, before
+// the client gets any of them. If a connection carries one request at a time, as with Postgres and HTTP/1, the request has been
+// carried out by then. On a shared connection (HTTP/2: etcd) the first bytes may belong to another request: use HoldAnswer
+// there.
+func (p *Proxy) CutAnswer(pattern []byte) *Trap { return p.set(cutAnswer, pattern) }
+
+// HoldAnswer forwards the request that contains pattern, and from then on withholds all bytes from the server on that
+// connection. The caller verifies by other means that the request was carried out, and then breaks the connection with
+// [Trap.Cut] or [Proxy.Cut].
+func (p *Proxy) HoldAnswer(pattern []byte) *Trap { return p.set(holdAnswer, pattern) }
+
+// CutAnswerAfter breaks the connection on which a server sends pattern, directly after it: the client gets the answer up to the
+// pattern.
+func (p *Proxy) CutAnswerAfter(pattern []byte) *Trap { return p.set(cutAnswerAfter, pattern) }
+
+func (p *Proxy) set(k kind, pattern []byte) *Trap {
+	if len(pattern) == 0 || len(pattern) > MaxPattern {
+		panic("proxy: a pattern has 1 to 4096 bytes")
+	}
+	t := &Trap{proxy: p, kind: k, pattern: bytes.Clone(pattern), sprung: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.traps = append(p.traps, t)
+	return t
+}
+
+// take removes a trap from the waiting ones. The caller that removes it may spring it.
+func (p *Proxy) take(t *Trap) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.traps {
+		if other == t {
+			p.traps = append(p.traps[:i:i], p.traps[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Proxy) waiting() []*Trap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.traps[:len(p.traps):len(p.traps)]
+}
+
+// request checks bytes on their way to the server.
+func (p *Proxy) request(l *link, window []byte, seen int) verdict {
+	all := verdict{pass: len(window) - seen}
+	for _, t := range p.waiting() {
+		if t.kind == cutAnswerAfter {
+			continue
+		}
+		end := after(window, seen, t.pattern)
+		if end < 0 || !p.take(t) {
+			continue
+		}
+		if t.kind == cutRequest {
+			return verdict{pass: end - 1, cut: true, trap: t}
+		}
+		t.mu.Lock()
+		t.link = l
+		t.mu.Unlock()
+		l.mu.Lock()
+		l.withhold = t // before the request is on its way, so that no answer slips through
+		l.mu.Unlock()
+		if t.kind == holdAnswer {
+			all.then = t.fire
+		}
+		return all
+	}
+	return all
+}
+
+// answer checks bytes on their way to the client.
+func (p *Proxy) answer(l *link, window []byte, seen int) verdict {
+	l.mu.Lock()
+	withhold := l.withhold
+	l.mu.Unlock()
+	if withhold != nil {
+		return verdict{cut: withhold.kind == cutAnswer, trap: withhold}
+	}
+	for _, t := range p.waiting() {
+		if t.kind != cutAnswerAfter {
+			continue
+		}
+		if end := after(window, seen, t.pattern); end >= 0 && p.take(t) {
+			return verdict{pass: end, cut: true, trap: t}
+		}
+	}
+	return verdict{pass: len(window) - seen}
+}
+
+// MaxPattern bounds the length of a pattern.
+const MaxPattern = 4096
+
+// Trap is one fault lying in wait. It springs once.
+type Trap struct {
+	proxy   *Proxy
+	kind    kind
+	pattern []byte
+	once    sync.Once
+	sprung  chan struct{}
+
+	mu   sync.Mutex
+	link *link // the connection it caught
+}
+
+type kind int
+
+const (
+	cutRequest kind = iota
+	cutAnswer
+	holdAnswer
+	cutAnswerAfter
+)
+
+// verdict is the treatment of a read from a stream.
+type verdict struct {
+	pass int    // so many bytes are passed on
+	cut  bool   // then the link is broken
+	trap *Trap  // by this trap
+	then func() // called once the bytes are passed on
+}
+
+// Sprung is closed once the trap has done its work: the connection is broken, or, for HoldAnswer, the request is
+// delivered.
+func (t *Trap) Sprung() <-chan struct{} { return t.sprung }
+
+// Disarm takes a trap away that has not sprung, and reports whether it had not.
+func (t *Trap) Disarm() bool { return t.proxy.take(t) }
+
+// Cut breaks the connection that HoldAnswer caught.
+func (t *Trap) Cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != nil {
+		t.link.cut()
+	}
+}
+
+func (t *Trap) fire() { t.once.Do(func() { close(t.sprung) }) }

@@ -27,7 +27,7 @@ func start(t *testing.T, target string) *Proxy {
 	return p
 }
 
-// server answers each line with "ok: " and the line, and notes what it got.
+// server answers each line with "ok: " and the line, and records the lines.
 type server struct {
 	net.Listener
 	mu  sync.Mutex
@@ -105,7 +105,7 @@ func talk(t *testing.T, c net.Conn, r *bufio.Reader, line string) (string, error
 func wantBroken(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
-		t.Fatal("the connection stands")
+		t.Fatal("the connection is still open")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("the connection hangs")
@@ -291,7 +291,7 @@ func TestPatternInPieces(t *testing.T) {
 }
 
 func TestRedirect(t *testing.T) {
-	p := start(t, "127.0.0.1:1") // nobody listens there
+	p := start(t, "127.0.0.1:1") // no server listens there
 	c, err := net.Dial("tcp", p.Addr())
 	if err == nil {
 		defer c.Close()

@@ -5,13 +5,6 @@ import (
 	"time"
 )
 
-// SetRate bounds what passes to so many bytes a second, in each direction by itself, for all connections together; 0 is as
-// fast as it goes. It holds from the next piece on, so it may be called while bytes move.
-func (p *Proxy) SetRate(bytesPerSecond int) {
-	p.up.set(bytesPerSecond)
-	p.down.set(bytesPerSecond)
-}
-
 // throttle is the bound on one direction.
 type throttle struct {
 	mu   sync.Mutex
@@ -49,7 +42,7 @@ func (t *throttle) wait(n int, broken <-chan struct{}) bool {
 	if t.free.Before(now) {
 		t.free = now
 	}
-	// The sum, and not each wait, is what is exact: a timer that fires late is made up for.
+	// The sum of the waits is exact, not each wait: a late timer shortens the waits after it.
 	t.free = t.free.Add(time.Duration(n) * time.Second / time.Duration(t.rate))
 	until := t.free
 	t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// echo sends back what it gets.
+// echo sends every byte back.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,2 +1,2 @@
-// Package heap holds a test of all backends: how much memory a process keeps for watches that nobody reads from.
+// Package heap tests how much memory a process keeps for watches that are not read, on all backends.
 package heap

@@ -27,19 +27,20 @@ import (
 func TestMain(m *testing.M) { env.Main(m) }
 
 const (
-	size     = 1<<20 - 1<<10 // of a payload: with what surrounds it, a resource is nearly as large as it may be
-	writers  = 4
-	patience = time.Minute // for one call
+	size    = 1<<20 - 1<<10 // of a payload: with the fields around it, a resource is nearly as large as allowed
+	writers = 4
+	timeout = time.Minute // for one call
 )
 
-// TestStuckWatches writes up to 200 MiB while watches stand still: in their snapshot, after it, and in history. What the process
-// keeps for them and for its one feed is bounded in bytes. Not parallel: it looks at the heap of the process.
+// TestStuckWatches writes up to 200 MiB while watches are not read: in their snapshot, after it, and in history. The memory
+// that the process keeps for them and for its feed is bounded in bytes. The test is not parallel, because it measures the heap
+// of the process.
 func TestStuckWatches(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		url    func(t *testing.T) string
 		writes int // of each writer
-		most   int // what the heap may grow by
+		most   int // the maximum growth of the heap
 	}{
 		{"SQLite", func(t *testing.T) string {
 			return "sqlite:" + filepath.ToSlash(filepath.Join(t.TempDir(), "stuck.db"))
@@ -78,7 +79,7 @@ func TestStuckWatches(t *testing.T) {
 			next(t, inHistory)
 			rewrite(t, b, &stored, c.writes/2)
 
-			// The feed has come to the end once a watch shows the last writes.
+			// The feed has reached the end when a watch shows the last writes.
 			last := watchToTheEnd(t, b)
 			rewrite(t, b, &stored, 1)
 			for n := 0; n < writers; {
@@ -115,7 +116,7 @@ func blob(i int, version string) *resourcepb.Resource {
 	}
 }
 
-// version is what the writer of a resource has written last.
+// version is the version of a writer's last write.
 func version(stored *[writers]*resourcepb.Resource, name string) string {
 	for _, res := range stored {
 		if res.Id.Name == name {
@@ -126,14 +127,14 @@ func version(stored *[writers]*resourcepb.Resource, name string) string {
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // write keeps nothing of the payload.
 func write(t *testing.T, b storage.Backend, res *resourcepb.Resource) *resourcepb.Resource {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	stored, err := b.WriteCAS(ctx, res)
 	if err != nil {
@@ -184,7 +185,7 @@ func watchToTheEnd(t *testing.T, b storage.Backend) storage.Watch {
 
 func next(t *testing.T, w storage.Watch) *resourcepb.WatchEvent {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	event, err := w.Next(ctx)
 	if err != nil {
@@ -193,7 +194,7 @@ func next(t *testing.T, w storage.Watch) *resourcepb.WatchEvent {
 	return event
 }
 
-// list begins a list in pages that nobody goes on with.
+// list begins a listing in pages and does not continue it.
 func list(t *testing.T, b storage.Backend) string {
 	t.Helper()
 	page, err := storageAs[storage.Pager](t, b).ListPage(within(t), everything, anywhere, "", storage.ListOptions{Limit: 1})
@@ -215,7 +216,7 @@ func storageAs[T any](t *testing.T, b storage.Backend) T {
 // heap returns the bytes in use after a collection.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held on to
+	runtime.GC() // memory that finalizers and pools held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)

@@ -13,9 +13,9 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults/proxy"
 )
 
-// Proxied is a harness for a store at storeURL whose server is reached at addr: handles lead through a proxy, except for the way
-// around, and connections break. Every other handle is in a process of its own. patterns are what requests are recognized by, as
-// in faults.Connection.
+// Proxied returns a harness for a store at storeURL whose server has the address addr. Handles connect through a proxy that
+// breaks connections, except for the undisturbed one. Every other handle is in a process of its own. patterns identify
+// requests, as in faults.Connection.
 func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Harness {
 	t.Helper()
 	link, err := proxy.New(addr)
@@ -39,7 +39,7 @@ func Proxied(t testing.TB, storeURL, addr string, patterns ...string) faults.Har
 		Around: Opener(storeURL),
 		Faults: append(faults.Connection(link, patterns...), processes.Faults()...),
 		Exempt: map[faults.Kind]string{},
-		// What tests use to disturb containers keeps connections to the Docker daemon.
+		// The client that disturbs containers keeps connections to the Docker daemon.
 		IgnoreGoroutines: []string{"net/http.(*persistConn).readLoop", "net/http.(*persistConn).writeLoop"},
 	}
 }

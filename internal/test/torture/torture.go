@@ -1,5 +1,5 @@
-// Package torture defines how long a test of faults runs, and from which seeds: short and from fixed seeds in make test, long and from
-// random seeds in make torture.
+// Package torture defines the duration and the seeds of a test of faults: short with fixed seeds in make test, long with random
+// seeds in make torture.
 package torture
 
 import (

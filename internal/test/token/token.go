@@ -1,6 +1,6 @@
-// Package token attacks the continue tokens of listings that are read from history. Tokens are not signed: whoever knows how they are
-// made can make one that no store has ever handed out. It may show what its maker could have listed, and nothing else; and it may
-// not keep the store busy.
+// Package token attacks the continue tokens of listings that are read from history. Tokens are not signed, so a caller who
+// knows the format can forge one. A forged token may show only resources that the caller could have listed, and it may not keep
+// the store busy.
 package token
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Backend is what is attacked.
+// Backend is the backend under attack.
 type Backend interface {
 	storage.Backend
 	storage.Pager
 }
 
-// patience is how long a forged token may keep a store busy, on a machine that has other things to do. It is less than the time after
-// which calls give up trying.
-const patience = 15 * time.Second
+// timeout bounds the work of the store on a forged token, on a busy machine. It is less than the time after which calls stop
+// retrying.
+const timeout = 15 * time.Second
 
 // Run attacks a new, empty store. other is another store of the same database, and empty too.
 func Run(t *testing.T, b, other Backend) {
 	t.Helper()
-	seen := map[string]bool{} // the versions of what the filter matches
+	seen := map[string]bool{} // the versions of the resources that the filter selects
 	for i := range 6 {
 		res := fixture.Write(t, b, fixture.Resource(fmt.Sprint("name-", i), "v"))
 		fixture.Write(t, other, fixture.Resource(fmt.Sprint("name-", i), "v"))
@@ -49,11 +49,11 @@ func Run(t *testing.T, b, other Backend) {
 	}
 	good := parse(t, first.Continue)
 	list := func(token string) (storage.Page, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		page, err := b.ListPage(ctx, fixture.AllTypes, fixture.AllTenancies, "name-", storage.ListOptions{Limit: 10, Continue: token})
 		if ctx.Err() != nil {
-			t.Errorf("a forged token kept the store busy for %v", patience)
+			t.Errorf("a forged token kept the store busy for %v", timeout)
 		}
 		return page, err
 	}
@@ -129,7 +129,7 @@ type token struct {
 	store           cursor.StoreID
 	sum             []byte // of the filter
 	revision        uint64
-	size            *uint64 // what it says of the position's size, if that is not the truth
+	size            *uint64 // the size that it states for the position, if that is not the real size
 	position, after []byte
 }
 

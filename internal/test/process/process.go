@@ -1,5 +1,5 @@
-// Package process is what the history of a store must be to several processes: a continue token and a revision of one of them are
-// good in the others, whatever is written meanwhile.
+// Package process tests the history of a store from several processes: a continue token and a revision of one process are valid
+// in the others, whatever is written in between.
 package process
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The writer writes so many resources in each round, all with the round's number; in every second round it deletes some of them
-// instead, which the next round creates anew.
+// The writer writes this many resources in each round, all with the number of the round. In every second round it deletes some
+// of them instead; the next round creates them again.
 const (
 	resources = 30
 	limit     = 7 // of a page
 	listings  = 5
 )
 
-// Run reads listings of a new, empty store in pages, each page in another process than the one before, while one of these processes
-// writes. The TestMain of the package has to begin with faults.ServeProcess.
+// Run reads listings of a new, empty store in pages, each page in another process, while one of these processes writes. The
+// TestMain of the package must begin with faults.ServeProcess.
 func Run(t *testing.T, storeURL string) {
 	t.Parallel()
 	processes := faults.NewProcesses(storeURL)
@@ -72,12 +72,12 @@ func Run(t *testing.T, storeURL string) {
 			}
 			l.check(t, roundOf(t, scan.Records[0].Resource))
 			again, err := h.Scan(fixture.Context(t), storage.Span{}, storage.ScanOptions{Revision: scan.Revision})
-			if err != nil || len(again.Records) != len(l.shown) {
-				t.Fatalf("scan at revision %d: %d records, %v; its listing in other processes has %d", scan.Revision, len(again.Records), err, len(l.shown))
+			if err != nil || len(again.Records) != len(l.resources) {
+				t.Fatalf("scan at revision %d: %d records, %v; its listing in other processes has %d", scan.Revision, len(again.Records), err, len(l.resources))
 			}
 			for i, r := range again.Records {
-				if r.Resource.Id.Name != l.shown[i].Id.Name || r.Resource.Version != l.shown[i].Version {
-					t.Errorf("scan at revision %d: %v, its listing in other processes has %v", scan.Revision, r.Resource, l.shown[i])
+				if r.Resource.Id.Name != l.resources[i].Id.Name || r.Resource.Version != l.resources[i].Version {
+					t.Errorf("scan at revision %d: %v, its listing in other processes has %v", scan.Revision, r.Resource, l.resources[i])
 				}
 			}
 		}
@@ -86,8 +86,8 @@ func Run(t *testing.T, storeURL string) {
 
 // writer writes in another process.
 type writer struct {
-	rounds atomic.Int64 // that are acknowledged
-	failed atomic.Pointer[error]
+	rounds  atomic.Int64 // that are acknowledged
+	failure atomic.Pointer[error]
 }
 
 func startWriter(t *testing.T, b storage.Backend) *writer {
@@ -108,7 +108,7 @@ func startWriter(t *testing.T, b storage.Backend) *writer {
 			default:
 			}
 			if err := w.write(context.WithoutCancel(t.Context()), tx, round, stored); err != nil {
-				w.failed.Store(&err)
+				w.failure.Store(&err)
 				return
 			}
 			w.rounds.Store(int64(round))
@@ -137,24 +137,24 @@ func (w *writer) write(ctx context.Context, tx storage.Transactor, round int, st
 	return err
 }
 
-// goOn waits until the writer has been acknowledged more than so far.
+// goOn waits for the next acknowledgement of the writer.
 func (w *writer) goOn(t *testing.T) {
 	t.Helper()
 	before := w.rounds.Load()
-	fixture.Eventually(t, "the other process writes", func() bool { return w.rounds.Load() > before || w.failed.Load() != nil })
-	if err := w.failed.Load(); err != nil {
+	fixture.Eventually(t, "the other process writes", func() bool { return w.rounds.Load() > before || w.failure.Load() != nil })
+	if err := w.failure.Load(); err != nil {
 		t.Fatalf("the other process writes: %v", *err)
 	}
 }
 
 // listing is one that is read in pages.
 type listing struct {
-	writer   *writer
-	revision int64
-	began    int64 // the rounds that were acknowledged when it began
-	ended    int64 // and when its first page was there
-	token    string
-	shown    []*resourcepb.Resource
+	writer     *writer
+	revision   int64
+	firstRound int64 // the rounds that were acknowledged when it firstRound
+	lastRound  int64 // and when its first page was there
+	token      string
+	resources  []*resourcepb.Resource
 }
 
 // page reads the next page.
@@ -164,28 +164,28 @@ func (l *listing) page(t *testing.T, b storage.Backend) {
 	if !ok {
 		t.Fatal("the backend is no storage.Pager")
 	}
-	first := len(l.shown) == 0
+	first := len(l.resources) == 0
 	if first {
-		l.began = l.writer.rounds.Load()
+		l.firstRound = l.writer.rounds.Load()
 	}
 	p, err := pager.ListPage(fixture.Context(t), fixture.Type, fixture.Tenancy, "", storage.ListOptions{
 		Consistency: storage.StrongConsistency, Limit: limit, Continue: l.token, Revision: l.revision,
 	})
 	if err != nil {
-		t.Fatalf("after %d resources: %v", len(l.shown), err)
+		t.Fatalf("after %d resources: %v", len(l.resources), err)
 	}
-	if l.shown, l.token = append(l.shown, p.Resources...), p.Continue; first {
-		l.ended = l.writer.rounds.Load() + 1 // one more may have been carried out
+	if l.resources, l.token = append(l.resources, p.Resources...), p.Continue; first {
+		l.lastRound = l.writer.rounds.Load() + 1 // one more may have been carried out
 	}
 }
 
-// check compares the listing with what a round has left: the one that it is of, or where that is 0, the one which was the last when the
+// check compares the listing with the resources of a round: the given one or, if it is 0, a round that was the last when the
 // listing began.
 func (l *listing) check(t *testing.T, round int64) {
 	t.Helper()
 	if round == 0 {
-		if round = roundOf(t, l.shown[0]); round < l.began || round > l.ended {
-			t.Errorf("the listing shows round %d; it began after %d and before %d", round, l.began, l.ended)
+		if round = roundOf(t, l.resources[0]); round < l.firstRound || round > l.lastRound {
+			t.Errorf("the listing shows round %d; it began after %d and before %d", round, l.firstRound, l.lastRound)
 		}
 	}
 	next := 0
@@ -194,13 +194,13 @@ func (l *listing) check(t *testing.T, round int64) {
 			continue
 		}
 		name := fmt.Sprintf("%02d", i)
-		if next >= len(l.shown) || l.shown[next].Id.Name != name || roundOf(t, l.shown[next]) != round {
-			t.Fatalf("%v are listed; expected %s of round %d after %d of them", l.shown, name, round, next)
+		if next >= len(l.resources) || l.resources[next].Id.Name != name || roundOf(t, l.resources[next]) != round {
+			t.Fatalf("%v are listed; expected %s of round %d after %d of them", l.resources, name, round, next)
 		}
 		next++
 	}
-	if next != len(l.shown) {
-		t.Errorf("%d resources are listed, expected %d", len(l.shown), next)
+	if next != len(l.resources) {
+		t.Errorf("%d resources are listed, expected %d", len(l.resources), next)
 	}
 }
 

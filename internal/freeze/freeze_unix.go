@@ -14,7 +14,7 @@ import (
 // Possible says whether this system can stop a process.
 const Possible = true
 
-// Stop has a child of this process stand still, and returns when it does. Nobody may wait for its end meanwhile.
+// Stop freezes a child of this process and returns when it is frozen. No other goroutine may wait for its end at the same time.
 func Stop(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop process %d: %w", p.Pid, err)
@@ -25,16 +25,16 @@ func Stop(p *os.Process) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return fmt.Errorf("wait until process %d stands still: %w", p.Pid, err)
+			return fmt.Errorf("wait until process %d is frozen: %w", p.Pid, err)
 		case status.Stopped():
 			return nil
 		default:
-			return fmt.Errorf("process %d was to stand still and has ended", p.Pid)
+			return fmt.Errorf("process %d ended instead of being frozen", p.Pid)
 		}
 	}
 }
 
-// Wake has a process go on.
+// Wake continues a process.
 func Wake(p *os.Process) error {
 	if err := p.Signal(syscall.SIGCONT); err != nil {
 		return fmt.Errorf("wake process %d: %w", p.Pid, err)

@@ -10,8 +10,8 @@ import (
 // Possible says whether this system can stop a process.
 const Possible = false
 
-// Stop has a child of this process stand still, and returns when it does. Nobody may wait for its end meanwhile.
+// Stop freezes a child of this process and returns when it is frozen. No other goroutine may wait for its end at the same time.
 func Stop(*os.Process) error { return errors.ErrUnsupported }
 
-// Wake has a process go on.
+// Wake continues a process.
 func Wake(*os.Process) error { return errors.ErrUnsupported }

@@ -1,5 +1,5 @@
-// Package testrun runs what is written for a test outside of go test: in a program, and in the test of a suite, which wants to see that a
-// case fails and what it says.
+// Package testrun runs code written for a test outside of go test: in a program, and in the test of a suite that checks the
+// failures of its cases.
 package testrun
 
 import (
@@ -14,19 +14,19 @@ import (
 	"testing"
 )
 
-// T is a testing.TB outside of go test. It embeds the interface for the method that nobody else can have, and has all others.
+// T is a testing.TB outside of go test. It embeds the interface for its unexported method, and implements all others.
 type T struct {
 	testing.TB
 	name   string
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	failed   bool
-	skipped  bool
-	failures strings.Builder
-	log      strings.Builder
-	cleanups []func()
+	mu         sync.Mutex
+	hasFailed  bool
+	hasSkipped bool
+	failures   strings.Builder
+	log        strings.Builder
+	cleanups   []func()
 }
 
 // New returns a T of that name. Its context ends with ctx, and before its cleanups run.
@@ -68,22 +68,22 @@ func (r *T) contain(f func()) {
 	<-done
 }
 
-// Outcome is what became of a test.
+// Outcome is the result of a test.
 type Outcome struct {
-	Failure string // what was wrong; "" if nothing was
+	Failure string // the errors; "" if there are none
 	Skipped string // why it was left out, if it was
-	Log     string // what it said beside that
+	Log     string // the rest of its log
 }
 
-// Outcome returns what the test has come to so far.
+// Outcome returns the result of the test so far.
 func (r *T) Outcome() Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	got := Outcome{Failure: strings.TrimSpace(r.failures.String()), Log: r.log.String()}
-	if r.failed && got.Failure == "" {
-		got.Failure = "it failed and did not say why"
+	if r.hasFailed && got.Failure == "" {
+		got.Failure = "it failed without a message"
 	}
-	if r.skipped && !r.failed {
+	if r.hasSkipped && !r.hasFailed {
 		got.Skipped = strings.TrimSpace(got.Log)
 	}
 	return got
@@ -95,7 +95,7 @@ func (r *T) Name() string { return r.name }
 // Context implements testing.TB.
 func (r *T) Context() context.Context { return r.ctx }
 
-// Helper implements testing.TB; lines of code are not told.
+// Helper implements testing.TB; T reports no lines of code.
 func (r *T) Helper() {}
 
 // Attr implements testing.TB; it goes to the log.
@@ -150,7 +150,7 @@ func (r *T) Logf(format string, args ...any) { r.note(&r.log, format, args...) }
 func (r *T) Fail() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed = true
+	r.hasFailed = true
 }
 
 // FailNow implements testing.TB.
@@ -163,7 +163,7 @@ func (r *T) FailNow() {
 func (r *T) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed
+	return r.hasFailed
 }
 
 // Errorf implements testing.TB.
@@ -187,7 +187,7 @@ func (r *T) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
 // SkipNow implements testing.TB.
 func (r *T) SkipNow() {
 	r.mu.Lock()
-	r.skipped = true
+	r.hasSkipped = true
 	r.mu.Unlock()
 	runtime.Goexit()
 }
@@ -202,7 +202,7 @@ func (r *T) Skipf(format string, args ...any) { r.Logf(format, args...); r.SkipN
 func (r *T) Skipped() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.skipped
+	return r.hasSkipped
 }
 
 // output writes to the log.

@@ -83,7 +83,7 @@ func threads(t *testing.T, pid int) map[string]byte {
 	return states
 }
 
-// A process that has ended is not taken for one that stands still.
+// A process that has ended is not reported as frozen.
 func TestStopOfAProcessThatHasEnded(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
@@ -95,5 +95,5 @@ func TestStopOfAProcessThatHasEnded(t *testing.T) {
 	if err := freeze.Stop(cmd.Process); err == nil {
 		t.Error("no error")
 	}
-	_ = cmd.Wait() // Stop may have been told of the end
+	_ = cmd.Wait() // Stop may have noticed the end
 }
