@@ -43,7 +43,7 @@ func TestGrpcurlSession(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	document, err := os.ReadFile("../docs/service.md")
+	document, err := os.ReadFile("../../docs/service.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestGrpcurlSession(t *testing.T) {
 	_, shown, _ = strings.Cut(shown, "\n```\n")
 	shown, _, _ = strings.Cut(shown, "```\n")
 
-	grpcurl, ashlar := build(ctx, t, ".", "github.com/fullstorydev/grpcurl/cmd/grpcurl"), build(ctx, t, "..", "./cmd/ashlar")
+	grpcurl, ashlar := build(ctx, t, ".", "github.com/fullstorydev/grpcurl/cmd/grpcurl"), build(ctx, t, "../..", "./cmd/ashlar")
 	address := freeAddress(t)
 	server := exec.CommandContext(ctx, ashlar, "serve", "--any-type", "--store", "mem://", "--listen", address, "--http", "")
 	if err := server.Start(); err != nil {

@@ -25,7 +25,7 @@ func TestPinned(t *testing.T) {
 
 func TestComposeFileAgrees(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docker-compose.yaml")
+	text, err := os.ReadFile("../../../docker-compose.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
