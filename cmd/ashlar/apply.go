@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
-	"github.com/ashlar-dev/storage/internal/manifest"
-	"github.com/ashlar-dev/storage/resourcepb"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 )
 
-func (a *app) applyCommand() *cobra.Command {
+func applyCommand(a *cli.App) *cobra.Command {
 	var where tenancy
 	var files []string
 	cmd := &cobra.Command{
@@ -36,22 +36,22 @@ is a conflict.`,
 		Example: `  ashlar apply -f manifests/
   ashlar apply -f a.yaml -f b.json
   ashlar get apps/Deployment storefront -o json | jq '.data.value.spec.replicas=3' | ashlar apply -f -`,
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(files) == 0 {
-				return usagef("apply needs -f with a file, a folder, or - for standard input")
+				return cli.Usagef("apply needs -f with a file, a folder, or - for standard input")
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			objects, err := a.readManifests(files, manifest.Defaults{Partition: where.partition, Namespace: where.namespace})
+			objects, err := readManifests(a, files, manifest.Defaults{Partition: where.partition, Namespace: where.namespace})
 			if err != nil {
-				return failedf("%w", err)
+				return cli.Failedf("%w", err)
 			}
-			return a.with(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, func(backend storage.Backend) error {
 				set, err := newSet(objects)
 				if err != nil {
 					return err
@@ -59,16 +59,16 @@ is a conflict.`,
 				if err := set.findOwners(ctx, backend); err != nil {
 					return err
 				}
-				return set.apply(ctx, backend, a.out)
+				return set.apply(ctx, backend, a.Out)
 			})
 		},
 	}
-	where.flags(cmd, defaultTenancy)
+	where.flags(cmd, cli.DefaultTenancy)
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, folder, or - for standard input; may be given several times")
 	return cmd
 }
 
-func (a *app) readManifests(files []string, defaults manifest.Defaults) ([]*manifest.Object, error) {
+func readManifests(a *cli.App, files []string, defaults manifest.Defaults) ([]*manifest.Object, error) {
 	var objects []*manifest.Object
 	for i, file := range files {
 		if slices.Contains(files[:i], file) {
@@ -77,7 +77,7 @@ func (a *app) readManifests(files []string, defaults manifest.Defaults) ([]*mani
 		var read []*manifest.Object
 		var err error
 		if file == "-" {
-			read, err = manifest.Read("standard input", a.in, defaults)
+			read, err = manifest.Read("standard input", a.In, defaults)
 		} else {
 			read, err = manifest.ReadPath(file, defaults)
 		}
@@ -90,14 +90,4 @@ func (a *app) readManifests(files []string, defaults manifest.Defaults) ([]*mani
 		return nil, errors.New("there is no document to apply")
 	}
 	return objects, nil
-}
-
-// described names a resource with its tenancy, as far as that is not the default.
-func described(id *resourcepb.ID) string {
-	name := printable(id.GetName())
-	if id.GetTenancy().GetPartition() != defaultTenancy {
-		return fmt.Sprintf("%s %s/%s/%s", typeName(id.GetType()), printable(id.GetTenancy().GetPartition()),
-			printable(id.GetTenancy().GetNamespace()), name)
-	}
-	return fmt.Sprintf("%s %s/%s", typeName(id.GetType()), printable(id.GetTenancy().GetNamespace()), name)
 }

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// defaultTenancy is the partition and the namespace of what names none.
-const defaultTenancy = "default"
 
 // parseType reads TYPE. Wildcards are for lists and watches.
 func parseType(s string, wildcards bool) (storage.UnversionedType, error) {
@@ -26,11 +22,11 @@ func parseType(s string, wildcards bool) (storage.UnversionedType, error) {
 		if wildcards {
 			wanted += ", or *"
 		}
-		return storage.UnversionedType{}, usagef("TYPE is to be %s, found %q", wanted, s)
+		return storage.UnversionedType{}, cli.Usagef("TYPE is to be %s, found %q", wanted, s)
 	}
 	typ := storage.UnversionedType{Group: s[:i], Kind: s[i+1:]}
 	if !wildcards && (typ.Group == storage.Wildcard || typ.Kind == storage.Wildcard) {
-		return typ, usagef("TYPE is to be one type here, found %q", s)
+		return typ, cli.Usagef("TYPE is to be one type here, found %q", s)
 	}
 	return typ, nil
 }
@@ -75,7 +71,7 @@ func (f *filter) flags(cmd *cobra.Command, limited string) {
 
 func (f *filter) check() error {
 	if f.limit < 0 {
-		return usagef("--limit is to be 0 or more, found %d", f.limit)
+		return cli.Usagef("--limit is to be 0 or more, found %d", f.limit)
 	}
 	return nil
 }
@@ -83,14 +79,4 @@ func (f *filter) check() error {
 // of returns the filter for a type.
 func (f *filter) of(typ storage.UnversionedType) *key.Filter {
 	return &key.Filter{Group: typ.Group, Kind: typ.Kind, Partition: f.partition, Namespace: f.namespace, NamePrefix: f.prefix}
-}
-
-// read reads a resource whatever its group version is.
-func read(ctx context.Context, backend storage.Backend, id *resourcepb.ID) (*resourcepb.Resource, error) {
-	res, err := backend.Read(ctx, storage.StrongConsistency, id)
-	var mismatch storage.GroupVersionMismatchError
-	if errors.As(err, &mismatch) {
-		return mismatch.Stored, nil
-	}
-	return res, err
 }

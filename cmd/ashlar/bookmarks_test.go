@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -16,7 +17,7 @@ func TestBookmarks(t *testing.T) {
 	for name, url := range map[string]string{"memory": memoryURL(), "SQLite": fileURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCLI(t, url)
+			c := newRunner(t, url)
 			expect := func(w *watching, want ...string) (cursor string) {
 				t.Helper()
 				for _, what := range want {
@@ -30,7 +31,7 @@ func TestBookmarks(t *testing.T) {
 			require.Equal(t, "synced", empty.next())
 			require.Equal(t, "bookmark", empty.next())
 			empty.stop()
-			require.Equal(t, exitOK, empty.end())
+			require.Equal(t, cli.ExitOK, empty.end())
 
 			c.ok(configMap("a", "0"), "apply", "-f", "-")
 			w := c.watch("core/ConfigMap", "-o", "json", "--show-cursor", "--bookmarks")
@@ -40,19 +41,19 @@ func TestBookmarks(t *testing.T) {
 				expect(w, "upsert a", "bookmark")
 			}
 			w.stop()
-			require.Equal(t, exitOK, w.end())
+			require.Equal(t, cli.ExitOK, w.end())
 
 			// From the cursor of a bookmark: what came after it, and then a bookmark. Bookmarks do not count for --limit.
 			w = c.watch("core/ConfigMap", "-o", "json", "--show-cursor", "--bookmarks", "--cursor", cursor, "--limit", "3")
 			cursor = expect(w, "upsert a", "upsert a", "bookmark")
 			c.ok("", "delete", "core/ConfigMap", "a")
 			expect(w, "delete a")
-			require.Equal(t, exitOK, w.end())
+			require.Equal(t, cli.ExitOK, w.end())
 			w = c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--show-cursor", "--cursor", cursor)
 			require.Regexp(t, `^delete core/ConfigMap/a cursor=.+$`, w.next())
 			require.Regexp(t, `^bookmark cursor=.+$`, w.next())
 			w.stop()
-			require.Equal(t, exitOK, w.end())
+			require.Equal(t, cli.ExitOK, w.end())
 		})
 	}
 }
@@ -68,6 +69,6 @@ func TestBookmarksOfAStoreThatCannotTell(t *testing.T) {
 	watch, err := backend.WatchList(t.Context(), storage.UnversionedType{Group: "*", Kind: "*"}, &resourcepb.Tenancy{Partition: "*", Namespace: "*"}, "")
 	require.NoError(t, err)
 	defer watch.Close()
-	w := watcher{app: &app{}, bookmarks: true}
+	w := watcher{app: &cli.App{}, bookmarks: true}
 	require.ErrorContains(t, w.show(context.Background(), plainWatch{watch}, false), "leave out --bookmarks")
 }

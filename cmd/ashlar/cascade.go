@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -56,7 +57,7 @@ func (d *deleter) deleteFrom(ctx context.Context, res *resourcepb.Resource, owne
 	if res != nil { // nobody else has deleted it
 		if err := d.one(ctx, res, owner); err != nil {
 			delete(d.seen, key.Of(id))
-			return fmt.Errorf("delete %s: %w", fullName(id), err)
+			return fmt.Errorf("delete %s: %w", cli.FullName(id), err)
 		}
 	}
 	delete(d.seen, key.Of(id)) // what is born again under its key may be owned, too
@@ -73,7 +74,7 @@ func (d *deleter) deleteFrom(ctx context.Context, res *resourcepb.Resource, owne
 func (d *deleter) owned(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	children, err := d.backend.OwnerReferences(ctx, id)
 	if err != nil {
-		return false, fmt.Errorf("what %s owns: %w", fullName(id), err)
+		return false, fmt.Errorf("what %s owns: %w", cli.FullName(id), err)
 	}
 	found := false
 	for _, child := range children {
@@ -85,7 +86,7 @@ func (d *deleter) owned(ctx context.Context, id *resourcepb.ID) (bool, error) {
 			continue // the references may lag
 		}
 		if err != nil {
-			return found, fmt.Errorf("get %s: %w", fullName(child), err)
+			return found, fmt.Errorf("get %s: %w", cli.FullName(child), err)
 		}
 		if deferred(d.backend, res) {
 			continue // it goes when its finalizers do
@@ -142,7 +143,7 @@ func (d *deleter) say(ctx context.Context, id *resourcepb.ID) error {
 			outcome = "marked for deletion, waits for its finalizers"
 		}
 	}
-	_, err := fmt.Fprintf(d.out, "%s %s\n", described(id), outcome)
+	_, err := fmt.Fprintf(d.out, "%s %s\n", cli.Describe(id), outcome)
 	return err
 }
 

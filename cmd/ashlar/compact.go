@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
-func (a *app) revisionsCommand() *cobra.Command {
+func revisionsCommand(a *cli.App) *cobra.Command {
 	var f filter
 	var out output
 	cmd := &cobra.Command{
@@ -26,27 +27,27 @@ They are those of the whole store. TYPE, -n and -p matter to a server only: it a
   ashlar revisions apps/Deployment -n shop --server 127.0.0.1:8502`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 1 {
-				return usagef("revisions takes at most a TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
+				return cli.Usagef("revisions takes at most a TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeTypes,
+		ValidArgsFunction: completeTypes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, err := parseType(append(args, storage.Wildcard)[0], true)
 			if err = errors.Join(err, out.check()); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.onHistory(ctx, f.of(typ), func(h chronicle) error {
+			return onHistory(ctx, a, f.of(typ), func(h historySource) error {
 				oldest, newest, err := h.Revisions(ctx, f.of(typ))
 				if err != nil {
 					return err
 				}
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				return errors.Join(p.revisions(oldest, newest), p.flush())
 			})
 		},
@@ -66,7 +67,7 @@ func (p *printer) revisions(oldest, newest int64) error {
 	return errors.Join(p.row("OLDEST", "NEWEST"), p.row(strconv.FormatInt(oldest, 10), strconv.FormatInt(newest, 10)))
 }
 
-func (a *app) compactCommand() *cobra.Command {
+func compactCommand(a *cli.App) *cobra.Command {
 	var keep int64
 	cmd := &cobra.Command{
 		Use:   "compact REVISION | --keep NUMBER",
@@ -82,7 +83,7 @@ On etcd it is the whole cluster that forgets, and with it all other stores and k
 			if len(given)+btoi(cmd.Flags().Changed("keep")) == 1 {
 				return nil
 			}
-			return usagef("compact takes either a revision or --keep NUMBER: ashlar revisions shows which revisions there are")
+			return cli.Usagef("compact takes either a revision or --keep NUMBER: ashlar revisions shows which revisions there are")
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,17 +91,17 @@ On etcd it is the whole cluster that forgets, and with it all other stores and k
 			if len(args) > 0 {
 				var err error
 				if revision, err = strconv.ParseInt(args[0], 10, 64); err != nil || revision < 1 {
-					return usagef("a revision is a number from 1 on, found %q", args[0])
+					return cli.Usagef("a revision is a number from 1 on, found %q", args[0])
 				}
 			} else if keep < 0 {
-				return usagef("--keep is to be 0 or more, found %d", keep)
+				return cli.Usagef("--keep is to be 0 or more, found %d", keep)
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.onHistorian(ctx, func(h storage.Historian) error { return a.compact(ctx, h, revision, keep) })
+			return onHistorian(ctx, a, func(h storage.Historian) error { return compact(ctx, a, h, revision, keep) })
 		},
 	}
 	cmd.Flags().Int64Var(&keep, "keep", 0, "forget all but so many revisions before the newest")
@@ -115,7 +116,7 @@ func btoi(b bool) int {
 }
 
 // compact forgets what lies before a revision or, if that is 0, all but so many, and says what it did.
-func (a *app) compact(ctx context.Context, h storage.Historian, revision, keep int64) error {
+func compact(ctx context.Context, a *cli.App, h storage.Historian, revision, keep int64) error {
 	before, newest, err := h.Revisions(ctx)
 	if err != nil {
 		return err
@@ -131,9 +132,9 @@ func (a *app) compact(ctx context.Context, h storage.Historian, revision, keep i
 		return err
 	}
 	if oldest == before {
-		_, err = fmt.Fprintf(a.out, "nothing to forget: the oldest revision is %d, the newest %d\n", oldest, newest)
+		_, err = fmt.Fprintf(a.Out, "nothing to forget: the oldest revision is %d, the newest %d\n", oldest, newest)
 	} else {
-		_, err = fmt.Fprintf(a.out, "compacted: the oldest revision is %d, was %d; the newest is %d\n", oldest, before, newest)
+		_, err = fmt.Fprintf(a.Out, "compacted: the oldest revision is %d, was %d; the newest is %d\n", oldest, before, newest)
 	}
 	return err
 }

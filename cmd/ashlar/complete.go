@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,35 +20,37 @@ const completionTime = 3 * time.Second
 const completionLimit = 500
 
 // completeTypes proposes the types that the store holds.
-func (a *app) completeTypes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeTypes(a *cli.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var proposals []cobra.Completion
+		peek(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
+			counts, err := countTypes(ctx, backend, filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}})
+			if err != nil {
+				return
+			}
+			for _, c := range counts {
+				proposals = append(proposals, c.Group+"/"+c.Kind)
+			}
+		})
+		return proposals, cobra.ShellCompDirectiveNoFileComp
 	}
-	var proposals []cobra.Completion
-	a.peek(cmd.Context(), func(ctx context.Context, backend storage.Backend) {
-		counts, err := countTypes(ctx, backend, filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}})
-		if err != nil {
-			return
-		}
-		for _, c := range counts {
-			proposals = append(proposals, c.Group+"/"+c.Kind)
-		}
-	})
-	return proposals, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNames proposes types, and then the names of that type.
-func (a *app) completeNames(where *tenancy) cobra.CompletionFunc {
+func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) != 1 {
-			return a.completeTypes(cmd, args, begun)
+			return completeTypes(a)(cmd, args, begun)
 		}
 		var proposals []cobra.Completion
 		typ, err := parseType(args[0], false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		a.peek(cmd.Context(), func(ctx context.Context, backend storage.Backend) {
+		peek(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
 			f := filter{tenancy: *where, prefix: begun, limit: completionLimit}
 			// What was found before an error is still worth proposing.
 			_ = each(ctx, backend, typ, f, func(res *resourcepb.Resource) error {
@@ -61,18 +64,18 @@ func (a *app) completeNames(where *tenancy) cobra.CompletionFunc {
 
 // peek opens the store if it is there already: pressing the tab key creates nothing. Without a store there is nothing to
 // propose, and nobody to tell why.
-func (a *app) peek(ctx context.Context, do func(context.Context, storage.Backend)) {
+func peek(ctx context.Context, a *cli.App, do func(context.Context, storage.Backend)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	if a.server.Address != "" {
-		if backend, err := a.dial(); err == nil {
+	if a.Server.Address != "" {
+		if backend, err := a.Dial(); err == nil {
 			do(ctx, backend)
 			_ = backend.Close() // it was only read from
 		}
 		return
 	}
-	if a.store == "" && a.getenv("ASHLAR_STORE") == "" {
-		file, err := a.defaultFile()
+	if a.Store == "" && a.Getenv("ASHLAR_STORE") == "" {
+		file, err := a.DefaultFile()
 		if err != nil {
 			return
 		}
@@ -80,7 +83,7 @@ func (a *app) peek(ctx context.Context, do func(context.Context, storage.Backend
 			return
 		}
 	}
-	rawURL, err := a.storeURL()
+	rawURL, err := a.StoreURL()
 	if err != nil {
 		return
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
@@ -54,7 +55,7 @@ func TestConformanceOfPostgres(t *testing.T) {
 	require.NoError(t, err)
 	u.User = url.UserPassword("app", password)
 	r := conforms(t, u.String(), schemasLeft(t, server), "--faults", "--for", "20s", "--crash-command", crashing(t, server.Container))
-	require.Equal(t, exitOK, r.code)
+	require.Equal(t, cli.ExitOK, r.code)
 	require.Contains(t, r.out, " 0 broken, 1 not asked;")
 	require.Regexp(t, `faults: .*lose answer \d+, .*kill server \d+`, r.out)
 }
@@ -62,8 +63,8 @@ func TestConformanceOfPostgres(t *testing.T) {
 // A Postgres that acknowledges before it has written its log loses what it has acknowledged when it crashes.
 func TestConformanceFindsAsynchronousCommit(t *testing.T) {
 	server := env.StartPostgres(t, "-c", "synchronous_commit=off")
-	r := newCLI(t, server.StoreURL(t)).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", crashing(t, server.Container))
-	require.Equal(t, exitFailed, r.code)
+	r := newRunner(t, server.StoreURL(t)).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", crashing(t, server.Container))
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Regexp(t, `(?m)^✗ .*  `+lossText(t)+`$`, r.out)
 	require.Contains(t, r.err, "ashlar: a guarantee is broken: "+lossText(t))
 	require.Empty(t, schemasLeft(t, server)("ashlar_conformance_"))
@@ -83,7 +84,7 @@ func TestConformanceOfEtcd(t *testing.T) {
 		return keys
 	}
 	r := conforms(t, storeURL, left, append(quick, "--for", "10s")...)
-	require.Equal(t, exitOK, r.code)
+	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: .*lose answer \d+`, r.out)
 }
 
@@ -104,7 +105,7 @@ func TestConformanceOfDynamoDB(t *testing.T) {
 		return tables
 	}
 	r := conforms(t, server.StoreURL(t), left, append(quick, "--for", "10s")...)
-	require.Equal(t, exitOK, r.code)
+	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: .*lose answer \d+`, r.out)
 }
 
@@ -124,7 +125,7 @@ func TestConformanceOverTLS(t *testing.T) {
 	root := write(t, t.TempDir(), "root.crt", certificate)
 	storeURL := strings.Replace(server.StoreURL(t), "sslmode=disable", "sslmode=verify-full&sslrootcert="+url.QueryEscape(root), 1)
 	r := conforms(t, storeURL, schemasLeft(t, server), "--faults", "--for", "10s", "--run", "Faults")
-	require.Equal(t, exitOK, r.code)
+	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: cut \d+, .*delay \d+`, r.out)
 	require.NotContains(t, r.out, "lose answer")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/inmem"
 	"github.com/ashlar-dev/storage/internal/scratchstore"
@@ -24,12 +25,12 @@ import (
 )
 
 // ask runs ashlar conformance. Where it takes time it says how far it is.
-func (c *cli) ask(ctx context.Context, args ...string) result {
+func (c *runner) ask(ctx context.Context, args ...string) result {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	var out, err bytes.Buffer
-	code := c.app(strings.NewReader(""), &out, &err).run(ctx, append([]string{"conformance"}, args...))
+	code := run(ctx, c.app(strings.NewReader(""), &out, &err), append([]string{"conformance"}, args...))
 	c.t.Logf("%s\n%s", out.String(), err.String())
 	return result{code: code, out: out.String(), err: err.String()}
 }
@@ -38,7 +39,7 @@ func (c *cli) ask(ctx context.Context, args ...string) result {
 // what is left of that, by its name: nothing may be. The store is as it was. Nothing may run beside it: it looks for goroutines.
 func conforms(t *testing.T, storeURL string, left func(name string) []string, args ...string) result {
 	t.Helper()
-	c := newCLI(t, storeURL)
+	c := newRunner(t, storeURL)
 	c.ok("", "apply", "-f", boutique)
 	before := c.ok("", "list", "*", "-o", "json")
 	report := filepath.Join(t.TempDir(), "report.html")
@@ -73,7 +74,7 @@ func TestConformanceOfMemory(t *testing.T) {
 		return names
 	}
 	r := conforms(t, memoryURL(), left, quick...)
-	require.Equal(t, exitOK, r.code)
+	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `(?m)^✓ +\d+\.\d+s  A write that is refused changes nothing$`, r.out)
 	require.Regexp(t, `(?m)^– +0\.0s  The outcome of a write is unknown only .*\n +not asked: no fault came to pass$`, r.out)
 	require.Regexp(t, `\n\d+ guarantees: \d+ kept, 0 broken, 2 not asked; \d+ cases and \d.* under faults: \d+ calls, .*; seed 4711; .*s\n$`, r.out)
@@ -92,7 +93,7 @@ func TestConformanceOfSQLite(t *testing.T) {
 		return names
 	}
 	r := conforms(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))+"?create=on&max-size=500000", left, append(quick, "--for", "6s")...)
-	require.Equal(t, exitOK, r.code)
+	require.Equal(t, cli.ExitOK, r.code)
 	require.Regexp(t, `faults: kill client \d+, freeze client \d+; seed 4711`, r.out)
 }
 
@@ -107,10 +108,10 @@ func TestConformanceInterrupted(t *testing.T) {
 		require.NotEmpty(t, all, "it has made its stores")
 		cancel()
 	}}
-	a := newCLI(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))).app(nil, watched, watched)
+	a := newRunner(t, "sqlite://"+filepath.ToSlash(filepath.Join(folder, "store.db"))).app(nil, watched, watched)
 	var out bytes.Buffer
-	a.out, a.err = &out, watched
-	require.Equal(t, exitFailed, a.run(ctx, []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))
+	a.Out, a.Err = &out, watched
+	require.Equal(t, cli.ExitFailed, run(ctx, a, []string{"conformance", "--faults", "--for", "1h", "--run", "Faults"}))
 	require.Contains(t, watched.text.String(), "ashlar: interrupted\n")
 	all, err := filepath.Glob(filepath.Join(folder, "*"))
 	require.NoError(t, err)
@@ -158,8 +159,8 @@ func init() {
 // TestConformanceFinds asks a database that breaks a promise.
 func TestConformanceFinds(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.html")
-	r := newCLI(t, "forgetful://x").ask(t.Context(), "--run", "^(Delete|URL)/", "--report", report)
-	require.Equal(t, exitFailed, r.code)
+	r := newRunner(t, "forgetful://x").ask(t.Context(), "--run", "^(Delete|URL)/", "--report", report)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "Delete/CreateAgain failed\n")
 	require.Contains(t, r.err, "ashlar: a guarantee is broken: A write happens only at the stored version;")
 	require.Regexp(t, `(?m)^✗ .*  A write happens only at the stored version;.*\n +Delete/\w+: `, r.out)
@@ -172,8 +173,8 @@ func TestConformanceFinds(t *testing.T) {
 
 // TestConformanceLeft says so where something could not be deleted, and calls it by its name.
 func TestConformanceLeft(t *testing.T) {
-	r := newCLI(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Write/Table$")
-	require.Equal(t, exitFailed, r.code)
+	r := newRunner(t, "forgetful://x?undeletable").ask(t.Context(), "--run", "^Write/Table$")
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Regexp(t, `(?m)^ashlar: the forgetful ashlar_conformance_\w+ could not be deleted: the disk is read-only$`, r.err)
 }
 
@@ -192,52 +193,31 @@ func TestConformanceUsage(t *testing.T) {
 		"an unknown parameter":         {"--store", "mem://x?colour=red"},
 		"a fragment":                   {"--store", "mem://x#y"},
 	} {
-		require.Equal(t, exitUsage, newCLI(t, memoryURL()).run("", append([]string{"conformance"}, args...)...).code, what)
+		require.Equal(t, cli.ExitUsage, newRunner(t, memoryURL()).run("", append([]string{"conformance"}, args...)...).code, what)
 	}
 }
 
 // A database that cannot be reached is found at once, and nothing is said of what was not made.
 func TestConformanceOutOfReach(t *testing.T) {
 	t.Parallel()
-	r := newCLI(t, "postgres://u:pa55word@127.0.0.1:1/d?sslmode=disable").run("", "conformance", "--timeout", "10s")
-	require.Equal(t, exitFailed, r.code)
+	r := newRunner(t, "postgres://u:pa55word@127.0.0.1:1/d?sslmode=disable").run("", "conformance", "--timeout", "10s")
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.NotContains(t, r.err, "pa55word")
 	require.NotContains(t, r.err, "deleted")
 }
 
 func TestConformanceCrashCommandFails(t *testing.T) {
-	r := newCLI(t, memoryURL()).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
-	require.Equal(t, exitFailed, r.code)
+	r := newRunner(t, memoryURL()).ask(t.Context(), "--faults", "--for", "1m", "--run", "Faults", "--crash-command", "echo no such server; exit 3")
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "--crash-command: exit status 3: no such server")
 	require.NotContains(t, r.out, "✓", "of a run that was given up")
-}
-
-func TestRedacted(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"postgres://u:secret@h/d?schema=s":                                    "postgres://u@h/d?schema=s",
-		"postgres://h/d?password=secret&sslpassword=secret":                   "postgres://h/d?password=…&sslpassword=…",
-		"postgres://h/d?replica=" + url.QueryEscape("postgres://u:secret@h/"): "postgres://h/d?replica=…",
-		"etcds://u:secret@a:1,b:2/p?password-file=/secret":                    "etcds://u@a:1,b:2/p?password-file=…",
-		"sqlite:a.db": "sqlite:a.db",
-		"mem://x y":   "a store",
-	} {
-		require.Equal(t, want, redacted(in))
-	}
-}
-
-// The check that finds losses is one of the suite's.
-func TestLossCheck(t *testing.T) {
-	t.Parallel()
-	require.True(t, slices.ContainsFunc(conformance.Guarantees(), func(g conformance.Guarantee) bool { return slices.Contains(g.Checks, lossCheck) }))
-	require.True(t, regexp.MustCompile("stays").MatchString(lossText(t)))
 }
 
 // lossText is the guarantee that a database breaks which loses what it has acknowledged.
 func lossText(t *testing.T) string {
 	t.Helper()
 	for _, g := range conformance.Guarantees() {
-		if slices.Contains(g.Checks, lossCheck) {
+		if slices.Contains(g.Checks, "acknowledged changes stay") {
 			return g.Text
 		}
 	}

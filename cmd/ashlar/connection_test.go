@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -19,8 +20,8 @@ func TestFailedConnection(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			got := newCLI(t, store).run("", "--timeout=1s", "list", "g/Kind")
-			assert.NotEqual(t, exitOK, got.code)
+			got := newRunner(t, store).run("", "--timeout=1s", "list", "g/Kind")
+			assert.NotEqual(t, cli.ExitOK, got.code)
 			assert.NotContains(t, got.err, "\ufffd")
 			assert.NotContains(t, got.err, secret)
 			assert.NotContains(t, got.err, "  ")

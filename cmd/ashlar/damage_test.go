@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ncruces/go-sqlite3"
 	"github.com/stretchr/testify/require"
 )
@@ -12,7 +13,7 @@ import (
 func TestDeleteDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	c := newCLI(t, "sqlite:"+path)
+	c := newRunner(t, "sqlite:"+path)
 	c.ok(`{"apiVersion":"core/v1","kind":"ConfigMap","metadata":{"name":"broken"}}`, "apply", "-f", "-")
 	db, err := sqlite3.Open(path)
 	require.NoError(t, err)
@@ -21,7 +22,7 @@ func TestDeleteDamaged(t *testing.T) {
 
 	for _, args := range [][]string{{"get", "core/ConfigMap", "broken"}, {"list", "*"}, {"export", filepath.Join(t.TempDir(), "out")}} {
 		r := c.run("", args...)
-		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, `"broken" of core/ConfigMap`)
 		require.Contains(t, r.err, "damaged")
 	}

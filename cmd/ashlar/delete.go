@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) deleteCommand() *cobra.Command {
+func deleteCommand(a *cli.App) *cobra.Command {
 	var where tenancy
 	var version string
 	var cascade bool
@@ -23,20 +24,20 @@ the owned before their owners, so that a cascade that was cut off can be repeate
 stays. A resource that is damaged, so that nothing can read it, is deleted like any other.`,
 		Example: `  ashlar delete core/ConfigMap settings -n shop
   ashlar delete apps/Deployment storefront --cascade`,
-		Args:              args("TYPE", "NAME"),
-		ValidArgsFunction: a.completeNames(&where),
+		Args:              cli.ExactArgs("TYPE", "NAME"),
+		ValidArgsFunction: completeNames(a, &where),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := where.id(args[0], args[1])
 			if err != nil {
 				return err
 			}
 			guarded := cmd.Flags().Changed("version")
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.with(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, func(backend storage.Backend) error {
 				stored, err := read(ctx, backend, id)
 				var damaged *storage.DamagedError
 				if errors.As(err, &damaged) && damaged.Version != "" {
@@ -46,9 +47,9 @@ stays. A resource that is damaged, so that nothing can read it, is deleted like 
 					err = storage.ErrCASFailure
 				}
 				if err != nil {
-					return fmt.Errorf("delete %s: %w", fullName(id), err)
+					return fmt.Errorf("delete %s: %w", cli.FullName(id), err)
 				}
-				d := deleter{backend: backend, out: a.out, cascade: cascade, seen: map[key.Key]bool{}}
+				d := deleter{backend: backend, out: a.Out, cascade: cascade, seen: map[key.Key]bool{}}
 				if guarded {
 					d.guard = stored
 				}
@@ -56,7 +57,7 @@ stays. A resource that is damaged, so that nothing can read it, is deleted like 
 			})
 		},
 	}
-	where.flags(cmd, defaultTenancy)
+	where.flags(cmd, cli.DefaultTenancy)
 	cmd.Flags().BoolVar(&cascade, "cascade", false, "delete what it owns, too")
 	cmd.Flags().StringVar(&version, "version", "", "only if this version is stored")
 	return cmd

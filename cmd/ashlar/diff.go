@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) diffCommand() *cobra.Command {
+func diffCommand(a *cli.App) *cobra.Command {
 	var f filter
 	var out output
 	var from, to int64
@@ -29,8 +30,8 @@ have the resource and its revision.`,
 		Example: `  ashlar diff --from 120 --to 180 '*'
   ashlar diff --from 120 apps/Deployment -n shop
   ashlar diff --from 120 '*' -o name`,
-		Args:              args("TYPE"),
-		ValidArgsFunction: a.completeTypes,
+		Args:              cli.ExactArgs("TYPE"),
+		ValidArgsFunction: completeTypes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, err := parseType(args[0], true)
 			if err = errors.Join(err, out.check(), f.check()); err != nil {
@@ -38,21 +39,21 @@ have the resource and its revision.`,
 			}
 			switch {
 			case !cmd.Flags().Changed("from"):
-				return usagef("diff needs --from REVISION: ashlar revisions shows which there are")
+				return cli.Usagef("diff needs --from REVISION: ashlar revisions shows which there are")
 			case from < 1 || cmd.Flags().Changed("to") && to < 1:
-				return usagef("a revision is a number from 1 on")
+				return cli.Usagef("a revision is a number from 1 on")
 			case to != 0 && to < from:
-				return usagef("--to is to be --from or more, found %d and %d", to, from)
+				return cli.Usagef("--to is to be --from or more, found %d and %d", to, from)
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
 			matching := f.of(typ)
-			return a.onHistory(ctx, matching, func(h chronicle) error {
+			return onHistory(ctx, a, matching, func(h historySource) error {
 				d := differ{before: newPast(h, matching, from), now: newPast(h, matching, to), limit: f.limit}
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				if err := d.each(ctx, p.delta); err != nil {
 					return fmt.Errorf("diff %s: %w", args[0], err)
 				}
@@ -145,9 +146,9 @@ func (p *printer) delta(d *delta) error {
 	case "json", "yaml":
 		return p.object(member{"change", d.what}, member{"before", d.before}, member{"now", d.now})
 	case "name":
-		return p.line([]byte(d.what + " " + fullName(d.id())))
+		return p.line([]byte(d.what + " " + cli.FullName(d.id())))
 	}
-	head := fmt.Sprintf("%-8s %s", d.what, described(d.id()))
+	head := fmt.Sprintf("%-8s %s", d.what, cli.Describe(d.id()))
 	switch {
 	case d.before == nil:
 		head += fmt.Sprintf(" (revision %d)", d.now.Modified)

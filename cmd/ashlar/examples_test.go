@@ -43,7 +43,7 @@ func TestExamplesAreUnderstood(t *testing.T) {
 			collect(sub)
 		}
 	}
-	collect(newCLI(t, "").app(nil, nil, nil).root())
+	collect(newRoot(newRunner(t, "").app(nil, nil, nil)))
 	for _, file := range []string{"../../docs/cli.md", "../../docs/service.md", "../../README.md", "../../examples/boutique/README.md"} {
 		doc, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestExamplesAreUnderstood(t *testing.T) {
 	all := invocations(text.String())
 	require.Greater(t, len(all), 20)
 	for _, args := range all {
-		root := newCLI(t, "").app(nil, nil, nil).root()
+		root := newRoot(newRunner(t, "").app(nil, nil, nil))
 		root.InitDefaultCompletionCmd()
 		cmd, rest, err := root.Find(args)
 		require.NoError(t, err, "%v", args)

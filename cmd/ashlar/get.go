@@ -6,9 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *cli.App) *cobra.Command {
 	var where tenancy
 	var out output
 	cmd := &cobra.Command{
@@ -16,8 +17,8 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Show one resource",
 		Example: `  ashlar get apps/Deployment storefront
   ashlar get core/ConfigMap settings -n shop -o yaml`,
-		Args:              args("TYPE", "NAME"),
-		ValidArgsFunction: a.completeNames(&where),
+		Args:              cli.ExactArgs("TYPE", "NAME"),
+		ValidArgsFunction: completeNames(a, &where),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -26,17 +27,17 @@ func (a *app) getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.with(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, func(backend storage.Backend) error {
 				res, err := read(ctx, backend, id)
 				if err != nil {
-					return fmt.Errorf("get %s: %w", fullName(id), err)
+					return fmt.Errorf("get %s: %w", cli.FullName(id), err)
 				}
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				if err := p.single(res); err != nil {
 					return err
 				}
@@ -44,7 +45,7 @@ func (a *app) getCommand() *cobra.Command {
 			})
 		},
 	}
-	where.flags(cmd, defaultTenancy)
+	where.flags(cmd, cli.DefaultTenancy)
 	out.flags(cmd)
 	return cmd
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) historyCommand() *cobra.Command {
+func historyCommand(a *cli.App) *cobra.Command {
 	var where tenancy
 	var out output
 	cmd := &cobra.Command{
@@ -32,32 +33,32 @@ clock of whoever wrote. A write that leaves the generation as it was, of a statu
 With -o json there is one version on a line: {"change":…,"revision":…,"time":…,"now":…}.`,
 		Example: `  ashlar history apps/Deployment storefront -n shop
   ashlar history core/ConfigMap settings -o json`,
-		Args:              args("TYPE", "NAME"),
-		ValidArgsFunction: a.completeNames(&where),
+		Args:              cli.ExactArgs("TYPE", "NAME"),
+		ValidArgsFunction: completeNames(a, &where),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := where.id(args[0], args[1])
 			if err = errors.Join(err, out.check()); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.onHistory(ctx, filterOf(id), func(h chronicle) error {
-				p := newPrinter(out.format, a.out)
+			return onHistory(ctx, a, filterOf(id), func(h historySource) error {
+				p := newPrinter(out.format, a.Out)
 				shown, err := historyOf(ctx, h, id, p.version)
 				if err == nil && !shown {
 					err = fmt.Errorf("%w, and was not in what the store has kept", storage.ErrNotFound)
 				}
 				if err != nil {
-					return errors.Join(p.flush(), fmt.Errorf("history of %s: %w", fullName(id), err))
+					return errors.Join(p.flush(), fmt.Errorf("history of %s: %w", cli.FullName(id), err))
 				}
 				return p.flush()
 			})
 		},
 	}
-	where.flags(cmd, defaultTenancy)
+	where.flags(cmd, cli.DefaultTenancy)
 	out.flags(cmd)
 	return cmd
 }
@@ -77,7 +78,7 @@ type version struct {
 
 // historyOf shows what the store has kept of a resource, oldest first, as it is read, and reports whether there was anything. What the
 // store forgets meanwhile is left out.
-func historyOf(ctx context.Context, h chronicle, id *resourcepb.ID, show func(*version) error) (shown bool, err error) {
+func historyOf(ctx context.Context, h historySource, id *resourcepb.ID, show func(*version) error) (shown bool, err error) {
 	last := int64(0) // of those shown
 	once := func(v *version) error {
 		if v.revision <= last {
@@ -102,7 +103,7 @@ func historyOf(ctx context.Context, h chronicle, id *resourcepb.ID, show func(*v
 }
 
 // between shows what was stored at the oldest revision, and all changes from there to the newest one.
-func between(ctx context.Context, h chronicle, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
+func between(ctx context.Context, h historySource, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
 	first, _, err := h.RecordsAt(filterOf(id), oldest, 1)(ctx)
 	if err != nil {
 		return err

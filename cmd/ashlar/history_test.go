@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // revisions returns what ashlar revisions shows.
-func (c *cli) revisions() (oldest, newest int64) {
+func (c *runner) revisions() (oldest, newest int64) {
 	c.t.Helper()
 	text := c.ok("", "revisions", "-o", "name")
 	_, err := fmt.Sscanf(text, "%d %d\n", &oldest, &newest)
@@ -25,23 +26,23 @@ func (c *cli) revisions() (oldest, newest int64) {
 }
 
 // newest returns the newest revision as an argument.
-func (c *cli) newest() string {
+func (c *runner) newest() string {
 	_, newest := c.revisions()
 	return fmt.Sprint(newest)
 }
 
 func TestPastOnMemory(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newCLI(t, memoryURL()))
+	pastIsShown(t, newRunner(t, memoryURL()))
 }
 
 func TestPastOnSQLite(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newCLI(t, fileURL(t)))
+	pastIsShown(t, newRunner(t, fileURL(t)))
 }
 
 // pastIsShown goes through what an operator does with the past of a store.
-func pastIsShown(t *testing.T, c *cli) {
+func pastIsShown(t *testing.T, c *runner) {
 	oldest, empty := c.revisions()
 	require.LessOrEqual(t, oldest, empty)
 	require.Equal(t, fmt.Sprintf("{\"oldest\":%d,\"newest\":%d}\n", oldest, empty), c.ok("", "revisions", "-o", "json"))
@@ -101,25 +102,25 @@ func pastIsShown(t *testing.T, c *cli) {
 	require.Len(t, lines(c.ok("", "history", "core/ConfigMap", "a", "-o", "json")), 2)
 	require.Contains(t, c.ok("", "history", "core/ConfigMap", "a", "-o", "yaml"), "---\nchange: changed\n")
 	r := c.run("", "history", "core/ConfigMap", "nobody")
-	require.Equal(t, exitNotFound, r.code)
+	require.Equal(t, cli.ExitNotFound, r.code)
 	require.Contains(t, r.err, "was not in what the store has kept")
 
 	forgetting(t, c, first, second)
 }
 
 // forgetting looks at what is left after a part of the past is forgotten.
-func forgetting(t *testing.T, c *cli, first, second string) {
+func forgetting(t *testing.T, c *runner, first, second string) {
 	oldest, _ := c.revisions()
 	require.Equal(t, fmt.Sprintf("compacted: the oldest revision is %s, was %d; the newest is %s\n", second, oldest, c.newest()),
 		c.ok("", "compact", second))
 	require.Equal(t, fmt.Sprintf("nothing to forget: the oldest revision is %s, the newest %s\n", second, c.newest()), c.ok("", "compact", first))
 	for _, args := range [][]string{{"list", "*", "--at", first}, {"diff", "--from", first, "*"}} {
 		r := c.run("", args...)
-		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, fmt.Sprintf("(the store has the revisions %s to %s)", second, c.newest()), "%v", args)
 	}
 	r := c.run("", "list", "*", "--at", "999999999999")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "the store has the revisions")
 	require.Equal(t, []string{"core/ConfigMap/a", "core/ConfigMap/c"}, lines(c.ok("", "list", "*", "-o", "name", "--at", second)))
 	require.Regexp(t, `^ +\d+  kept  \S+  \(write 2 since it was created at revision \d+\)\n$`, c.ok("", "history", "core/ConfigMap", "a"))
@@ -131,12 +132,12 @@ func forgetting(t *testing.T, c *cli, first, second string) {
 }
 
 // noPast demands that a store says that it has none.
-func noPast(t *testing.T, c *cli) {
+func noPast(t *testing.T, c *runner) {
 	for _, args := range [][]string{
 		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"}, {"compact", "1"},
 	} {
 		r := c.run("", args...)
-		require.Equal(t, exitUsage, r.code, "%v", args)
+		require.Equal(t, cli.ExitUsage, r.code, "%v", args)
 		require.Contains(t, r.err, "this store does not number its changes", "%v", args)
 	}
 }
@@ -156,7 +157,7 @@ func TestPastIsAsDocumented(t *testing.T) {
 		"before.yaml": write(t, dir, "before.yaml", fmt.Sprintf(settings, "info")),
 		"after.yaml":  write(t, dir, "after.yaml", fmt.Sprintf(settings, `debug, sampling: "0.1"`)),
 	}
-	c := newCLI(t, memoryURL())
+	c := newRunner(t, memoryURL())
 	var said strings.Builder
 	commands := 0
 	for _, line := range lines(shown) {

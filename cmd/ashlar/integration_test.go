@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/internal/test/env"
 )
 
@@ -48,25 +49,25 @@ func TestServeEtcdFrozenOnPostgres(t *testing.T) {
 
 func TestPastOnPostgres(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newCLI(t, env.Postgres(t).StoreURL(t)))
+	pastIsShown(t, newRunner(t, env.Postgres(t).StoreURL(t)))
 	pastThroughServer(t, env.Postgres(t).StoreURL(t))
 }
 
 // The server is the test's own: a compaction is one of all stores in it.
 func TestPastOnEtcd(t *testing.T) {
 	t.Parallel()
-	pastIsShown(t, newCLI(t, env.StartEtcd(t).StoreURL(t)))
+	pastIsShown(t, newRunner(t, env.StartEtcd(t).StoreURL(t)))
 }
 
 func TestNoPastOnDynamoDB(t *testing.T) {
 	t.Parallel()
-	noPast(t, newCLI(t, env.DynamoDB(t).StoreURL(t)))
+	noPast(t, newRunner(t, env.DynamoDB(t).StoreURL(t)))
 	noPastThroughServer(t, env.DynamoDB(t).StoreURL(t))
 }
 
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, env.Postgres(t).StoreURL(t))
+	c := newRunner(t, env.Postgres(t).StoreURL(t))
 	require.Regexp(t, `^schema \S+ has version 0; this program's is [1-9]\d*\n$`, c.ok("", "schema", "status"))
 	require.Regexp(t, `^from version 0 to [1-9]\d*\n$`, c.ok("", "schema", "up"))
 	require.Regexp(t, `^version [1-9]\d* already\n$`, c.ok("", "schema", "up"))
@@ -81,7 +82,7 @@ func TestMigrateForbidden(t *testing.T) {
 	server := env.Postgres(t)
 	schema := server.Schema(t)
 	from, to := fileURL(t), server.StoreURLIn(t, schema)
-	c := newCLI(t, from)
+	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	c.ok("", "schema", "up", "--store", to)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -108,7 +109,7 @@ func TestMigrateForbidden(t *testing.T) {
 	u.User = url.UserPassword(role, password)
 	command := []string{"migrate", "--from", from, "--to", u.String()}
 	r := c.run("", command...)
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "permission denied for table resources")
 	require.Contains(t, r.err, "the same command goes on from here")
 	require.NotContains(t, r.err+r.out, password)

@@ -1,17 +1,17 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) listCommand() *cobra.Command {
+func listCommand(a *cli.App) *cobra.Command {
 	var f filter
 	var out output
 	var at int64
@@ -33,43 +33,43 @@ With -o json there is one resource on a line, as protojson. A payload that canno
   ashlar list core/Pod --prefix storefront- --limit 10 -o name
   ashlar list '*' --at 1200
   ashlar list apps/Deployment --watch`,
-		Args:              args("TYPE"),
-		ValidArgsFunction: a.completeTypes,
+		Args:              cli.ExactArgs("TYPE"),
+		ValidArgsFunction: completeTypes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, err := parseType(args[0], true)
 			if err = errors.Join(err, out.check(), f.check()); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("at") && at < 1 {
-				return usagef("a revision is a number from 1 on, found %d", at)
+				return cli.Usagef("a revision is a number from 1 on, found %d", at)
 			}
 			if watch {
 				if cmd.Flags().Changed("at") {
-					return usagef("--at and --watch exclude each other: the past does not change")
+					return cli.Usagef("--at and --watch exclude each other: the past does not change")
 				}
 				w := watcher{app: a, filter: f, out: out, list: out.format == "table"}
 				return w.run(cmd, args[0])
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
 			show := func(each func(do func(*resourcepb.Resource) error) error) error {
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				if err := each(func(res *resourcepb.Resource) error { return p.resource(res, 0) }); err != nil {
 					return fmt.Errorf("list %s: %w", args[0], err)
 				}
 				return p.flush()
 			}
 			if cmd.Flags().Changed("at") {
-				return a.onHistory(ctx, f.of(typ), func(h chronicle) error {
+				return onHistory(ctx, a, f.of(typ), func(h historySource) error {
 					return show(func(do func(*resourcepb.Resource) error) error {
 						return newPast(h, f.of(typ), at).each(ctx, f.limit, do)
 					})
 				})
 			}
-			return a.with(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, func(backend storage.Backend) error {
 				return show(func(do func(*resourcepb.Resource) error) error { return each(ctx, backend, typ, f, do) })
 			})
 		},
@@ -79,56 +79,4 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with every change")
 	cmd.Flags().Int64Var(&at, "at", 0, "show what there was at this revision (default: what there is)")
 	return cmd
-}
-
-// errEnough ends each early.
-var errEnough = errors.New("enough")
-
-// each calls do for the resources that match, in order: page by page where the backend has pages.
-func each(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
-	do func(*resourcepb.Resource) error,
-) error {
-	left := f.limit
-	deliver := func(resources []*resourcepb.Resource) error {
-		for _, res := range resources {
-			if err := do(res); err != nil {
-				return err
-			}
-			if left--; left == 0 {
-				return errEnough
-			}
-		}
-		return nil
-	}
-	err := pages(ctx, backend, typ, f, deliver)
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
-}
-
-func pages(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
-	deliver func([]*resourcepb.Resource) error,
-) error {
-	pager, ok := storage.As[storage.Pager](backend)
-	if !ok {
-		resources, err := backend.List(ctx, storage.StrongConsistency, typ, f.proto(), f.prefix)
-		if err != nil {
-			return err
-		}
-		return deliver(resources)
-	}
-	opts := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: f.limit}
-	for {
-		page, err := pager.ListPage(ctx, typ, f.proto(), f.prefix, opts)
-		if err != nil {
-			return err
-		}
-		if err := deliver(page.Resources); err != nil {
-			return err
-		}
-		if opts.Continue = page.Continue; opts.Continue == "" {
-			return nil
-		}
-	}
 }

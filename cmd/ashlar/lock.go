@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/child"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/lease"
 )
 
@@ -32,7 +33,7 @@ const (
 	holderTimeout = 10 * time.Second
 )
 
-func (a *app) lockCommand() *cobra.Command {
+func lockCommand(a *cli.App) *cobra.Command {
 	l := locker{app: a}
 	cmd := &cobra.Command{
 		Use:   "lock NAME [-- COMMAND [ARGUMENT...]]",
@@ -57,31 +58,31 @@ are smaller than the largest it has seen. Programs in Go fence their writes to t
 		Args: func(cmd *cobra.Command, given []string) error {
 			switch dash := cmd.ArgsLenAtDash(); {
 			case len(given) == 0 || dash == 0:
-				return usagef("lock takes the NAME of a lock, see ashlar lock --help")
+				return cli.Usagef("lock takes the NAME of a lock, see ashlar lock --help")
 			case len(given) > 1 && dash != 1:
-				return usagef("lock takes one NAME, then -- and the command, see ashlar lock --help")
+				return cli.Usagef("lock takes one NAME, then -- and the command, see ashlar lock --help")
 			case len(given) == 1 && dash == 1:
-				return usagef("there is no command behind --")
+				return cli.Usagef("there is no command behind --")
 			}
 			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if l.limited = cmd.Flags().Changed("wait"); l.limited && l.wait < 0 {
-				return usagef("--wait is to be 0 or more")
+				return cli.Usagef("--wait is to be 0 or more")
 			}
 			if l.ttl < time.Second {
-				return usagef("--ttl is to be a second or more")
+				return cli.Usagef("--ttl is to be a second or more")
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.with(ctx, func(b storage.Backend) error { return l.run(ctx, b, args[0], args[1:]) })
+			return a.With(ctx, func(b storage.Backend) error { return l.run(ctx, b, args[0], args[1:]) })
 		},
 	}
-	l.flags(cmd, defaultTenancy)
+	l.flags(cmd, cli.DefaultTenancy)
 	cmd.Flags().DurationVar(&l.ttl, "ttl", defaultLockTTL, "how long the lock stays taken when its holder gives no sign of life")
 	cmd.Flags().DurationVar(&l.wait, "wait", 0, "give up if the lock cannot be had in this time, with exit code 4 if it is held (default: wait for ever)")
 	return cmd
@@ -90,7 +91,7 @@ are smaller than the largest it has seen. Programs in Go fence their writes to t
 // locker is one run of the command.
 type locker struct {
 	tenancy
-	app       *app
+	app       *cli.App
 	ttl, wait time.Duration
 	limited   bool
 }
@@ -117,7 +118,7 @@ func (l *locker) run(ctx context.Context, b storage.Backend, name string, comman
 	defer cancel()
 	if freed := tenure.Resign(free); freed != nil {
 		// The command has had the lock for as long as it ran: how it ended is the answer.
-		fmt.Fprintf(l.app.err, "ashlar: the lock is free only when %v have passed: %s\n", l.ttl, oneLine(freed))
+		fmt.Fprintf(l.app.Err, "ashlar: the lock is free only when %v have passed: %s\n", l.ttl, cli.OneLine(freed))
 	}
 	return err
 }
@@ -129,16 +130,16 @@ func (l *locker) show(ctx context.Context, elector *lease.Elector) error {
 		return err
 	}
 	if holder == "" {
-		_, err = fmt.Fprintf(l.app.out, "free, epoch %d\n", epoch)
+		_, err = fmt.Fprintf(l.app.Out, "free, epoch %d\n", epoch)
 	} else {
-		_, err = fmt.Fprintf(l.app.out, "held by %s, epoch %d\n", holder, epoch)
+		_, err = fmt.Fprintf(l.app.Out, "held by %s, epoch %d\n", holder, epoch)
 	}
 	return err
 }
 
 // campaign waits for the lock.
 func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name string) (*lease.Tenure, error) {
-	held := &codedError{code: exitConflict, err: fmt.Errorf("lock %q is held by somebody else", name)}
+	held := &cli.CodedError{Code: cli.ExitConflict, Err: fmt.Errorf("lock %q is held by somebody else", name)}
 	if l.limited && l.wait == 0 {
 		tenure, err := elector.Try(ctx)
 		if errors.Is(err, lease.ErrHeld) {
@@ -171,7 +172,7 @@ func isHeld(ctx context.Context, elector *lease.Elector) bool {
 // under runs a command in a tenure.
 func (l *locker) under(ctx context.Context, b storage.Backend, tenure *lease.Tenure, name string, command []string) error {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.app.in, l.app.out, l.app.err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.app.In, l.app.Out, l.app.Err
 	cmd.Env = append(os.Environ(), lockName+"="+name, fmt.Sprintf("%s=%d", lockEpoch, tenure.Epoch()))
 	end, stop := hangup(ctx)
 	defer stop()
@@ -182,15 +183,15 @@ func (l *locker) under(ctx context.Context, b storage.Backend, tenure *lease.Ten
 	}})
 	switch {
 	case tenure.Err() != nil:
-		return &codedError{code: exitFailed, err: fmt.Errorf("%s: %w", command[0], tenure.Err()), after: true}
+		return &cli.CodedError{Code: cli.ExitFailed, Err: fmt.Errorf("%s: %w", command[0], tenure.Err()), AfterInterrupt: true}
 	case err == nil:
 		return nil
 	}
 	code := child.Code(err)
 	if code < 0 {
-		return failedf("run %s: %w", command[0], err)
+		return cli.Failedf("run %s: %w", command[0], err)
 	}
-	return &codedError{code: code, err: fmt.Errorf("%s: %w", command[0], err), after: true}
+	return &cli.CodedError{Code: code, Err: fmt.Errorf("%s: %w", command[0], err), AfterInterrupt: true}
 }
 
 // holds reports whether nobody has taken the lock over, as far as the store can prove it.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +21,7 @@ func TestLockWhoseHolderIsKilled(t *testing.T) {
 	p := holding(t, url, `echo held; exec sleep 1000`, "--ttl", busyTTL)
 	require.NoError(t, p.cmd.Process.Kill())
 	require.Equal(t, -1, p.end()) // and the command's end of the pipe is closed
-	newCLI(t, url).ok("", "lock", "job", "--", "true")
+	newRunner(t, url).ok("", "lock", "job", "--", "true")
 }
 
 // stopped waits until a process is stopped, or waits in the kernel for a child that was stopped before it could run its program.
@@ -54,12 +55,12 @@ func TestLockThatIsStopped(t *testing.T) {
 		require.Equal(t, "tick", p.next())
 	}
 	stop()
-	newCLI(t, url).ok("", "lock", "job", "--", "true") // when it has been silent for its time to live
+	newRunner(t, url).ok("", "lock", "job", "--", "true") // when it has been silent for its time to live
 	for len(p.lines) > 0 {
 		<-p.lines // what was in the pipe
 	}
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
-	require.Equal(t, exitFailed, p.end())
+	require.Equal(t, cli.ExitFailed, p.end())
 	for line := range p.lines {
 		t.Errorf("the command went on without the lock: %s", line)
 	}
@@ -100,8 +101,8 @@ func TestLockAtATerminalWithoutAShell(t *testing.T) {
 	require.True(t, lines.Scan())
 	_, err = ours.WriteString("\x1a")
 	require.NoError(t, err)
-	refused := newCLI(t, url).run("", "lock", "job", "--wait", "15s", "--", "true")
-	require.Equal(t, exitConflict, refused.code, "the lock was lost while the command runs: %s", refused.err)
+	refused := newRunner(t, url).run("", "lock", "job", "--wait", "15s", "--", "true")
+	require.Equal(t, cli.ExitConflict, refused.code, "the lock was lost while the command runs: %s", refused.err)
 	require.NoError(t, os.Remove(again))
 	require.True(t, lines.Scan())
 	require.Equal(t, "done", lines.Text())

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/child"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 // nobodyWrites keeps everybody from writing to a store until what it returns is called.
@@ -31,12 +32,12 @@ func nobodyWrites(t *testing.T, url string) (over func()) {
 func TestLockOfAStoreThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
-	c := newCLI(t, url)
+	c := newRunner(t, url)
 	c.ok("", "lock", "job", "--", "true")
 	over := nobodyWrites(t, url)
 	for _, wait := range []string{"1s", "100ms"} {
 		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
-		require.Equal(t, exitFailed, refused.code, refused.err)
+		require.Equal(t, cli.ExitFailed, refused.code, refused.err)
 		require.NotContains(t, refused.err, "held")
 	}
 	over()
@@ -70,5 +71,5 @@ func TestLockIsToldToEndTwice(t *testing.T) {
 		return errors.Is(syscall.Kill(started, 0), syscall.ESRCH)
 	}, patience, time.Millisecond, "what the command started outlives it")
 	require.Equal(t, 128+int(syscall.SIGKILL), p.end(), p.err.String())
-	newCLI(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
+	newRunner(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
 }

@@ -11,12 +11,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
 func TestLockRunsACommand(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, fileURL(t))
+	c := newRunner(t, fileURL(t))
 	require.Equal(t, "free, epoch 0\n", c.ok("", "lock", "job"))
 	require.Equal(t, "in job 1\n", c.ok("in", "lock", "job", "--", "sh", "-c", `echo "$(cat) $ASHLAR_LOCK $ASHLAR_LOCK_EPOCH"`))
 	require.Equal(t, "free, epoch 1\n", c.ok("", "lock", "job"))
@@ -26,13 +27,13 @@ func TestLockRunsACommand(t *testing.T) {
 	require.Equal(t, 7, failed.code)
 	require.Equal(t, "ashlar: sh: exit status 7\n", failed.err)
 	require.Equal(t, 128+int(syscall.SIGUSR1), c.run("", "lock", "job", "--", "sh", "-c", "kill -USR1 $$").code)
-	require.Equal(t, exitFailed, c.run("", "lock", "job", "--", filepath.Join(t.TempDir(), "nothing")).code)
+	require.Equal(t, cli.ExitFailed, c.run("", "lock", "job", "--", filepath.Join(t.TempDir(), "nothing")).code)
 	require.Equal(t, "free, epoch 4\n", c.ok("", "lock", "job"))
 	for _, wrong := range [][]string{
 		{}, {"--", "true"}, {"job", "true"}, {"job", "other", "--", "true"}, {"job", "--"}, {"*", "--", "true"},
 		{"job", "--ttl", "1ms", "--", "true"}, {"job", "--wait", "-1s", "--", "true"},
 	} {
-		require.Equal(t, exitUsage, c.run("", append([]string{"lock"}, wrong...)...).code, "%v", wrong)
+		require.Equal(t, cli.ExitUsage, c.run("", append([]string{"lock"}, wrong...)...).code, "%v", wrong)
 	}
 }
 
@@ -44,14 +45,14 @@ func TestLockIsHeldByOneProcess(t *testing.T) {
 		all.Go(func() {
 			for range 4 {
 				p := start(t, []string{"ASHLAR_STORE=" + url, "PATH=" + os.Getenv("PATH")}, "lock", "job", "--", "sh", "-c", "mkdir "+inside+" && rmdir "+inside)
-				if code := p.end(); code != exitOK {
+				if code := p.end(); code != cli.ExitOK {
 					t.Errorf("exit code %d: %s", code, p.err.String())
 				}
 			}
 		})
 	}
 	all.Wait()
-	require.Equal(t, "free, epoch 12\n", newCLI(t, url).ok("", "lock", "job"))
+	require.Equal(t, "free, epoch 12\n", newRunner(t, url).ok("", "lock", "job"))
 }
 
 // busyTTL is the time to live of a lock whose end a test waits for: short, but long enough to be renewed on a busy machine.
@@ -69,17 +70,17 @@ func holding(t *testing.T, url string, script string, flags ...string) *process 
 func TestLockThatIsHeld(t *testing.T) {
 	t.Parallel()
 	url := fileURL(t)
-	c := newCLI(t, url)
+	c := newRunner(t, url)
 	p := holding(t, url, `trap "echo ended; exit 0" TERM; echo held; while :; do sleep 0.1; done`, "--ttl", "10m")
 	require.Regexp(t, "^held by .+/"+strconv.Itoa(p.cmd.Process.Pid)+" .*, epoch 1\n$", c.ok("", "lock", "job"))
 	for _, wait := range []string{"0s", "1ns", "50ms"} {
 		refused := c.run("", "lock", "job", "--wait", wait, "--", "true")
-		require.Equal(t, exitConflict, refused.code, refused.err)
+		require.Equal(t, cli.ExitConflict, refused.code, refused.err)
 		require.Equal(t, "ashlar: lock \"job\" is held by somebody else\n", refused.err)
 	}
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, "ended", p.next())
-	require.Equal(t, exitOK, p.end(), p.err.String())
+	require.Equal(t, cli.ExitOK, p.end(), p.err.String())
 	c.ok("", "lock", "job", "--wait", "0s", "--", "true")
 }
 
@@ -93,10 +94,10 @@ func TestLockThatIsLost(t *testing.T) {
 	defer db.Close()
 	tx, err := db.BeginTx(t.Context(), nil) // nobody writes
 	require.NoError(t, err)
-	require.Equal(t, exitFailed, p.end())
+	require.Equal(t, cli.ExitFailed, p.end())
 	require.NoError(t, tx.Rollback())
 	require.Contains(t, p.err.String(), "ashlar: sh: the lock was lost: ")
-	newCLI(t, url).ok("", "lock", "job", "--", "true")
+	newRunner(t, url).ok("", "lock", "job", "--", "true")
 }
 
 // What ends this program tells the command to end; how that ends is the answer.
@@ -117,7 +118,7 @@ func TestLockIsToldToEnd(t *testing.T) {
 				p := holding(t, url, script)
 				require.NoError(t, p.cmd.Process.Signal(sig))
 				require.Equal(t, code, p.end(), p.err.String())
-				newCLI(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
+				newRunner(t, url).ok("", "lock", "job", "--wait", "0s", "--", "true")
 			})
 		}
 	}
@@ -134,7 +135,7 @@ func TestLockThatCannotBeFreed(t *testing.T) {
 	tx, err := db.BeginTx(t.Context(), nil) // nobody writes
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(again, nil, 0o600))
-	require.Equal(t, exitOK, p.end())
+	require.Equal(t, cli.ExitOK, p.end())
 	require.Contains(t, p.err.String(), "ashlar: the lock is free only when 1m0s have passed: ")
 	require.NoError(t, tx.Rollback())
 }

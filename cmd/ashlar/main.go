@@ -6,7 +6,7 @@
 //	ashlar owned apps/Deployment storefront --recursive
 //
 // The store is named by --store or ASHLAR_STORE; without either it is a SQLite file in the user's data folder. See
-// ashlar --help, and package internal/manifest for what apply reads.
+// ashlar --help, and package manifest for what apply reads.
 //
 // The exit code is 0 if all went well, 1 if something failed, 2 if the command line is wrong, 3 if a resource is not there,
 // and 4 if somebody else's change was in the way.
@@ -14,11 +14,24 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/conformancecmd"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/migratecmd"
 	"github.com/ashlar-dev/storage/conformance/faults"
+	_ "github.com/ashlar-dev/storage/dynamodb" // dynamodb:
+	_ "github.com/ashlar-dev/storage/etcd"     // etcd:, etcds:
+	_ "github.com/ashlar-dev/storage/inmem"    // mem:
+	_ "github.com/ashlar-dev/storage/postgres" // postgres:, postgresql:
+	_ "github.com/ashlar-dev/storage/sqlite"   // sqlite:
 )
 
 func main() {
@@ -28,6 +41,102 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one has its usual effect: a command that cannot end cleanly can still be ended.
 	context.AfterFunc(ctx, stop)
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
-	os.Exit(a.run(ctx, os.Args[1:]))
+	a := &cli.App{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	os.Exit(run(ctx, a, os.Args[1:]))
+}
+
+// run does what args say and returns the exit code.
+func run(ctx context.Context, a *cli.App, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(append([]string{}, args...)) // of a nil slice cobra makes those of the process
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		// A context that was cancelled says so in many words; the user knows.
+		if coded := (*cli.CodedError)(nil); ctx.Err() != nil && (!errors.As(err, &coded) || !coded.AfterInterrupt) {
+			err = cli.Failedf("interrupted")
+		}
+		fmt.Fprintf(a.Err, "ashlar: %s\n", cli.OneLine(err))
+	}
+	return cli.ExitCode(err)
+}
+
+func newRoot(a *cli.App) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ashlar",
+		Short: "Look into a store of resources, and change it",
+		Long: `Look into a store of resources, and change it: in memory, SQLite, PostgreSQL, etcd or DynamoDB.
+
+The store is a URL, given by --store or ASHLAR_STORE. Without either it is a SQLite file in the user's data folder. Or --server names
+a server that serves a store (ashlar serve), for the commands that read and write resources.
+
+TYPE is group/Kind, such as apps/Deployment or core/Service; where several types are wanted, group/* or *.
+
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody else's change.`,
+		Example: `  ashlar apply -f manifests/
+  ashlar list '*'
+  ashlar --store sqlite:///var/lib/app/store.db watch apps/Deployment -o json
+  ashlar owned apps/Deployment storefront --recursive`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return cli.Usagef("unknown command %q, did you mean %s?", args[0], strings.Join(near, " or "))
+			}
+			return cli.Usagef("unknown command %q, see ashlar --help", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return cli.Usagef("%w, see %s --help", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.Store, "store", "", "URL of the store (default $ASHLAR_STORE, else a SQLite file in the data folder)")
+	flags.DurationVar(&a.Timeout, "timeout", 0, "give up after this time; watch ends well after it (default: none)")
+	serverFlags(a, root)
+	root.AddCommand(
+		alsoThrough(applyCommand(a)), alsoThrough(getCommand(a)), alsoThrough(listCommand(a)), alsoThrough(watchCommand(a)), alsoThrough(topCommand(a)),
+		alsoThrough(deleteCommand(a)), alsoThrough(ownedCommand(a)), alsoThrough(typesCommand(a)), alsoThrough(migratecmd.ExportCommand(a)),
+		alsoThrough(historyCommand(a)), alsoThrough(diffCommand(a)), alsoThrough(revisionsCommand(a)), compactCommand(a),
+		schemaCommand(a), migratecmd.Command(a), migratecmd.ImportCommand(a), conformancecmd.Command(a), lockCommand(a), serveCommand(a),
+		versionCommand(a),
+	)
+	return root
+}
+
+// serverFlags adds the flags that name a server and say how to reach it.
+func serverFlags(a *cli.App, root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.Server.Address, "server", "", "host:port of a server of resources (ashlar serve), in the place of a store")
+	flags.StringVar(&a.Server.Token, "token", "", "token that the server knows you by (default $ASHLAR_TOKEN)")
+	flags.StringVar(&a.Server.CA, "ca", "", "file of the certificates that sign the server's (default: those of the system)")
+	flags.StringVar(&a.Server.Cert, "cert", "", "file of your certificate for the server")
+	flags.StringVar(&a.Server.Key, "key", "", "file of the private key of your certificate")
+	flags.BoolVar(&a.Server.Insecure, "insecure", false, "speak to a server on another machine without TLS")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case a.Server.Address == "":
+			return nil
+		case cmd.Annotations[throughServer] == "":
+			return cli.Usagef("%s does not go through a server: it needs the store itself, by --store", cmd.Name())
+		case a.Store != "":
+			return cli.Usagef("--server and --store exclude each other")
+		}
+		return nil
+	}
+}
+
+// throughServer marks the commands that also go through a server.
+const throughServer = "ashlar.dev/through-server"
+
+// alsoThrough marks a command as one that also goes through a server.
+func alsoThrough(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{throughServer: "true"}
+	return cmd
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/manifest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -42,7 +43,7 @@ func (m *meddler) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 // meddled opens a store, and says how to apply and to delete there in passing.
 func meddled(t *testing.T) (m *meddler, apply func(text string) func(), remove func()) {
 	t.Helper()
-	c := newCLI(t, memoryURL())
+	c := newRunner(t, memoryURL())
 	backend, err := storage.Open(t.Context(), c.env["ASHLAR_STORE"])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Close()) })
@@ -104,7 +105,7 @@ func TestApplyOfAVersionDoesNotBeginAgain(t *testing.T) {
 	doc := fmt.Sprintf(`{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"}},"version":%q}`, stored.Version)
 	_, err = applyTo(t, m, doc)
 	require.ErrorIs(t, err, storage.ErrCASFailure)
-	require.Equal(t, exitConflict, exitCode(err))
+	require.Equal(t, cli.ExitConflict, cli.ExitCode(err))
 }
 
 func TestDeleteBeginsAgain(t *testing.T) {

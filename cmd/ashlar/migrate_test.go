@@ -9,17 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ashlar-dev/storage/migrate"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 )
 
 func TestMigrateOnce(t *testing.T) {
 	t.Parallel()
 	from, to := memoryURL(), fileURL(t)
-	c := newCLI(t, from)
+	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	stores := []string{"--from", from, "--to", to}
 	n := len(lines(c.ok("", "list", "*", "-o", "name")))
@@ -29,7 +28,7 @@ func TestMigrateOnce(t *testing.T) {
 	require.Empty(t, c.ok("", "list", "*", "-o", "name", "--store", to), "a dry run writes nothing")
 
 	r := c.run("", append([]string{"migrate", "verify"}, stores...)...)
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Len(t, lines(r.out), n)
 	require.Contains(t, r.out, "missing   ")
 
@@ -38,12 +37,12 @@ func TestMigrateOnce(t *testing.T) {
 	require.Contains(t, c.ok("", append([]string{"migrate", "verify"}, stores...)...), "equal: ")
 
 	r = c.run("", append([]string{"migrate"}, stores...)...)
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "the target is not empty")
 
 	c.ok("", "delete", "apps/Deployment", "basket", "-n", "boutique", "--store", to)
 	r = c.run("", append([]string{"migrate", "verify", "--json"}, stores...)...)
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	var found, summary map[string]any
 	require.NoError(t, json.Unmarshal([]byte(lines(r.out)[0]), &found))
 	require.NoError(t, json.Unmarshal([]byte(lines(r.out)[1]), &summary))
@@ -61,7 +60,7 @@ func TestMigrateOnce(t *testing.T) {
 func TestMigrateLive(t *testing.T) {
 	t.Parallel()
 	from, to := fileURL(t), fileURL(t)
-	c := newCLI(t, from)
+	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	stores := []string{"--from", from, "--to", to}
 
@@ -73,7 +72,7 @@ func TestMigrateLive(t *testing.T) {
 	var errs bytes.Buffer
 	over := make(chan int, 1)
 	go func() {
-		over <- c.app(in, out, &errs).run(ctx, append([]string{"migrate", "--live", "--json"}, stores...))
+		over <- run(ctx, c.app(in, out, &errs), append([]string{"migrate", "--live", "--json"}, stores...))
 		_ = out.Close()
 		_ = in.Close()
 	}()
@@ -92,17 +91,17 @@ func TestMigrateLive(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.Equal(t, exitOK, <-over, errs.String())
+	require.Equal(t, cli.ExitOK, <-over, errs.String())
 	require.Equal(t, "complete", last["phase"])
 	require.True(t, told)
 
 	r := c.run(configMap("late", ""), "apply", "-f", "-")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "the store is closed for writing: it has moved to "+to)
 	require.Contains(t, c.ok("", "migrate", "status"), "it has moved to "+to)
 	require.Contains(t, c.ok("", "migrate", "status", "--store", to), "phase complete")
 	require.Contains(t, c.ok("", append([]string{"migrate", "--live", "--cutover-when-lag-below", "1s"}, stores...)...), "already complete")
-	require.Equal(t, exitUsage, c.run("", append([]string{"migrate", "abort"}, stores...)...).code)
+	require.Equal(t, cli.ExitUsage, c.run("", append([]string{"migrate", "abort"}, stores...)...).code)
 
 	// And back again.
 	back := []string{"migrate", "--live", "--cutover-when-lag-below", "1m", "--mirror", "--from", to, "--to", from}
@@ -114,7 +113,7 @@ func TestMigrateLive(t *testing.T) {
 }
 
 // stopMigration begins a live migration, interrupts it in a phase, and returns what it said at the end.
-func stopMigration(t *testing.T, c *cli, phase string, args ...string) (note string) {
+func stopMigration(t *testing.T, c *runner, phase string, args ...string) (note string) {
 	t.Helper()
 	ctx, interrupt := context.WithTimeout(context.Background(), patience)
 	defer interrupt()
@@ -122,7 +121,7 @@ func stopMigration(t *testing.T, c *cli, phase string, args ...string) (note str
 	over := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		over <- c.app(strings.NewReader(""), out, &errs).run(ctx, append([]string{"migrate", "--live", "--json"}, args...))
+		over <- run(ctx, c.app(strings.NewReader(""), out, &errs), append([]string{"migrate", "--live", "--json"}, args...))
 		_ = out.Close()
 	}()
 	for dec := json.NewDecoder(seen); ; {
@@ -137,7 +136,7 @@ func stopMigration(t *testing.T, c *cli, phase string, args ...string) (note str
 			note = text
 		}
 	}
-	require.Equal(t, exitFailed, <-over)
+	require.Equal(t, cli.ExitFailed, <-over)
 	require.Contains(t, errs.String(), "interrupted")
 	return note
 }
@@ -154,7 +153,7 @@ func commandAfter(t *testing.T, text, purpose string) []string {
 func TestMigrateInterrupted(t *testing.T) {
 	t.Parallel()
 	from, to := fileURL(t), fileURL(t)
-	c := newCLI(t, from)
+	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	text := stopMigration(t, c, "follow", "--from", from, "--to", to)
 	require.Contains(t, text, "the same command goes on from here")
@@ -174,7 +173,7 @@ func TestMigrateStoppedWhileClosed(t *testing.T) {
 		t.Run(purpose, func(t *testing.T) {
 			t.Parallel()
 			from, to := fileURL(t), fileURL(t)
-			c := newCLI(t, from)
+			c := newRunner(t, from)
 			c.ok("", "apply", "-f", boutique)
 			text := stopMigration(t, c, "cutover", "--cutover-when-lag-below", "1h", "--from", from, "--to", to)
 			require.Contains(t, text, "the source is closed for writing until then")
@@ -183,27 +182,16 @@ func TestMigrateStoppedWhileClosed(t *testing.T) {
 			if purpose == "To go on" {
 				require.Contains(t, written.err, "closed for writing")
 			} else {
-				require.Equal(t, exitOK, written.code, written.err)
+				require.Equal(t, cli.ExitOK, written.code, written.err)
 			}
 		})
 	}
 }
 
-func TestMigrateCommandLines(t *testing.T) {
-	t.Parallel()
-	f := &moving{fromTo: fromTo{from: "postgres://me:secret@db/app?sslmode=disable&schema=a'b", to: "sqlite:///tmp/x y"}, live: true, mirror: true, lag: time.Second}
-	require.Equal(t, "ashlar migrate --from 'postgres://db/app?schema=a%27b' --to sqlite:///tmp/x%20y --live --mirror --cutover-when-lag-below 1s", f.same())
-	require.Equal(t, "'it'\\''s'", quoted("it's"))
-	for next, want := range map[migrate.Next]string{migrate.GiveUp: "would fail again", migrate.Leave: "status --store", migrate.Nothing: ""} {
-		require.Contains(t, f.wayOn(&migrate.Result{Next: next}), want)
-	}
-	require.NotContains(t, f.wayOn(&migrate.Result{Next: migrate.Again}), "secret")
-}
-
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	from, to := memoryURL(), fileURL(t)
-	c := newCLI(t, from)
+	c := newRunner(t, from)
 	c.ok("", "apply", "-f", boutique)
 	file := filepath.Join(t.TempDir(), "store.ashlar")
 	require.Contains(t, c.ok("", "export", file), "exported to "+file)
@@ -222,11 +210,11 @@ func TestExportAndImport(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, whole, 0o600))
 	empty := memoryURL()
 	r := c.run("", "import", file, "--store", empty)
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, cli.ExitUsage, r.code)
 	require.Contains(t, r.err, "damaged")
 	require.Empty(t, c.ok("", "list", "*", "-o", "name", "--store", empty))
-	require.Equal(t, exitFailed, c.run("", "import", file+".none").code)
-	require.Equal(t, exitFailed, c.run("", "export", filepath.Join(file, "none")).code)
+	require.Equal(t, cli.ExitFailed, c.run("", "import", file+".none").code)
+	require.Equal(t, cli.ExitFailed, c.run("", "export", filepath.Join(file, "none")).code)
 	left, err := os.ReadDir(filepath.Dir(file))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "nothing is left behind")
@@ -243,21 +231,15 @@ func TestMigrateUsage(t *testing.T) {
 		"the same":     {"migrate", "--from", "mem://cli-same", "--to", "mem://cli-same"},
 		"subcommand":   {"migrate", "verfy"},
 	} {
-		r := newCLI(t, memoryURL()).run("", args...)
-		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)
+		r := newRunner(t, memoryURL()).run("", args...)
+		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", name, r.err)
 	}
 }
 
 func TestMigrateShowsNoPassword(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, memoryURL())
+	c := newRunner(t, memoryURL())
 	r := c.run("", "migrate", "--timeout", "2s", "--from", memoryURL(), "--to", "postgres://user:pa55word@127.0.0.1:1/db?sslmode=disable")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.NotContains(t, r.out+r.err, "pa55word")
-}
-
-func TestProgressInALine(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "1.5s", short(1500*time.Millisecond))
-	require.Equal(t, "2m1s", short(2*time.Minute+1200*time.Millisecond))
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) ownedCommand() *cobra.Command {
+func ownedCommand(a *cli.App) *cobra.Command {
 	var where tenancy
 	var out output
 	var recursive bool
@@ -21,8 +22,8 @@ func (a *app) ownedCommand() *cobra.Command {
 		Short: "Show what a resource owns",
 		Example: `  ashlar owned apps/Deployment storefront
   ashlar owned apps/Deployment storefront --recursive -o name`,
-		Args:              args("TYPE", "NAME"),
-		ValidArgsFunction: a.completeNames(&where),
+		Args:              cli.ExactArgs("TYPE", "NAME"),
+		ValidArgsFunction: completeNames(a, &where),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -31,17 +32,17 @@ func (a *app) ownedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.with(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, func(backend storage.Backend) error {
 				owner, err := read(ctx, backend, id)
 				if err != nil {
-					return fmt.Errorf("get %s: %w", fullName(id), err)
+					return fmt.Errorf("get %s: %w", cli.FullName(id), err)
 				}
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				o := owning{backend: backend, recursive: recursive, print: p.resource, seen: map[key.Key]bool{key.Of(id): true}}
 				if err := o.show(ctx, owner.GetId(), 0); err != nil {
 					return err
@@ -50,7 +51,7 @@ func (a *app) ownedCommand() *cobra.Command {
 			})
 		},
 	}
-	where.flags(cmd, defaultTenancy)
+	where.flags(cmd, cli.DefaultTenancy)
 	out.flags(cmd)
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also what that owns, and so on")
 	return cmd
@@ -66,7 +67,7 @@ type owning struct {
 func (o *owning) show(ctx context.Context, owner *resourcepb.ID, depth int) error {
 	children, err := o.backend.OwnerReferences(ctx, owner)
 	if err != nil {
-		return fmt.Errorf("what %s owns: %w", fullName(owner), err)
+		return fmt.Errorf("what %s owns: %w", cli.FullName(owner), err)
 	}
 	for _, child := range children {
 		if o.seen[key.Of(child)] {
@@ -78,7 +79,7 @@ func (o *owning) show(ctx context.Context, owner *resourcepb.ID, depth int) erro
 			continue // deleted meanwhile
 		}
 		if err != nil {
-			return fmt.Errorf("get %s: %w", fullName(child), err)
+			return fmt.Errorf("get %s: %w", cli.FullName(child), err)
 		}
 		if err := o.print(res, depth); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/ranges"
@@ -15,8 +16,8 @@ import (
 // scanLimit is how many records are asked for at once.
 const scanLimit = 500
 
-// chronicle is the past of a store, or as much of it as a server shows. It goes by filters, as a server's authorization does.
-type chronicle interface {
+// historySource is the past of a store, or as much of it as a server shows. It goes by filters, as a server's authorization does.
+type historySource interface {
 	// Revisions returns the oldest and the newest revision, to those who may list what matches.
 	Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error)
 	// RecordsAt returns a function that returns what matched at a revision, 0 being the newest one, in order, page by page, and whether
@@ -28,9 +29,9 @@ type chronicle interface {
 
 // onHistory opens the store, or connects to the server, for a command that needs what was there, and closes it. What is forgotten, or has
 // not happened yet, is an error that names the revisions there are for those who may list what matches.
-func (a *app) onHistory(ctx context.Context, f *key.Filter, do func(chronicle) error) error {
-	return a.with(ctx, func(backend storage.Backend) error {
-		var h chronicle
+func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySource) error) error {
+	return a.With(ctx, func(backend storage.Backend) error {
+		var h historySource
 		if server, ok := backend.(*client.Backend); ok {
 			h = server
 		} else {
@@ -45,8 +46,8 @@ func (a *app) onHistory(ctx context.Context, f *key.Filter, do func(chronicle) e
 }
 
 // onHistorian opens a store for a command that changes its past, and closes it.
-func (a *app) onHistorian(ctx context.Context, do func(storage.Historian) error) error {
-	return a.with(ctx, func(backend storage.Backend) error {
+func onHistorian(ctx context.Context, a *cli.App, do func(storage.Historian) error) error {
+	return a.With(ctx, func(backend storage.Backend) error {
 		h, err := historianOf(backend)
 		if err != nil {
 			return err
@@ -58,7 +59,7 @@ func (a *app) onHistorian(ctx context.Context, do func(storage.Historian) error)
 func historianOf(backend storage.Backend) (storage.Historian, error) {
 	h, ok := storage.As[storage.Historian](backend)
 	if !ok {
-		return nil, usagef("this store does not number its changes, so nothing can be shown of its past")
+		return nil, cli.Usagef("this store does not number its changes, so nothing can be shown of its past")
 	}
 	return h, nil
 }
@@ -134,7 +135,7 @@ type past struct {
 }
 
 // newPast returns what matched at a revision; 0 is the newest one.
-func newPast(h chronicle, f *key.Filter, revision int64) *past {
+func newPast(h historySource, f *key.Filter, revision int64) *past {
 	return &past{read: h.RecordsAt(f, revision, scanLimit), more: true}
 }
 

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -34,7 +34,7 @@ func (o *output) check() error {
 	case "table", "json", "yaml", "name":
 		return nil
 	}
-	return usagef("-o is to be table, json, yaml or name, found %q", o.format)
+	return cli.Usagef("-o is to be table, json, yaml or name, found %q", o.format)
 }
 
 // printer writes resources in one format. Its methods write to a buffer; flush empties it.
@@ -67,7 +67,7 @@ func (p *printer) resource(res *resourcepb.Resource, depth int) error {
 		}
 		return p.yaml(text)
 	case "name":
-		return p.line([]byte(fullName(res.GetId())))
+		return p.line([]byte(cli.FullName(res.GetId())))
 	}
 	if !p.wrote {
 		p.wrote = true
@@ -77,10 +77,10 @@ func (p *printer) resource(res *resourcepb.Resource, depth int) error {
 	}
 	owner := ""
 	if res.GetOwner() != nil {
-		owner = fullName(res.GetOwner())
+		owner = cli.FullName(res.GetOwner())
 	}
-	return p.row(strings.Repeat("  ", depth)+typeName(res.GetId().GetType()), printable(res.GetId().GetTenancy().GetPartition()),
-		printable(res.GetId().GetTenancy().GetNamespace()), printable(res.GetId().GetName()), owner)
+	return p.row(strings.Repeat("  ", depth)+cli.TypeName(res.GetId().GetType()), cli.Printable(res.GetId().GetTenancy().GetPartition()),
+		cli.Printable(res.GetId().GetTenancy().GetNamespace()), cli.Printable(res.GetId().GetName()), owner)
 }
 
 // single writes the one resource that was asked for.
@@ -127,12 +127,12 @@ func (p *printer) event(ev *resourcepb.WatchEvent, cursor string) error {
 	switch {
 	case res == nil:
 	case p.format == "name":
-		words = append(words, fullName(res.GetId()))
+		words = append(words, cli.FullName(res.GetId()))
 	default:
 		// A stream has no widths to align by, so these are a guess.
-		words = append(words, fmt.Sprintf("%-28s %-20s %s", typeName(res.GetId().GetType()),
-			printable(res.GetId().GetTenancy().GetPartition())+"/"+printable(res.GetId().GetTenancy().GetNamespace()),
-			printable(res.GetId().GetName())))
+		words = append(words, fmt.Sprintf("%-28s %-20s %s", cli.TypeName(res.GetId().GetType()),
+			cli.Printable(res.GetId().GetTenancy().GetPartition())+"/"+cli.Printable(res.GetId().GetTenancy().GetNamespace()),
+			cli.Printable(res.GetId().GetName())))
 	}
 	if cursor != "" {
 		words = append(words, "cursor="+cursor)
@@ -169,20 +169,4 @@ func (p *printer) flush() error {
 		return err
 	}
 	return p.out.Flush()
-}
-
-func typeName(t *resourcepb.Type) string {
-	return printable(t.GetGroup()) + "/" + printable(t.GetKind())
-}
-
-func fullName(id *resourcepb.ID) string {
-	return typeName(id.GetType()) + "/" + printable(id.GetName())
-}
-
-// printable returns s in quotes if it would upset a table or a terminal.
-func printable(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
@@ -99,14 +100,14 @@ func TestSignalsEndAWatchWell(t *testing.T) {
 		p := start(t, []string{"ASHLAR_STORE=" + fileURL(t)}, "watch", "*")
 		require.Equal(t, "synced", p.next())
 		require.NoError(t, p.cmd.Process.Signal(signal))
-		require.Equal(t, exitOK, p.end(), "%v: %s", signal, p.err.String())
+		require.Equal(t, cli.ExitOK, p.end(), "%v: %s", signal, p.err.String())
 		require.Empty(t, p.err.String())
 	}
 }
 
 func TestTwoProcessesOnOneFile(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, fileURL(t))
+	c := newRunner(t, fileURL(t))
 	env := []string{"ASHLAR_STORE=" + c.env["ASHLAR_STORE"]}
 	first := start(t, env, "watch", "core/ConfigMap", "-o", "json", "--show-cursor")
 	what, cursor := eventName(t, first.next())
@@ -116,9 +117,9 @@ func TestTwoProcessesOnOneFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, text := range []string{"1", "2", "3"} {
 		writer := start(t, env, "apply", "-f", write(t, dir, "a.yaml", configMap("a", text)))
-		require.Equal(t, exitOK, writer.end(), writer.err.String())
+		require.Equal(t, cli.ExitOK, writer.end(), writer.err.String())
 	}
-	require.Equal(t, exitOK, start(t, env, "delete", "core/ConfigMap", "a").end())
+	require.Equal(t, cli.ExitOK, start(t, env, "delete", "core/ConfigMap", "a").end())
 	for range 3 {
 		what, _ = eventName(t, first.next())
 		require.Equal(t, "upsert a", what)
@@ -133,7 +134,7 @@ func TestTwoProcessesOnOneFile(t *testing.T) {
 	for _, want := range []string{"upsert", "upsert", "upsert", "delete"} {
 		require.Equal(t, want+" core/ConfigMap/a", again.next())
 	}
-	require.Equal(t, exitOK, again.end())
+	require.Equal(t, cli.ExitOK, again.end())
 }
 
 func TestDefaultStore(t *testing.T) {
@@ -144,11 +145,11 @@ func TestDefaultStore(t *testing.T) {
 		filepath.Join(data, "ashlar", "store.db"):                    {"HOME=" + home, "XDG_DATA_HOME=" + data},
 	} {
 		p := start(t, env, "apply", "-f", filepath.Join(boutique, "platform.yaml"))
-		require.Equal(t, exitOK, p.end(), p.err.String())
+		require.Equal(t, cli.ExitOK, p.end(), p.err.String())
 		require.FileExists(t, file)
 		p = start(t, env, "get", "core/Namespace", "boutique", "-o", "name")
 		require.Equal(t, "core/Namespace/boutique", p.next())
-		require.Equal(t, exitOK, p.end())
+		require.Equal(t, cli.ExitOK, p.end())
 		info, err := os.Stat(filepath.Dir(file))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "other people's eyes stay out")
@@ -165,13 +166,13 @@ func TestBadSQLiteFiles(t *testing.T) {
 		url  string
 		code int
 	}{
-		"corrupt file":        {"sqlite://" + corrupt, exitFailed},
-		"a folder":            {"sqlite://" + dir, exitFailed},
-		"no such folder":      {"sqlite://" + filepath.Join(dir, "no", "such", "folder", "x.db"), exitFailed},
-		"not there, not made": {"sqlite://" + filepath.Join(dir, "missing.db") + "?create=off", exitFailed},
-		"unknown parameter":   {"sqlite://" + filepath.Join(dir, "x.db") + "?colour=red", exitUsage},
+		"corrupt file":        {"sqlite://" + corrupt, cli.ExitFailed},
+		"a folder":            {"sqlite://" + dir, cli.ExitFailed},
+		"no such folder":      {"sqlite://" + filepath.Join(dir, "no", "such", "folder", "x.db"), cli.ExitFailed},
+		"not there, not made": {"sqlite://" + filepath.Join(dir, "missing.db") + "?create=off", cli.ExitFailed},
+		"unknown parameter":   {"sqlite://" + filepath.Join(dir, "x.db") + "?colour=red", cli.ExitUsage},
 	} {
-		r := newCLI(t, tc.url).run(configMap("a", ""), "apply", "-f", "-")
+		r := newRunner(t, tc.url).run(configMap("a", ""), "apply", "-f", "-")
 		require.Equal(t, tc.code, r.code, "%s: %s", name, r.err)
 		t.Logf("%s: %s", name, r.err)
 	}

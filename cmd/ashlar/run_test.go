@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,15 +25,15 @@ var memoryStores atomic.Int64
 // memoryURL names a memory store that only this test has.
 func memoryURL() string { return fmt.Sprintf("mem://cli-test-%d", memoryStores.Add(1)) }
 
-// cli runs the command inside the test.
-type cli struct {
+// runner runs the command inside the test.
+type runner struct {
 	t     *testing.T
 	env   map[string]string
 	flags []string // that every run has
 }
 
-func newCLI(t *testing.T, storeURL string) *cli {
-	return &cli{t: t, env: map[string]string{"ASHLAR_STORE": storeURL}}
+func newRunner(t *testing.T, storeURL string) *runner {
+	return &runner{t: t, env: map[string]string{"ASHLAR_STORE": storeURL}}
 }
 
 // result is what a run left.
@@ -41,19 +42,19 @@ type result struct {
 	out, err string
 }
 
-func (c *cli) app(in io.Reader, out, err io.Writer) *app {
-	return &app{in: in, out: out, err: err, getenv: func(name string) string { return c.env[name] }}
+func (c *runner) app(in io.Reader, out, err io.Writer) *cli.App {
+	return &cli.App{In: in, Out: out, Err: err, Getenv: func(name string) string { return c.env[name] }}
 }
 
 // run runs the command with a text as its standard input.
-func (c *cli) run(in string, args ...string) result {
+func (c *runner) run(in string, args ...string) result {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out, err bytes.Buffer
-	code := c.app(strings.NewReader(in), &out, &err).run(ctx, append(args, c.flags...))
+	code := run(ctx, c.app(strings.NewReader(in), &out, &err), append(args, c.flags...))
 	r := result{code: code, out: out.String(), err: err.String()}
-	if code == exitOK {
+	if code == cli.ExitOK {
 		require.Empty(c.t, r.err, "%v", args)
 	} else {
 		require.Regexp(c.t, `^ashlar: [^\n]+\n$`, r.err, "a failure is one line: %v", args)
@@ -62,10 +63,10 @@ func (c *cli) run(in string, args ...string) result {
 }
 
 // ok demands success and returns the output.
-func (c *cli) ok(in string, args ...string) string {
+func (c *runner) ok(in string, args ...string) string {
 	c.t.Helper()
 	r := c.run(in, args...)
-	require.Equal(c.t, exitOK, r.code, "%v: %s", args, r.err)
+	require.Equal(c.t, cli.ExitOK, r.code, "%v: %s", args, r.err)
 	return r.out
 }
 
@@ -77,15 +78,15 @@ type watching struct {
 	code  chan int
 }
 
-func (c *cli) watch(args ...string) *watching {
+func (c *runner) watch(args ...string) *watching {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
 	w := &watching{t: c.t, stop: stop, lines: make(chan string, 10_000), code: make(chan int, 1)}
 	var complaints bytes.Buffer
 	go func() {
-		code := c.app(strings.NewReader(""), writer, &complaints).run(ctx, append(append([]string{"watch"}, args...), c.flags...))
-		if code != exitOK {
+		code := run(ctx, c.app(strings.NewReader(""), writer, &complaints), append(append([]string{"watch"}, args...), c.flags...))
+		if code != cli.ExitOK {
 			c.t.Errorf("watch %v: exit code %d: %s", args, code, complaints.String())
 		}
 		_ = writer.Close()

@@ -9,36 +9,37 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/migrations"
 	"github.com/ashlar-dev/storage/postgres"
 )
 
-func (a *app) schemaCommand() *cobra.Command {
+func schemaCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Look after the tables of a Postgres store",
 		Long: `Look after the tables of a Postgres store. Opening one creates and upgrades them unless its URL has create=off: this is for
 those who want to do that themselves, at a time of their choice or as another database user.`,
-		Args: args(),
+		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.schemaStatusCommand(), a.schemaUpCommand())
+	cmd.AddCommand(schemaStatusCommand(a), schemaUpCommand(a))
 	return cmd
 }
 
-func (a *app) schemaStatusCommand() *cobra.Command {
+func schemaStatusCommand(a *cli.App) *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:               "status",
 		Short:             "Show the version of the tables; changes nothing",
 		Example:           "  ashlar schema status --store postgres://db.example/app",
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
-			return a.onPostgres(cmd, func(ctx context.Context, u *url.URL) error {
+			return onPostgres(a, cmd, func(ctx context.Context, u *url.URL) error {
 				s, err := postgres.SchemaStatus(ctx, u)
 				if err != nil {
 					return fmt.Errorf("schema status: %w", err)
@@ -47,16 +48,16 @@ func (a *app) schemaStatusCommand() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("render the status: %w", err)
 				}
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				switch out.format {
 				case "json":
 					err = p.line(text)
 				case "yaml":
 					err = p.yaml(text)
 				case "name":
-					err = p.line([]byte(printable(s.Name)))
+					err = p.line([]byte(cli.Printable(s.Name)))
 				default:
-					err = p.line(fmt.Appendf(nil, "schema %s has version %d; this program's is %d", printable(s.Name), s.Version, s.Latest))
+					err = p.line(fmt.Appendf(nil, "schema %s has version %d; this program's is %d", cli.Printable(s.Name), s.Version, s.Latest))
 				}
 				if err != nil {
 					return err
@@ -69,23 +70,23 @@ func (a *app) schemaStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) schemaUpCommand() *cobra.Command {
+func schemaUpCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:               "up",
 		Short:             "Create the tables, or bring them to this program's version",
 		Example:           "  ashlar schema up --store postgres://owner@db.example/app",
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onPostgres(cmd, func(ctx context.Context, u *url.URL) error {
+			return onPostgres(a, cmd, func(ctx context.Context, u *url.URL) error {
 				from, err := postgres.UpgradeSchema(ctx, u)
 				if err != nil {
 					return fmt.Errorf("schema up: %w", err)
 				}
 				if from == migrations.Latest {
-					_, err = fmt.Fprintf(a.out, "version %d already\n", from)
+					_, err = fmt.Fprintf(a.Out, "version %d already\n", from)
 				} else {
-					_, err = fmt.Fprintf(a.out, "from version %d to %d\n", from, migrations.Latest)
+					_, err = fmt.Fprintf(a.Out, "from version %d to %d\n", from, migrations.Latest)
 				}
 				return err
 			})
@@ -94,24 +95,24 @@ func (a *app) schemaUpCommand() *cobra.Command {
 }
 
 // onPostgres calls do with the store's URL, if that is one of Postgres: no other adapter has tables to look after.
-func (a *app) onPostgres(cmd *cobra.Command, do func(context.Context, *url.URL) error) error {
-	ctx, cancel, err := a.context(cmd)
+func onPostgres(a *cli.App, cmd *cobra.Command, do func(context.Context, *url.URL) error) error {
+	ctx, cancel, err := a.Context(cmd)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	rawURL := a.store
+	rawURL := a.Store
 	if rawURL == "" {
-		rawURL = a.getenv("ASHLAR_STORE")
+		rawURL = a.Getenv("ASHLAR_STORE")
 	}
 	scheme, _, _ := strings.Cut(strings.ToLower(rawURL), ":")
 	if scheme != "postgres" && scheme != "postgresql" {
-		return usagef("only a Postgres store has a schema to look after: name one with --store or ASHLAR_STORE")
+		return cli.Usagef("only a Postgres store has a schema to look after: name one with --store or ASHLAR_STORE")
 	}
 	// The error would repeat the URL, and with it a password.
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return usagef("malformed %s URL", scheme)
+		return cli.Usagef("malformed %s URL", scheme)
 	}
-	return cause(ctx, do(ctx, u))
+	return cli.Cause(ctx, do(ctx, u))
 }

@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/serve"
 )
 
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *cli.App) *cobra.Command {
 	var c serve.Config
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
@@ -29,23 +30,23 @@ are told to go on elsewhere; a second signal ends it at once.
 Without TLS it listens on addresses of this machine only, unless --insecure is given.`,
 		Example: `  ashlar serve --any-type --store sqlite:///var/lib/app/store.db
   ashlar serve --types /etc/ashlar/types --tokens /etc/ashlar/tokens.yaml --tls-cert server.pem --tls-key server-key.pem --listen :8502 --http :8500`,
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Logger, err = serve.NewLogger(a.err, logFormat, logLevel); err != nil {
-				return usagef("%w", err)
+			if c.Logger, err = serve.NewLogger(a.Err, logFormat, logLevel); err != nil {
+				return cli.Usagef("%w", err)
 			}
 			if err := c.Check(); err != nil {
-				return usagef("%w", err)
+				return cli.Usagef("%w", err)
 			}
-			if c.Store, err = a.storeURL(); err != nil {
+			if c.Store, err = a.StoreURL(); err != nil {
 				return err
 			}
 			hangUps := make(chan os.Signal, 1)
 			signal.Notify(hangUps, syscall.SIGHUP)
 			defer signal.Stop(hangUps)
-			c.Reload, c.Version = hangUps, buildVersion()
+			c.Reload, c.Version = hangUps, cli.BuildVersion()
 			return serve.Run(cmd.Context(), c)
 		},
 	}
@@ -64,6 +65,6 @@ Without TLS it listens on addresses of this machine only, unless --insecure is g
 	flags.DurationVar(&c.ReadyTimeout, "ready-timeout", 2*time.Second, "how long a probe waits for the store")
 	flags.StringVar(&logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&logLevel, "log-level", "info", "debug, which has every call, info, warn or error")
-	cmd.AddCommand(a.serveEtcdCommand())
+	cmd.AddCommand(serveEtcdCommand(a))
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -174,8 +175,8 @@ func (s *served) restart(store string, args ...string) *served {
 }
 
 // cli returns a command line that goes through the server.
-func (s *served) cli(t *testing.T) *cli {
-	return &cli{t: t, env: map[string]string{}, flags: []string{"--server", s.grpc}}
+func (s *served) cli(t *testing.T) *runner {
+	return &runner{t: t, env: map[string]string{}, flags: []string{"--server", s.grpc}}
 }
 
 func TestServeRefusesWhatIsNotSafe(t *testing.T) {
@@ -200,8 +201,8 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 		"log level":           {[]string{"--any-type", "--log-level", "loud"}, "debug, info, warn or error"},
 		"another server":      {[]string{"--any-type", "--server", "127.0.0.1:1"}, "serve does not go through a server"},
 	} {
-		r := newCLI(t, memoryURL()).run("", append([]string{"serve"}, tc.args...)...)
-		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)
+		r := newRunner(t, memoryURL()).run("", append([]string{"serve"}, tc.args...)...)
+		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", name, r.err)
 		require.Contains(t, r.err, tc.want, name)
 	}
 	for name, args := range map[string][]string{
@@ -212,8 +213,8 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 		"no such store":        {"--any-type", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", "sqlite://" + dir + "/none.db?create=off"},
 		"an address of others": {"--any-type", "--insecure", "--listen", "192.0.2.1:1", "--http", ""},
 	} {
-		r := newCLI(t, memoryURL()).run("", append([]string{"serve"}, args...)...)
-		require.Equal(t, exitFailed, r.code, "%s: %s", name, r.err)
+		r := newRunner(t, memoryURL()).run("", append([]string{"serve"}, args...)...)
+		require.Equal(t, cli.ExitFailed, r.code, "%s: %s", name, r.err)
 	}
 }
 
@@ -221,7 +222,7 @@ func TestServeOnAllInterfacesIfItMust(t *testing.T) {
 	t.Parallel()
 	s := serveStore(t, memoryURL(), "--insecure", "--listen", ":0")
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }
 
 // A second signal ends the server at once, whatever still runs.
@@ -248,7 +249,7 @@ func TestServeEndsAtOnceAtTheSecondSignal(t *testing.T) {
 		}
 	}, patience, 10*time.Millisecond)
 	require.Equal(t, -1, s.end())
-	require.Equal(t, exitFailed, writer.end())
+	require.Equal(t, cli.ExitFailed, writer.end())
 }
 
 // What was under way when the server was told to stop is answered, while nothing new is taken and watches are told to go on elsewhere.
@@ -266,10 +267,10 @@ func TestServeDrains(t *testing.T) {
 	s.says(`"msg":"draining"`)
 	release()
 	require.Equal(t, "core/ConfigMap default/a created", writer.next())
-	require.Equal(t, exitOK, writer.end())
+	require.Equal(t, cli.ExitOK, writer.end())
 	require.Equal(t, "Unavailable: the server is about to stop: go on at another one, or later", watch.end(t))
-	require.Equal(t, exitOK, s.end())
-	require.Equal(t, "core/ConfigMap/a\n", newCLI(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
+	require.Equal(t, cli.ExitOK, s.end())
+	require.Equal(t, "core/ConfigMap/a\n", newRunner(t, store).ok("", "get", "core/ConfigMap", "a", "-o", "name"))
 	require.NotContains(t, s.logged(), `"level":"ERROR"`)
 	_, drained, _ := strings.Cut(s.logged(), `"msg":"draining"`)
 	answered, told := strings.Index(drained, "ResourceService/Write"), strings.Index(drained, "ResourceService/WatchList")
@@ -290,6 +291,6 @@ func TestServeCutsOffWhatDoesNotEnd(t *testing.T) {
 	s.counts(startedWrites, begun+1)
 	s.signal(syscall.SIGINT)
 	s.end()
-	require.Equal(t, exitFailed, writer.end())
+	require.Equal(t, cli.ExitFailed, writer.end())
 	require.Contains(t, bytes.NewBuffer(writer.err.Bytes()).String(), "ashlar: ")
 }

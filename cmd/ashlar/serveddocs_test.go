@@ -23,7 +23,7 @@ func TestServerIsAsDocumented(t *testing.T) {
 	const theme = "{apiVersion: v1, kind: ConfigMap, metadata: {name: theme, namespace: shop}}\n"
 	replaced := strings.NewReplacer("shop.yaml", write(t, t.TempDir(), "shop.yaml", settings+theme))
 	s := serveStore(t, fileURL(t))
-	c := &cli{t: t, env: map[string]string{}}
+	c := &runner{t: t, env: map[string]string{}}
 	var said strings.Builder
 	commands := 0
 	for _, line := range lines(shown) {
@@ -52,7 +52,7 @@ func TestServeFlagsAreDocumented(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/service.md")
 	require.NoError(t, err)
-	cmd, _, err := newCLI(t, "").app(nil, nil, nil).root().Find([]string{"serve"})
+	cmd, _, err := newRoot(newRunner(t, "").app(nil, nil, nil)).Find([]string{"serve"})
 	require.NoError(t, err)
 	flags := 0
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {

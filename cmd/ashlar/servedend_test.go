@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -39,7 +40,7 @@ func TestServeEndsInSpiteOfSilentConnections(t *testing.T) {
 				_, err = conn.Read(buffer)
 			}
 			require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server keeps a connection on which nobody speaks")
-			require.Equal(t, exitOK, s.end())
+			require.Equal(t, cli.ExitOK, s.end())
 		})
 	}
 }
@@ -79,7 +80,7 @@ func TestServeEndsInSpiteOfWatchesOfItsHealth(t *testing.T) {
 		}
 	}
 	require.Equal(t, "Unavailable", status.Code(err).String(), "%v", err)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }
 
 // A server that is told to stop before it has come up was not in trouble.
@@ -93,5 +94,5 @@ func TestServeEndsWhileItStarts(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -96,14 +97,14 @@ func TestServeEtcd(t *testing.T) {
 	_, metrics := first.page("/metrics")
 	require.Contains(t, metrics, `grpc_method="Put"`)
 	first.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, first.end())
+	require.Equal(t, cli.ExitOK, first.end())
 	_, err = etcdClient(t, second, nil).Put(ctx, "a/2", "two")
 	require.NoError(t, err)
 	answer := <-w
 	require.NoError(t, answer.Err())
 	require.Equal(t, "a/2", string(answer.Events[0].Kv.Key))
 	second.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, second.end())
+	require.Equal(t, cli.ExitOK, second.end())
 	third := serveEtcd(t, store)
 	r, err := etcdClient(t, third, nil).Get(ctx, "a", clientv3.WithPrefix())
 	require.NoError(t, err)
@@ -144,7 +145,7 @@ func TestServeEtcdEndsWhileItStarts(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }
 
 // A list that is sent in parts is a call that ends by itself: a server that is told to stop sends it to its end, before watches end.
@@ -175,7 +176,7 @@ func TestServeEtcdDrainsLists(t *testing.T) {
 	}
 	_, err = list.Recv()
 	require.ErrorIs(t, err, io.EOF)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 	_, drained, _ := strings.Cut(s.logged(), `"msg":"draining"`)
 	listed, told := strings.Index(drained, "KV/RangeStream"), strings.Index(drained, "Watch/Watch")
 	require.Positive(t, listed)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -116,7 +117,7 @@ func TestServeEtcdByHTTP(t *testing.T) {
 			lines := bufio.NewScanner(watch.Body)
 			require.Equal(t, true, next(t, lines)["created"])
 			s.signal(syscall.SIGTERM)
-			require.Equal(t, exitOK, s.end())
+			require.Equal(t, cli.ExitOK, s.end())
 			for lines.Scan() {
 				require.Contains(t, lines.Text(), "etcdserver: server stopped")
 			}
@@ -210,7 +211,7 @@ func TestServeEtcdByHTTPIsHardToFool(t *testing.T) {
 	code, _ = c.says(http.MethodGet, "/health", "")
 	require.Equal(t, http.StatusOK, code)
 	s.signal(syscall.SIGTERM) // the silent one does not hold it up
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }
 
 // Clients that do not say which protocols they speak are served by HTTP/1, as by etcd: probes of load balancers and older libraries are such.
@@ -260,7 +261,7 @@ func TestServeEtcdEndsHalfRequests(t *testing.T) {
 				require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the server keeps connection %d", i)
 			}
 			s.signal(syscall.SIGTERM)
-			require.Equal(t, exitOK, s.end())
+			require.Equal(t, cli.ExitOK, s.end())
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 )
 
@@ -75,7 +76,7 @@ func TestServeHTTP(t *testing.T) {
 	require.Contains(t, events.Text(), "the server is about to stop")
 	require.False(t, events.Scan())
 	require.NoError(t, events.Err(), "the stream ended, and was not cut off")
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 	require.Contains(t, s.logged(), `"path":"/api/demo/v1/Greeting/a"`)
 }
 
@@ -102,7 +103,7 @@ func TestServeHTTPWithTokens(t *testing.T) {
 		require.Equal(t, tc.want, code, "%+v: %s", tc, text)
 	}
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 	require.Contains(t, s.logged(), `"caller":"reader"`)
 	require.NotContains(t, s.logged(), reader)
 }
@@ -153,7 +154,7 @@ func TestServeTraces(t *testing.T) {
 	s.cli(t).ok("", "list", "*")
 	s.send("GET", "/api/demo/v1/Greeting", "", "")
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 	mu.Lock()
 	defer mu.Unlock()
 	require.Contains(t, spans, "ashlar.resource.v1.ResourceService/List")

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +19,7 @@ func TestPastThroughServer(t *testing.T) {
 // pastThroughServer compares what the commands about the past say through a server with what they say of its store.
 func pastThroughServer(t *testing.T, store string) {
 	s := serveStore(t, store)
-	c, direct := s.cli(t), newCLI(t, store)
+	c, direct := s.cli(t), newRunner(t, store)
 	c.ok(configMap("a", "1")+"---\n"+configMap("ab", "1")+"---\n"+configMap("b", "1"), "apply", "-f", "-")
 	first := c.newest()
 	c.ok(configMap("a", "2"), "apply", "-f", "-")
@@ -57,7 +58,7 @@ func pastThroughServer(t *testing.T, store string) {
 		{"list", "*", "--at", first}, {"diff", "--from", first, "core/*"}, {"list", "*", "--at", "999999999999"},
 	} {
 		r := c.run("", args...)
-		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, fmt.Sprintf(" (the store has the revisions %s to %s)\n", second, c.newest()), "%v", args)
 	}
 	commands = [][]string{
@@ -66,16 +67,16 @@ func pastThroughServer(t *testing.T, store string) {
 	same()
 	require.Contains(t, c.ok("", "history", "core/ConfigMap", "ab"), "  kept  ")
 	r := c.run("", "history", "core/ConfigMap", "nobody")
-	require.Equal(t, exitNotFound, r.code)
+	require.Equal(t, cli.ExitNotFound, r.code)
 	require.Contains(t, r.err, "was not in what the store has kept")
 	direct.ok("", "compact", "--keep", "0")
-	for _, c := range []*cli{c, direct} {
+	for _, c := range []*runner{c, direct} {
 		r := c.run("", "history", "core/ConfigMap", "a")
-		require.Equal(t, exitNotFound, r.code, "another name that begins like it is there: %s", r.out)
+		require.Equal(t, cli.ExitNotFound, r.code, "another name that begins like it is there: %s", r.out)
 	}
 
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }
 
 // A past of several pages is read to its end, each resource once.
@@ -103,7 +104,7 @@ func noPastThroughServer(t *testing.T, store string) {
 		{"revisions"}, {"list", "*", "--at", "1"}, {"diff", "--from", "1", "*"}, {"history", "core/ConfigMap", "a"},
 	} {
 		r := s.cli(t).run("", args...)
-		require.Equal(t, exitUsage, r.code, "%v", args)
+		require.Equal(t, cli.ExitUsage, r.code, "%v", args)
 		require.Contains(t, r.err, "the store does not number its changes", "%v", args)
 	}
 }
@@ -120,7 +121,7 @@ tokens:
   - {name: reader, sha256: %s, rules: [{types: ["*"], may: [read]}]}
 `, shopHash, readerHash))
 	store := fileURL(t)
-	direct := newCLI(t, store)
+	direct := newRunner(t, store)
 	before := direct.newest()
 	direct.ok(configMap("mine", "1"), "apply", "-f", "-", "-n", "shop")
 	direct.ok(configMap("theirs", "1"), "apply", "-f", "-", "-n", "bank")
@@ -136,21 +137,21 @@ tokens:
 	}
 	// What is not there is told with the revisions there are for those who may list it.
 	r := c.run("", "list", "core/*", "--at", "999999999999", "-n", "shop")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "(the store has the revisions 1 to "+direct.newest()+")")
 	for _, args := range [][]string{
 		{"list", "core/*", "--at", before}, {"list", "*", "--at", before, "-n", "bank"}, {"diff", "--from", before, "core/*"}, {"revisions"},
 		{"history", "core/ConfigMap", "theirs", "-n", "bank"},
 	} {
 		r := c.run("", args...)
-		require.Equal(t, exitFailed, r.code, "%v", args)
+		require.Equal(t, cli.ExitFailed, r.code, "%v", args)
 		require.Contains(t, r.err, `"shop" may not list`, "%v", args)
 		require.NotContains(t, r.err, "the store has", "%v", args)
-		require.Equal(t, exitFailed, s.cli(t).with("--token", reader).run("", args...).code, "who may read only lists no past: %v", args)
+		require.Equal(t, cli.ExitFailed, s.cli(t).with("--token", reader).run("", args...).code, "who may read only lists no past: %v", args)
 		require.Contains(t, s.cli(t).run("", args...).err, "a token is needed", "%v", args)
 	}
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 }
 
 // Why a command does not go through a server is told, for each of them, and of no other.
@@ -160,7 +161,7 @@ func TestWhatNeedsTheStoreIsDocumented(t *testing.T) {
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(document), "\n### What the command line does not do through a server\n")
 	section, _, _ = strings.Cut(section, "\n### ")
-	root := newCLI(t, "").app(nil, nil, nil).root()
+	root := newRoot(newRunner(t, "").app(nil, nil, nil))
 	root.InitDefaultCompletionCmd()
 	refused := 0
 	for _, cmd := range root.Commands() {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
@@ -20,7 +21,7 @@ func TestSessionThroughServer(t *testing.T) {
 
 // sessionThroughServer goes through what a user does, on a server of a fresh store for each part.
 func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
-	for name, part := range map[string]func(*testing.T, *cli){
+	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back": applyAndReadBack,
 		"watch and resume":    watchAndResume,
 		"conflicts":           conflicts,
@@ -38,12 +39,12 @@ func sessionThroughServer(t *testing.T, fresh func(t *testing.T) string) {
 			s := serveStore(t, fresh(t))
 			part(t, s.cli(t))
 			s.signal(syscall.SIGTERM)
-			require.Equal(t, exitOK, s.end())
+			require.Equal(t, cli.ExitOK, s.end())
 		})
 	}
 }
 
-func resourceOf(t *testing.T, c *cli, args ...string) *resourcepb.Resource {
+func resourceOf(t *testing.T, c *runner, args ...string) *resourcepb.Resource {
 	t.Helper()
 	res, err := jsonpb.Unmarshal([]byte(c.ok("", append(append([]string{"get"}, args...), "-o", "json")...)))
 	require.NoError(t, err)
@@ -51,7 +52,7 @@ func resourceOf(t *testing.T, c *cli, args ...string) *resourcepb.Resource {
 }
 
 // An update keeps the uid and gives a new generation; a resource shown by another store gets a uid of this server, and loses its status.
-func updateThroughServer(t *testing.T, c *cli) {
+func updateThroughServer(t *testing.T, c *runner) {
 	c.ok(configMap("a", "1"), "apply", "-f", "-")
 	first := resourceOf(t, c, "core/ConfigMap", "a")
 	require.Equal(t, "core/ConfigMap default/a unchanged\n", c.ok(configMap("a", "1"), "apply", "-f", "-"))
@@ -76,13 +77,13 @@ func updateThroughServer(t *testing.T, c *cli) {
 	require.Equal(t, "core/ConfigMap default/a updated\n",
 		c.ok(strings.Replace(configMap("a", "2"), "apiVersion: v1", "apiVersion: v2", 1), "apply", "-f", "-"))
 	require.Equal(t, "v2", resourceOf(t, c, "core/ConfigMap", "a").Id.Type.GroupVersion)
-	require.Equal(t, exitConflict, c.run(string(text), "apply", "-f", "-").code, "another uid is stored by now")
+	require.Equal(t, cli.ExitConflict, c.run(string(text), "apply", "-f", "-").code, "another uid is stored by now")
 }
 
 // What one store shows can be applied through a server: children get the uids that the server has given to their owners. A deletion with
 // --cascade shows what goes; without, the server's reaper deletes what was owned.
-func ownersThroughServer(t *testing.T, c *cli) {
-	other := newCLI(t, memoryURL())
+func ownersThroughServer(t *testing.T, c *runner) {
+	other := newRunner(t, memoryURL())
 	other.ok("", "apply", "-f", boutique)
 	shown := other.ok("", "list", "*", "-o", "json")
 	for _, line := range lines(c.ok(shown, "apply", "-f", "-")) {
@@ -99,20 +100,20 @@ func ownersThroughServer(t *testing.T, c *cli) {
 		if kind == "ReplicaSet" {
 			group = "apps/"
 		}
-		require.Equal(t, exitNotFound, c.run("", "get", group+kind, name, "-n", "boutique").code, pod)
+		require.Equal(t, cli.ExitNotFound, c.run("", "get", group+kind, name, "-n", "boutique").code, pod)
 	}
 
 	require.Equal(t, "apps/Deployment boutique/catalogue deleted\n", c.ok("", "delete", "apps/Deployment", "catalogue", "-n", "boutique"))
 	require.Eventually(t, func() bool {
-		return c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code == exitNotFound
+		return c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code == cli.ExitNotFound
 	}, patience, patience/1000)
 	r := c.run("apiVersion: v1\nkind: Pod\nmetadata:\n  name: extra\n  ownerReferences: [{apiVersion: v1, kind: Node, name: nobody}]\n", "apply", "-f", "-")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "is neither in the files nor in the store")
 }
 
 // A resource with finalizers is marked, and goes with the last of them. Manifests do not know of them, and do not remove them.
-func finalizersThroughServer(t *testing.T, c *cli) {
+func finalizersThroughServer(t *testing.T, c *runner) {
 	kept := func(finalizers string) string {
 		return `{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"}},"metadata":{"finalizers":"` + finalizers + `"}}`
 	}
@@ -125,15 +126,15 @@ func finalizersThroughServer(t *testing.T, c *cli) {
 	require.Equal(t, marked, c.ok("", "delete", "core/ConfigMap", "a"))
 	require.Equal(t, marked, c.ok("", "delete", "core/ConfigMap", "a", "--cascade"))
 	r := c.run(plain, "apply", "-f", "-")
-	require.Equal(t, exitFailed, r.code, r.out)
+	require.Equal(t, cli.ExitFailed, r.code, r.out)
 	require.Contains(t, r.err, "expected at least one finalizer to be removed")
 	c.ok(kept("one"), "apply", "-f", "-")
 	c.ok(kept(""), "apply", "-f", "-")
-	require.Equal(t, exitNotFound, c.run("", "get", "core/ConfigMap", "a").code)
+	require.Equal(t, cli.ExitNotFound, c.run("", "get", "core/ConfigMap", "a").code)
 }
 
 // Bookmarks come from the server, about once a second, and are shown once after what changed.
-func bookmarksThroughServer(t *testing.T, c *cli) {
+func bookmarksThroughServer(t *testing.T, c *runner) {
 	c.ok(configMap("a", "0"), "apply", "-f", "-")
 	w := c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--show-cursor")
 	require.Equal(t, "upsert core/ConfigMap/a", w.next())
@@ -144,42 +145,42 @@ func bookmarksThroughServer(t *testing.T, c *cli) {
 	last := w.next()
 	require.Regexp(t, "^bookmark cursor=.", last)
 	w.stop()
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 	_, cursor, _ := strings.Cut(last, "=")
 	w = c.watch("core/ConfigMap", "-o", "name", "--bookmarks", "--cursor", cursor, "--limit", "1")
 	require.Equal(t, "bookmark", w.next(), "nothing came after it")
 	c.ok("", "delete", "core/ConfigMap", "a")
 	require.Equal(t, "delete core/ConfigMap/a", w.next())
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 }
 
-func mistakesThroughServer(t *testing.T, c *cli) {
+func mistakesThroughServer(t *testing.T, c *runner) {
 	for name, tc := range map[string]struct {
 		in   string
 		args []string
 		code int
 		want string
 	}{
-		"not there":       {"", []string{"get", "core/ConfigMap", "none"}, exitNotFound, "get core/ConfigMap/none: resource not found"},
-		"nothing deleted": {"", []string{"delete", "core/ConfigMap", "none"}, exitNotFound, "resource not found"},
-		"odd name":        {configMap("UPPER", "1"), []string{"apply", "-f", "-"}, exitFailed, "id.name invalid"},
-		"odd name, read":  {"", []string{"get", "core/ConfigMap", "UPPER"}, exitUsage, "id.name invalid"},
-		"bad cursor":      {"", []string{"watch", "*", "--cursor", "garbage"}, exitUsage, "invalid"},
-		"empty cursor":    {"", []string{"watch", "*", "--cursor", ""}, exitUsage, "the cursor is empty"},
-		"too large":       {configMap("big", strings.Repeat("x", 1<<20-100)), []string{"apply", "-f", "-"}, exitFailed, "too large"},
-		"compact":         {"", []string{"compact", "1"}, exitUsage, "compact does not go through a server"},
-		"schema":          {"", []string{"schema", "status"}, exitUsage, "does not go through a server"},
-		"migrate":         {"", []string{"migrate", "--from", "mem://", "--to", "mem://"}, exitUsage, "migrate does not go through a server"},
-		"import":          {"", []string{"import", "x"}, exitUsage, "import does not go through a server"},
-		"lock":            {"", []string{"lock", "job"}, exitUsage, "lock does not go through a server"},
-		"conformance":     {"", []string{"conformance"}, exitUsage, "conformance does not go through a server"},
-		"a store as well": {"", []string{"list", "*", "--store", "mem://"}, exitUsage, "--server and --store exclude each other"},
-		"no address":      {"", []string{"list", "*", "--server", "nowhere"}, exitUsage, "host:port"},
-		"nobody there":    {"", []string{"list", "*", "--server", "127.0.0.1:1"}, exitFailed, "the server 127.0.0.1:1"},
+		"not there":       {"", []string{"get", "core/ConfigMap", "none"}, cli.ExitNotFound, "get core/ConfigMap/none: resource not found"},
+		"nothing deleted": {"", []string{"delete", "core/ConfigMap", "none"}, cli.ExitNotFound, "resource not found"},
+		"odd name":        {configMap("UPPER", "1"), []string{"apply", "-f", "-"}, cli.ExitFailed, "id.name invalid"},
+		"odd name, read":  {"", []string{"get", "core/ConfigMap", "UPPER"}, cli.ExitUsage, "id.name invalid"},
+		"bad cursor":      {"", []string{"watch", "*", "--cursor", "garbage"}, cli.ExitUsage, "invalid"},
+		"empty cursor":    {"", []string{"watch", "*", "--cursor", ""}, cli.ExitUsage, "the cursor is empty"},
+		"too large":       {configMap("big", strings.Repeat("x", 1<<20-100)), []string{"apply", "-f", "-"}, cli.ExitFailed, "too large"},
+		"compact":         {"", []string{"compact", "1"}, cli.ExitUsage, "compact does not go through a server"},
+		"schema":          {"", []string{"schema", "status"}, cli.ExitUsage, "does not go through a server"},
+		"migrate":         {"", []string{"migrate", "--from", "mem://", "--to", "mem://"}, cli.ExitUsage, "migrate does not go through a server"},
+		"import":          {"", []string{"import", "x"}, cli.ExitUsage, "import does not go through a server"},
+		"lock":            {"", []string{"lock", "job"}, cli.ExitUsage, "lock does not go through a server"},
+		"conformance":     {"", []string{"conformance"}, cli.ExitUsage, "conformance does not go through a server"},
+		"a store as well": {"", []string{"list", "*", "--store", "mem://"}, cli.ExitUsage, "--server and --store exclude each other"},
+		"no address":      {"", []string{"list", "*", "--server", "nowhere"}, cli.ExitUsage, "host:port"},
+		"nobody there":    {"", []string{"list", "*", "--server", "127.0.0.1:1"}, cli.ExitFailed, "the server 127.0.0.1:1"},
 	} {
 		c := c
 		if slices.Contains(tc.args, "--server") {
-			c = &cli{t: t, env: c.env}
+			c = &runner{t: t, env: c.env}
 		}
 		r := c.run(tc.in, tc.args...)
 		require.Equal(t, tc.code, r.code, "%s: %s%s", name, r.out, r.err)
@@ -188,11 +189,11 @@ func mistakesThroughServer(t *testing.T, c *cli) {
 }
 
 // An export through a server holds what the server lists, and a store takes it.
-func exportThroughServer(t *testing.T, c *cli) {
+func exportThroughServer(t *testing.T, c *runner) {
 	created := lines(c.ok("", "apply", "-f", boutique))
 	file := t.TempDir() + "/x"
 	require.Contains(t, c.ok("", "export", file), "resources, ")
-	other := newCLI(t, fileURL(t))
+	other := newRunner(t, fileURL(t))
 	other.ok("", "import", file)
 	require.Len(t, lines(other.ok("", "list", "*", "-o", "name")), len(created))
 	want, got := listed(t, c.ok("", "list", "*", "-o", "json")), listed(t, other.ok("", "list", "*", "-o", "json"))

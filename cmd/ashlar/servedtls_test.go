@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,8 +70,8 @@ func (a *authority) sign(name string) (cert, key string) {
 }
 
 // with returns the command line with other flags.
-func (c *cli) with(flags ...string) *cli {
-	return &cli{t: c.t, env: c.env, flags: append(append([]string{}, c.flags...), flags...)}
+func (c *runner) with(flags ...string) *runner {
+	return &runner{t: c.t, env: c.env, flags: append(append([]string{}, c.flags...), flags...)}
 }
 
 func TestServeTLS(t *testing.T) {
@@ -82,10 +83,10 @@ func TestServeTLS(t *testing.T) {
 	require.Equal(t, "core/ConfigMap default/a created\n", c.with("--ca", ours.file).ok(configMap("a", "1"), "apply", "-f", "-"))
 	for name, flags := range map[string][]string{"no TLS": nil, "another authority": {"--ca", theirs.file}} {
 		r := c.with(flags...).run("", "list", "*", "--timeout", "20s")
-		require.Equal(t, exitFailed, r.code, name)
+		require.Equal(t, cli.ExitFailed, r.code, name)
 	}
-	require.Equal(t, exitUsage, c.with("--ca", ours.file, "--insecure").run("", "list", "*").code)
-	require.Equal(t, exitFailed, c.with("--ca", key).run("", "list", "*").code, "no certificate")
+	require.Equal(t, cli.ExitUsage, c.with("--ca", ours.file, "--insecure").run("", "list", "*").code)
+	require.Equal(t, cli.ExitFailed, c.with("--ca", key).run("", "list", "*").code, "no certificate")
 
 	// The certificate is replaced, while a broken one changes nothing.
 	other, otherKey := theirs.sign("server")
@@ -98,7 +99,7 @@ func TestServeTLS(t *testing.T) {
 	s.signal(syscall.SIGHUP)
 	s.says(`"msg":"reloaded"`)
 	c.with("--ca", theirs.file).ok("", "list", "*")
-	require.Equal(t, exitFailed, c.with("--ca", ours.file).run("", "list", "*", "--timeout", "20s").code)
+	require.Equal(t, cli.ExitFailed, c.with("--ca", ours.file).run("", "list", "*", "--timeout", "20s").code)
 }
 
 func TestServeMutualTLS(t *testing.T) {
@@ -112,7 +113,7 @@ func TestServeMutualTLS(t *testing.T) {
 	c.with("--cert", client, "--key", clientKey).ok(configMap("a", "1"), "apply", "-f", "-")
 	for name, flags := range map[string][]string{"no certificate": nil, "a stranger's": {"--cert", stranger, "--key", strangerKey}} {
 		r := c.with(flags...).run("", "list", "*", "--timeout", "20s")
-		require.Equal(t, exitFailed, r.code, name)
+		require.Equal(t, cli.ExitFailed, r.code, name)
 	}
-	require.Equal(t, exitFailed, c.with("--cert", client).run("", "list", "*").code, "a certificate without its key")
+	require.Equal(t, cli.ExitFailed, c.with("--cert", client).run("", "list", "*").code, "a certificate without its key")
 }

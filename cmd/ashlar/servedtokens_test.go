@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +38,7 @@ tokens:
 `, adminHash, shopHash)
 	file := write(t, dir, "tokens.yaml", policy)
 	s := serveStore(t, fileURL(t), "--tokens", file)
-	all, c := s.cli(t).with("--token", admin), &cli{t: t, env: map[string]string{"ASHLAR_TOKEN": shop}, flags: []string{"--server", s.grpc}}
+	all, c := s.cli(t).with("--token", admin), &runner{t: t, env: map[string]string{"ASHLAR_TOKEN": shop}, flags: []string{"--server", s.grpc}}
 	for _, namespace := range []string{"shop-a", "shop-b", "bank"} {
 		all.ok(configMap("a", "1"), "apply", "-f", "-", "-n", namespace)
 	}
@@ -60,7 +61,7 @@ tokens:
 		"what exists partly": {"", []string{"owned", "core/ConfigMap", "a", "-n", "bank"}, `"shop" may not read`},
 	} {
 		r := c.run(tc.in, tc.args...)
-		require.Equal(t, exitFailed, r.code, name)
+		require.Equal(t, cli.ExitFailed, r.code, name)
 		require.Contains(t, r.err, tc.want, name)
 	}
 	require.Contains(t, s.cli(t).run("", "list", "*").err, "a token is needed")
@@ -80,7 +81,7 @@ tokens:
 	code, text := s.page("/metrics")
 	require.Equal(t, 200, code)
 	s.signal(syscall.SIGTERM)
-	require.Equal(t, exitOK, s.end())
+	require.Equal(t, cli.ExitOK, s.end())
 	require.Contains(t, s.logged(), `"caller":"shop"`)
 	for _, secret := range []string{admin, shop} {
 		require.NotContains(t, s.logged(), secret)

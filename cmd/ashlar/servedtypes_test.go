@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -37,7 +38,7 @@ func TestServeTypes(t *testing.T) {
 		"another payload": {"apiVersion: demo/v1\nkind: Greeting\nmetadata: {name: b}\nspec: {}\n", "resource.data is of wrong type"},
 	} {
 		r := c.run(tc.document, "apply", "-f", "-")
-		require.Equal(t, exitFailed, r.code, name)
+		require.Equal(t, cli.ExitFailed, r.code, name)
 		require.Contains(t, r.err, tc.want, name)
 	}
 	require.Contains(t, c.run("", "get", "core/ConfigMap", "a").err, "resource type core.*.ConfigMap not registered")

@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/serve"
 )
 
-func (a *app) serveEtcdCommand() *cobra.Command {
+func serveEtcdCommand(a *cli.App) *cobra.Command {
 	c := serve.Config{AnyType: true} // the keys of etcd are of one type, which needs no description
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
@@ -27,23 +28,23 @@ end the server: calls under way may end, then watches are told to go on elsewher
 Without TLS it listens on addresses of this machine only, unless --insecure is given. Callers are known by their certificates alone.`,
 		Example: `  ashlar serve etcd --store sqlite:kube.db
   ashlar serve etcd --store postgres://kube@db/kube --listen :2379 --tls-cert server.pem --tls-key server-key.pem --client-ca clients.pem`,
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Logger, err = serve.NewLogger(a.err, logFormat, logLevel); err != nil {
-				return usagef("%w", err)
+			if c.Logger, err = serve.NewLogger(a.Err, logFormat, logLevel); err != nil {
+				return cli.Usagef("%w", err)
 			}
 			if err := c.Check(); err != nil {
-				return usagef("%w", err)
+				return cli.Usagef("%w", err)
 			}
-			if c.Store, err = a.storeURL(); err != nil {
+			if c.Store, err = a.StoreURL(); err != nil {
 				return err
 			}
 			hangUps := make(chan os.Signal, 1)
 			signal.Notify(hangUps, syscall.SIGHUP)
 			defer signal.Stop(hangUps)
-			c.Reload, c.Version = hangUps, buildVersion()
+			c.Reload, c.Version = hangUps, cli.BuildVersion()
 			return serve.RunEtcd(cmd.Context(), c)
 		},
 	}

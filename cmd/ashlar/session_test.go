@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
-	"github.com/ashlar-dev/storage/internal/manifest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -32,7 +33,7 @@ func fileURL(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir
 
 // session goes through what a user does, on a fresh store for each part.
 func session(t *testing.T, fresh func(t *testing.T) string) {
-	for name, part := range map[string]func(*testing.T, *cli){
+	for name, part := range map[string]func(*testing.T, *runner){
 		"apply and read back":        applyAndReadBack,
 		"what is shown is appliable": shownIsAppliable,
 		"update":                     update,
@@ -45,7 +46,7 @@ func session(t *testing.T, fresh func(t *testing.T) string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			part(t, newCLI(t, fresh(t)))
+			part(t, newRunner(t, fresh(t)))
 		})
 	}
 }
@@ -61,14 +62,14 @@ func listed(t *testing.T, text string) map[key.Key]*resourcepb.Resource {
 	return out
 }
 
-func applyAndReadBack(t *testing.T, c *cli) {
+func applyAndReadBack(t *testing.T, c *runner) {
 	objects, err := manifest.ReadPath(boutique, manifest.Defaults{Partition: "default", Namespace: "default"})
 	require.NoError(t, err)
 
 	created := lines(c.ok("", "apply", "-f", boutique))
 	require.Len(t, created, len(objects))
 	for i, o := range objects {
-		require.Equal(t, described(o.Resource.Id)+" created", created[i], "in the order of the files")
+		require.Equal(t, cli.Describe(o.Resource.Id)+" created", created[i], "in the order of the files")
 	}
 	for _, line := range lines(c.ok("", "apply", "-f", boutique)) {
 		require.True(t, strings.HasSuffix(line, " unchanged"), line)
@@ -91,7 +92,7 @@ func applyAndReadBack(t *testing.T, c *cli) {
 		if len(o.Owners) > 0 {
 			require.Equal(t, stored[key.Of(o.Owners[0])].Id.Uid, res.Owner.GetUid(), "owner of %v", o.Where)
 		}
-		kinds[typeName(res.Id.Type)]++
+		kinds[cli.TypeName(res.Id.Type)]++
 	}
 
 	require.Equal(t, "apps/Deployment/storefront\n", c.ok("", "get", "apps/Deployment", "storefront", "-n", "boutique", "-o", "name"))
@@ -119,7 +120,7 @@ func applyAndReadBack(t *testing.T, c *cli) {
 	require.Empty(t, c.ok("", "types", "-p", "elsewhere"))
 }
 
-func shownIsAppliable(t *testing.T, c *cli) {
+func shownIsAppliable(t *testing.T, c *runner) {
 	c.ok("", "apply", "-f", boutique)
 	for _, format := range []string{"json", "yaml"} {
 		shown := c.ok("", "list", "*", "-o", format)
@@ -129,7 +130,7 @@ func shownIsAppliable(t *testing.T, c *cli) {
 	}
 	// In another store they keep their uids, so that owners stay owners. The versions are this store's own.
 	shown := c.ok("", "list", "*", "-o", "json")
-	other := newCLI(t, memoryURL())
+	other := newRunner(t, memoryURL())
 	for _, line := range lines(other.ok(shown, "apply", "-f", "-")) {
 		require.True(t, strings.HasSuffix(line, " created"), line)
 	}
@@ -141,7 +142,7 @@ func shownIsAppliable(t *testing.T, c *cli) {
 	}
 }
 
-func update(t *testing.T, c *cli) {
+func update(t *testing.T, c *runner) {
 	get := func() *resourcepb.Resource {
 		res, err := jsonpb.Unmarshal([]byte(c.ok("", "get", "core/ConfigMap", "a", "-o", "json")))
 		require.NoError(t, err)
@@ -179,7 +180,7 @@ func update(t *testing.T, c *cli) {
 	require.Equal(t, "core/ConfigMap/a\n", c.ok("", "get", "core/ConfigMap", "a", "-n", "shop", "-p", "east", "-o", "name"))
 }
 
-func owners(t *testing.T, c *cli) {
+func owners(t *testing.T, c *runner) {
 	c.ok("", "apply", "-f", boutique)
 	direct := lines(c.ok("", "owned", "apps/Deployment", "storefront", "-n", "boutique", "-o", "name"))
 	require.Equal(t, []string{"apps/ReplicaSet/storefront-7d9c5b8f44"}, direct)
@@ -195,9 +196,9 @@ func owners(t *testing.T, c *cli) {
 	c.ok(fmt.Sprintf(child, "storefront-7d9c5b8f44"), "apply", "-f", "-")
 	require.Len(t, lines(c.ok("", "owned", "apps/Deployment", "storefront", "-n", "boutique", "-r", "-o", "name")), 5)
 	r := c.run(configMap("not-written", "")+"---\n"+fmt.Sprintf(child, "nobody"), "apply", "-f", "-")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "standard input: document 2, line 6: the owner of core/Pod boutique/extra, apps/ReplicaSet boutique/nobody, is neither")
-	require.Equal(t, exitNotFound, c.run("", "get", "core/ConfigMap", "not-written").code, "nothing is written")
+	require.Equal(t, cli.ExitNotFound, c.run("", "get", "core/ConfigMap", "not-written").code, "nothing is written")
 
 	// An owner without a namespace is found in the default one.
 	c.ok("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n", "apply", "-f", "-")
@@ -207,13 +208,13 @@ func owners(t *testing.T, c *cli) {
 	deleted := lines(c.ok("", "delete", "apps/Deployment", "storefront", "-n", "boutique", "--cascade"))
 	require.Len(t, deleted, 6)
 	require.Equal(t, "apps/Deployment boutique/storefront deleted", deleted[5], "owners after what they own")
-	require.Equal(t, exitNotFound, c.run("", "get", "apps/Deployment", "storefront", "-n", "boutique").code)
-	require.Equal(t, exitNotFound, c.run("", "owned", "apps/Deployment", "storefront", "-n", "boutique").code)
-	require.Equal(t, exitNotFound, c.run("", "get", "core/Pod", "extra", "-n", "boutique").code)
+	require.Equal(t, cli.ExitNotFound, c.run("", "get", "apps/Deployment", "storefront", "-n", "boutique").code)
+	require.Equal(t, cli.ExitNotFound, c.run("", "owned", "apps/Deployment", "storefront", "-n", "boutique").code)
+	require.Equal(t, cli.ExitNotFound, c.run("", "get", "core/Pod", "extra", "-n", "boutique").code)
 	require.NotEmpty(t, c.ok("", "get", "core/Service", "storefront", "-n", "boutique"))
 
 	require.Equal(t, "apps/Deployment boutique/catalogue deleted\n", c.ok("", "delete", "apps/Deployment", "catalogue", "-n", "boutique"))
-	require.Equal(t, exitOK, c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code, "without --cascade it stays")
+	require.Equal(t, cli.ExitOK, c.run("", "get", "apps/ReplicaSet", "catalogue-6f58c9d7b5", "-n", "boutique").code, "without --cascade it stays")
 }
 
 // eventName gives the parts of an event that the tests look at.
@@ -243,7 +244,7 @@ func eventName(t *testing.T, line string) (what, cursor string) {
 	return "delete " + res.Id.Name, ev.Cursor
 }
 
-func watchAndResume(t *testing.T, c *cli) {
+func watchAndResume(t *testing.T, c *runner) {
 	c.ok(configMap("b", "0")+"---\n"+configMap("a", "0")+"---\n"+configMap("other", "0"), "apply", "-f", "-")
 	expect := func(w *watching, want ...string) (cursor string) {
 		t.Helper()
@@ -263,7 +264,7 @@ func watchAndResume(t *testing.T, c *cli) {
 	c.ok("", "delete", "core/ConfigMap", "b")
 	cursor := expect(w, "delete b")
 	w.stop()
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 
 	// Nobody watches.
 	c.ok(configMap("a", "2"), "apply", "-f", "-")
@@ -273,25 +274,25 @@ func watchAndResume(t *testing.T, c *cli) {
 	// Two lives later the watch goes on where it stopped: nothing is missing, nothing comes twice.
 	w = c.watch("core/ConfigMap", "-o", "json", "--show-cursor", "--cursor", cursor, "--limit", "2")
 	cursor = expect(w, "upsert a", "upsert c")
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 	w = c.watch("core/ConfigMap", "-o", "json", "--cursor", cursor)
 	expect(w, "delete c")
 	c.ok(configMap("d", "0"), "apply", "-f", "-")
 	expect(w, "upsert d")
 	w.stop()
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 
 	// The other formats.
 	w = c.watch("core/ConfigMap", "--limit", "1")
 	require.Regexp(t, `^upsert core/ConfigMap +default/default +a$`, w.next())
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 	w = c.watch("core/ConfigMap", "-o", "name", "--prefix", "d")
 	require.Equal(t, "upsert core/ConfigMap/d", w.next())
 	require.Equal(t, "synced", w.next())
 	w.stop()
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 	w = c.watch("core/ConfigMap", "-o", "yaml", "--limit", "2")
-	require.Equal(t, exitOK, w.end())
+	require.Equal(t, cli.ExitOK, w.end())
 	var text []string
 	for line := w.next(); line != ""; line = w.next() {
 		text = append(text, line)
@@ -300,7 +301,7 @@ func watchAndResume(t *testing.T, c *cli) {
 	require.Contains(t, text, "---")
 }
 
-func conflicts(t *testing.T, c *cli) {
+func conflicts(t *testing.T, c *runner) {
 	c.ok(configMap("a", "1"), "apply", "-f", "-")
 	shown := c.ok("", "get", "core/ConfigMap", "a", "-o", "json")
 	res, err := jsonpb.Unmarshal([]byte(shown))
@@ -308,27 +309,27 @@ func conflicts(t *testing.T, c *cli) {
 	edited := strings.Replace(shown, `"text": "1"`, `"text": "2"`, 1)
 	require.Equal(t, "core/ConfigMap default/a updated\n", c.ok(edited, "apply", "-f", "-"))
 	r := c.run(edited, "apply", "-f", "-")
-	require.Equal(t, exitConflict, r.code, "the version in the document is not the stored one any more")
+	require.Equal(t, cli.ExitConflict, r.code, "the version in the document is not the stored one any more")
 	require.Contains(t, r.err, res.Version)
 
 	for _, doc := range []string{
 		`{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"}},"version":"garbage / \u0007"}`,
 		`{"id":{"name":"a","type":{"group":"core","groupVersion":"v1","kind":"ConfigMap"},"uid":"another"}}`,
 	} {
-		require.Equal(t, exitConflict, c.run(doc, "apply", "-f", "-").code, doc)
+		require.Equal(t, cli.ExitConflict, c.run(doc, "apply", "-f", "-").code, doc)
 	}
-	require.Equal(t, exitConflict, c.run("", "delete", "core/ConfigMap", "a", "--version", "garbage").code)
-	require.Equal(t, exitConflict, c.run("", "delete", "core/ConfigMap", "a", "--version", "").code)
+	require.Equal(t, cli.ExitConflict, c.run("", "delete", "core/ConfigMap", "a", "--version", "garbage").code)
+	require.Equal(t, cli.ExitConflict, c.run("", "delete", "core/ConfigMap", "a", "--version", "").code)
 	after := c.ok("", "get", "core/ConfigMap", "a", "-o", "json")
 	require.Contains(t, after, `"text": "2"`, "nothing changed")
 	current, err := jsonpb.Unmarshal([]byte(after))
 	require.NoError(t, err)
 	require.Equal(t, "core/ConfigMap default/a deleted\n", c.ok("", "delete", "core/ConfigMap", "a", "--version", current.Version))
-	require.Equal(t, exitNotFound, c.run("", "delete", "core/ConfigMap", "a").code)
+	require.Equal(t, cli.ExitNotFound, c.run("", "delete", "core/ConfigMap", "a").code)
 }
 
 // interference: several at once apply different content for the same resources. All succeed, and one of them is last.
-func interference(t *testing.T, c *cli) {
+func interference(t *testing.T, c *runner) {
 	const writers, resources = 4, 5
 	codes := make(chan result, writers)
 	for i := range writers {
@@ -340,13 +341,13 @@ func interference(t *testing.T, c *cli) {
 	}
 	for range writers {
 		r := <-codes
-		require.Equal(t, exitOK, r.code, r.err)
+		require.Equal(t, cli.ExitOK, r.code, r.err)
 		require.Len(t, lines(r.out), resources)
 	}
 	require.Len(t, listed(t, c.ok("", "list", "*", "-o", "json")), resources)
 }
 
-func oddNames(t *testing.T, c *cli) {
+func oddNames(t *testing.T, c *runner) {
 	names := []string{"a b", "a/b", "ü/%2F#?", "tab\there", "\x1b[31mred", "*x", "'quote\"", strings.Repeat("n", 255), "-dash", "a\\b", "UPPER", "upper"}
 	var docs strings.Builder
 	for _, name := range names {
@@ -369,7 +370,7 @@ func oddNames(t *testing.T, c *cli) {
 }
 
 // pagesAreJoined makes a list of more than one page, by count and by bytes.
-func pagesAreJoined(t *testing.T, c *cli) {
+func pagesAreJoined(t *testing.T, c *runner) {
 	const many = 1200
 	var docs strings.Builder
 	for i := range many {

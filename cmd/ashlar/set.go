@@ -4,33 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/manifest"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // concurrency is how many resources are on their way at once.
 const concurrency = 8
-
-// item is a resource that is to be applied.
-type item struct {
-	object *manifest.Object
-	key    key.Key
-	parent *item          // the owner, if it is one of the set; written before
-	owner  *resourcepb.ID // the owner; its uid is set once it is known
-
-	done    chan struct{} // closed when the rest is set
-	outcome string
-	id      *resourcepb.ID
-	err     error
-}
 
 // set is what one apply applies, in the order of the files.
 type set struct {
@@ -45,10 +35,10 @@ func newSet(objects []*manifest.Object) (*set, error) {
 		it := &item{object: o, done: make(chan struct{})}
 		var err error
 		if it.key, err = check.Resource(sample(o), 0); err != nil {
-			return nil, failedf("%v: %w", o.Where, err)
+			return nil, cli.Failedf("%v: %w", o.Where, err)
 		}
 		if other := s.byKey[it.key]; other != nil {
-			return nil, failedf("%v: %s is also in %v", o.Where, described(o.Resource.GetId()), other.object.Where)
+			return nil, cli.Failedf("%v: %s is also in %v", o.Where, cli.Describe(o.Resource.GetId()), other.object.Where)
 		}
 		s.byKey[it.key] = it
 		s.items = append(s.items, it)
@@ -96,8 +86,8 @@ func (s *set) findOwners(ctx context.Context, backend storage.Backend) error {
 			}
 		}
 		if it.owner == nil && len(it.object.Owners) > 0 {
-			return failedf("%v: the owner of %s, %s, is neither in the files nor in the store", it.object.Where,
-				described(it.object.Resource.GetId()), described(it.object.Owners[0]))
+			return cli.Failedf("%v: the owner of %s, %s, is neither in the files nor in the store", it.object.Where,
+				cli.Describe(it.object.Resource.GetId()), cli.Describe(it.object.Owners[0]))
 		}
 	}
 	return s.checkCircles()
@@ -127,7 +117,7 @@ func (s *set) readOwners(ctx context.Context, backend storage.Backend) (map[key.
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("look for the owner %s: %w", described(id), err)
+				return fmt.Errorf("look for the owner %s: %w", cli.Describe(id), err)
 			}
 			answers <- answer{key: k, uid: res.GetId().GetUid()}
 			return nil
@@ -152,14 +142,57 @@ func (s *set) checkCircles() error {
 		var names []string
 		for at := it; at != nil && !safe[at]; at = at.parent {
 			if path[at] {
-				return failedf("%v: resources own each other in a circle: %s", it.object.Where, strings.Join(names, ", "))
+				return cli.Failedf("%v: resources own each other in a circle: %s", it.object.Where, strings.Join(names, ", "))
 			}
 			path[at] = true
-			names = append(names, described(at.object.Resource.GetId()))
+			names = append(names, cli.Describe(at.object.Resource.GetId()))
 		}
 		for at := range path {
 			safe[at] = true
 		}
 	}
 	return nil
+}
+
+// apply writes the set: owners first, several at once, and prints what became of each in the order of the files. After a
+// failure nothing more is begun.
+func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer) error {
+	slots := make(chan struct{}, concurrency)
+	failed := make(chan struct{})
+	var once sync.Once
+	for _, it := range s.items {
+		go func() {
+			defer close(it.done)
+			if it.err = it.wait(slots, failed); it.err != nil {
+				return
+			}
+			defer func() { <-slots }()
+			it.outcome, it.id, it.err = it.write(ctx, backend)
+			if errors.Is(it.err, storage.ErrInvalid) {
+				it.err = cli.Failedf("%w", it.err) // a mistake in the document, which a server finds, and not in the command line
+			}
+			if it.err != nil {
+				once.Do(func() { close(failed) })
+			}
+		}()
+	}
+	var first error
+	written := 0
+	for _, it := range s.items {
+		<-it.done
+		switch {
+		case it.err == nil:
+			written++
+			if _, err := fmt.Fprintf(out, "%s %s\n", cli.Describe(it.id), it.outcome); err != nil && first == nil {
+				first = err
+				once.Do(func() { close(failed) })
+			}
+		case first == nil && !errors.Is(it.err, errSkipped):
+			first = fmt.Errorf("%v: %s: %w", it.object.Where, cli.Describe(it.object.Resource.GetId()), it.err)
+		}
+	}
+	if first != nil && len(s.items) > 1 {
+		return fmt.Errorf("%w (%d of %d were applied; it is safe to apply all again)", first, written, len(s.items))
+	}
+	return first
 }

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/top"
 )
 
-func (a *app) topCommand() *cobra.Command {
+func topCommand(a *cli.App) *cobra.Command {
 	t := topper{app: a}
 	cmd := &cobra.Command{
 		Use:   "top [TYPE]",
@@ -35,11 +36,11 @@ before. Not all stores can tell.`,
   ashlar top --interval 10s --limit 6`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 1 {
-				return usagef("top takes at most one TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
+				return cli.Usagef("top takes at most one TYPE, found %d arguments, see %s --help", len(given), cmd.CommandPath())
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeTypes,
+		ValidArgsFunction: completeTypes(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{storage.Wildcard}
@@ -54,7 +55,7 @@ before. Not all stores can tell.`,
 
 // topper is one run of the command.
 type topper struct {
-	app      *app
+	app      *cli.App
 	filter   filter
 	interval time.Duration
 }
@@ -65,14 +66,14 @@ func (t *topper) run(cmd *cobra.Command, arg string) error {
 		return err
 	}
 	if t.interval < 100*time.Millisecond {
-		return usagef("--interval is to be 100ms or more, found %v", t.interval)
+		return cli.Usagef("--interval is to be 100ms or more, found %v", t.interval)
 	}
-	ctx, cancel, err := t.app.context(cmd)
+	ctx, cancel, err := t.app.Context(cmd)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	err = t.app.with(ctx, func(b storage.Backend) error { return t.show(ctx, b, typ) })
+	err = t.app.With(ctx, func(b storage.Backend) error { return t.show(ctx, b, typ) })
 	if ctx.Err() != nil && endOfTime(err) {
 		return nil
 	}
@@ -92,12 +93,12 @@ func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.Unvers
 	var err error
 	if t.terminal() {
 		_, err = tea.NewProgram(top.NewScreen(t.name(), tally, t.interval),
-			tea.WithContext(ctx), tea.WithInput(t.app.in), tea.WithOutput(t.app.out), tea.WithoutSignalHandler()).Run()
+			tea.WithContext(ctx), tea.WithInput(t.app.In), tea.WithOutput(t.app.Out), tea.WithoutSignalHandler()).Run()
 		if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 			err = nil
 		}
 	} else {
-		err = top.Print(ctx, t.app.out, tally, t.interval, t.filter.limit)
+		err = top.Print(ctx, t.app.Out, tally, t.interval, t.filter.limit)
 	}
 	cancel()
 	if failed := <-followed; failed != nil {
@@ -108,7 +109,7 @@ func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.Unvers
 
 // terminal reports whether a person sits at both ends.
 func (t *topper) terminal() bool {
-	for _, end := range []any{t.app.in, t.app.out} {
+	for _, end := range []any{t.app.In, t.app.Out} {
 		f, ok := end.(*os.File)
 		if !ok || !term.IsTerminal(int(f.Fd())) {
 			return false
@@ -119,10 +120,10 @@ func (t *topper) terminal() bool {
 
 // name names what is looked at, without what is secret.
 func (t *topper) name() string {
-	if t.app.server.Address != "" {
-		return t.app.server.Address
+	if t.app.Server.Address != "" {
+		return t.app.Server.Address
 	}
-	raw, err := t.app.storeURL()
+	raw, err := t.app.StoreURL()
 	if err != nil {
 		return ""
 	}

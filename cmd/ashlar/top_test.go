@@ -4,12 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
 func TestTopWithoutATerminal(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, memoryURL())
+	c := newRunner(t, memoryURL())
 	dir := t.TempDir()
 	c.ok("", "apply", "-f", write(t, dir, "a.yaml", configMap("a", "1")))
 	out := c.ok("", "top", "--interval", "100ms", "--limit", "2")
@@ -21,14 +22,14 @@ func TestTopWithoutATerminal(t *testing.T) {
 	require.NotContains(t, c.ok("", "top", "apps/*", "--interval", "100ms", "--limit", "1"), "ConfigMap")
 	require.Empty(t, c.ok("", "top", "--timeout", "100ms", "--interval", "1h"))
 	for _, wrong := range [][]string{{"a", "b"}, {"nonsense"}, {"--interval", "1ms"}, {"--limit", "-1"}} {
-		require.Equal(t, exitUsage, c.run("", append([]string{"top"}, wrong...)...).code, "%v", wrong)
+		require.Equal(t, cli.ExitUsage, c.run("", append([]string{"top"}, wrong...)...).code, "%v", wrong)
 	}
-	require.Equal(t, exitUsage, newCLI(t, "nonsense://").run("", "top").code)
+	require.Equal(t, cli.ExitUsage, newRunner(t, "nonsense://").run("", "top").code)
 }
 
 func TestListAndWatch(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, fileURL(t))
+	c := newRunner(t, fileURL(t))
 	dir := t.TempDir()
 	c.ok("", "apply", "-f", write(t, dir, "a.yaml", configMap("a", "1")), "-f", write(t, dir, "long.yaml", configMap("a-long-name", "1")))
 	listed := strings.Split(strings.TrimSuffix(c.ok("", "list", "*"), "\n"), "\n")
@@ -40,9 +41,9 @@ func TestListAndWatch(t *testing.T) {
 	require.Regexp(t, `^upsert core/ConfigMap +.* b$`, p.next())
 	c.ok("", "delete", "core/ConfigMap", "a")
 	require.Regexp(t, `^delete core/ConfigMap +.* a$`, p.next())
-	require.Equal(t, exitOK, p.end(), p.err.String())
+	require.Equal(t, cli.ExitOK, p.end(), p.err.String())
 
 	require.Equal(t, c.ok("", "list", "*", "--limit", "1"), c.ok("", "list", "*", "-w", "--limit", "1"))
 	require.Equal(t, c.ok("", "watch", "*", "-o", "json", "--limit", "2"), c.ok("", "list", "*", "-o", "json", "-w", "--limit", "2"))
-	require.Equal(t, exitUsage, c.run("", "list", "*", "--watch", "--at", "1").code)
+	require.Equal(t, cli.ExitUsage, c.run("", "list", "*", "--watch", "--at", "1").code)
 }

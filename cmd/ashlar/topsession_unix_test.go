@@ -114,7 +114,7 @@ func (x *terminal) press(keys string) {
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	dir, stores := t.TempDir(), t.TempDir()
-	c := newCLI(t, "sqlite:"+filepath.Join(stores, "store.db"))
+	c := newRunner(t, "sqlite:"+filepath.Join(stores, "store.db"))
 	for i := range 5 {
 		c.ok("", "apply", "-f", write(t, dir, "a.yaml", configMap(fmt.Sprint("settings-", i), "1")))
 	}

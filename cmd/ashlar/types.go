@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -21,7 +22,7 @@ type typeCount struct {
 	Count int    `json:"count"`
 }
 
-func (a *app) typesCommand() *cobra.Command {
+func typesCommand(a *cli.App) *cobra.Command {
 	var f filter
 	var out output
 	cmd := &cobra.Command{
@@ -29,23 +30,23 @@ func (a *app) typesCommand() *cobra.Command {
 		Short: "Show what types of resources there are, and how many of each",
 		Example: `  ashlar types
   ashlar types -n shop -o json`,
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return a.with(ctx, func(backend storage.Backend) error {
+			return a.With(ctx, func(backend storage.Backend) error {
 				counts, err := countTypes(ctx, backend, f)
 				if err != nil {
 					return fmt.Errorf("list types: %w", err)
 				}
-				p := newPrinter(out.format, a.out)
+				p := newPrinter(out.format, a.Out)
 				return errors.Join(p.types(counts), p.flush())
 			})
 		},
@@ -82,7 +83,7 @@ func (p *printer) types(counts []typeCount) error {
 		}
 	}
 	for _, c := range counts {
-		name := typeName(&resourcepb.Type{Group: c.Group, Kind: c.Kind})
+		name := cli.TypeName(&resourcepb.Type{Group: c.Group, Kind: c.Kind})
 		var err error
 		switch p.format {
 		case "table":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/internal/check"
 )
 
@@ -57,8 +58,8 @@ func TestWrongUsage(t *testing.T) {
 		"compact nothing":    {"compact", "0"},
 		"keep less":          {"compact", "--keep", "-1"},
 	} {
-		r := newCLI(t, memoryURL()).run("", args...)
-		require.Equal(t, exitUsage, r.code, "%s: %s", name, r.err)
+		r := newRunner(t, memoryURL()).run("", args...)
+		require.Equal(t, cli.ExitUsage, r.code, "%s: %s", name, r.err)
 		require.Empty(t, r.out, name)
 	}
 }
@@ -71,8 +72,8 @@ func TestThereIsNoPasswordInAnyError(t *testing.T) {
 		"postgres://user:pa55word@local host/db", "postgres://user:pa55word@localhost:1/db?colour=red", "postgres://user:pa55word@localhost:1/db",
 	} {
 		for _, args := range [][]string{{"list", "*"}, {"schema", "status"}} {
-			r := newCLI(t, url).run("", append(args, "--timeout", "10s")...)
-			require.NotEqual(t, exitOK, r.code, url)
+			r := newRunner(t, url).run("", append(args, "--timeout", "10s")...)
+			require.NotEqual(t, cli.ExitOK, r.code, url)
 			require.NotContains(t, r.err, "pa55word", url)
 		}
 	}
@@ -97,56 +98,56 @@ func TestNothingIsWrittenOfFilesWithAMistake(t *testing.T) {
 		"no owner": {good + "---\n" + "apiVersion: v1\nkind: A\nmetadata: {name: a, ownerReferences: [{apiVersion: v1, kind: A, name: b}]}",
 			"the owner of core/A default/a, core/A default/b, is neither in the files nor in the store"},
 	} {
-		c := newCLI(t, memoryURL())
+		c := newRunner(t, memoryURL())
 		dir := t.TempDir()
 		write(t, dir, "a.yaml", configMap("first", ""))
 		write(t, dir, "bad.yaml", tc.text)
 		r := c.run("", "apply", "-f", dir)
-		require.Equal(t, exitFailed, r.code, name)
+		require.Equal(t, cli.ExitFailed, r.code, name)
 		require.Contains(t, r.err, tc.want, name)
 		require.Empty(t, r.out, name)
 		require.Empty(t, c.ok("", "list", "*"), name)
 	}
-	c := newCLI(t, memoryURL())
-	require.Equal(t, exitFailed, c.run("", "apply", "-f", filepath.Join(t.TempDir(), "nowhere.yaml")).code)
-	require.Equal(t, exitFailed, c.run("", "apply", "-f", t.TempDir()).code)
-	require.Equal(t, exitFailed, c.run("# nothing\n", "apply", "-f", "-").code)
-	require.Equal(t, exitFailed, c.run("", "apply", "-f", "-", "-f", "-").code)
+	c := newRunner(t, memoryURL())
+	require.Equal(t, cli.ExitFailed, c.run("", "apply", "-f", filepath.Join(t.TempDir(), "nowhere.yaml")).code)
+	require.Equal(t, cli.ExitFailed, c.run("", "apply", "-f", t.TempDir()).code)
+	require.Equal(t, cli.ExitFailed, c.run("# nothing\n", "apply", "-f", "-").code)
+	require.Equal(t, cli.ExitFailed, c.run("", "apply", "-f", "-", "-f", "-").code)
 }
 
 // The store's own limit is known only to the store: what does not depend on the failure is written, and the line says so.
 func TestFailureOnTheWay(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, memoryURL()+"?max-size=2000")
+	c := newRunner(t, memoryURL()+"?max-size=2000")
 	r := c.run(configMap("a", strings.Repeat("x", 5000)), "apply", "-f", "-")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "standard input: document 1, line 1: core/ConfigMap default/a: ")
 	require.Contains(t, r.err, "too large")
 }
 
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, "oracle://is-not-opened")
+	c := newRunner(t, "oracle://is-not-opened")
 	require.Contains(t, c.ok(""), "Available Commands:")
 	for _, command := range []string{"apply", "get", "list", "watch", "delete", "owned", "types", "schema", "version"} {
 		require.Contains(t, c.ok("", command, "--help"), "Usage:\n  ashlar "+command)
 	}
 	require.Regexp(t, `^ashlar \S+ \(go1\.`, c.ok("", "version"))
-	require.Equal(t, exitUsage, c.run("", "version", "1").code)
+	require.Equal(t, cli.ExitUsage, c.run("", "version", "1").code)
 	require.Contains(t, c.run("", "wacth").err, "did you mean watch?")
 }
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, memoryURL())
+	c := newRunner(t, memoryURL())
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		require.Contains(t, c.ok("", "completion", shell), "ashlar")
 	}
 	propose := func(args ...string) []string {
 		var stdout bytes.Buffer
 		// The shell's other stream is for what it shows to people who debug completion.
-		code := c.app(strings.NewReader(""), &stdout, io.Discard).run(context.Background(), append([]string{"__completeNoDesc"}, args...))
-		require.Equal(t, exitOK, code)
+		code := run(context.Background(), c.app(strings.NewReader(""), &stdout, io.Discard), append([]string{"__completeNoDesc"}, args...))
+		require.Equal(t, cli.ExitOK, code)
 		out := lines(stdout.String())
 		require.Equal(t, ":4", out[len(out)-1], "no file names")
 		return out[:len(out)-1]
@@ -163,14 +164,14 @@ func TestCompletion(t *testing.T) {
 
 	// Without a store there is nothing to propose, and none is created.
 	home := t.TempDir()
-	c = &cli{t: t, env: map[string]string{"HOME": home}}
+	c = &runner{t: t, env: map[string]string{"HOME": home}}
 	require.Empty(t, propose("get", ""))
 	entries, err := os.ReadDir(home)
 	require.NoError(t, err)
 	require.Empty(t, entries)
-	c = &cli{t: t, env: map[string]string{}}
+	c = &runner{t: t, env: map[string]string{}}
 	require.Empty(t, propose("get", ""))
-	c = newCLI(t, "sqlite://"+filepath.Join(home, "store.db"))
+	c = newRunner(t, "sqlite://"+filepath.Join(home, "store.db"))
 	require.Empty(t, propose("get", ""))
 	entries, err = os.ReadDir(home)
 	require.NoError(t, err)
@@ -179,12 +180,12 @@ func TestCompletion(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, memoryURL())
+	c := newRunner(t, memoryURL())
 	w := c.watch("*", "--timeout", "5s")
-	require.Equal(t, exitOK, w.end(), "a watch for a while")
+	require.Equal(t, cli.ExitOK, w.end(), "a watch for a while")
 	// Nobody listens on this port, so there is no answer to wait for.
-	r := newCLI(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")
-	require.Equal(t, exitFailed, r.code)
+	r := newRunner(t, "etcd://127.0.0.1:1/x").run("", "list", "*", "--timeout", "300ms")
+	require.Equal(t, cli.ExitFailed, r.code)
 	require.Contains(t, r.err, "gave up after 300ms")
-	require.Equal(t, exitUsage, newCLI(t, "").run("", "list", "*").code, "no home, no default store")
+	require.Equal(t, cli.ExitUsage, newRunner(t, "").run("", "list", "*").code, "no home, no default store")
 }

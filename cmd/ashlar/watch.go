@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) watchCommand() *cobra.Command {
+func watchCommand(a *cli.App) *cobra.Command {
 	w := watcher{app: a}
 	cmd := &cobra.Command{
 		Use:   "watch TYPE",
@@ -33,8 +34,8 @@ follows a bookmark. Not all stores can tell.`,
   ashlar watch '*' -o json --show-cursor
   ashlar watch '*' -o json --cursor AbC…
   ashlar watch '*' -o name --bookmarks`,
-		Args:              args("TYPE"),
-		ValidArgsFunction: a.completeTypes,
+		Args:              cli.ExactArgs("TYPE"),
+		ValidArgsFunction: completeTypes(a),
 		RunE:              func(cmd *cobra.Command, args []string) error { return w.run(cmd, args[0]) },
 	}
 	w.filter.flags(cmd, "changes and resources")
@@ -46,7 +47,7 @@ follows a bookmark. Not all stores can tell.`,
 }
 
 type watcher struct {
-	app        *app
+	app        *cli.App
 	filter     filter
 	out        output
 	cursor     string
@@ -61,12 +62,12 @@ func (w *watcher) run(cmd *cobra.Command, arg string) error {
 		return err
 	}
 	resume := cmd.Flags().Changed("cursor")
-	ctx, cancel, err := w.app.context(cmd)
+	ctx, cancel, err := w.app.Context(cmd)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	err = w.app.with(ctx, func(backend storage.Backend) error {
+	err = w.app.With(ctx, func(backend storage.Backend) error {
 		watch, err := w.open(ctx, backend, typ, resume)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", arg, err)
@@ -99,14 +100,14 @@ func (w *watcher) open(ctx context.Context, backend storage.Backend, typ storage
 	}
 	resumer, ok := storage.As[storage.Resumer](backend)
 	if !ok {
-		return nil, usagef("this store cannot go on from a cursor")
+		return nil, cli.Usagef("this store cannot go on from a cursor")
 	}
 	return resumer.WatchFrom(ctx, typ, w.filter.proto(), w.filter.prefix, w.cursor)
 }
 
 // show prints events until the limit or an error. joined says that there is no snapshot to come.
 func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) error {
-	p := newPrinter(w.out.format, w.app.out)
+	p := newPrinter(w.out.format, w.app.Out)
 	// A bookmark is asked for at the beginning, and again by the first change after one.
 	asking, marked := w.bookmarks, false
 	for shown := 0; ; {
@@ -161,7 +162,7 @@ func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, jo
 func ask(ctx context.Context, watch storage.Watch) error {
 	b, ok := watch.(storage.Bookmarker)
 	if !ok {
-		return usagef("this store cannot tell when a watch has caught up: leave out --bookmarks")
+		return cli.Usagef("this store cannot tell when a watch has caught up: leave out --bookmarks")
 	}
 	return b.Bookmark(ctx)
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
 
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
@@ -14,6 +12,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
+	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -24,49 +24,6 @@ const attempts = 1000
 var errSkipped = errors.New("skipped")
 
 func newULID() string { return ulid.Make().String() }
-
-// apply writes the set: owners first, several at once, and prints what became of each in the order of the files. After a
-// failure nothing more is begun.
-func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer) error {
-	slots := make(chan struct{}, concurrency)
-	failed := make(chan struct{})
-	var once sync.Once
-	for _, it := range s.items {
-		go func() {
-			defer close(it.done)
-			if it.err = it.wait(slots, failed); it.err != nil {
-				return
-			}
-			defer func() { <-slots }()
-			it.outcome, it.id, it.err = it.write(ctx, backend)
-			if errors.Is(it.err, storage.ErrInvalid) {
-				it.err = failedf("%w", it.err) // a mistake in the document, which a server finds, and not in the command line
-			}
-			if it.err != nil {
-				once.Do(func() { close(failed) })
-			}
-		}()
-	}
-	var first error
-	written := 0
-	for _, it := range s.items {
-		<-it.done
-		switch {
-		case it.err == nil:
-			written++
-			if _, err := fmt.Fprintf(out, "%s %s\n", described(it.id), it.outcome); err != nil && first == nil {
-				first = err
-				once.Do(func() { close(failed) })
-			}
-		case first == nil && !errors.Is(it.err, errSkipped):
-			first = fmt.Errorf("%v: %s: %w", it.object.Where, described(it.object.Resource.GetId()), it.err)
-		}
-	}
-	if first != nil && len(s.items) > 1 {
-		return fmt.Errorf("%w (%d of %d were applied; it is safe to apply all again)", first, written, len(s.items))
-	}
-	return first
-}
 
 // wait waits for the owner and for a free slot.
 func (it *item) wait(slots chan<- struct{}, failed <-chan struct{}) error {
@@ -173,4 +130,28 @@ func samePayload(a, b *anypb.Any) bool {
 	ma, errA := a.UnmarshalNew()
 	mb, errB := b.UnmarshalNew()
 	return errA == nil && errB == nil && proto.Equal(ma, mb)
+}
+
+// ofServer reports whether a backend is a server, where deletions may be deferred and some things are the server's to decide.
+func ofServer(b storage.Backend) bool {
+	_, ok := b.(*client.Backend)
+	return ok
+}
+
+// deferred reports whether a resource of a server is marked for deletion already.
+func deferred(b storage.Backend, res *resourcepb.Resource) bool {
+	return ofServer(b) && client.Deferred(res)
+}
+
+// item is a resource that is to be applied.
+type item struct {
+	object *manifest.Object
+	key    key.Key
+	parent *item          // the owner, if it is one of the set; written before
+	owner  *resourcepb.ID // the owner; its uid is set once it is known
+
+	done    chan struct{} // closed when the rest is set
+	outcome string
+	id      *resourcepb.ID
+	err     error
 }

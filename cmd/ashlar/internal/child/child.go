@@ -3,7 +3,6 @@ package child
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -110,9 +109,4 @@ func Code(err error) int {
 		return 128 + int(status.Signal())
 	}
 	return exit.ExitCode()
-}
-
-func single(cmd *exec.Cmd, sig os.Signal) {
-	// It fails if the process has ended, which is what was wanted.
-	_ = cmd.Process.Signal(sig)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -15,6 +16,7 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
 	"github.com/ashlar-dev/storage/resourcepb/resourcegrpc"
+	"github.com/ashlar-dev/storage/service"
 )
 
 // Backend is a resource service as a storage backend.
@@ -220,4 +222,38 @@ func CarryOver(res, stored *resourcepb.Resource) {
 			res.Metadata[mark] = value
 		}
 	}
+}
+
+// translated returns an error of a call as a store would have returned it.
+func (b *Backend) translated(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if b.open.Err() != nil {
+		return fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrInconsistent) // it was cut off
+	}
+	if over := ctx.Err(); over != nil {
+		return fmt.Errorf("%w: %w", storage.ErrInconsistent, over)
+	}
+	s := status.Convert(err)
+	kind, reasoned := error(nil), false
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == service.Domain {
+			kind, reasoned = sentinels[info.GetReason()], true
+		}
+	}
+	if !reasoned {
+		kind = byCode[s.Code()]
+	}
+	switch {
+	case plain[kind]:
+		return kind
+	case errors.Is(kind, storage.ErrInvalid) && !reasoned:
+		return fmt.Errorf("%w: %s", kind, s.Message())
+	case kind != nil:
+		return &told{text: s.Message(), kind: kind}
+	case !reasoned && lost[s.Code()]:
+		return fmt.Errorf("%w: the server %s: %s", storage.ErrInconsistent, b.address, s.Message())
+	}
+	return fmt.Errorf("the server %s: %s", b.address, s.Message())
 }

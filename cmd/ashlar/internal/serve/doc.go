@@ -5,8 +5,8 @@
 // beside them:
 //
 //	config.go   what can be set, and what of it is refused
-//	serve.go    the life of a server, from its store's opening to its end
-//	drain.go    the end
+//	serve.go    composes a server and opens its store
+//	server.go   the life of a server, from its listeners to its end
 //	tokens.go   who may do what: the token file, read by tokenfile.go
 //	types.go    the types in a directory of descriptor sets, named by typefile.go where the sets do not
 //	ready.go    whether the store answers

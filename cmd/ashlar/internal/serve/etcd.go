@@ -111,9 +111,6 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 // etcdPings is the least time between two pings of a client: that of etcd's servers, which etcd's clients reckon with.
 const etcdPings = 5 * time.Second
 
-// maxEtcdRequest is the largest request: that of etcd by default. No transaction of a store takes more.
-const maxEtcdRequest = 2 << 20
-
 // serveEtcdHTTP serves etcd's clients of HTTP/1, until its server is shut down.
 func (s *server) serveEtcdHTTP(group *errgroup.Group, port *sharedPort, json *gateway) {
 	h := s.newHTTP(s.etcdPages(json), true)

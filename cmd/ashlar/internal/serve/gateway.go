@@ -106,3 +106,6 @@ func sayJSON(w http.ResponseWriter, code int, what any) {
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(what) // whoever asked may have gone
 }
+
+// maxEtcdRequest is the largest request: that of etcd by default. No transaction of a store takes more.
+const maxEtcdRequest = 2 << 20

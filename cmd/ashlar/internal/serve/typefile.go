@@ -97,3 +97,7 @@ func (r *yamlReader) scope(n *yaml.Node) registry.Scope {
 	r.fault(n, "a scope is to be namespace, partition or cluster, found %q", text)
 	return registry.ScopeUndefined
 }
+
+func descriptor(t registry.Type) protoreflect.MessageDescriptor {
+	return t.Proto.ProtoReflect().Descriptor()
+}

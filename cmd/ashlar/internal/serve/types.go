@@ -57,10 +57,6 @@ func readTypes(dir string) ([]registry.Type, error) {
 	return types, errors.Join(wrong...)
 }
 
-func descriptor(t registry.Type) protoreflect.MessageDescriptor {
-	return t.Proto.ProtoReflect().Descriptor()
-}
-
 // declaring returns the messages that declare a scope, in the order of their names.
 func declaring(files *protoregistry.Files) (found []protoreflect.MessageDescriptor) {
 	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {

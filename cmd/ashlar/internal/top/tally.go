@@ -49,15 +49,6 @@ type second struct {
 	writes, deletes int
 }
 
-// Change is a change that a watch has returned.
-type Change struct {
-	// At is when it was seen, by the clock of this program.
-	At time.Time
-	// What happened: "create", "update" or "delete".
-	What string
-	ID   *resourcepb.ID
-}
-
 // NewTally returns a tally in which nothing was counted yet.
 func NewTally(now time.Time) *Tally {
 	return &Tally{seed: maphash.MakeSeed(), began: now, types: map[storage.UnversionedType]*count{}, sizes: map[uint64]uint32{}}
@@ -152,31 +143,6 @@ func (c *count) second(now time.Time) *second {
 		*s = second{at: now.Unix()}
 	}
 	return s
-}
-
-// Row is what a picture says of a type.
-type Row struct {
-	Type            storage.UnversionedType
-	Resources       int
-	Bytes           int64
-	Writes, Deletes float64 // in a second
-}
-
-// Picture is what a tally says at a moment. Nobody changes it.
-type Picture struct {
-	At    time.Time
-	Since time.Duration // since the tally began
-	Rows  []Row         // by type
-	Total Row
-	// Changes are the newest ones, the newest first.
-	Changes []Change
-	// Listed says that all resources were counted that there are.
-	Listed bool
-	// Lag is how long the watch took to prove that it shows everything, when it was asked last; Proven says that it did.
-	Lag    time.Duration
-	Proven bool
-	// Note says why the counting had to begin anew, or does not go on.
-	Note string
 }
 
 // Picture returns what was counted so far.

@@ -1,4 +1,4 @@
-package main
+package conformancecmd
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
@@ -134,7 +135,7 @@ func (n *answers) verdict() error {
 	if len(broken) > 1 {
 		more = fmt.Sprintf(" (and %d more)", len(broken)-1)
 	}
-	return failedf("a guarantee is broken: %s%s", broken[0].Text, more)
+	return cli.Failedf("a guarantee is broken: %s%s", broken[0].Text, more)
 }
 
 // print writes the table.
@@ -143,7 +144,7 @@ func (n *answers) print(out io.Writer) error {
 	marks, all := map[string]int{}, n.byGuarantee()
 	for _, w := range all {
 		marks[w.Mark()]++
-		fmt.Fprintf(b, "%s %7s  %s\n", w.Mark(), short(w.Took), w.Text)
+		fmt.Fprintf(b, "%s %7s  %s\n", w.Mark(), cli.Duration(w.Took), w.Text)
 		for _, text := range w.Failures {
 			fmt.Fprintf(b, "%s\n", indented(text))
 		}
@@ -159,9 +160,9 @@ func (n *answers) print(out io.Writer) error {
 	}
 	fmt.Fprintf(b, "%d guarantees: %d kept, %d broken, %d not asked; %d cases", len(all), marks["✓"], marks["✗"], marks["–"], ran)
 	if f := n.faults; f != nil {
-		fmt.Fprintf(b, " and %s under faults: %d calls, %d events, faults: %s; seed %d", short(f.WorkTime), f.Total(), f.Events, faultCounts(f), f.Seed)
+		fmt.Fprintf(b, " and %s under faults: %d calls, %d events, faults: %s; seed %d", cli.Duration(f.WorkTime), f.Total(), f.Events, faultCounts(f), f.Seed)
 	}
-	fmt.Fprintf(b, "; %s\n", short(n.took))
+	fmt.Fprintf(b, "; %s\n", cli.Duration(n.took))
 	return b.Flush()
 }
 

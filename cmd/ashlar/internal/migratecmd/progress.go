@@ -1,4 +1,4 @@
-package main
+package migratecmd
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/migrate"
 )
 
@@ -17,18 +17,18 @@ type migration struct {
 	json  bool
 	mu    sync.Mutex
 	phase migrate.Phase
-	line  *statusLine // of people
+	line  *cli.StatusLine // of people
 }
 
-func (a *app) newProgress(asJSON bool) *migration {
-	return &migration{out: a.out, json: asJSON, line: newStatusLine(a.out)}
+func newProgress(a *cli.App, asJSON bool) *migration {
+	return &migration{out: a.Out, json: asJSON, line: cli.NewStatusLine(a.Out)}
 }
 
 func (m *migration) progress(p migrate.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.Warning != nil {
-		m.say(fmt.Sprintf("trying again: %s", oneLine(p.Warning)), map[string]any{"warning": oneLine(p.Warning)})
+		m.say(fmt.Sprintf("trying again: %s", cli.OneLine(p.Warning)), map[string]any{"warning": cli.OneLine(p.Warning)})
 	}
 	switch {
 	case m.json:
@@ -42,7 +42,7 @@ func (m *migration) progress(p migrate.Progress) {
 		}
 		m.object(object)
 	default:
-		m.line.show(describe(p), p.Phase != m.phase)
+		m.line.Show(describe(p), p.Phase != m.phase)
 	}
 	m.phase = p.Phase
 }
@@ -53,7 +53,7 @@ func describe(p migrate.Progress) string {
 	case migrate.Following:
 		lag := "not known yet"
 		if p.Lag >= 0 {
-			lag = short(p.Lag)
+			lag = cli.Duration(p.Lag)
 		}
 		return fmt.Sprintf("follow   %d changes applied, %.0f/s, lag %s", p.Done.Applied, p.Rate, lag)
 	case migrate.Complete:
@@ -69,16 +69,9 @@ func describe(p migrate.Progress) string {
 	}
 	left := ""
 	if p.Left > 0 {
-		left = ", " + short(p.Left) + " left"
+		left = ", " + cli.Duration(p.Left) + " left"
 	}
 	return fmt.Sprintf("%-8s %s%d%s, %.0f/s%s", p.Phase, bar, p.Listed, of, p.Rate, left)
-}
-
-func short(d time.Duration) string {
-	if d < 10*time.Second {
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	}
-	return d.Round(time.Second).String()
 }
 
 // note says something to people.
@@ -93,7 +86,7 @@ func (m *migration) say(text string, object map[string]any) {
 		m.object(object)
 		return
 	}
-	m.line.clear()
+	m.line.Clear()
 	_, _ = fmt.Fprintln(m.out, text)
 }
 
@@ -109,7 +102,7 @@ func (m *migration) object(object map[string]any) {
 func (m *migration) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.line.end()
+	m.line.End()
 }
 
 // result says what was done.
@@ -131,9 +124,9 @@ func (m *migration) result(r *migrate.Result, o *migrate.Options) error {
 		return err
 	}
 	_, err := fmt.Fprintf(m.out, "created %d, replaced %d, deleted %d, found %d equal, followed %d changes, in %s\nverified: %v\n",
-		r.Done.Created, r.Done.Replaced, r.Done.Deleted, r.Done.Skipped, r.Done.Applied, short(r.Elapsed), r.Report)
+		r.Done.Created, r.Done.Replaced, r.Done.Deleted, r.Done.Skipped, r.Done.Applied, cli.Duration(r.Elapsed), r.Report)
 	if err == nil && r.Phase == migrate.Complete {
-		_, err = fmt.Fprintf(m.out, "complete: %s takes no more writes (closed %s ago); use %s\n", o.From, short(r.Fenced), o.To)
+		_, err = fmt.Fprintf(m.out, "complete: %s takes no more writes (closed %s ago); use %s\n", o.From, cli.Duration(r.Fenced), o.To)
 	}
 	return err
 }

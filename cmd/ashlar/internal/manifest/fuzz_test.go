@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
-	"github.com/ashlar-dev/storage/internal/manifest"
 )
 
 // Whatever is read without an error can be written, as JSON and as YAML, and read again as the same.

@@ -1,4 +1,4 @@
-package main
+package conformancecmd
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// way is the way from the clients under faults to the database: a proxy in front of each address that they connect to.
-type way struct {
+// faultProxies is the faultProxies from the clients under faults to the database: a proxy in front of each address that they connect to.
+type faultProxies struct {
 	requests []string // see scratch.Space
 
 	mu        sync.Mutex
@@ -30,11 +30,11 @@ type way struct {
 	around    string // why connections do not lead through a proxy; "" if they do
 }
 
-func newWay(requests []string) *way {
-	return &way{requests: requests, links: map[string]*proxy.Proxy{}}
+func newFaultProxies(requests []string) *faultProxies {
+	return &faultProxies{requests: requests, links: map[string]*proxy.Proxy{}}
 }
 
-func (w *way) close() {
+func (w *faultProxies) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.order {
@@ -43,7 +43,7 @@ func (w *way) close() {
 }
 
 // dial connects through a proxy.
-func (w *way) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (w *faultProxies) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	if !strings.HasPrefix(network, "tcp") {
 		w.mu.Lock()
@@ -64,7 +64,7 @@ func (w *way) dial(ctx context.Context, network, address string) (net.Conn, erro
 
 // link returns the proxy in front of an address. One that cannot be reached gets none, so that a client with several to choose
 // from is told at once.
-func (w *way) link(ctx context.Context, address string) (*proxy.Proxy, error) {
+func (w *faultProxies) link(ctx context.Context, address string) (*proxy.Proxy, error) {
 	w.mu.Lock()
 	p := w.links[address]
 	w.mu.Unlock()
@@ -93,7 +93,7 @@ func (w *way) link(ctx context.Context, address string) (*proxy.Proxy, error) {
 // watched is a connection that reports whether it is encrypted.
 type watched struct {
 	net.Conn
-	way *way
+	way *faultProxies
 }
 
 // Write sees the record in which TLS begins. Nothing else that is spoken here begins so.
@@ -108,7 +108,7 @@ func (c *watched) Write(b []byte) (int, error) {
 
 // harness opens the store once, to see where its connections lead, and makes the harness. Every other handle is in a process of its
 // own, unless the store is in memory.
-func (w *way) harness(ctx context.Context, storeURL, crashCommand string) (faults.Harness, error) {
+func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand string) (faults.Harness, error) {
 	open := func(ctx context.Context) (storage.Backend, error) {
 		return storage.Open(dial.With(ctx, w.dial), storeURL)
 	}
@@ -160,7 +160,7 @@ func add(h *faults.Harness, more ...faults.Fault) {
 }
 
 // connections adds the faults of the connections that there are.
-func (w *way) connections(h *faults.Harness) {
+func (w *faultProxies) connections(h *faults.Harness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kinds := []faults.Kind{faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer}
@@ -186,7 +186,7 @@ func (w *way) connections(h *faults.Harness) {
 }
 
 // any is one of the proxies.
-func (w *way) any(random *rand.Rand) *proxy.Proxy {
+func (w *faultProxies) any(random *rand.Rand) *proxy.Proxy {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.order[random.IntN(len(w.order))]

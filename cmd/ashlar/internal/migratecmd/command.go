@@ -1,61 +1,20 @@
-package main
+package migratecmd
 
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/migrate"
 )
 
-// fromTo are the two stores of a migration.
-type fromTo struct{ from, to string }
-
-func (f *fromTo) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.from, "from", "", "URL of the store that is moved")
-	cmd.Flags().StringVar(&f.to, "to", "", "URL of the store that it is moved to")
-}
-
-// open opens both stores, calls do, and closes them.
-func (f *fromTo) open(ctx context.Context, do func(from, to storage.Backend) error) (err error) {
-	if f.from == "" || f.to == "" {
-		return usagef("name both stores: --from URL --to URL")
-	}
-	closing := func(b storage.Backend, what string) {
-		if e := b.Close(); e != nil {
-			err = errors.Join(err, fmt.Errorf("close the %s: %w", what, e))
-		}
-	}
-	from, err := storage.Open(ctx, f.from)
-	if err != nil {
-		return fmt.Errorf("open the source: %w", err)
-	}
-	defer func() { closing(from, "source") }()
-	to, err := storage.Open(ctx, f.to)
-	if err != nil {
-		return fmt.Errorf("open the target: %w", err)
-	}
-	defer func() { closing(to, "target") }()
-	return do(from, to)
-}
-
-// moving are the flags of migrate.
-type moving struct {
-	fromTo
-	live, dryRun, merge, overwrite, mirror, json bool
-	lag, patience                                time.Duration
-	rate                                         float64
-	parallel                                     int
-}
-
-func (a *app) migrateCommand() *cobra.Command {
-	var f moving
+func Command(a *cli.App) *cobra.Command {
+	var f migrateFlags
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Move a store's data to another database",
@@ -73,23 +32,23 @@ can prove that they have shown everything.`,
 		Example: `  ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --dry-run
   ashlar migrate --from sqlite:///var/lib/app/store.db --to postgres://db.example/app --live
   ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app`,
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options()
 			if err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
 			return f.open(ctx, func(from, to storage.Backend) error {
 				if f.dryRun {
-					return a.dryRun(ctx, from, to, f)
+					return dryRun(ctx, a, from, to, f)
 				}
-				return a.move(ctx, from, to, o, f)
+				return move(ctx, a, from, to, o, f)
 			})
 		},
 	}
@@ -99,56 +58,18 @@ can prove that they have shown everything.`,
 	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the target is less than this behind")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.changes(cmd)
-	cmd.AddCommand(a.migrateVerifyCommand(), a.migrateStatusCommand(), a.migrateAbortCommand(), a.migrateUnfenceCommand())
+	cmd.AddCommand(migrateVerifyCommand(a), migrateStatusCommand(a), migrateAbortCommand(a), migrateUnfenceCommand(a))
 	return cmd
 }
 
-// changes are the flags about how the target is changed.
-func (f *moving) changes(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.BoolVar(&f.merge, "merge", false, "into a target that is not empty; what differs there is an error")
-	flags.BoolVar(&f.overwrite, "overwrite", false, "into a target that is not empty; what differs there is replaced")
-	flags.BoolVar(&f.mirror, "mirror", false, "make the target equal to the source: replace what differs, delete what the source lacks")
-	flags.Float64Var(&f.rate, "rate", 0, "change at most so many resources a second (default: no limit)")
-	flags.IntVar(&f.parallel, "parallel", 32, "so many writers to the target")
-	flags.DurationVar(&f.patience, "patience", time.Minute, "give up when a database has not answered, or had no room, for so long")
-	flags.BoolVar(&f.json, "json", false, "tell about the progress in JSON, a line each")
-}
-
-func (f *moving) options() (*migrate.Options, error) {
-	o := &migrate.Options{
-		From: migrate.Name(f.from), To: migrate.Name(f.to),
-		Live: f.live, CutoverLag: f.lag, Rate: f.rate, Parallel: f.parallel, Patience: f.patience, Count: true,
-	}
-	chosen := 0
-	for _, c := range []struct {
-		given bool
-		into  migrate.Into
-	}{{f.merge, migrate.Merge}, {f.overwrite, migrate.Overwrite}, {f.mirror, migrate.Mirror}} {
-		if c.given {
-			chosen++
-			o.Into = c.into
-		}
-	}
-	switch {
-	case chosen > 1:
-		return nil, usagef("--merge, --overwrite and --mirror exclude each other")
-	case f.lag < 0 || f.lag > 0 && !f.live:
-		return nil, usagef("--cutover-when-lag-below is to be more than nothing, and goes with --live")
-	case f.rate < 0 || f.parallel < 1 || f.patience <= 0:
-		return nil, usagef("--rate, --parallel and --patience are to be more than nothing")
-	}
-	return o, nil
-}
-
 // move runs a migration.
-func (a *app) move(ctx context.Context, from, to storage.Backend, o *migrate.Options, f moving) error {
-	show := a.newProgress(f.json)
+func move(ctx context.Context, a *cli.App, from, to storage.Backend, o *migrate.Options, f migrateFlags) error {
+	show := newProgress(a, f.json)
 	o.Progress = show.progress
 	if f.live && f.lag == 0 {
 		cutover := make(chan struct{}, 1)
 		o.Cutover = cutover
-		go a.awaitCutover(cutover)
+		go awaitCutover(a, cutover)
 		show.note(`type "cutover" and Enter to close the source and complete the migration`)
 	}
 	r, err := migrate.Run(ctx, from, to, o)
@@ -160,8 +81,8 @@ func (a *app) move(ctx context.Context, from, to storage.Backend, o *migrate.Opt
 }
 
 // awaitCutover waits for the operator's word. It ends with the input, or with the process.
-func (a *app) awaitCutover(cutover chan<- struct{}) {
-	for lines := bufio.NewScanner(a.in); lines.Scan(); {
+func awaitCutover(a *cli.App, cutover chan<- struct{}) {
+	for lines := bufio.NewScanner(a.In); lines.Scan(); {
 		if strings.TrimSpace(lines.Text()) == "cutover" {
 			cutover <- struct{}{}
 			return
@@ -170,7 +91,7 @@ func (a *app) awaitCutover(cutover chan<- struct{}) {
 }
 
 // dryRun compares, and says what a migration would do about it.
-func (a *app) dryRun(ctx context.Context, from, to storage.Backend, f moving) error {
+func dryRun(ctx context.Context, a *cli.App, from, to storage.Backend, f migrateFlags) error {
 	r, err := migrate.Verify(ctx, from, to, nil)
 	if err != nil {
 		return err
@@ -191,6 +112,6 @@ func (a *app) dryRun(ctx context.Context, from, to storage.Backend, f moving) er
 	default:
 		lines = append(lines, "would refuse, because the target is not empty; see --merge, --overwrite and --mirror")
 	}
-	_, err = fmt.Fprintln(a.out, strings.Join(lines, "\n"))
+	_, err = fmt.Fprintln(a.Out, strings.Join(lines, "\n"))
 	return err
 }

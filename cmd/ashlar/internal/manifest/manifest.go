@@ -11,39 +11,7 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/ashlar-dev/storage/resourcepb"
 )
-
-// Defaults are the tenancy of resources that name none.
-type Defaults struct {
-	Partition, Namespace string
-}
-
-// Where says where something was read.
-type Where struct {
-	File     string
-	Document int // from 1
-	Line     int // from 1; 0 is unknown
-}
-
-// String is for error texts.
-func (w Where) String() string {
-	if w.Line == 0 {
-		return fmt.Sprintf("%s: document %d", w.File, w.Document)
-	}
-	return fmt.Sprintf("%s: document %d, line %d", w.File, w.Document, w.Line)
-}
-
-// Object is a resource that was read.
-type Object struct {
-	Where Where
-	// Resource as it is to be written. Its uid, version and generation may be missing.
-	Resource *resourcepb.Resource
-	// Owners are the ids, without uids, under which the owner is to be looked for, in this order. Where there are any,
-	// Resource.Owner is not set.
-	Owners []*resourcepb.ID
-}
 
 // ReadPath reads a file, or all .yaml, .yml and .json files in a folder and those below it, in the order of their names.
 func ReadPath(path string, defaults Defaults) ([]*Object, error) {

@@ -1,4 +1,4 @@
-package main
+package conformancecmd
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
@@ -13,13 +14,13 @@ import (
 // conformanceProgress shows how far the conformance command is.
 type conformanceProgress struct {
 	mu     sync.Mutex
-	line   *statusLine
+	line   *cli.StatusLine
 	failed int
 }
 
 func newConformanceProgress(out io.Writer) *conformanceProgress {
-	p := &conformanceProgress{line: newStatusLine(out)}
-	p.line.shown = time.Now() // what takes only a moment is not worth a line
+	p := &conformanceProgress{line: cli.NewStatusLine(out)}
+	p.line.Wait() // what takes only a moment is not worth a line
 	return p
 }
 
@@ -29,10 +30,9 @@ func (p *conformanceProgress) check(r conformance.Result, done, of int) {
 	defer p.mu.Unlock()
 	if r.Failure != "" {
 		p.failed++
-		p.line.clear()
-		_, _ = fmt.Fprintf(p.line.out, "%s failed\n", r.Case)
+		p.line.Print(r.Case + " failed")
 	}
-	p.line.show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failed), false)
+	p.line.Show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failed), false)
 }
 
 // disturb shows how far a run under faults is, until stop is called.
@@ -40,7 +40,7 @@ func (p *conformanceProgress) disturb(o *faults.Options) (stop func()) {
 	var last string
 	began := time.Now()
 	show := func() {
-		p.line.show(fmt.Sprintf("under faults: %s of %s%s", short(time.Since(began)), short(o.For), last), false)
+		p.line.Show(fmt.Sprintf("under faults: %s of %s%s", cli.Duration(time.Since(began)), cli.Duration(o.For), last), false)
 	}
 	o.Log = func(format string, args ...any) {
 		p.mu.Lock()
@@ -71,5 +71,5 @@ func (p *conformanceProgress) disturb(o *faults.Options) (stop func()) {
 func (p *conformanceProgress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.line.clear()
+	p.line.Clear()
 }

@@ -1,4 +1,4 @@
-package main
+package migratecmd
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/migrate"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-func (a *app) migrateVerifyCommand() *cobra.Command {
+func migrateVerifyCommand(a *cli.App) *cobra.Command {
 	var f fromTo
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -22,15 +23,15 @@ func (a *app) migrateVerifyCommand() *cobra.Command {
 		Long: `Compare two stores, everything but the versions, and show what differs: missing is what only the source has, extra what only
 the target has. The exit code is 1 if anything differs. While programs write, what they change may show up.`,
 		Example:           "  ashlar migrate verify --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return f.open(ctx, func(from, to storage.Backend) error { return a.verify(ctx, from, to, asJSON) })
+			return f.open(ctx, func(from, to storage.Backend) error { return verify(ctx, a, from, to, asJSON) })
 		},
 	}
 	f.flags(cmd)
@@ -38,32 +39,32 @@ the target has. The exit code is 1 if anything differs. While programs write, wh
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, from, to storage.Backend, asJSON bool) error {
+func verify(ctx context.Context, a *cli.App, from, to storage.Backend, asJSON bool) error {
 	show := func(d migrate.Difference) error {
 		res := d.Source
 		if res == nil {
 			res = d.Target
 		}
 		if !asJSON {
-			_, err := fmt.Fprintf(a.out, "%-9s %s\n", d.Kind, described(res.GetId()))
+			_, err := fmt.Fprintf(a.Out, "%-9s %s\n", d.Kind, cli.Describe(res.GetId()))
 			return err
 		}
-		return a.jsonLine(difference(d.Kind, res.GetId()))
+		return jsonLine(a, difference(d.Kind, res.GetId()))
 	}
 	r, err := migrate.Verify(ctx, from, to, &migrate.VerifyOptions{Found: show})
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	if asJSON {
-		err = a.jsonLine(map[string]any{
+		err = jsonLine(a, map[string]any{
 			"equal": r.Equal(), "source": r.Source, "target": r.Target, "missing": r.Missing, "extra": r.Extra, "different": r.Different,
 			"bytes": r.Bytes, "sourceDigest": r.SourceDigest, "targetDigest": r.TargetDigest,
 		})
 	} else if r.Equal() {
-		_, err = fmt.Fprintln(a.out, r)
+		_, err = fmt.Fprintln(a.Out, r)
 	}
 	if err == nil && !r.Equal() {
-		err = failedf("verify: %v", r)
+		err = cli.Failedf("verify: %v", r)
 	}
 	return err
 }
@@ -75,23 +76,23 @@ func difference(kind migrate.Kind, id *resourcepb.ID) map[string]any {
 	}
 }
 
-func (a *app) jsonLine(object map[string]any) error {
+func jsonLine(a *cli.App, object map[string]any) error {
 	text, err := json.Marshal(object)
 	if err == nil {
-		_, err = fmt.Fprintf(a.out, "%s\n", text)
+		_, err = fmt.Fprintf(a.Out, "%s\n", text)
 	}
 	return err
 }
 
-func (a *app) migrateStatusCommand() *cobra.Command {
+func migrateStatusCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:               "status",
 		Short:             "Show whether the store takes part in a migration",
 		Example:           "  ashlar migrate status --store postgres://db.example/app",
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onStore(cmd, func(ctx context.Context, b storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
 				target, fenced, err := migrate.Fenced(ctx, b)
 				if err != nil {
 					return err
@@ -101,19 +102,19 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 					return err
 				}
 				if fenced {
-					_, err = fmt.Fprintf(a.out, "closed for writing: it has moved to %s (if that is not in use, open this one with ashlar migrate unfence)\n",
-						printable(target))
+					_, err = fmt.Fprintf(a.Out, "closed for writing: it has moved to %s (if that is not in use, open this one with ashlar migrate unfence)\n",
+						cli.Printable(target))
 				}
 				if s != nil && err == nil {
-					_, err = fmt.Fprintf(a.out, "target of a migration from %s: phase %s, begun %s, last sign of life %s\n", printable(s.From), s.Phase,
+					_, err = fmt.Fprintf(a.Out, "target of a migration from %s: phase %s, begun %s, last sign of life %s\n", cli.Printable(s.From), s.Phase,
 						s.Started.Format(time.RFC3339), s.Updated.Format(time.RFC3339))
 					if err == nil && s.Phase != migrate.Complete {
-						_, err = fmt.Fprintf(a.out, "to go on: the command that it was begun with; to give it up: %s\n",
+						_, err = fmt.Fprintf(a.Out, "to go on: the command that it was begun with; to give it up: %s\n",
 							(&fromTo{from: s.From, to: s.To}).command("abort"))
 					}
 				}
 				if s == nil && !fenced && err == nil {
-					_, err = fmt.Fprintln(a.out, "open, and not the target of a migration")
+					_, err = fmt.Fprintln(a.Out, "open, and not the target of a migration")
 				}
 				return err
 			})
@@ -121,7 +122,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 	}
 }
 
-func (a *app) migrateAbortCommand() *cobra.Command {
+func migrateAbortCommand(a *cli.App) *cobra.Command {
 	var f fromTo
 	cmd := &cobra.Command{
 		Use:   "abort",
@@ -129,10 +130,10 @@ func (a *app) migrateAbortCommand() *cobra.Command {
 		Long: `Give up a migration that is not complete: the source takes writes again, should the cutover have begun, and the target takes
 part in none any more. What was copied stays in the target. A process at work on it stops by itself. If in doubt, do it again.`,
 		Example:           "  ashlar migrate abort --from sqlite:///var/lib/app/store.db --to postgres://db.example/app",
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
@@ -141,7 +142,7 @@ part in none any more. What was copied stays in the target. A process at work on
 				if err := migrate.Abort(ctx, from, to); err != nil {
 					return f.notAborted(err)
 				}
-				_, err := fmt.Fprintln(a.out, "given up: the source takes writes")
+				_, err := fmt.Fprintln(a.Out, "given up: the source takes writes")
 				return err
 			})
 		},
@@ -150,32 +151,23 @@ part in none any more. What was copied stays in the target. A process at work on
 	return cmd
 }
 
-func (a *app) migrateUnfenceCommand() *cobra.Command {
+func migrateUnfenceCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unfence",
 		Short: "Let a store take writes again that a migration has closed",
 		Long: `Let a store take writes again that a migration has closed. Do so only where the target is not in use, or else to migrate back into
 it: two stores in use go different ways.`,
 		Example:           "  ashlar migrate unfence --store sqlite:///var/lib/app/store.db",
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onStore(cmd, func(ctx context.Context, b storage.Backend) error {
+			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
 				if err := migrate.Unfence(ctx, b); err != nil {
 					return fmt.Errorf("unfence: %w", err)
 				}
-				_, err := fmt.Fprintln(a.out, "the store takes writes")
+				_, err := fmt.Fprintln(a.Out, "the store takes writes")
 				return err
 			})
 		},
 	}
-}
-
-func (a *app) onStore(cmd *cobra.Command, do func(context.Context, storage.Backend) error) error {
-	ctx, cancel, err := a.context(cmd)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return a.with(ctx, func(b storage.Backend) error { return do(ctx, b) })
 }

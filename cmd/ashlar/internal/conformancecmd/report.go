@@ -1,4 +1,4 @@
-package main
+package conformancecmd
 
 import (
 	_ "embed"
@@ -9,20 +9,21 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-//go:embed conformancereport.html
+//go:embed report.html
 var reportText string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": short, "counts": faultCounts}).Parse(reportText))
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": cli.Duration, "counts": faultCounts}).Parse(reportText))
 
 // writeReport writes the report, and replaces a file of that name once all of it is there.
 func (n *answers) writeReport(name string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return failedf("write the report: %w", err)
+		return cli.Failedf("write the report: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -35,9 +36,9 @@ func (n *answers) writeReport(name string) (err error) {
 		Answers, Broken              []*answer
 		Cases                        []conformance.Result
 		Faults                       *faults.Report
-	}{n.store, n.place, versionLine(), n.began.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
+	}{n.store, n.place, cli.VersionLine(), n.began.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return failedf("write the report: %w", err)
+		return cli.Failedf("write the report: %w", err)
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
 		return fmt.Errorf("write the report: %w", err)

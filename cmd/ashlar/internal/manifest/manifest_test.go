@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/manifest"
 	"github.com/ashlar-dev/storage/internal/jsonpb"
-	"github.com/ashlar-dev/storage/internal/manifest"
 )
 
 var defaults = manifest.Defaults{Partition: "default", Namespace: "default"}

@@ -1,4 +1,4 @@
-package main
+package conformancecmd
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/cli"
 	"github.com/ashlar-dev/storage/conformance"
 	"github.com/ashlar-dev/storage/conformance/faults"
 	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-// asking is what the user wants to know of a database.
-type asking struct {
+// conformanceRun is what the user wants to know of a database.
+type conformanceRun struct {
 	faults       bool
 	during       time.Duration
 	crashCommand string
@@ -37,8 +38,8 @@ type asking struct {
 // underFaults is what --run calls the part under faults.
 const underFaults = "Faults"
 
-func (a *app) conformanceCommand() *cobra.Command {
-	var q asking
+func Command(a *cli.App) *cobra.Command {
+	var q conformanceRun
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Ask whether a database, with its settings, keeps the promises",
@@ -65,18 +66,18 @@ SERVER SUFFERS. Only so can the command see that a database acknowledges what it
   ashlar conformance --store etcd://10.0.0.1,10.0.0.2,10.0.0.3/app --faults --crash-command 'ssh 10.0.0.2 sudo systemctl kill -s KILL etcd'
   ashlar conformance --store sqlite:///mnt/nfs/store.db --run 'Write/|Order/'
   ashlar conformance --store postgres://db.example/app --faults --run Faults --seed 4711`,
-		Args:              args(),
+		Args:              cli.ExactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := q.check(cmd); err != nil {
 				return err
 			}
-			ctx, cancel, err := a.context(cmd)
+			ctx, cancel, err := a.Context(cmd)
 			if err != nil {
 				return err
 			}
 			defer cancel()
-			return cause(ctx, a.ask(ctx, &q))
+			return cli.Cause(ctx, checkStore(ctx, a, &q))
 		},
 	}
 	flags := cmd.Flags()
@@ -91,41 +92,41 @@ SERVER SUFFERS. Only so can the command see that a database acknowledges what it
 }
 
 // check refuses flags that contradict each other.
-func (q *asking) check(cmd *cobra.Command) (err error) {
+func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 	if !q.faults {
 		for _, name := range []string{"for", "crash-command", "seed"} {
 			if cmd.Flags().Changed(name) {
-				return usagef("--%s goes with --faults", name)
+				return cli.Usagef("--%s goes with --faults", name)
 			}
 		}
 	}
 	if q.during <= 0 {
-		return usagef("--for is to be more than nothing")
+		return cli.Usagef("--for is to be more than nothing")
 	}
 	if q.parallel <= 0 {
-		return usagef("--parallel is to be 1 or more, found %d", q.parallel)
+		return cli.Usagef("--parallel is to be 1 or more, found %d", q.parallel)
 	}
 	if q.pattern == "" {
 		return nil
 	}
 	if q.run, err = regexp.Compile(q.pattern); err != nil {
-		return usagef("--run: %w", err)
+		return cli.Usagef("--run: %w", err)
 	}
 	if q.faults && !q.run.MatchString(underFaults) {
-		return usagef("--faults goes on with what is called %s, which --run %s leaves out", underFaults, strconv.Quote(q.pattern))
+		return cli.Usagef("--faults goes on with what is called %s, which --run %s leaves out", underFaults, strconv.Quote(q.pattern))
 	}
 	q.noCases = !slices.ContainsFunc(conformance.Guarantees(), func(g conformance.Guarantee) bool {
 		return slices.ContainsFunc(g.Cases, q.run.MatchString)
 	})
 	if q.noCases && !q.faults {
-		return usagef("--run %s matches no case", strconv.Quote(q.pattern))
+		return cli.Usagef("--run %s matches no case", strconv.Quote(q.pattern))
 	}
 	return nil
 }
 
 // ask asks, shows the answers, and deletes what it was asked in.
-func (a *app) ask(ctx context.Context, q *asking) (err error) {
-	rawURL, err := a.storeURL()
+func checkStore(ctx context.Context, a *cli.App, q *conformanceRun) (err error) {
+	rawURL, err := a.StoreURL()
 	if err != nil {
 		return err
 	}
@@ -135,14 +136,14 @@ func (a *app) ask(ctx context.Context, q *asking) (err error) {
 	}
 	if err := openOnce(ctx, space.Store(0).String()); err != nil {
 		if problem := space.Drop(context.WithoutCancel(ctx)); problem != nil && !errors.Is(problem, storage.ErrInconsistent) {
-			err = errors.Join(err, a.left(ctx, space, problem))
+			err = errors.Join(err, left(ctx, a, space, problem))
 		}
 		return fmt.Errorf("open a store of its own: %w", err)
 	}
-	show := newConformanceProgress(a.err)
+	show := newConformanceProgress(a.Err)
 	defer func() {
 		if problem := drop(ctx, space); problem != nil {
-			err = errors.Join(err, a.left(ctx, space, problem))
+			err = errors.Join(err, left(ctx, a, space, problem))
 		}
 	}()
 	answers := &answers{store: redacted(rawURL), place: space.Location, began: time.Now()}
@@ -152,7 +153,7 @@ func (a *app) ask(ctx context.Context, q *asking) (err error) {
 	if len(answers.cases) == 0 && answers.faults == nil {
 		return asked // nothing was answered
 	}
-	if err := answers.print(a.out); err != nil {
+	if err := answers.print(a.Out); err != nil {
 		return err
 	}
 	if q.report != "" {
@@ -176,10 +177,10 @@ func openOnce(ctx context.Context, storeURL string) error {
 }
 
 // left is the error about what is left in the database. Of a command that was interrupted no error is shown, so it gets a line.
-func (a *app) left(ctx context.Context, space *scratchstore.Space, problem error) error {
-	err := failedf("%s could not be deleted: %w", space.Location, problem)
+func left(ctx context.Context, a *cli.App, space *scratchstore.Space, problem error) error {
+	err := cli.Failedf("%s could not be deleted: %w", space.Location, problem)
 	if ctx.Err() != nil {
-		_, _ = fmt.Fprintln(a.err, oneLine(err))
+		_, _ = fmt.Fprintln(a.Err, cli.OneLine(err))
 	}
 	return err
 }
@@ -207,7 +208,7 @@ func drop(ctx context.Context, space *scratchstore.Space) error {
 }
 
 // ask collects the answers. An error says that not everything could be asked.
-func (n *answers) ask(ctx context.Context, q *asking, space *scratchstore.Space, show *conformanceProgress) error {
+func (n *answers) ask(ctx context.Context, q *conformanceRun, space *scratchstore.Space, show *conformanceProgress) error {
 	var stores atomic.Int64
 	next := func() string { return space.Store(int(stores.Add(1))).String() }
 	h := harnessFor(next())
@@ -251,8 +252,8 @@ func harnessFor(storeURL string) (h conformance.Harness) {
 }
 
 // disturb asks under faults.
-func (n *answers) disturb(ctx context.Context, q *asking, c conformance.Harness, storeURL string, requests []string, show *conformanceProgress) (*faults.Report, error) {
-	w := newWay(requests)
+func (n *answers) disturb(ctx context.Context, q *conformanceRun, c conformance.Harness, storeURL string, requests []string, show *conformanceProgress) (*faults.Report, error) {
+	w := newFaultProxies(requests)
 	defer w.close()
 	h, err := w.harness(ctx, storeURL, q.crashCommand)
 	if err != nil {

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/cmd/ashlar/internal/client"
+)
+
+// App is one run of the command: what it talks to, and the flags that all commands have.
+type App struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+
+	Store   string
+	Server  client.Options
+	Timeout time.Duration
+}
+
+// Context returns the Context of a command: that of the run, with the time that the user gives it.
+func (a *App) Context(cmd *cobra.Command) (context.Context, context.CancelFunc, error) {
+	switch {
+	case a.Timeout < 0:
+		return nil, nil, Usagef("--timeout is to be more than nothing")
+	case a.Timeout == 0:
+		ctx, cancel := context.WithCancel(cmd.Context())
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), a.Timeout, Failedf("gave up after %v", a.Timeout))
+	return ctx, cancel, nil
+}
+
+// With opens the store, or connects to the server, calls do, and closes it.
+func (a *App) With(ctx context.Context, do func(storage.Backend) error) error {
+	backend, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	err = Cause(ctx, do(backend))
+	if closeErr := backend.Close(); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
+	}
+	return err
+}
+
+// Open opens the store, or connects to the server.
+func (a *App) Open(ctx context.Context) (storage.Backend, error) {
+	if a.Server.Address != "" {
+		return a.Dial()
+	}
+	rawURL, err := a.StoreURL()
+	if err != nil {
+		return nil, err
+	}
+	backend, err := storage.Open(ctx, rawURL)
+	if err != nil {
+		return nil, Cause(ctx, fmt.Errorf("open the store: %w", err))
+	}
+	return backend, nil
+}
+
+func (a *App) OnStore(cmd *cobra.Command, do func(context.Context, storage.Backend) error) error {
+	ctx, cancel, err := a.Context(cmd)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return a.With(ctx, func(b storage.Backend) error { return do(ctx, b) })
+}
+
+// Dial returns the server as a backend.
+func (a *App) Dial() (*client.Backend, error) {
+	o := a.Server
+	if o.Token == "" {
+		o.Token = a.Getenv("ASHLAR_TOKEN")
+	}
+	return client.Dial(o)
+}
+
+// ExactArgs demands the positional arguments that usage lists.
+func ExactArgs(usage ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if len(given) == len(usage) {
+			return nil
+		}
+		wanted := "no arguments"
+		if len(usage) > 0 {
+			wanted = strings.Join(usage, " and ")
+		}
+		return Usagef("%s takes %s, found %d arguments, see %s --help", cmd.Name(), wanted, len(given), cmd.CommandPath())
+	}
+}
+
+// StoreURL returns the URL of the store. It creates the folder of the default one.
+func (a *App) StoreURL() (string, error) {
+	if a.Store != "" {
+		return a.Store, nil
+	}
+	if u := a.Getenv("ASHLAR_STORE"); u != "" {
+		return u, nil
+	}
+	file, err := a.DefaultFile()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of the default store: %w (name another store with --store)", err)
+	}
+	return (&url.URL{Scheme: "sqlite", Path: file}).String(), nil
+}
+
+// DefaultFile returns the path of the default store.
+func (a *App) DefaultFile() (string, error) {
+	// The XDG specification says that a relative path is to be ignored.
+	folder := a.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(folder) {
+		home := a.Getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return "", Usagef("there is no home folder for the default store: name a store with --store or ASHLAR_STORE")
+		}
+		folder = filepath.Join(home, ".local", "share")
+	}
+	return filepath.Join(folder, "ashlar", "store.db"), nil
+}

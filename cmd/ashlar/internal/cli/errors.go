@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/ashlar-dev/storage"
+)
+
+const (
+	ExitOK       = 0
+	ExitFailed   = 1
+	ExitUsage    = 2
+	ExitNotFound = 3
+	ExitConflict = 4
+)
+
+// CodedError is an error whose exit code does not follow from the contract's errors in it.
+type CodedError struct {
+	Code int
+	Err  error
+	// AfterInterrupt says that it counts AfterInterrupt an interruption, too: the command went on to its end then.
+	AfterInterrupt bool
+}
+
+func (e *CodedError) Error() string { return e.Err.Error() }
+func (e *CodedError) Unwrap() error { return e.Err }
+
+// Usagef is a mistake in the command line.
+func Usagef(format string, args ...any) error {
+	return &CodedError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
+}
+
+// Failedf is any other failure, such as a mistake in a file, whatever it wraps.
+func Failedf(format string, args ...any) error {
+	return &CodedError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
+}
+
+func ExitCode(err error) int {
+	var coded *CodedError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &coded):
+		return coded.Code
+	case errors.Is(err, storage.ErrInvalid):
+		return ExitUsage
+	case errors.Is(err, storage.ErrNotFound):
+		return ExitNotFound
+	case errors.Is(err, storage.ErrCASFailure), errors.Is(err, storage.ErrWrongUid):
+		return ExitConflict
+	}
+	return ExitFailed
+}
+
+// Cause puts the user's own timeout in place of what a backend makes of it.
+func Cause(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	var coded *CodedError
+	if errors.As(context.Cause(ctx), &coded) {
+		return fmt.Errorf("%w: %w", coded, err)
+	}
+	return err
+}
+
+// OneLine returns an error's text without line breaks and other control characters, which names may hold.
+func OneLine(err error) string {
+	var text strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		switch before := text.String(); {
+		case before == "":
+		case strings.HasSuffix(before, ":"):
+			text.WriteByte(' ')
+		default:
+			text.WriteString("; ")
+		}
+		text.WriteString(strings.TrimSpace(line)) // drivers indent what belongs together
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text.String())
+}

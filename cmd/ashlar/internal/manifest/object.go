@@ -1,0 +1,126 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// Defaults are the tenancy of resources that name none.
+type Defaults struct {
+	Partition, Namespace string
+}
+
+// Where says where something was read.
+type Where struct {
+	File     string
+	Document int // from 1
+	Line     int // from 1; 0 is unknown
+}
+
+// String is for error texts.
+func (w Where) String() string {
+	if w.Line == 0 {
+		return fmt.Sprintf("%s: document %d", w.File, w.Document)
+	}
+	return fmt.Sprintf("%s: document %d, line %d", w.File, w.Document, w.Line)
+}
+
+// Object is a resource that was read.
+type Object struct {
+	Where Where
+	// Resource as it is to be written. Its uid, version and generation may be missing.
+	Resource *resourcepb.Resource
+	// Owners are the ids, without uids, under which the owner is to be looked for, in this order. Where there are any,
+	// Resource.Owner is not set.
+	Owners []*resourcepb.ID
+}
+
+// texts takes labels or annotations over.
+func (o *Object) texts(prefix, path string, n *node) error {
+	if n.kind == null {
+		return nil
+	}
+	if n.kind != object {
+		return errAt(n.line, "%s is to be an object, found %v", path, n.kind)
+	}
+	for _, f := range n.fields {
+		if f.value.kind != text && f.value.kind != null {
+			return errAt(f.value.line, "%s: %q is to be text, found %v; put it in quotes", path, f.name, f.value.kind)
+		}
+		o.Resource.Metadata[prefix+f.name] = f.value.text
+	}
+	return nil
+}
+
+// owner finds the one owner among the references.
+func (o *Object) owner(n *node, tenancy *resourcepb.Tenancy, defaults Defaults) error {
+	if n.kind == null || n.kind == list && len(n.items) == 0 {
+		return nil
+	}
+	if n.kind != list {
+		return errAt(n.line, "metadata.ownerReferences is to be a list, found %v", n.kind)
+	}
+	chosen := n.items[0]
+	for _, ref := range n.items {
+		if ref.kind != object {
+			return errAt(ref.line, "metadata.ownerReferences is to hold objects, found %v", ref.kind)
+		}
+		if c := ref.get("controller"); c != nil && c.kind == boolean && c.text == "true" {
+			chosen = ref
+			break
+		}
+	}
+	typ, err := typeOf(chosen)
+	if err != nil {
+		return err
+	}
+	name, err := word(chosen, "metadata.ownerReferences", "name")
+	if err != nil {
+		return err
+	}
+	o.Owners = []*resourcepb.ID{{Name: name, Type: typ, Tenancy: tenancy}}
+	if tenancy.Namespace != defaults.Namespace {
+		o.Owners = append(o.Owners, &resourcepb.ID{Name: name, Type: typ, Tenancy: &resourcepb.Tenancy{
+			Partition: tenancy.Partition, Namespace: defaults.Namespace,
+		}})
+	}
+	return nil
+}
+
+// word returns a field that must be there, and be text that is not empty.
+func word(n *node, path, name string) (string, error) {
+	full := strings.TrimPrefix(path+"."+name, ".")
+	f := n.get(name)
+	switch {
+	case f == nil:
+		return "", errAt(n.line, "%s is missing", full)
+	case f.kind != text:
+		return "", errAt(f.line, "%s is to be text, found %v; put it in quotes", full, f.kind)
+	case f.text == "":
+		return "", errAt(f.line, "%s is empty", full)
+	}
+	return f.text, nil
+}
+
+// typeOf reads apiVersion and kind, of an object or of a reference to one.
+func typeOf(n *node) (*resourcepb.Type, error) {
+	version, err := word(n, "", "apiVersion")
+	if err != nil {
+		return nil, err
+	}
+	k, err := word(n, "", "kind")
+	if err != nil {
+		return nil, err
+	}
+	group, version, found := strings.Cut(version, "/")
+	if !found {
+		group, version = "core", group
+	}
+	if group == "" || version == "" || strings.Contains(version, "/") {
+		return nil, errAt(n.get("apiVersion").line, "apiVersion is to be GROUP/VERSION, or VERSION alone for the core group, found %q",
+			n.get("apiVersion").text)
+	}
+	return &resourcepb.Type{Group: group, GroupVersion: version, Kind: k}, nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/resourcepb"
+)
+
+// read reads a resource whatever its group version is.
+func read(ctx context.Context, backend storage.Backend, id *resourcepb.ID) (*resourcepb.Resource, error) {
+	res, err := backend.Read(ctx, storage.StrongConsistency, id)
+	var mismatch storage.GroupVersionMismatchError
+	if errors.As(err, &mismatch) {
+		return mismatch.Stored, nil
+	}
+	return res, err
+}
+
+// errEnough ends each early.
+var errEnough = errors.New("enough")
+
+// each calls do for the resources that match, in order: page by page where the backend has pages.
+func each(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
+	do func(*resourcepb.Resource) error,
+) error {
+	left := f.limit
+	deliver := func(resources []*resourcepb.Resource) error {
+		for _, res := range resources {
+			if err := do(res); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				return errEnough
+			}
+		}
+		return nil
+	}
+	err := pages(ctx, backend, typ, f, deliver)
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+func pages(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
+	deliver func([]*resourcepb.Resource) error,
+) error {
+	pager, ok := storage.As[storage.Pager](backend)
+	if !ok {
+		resources, err := backend.List(ctx, storage.StrongConsistency, typ, f.proto(), f.prefix)
+		if err != nil {
+			return err
+		}
+		return deliver(resources)
+	}
+	opts := storage.ListOptions{Consistency: storage.StrongConsistency, Limit: f.limit}
+	for {
+		page, err := pager.ListPage(ctx, typ, f.proto(), f.prefix, opts)
+		if err != nil {
+			return err
+		}
+		if err := deliver(page.Resources); err != nil {
+			return err
+		}
+		if opts.Continue = page.Continue; opts.Continue == "" {
+			return nil
+		}
+	}
+}
