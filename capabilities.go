@@ -7,34 +7,30 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// As returns the capability T of a backend, such as [Pager], [Resumer], [Transactor] or [Historian], and reports whether the
-// backend has it.
+// As returns a capability of a backend, such as [Pager], [Resumer] or [Transactor], and reports whether the backend has it.
 //
-// A backend has a capability if it implements the interface. A layer around another backend does not know at compile time which
-// backend it wraps. It may have a method
+// As works as errors.As does for one error. A backend has a capability if it implements the interface. Otherwise As calls the
+// backend's method
 //
 //	As(target any) bool
 //
-// which As calls first, with a pointer to a variable of the wanted type. The method sets the variable and returns true for a
-// capability that the layer upholds, and returns false for all others. As itself never unwraps a layer.
+// if there is one, with a pointer to a variable of type T. The method sets the variable and returns true if the backend has the
+// capability. As never looks inside a backend that wraps another one.
 //
-// Backends of package driver/backend also offer the interfaces of package driver for tools that move a store: driver.Mover,
-// driver.GuardedMover, driver.BulkReader and driver.Loader. As finds them through a method Seam of the same form, which it calls
-// last.
+// A layer around another backend learns at run time what that one can do. It holds the backend in a field of type [Backend], so that
+// no method of the other's is promoted, and provides from its method As each capability that it can uphold, as a value that wraps the
+// other's. It does not implement optional interfaces itself: a caller would find them whatever the other backend can do. A type that
+// embeds a concrete backend, such as *sqlite.Backend, has all of its capabilities, except for the methods that the type declares
+// itself.
 func As[T any](backend Backend) (T, bool) {
-	var target, none T
-	if layer, ok := backend.(interface{ As(target any) bool }); ok {
-		if layer.As(&target) {
-			return target, true
-		}
-		return none, false
-	}
 	if target, ok := backend.(T); ok {
 		return target, true
 	}
-	if made, ok := backend.(interface{ Seam(target any) bool }); ok && made.Seam(&target) {
+	var target T
+	if provider, ok := backend.(interface{ As(target any) bool }); ok && provider.As(&target) {
 		return target, true
 	}
+	var none T
 	return none, false
 }
 

@@ -42,7 +42,7 @@ func (s *growingStore) thing(i int) *resourcepb.Resource {
 
 func (s *growingStore) add(from, to int, done func(n int)) error {
 	s.versions = append(s.versions, make([]string, to-from)...)
-	if loader, ok := storage.As[driver.Loader](s.backend); ok {
+	if loader, ok := storage.As[driver.Bulk](s.backend); ok {
 		if err := s.load(loader, from, to, done); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s *growingStore) add(from, to int, done func(n int)) error {
 	}
 	tx, ok := storage.As[storage.Transactor](s.backend)
 	if !ok {
-		return errors.New("the backend has neither a driver.Loader nor a storage.Transactor")
+		return errors.New("the backend has neither a driver.Bulk nor a storage.Transactor")
 	}
 	// An edge to an owner is an operation too where MaxOps is small, and the resources of a transaction have 1 MiB together.
 	return inBatches(from, to, min(tx.MaxOps(), 1000), 8, done, func(from, to int) error {
@@ -66,7 +66,7 @@ func (s *growingStore) add(from, to int, done func(n int)) error {
 	})
 }
 
-func (s *growingStore) load(loader driver.Loader, from, to int, done func(n int)) error {
+func (s *growingStore) load(loader driver.Bulk, from, to int, done func(n int)) error {
 	return inBatches(from, to, 1000, 4, done, func(from, to int) error {
 		rows := make([]driver.Row, to-from)
 		for i := range rows {
@@ -83,9 +83,9 @@ func (s *growingStore) load(loader driver.Loader, from, to int, done func(n int)
 
 // learnVersions reads the versions of the things from one number on, which a Loader does not tell.
 func (s *growingStore) learnVersions(from int) error {
-	reader, ok := storage.As[driver.BulkReader](s.backend)
+	reader, ok := storage.As[driver.Bulk](s.backend)
 	if !ok {
-		return errors.New("the backend has a driver.Loader and no driver.BulkReader")
+		return errors.New("the backend has no driver.Bulk")
 	}
 	after := []byte{}
 	if from > 0 {

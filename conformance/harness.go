@@ -71,14 +71,12 @@ type Harness struct {
 	// MergesEvents says why a watch may leave out versions of a key that were soon replaced. The last version is always shown.
 	MergesEvents string
 
-	// NoMover says why the backend has no driver.Mover; the three reasons below are then not needed.
+	// NoMover says why the backend has no driver.Mover; the two reasons below are then not needed.
 	NoMover string
 	// NoGuards says why the backend has no driver.GuardedMover.
 	NoGuards string
-	// NoBulkReader says why the backend has no driver.BulkReader.
-	NoBulkReader string
-	// NoLoader says why the backend has no driver.Loader.
-	NoLoader string
+	// NoBulk says why the backend has no driver.Bulk.
+	NoBulk string
 }
 
 // A need is a requirement of a case.
@@ -99,8 +97,7 @@ const (
 	needOrder
 	needMover
 	needGuards
-	needBulkReader
-	needLoader
+	needBulk
 	needReplace
 	needEveryEvent
 )
@@ -127,8 +124,7 @@ func (h *Harness) exempt(n need) string {
 		{needReplace, reasonIf(h.Replace == nil, "the harness cannot replace the bytes of a stored resource")},
 		{needMover, h.NoMover},
 		{needGuards, cmp.Or(h.NoMover, h.NoGuards)},
-		{needBulkReader, cmp.Or(h.NoMover, h.NoBulkReader)},
-		{needLoader, cmp.Or(h.NoMover, h.NoLoader)},
+		{needBulk, cmp.Or(h.NoMover, h.NoBulk)},
 	} {
 		if n&e.need != 0 && e.reason != "" {
 			return e.reason

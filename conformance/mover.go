@@ -1,7 +1,7 @@
 package conformance
 
-// moverCases test the parts of a driver for migrations: driver.Mover, and driver.GuardedMover, driver.BulkReader and
-// driver.Loader if the backend has them.
+// moverCases test what a migration needs of a backend: a driver.Mover, and, if the backend has them, a driver.GuardedMover, a
+// driver.Bulk.
 var moverCases = topic{"Mover", []testCase{
 	{name: "Notes", needs: needMover | needAnother, run: moverNotes},
 	{name: "NoteLimits", needs: needMover | needAnother, run: moverNoteLimits},
@@ -11,9 +11,9 @@ var moverCases = topic{"Mover", []testCase{
 	{name: "FenceUnderLoad", needs: needMover | needAnother, run: fenceWithWriters},
 	{name: "Epochs", needs: needGuards | needAnother, run: guardEpochs},
 	{name: "Guards", needs: needGuards | needAnother, run: guardWrites},
-	{name: "GuardedLoads", needs: needGuards | needLoader | needAnother, run: guardLoads},
-	{name: "BulkReads", needs: needBulkReader | needAnother, run: bulkReads},
-	{name: "LoadContent", needs: needLoader | needAnother, run: loadContent},
-	{name: "LoadAllOrNothing", needs: needLoader | needAnother, run: loadAllOrNothing},
-	{name: "LoadWatched", needs: needLoader | needAnother, run: loadWatched},
+	{name: "GuardedLoads", needs: needGuards | needBulk | needAnother, run: guardLoads},
+	{name: "BulkReads", needs: needBulk | needAnother, run: bulkReads},
+	{name: "LoadContent", needs: needBulk | needAnother, run: loadContent},
+	{name: "LoadAllOrNothing", needs: needBulk | needAnother, run: loadAllOrNothing},
+	{name: "LoadWatched", needs: needBulk | needAnother, run: loadWatched},
 }}

@@ -18,7 +18,7 @@ import (
 
 // bulkReads reads, in steps, resources that another handle wrote. Some of them are large.
 func bulkReads(s *suite) {
-	r := extension[driver.BulkReader](s, s.b)
+	r := extension[driver.Bulk](s, s.b)
 	_, other := movables(s)
 	ctx := s.ctx
 	if rows := must[[]driver.Row](s)(r.ReadAfter(ctx, nil, 10)); len(rows) != 0 {
@@ -71,7 +71,7 @@ const maxSize = 1 << 20
 
 // loadContent reads loaded resources in every way.
 func loadContent(s *suite) {
-	l := extension[driver.Loader](s, s.b)
+	l := extension[driver.Bulk](s, s.b)
 	_, other := movables(s)
 	ctx := s.ctx
 	all := loadResources(1000)
@@ -107,7 +107,7 @@ func loadContent(s *suite) {
 
 // loadAllOrNothing loads where some cannot be.
 func loadAllOrNothing(s *suite) {
-	l := extension[driver.Loader](s, s.b)
+	l := extension[driver.Bulk](s, s.b)
 	_, other := movables(s)
 	ctx := s.ctx
 	all := loadResources(50)
@@ -138,7 +138,7 @@ func loadAllOrNothing(s *suite) {
 
 // loadWatched loads while watches are open on both handles and another handle changes the loaded resources.
 func loadWatched(s *suite) {
-	l := extension[driver.Loader](s, s.b)
+	l := extension[driver.Bulk](s, s.b)
 	here, other := movables(s)
 	ctx := s.ctx
 	all := loadResources(600)

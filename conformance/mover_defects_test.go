@@ -124,20 +124,20 @@ func (b contagious) WriteCAS(ctx context.Context, res *resourcepb.Resource) (*re
 }
 
 // oneStep returns nothing after the first step.
-type oneStep struct{ driver.BulkReader }
+type oneStep struct{ bulkReader }
 
 func (r oneStep) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	if after != nil {
 		return nil, nil
 	}
-	return r.BulkReader.ReadAfter(ctx, after, limit)
+	return r.bulkReader.ReadAfter(ctx, after, limit)
 }
 
-// backwards returns the rows of a step in reverse, except for the last row, at which the next step begins.
-type backwards struct{ driver.BulkReader }
+// backwards returns the rows of a step in reverse, but for the last, at which the next one begins.
+type backwards struct{ bulkReader }
 
 func (r backwards) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	rows, err := r.BulkReader.ReadAfter(ctx, after, limit)
+	rows, err := r.bulkReader.ReadAfter(ctx, after, limit)
 	if len(rows) > 1 {
 		slices.Reverse(rows[:len(rows)-1])
 	}
@@ -145,19 +145,19 @@ func (r backwards) ReadAfter(ctx context.Context, after []byte, limit int) ([]dr
 }
 
 // generous returns one row more than it should.
-type generous struct{ driver.BulkReader }
+type generous struct{ bulkReader }
 
 func (r generous) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	return r.BulkReader.ReadAfter(ctx, after, limit+1)
+	return r.bulkReader.ReadAfter(ctx, after, limit+1)
 }
 
 // whole reads everything at once.
-type whole struct{ driver.BulkReader }
+type whole struct{ bulkReader }
 
 func (r whole) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	var all []driver.Row
 	for len(all) < limit {
-		rows, err := r.BulkReader.ReadAfter(ctx, after, limit-len(all))
+		rows, err := r.bulkReader.ReadAfter(ctx, after, limit-len(all))
 		if err != nil || len(rows) == 0 {
 			return all, err
 		}
@@ -168,10 +168,10 @@ func (r whole) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver
 }
 
 // versionless leaves out the versions.
-type versionless struct{ driver.BulkReader }
+type versionless struct{ bulkReader }
 
 func (r versionless) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
-	rows, err := r.BulkReader.ReadAfter(ctx, after, limit)
+	rows, err := r.bulkReader.ReadAfter(ctx, after, limit)
 	for i := range rows {
 		rows[i].Version = ""
 	}
@@ -179,10 +179,10 @@ func (r versionless) ReadAfter(ctx context.Context, after []byte, limit int) ([]
 }
 
 // unguardedLoader loads whatever the guard says.
-type unguardedLoader struct{ driver.Loader }
+type unguardedLoader struct{ loader }
 
 func (l unguardedLoader) Load(_ context.Context, rows []driver.Row) error {
-	return l.Loader.Load(context.Background(), rows)
+	return l.loader.Load(context.Background(), rows)
 }
 
 // ownerless loads resources without their owners.
@@ -197,10 +197,10 @@ func (l ownerless) Load(ctx context.Context, rows []driver.Row) error {
 }
 
 // short leaves out the last row.
-type short struct{ driver.Loader }
+type short struct{ loader }
 
 func (l short) Load(ctx context.Context, rows []driver.Row) error {
-	return l.Loader.Load(ctx, rows[:max(0, len(rows)-1)])
+	return l.loader.Load(ctx, rows[:max(0, len(rows)-1)])
 }
 
 // replacing loads over stored resources.
@@ -231,12 +231,12 @@ func (l loadInParts) Load(ctx context.Context, rows []driver.Row) error {
 
 // twice loads, and writes the first row again if no other caller did.
 type twice struct {
-	driver.Loader
+	loader
 	storage.Backend
 }
 
 func (l twice) Load(ctx context.Context, rows []driver.Row) error {
-	if err := l.Loader.Load(ctx, rows); err != nil {
+	if err := l.loader.Load(ctx, rows); err != nil {
 		return err
 	}
 	all, err := decoded(rows[:1])

@@ -174,7 +174,7 @@ func writeWithGuards(s *suite, stale, holds context.Context, b movable) {
 // guardLoads loads under a guard that holds and under one that does not, where the backend has a loader.
 func guardLoads(s *suite) {
 	one, other := movables(s)
-	l, has := storage.As[driver.Loader](one.Backend)
+	l, has := storage.As[driver.Bulk](one.Backend)
 	if !has {
 		return
 	}

@@ -60,25 +60,25 @@ var moverDefects = []moverDefect{
 	{"writes ignore guards", "Mover/Guards", "create: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.Backend = unguarded{h.Backend} }},
 	{"transactions ignore guards", "Mover/Guards", "transaction: got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.commit = withoutGuard(h.Backend) }},
 	{"a guard holds up others", "Mover/Guards", "beside it: ", func(h *moverBackend, s *shared) { h.Backend = contagious{h.Backend, s} }},
-	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.Loader = unguardedLoader{h.Loader} }},
-	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.BulkReader = oneStep{h.BulkReader} }},
-	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.BulkReader = backwards{h.BulkReader} }},
-	{"a step has one row too many", "Mover/BulkReads", "limit 1: got 2 rows", func(h *moverBackend, _ *shared) { h.BulkReader = generous{h.BulkReader} }},
-	{"steps have no bound of bytes", "Mover/BulkReads", "bytes together", func(h *moverBackend, _ *shared) { h.BulkReader = whole{h.BulkReader} }},
-	{"rows have no version", "Mover/BulkReads", "differs from the written resource", func(h *moverBackend, _ *shared) { h.BulkReader = versionless{h.BulkReader} }},
-	{"owners are not loaded", "Mover/LoadContent", "expected", func(h *moverBackend, _ *shared) { h.Loader = ownerless{h.Backend} }},
-	{"the last row is not loaded", "Mover/LoadContent", "the list holds 999", func(h *moverBackend, _ *shared) { h.Loader = short{h.Loader} }},
-	{"loads replace", "Mover/LoadAllOrNothing", "one is there: got <nil>", func(h *moverBackend, _ *shared) { h.Loader = replacing{h.Backend} }},
-	{"loads stop in the middle", "Mover/LoadAllOrNothing", "the store holds", func(h *moverBackend, _ *shared) { h.Loader = loadInParts{h.Backend} }},
-	{"loads come twice", "Mover/LoadWatched", "event", func(h *moverBackend, _ *shared) { h.Loader = twice{h.Loader, h.Backend} }},
+	{"loads ignore guards", "Mover/GuardedLoads", "got <nil>, expected ErrSuperseded", func(h *moverBackend, _ *shared) { h.loader = unguardedLoader{h.loader} }},
+	{"steps end at the first", "Mover/BulkReads", "rows, or out of order", func(h *moverBackend, _ *shared) { h.bulkReader = oneStep{h.bulkReader} }},
+	{"steps go backwards", "Mover/BulkReads", "out of order", func(h *moverBackend, _ *shared) { h.bulkReader = backwards{h.bulkReader} }},
+	{"a step has one row too many", "Mover/BulkReads", "limit 1: got 2 rows", func(h *moverBackend, _ *shared) { h.bulkReader = generous{h.bulkReader} }},
+	{"steps have no bound of bytes", "Mover/BulkReads", "bytes together", func(h *moverBackend, _ *shared) { h.bulkReader = whole{h.bulkReader} }},
+	{"rows have no version", "Mover/BulkReads", "is not what was written", func(h *moverBackend, _ *shared) { h.bulkReader = versionless{h.bulkReader} }},
+	{"owners are not loaded", "Mover/LoadContent", "expected", func(h *moverBackend, _ *shared) { h.loader = ownerless{h.Backend} }},
+	{"the last row is not loaded", "Mover/LoadContent", "the list holds 999", func(h *moverBackend, _ *shared) { h.loader = short{h.loader} }},
+	{"loads replace", "Mover/LoadAllOrNothing", "one is there: got <nil>", func(h *moverBackend, _ *shared) { h.loader = replacing{h.Backend} }},
+	{"loads stop in the middle", "Mover/LoadAllOrNothing", "the store holds", func(h *moverBackend, _ *shared) { h.loader = loadInParts{h.Backend} }},
+	{"loads come twice", "Mover/LoadWatched", "event", func(h *moverBackend, _ *shared) { h.loader = twice{h.loader, h.Backend} }},
 }
 
 // moverBackend is a handle on a store in memory, and all that a migration can ask of a backend.
 type moverBackend struct {
 	storage.Backend
 	driver.GuardedMover
-	driver.BulkReader
-	driver.Loader
+	bulkReader
+	loader
 	commit func(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error)
 }
 
@@ -89,10 +89,8 @@ func (h *moverBackend) As(target any) bool {
 		*t = h.GuardedMover
 	case *driver.GuardedMover:
 		*t = h.GuardedMover
-	case *driver.BulkReader:
-		*t = h.BulkReader
-	case *driver.Loader:
-		*t = h.Loader
+	case *driver.Bulk:
+		*t = h
 	case *storage.Transactor:
 		*t = h
 	default:
@@ -114,7 +112,7 @@ func openMover(t testing.TB, name string) *moverBackend {
 	b := must[storage.Backend](t)(storage.Open(t.Context(), "mem://"+name))
 	m, _ := storage.As[driver.GuardedMover](b)
 	transactor, _ := storage.As[storage.Transactor](b)
-	return &moverBackend{Backend: b, GuardedMover: m, BulkReader: &listed{Backend: b}, Loader: committed{b}, commit: transactor.Commit}
+	return &moverBackend{Backend: b, GuardedMover: m, bulkReader: &listed{Backend: b}, loader: committed{b}, commit: transactor.Commit}
 }
 
 // listed reads in steps from one list of the store. It lists when the store is no longer empty.
@@ -235,4 +233,13 @@ func TestMoverDefects(t *testing.T) {
 			t.Errorf("no defect is planted for case Mover/%s", c.name)
 		}
 	}
+}
+
+// bulkReader and loader are the halves of a driver.Bulk.
+type bulkReader interface {
+	ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error)
+}
+
+type loader interface {
+	Load(ctx context.Context, rows []driver.Row) error
 }

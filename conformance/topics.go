@@ -76,8 +76,7 @@ func probe(h *Harness, t testing.TB) {
 	_, historian := storage.As[storage.Historian](s.b)
 	_, mover := storage.As[driver.Mover](s.b)
 	_, guards := storage.As[driver.GuardedMover](s.b)
-	_, reader := storage.As[driver.BulkReader](s.b)
-	_, loader := storage.As[driver.Loader](s.b)
+	_, bulk := storage.As[driver.Bulk](s.b)
 	for _, c := range []struct {
 		name, field string
 		offered     bool
@@ -89,8 +88,7 @@ func probe(h *Harness, t testing.TB) {
 		{"storage.Historian", "NoHistorian", historian, h.NoHistorian},
 		{"driver.Mover", "NoMover", mover, h.NoMover},
 		{"driver.GuardedMover", "NoGuards", guards, cmp.Or(h.NoGuards, h.NoMover)},
-		{"driver.BulkReader", "NoBulkReader", reader, cmp.Or(h.NoBulkReader, h.NoMover)},
-		{"driver.Loader", "NoLoader", loader, cmp.Or(h.NoLoader, h.NoMover)},
+		{"driver.Bulk", "NoBulk", bulk, cmp.Or(h.NoBulk, h.NoMover)},
 	} {
 		switch {
 		case !c.offered && c.reason == "":
@@ -111,8 +109,7 @@ func exemptMovers(h *Harness, t testing.TB) {
 	s := newSuite(h, t)
 	_, mover := storage.As[driver.Mover](s.b)
 	_, guards := storage.As[driver.GuardedMover](s.b)
-	_, reader := storage.As[driver.BulkReader](s.b)
-	_, loader := storage.As[driver.Loader](s.b)
+	_, bulk := storage.As[driver.Bulk](s.b)
 	for _, c := range []struct {
 		name    string
 		offered bool
@@ -120,8 +117,7 @@ func exemptMovers(h *Harness, t testing.TB) {
 	}{
 		{"driver.Mover", mover, &h.NoMover},
 		{"driver.GuardedMover", guards, &h.NoGuards},
-		{"driver.BulkReader", reader, &h.NoBulkReader},
-		{"driver.Loader", loader, &h.NoLoader},
+		{"driver.Bulk", bulk, &h.NoBulk},
 	} {
 		if !c.offered && *c.reason == "" {
 			*c.reason = "the backend is no " + c.name

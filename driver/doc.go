@@ -1,6 +1,6 @@
 // Package driver is the interface between a database and the storage contract.
 //
-// The author of an adapter implements [Driver]: one read, one write, one scan, the children of an owner, and a [Source] of changes.
+// The author of an adapter implements [Driver]: one read, one write, one list, the children of an owner, and a [Source] of changes.
 // Package driver/backend makes it a storage.Backend with pages, resumable watches, transactions and bookmarks, and does what does
 // not depend on the database: checks of input, deadlines, the order of errors and the words around them, tokens, and the join of a
 // snapshot with the changes that follow it.
@@ -24,8 +24,7 @@
 //
 // # Optional parts
 //
-// A driver may also implement [Lister] (a list that needs no position), [Historian] (the store as it was, of which pages and the snapshots of
-// watches are made without a copy), [Pager] (pages of another kind), [Snapshotter] (the snapshot of a watch read as it is consumed), [Prover] on its Source (bookmarks), and [Mover], [GuardedMover],
-// [BulkReader] and [Loader] (what a live migration uses: storage.As finds them in the backend, and the topic Mover of package conformance tests
-// them).
+// A driver has a listing for pages and for the snapshots of watches: it implements [Historian] (the store as it was, of which the tier
+// makes both), or [Pager] and [Snapshotter]. It may also implement [Prover] on its Source (bookmarks), and [Mover], [GuardedMover] and
+// [Bulk] (what a live migration uses: storage.As finds them in the backend, and package conformance tests them).
 package driver

@@ -43,8 +43,8 @@ type Driver[P any] interface {
 	// matches storage.ErrInconsistent, and then they may have happened.
 	Apply(ctx context.Context, mutations []Mutation) error
 
-	// Scan adds what a filter matches to rows, in key order, as one cut through the store, and returns the position of the cut.
-	Scan(ctx context.Context, consistency storage.ReadConsistency, f *Filter, rows Rows) (at P, err error)
+	// List adds the resources that match a filter to rows, in key order, as one cut through the store.
+	List(ctx context.Context, consistency storage.ReadConsistency, f *Filter, rows Rows) error
 
 	// Children returns the ids of the resources whose owner has this key and uid, in key order, with their uids and group
 	// versions.
@@ -58,25 +58,19 @@ type Driver[P any] interface {
 	Close() error
 }
 
-// Rows takes the rows of a scan.
+// Rows takes the rows of a list.
 type Rows interface {
-	// Restart drops what was added, for a scan that begins anew.
+	// Restart drops what was added, for a list that begins anew.
 	Restart()
 	// Add adds a resource: the bytes of its key, the text of its version, and the resource as [Encode] encodes it. All are
-	// copied. An error ends the scan, which returns it as it is.
+	// copied. An error ends the list, which returns it as it is.
 	Add(key, version, data []byte) error
 	// AddResource adds a resource that belongs to the tier from then on.
 	AddResource(res *resourcepb.Resource) error
 }
 
-// Lister is a Driver whose lists are cheaper without a position, or may be answered by a replica.
-type Lister interface {
-	// List is Driver.Scan without the position.
-	List(ctx context.Context, consistency storage.ReadConsistency, f *Filter, rows Rows) error
-}
-
-// Snapshotter is a Driver that reads the snapshot of a watch while the watch is consumed. Without it, the tier reads it in pages if the
-// driver is a Historian, and otherwise copies the result of Scan to memory, and to a temporary file where it is large.
+// Snapshotter is a Driver that reads the snapshot of a watch while the watch is consumed. Without it, the tier reads the snapshot in
+// pages from the driver's history. A driver that is no Historian has to be a Snapshotter and a Pager.
 type Snapshotter[P any] interface {
 	// Snapshot returns what a filter matches at a moment during the call, and the position of that moment. It shows everything
 	// that was acknowledged before the watch was asked for, at called. An error that matches ErrRunEnded has the tier start again.
@@ -86,8 +80,8 @@ type Snapshotter[P any] interface {
 // ErrRunEnded says that the Source's Run ended while a snapshot needed it.
 var ErrRunEnded = errors.New("the stream of changes began anew")
 
-// Pager is a Driver that reads pages of a listing from the database. Without it, the tier reads them at the position of the first one if
-// the driver is a Historian, and otherwise holds what follows the first page.
+// Pager is a Driver that reads pages of a listing from the database. Without it, the tier reads all pages of a listing from the
+// driver's history, at the position of the first one.
 type Pager[P any] interface {
 	// Page returns at most limit resources in key order. from is nil for the first page and otherwise Next of the page before;
 	// bytes that this driver never returned are an error that matches storage.ErrInvalid, a listing that is gone

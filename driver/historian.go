@@ -26,25 +26,15 @@ type Historian[P any] interface {
 	// PositionAt returns the position that has everything up to a revision and nothing else, once no change up to it can appear
 	// later: an error that matches storage.ErrCompacted or storage.ErrFutureRevision where there is none.
 	PositionAt(ctx context.Context, revision int64) (P, error)
+	// Settled waits until no change up to a revision can appear any more. The revision is that of a change which this handle has
+	// made. Where that is not cheaper to know, it is PositionAt without the position.
+	Settled(ctx context.Context, revision int64) error
 	// RevisionOf returns the revision up to which a position has everything: that of a change that is durable, or of the empty
 	// store.
 	RevisionOf(at P) int64
 	// Compact makes a revision the oldest one, unless a newer one is. A revision that is not there yet is an error that matches
 	// storage.ErrFutureRevision.
 	Compact(ctx context.Context, revision int64) error
-}
-
-// Settler is a Historian that knows more cheaply than by PositionAt when the revision of a change is one that everybody can read at.
-type Settler interface {
-	// Settled waits until no change up to a revision can appear any more. The revision is that of a change which the handle has made.
-	Settled(ctx context.Context, revision int64) error
-}
-
-// Looker is a Historian that reads a single key more cheaply than by ReadAt.
-type Looker interface {
-	// Look returns what is stored under a key, nil for nothing, and the revision of which that is: what ReadAt of the present position finds,
-	// with Final set or not. Without it the revision is of no use to anybody.
-	Look(ctx context.Context, k Key, final bool) (*Version, int64, error)
 }
 
 // TokenLifetime is how long a continue token lives at least, after the first page of its listing was read.
@@ -61,6 +51,9 @@ type HistoryQuery[P any] struct {
 	PrecedesWatch bool
 	// From and To bound the bytes of keys: From <= key < To. nil: no bound.
 	From, To []byte
+	// Key is set if the query is about this key alone: From and To are its bounds then, and Filter is nil. A database that reads one
+	// key at less cost than a range may look at it; others ignore it.
+	Key *Key
 	// Filter, where it is not nil, leaves out other keys. A filter that leaves out many costs a probe for each run of keys that it
 	// skips, not a look at each of them.
 	Filter *Filter

@@ -14,8 +14,8 @@ import (
 // Apply of a closed store returns an error of [FenceError]; a Delete or a Check that changes nothing may succeed.
 //
 // A tool that moves data finds the Mover of a backend by storage.As; that one's methods are as safe to call as the backend's: they
-// return storage.ErrClosed after Close, have a deadline, and say in errors what was to be done. The same holds for [GuardedMover],
-// [BulkReader] and [Loader]. The topic Mover of package conformance tests them.
+// return storage.ErrClosed after Close, have a deadline, and say in errors what was to be done. The same holds for [GuardedMover]
+// and [Bulk]. The topic Mover of package conformance tests them.
 type Mover interface {
 	// ReadNote returns a note and its revision, which changes with every write; nil and "" where there is none. The read is strong.
 	ReadNote(ctx context.Context, name string) (value []byte, revision string, err error)

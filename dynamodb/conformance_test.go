@@ -34,9 +34,8 @@ func TestConformance(t *testing.T) {
 			prefix, _ := prefixes.Load(storeURL)
 			replaceData(t, env.DynamoDB(t), prefix.(string), id, data)
 		},
-		NoGuards:     "a condition on another item makes a write a transaction, at twice the price",
-		NoBulkReader: "a query has no faster form",
-		NoLoader:     "the database writes no faster in bulk under a condition",
+		NoGuards: "a condition on another item makes a write a transaction, at twice the price",
+		NoBulk:   "a query has no faster form, and the database writes no faster in bulk under a condition",
 		// Every case shares the emulator, which does some hundred writes a second for all of them.
 		Slow:              true,
 		ListIsNoSnapshot:  "DynamoDB reads no two partitions, and no two pages, at the same moment",

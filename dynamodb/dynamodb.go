@@ -49,7 +49,6 @@ type handle struct {
 
 var (
 	_ driver.Driver[*streams.Position]      = (*handle)(nil)
-	_ driver.Lister                         = (*handle)(nil)
 	_ driver.Pager[*streams.Position]       = (*handle)(nil)
 	_ driver.Snapshotter[*streams.Position] = (*handle)(nil)
 	_ driver.Mover                          = (*handle)(nil)

@@ -28,16 +28,7 @@ type lister struct {
 	pageItems int // after which a page ends
 }
 
-// Scan implements driver.Driver.
-func (l *lister) Scan(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (*streams.Position, error) {
-	at, err := l.source.Before(ctx)
-	if err == nil {
-		err = l.List(ctx, consistency, f, rows)
-	}
-	return at, err
-}
-
-// List implements driver.Lister. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
+// List implements driver.Driver. Each resource is read at the consistency asked for, but DynamoDB holds no snapshot: what is
 // written while the list is read may be in it or not.
 func (l *lister) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
 	return l.scan(ctx, scanRange{filter: *f, consistency: consistency}, func(h *headItem) (bool, error) {

@@ -47,7 +47,6 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		NoBulkReader: "pages of one revision hold nothing in the server",
-		NoLoader:     "a transaction is the largest request",
+		NoBulk: "pages of one revision hold nothing in the server, and a transaction is the largest request",
 	})
 }

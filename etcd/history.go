@@ -110,6 +110,12 @@ func (b *handle) PositionAt(ctx context.Context, revision int64) (position, erro
 	return endOf(revision), nil
 }
 
+// Settled implements driver.Historian.
+func (b *handle) Settled(ctx context.Context, revision int64) error {
+	_, err := b.PositionAt(ctx, revision)
+	return err
+}
+
 // RevisionOf implements driver.Historian. A position inside of a revision is asked for only by who wants nothing more of it.
 func (*handle) RevisionOf(at position) int64 { return at.rev }
 

@@ -234,20 +234,20 @@ func isTooMuch(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "received message larger than max")
 }
 
-// Scan implements driver.Driver. The list shows one revision.
-func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (position, error) {
+// List implements driver.Driver. The list shows one revision.
+func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
-		return position{}, err
+		return err
 	}
 	defer done()
-	return retryRead(ctx, func() (position, error) {
+	_, err = retryRead(ctx, func() (struct{}, error) {
 		rows.Restart()
 		l := b.list(f, consistency)
 		for {
 			k, kv, err := l.take(ctx)
 			if errors.Is(err, io.EOF) {
-				return endOf(l.rev), nil
+				return struct{}{}, nil
 			}
 			var res *resourcepb.Resource
 			if err == nil {
@@ -257,10 +257,11 @@ func (b *handle) Scan(ctx context.Context, consistency storage.ReadConsistency, 
 				err = rows.AddResource(res)
 			}
 			if err != nil {
-				return position{}, err
+				return struct{}{}, err
 			}
 		}
 	})
+	return err
 }
 
 // Children implements driver.Driver. The edges of an owner are neighbours, in the order of the children's keys.

@@ -15,9 +15,8 @@ var stores atomic.Int64
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
-		NoBulkReader: "the store is in memory already",
-		NoLoader:     "a transaction costs no round trip",
-		URL:          func(testing.TB) string { return fmt.Sprintf("mem://conformance-%d", stores.Add(1)) },
+		NoBulk: "the store is in memory already, and a transaction costs no round trip",
+		URL:    func(testing.TB) string { return fmt.Sprintf("mem://conformance-%d", stores.Add(1)) },
 		Backup: func(t testing.TB, b storage.Backend) func() storage.Backend {
 			var saved bytes.Buffer
 			if err := b.(*inmem.Backend).Snapshot(t.Context(), &saved); err != nil {

@@ -95,6 +95,12 @@ func (s *store) PositionAt(_ context.Context, revision int64) (position, error) 
 	return position(revision), s.checkRetained(position(revision))
 }
 
+// Settled implements driver.Historian.
+func (s *store) Settled(ctx context.Context, revision int64) error {
+	_, err := s.PositionAt(ctx, revision)
+	return err
+}
+
 // RevisionOf implements driver.Historian.
 func (*store) RevisionOf(at position) int64 { return int64(at) }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Scan implements driver.Driver.
-func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (position, error) {
-	tree, at := s.snapshot()
+// List implements driver.Driver.
+func (s *store) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	tree, _ := s.snapshot()
 	var err error
 	ascend(tree, f, nil, func(it *item) bool {
 		if err = ctx.Err(); err == nil {
@@ -28,7 +28,7 @@ func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.F
 		}
 		return err == nil
 	})
-	return at, err
+	return err
 }
 
 // Get implements driver.Driver. Both consistencies are the same here.

@@ -136,7 +136,7 @@ type migration struct {
 	target     driver.Mover
 	resumer    storage.Resumer
 	transactor storage.Transactor
-	loader     driver.Loader
+	loader     driver.Bulk
 	batch      int // the most resources that are created together, and the most bytes
 	batchBytes int
 
@@ -193,7 +193,7 @@ func newMigration(from, to storage.Backend, opts *Options) *migration {
 	if to != nil {
 		m.target, _ = storage.As[driver.Mover](to)
 		m.transactor, _ = storage.As[storage.Transactor](to)
-		m.loader, _ = storage.As[driver.Loader](to)
+		m.loader, _ = storage.As[driver.Bulk](to)
 	}
 	m.batch, m.batchBytes = 1, maxBatchBytes
 	if m.transactor != nil {

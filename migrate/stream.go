@@ -85,7 +85,7 @@ type answer struct {
 
 // list begins to list a store. The listing has to be closed. What is changed meanwhile may be in it as it was before or after.
 func list(ctx context.Context, b storage.Backend, limit int, try retrier) (*listing, error) {
-	reader, ok := storage.As[driver.BulkReader](b)
+	reader, ok := storage.As[driver.Bulk](b)
 	if !ok {
 		return listSnapshot(ctx, b, limit, try)
 	}

@@ -152,9 +152,9 @@ func (b *tapped) As(target any) bool {
 	case *storage.Resumer:
 		*p = b
 		return true
-	case *driver.BulkReader:
-		inner, ok := storage.As[driver.BulkReader](b.Backend)
-		*p = inner
+	case *driver.Bulk:
+		inner, ok := storage.As[driver.Bulk](b.Backend)
+		*p = tappedBulk{inner, b}
 		return ok
 	}
 	return false
@@ -199,6 +199,15 @@ func (t tappedTransactor) Commit(ctx context.Context, ops []storage.Op) (out []*
 		return err
 	})
 	return out, err
+}
+
+type tappedBulk struct {
+	driver.Bulk
+	b *tapped
+}
+
+func (t tappedBulk) Load(ctx context.Context, rows []driver.Row) error {
+	return t.b.tap.do(t.b.role+" load", func() error { return t.Bulk.Load(ctx, rows) })
 }
 
 type tappedMover struct {

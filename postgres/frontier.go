@@ -28,19 +28,6 @@ func (h *history) finalOn(ctx context.Context, conn *pgx.Conn) (final int64, ser
 	return final, server, err
 }
 
-// lastOn is last in a transaction that is on the server which has said that the number is final. On one that a fail-over has put in its
-// place, or after a crash, lower numbers may be under way again; and a pooler brings the next transaction there without a word.
-func (h *history) lastOn(ctx context.Context, tx pgx.Tx, final int64, server string) (at position, err error) {
-	var here string
-	var asked pgx.Batch
-	h.queueLast(&asked, final, &here, &at)
-	err = tx.SendBatch(ctx, &asked).Close()
-	if err == nil && here != server {
-		err = notSent{errMoved} // it is tried again
-	}
-	return at, err
-}
-
 // queueLast has asked which server this is, and for the position of the last change up to a number.
 func (h *history) queueLast(asked *pgx.Batch, final int64, here *string, at *position) {
 	asked.Queue(whichRun).QueryRow(func(row pgx.Row) error { return row.Scan(here) })

@@ -106,10 +106,10 @@ type keyRequest struct {
 	final bool
 }
 
-// keyResult is what was found under a key, nil for nothing, and the revision of which that is.
+// keyResult is what was found under a key, nil for nothing, and the position of the snapshot.
 type keyResult struct {
-	version  *driver.Version
-	revision int64
+	version *driver.Version
+	at      position
 }
 
 func newKeyReader(h *history) *keyReader {
@@ -118,31 +118,24 @@ func newKeyReader(h *history) *keyReader {
 	return l
 }
 
-var _ driver.Looker = (*reader)(nil)
-
 // errNotFinal says that something is visible that comes after a number which is still to come.
 var errNotFinal = errors.New("what is visible is not final")
 
-// Look implements driver.Looker.
-func (r *reader) Look(ctx context.Context, k driver.Key, final bool) (*driver.Version, int64, error) {
-	found, err := r.keys.batch.Do(ctx, keyRequest{k.Bytes(), final})
+// readKey is ReadAt of one key at the present position.
+func (r *reader) readKey(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (page driver.HistoryPage[position], err error) {
+	found, err := r.keys.batch.Do(ctx, keyRequest{q.Key.Bytes(), q.Final})
 	r.replica.recordIssue()
-	if errors.Is(err, errNotFinal) {
-		return r.readWhenFinal(ctx, k)
+	if errors.Is(err, errNotFinal) { // the answer may have to wait; what was seen before that does not count
+		anyKey := *q
+		anyKey.Key = nil
+		return r.ReadAt(ctx, &anyKey, add)
 	}
-	return found.version, found.revision, err
-}
-
-// readWhenFinal is Look where it may have to wait. What was seen before that does not count.
-func (r *reader) readWhenFinal(ctx context.Context, k driver.Key) (found *driver.Version, revision int64, err error) {
-	from := k.Bytes()
-	past, err := r.ReadAt(ctx, &driver.HistoryQuery[position]{
-		Consistency: storage.StrongConsistency, Final: true, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
-	}, func(v *driver.Version) error {
-		found = v
-		return nil
-	})
-	return found, r.RevisionOf(past.At), err
+	page.At = found.at
+	if err == nil && found.version != nil {
+		page.Count = 1
+		err = add(found.version)
+	}
+	return page, err
 }
 
 // sharedReadRetries is how often those who share a look take another one. What they wait for is mostly there by then: the commit of a writer that
@@ -157,7 +150,7 @@ func (l *keyReader) readBatch(ctx context.Context, calls []*keyCall) {
 			if err == nil && snap.later && c.Request.final {
 				left = append(left, c)
 			} else {
-				c.Done(keyResult{snap.found[string(c.Request.key)], snap.revision}, err)
+				c.Done(keyResult{snap.found[string(c.Request.key)], snap.at}, err)
 			}
 		}
 		if calls = left; len(calls) == 0 {
@@ -187,15 +180,14 @@ func (l *keyReader) readShared(ctx context.Context, calls []*keyCall) (snap snap
 
 // snapshot is what one look has found.
 type snapshot struct {
-	found    map[string]*driver.Version
-	revision int64
-	later    bool // something was visible that is not final
+	found map[string]*driver.Version
+	at    position
+	later bool // something was visible that is not final
 }
 
 // readAttempt asks how far the history is final, and reads keys in a snapshot that is taken after that, in one transaction and one round trip.
 func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]byte) (snap snapshot, err error) {
 	snap.found = make(map[string]*driver.Version, len(keys))
-	var at position
 	var asked pgx.Batch
 	asked.Queue(readCommitted)
 	asked.Queue(l.sql.finalNoted).QueryRow(func(row pgx.Row) error {
@@ -219,16 +211,13 @@ func (l *keyReader) readAttempt(ctx context.Context, conn *pgx.Conn, keys [][]by
 			return nil
 		})
 		if err == nil {
-			at, err = l.lastAt(id, oldest, last, place, piece)
+			snap.at, err = l.lastAt(id, oldest, last, place, piece)
 		}
 		return err
 	})
 	asked.Queue(`commit`)
-	if err := conn.SendBatch(ctx, &asked).Close(); err != nil {
-		return snap, err
-	}
-	snap.revision = max(at.revision, firstRevision)
-	return snap, nil
+	err = conn.SendBatch(ctx, &asked).Close()
+	return snap, err
 }
 
 // finalityCheck finds out whether all is final up to changes that this handle has made. Those who ask at the same time share one look, which
@@ -246,11 +235,9 @@ func newFinalityCheck(h *history) *finalityCheck {
 
 type finalityCall = batch.Call[int64, struct{}]
 
-var _ driver.Settler = (*reader)(nil)
-
 var errNoSuchChange = errors.New("no change of the number, or after it, is there")
 
-// Settled implements driver.Settler.
+// Settled implements driver.Historian.
 func (r *reader) Settled(ctx context.Context, revision int64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		_, err := r.finality.batch.Do(ctx, revision)

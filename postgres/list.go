@@ -17,7 +17,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// List implements driver.Lister.
+// List implements driver.Driver.
 func (r *reader) List(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
 	sql, arguments := r.sql.listing(f)
 	if consistency == storage.EventualConsistency &&
@@ -85,40 +85,6 @@ func listArguments(f *driver.Filter) []any {
 
 // literal makes a pattern of a text that matches only that.
 var literal = strings.NewReplacer(`%`, `\%`, `_`, `\_`, `\`, `\\`)
-
-// Scan implements driver.Driver.
-func (r *reader) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at position, err error) {
-	err = r.onPrimary(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		at, err = r.scanOnce(ctx, conn, f, rows)
-		return err
-	})
-	if err == nil {
-		r.inbox.addListing(&at)
-	}
-	return at, err
-}
-
-func (r *reader) scanOnce(ctx context.Context, conn *pgxpool.Conn, f *driver.Filter, rows driver.Rows) (position, error) {
-	final, server, err := r.history.finalOn(ctx, conn.Conn())
-	if err != nil {
-		return position{}, err
-	}
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return position{}, err
-	}
-	defer rollback(tx) // it only reads
-	at, err := r.history.lastOn(ctx, tx, final, server)
-	if err != nil {
-		return position{}, err
-	}
-	if err := r.history.addAboveFrontier(ctx, tx, &at, final); err != nil {
-		return position{}, err
-	}
-	sql, arguments := r.sql.listing(f)
-	found, _ := tx.Query(ctx, sql, arguments...) // an error shows in the rows
-	return at, addAll(rows, found)
-}
 
 // Children implements driver.Driver. It always asks the primary.
 func (r *reader) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {

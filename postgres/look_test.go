@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/batch"
 	"github.com/ashlar-dev/storage/resourcepb"
@@ -32,6 +33,16 @@ func TestLookIsFinal(t *testing.T) {
 		}
 		return stored
 	}
+	only := func(ctx context.Context, k driver.Key, final bool) (found *driver.Version, revision int64, err error) {
+		from := k.Bytes()
+		page, err := h.ReadAt(ctx, &driver.HistoryQuery[position]{
+			Consistency: storage.StrongConsistency, Final: final, Key: &k, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+		}, func(v *driver.Version) error {
+			found = v
+			return nil
+		})
+		return found, h.RevisionOf(page.At), err
+	}
 	look := func(later bool) snapshot {
 		t.Helper()
 		snap, err := h.keys.readAttempt(ctx, conn.Conn(), [][]byte{first.Bytes(), second.Bytes(), []byte("nothing")})
@@ -48,20 +59,20 @@ func TestLookIsFinal(t *testing.T) {
 	}
 	one := write(first)
 	before := look(false)
-	if v := before.found[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.ModRevision != before.revision || v.CreateRevision != v.ModRevision || v.Writes != 1 {
-		t.Errorf("what was created is %+v, as of revision %d", v, before.revision)
+	if v := before.found[string(first.Bytes())]; v == nil || string(v.Version) != one.Version || v.ModRevision != h.RevisionOf(before.at) || v.CreateRevision != v.ModRevision || v.Writes != 1 {
+		t.Errorf("what was created is %+v, as of revision %d", v, h.RevisionOf(before.at))
 	}
 	execute("begin")
 	execute(note)
 	execute("select nextval($seq_name)")
 	two := write(second)
 	look(true)
-	if v, _, err := h.Look(ctx, second, false); err != nil || v == nil || string(v.Version) != two.Version {
+	if v, _, err := only(ctx, second, false); err != nil || v == nil || string(v.Version) != two.Version {
 		t.Errorf("what is visible: %+v, %v", v, err)
 	}
 	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
-	if v, revision, err := h.Look(brief, second, true); !errors.Is(err, context.DeadlineExceeded) {
+	if v, revision, err := only(brief, second, true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("what is not final was found as of revision %d: %+v, %v", revision, v, err)
 	}
 	h.keys.batch = batch.New(batch.Options[keyRequest]{}, func(_ context.Context, calls []*keyCall) {
@@ -71,23 +82,23 @@ func TestLookIsFinal(t *testing.T) {
 		}
 		execute("rollback")
 		for _, c := range calls {
-			c.Done(keyResult{snap.found[string(c.Request.key)], snap.revision}, errNotFinal)
+			c.Done(keyResult{snap.found[string(c.Request.key)], snap.at}, errNotFinal)
 		}
 	})
-	if v, revision, err := h.Look(ctx, second, true); err != nil || v != nil || revision <= before.revision {
+	if v, revision, err := only(ctx, second, true); err != nil || v != nil || revision <= h.RevisionOf(before.at) {
 		t.Errorf("what was deleted after a first look, which did not count: %+v, as of revision %d: %v", v, revision, err)
 	}
 	h.keys = newKeyReader(h.keys.history)
 	two = write(second)
 	after := look(false)
-	if v := after.found[string(second.Bytes())]; v == nil || v.ModRevision != after.revision || v.ModRevision <= before.revision {
-		t.Errorf("what was written behind the other session is %+v, as of revision %d", v, after.revision)
+	if v := after.found[string(second.Bytes())]; v == nil || v.ModRevision != h.RevisionOf(after.at) || v.ModRevision <= h.RevisionOf(before.at) {
+		t.Errorf("what was written behind the other session is %+v, as of revision %d", v, h.RevisionOf(after.at))
 	}
 	historian, _ := storage.As[storage.Historian](b)
 	end := second
 	end.Name += "\x01"
 	scan, err := historian.Scan(ctx, storage.Span{From: second.ID("", ""), To: end.ID("", "")}, storage.ScanOptions{KeysOnly: true, Count: true})
-	if err != nil || len(scan.Records) != 1 || scan.Count != 1 || scan.Revision != after.revision || scan.Records[0].Resource.Version != two.Version {
+	if err != nil || len(scan.Records) != 1 || scan.Count != 1 || scan.Revision != h.RevisionOf(after.at) || scan.Records[0].Resource.Version != two.Version {
 		t.Errorf("a scan of the key alone: %+v, %v", scan, err)
 	}
 }

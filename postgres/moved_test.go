@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/ashlar-dev/storage/driver"
 )
 
 // TestMovedBetweenTwoStatements asks one server how far history is final, and reads on another one: the answer does not count there.
@@ -22,15 +22,15 @@ func TestMovedBetweenTwoStatements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
+	begin := func(server string) error {
+		l := &pageRead{history: h, conn: conn.Conn(), q: &driver.HistoryQuery[position]{}}
+		defer l.end()
+		return l.beginAfter(ctx, final, server)
 	}
-	defer rollback(tx) // it only reads
-	if _, err := h.lastOn(ctx, tx, final, server); err != nil {
+	if err := begin(server); err != nil {
 		t.Errorf("on the same server: %v", err)
 	}
-	if _, err := h.lastOn(ctx, tx, final, server+"0"); !errors.Is(err, errMoved) || classify(err) == outcomeRejected {
+	if err := begin(server + "0"); !errors.Is(err, errMoved) || classify(err) == outcomeRejected {
 		t.Errorf("on another one: %v, expected one that has it tried again", err)
 	}
 }

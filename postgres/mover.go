@@ -12,8 +12,6 @@ import (
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/driver/key"
-	"github.com/ashlar-dev/storage/internal/check"
-	"github.com/ashlar-dev/storage/internal/codec"
 )
 
 // notes keeps the notes of a migration.
@@ -210,7 +208,7 @@ select (select value from $journal where name = $1), coalesce((select revision::
 	return state, err
 }
 
-// ReadAfter implements driver.BulkReader.
+// ReadAfter implements driver.Bulk.
 func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
 	if after == nil {
 		after = []byte{} // before all keys
@@ -230,29 +228,11 @@ func (r *reader) ReadAfter(ctx context.Context, after []byte, limit int) ([]driv
 	return found, err
 }
 
-// Load implements driver.Loader.
-func (w *writer) Load(ctx context.Context, rows []driver.Row) (err error) {
-	mutations := make([]driver.Mutation, len(rows))
-	for i := range rows {
-		if mutations[i], err = creation(&rows[i], w.opts.MaxSize); err != nil {
-			return fmt.Errorf("%v: %w", rows[i].Key, err)
-		}
+// Load implements driver.Bulk.
+func (w *writer) Load(ctx context.Context, rows []driver.Row) error {
+	mutations, err := driver.Creations(rows, w.opts.MaxSize)
+	if err != nil {
+		return err
 	}
 	return w.Apply(ctx, mutations)
-}
-
-// creation returns the mutation that creates a resource as it is encoded.
-func creation(row *driver.Row, maxSize int) (driver.Mutation, error) {
-	res, err := codec.DecodeOf(row.Key, row.Data, "")
-	if err != nil {
-		return driver.Mutation{}, fmt.Errorf("%w: %w", storage.ErrInvalid, err)
-	}
-	k, err := check.IDWithUid("id", res.GetId())
-	if err == nil && res.GetOwner() != nil {
-		_, err = check.IDWithUid("owner", res.GetOwner())
-	}
-	if err == nil && len(row.Data) > maxSize {
-		err = fmt.Errorf("%w: the resource has %d bytes, the most is %d", storage.ErrTooLarge, len(row.Data), maxSize)
-	}
-	return driver.Mutation{Verb: driver.Write, Key: k, Uid: res.GetId().GetUid(), Resource: res}, err
 }

@@ -21,6 +21,9 @@ import (
 
 // ReadAt implements driver.Historian. Each attempt reads into memory, up to the bytes of a page, and what is complete is added.
 func (r *reader) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (driver.HistoryPage[position], error) {
+	if q.Key != nil && q.At == nil {
+		return r.readKey(ctx, q, add)
+	}
 	look, err := r.readPage(ctx, q)
 	if err != nil {
 		return driver.HistoryPage[position]{}, err
@@ -104,6 +107,12 @@ func (l *pageRead) beginNow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return l.beginAfter(ctx, final, server)
+}
+
+// beginAfter is beginNow where that server has said that all up to a number is final. On a server that a fail-over has put in its place,
+// or after a crash, lower numbers may be under way again; and a pooler brings the next transaction there without a word.
+func (l *pageRead) beginAfter(ctx context.Context, final int64, server string) error {
 	l.now = true
 	var here string
 	var asked pgx.Batch

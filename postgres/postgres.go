@@ -55,10 +55,8 @@ type handle struct {
 
 var (
 	_ driver.Driver[position] = (*handle)(nil)
-	_ driver.Lister           = (*handle)(nil)
 	_ driver.GuardedMover     = (*handle)(nil)
-	_ driver.BulkReader       = (*handle)(nil)
-	_ driver.Loader           = (*handle)(nil)
+	_ driver.Bulk             = (*handle)(nil)
 
 	_ driver.Historian[position] = (*handle)(nil)
 )

@@ -39,7 +39,6 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		NoLoader: "a transaction costs no round trip",
 		Backup: func(t testing.TB, b storage.Backend) func() storage.Backend {
 			store, copied := b.(*sqlite.Backend), filepath.Join(t.TempDir(), "backup.db")
 			if err := store.Backup(t.Context(), copied); err != nil {

@@ -11,8 +11,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-var _ driver.Settler = (*database)(nil)
-
 // rowRange is the rows of the log at which the store can be read: from the horizon up to the newest.
 type rowRange struct {
 	horizon int64
@@ -106,7 +104,7 @@ func (d *database) PositionAt(ctx context.Context, rev int64) (at position, err 
 	return at, err
 }
 
-// Settled implements driver.Settler: when a change is committed, all that come before it are.
+// Settled implements driver.Historian: when a change is committed, all that come before it are.
 func (*database) Settled(context.Context, int64) error { return nil }
 
 // RevisionOf implements driver.Historian.

@@ -38,7 +38,7 @@ func TestInterruptedBeginLeavesNoTransaction(t *testing.T) {
 	everything := driver.Filter{Group: "*", Kind: "*", Partition: "*", Namespace: "*"}
 	for i := range 3000 {
 		ctx := &ending{t.Context(), 1} // after the look that precedes BEGIN
-		if _, err := s.handle.Scan(ctx, storage.StrongConsistency, &everything, forgotten{}); err == nil {
+		if err := s.handle.inSnapshot(ctx, "read the rows", func(c *conn) error { return c.scan(&everything, forgotten{}) }); err == nil {
 			t.Fatalf("scan %d: its time has not ended", i)
 		}
 		if i%100 != 0 {

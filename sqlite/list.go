@@ -10,18 +10,7 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// Scan implements driver.Driver. The position and the rows are read in one transaction, and so from one snapshot.
-func (d *database) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at position, err error) {
-	err = d.inSnapshot(ctx, "read the rows", func(c *conn) error {
-		if at, err = c.newest(); err != nil {
-			return err
-		}
-		return c.scan(f, rows)
-	})
-	return at, err
-}
-
-// List implements driver.Lister. Where the filter is a range of keys, one statement reads it, from one snapshot; otherwise the statement
+// List implements driver.Driver. Where the filter is a range of keys, one statement reads it, from one snapshot; otherwise the statement
 // may be used several times, and a transaction sees to that.
 func (d *database) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
 	return d.read(ctx, "read the rows", func(c *conn) error {

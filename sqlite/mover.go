@@ -183,7 +183,7 @@ func (d *database) Fence(ctx context.Context) (state driver.FenceState, err erro
 	return state, err
 }
 
-// ReadAfter implements driver.BulkReader.
+// ReadAfter implements driver.Bulk.
 func (d *database) ReadAfter(ctx context.Context, after []byte, limit int) (rows []driver.Row, err error) {
 	err = d.read(ctx, "read the rows", func(c *conn) error {
 		rows, err = c.readAfter(after, limit)

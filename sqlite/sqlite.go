@@ -67,7 +67,7 @@ var (
 	_ driver.Driver[position]    = (*handle)(nil)
 	_ driver.Historian[position] = (*handle)(nil)
 	_ driver.GuardedMover        = (*handle)(nil)
-	_ driver.BulkReader          = (*handle)(nil)
+	_ driver.Bulk                = (*handle)(nil)
 )
 
 // openHandle opens the file at path and starts its writer.
@@ -111,4 +111,13 @@ func (s *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 // Close implements driver.Driver: waiting calls end, those under way are waited for.
 func (s *handle) Close() error {
 	return errors.Join(s.readers.close(), s.writer.close(), s.side.file.Close())
+}
+
+// Load implements driver.Bulk.
+func (s *handle) Load(ctx context.Context, rows []driver.Row) error {
+	mutations, err := driver.Creations(rows, s.options.MaxSize)
+	if err != nil {
+		return err
+	}
+	return s.Apply(ctx, mutations)
 }

@@ -134,13 +134,13 @@ func (p *process) As(target any) bool {
 	p.mu.Unlock()
 	switch t := target.(type) {
 	case *storage.Pager:
-		*t = p
+		*t = processPager{p}
 		return can[0]
 	case *storage.Resumer:
-		*t = p
+		*t = processResumer{p}
 		return can[1]
 	case *storage.Transactor:
-		*t = p
+		*t = processTransactor{p}
 		return can[2]
 	}
 	return false
@@ -175,7 +175,14 @@ func (p *process) List(ctx context.Context, c storage.ReadConsistency, typ stora
 	return p.resources(ctx, request{Method: "list", Consistency: c, Type: typ, Tenancy: marshal(tenancy), Text: prefix})
 }
 
-func (p *process) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, o storage.ListOptions) (storage.Page, error) {
+// The optional interfaces have types of their own, because only As knows whether the other process has them.
+type (
+	processPager      struct{ *process }
+	processResumer    struct{ *process }
+	processTransactor struct{ *process }
+)
+
+func (p processPager) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix string, o storage.ListOptions) (storage.Page, error) {
 	r, err := p.call(ctx, request{Method: "page", Consistency: o.Consistency, Type: typ, Tenancy: marshal(tenancy), Text: prefix, Limit: o.Limit, Continue: o.Continue, Revision: o.Revision})
 	return storage.Page{Resources: unmarshalResources(r.Messages), Continue: r.Continue, Cursor: r.Cursor}, err
 }
@@ -188,7 +195,7 @@ func (p *process) OwnerReferences(ctx context.Context, id *resourcepb.ID) (ids [
 	return ids, err
 }
 
-func (p *process) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+func (p processTransactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	q := request{Method: "commit"}
 	for _, op := range ops {
 		q.Ops = append(q.Ops, wireOp{
@@ -198,7 +205,7 @@ func (p *process) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.R
 	return p.resources(ctx, q)
 }
 
-func (p *process) MaxOps() int {
+func (p processTransactor) MaxOps() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.capabilities.Number

@@ -114,14 +114,14 @@ func TestProcessErrors(t *testing.T) {
 	if _, err := b.Read(t.Context(), storage.StrongConsistency, idOf("n", "b", "")); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("a read of nothing: %v", err)
 	}
-	_, err := b.Commit(t.Context(), []storage.Op{
+	_, err := processTransactor{b}.Commit(t.Context(), []storage.Op{
 		{Check: idOf("n", "a", "u"), Version: stored.Version}, {Write: &resourcepb.Resource{Id: idOf("n", "b", "u"), Version: "none"}},
 	})
 	var op *storage.OpError
 	if !errors.As(err, &op) || op.Index != 1 || !errors.Is(err, storage.ErrCASFailure) {
 		t.Errorf("a transaction that is refused: %v", err)
 	}
-	results, err := b.Commit(t.Context(), []storage.Op{{Delete: stored.Id, Version: stored.Version}, {Write: &resourcepb.Resource{Id: idOf("n", "b", "u")}}})
+	results, err := processTransactor{b}.Commit(t.Context(), []storage.Op{{Delete: stored.Id, Version: stored.Version}, {Write: &resourcepb.Resource{Id: idOf("n", "b", "u")}}})
 	if err != nil || len(results) != 2 || results[0] != nil || results[1].GetVersion() == "" {
 		t.Errorf("a transaction: %v, %v", results, err)
 	}

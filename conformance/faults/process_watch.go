@@ -42,7 +42,7 @@ func (p *process) WatchList(ctx context.Context, typ storage.UnversionedType, te
 	return p.watch(ctx, request{Method: "watch", Type: typ, Tenancy: marshal(tenancy), Text: prefix})
 }
 
-func (p *process) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
+func (p processResumer) WatchFrom(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, prefix, cursor string) (storage.Watch, error) {
 	return p.watch(ctx, request{Method: "resume", Type: typ, Tenancy: marshal(tenancy), Text: prefix, Cursor: cursor})
 }
 

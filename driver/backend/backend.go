@@ -12,7 +12,6 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/cursor"
 	"github.com/ashlar-dev/storage/internal/feed"
-	"github.com/ashlar-dev/storage/internal/paging"
 )
 
 // Backend is a Driver as a storage backend. It implements storage.Backend, storage.Pager, storage.Resumer and storage.Transactor; its
@@ -20,26 +19,38 @@ import (
 // storage.Historian, and its watches are storage.Recallers. An adapter's exported type may embed it.
 type Backend[P any] struct {
 	driver driver.Driver[P]
+	// The optional parts of the driver, nil for those that it lacks.
+	historian   driver.Historian[P]
+	pager       driver.Pager[P]
+	snapshotter driver.Snapshotter[P]
+
 	opts   Options[P]
 	source driver.Source[P]
 	feed   *feed.Feed[P]
-	shelf  *paging.Shelf // nil where the driver is a Pager or a Historian
 	bound  sharedDeadline
 
-	recentSwaps swapCache
-	positions   positionCache[P]
+	swaps     recentMap[driver.Key, swapState] // the state in which this handle's last swap left a key
+	positions recentMap[int64, P]              // positions of revisions that this handle has read as the newest
 
 	closed   atomic.Bool
 	closing  sync.Once
 	closeErr error // of closing
 }
 
-// New makes a backend of a driver, which it owns from now on.
+// New makes a backend of a driver, which it owns from now on. It panics if the driver is neither a driver.Historian nor both a
+// driver.Pager and a driver.Snapshotter.
 func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 	b := &Backend[P]{driver: d, opts: opts.withDefaults(), source: d.Source()}
+	b.swaps.limit, b.positions.limit = maxSwaps, maxPositions
+	b.historian, _ = d.(driver.Historian[P])
+	b.pager, _ = d.(driver.Pager[P])
+	b.snapshotter, _ = d.(driver.Snapshotter[P])
+	if b.historian == nil && (b.pager == nil || b.snapshotter == nil) {
+		panic(fmt.Sprintf("backend: %T is neither a driver.Historian nor both a driver.Pager and a driver.Snapshotter", d))
+	}
 	var before func(context.Context, []*driver.Event[P]) ([]*driver.Version, error)
-	if h, ok := d.(driver.Historian[P]); ok {
-		before = b.before(h)
+	if b.historian != nil {
+		before = b.before
 	}
 	b.feed = feed.New(feedSource(b), feed.Options[P]{
 		MaxEvents:   b.opts.LogEvents,
@@ -49,19 +60,14 @@ func New[P any](d driver.Driver[P], opts Options[P]) *Backend[P] {
 		OnDelivered: b.opts.OnDelivered,
 		Before:      before,
 	})
-	if _, ok := d.(driver.Pager[P]); !ok && before == nil {
-		b.shelf = paging.New(d.StoreID(), paging.Options{})
-	}
 	return b
 }
 
-// before is h.Before, each call with a deadline.
-func (b *Backend[P]) before(h driver.Historian[P]) func(context.Context, []*driver.Event[P]) ([]*driver.Version, error) {
-	return func(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error) {
-		ctx, done := b.withTimeout(ctx)
-		defer done()
-		return h.Before(ctx, events)
-	}
+// before calls Historian.Before with a deadline.
+func (b *Backend[P]) before(ctx context.Context, events []*driver.Event[P]) ([]*driver.Version, error) {
+	ctx, done := b.withTimeout(ctx)
+	defer done()
+	return b.historian.Before(ctx, events)
 }
 
 // withTimeout returns ctx with the deadline of a call.
@@ -101,10 +107,7 @@ func (b *Backend[P]) Close() error {
 	b.closing.Do(func() {
 		b.closed.Store(true)
 		b.feed.Close()
-		if b.shelf != nil {
-			b.closeErr = b.shelf.Close()
-		}
-		b.closeErr = errors.Join(b.closeErr, b.driver.Close())
+		b.closeErr = b.driver.Close()
 	})
 	return b.closeErr
 }

@@ -16,6 +16,7 @@ import (
 // stub is a driver that answers what a test has it answer. It is for what the tier decides by itself.
 type stub struct {
 	driver.Driver[uint64]
+	driver.Historian[uint64]
 	driver.GuardedMover
 	err error
 }

@@ -45,8 +45,8 @@ func (forgetful) Before(ctx context.Context, _ []*driver.Event[uint64]) ([]*driv
 // their context lasts, and only what comes back counts as an outage.
 func TestLookingUpThePastEnds(t *testing.T) {
 	t.Parallel()
-	b := &Backend[uint64]{opts: Options[uint64]{Timeout: time.Millisecond}}
-	if _, err := b.before(forgetful{})(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) {
+	b := &Backend[uint64]{historian: forgetful{}, opts: Options[uint64]{Timeout: time.Millisecond}}
+	if _, err := b.before(t.Context(), nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func (h historian[P]) Follow(ctx context.Context, span storage.Span, after int64
 		return nil, err
 	}
 	defer done()
-	at, err := h.h.PositionAt(ctx, after)
+	at, err := h.b.historian.PositionAt(ctx, after)
 	if err != nil {
 		return nil, callError("follow", nil, err)
 	}
@@ -30,7 +30,7 @@ func (h historian[P]) Follow(ctx context.Context, span storage.Span, after int64
 	case err != nil:
 		return nil, callError("follow", nil, err)
 	}
-	return &follower[P]{Follower: followed, h: h.h, from: from, to: to}, nil
+	return &follower[P]{Follower: followed, h: h.b.historian, from: from, to: to}, nil
 }
 
 // surrounding returns a filter that matches everything between two keys, and little else where they have parts in common.

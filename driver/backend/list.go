@@ -5,8 +5,8 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
-	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/internal/codec"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
@@ -19,15 +19,39 @@ func (b *Backend[P]) List(ctx context.Context, consistency storage.ReadConsisten
 	}
 	defer done()
 	var rows decodedRows
-	if lister, ok := b.driver.(driver.Lister); ok {
-		err = lister.List(ctx, consistency, &f, &rows)
-	} else {
-		_, err = b.driver.Scan(ctx, consistency, &f, &rows)
-	}
-	if err != nil {
+	if err := b.driver.List(ctx, consistency, &f, &rows); err != nil {
 		return nil, callError("list", nil, err)
 	}
 	return rows.resources, nil
 }
 
-func keyOf(res *resourcepb.Resource) []byte { return key.Of(res.GetId()).Bytes() }
+// decodedRows is Rows in memory, decoded as they come.
+type decodedRows struct{ resources []*resourcepb.Resource }
+
+// Restart implements Rows.
+func (d *decodedRows) Restart() { d.resources = nil }
+
+// Add implements Rows.
+func (d *decodedRows) Add(key, version, data []byte) error {
+	res, err := codec.DecodeAt(key, data, string(version))
+	if err != nil {
+		return err
+	}
+	d.resources = append(d.resources, res)
+	return nil
+}
+
+// AddResource implements Rows.
+func (d *decodedRows) AddResource(res *resourcepb.Resource) error {
+	d.resources = append(d.resources, res)
+	return nil
+}
+
+// addVersion adds what Historian.ReadAt has read.
+func (d *decodedRows) addVersion(v *driver.Version) error {
+	res, err := v.Decode()
+	if err == nil {
+		d.resources = append(d.resources, res)
+	}
+	return err
+}

@@ -11,14 +11,13 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 	"github.com/ashlar-dev/storage/internal/check"
 	"github.com/ashlar-dev/storage/internal/cursor"
-	"github.com/ashlar-dev/storage/internal/paging"
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // ListPage implements storage.Pager.
 func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string, opts storage.ListOptions) (storage.Page, error) {
 	f, badFilter := check.Filter(typ, tenancy, namePrefix)
-	limit, badOptions := check.Page(opts, paging.PageLimit)
+	limit, badOptions := check.Page(opts, pageLimit)
 	read, badToken := b.pages(&f, opts)
 	ctx, done, err := b.begin(ctx, badFilter, badOptions, badToken)
 	if err != nil {
@@ -32,33 +31,28 @@ func (b *Backend[P]) ListPage(ctx context.Context, typ storage.UnversionedType, 
 	return page, nil
 }
 
+// pageLimit is the number of resources in a page for which no limit was given.
+const pageLimit = 500
+
 // reading reads a page of at most limit resources.
 type reading func(ctx context.Context, limit int) (storage.Page, error)
 
 // pages looks at what a continue token says, before anything is done, and returns how its page is read. A driver's own pages come
-// first; then history, which a copy of the listing stands in for where there is none.
+// first, then history.
 func (b *Backend[P]) pages(f *driver.Filter, opts storage.ListOptions) (reading, error) {
-	pager, _ := b.driver.(driver.Pager[P])
-	historian, _ := b.driver.(driver.Historian[P])
 	switch {
-	case opts.Revision != 0 && historian == nil:
+	case opts.Revision != 0 && b.historian == nil:
 		return nil, fmt.Errorf("%w: revision is %d, but the store keeps no history that could be listed", storage.ErrInvalid, opts.Revision)
-	case historian != nil && (pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
+	case b.historian != nil && (b.pager == nil || opts.Revision != 0 || cursor.Is(cursor.Past, opts.Continue)):
 		next, err := b.parsePageToken(f, opts)
 		return func(ctx context.Context, limit int) (storage.Page, error) {
-			return b.historyPage(ctx, historian, f, opts, next, limit)
-		}, err
-	case pager != nil:
-		from, err := b.parseToken(cursor.Page, f, opts.Continue)
-		return func(ctx context.Context, limit int) (storage.Page, error) {
-			return b.readPage(ctx, pager, opts.Consistency, f, from, limit)
+			return b.historyPage(ctx, f, opts, next, limit)
 		}, err
 	}
-	var err error
-	if opts.Continue != "" {
-		err = b.shelf.Check(*f, opts.Continue)
-	}
-	return func(ctx context.Context, limit int) (storage.Page, error) { return b.copyPage(ctx, f, opts, limit) }, err
+	from, err := b.parseToken(cursor.Page, f, opts.Continue)
+	return func(ctx context.Context, limit int) (storage.Page, error) {
+		return b.readPage(ctx, opts.Consistency, f, from, limit)
+	}, err
 }
 
 // parseToken returns what was put into a continue token beside its filter; nil for the first page.
@@ -141,10 +135,10 @@ func (b *Backend[P]) pageToken(f *driver.Filter, p pageStart[P]) string {
 }
 
 // historyPage reads a page of a listing at one position.
-func (b *Backend[P]) historyPage(ctx context.Context, h driver.Historian[P], f *driver.Filter, opts storage.ListOptions, from pageStart[P], limit int) (storage.Page, error) {
+func (b *Backend[P]) historyPage(ctx context.Context, f *driver.Filter, opts storage.ListOptions, from pageStart[P], limit int) (storage.Page, error) {
 	q := driver.HistoryQuery[P]{At: from.at, Consistency: opts.Consistency, Filter: f, Limit: limit}
 	if from.at == nil && opts.Revision != 0 {
-		at, err := h.PositionAt(ctx, opts.Revision)
+		at, err := b.historian.PositionAt(ctx, opts.Revision)
 		if err != nil {
 			return storage.Page{}, err
 		}
@@ -159,7 +153,7 @@ func (b *Backend[P]) historyPage(ctx context.Context, h driver.Historian[P], f *
 	}
 	var resources decodedRows
 	var last []byte
-	past, err := h.ReadAt(ctx, &q, func(v *driver.Version) error {
+	past, err := b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
 		last = append(last[:0], v.Key...)
 		return resources.addVersion(v)
 	})
@@ -177,8 +171,8 @@ func (b *Backend[P]) historyPage(ctx context.Context, h driver.Historian[P], f *
 }
 
 // readPage has the driver read a page of its own kind.
-func (b *Backend[P]) readPage(ctx context.Context, pager driver.Pager[P], consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (storage.Page, error) {
-	listed, err := pager.Page(ctx, consistency, f, from, limit)
+func (b *Backend[P]) readPage(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (storage.Page, error) {
+	listed, err := b.pager.Page(ctx, consistency, f, from, limit)
 	if err != nil {
 		return storage.Page{}, err
 	}
@@ -187,37 +181,4 @@ func (b *Backend[P]) readPage(ctx context.Context, pager driver.Pager[P], consis
 		page.Continue = b.token(cursor.Page, f, listed.Next)
 	}
 	return page, nil
-}
-
-// copyPage serves a page from a copy of the listing, which the first page makes.
-func (b *Backend[P]) copyPage(ctx context.Context, f *driver.Filter, opts storage.ListOptions, limit int) (storage.Page, error) {
-	var page paging.Page
-	var err error
-	if opts.Continue != "" {
-		page, err = b.shelf.Next(*f, opts.Continue, limit)
-	} else {
-		page, err = b.firstPage(ctx, opts.Consistency, f, limit)
-	}
-	if err != nil {
-		return storage.Page{}, err
-	}
-	out := storage.Page{Resources: make([]*resourcepb.Resource, len(page.Records)), Continue: page.Continue, Cursor: page.Cursor}
-	for i, record := range page.Records {
-		if out.Resources[i], err = fromRecord(record); err != nil {
-			return storage.Page{}, err
-		}
-	}
-	return out, nil
-}
-
-func (b *Backend[P]) firstPage(ctx context.Context, consistency storage.ReadConsistency, f *driver.Filter, limit int) (paging.Page, error) {
-	rows := newCopied(paging.SpoolMemory)
-	at, err := b.driver.Scan(ctx, consistency, f, rows)
-	if err == nil {
-		err = rows.spool.Seal()
-	}
-	if err != nil {
-		return paging.Page{}, rows.close(err)
-	}
-	return b.shelf.First(*f, b.cursor(at), rows.spool, limit)
 }

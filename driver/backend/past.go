@@ -15,10 +15,7 @@ import (
 )
 
 // historian is a backend as a storage.Historian.
-type historian[P any] struct {
-	b *Backend[P]
-	h driver.Historian[P]
-}
+type historian[P any] struct{ b *Backend[P] }
 
 var _ storage.Historian = historian[int]{}
 
@@ -29,7 +26,7 @@ func (h historian[P]) Revisions(ctx context.Context) (oldest, newest int64, err 
 		return 0, 0, err
 	}
 	defer done()
-	oldest, newest, err = h.h.Revisions(ctx)
+	oldest, newest, err = h.b.historian.Revisions(ctx)
 	if err != nil {
 		return 0, 0, callError("ask for the revisions", nil, err)
 	}
@@ -48,12 +45,10 @@ func (h historian[P]) Scan(ctx context.Context, span storage.Span, opts storage.
 		Consistency: storage.StrongConsistency, Final: true,
 		From: boundary(from), To: boundary(to), Limit: min(opts.Limit, maxRecords), Bytes: opts.Bytes, KeysOnly: opts.KeysOnly, Count: opts.Count,
 	}
-	var scan storage.Scan
-	if l, ok := h.h.(driver.Looker); ok && opts.Revision == 0 && single(&q) {
-		scan, err = scanKey(ctx, l, *from, opts, true)
-	} else {
-		scan, err = h.scan(ctx, q, opts.Revision)
+	if single(&q) {
+		q.Key = from
 	}
+	scan, err := h.scan(ctx, q, opts.Revision)
 	if err != nil {
 		return storage.Scan{}, callError("scan", nil, err)
 	}
@@ -71,20 +66,6 @@ func single[P any](q *driver.HistoryQuery[P]) bool {
 	return n > 0 && len(q.To) == n+1 && q.To[n] <= 1 && bytes.HasPrefix(q.To, q.From)
 }
 
-// scanKey is a scan of one key.
-func scanKey(ctx context.Context, l driver.Looker, k driver.Key, opts storage.ScanOptions, final bool) (scan storage.Scan, err error) {
-	found, revision, err := l.Look(ctx, k, final)
-	if err != nil || found == nil {
-		return storage.Scan{Revision: revision}, err
-	}
-	r, err := recordOf(found, opts.KeysOnly)
-	scan = storage.Scan{Records: []storage.Record{r}, Revision: revision}
-	if opts.Count {
-		scan.Count = 1
-	}
-	return scan, err
-}
-
 // maxRecords is more than an answer ever holds. It keeps drivers, which reckon with the limit, from numbers that overflow.
 const maxRecords = 1 << 24
 
@@ -96,16 +77,16 @@ func boundary(k *driver.Key) []byte {
 }
 
 func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revision int64) (storage.Scan, error) {
-	if at, known := h.b.positions.of(revision); known {
+	if at, known := h.b.positions.get(revision); known {
 		q.At = &at
 		scan, err := h.scanAt(ctx, q, revision)
 		if errors.Is(err, storage.ErrCompacted) {
-			h.b.positions.forget(revision) // where commits were lost, it may be one to come by now
+			h.b.positions.remove(revision) // where commits were lost, it may be one to come by now
 		}
 		return scan, err
 	}
 	if revision != 0 {
-		at, err := h.h.PositionAt(ctx, revision)
+		at, err := h.b.historian.PositionAt(ctx, revision)
 		if err != nil {
 			return storage.Scan{}, err
 		}
@@ -116,7 +97,7 @@ func (h historian[P]) scan(ctx context.Context, q driver.HistoryQuery[P], revisi
 
 // scanAt is scan where the position is known, or that of the present.
 func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revision int64) (scan storage.Scan, err error) {
-	past, err := h.h.ReadAt(ctx, &q, func(v *driver.Version) error {
+	past, err := h.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
 		r, err := recordOf(v, q.KeysOnly)
 		if err == nil {
 			scan.Records = append(scan.Records, r)
@@ -125,9 +106,9 @@ func (h historian[P]) scanAt(ctx context.Context, q driver.HistoryQuery[P], revi
 	})
 	scan.Revision, scan.Count, scan.More = revision, past.Count, past.More
 	if revision == 0 {
-		scan.Revision = h.h.RevisionOf(past.At)
+		scan.Revision = h.b.historian.RevisionOf(past.At)
 		if err == nil && q.Final && past.More {
-			h.b.positions.note(scan.Revision, past.At)
+			h.b.positions.put(scan.Revision, past.At)
 		}
 	}
 	return scan, err
@@ -153,7 +134,7 @@ func (h historian[P]) Compact(ctx context.Context, revision int64) error {
 		return err
 	}
 	defer done()
-	if err := h.h.Compact(ctx, revision); err != nil {
+	if err := h.b.historian.Compact(ctx, revision); err != nil {
 		return callError(fmt.Sprintf("compact up to revision %d", revision), nil, err)
 	}
 	return nil

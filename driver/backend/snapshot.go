@@ -14,38 +14,20 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-const (
-	// snapshotPage is how many resources of a watch's snapshot are read from history at a time, and held until they are consumed.
-	snapshotPage = 1000
-	// snapshotMemory is how much of a snapshot that is copied out is kept in memory; the rest lies in a temporary file until it is
-	// consumed.
-	snapshotMemory = 4 << 20
-)
+// snapshotPage is how many resources of a watch's snapshot are read from history at a time, and held until they are consumed.
+const snapshotPage = 1000
 
-// snapshot reads what a watch begins with, or the beginning of that: a driver's own snapshots come first; then history, which a copy
-// stands in for where there is none.
+// snapshot reads what a watch begins with, or the beginning of that: a driver's own snapshots come first, then history.
 func (b *Backend[P]) snapshot(ctx context.Context, called time.Time, f *driver.Filter) (snapshot driver.Snapshot, at P, err error) {
-	if s, ok := b.driver.(driver.Snapshotter[P]); ok {
-		return s.Snapshot(ctx, called, f)
+	if b.snapshotter != nil {
+		return b.snapshotter.Snapshot(ctx, called, f)
 	}
-	if h, ok := b.driver.(driver.Historian[P]); ok {
-		return b.openHistorySnapshot(ctx, h, f)
-	}
-	rows := newCopied(snapshotMemory)
-	at, err = b.driver.Scan(ctx, storage.StrongConsistency, f, rows)
-	if err == nil {
-		err = rows.spool.Seal()
-	}
-	if err != nil {
-		return nil, at, rows.close(err)
-	}
-	return feed.Expiring(&spooledSnapshot{rows.spool, rows.spool.Read(0)}), at, nil
+	return b.openHistorySnapshot(ctx, f)
 }
 
 // historySnapshot is the snapshot of a watch, read from history in pages, at the position of the first one, as the watch is consumed.
 type historySnapshot[P any] struct {
 	b        *Backend[P]
-	h        driver.Historian[P]
 	filter   *driver.Filter
 	at       P
 	page     *snapshotRows
@@ -62,8 +44,8 @@ type snapshotRows struct {
 }
 
 // openHistorySnapshot reads the first page.
-func (b *Backend[P]) openHistorySnapshot(ctx context.Context, h driver.Historian[P], f *driver.Filter) (driver.Snapshot, P, error) {
-	s := &historySnapshot[P]{b: b, h: h, filter: f}
+func (b *Backend[P]) openHistorySnapshot(ctx context.Context, f *driver.Filter) (driver.Snapshot, P, error) {
+	s := &historySnapshot[P]{b: b, filter: f}
 	page, at, err := s.read(ctx, nil, nil, snapshotPage)
 	if err != nil {
 		return nil, at, err
@@ -83,7 +65,7 @@ func (s *historySnapshot[P]) read(ctx context.Context, at *P, from []byte, limit
 	}
 	page := &snapshotRows{}
 	// Decoded one by one as they are consumed: what cannot be read ends the watch behind what comes before it.
-	past, err := s.h.ReadAt(ctx, &q, func(v *driver.Version) error {
+	past, err := s.b.historian.ReadAt(ctx, &q, func(v *driver.Version) error {
 		own := *v
 		own.Key, own.Version, own.Data = bytes.Clone(v.Key), bytes.Clone(v.Version), bytes.Clone(v.Data)
 		page.versions = append(page.versions, own)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/driver"
 	"github.com/ashlar-dev/storage/internal/check"
+	"github.com/ashlar-dev/storage/resourcepb"
 )
 
 // Swap implements storage.Historian. It looks at what is stored, and makes the change depend on its version, which no other change of
@@ -38,7 +40,7 @@ func (h historian[P]) Swap(ctx context.Context, swap storage.Swap) (storage.Swap
 // swapKnown is swapOnce without the look, where it is known what has to be stored: nothing, or what this handle has swapped before. If
 // something else is stored, the error is storage.ErrCASFailure.
 func (h historian[P]) swapKnown(ctx context.Context, k driver.Key, swap storage.Swap) (storage.Swapped, error) {
-	known := h.b.recentSwaps.at(k, swap.Expect)
+	known := h.recent(k, swap.Expect)
 	switch {
 	case swap.Write == nil, known == nil && swap.Expect != 0:
 		return h.swapOnce(ctx, k, swap)
@@ -69,18 +71,11 @@ func (h historian[P]) swapOnce(ctx context.Context, k driver.Key, swap storage.S
 	return storage.Swapped{}, storage.ErrCASFailure // by now it is what it should be
 }
 
-// readStored reads what is readStored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
+// readStored reads what is stored under a key, nil for nothing, and the revision of the read, which is one only if it is final.
 func (h historian[P]) readStored(ctx context.Context, k driver.Key, final bool) (*storage.Record, int64, error) {
-	if l, ok := h.h.(driver.Looker); ok {
-		scan, err := scanKey(ctx, l, k, storage.ScanOptions{}, final)
-		if err != nil || len(scan.Records) == 0 {
-			return nil, scan.Revision, err
-		}
-		return &scan.Records[0], scan.Revision, nil
-	}
 	from := k.Bytes()
 	scan, err := h.scan(ctx, driver.HistoryQuery[P]{
-		Consistency: storage.StrongConsistency, Final: final, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
+		Consistency: storage.StrongConsistency, Final: final, Key: &k, From: from, To: append(from[:len(from):len(from)], 0), Limit: 1,
 	}, 0)
 	if err != nil || len(scan.Records) == 0 {
 		return nil, scan.Revision, err
@@ -127,22 +122,43 @@ func (h historian[P]) carryOut(ctx context.Context, k driver.Key, swap storage.S
 			record.Created, record.Writes = stored.Created, stored.Writes+1
 		}
 		swapped.Stored = &record
-		h.b.recentSwaps.note(k, &record)
+		h.remember(k, &record)
 	}
 	return swapped, nil
 }
 
 // awaitFinal waits until nothing up to the revision of a change can appear any more.
 func (h historian[P]) awaitFinal(ctx context.Context, revision int64) error {
-	var err error
-	if s, ok := h.h.(driver.Settler); ok {
-		err = s.Settled(ctx, revision)
-	} else {
-		_, err = h.h.PositionAt(ctx, revision)
-	}
+	err := h.b.historian.Settled(ctx, revision)
 	if err == nil || errors.Is(err, storage.ErrCompacted) {
 		return nil
 	}
 	return fmt.Errorf("%w: it was carried out, as revision %d, but what comes before it may still be under way: %w",
 		storage.ErrInconsistent, revision, err)
+}
+
+// remember notes what a swap has stored.
+func (h historian[P]) remember(k driver.Key, stored *storage.Record) {
+	// The texts may be parts of larger ones.
+	k = driver.Key{
+		Group: strings.Clone(k.Group), Kind: strings.Clone(k.Kind), Name: strings.Clone(k.Name),
+		Partition: strings.Clone(k.Partition), Namespace: strings.Clone(k.Namespace),
+	}
+	h.b.swaps.put(k, swapState{
+		uid: strings.Clone(stored.Resource.GetId().GetUid()), version: strings.Clone(stored.Resource.GetVersion()),
+		created: stored.Created, modified: stored.Modified, writes: stored.Writes,
+	})
+}
+
+// recent returns the record of a key if this handle's last swap left it at a revision, otherwise nil. Only the uid and the version of
+// its resource are set.
+func (h historian[P]) recent(k driver.Key, revision int64) *storage.Record {
+	s, known := h.b.swaps.get(k)
+	if !known || s.modified != revision {
+		return nil
+	}
+	return &storage.Record{
+		Resource: &resourcepb.Resource{Id: &resourcepb.ID{Uid: s.uid}, Version: s.version},
+		Created:  s.created, Modified: s.modified, Writes: s.writes,
+	}
 }

@@ -47,7 +47,7 @@ func open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &store{file: f, history: opts.History}
+	s := &store{file: f, history: opts.History, listings: listings{open: map[[16]byte]*listing{}}}
 	s.closed, s.close = context.WithCancelCause(context.Background())
 	return &Backend{backend.New(s, backend.Options[uint64]{MaxSize: opts.MaxSize, Timeout: opts.Timeout, BoundedGet: true})}, nil
 }
@@ -98,7 +98,15 @@ type store struct {
 	history int             // how many changes the log keeps
 	closed  context.Context // over once the handle is closed
 	close   context.CancelCauseFunc
+
+	listings listings
 }
+
+var (
+	_ driver.Driver[uint64]      = (*store)(nil)
+	_ driver.Pager[uint64]       = (*store)(nil)
+	_ driver.Snapshotter[uint64] = (*store)(nil)
+)
 
 // StoreID implements driver.Driver.
 func (s *store) StoreID() driver.StoreID { return s.id }
@@ -109,5 +117,6 @@ func (s *store) Source() driver.Source[uint64] { return source{file: s.file} }
 // Close implements driver.Driver.
 func (s *store) Close() error {
 	s.close(storage.ErrClosed)
+	s.listings.close()
 	return s.release()
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -54,22 +57,23 @@ func (s *store) Get(_ context.Context, _ storage.ReadConsistency, k driver.Key) 
 	return res, err
 }
 
-// Scan implements driver.Driver.
-func (s *store) Scan(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) (at uint64, err error) {
+// List implements driver.Driver.
+func (s *store) List(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, rows driver.Rows) error {
+	return s.view(func(tx *bolt.Tx) error { return s.matching(ctx, tx, f, rows.Add) })
+}
+
+// matching calls add with the key, the version and the encoded resource of each match, in key order.
+func (s *store) matching(ctx context.Context, tx *bolt.Tx, f *driver.Filter, add func(k, version, data []byte) error) error {
 	prefix, exact := f.Prefix()
-	err = s.view(func(tx *bolt.Tx) error {
-		at = newest(tx)
-		return s.each(ctx, tx.Bucket(resourcesBucket), prefix, func(k, row []byte) error {
-			if !exact {
-				if parsed, err := key.Parse(k); err != nil || !f.Match(&parsed) {
-					return err
-				}
+	return s.each(ctx, tx.Bucket(resourcesBucket), prefix, func(k, row []byte) error {
+		if !exact {
+			if parsed, err := key.Parse(k); err != nil || !f.Match(&parsed) {
+				return err
 			}
-			version, data, _ := bytes.Cut(row, []byte{0})
-			return rows.Add(k, version, data)
-		})
+		}
+		version, data, _ := bytes.Cut(row, []byte{0})
+		return add(k, version, data)
 	})
-	return at, err
 }
 
 // Children implements driver.Driver.
@@ -100,4 +104,52 @@ func (s *store) each(ctx context.Context, b *bolt.Bucket, prefix []byte, do func
 		}
 	}
 	return nil
+}
+
+func (s *store) copyOf(ctx context.Context, f *driver.Filter) (*listing, error) {
+	l := &listing{}
+	err := s.view(func(tx *bolt.Tx) error {
+		l.at = newest(tx)
+		return s.matching(ctx, tx, f, func(k, version, data []byte) error {
+			l.rows = append(l.rows, driver.Version{Key: bytes.Clone(k), Version: bytes.Clone(version), Data: bytes.Clone(data)})
+			return nil
+		})
+	})
+	return l, err
+}
+
+// Snapshot implements driver.Snapshotter.
+func (s *store) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, uint64, error) {
+	l, err := s.copyOf(ctx, f)
+	return l, l.at, err
+}
+
+// Page implements driver.Pager. The token of the next page is the name of the listing and the number of its first row.
+func (s *store) Page(ctx context.Context, _ storage.ReadConsistency, f *driver.Filter, from []byte, limit int) (page driver.ListedPage[uint64], err error) {
+	var name [16]byte
+	var l *listing
+	begin := 0
+	if from == nil {
+		_, _ = rand.Read(name[:]) // it never fails
+		if l, err = s.copyOf(ctx, f); err != nil {
+			return page, err
+		}
+	} else if l, begin, err = s.listings.find(&name, from); err != nil {
+		return page, err
+	}
+	page.At = l.at
+	end := begin
+	for size := 0; end < len(l.rows) && end-begin < limit && size < driver.PageBytes; end++ {
+		res, err := l.rows[end].Decode()
+		if err != nil {
+			return page, err
+		}
+		page.Resources = append(page.Resources, res)
+		size += len(l.rows[end].Data)
+	}
+	if end < len(l.rows) {
+		page.Next = binary.AppendUvarint(name[:], uint64(end))
+		s.listings.keep(name, l)
+	}
+	return page, nil
 }

@@ -30,13 +30,11 @@ type unsure struct {
 
 func (u unsure) As(target any) bool {
 	if tx, ok := target.(*storage.Transactor); ok && u.transactor {
-		*tx = u
+		*tx = unsureTransactor{u.Backend}
 		return true
 	}
 	return false
 }
-
-func (unsure) MaxOps() int { return 32 }
 
 func unsurely[T any](change func() (T, error)) (T, error) {
 	var none T
@@ -61,7 +59,11 @@ func (u unsure) DeleteCAS(ctx context.Context, id *resourcepb.ID, version string
 	return err
 }
 
-func (u unsure) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
+type unsureTransactor struct{ storage.Backend }
+
+func (unsureTransactor) MaxOps() int { return 32 }
+
+func (u unsureTransactor) Commit(ctx context.Context, ops []storage.Op) ([]*resourcepb.Resource, error) {
 	tx, _ := storage.As[storage.Transactor](u.Backend)
 	return unsurely(func() ([]*resourcepb.Resource, error) { return tx.Commit(ctx, ops) })
 }

@@ -3,6 +3,7 @@ package backend_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,7 +13,10 @@ import (
 )
 
 // notMoving is a driver that is no Mover.
-type notMoving struct{ driver.Driver[uint64] }
+type notMoving struct {
+	driver.Driver[uint64]
+	driver.Historian[uint64]
+}
 
 func (notMoving) StoreID() driver.StoreID       { return driver.StoreID{} }
 func (notMoving) Source() driver.Source[uint64] { return nil }
@@ -25,7 +29,7 @@ type layer struct {
 }
 
 // A backend has what its driver has, and no more; a layer that embeds it is found first.
-func TestSeam(t *testing.T) {
+func TestAs(t *testing.T) {
 	t.Parallel()
 	moving := backend.New(&stub{}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = moving.Close() }) // never fails
@@ -37,11 +41,8 @@ func TestSeam(t *testing.T) {
 	if _, ok := storage.As[driver.GuardedMover](moving); !ok {
 		t.Error("the backend of a GuardedMover has none")
 	}
-	if _, ok := storage.As[driver.Loader](moving); ok {
-		t.Error("the backend has a Loader that its driver is not")
-	}
-	if _, ok := storage.As[driver.BulkReader](moving); ok {
-		t.Error("the backend has a BulkReader that its driver is not")
+	if _, ok := storage.As[driver.Bulk](moving); ok {
+		t.Error("the backend has a Bulk that its driver is not")
 	}
 	if m, ok := storage.As[driver.Mover](other); ok {
 		t.Errorf("the backend has a Mover that its driver is not: %T", m)
@@ -129,7 +130,7 @@ func TestContextsAreReleased(t *testing.T) {
 	t.Parallel()
 	b := backend.New(loading{&stub{}}, backend.Options[uint64]{})
 	t.Cleanup(func() { _ = b.Close() }) // never fails
-	l, _ := storage.As[driver.Loader](b)
+	l, _ := storage.As[driver.Bulk](b)
 	all := calls(b)
 	all["load nothing"] = func(ctx context.Context) error { return l.Load(ctx, nil) }
 	all["load"] = func(ctx context.Context) error { return l.Load(ctx, make([]driver.Row, 1)) }
@@ -144,4 +145,17 @@ func TestContextsAreReleased(t *testing.T) {
 
 type loading struct{ *stub }
 
+func (loading) ReadAfter(context.Context, []byte, int) ([]driver.Row, error) { return nil, nil }
+
 func (loading) Load(context.Context, []driver.Row) error { return nil }
+
+// A driver that has neither history nor listings of its own is refused before anything is asked of it.
+func TestDriverWithoutListings(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "is neither a driver.Historian nor both") {
+			t.Errorf("New panics with %q", text)
+		}
+	}()
+	backend.New(struct{ driver.Driver[uint64] }{&stub{}}, backend.Options[uint64]{})
+}

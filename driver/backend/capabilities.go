@@ -1,0 +1,161 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ashlar-dev/storage"
+	"github.com/ashlar-dev/storage/driver"
+)
+
+// As provides a storage.Historian, [driver.Mover], [driver.GuardedMover] or [driver.Bulk] if the driver is one, for storage.As. The
+// tier adds to each call the error of a closed backend, a deadline, and the operation in the text of an error.
+func (b *Backend[P]) As(target any) (ok bool) {
+	switch t := target.(type) {
+	case *storage.Historian:
+		if ok = b.historian != nil; ok {
+			*t = historian[P]{b}
+		}
+	case *driver.Mover:
+		var m driver.Mover
+		if m, ok = b.driver.(driver.Mover); ok {
+			*t = mover[P]{b, m}
+		}
+	case *driver.GuardedMover:
+		var m driver.GuardedMover
+		if m, ok = b.driver.(driver.GuardedMover); ok {
+			*t = guardedMover[P]{mover[P]{b, m}, m}
+		}
+	case *driver.Bulk:
+		var d driver.Bulk
+		if d, ok = b.driver.(driver.Bulk); ok {
+			*t = bulk[P]{b, d}
+		}
+	}
+	return ok
+}
+
+// call runs a call of the driver with what every call of a backend has: the checks of begin, a deadline, and an error that names the
+// operation.
+func call[T, P any](ctx context.Context, b *Backend[P], operation string, problem error, run func(context.Context) (T, error)) (T, error) {
+	var none T
+	ctx, done, err := b.begin(ctx, problem)
+	if err != nil {
+		return none, err
+	}
+	defer done()
+	result, err := run(ctx)
+	if err != nil {
+		return none, callError(operation, nil, err)
+	}
+	return result, nil
+}
+
+// withoutResult makes a call that returns only an error fit for call.
+func withoutResult(run func(context.Context) error) func(context.Context) (struct{}, error) {
+	return func(ctx context.Context) (struct{}, error) { return struct{}{}, run(ctx) }
+}
+
+type mover[P any] struct {
+	b *Backend[P]
+	m driver.Mover
+}
+
+func (m mover[P]) ReadNote(ctx context.Context, name string) (value []byte, revision string, err error) {
+	value, err = noteCall(ctx, m.b, name, nil, func(ctx context.Context) (value []byte, err error) {
+		value, revision, err = m.m.ReadNote(ctx, name)
+		return value, err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return value, revision, nil
+}
+
+func (m mover[P]) WriteNote(ctx context.Context, name string, value []byte, revision string) (string, error) {
+	return noteCall(ctx, m.b, name, value, func(ctx context.Context) (string, error) { return m.m.WriteNote(ctx, name, value, revision) })
+}
+
+func (m mover[P]) DeleteNote(ctx context.Context, name, revision string) error {
+	_, err := noteCall(ctx, m.b, name, nil, withoutResult(func(ctx context.Context) error { return m.m.DeleteNote(ctx, name, revision) }))
+	return err
+}
+
+// noteCall is call for a note. A conflict names the note by itself.
+func noteCall[T, P any](ctx context.Context, b *Backend[P], name string, value []byte, run func(context.Context) (T, error)) (T, error) {
+	result, err := call(ctx, b, fmt.Sprintf("journal note %q", name), checkNote(name, value), run)
+	if errors.Is(err, storage.ErrCASFailure) {
+		err = driver.Conflict(name)
+	}
+	return result, err
+}
+
+// checkNote holds the name and the value of a note against what every Mover has to take.
+func checkNote(name string, value []byte) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the name of a journal note is empty", storage.ErrInvalid)
+	case len(name) > driver.MaxNoteName:
+		return fmt.Errorf("%w: the name of a journal note has %d bytes, expected at most %d", storage.ErrInvalid, len(name), driver.MaxNoteName)
+	case strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') }):
+		return fmt.Errorf("%w: the name of journal note %q has other characters than lower-case letters and dashes", storage.ErrInvalid, name)
+	case len(value) > driver.MaxNote:
+		return fmt.Errorf("journal note %q: %w: its value has %d bytes, expected at most %d", name, storage.ErrTooLarge, len(value), driver.MaxNote)
+	}
+	return nil
+}
+
+func (m mover[P]) Fence(ctx context.Context) (driver.FenceState, error) {
+	return call(ctx, m.b, "fence", nil, m.m.Fence)
+}
+
+func (m mover[P]) SetFence(ctx context.Context, target *string) error {
+	if m.b.opts.UnboundedFence {
+		if err := m.b.enter(ctx); err != nil {
+			return err
+		}
+	} else {
+		var done context.CancelFunc
+		var err error
+		if ctx, done, err = m.b.begin(ctx); err != nil {
+			return err
+		}
+		defer done()
+	}
+	if err := m.m.SetFence(ctx, target); err != nil {
+		return fmt.Errorf("fence: %w", err) // a driver may refuse a deadline before it has sent anything
+	}
+	return nil
+}
+
+type guardedMover[P any] struct {
+	mover[P]
+	g driver.GuardedMover
+}
+
+func (m guardedMover[P]) SetFenceAt(ctx context.Context, target *string, epoch string) (string, error) {
+	return call(ctx, m.b, "fence", nil, func(ctx context.Context) (string, error) { return m.g.SetFenceAt(ctx, target, epoch) })
+}
+
+func (guardedMover[P]) Guards() {}
+
+type bulk[P any] struct {
+	b *Backend[P]
+	d driver.Bulk
+}
+
+func (l bulk[P]) ReadAfter(ctx context.Context, after []byte, limit int) ([]driver.Row, error) {
+	return call(ctx, l.b, "read on", nil, func(ctx context.Context) ([]driver.Row, error) { return l.d.ReadAfter(ctx, after, limit) })
+}
+
+func (l bulk[P]) Load(ctx context.Context, rows []driver.Row) error {
+	_, err := call(ctx, l.b, "load", nil, withoutResult(func(ctx context.Context) error {
+		if len(rows) == 0 {
+			return nil
+		}
+		return l.d.Load(ctx, rows)
+	}))
+	return err
+}
