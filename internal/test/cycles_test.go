@@ -23,7 +23,6 @@ const module = "github.com/ashlar-dev/storage"
 var knownCycles = map[string]int{
 	"cache":               3,
 	"driver":              3,
-	"driver/backend":      2,
 	"etcd":                10,
 	"etcdserver":          4,
 	"examples/bboltstore": 5,
