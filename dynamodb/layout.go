@@ -428,7 +428,7 @@ func (h *headItem) decode(packed []byte) (*resourcepb.Resource, error) {
 	return h.decodeUnpacked(data)
 }
 
-// decodeUnpacked is decode of data that is decodeUnpacked already.
+// decodeUnpacked decodes data that is already decompressed.
 func (h *headItem) decodeUnpacked(data []byte) (*resourcepb.Resource, error) {
 	res, err := codec.DecodeOf(h.key, data, h.ring.version())
 	var damaged *storage.DamagedError

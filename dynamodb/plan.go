@@ -154,8 +154,8 @@ func fresh(composed time.Time) func(*dynamodb.Options) {
 // wasApplied reports whether the plan was carried out although its condition does not hold (any more). old is what is stored, maybe says
 // that an earlier attempt may have been carried out.
 //
-// A request that was carried out already finds its own stamp, not its base. So it was wasApplied before if the stored stamp is its own or
-// follows its own, and it was not wasApplied otherwise, unless more writes than the ring remembers came between.
+// A repeated request that was applied finds its own ring, not its base. So it was applied before if the stored ring is its own or follows
+// its own. Otherwise it was not applied, unless more writes than the ring holds came in between.
 func (p *plan) wasApplied(old *headItem, maybe bool) (bool, error) {
 	switch {
 	case old == nil:

@@ -192,8 +192,8 @@ func (c *commit) refusalError(ctx context.Context, reasons []types.CancellationR
 	return true, nil
 }
 
-// readConflict returns what was readConflict instead of a step's base, nil for nothing. The refusal of a lone change holds it. DynamoDB could tell
-// it with that of several, but not where the items are large: an answer has to be smaller than 4 MB.
+// readConflict returns the item stored instead of a step's base, or nil. The refusal of a lone change contains it. DynamoDB could return it
+// for several changes as well, but not for large items: an answer must be smaller than 4 MB.
 func (c *commit) readConflict(ctx context.Context, s *step, refusal item) (*headItem, error) {
 	switch {
 	case !c.lone():

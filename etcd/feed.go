@@ -31,7 +31,7 @@ func newSource(b *handle) *source {
 type progressTarget struct {
 	mu       sync.Mutex
 	rev      int64
-	raisedCh chan struct{} // closed and replaced when rev is raisedCh
+	raisedCh chan struct{} // closed and replaced when rev increases
 }
 
 // revision returns what is wanted now, and what is closed when it is more.

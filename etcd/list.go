@@ -46,7 +46,7 @@ type listing struct {
 	kvs            []*mvccpb.KeyValue // came, not yet looked at
 	more           bool
 	total          int64 // keys in the range, whether they match or not; -1 before the first answer
-	remainingCount int64 // of those, how many lie remainingCount what is at hand
+	remainingCount int64 // how many of those follow the keys at hand
 	chunk          int
 	keysSinceMatch int64 // keys since the last match
 	came           int   // keys in all answers

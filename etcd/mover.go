@@ -136,8 +136,7 @@ func (g *guard) readRequests(others ...*pb.RequestOp) []*pb.RequestOp {
 	return append(others, opGet(g.key))
 }
 
-// readError returns the guard's error where what a readError transaction has read says that the guard does not hold. The note is the
-// last that was read.
+// readError returns the guard's error if the reads of a failed transaction show that the guard does not hold. The note is the last read.
 func (g *guard) readError(read []*pb.ResponseOp) error {
 	if g == nil {
 		return nil

@@ -30,7 +30,7 @@ type change struct {
 	write  *resourcepb.Resource // nil where nothing is put
 	lease  int64                // of what is written
 	delete bool
-	// requiresUnchanged says that nothing may be done if the key has changed. What is put is requiresUnchanged anyhow.
+	// requiresUnchanged makes the commit fail if the key has changed. A put always requires that.
 	requiresUnchanged bool
 }
 

@@ -26,7 +26,7 @@ type watch struct {
 
 	// Both belong to the stream's lock.
 	follower     storage.Follower // nil until it is there
-	sentRevision int64            // everything up to this revision has been sentRevision
+	sentRevision int64            // everything up to this revision has been sent
 }
 
 // refuse answers the request with a reason, in its turn.

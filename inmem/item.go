@@ -17,7 +17,7 @@ type item struct {
 	resource *resourcepb.Resource // nil: the change was a deletion
 	size     int
 
-	at, createPosition position // of this change, and of the one by which the resource was createPosition
+	at, createPosition position // positions of this change and of the creation
 	writes             int64
 
 	// before is what was stored until then, a deletion included; nil where nothing was, or where history does not reach back so far.

@@ -42,7 +42,7 @@ type follower struct {
 	watch            storage.Watch
 	marks            storage.Bookmarker // the watch, where it is one
 	cursor           string             // everything before it has been applied
-	bookmarkAskedAt  time.Time          // when the bookmark was bookmarkAskedAt for that has not come yet; zero for none
+	bookmarkAskedAt  time.Time          // when the outstanding bookmark was requested; zero for none
 	asOf             time.Time          // everything that happened before has been applied; zero where nothing is proven
 	journalWrittenAt time.Time          // when the journal was last written
 	lastEventAt      time.Time          // when the watch last gave something

@@ -84,7 +84,7 @@ type journal struct {
 	mu              sync.Mutex
 	state           state
 	revision        string
-	heartbeatSentAt time.Time // when the sign of life that was taken last was heartbeatSentAt
+	heartbeatSentAt time.Time // when the last accepted heartbeat was sent
 	guard           string    // the revision of the guard's note
 }
 

@@ -73,7 +73,7 @@ type listing struct {
 
 	pages  chan answer
 	cancel context.CancelFunc
-	endErr error // why it has endErr before its last page; to be read after pages was closed
+	endErr error // why the listing ended before its last page; read it after pages is closed
 	page   []entry
 	last   *key.Key
 }

@@ -222,9 +222,9 @@ func prepareConn(c *pgx.ConnConfig) {
 type session struct {
 	serial       uint64        // sessions are numbered as they come to be known
 	floor        int64         // a number drawn before: what this session writes has higher ones
-	checkedAt    time.Time     // when its server was last checkedAt for the time and the floor
+	checkedAt    time.Time     // when the server last reported its time and floor
 	skew         time.Duration // of the server's clock, before this program's
-	hasWarning   bool          // the server hasWarning of something during the last statement
+	hasWarning   bool          // the last statement raised a warning
 	behindPooler bool          // a pooler stands in between
 }
 

@@ -21,7 +21,7 @@ type source struct {
 	inbox         *currentInbox
 	notifier      *notifier
 	replica       *replica
-	lastPublished atomic.Pointer[position] // of the last change that a run has lastPublished
+	lastPublished atomic.Pointer[position] // position of the last change that a run published
 }
 
 var (

@@ -20,7 +20,7 @@ import (
 // history reads the log of changes.
 type history struct {
 	*database
-	pollCount atomic.Uint64 // pollCount in the database that were asked for
+	pollCount atomic.Uint64 // number of requested polls of the database
 }
 
 // change is a row of the log.

@@ -38,7 +38,7 @@ type mutation struct {
 	revision       int64         // of the change
 	knownFinal     bool          // all changes with lower numbers are there, or never will be
 	index          int32
-	createRevision int64         // of the change that createRevision the resource; 0 where the answer did not say
+	createRevision int64         // revision of the creation; 0 if the answer did not contain it
 	writes         int64         // changes since, this one included
 	session        uint64        // the one that carried it out
 	behindPooler   bool          // it is one with a pooler
@@ -90,7 +90,7 @@ func ownerHash(owner driver.Key, uid string) []byte {
 // sent, because a version never comes back.
 func (m *mutation) updates() bool { return m.kind == kindWrite && m.expectedVersion != nil }
 
-// hasEffect reports whether the mutation has hasEffect something.
+// hasEffect reports whether the mutation changed the store.
 func (m *mutation) hasEffect() bool { return m.succeeded && m.kind != kindCheck }
 
 // decide is what the mutation's answer is. again is set if what was found is no longer true: the mutation would be applied.

@@ -419,10 +419,10 @@ func newListSteps(wildcards int, sql func(string) string) string {
 // so few that a filter which leaves out most of them can be asked where to go on. The keys that were deleted are found one by one in the
 // index of deletions, however often each of them was deleted.
 
-// matchesStored are the keys of what is matchesStored.
-const matchesStored = `select key from $resources where key >= $1 and key < $2 order by key limit $3`
+// storedKeys selects the keys of stored resources.
+const storedKeys = `select key from $resources where key >= $1 and key < $2 order by key limit $3`
 
-// deletedKeys are the keys of what was deletedKeys, as far as the log remembers.
+// deletedKeys selects the keys of deletions that the log still contains.
 const deletedKeys = `
     select key from (
         with recursive gone as (
@@ -492,7 +492,7 @@ const (
     select key from stretch where $4::bytea is null or key like $4
 )`
 	presentPage = `
-with stretch as materialized (` + matchesStored + `), ` + pickedRows + `, current as (` + current + `), versions as (
+with stretch as materialized (` + storedKeys + `), ` + pickedRows + `, current as (` + current + `), versions as (
     select key, version, data, created, writes, modified from current
     where $5::bigint is not null and $6::int is not null and $7::text is not null
 )` + pageOf
@@ -514,7 +514,7 @@ order by key`
 
 	historyPage = `
 with stretch as materialized (
-    select key from ((` + matchesStored + `) union ` + deletedKeys + `) as keys order by key limit $3
+    select key from ((` + storedKeys + `) union ` + deletedKeys + `) as keys order by key limit $3
 ), ` + pickedRows + `, versions as (` + asOf + `)` + pageOf
 
 	presentCount = `
@@ -543,7 +543,7 @@ select case when (select count(*) from since) <= $6 then (` + presentCount + `) 
 
 	// All keys are one stretch.
 	historyCount = `
-with stretch as materialized ((` + matchesStored + `) union ` + deletedKeys + `), ` + pickedRows + `
+with stretch as materialized ((` + storedKeys + `) union ` + deletedKeys + `), ` + pickedRows + `
 select count(*) from (` + asOf + `) as versions`
 
 	// What the log has at a position, and whether its commit goes on there.

@@ -26,7 +26,7 @@ type keyIterator struct {
 // maxMismatches is the number of rows that a walk looks at before it seeks.
 const maxMismatches = 16
 
-// iterate begins a iterate with a statement that reads key >= ?1 AND key < ?2. nil is no bound.
+// iterate returns an iterator over a statement that reads key >= ?1 AND key < ?2. A nil key is no bound.
 func (c *conn) iterate(q query, from, to []byte, filter *driver.Filter) (*keyIterator, error) {
 	stmt, err := c.stmt(q)
 	if err != nil {

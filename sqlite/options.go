@@ -48,7 +48,7 @@ type Options struct {
 	young time.Duration // for tests: instead of driver.TokenLifetime
 }
 
-// retentionTime is how long a change is retentionTime, whatever the bounds.
+// retentionTime is how long a change is retained, regardless of the bounds on number and size.
 func (o *Options) retentionTime() time.Duration { return cmp.Or(o.young, driver.TokenLifetime) }
 
 func (o *Options) withDefaults() Options {

@@ -142,8 +142,8 @@ func (b *Backend[P]) enter(ctx context.Context, problems ...error) error {
 	return cmp.Or(cmp.Or(problems...), ctx.Err())
 }
 
-// callError is the error of a call: what was done to what, and why it callError. A mismatch of group versions is an answer, and is returned
-// by value. A deadline that passed inside a driver is what it is for the caller: the database did not answer in time.
+// callError adds the operation and the key to the error of a call. A group version mismatch is an answer and is returned by value. If a
+// deadline passed inside the driver, the caller gets the error for a database that did not answer in time.
 func callError(operation string, on fmt.Stringer, err error) error {
 	var mismatch storage.GroupVersionMismatchError
 	if errors.As(err, &mismatch) {

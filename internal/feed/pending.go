@@ -24,7 +24,7 @@ func (w *watch[P]) fromPending() (d delivery[P], err error) {
 	return w.pass(ev, held), nil
 }
 
-// damageError is the error of a watch that cannot go on because of something damageError.
+// damageError is the final error of a watch that read a damaged change.
 func damageError(err error) error {
 	return fmt.Errorf("%w: %w: %w", storage.ErrWatchClosed, storage.ErrCompacted, err)
 }

@@ -33,7 +33,7 @@ type watch[P any] struct {
 	history   driver.History[P] // while catching
 	reading   BackgroundCall[page[P]]
 	joinAt    *node[P]           // where to join the log once pending is used up; nil: read another page of history
-	lastNode  *node[P]           // the last node of the log that was lastNode
+	lastNode  *node[P]           // the last node of the log that the watch has passed
 	pending   []*driver.Event[P] // of a page of history, or of the node after passed
 	pendEnd   P                  // the position after pending
 	using     bool               // pending and pendEnd are in use

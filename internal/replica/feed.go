@@ -148,7 +148,7 @@ func (r *Replica[V]) arrival(ev *resourcepb.WatchEvent) (a watchChange[V], ok bo
 	return watchChange[V]{key: row.Key, version: row.Version, row: row}, true
 }
 
-// rowOf returns the row of a resource that this program has rowOf, nil if it has not.
+// rowOf returns the row of a resource that this program has written, nil if it has not.
 func (r *Replica[V]) rowOf(res *resourcepb.Resource) *Row[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()

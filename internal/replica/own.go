@@ -12,7 +12,7 @@ type localWrite[V any] struct {
 	overlay[V]
 	base          *Row[V]        // what the watch has brought; nil for nothing
 	number        int64          // of the barriers asked for before: a later one settles it
-	writeNumber   int64          // counts what was writeNumber
+	writeNumber   int64          // number of this write
 	coveredWrites []coveredWrite // what lay there before, and the watch has not brought either, in order; of many, some stand for those before them
 	broughtSince  int            // counts what the watch has brought since
 	next          *coveredWrite  // was stored after the write, and the watch has yet to bring it; nil if that is not known

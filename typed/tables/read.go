@@ -70,7 +70,7 @@ type reading struct {
 	store        *Store
 	rows         *replica.View[*entry]
 	tx           *Tx  // whose changes are part of the state; nil for none
-	recordsReads bool // what is read is recordsReads in tx
+	recordsReads bool // reads are recorded in tx
 	finished     bool // rows is the replica's again
 	seenRows     seenEntries
 }

@@ -36,7 +36,7 @@ type prover struct {
 
 	mu             sync.Mutex
 	requestedProof uint64    // the newest proof that was asked for
-	startedProof   uint64    // the newest that was startedProof
+	startedProof   uint64    // the newest proof that was started
 	completedProof uint64    // the newest that is complete
 	since          time.Time // when the newest complete one was begun, by the local clock
 	began          time.Time // when the newest was begun, by the local clock
@@ -45,7 +45,7 @@ type prover struct {
 	waiting        map[uint64]bool
 	writing        bool              // ticks are being written
 	tickErr        error             // what kept the last ticks from being written
-	provenShards   map[string]bool   // shards that have provenShards a tick of this proof, or whose parent has
+	provenShards   map[string]bool   // shards that returned a tick of this proof, or whose parent did
 	tickOfShard    map[string]uint16 // which tick goes to a shard
 	round          chan struct{}     // closed when a round of the reader ends
 }

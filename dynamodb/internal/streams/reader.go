@@ -32,7 +32,7 @@ type reader struct {
 	iterators      map[string]string
 	listAt         time.Time     // when to list the shards next
 	await          time.Duration // pause between listings while a shard that is not listed yet is awaited
-	streamDisabled bool          // the stream was seen streamDisabled
+	streamDisabled bool          // the stream was seen disabled
 	lastGood       time.Time
 }
 

@@ -160,7 +160,7 @@ func (s *shards) maxRecords() int32 {
 	return maxRecords
 }
 
-// recordPageSize notes that so many records recordPageSize in a page, and that more were cut off.
+// recordPageSize records that a page held n records, and whether more were cut off.
 func (s *shards) recordPageSize(n int, cut bool) {
 	if cut {
 		s.large.Store(int32(max(n, 1)))

@@ -220,14 +220,14 @@ func (c *Container) do(t testing.TB, what string, f func(ctx context.Context, cl
 	defer cancel()
 	err := docker(func(p *testcontainers.DockerProvider) error { return f(ctx, p.Client(), c.id(t)) })
 	if err != nil {
-		t.Fatalf("testenv: %s: %v", what, err)
+		t.Fatalf("env: %s: %v", what, err)
 	}
 }
 
 func (c *Container) id(t testing.TB) string {
 	t.Helper()
 	if c.ctr == nil {
-		t.Fatal("testenv: this server was given by URL: only a server in a container can be interfered with")
+		t.Fatal("env: this server was given by URL: only a server in a container can be interfered with")
 	}
 	return c.ctr.GetContainerID()
 }
@@ -310,7 +310,7 @@ func (c *Container) StartNoWait(t testing.TB) {
 func (c *Container) Await(t testing.TB) {
 	t.Helper()
 	if err := c.await(context.Background()); err != nil {
-		t.Fatalf("testenv: %v\n%s", err, c.tail())
+		t.Fatalf("env: %v\n%s", err, c.tail())
 	}
 }
 
@@ -331,7 +331,7 @@ func (c *Container) Exec(t testing.TB, cmd ...string) string {
 	c.id(t)
 	out, err := c.exec(cmd...)
 	if err != nil {
-		t.Fatalf("testenv: %s: %v", strings.Join(cmd, " "), err)
+		t.Fatalf("env: %s: %v", strings.Join(cmd, " "), err)
 	}
 	return out
 }
@@ -419,7 +419,7 @@ func start(t testing.TB, s spec) *Container {
 			t.Logf("%s: %s", s.name, c.tail())
 		}
 		if err := c.remove(); err != nil {
-			t.Errorf("testenv: removing %s: %v", s.name, err)
+			t.Errorf("env: removing %s: %v", s.name, err)
 		}
 	})
 	return c
@@ -428,7 +428,7 @@ func start(t testing.TB, s spec) *Container {
 // unavailable ends the test and says what to do about it.
 func unavailable(t testing.TB, name string, err error) {
 	t.Helper()
-	t.Fatalf(`testenv: %s cannot be started: %v
+	t.Fatalf(`env: %s cannot be started: %v
 
 Integration tests need real servers. Either
   - run "make docker images" once: it makes sure of a Docker daemon and of the container images, or

@@ -95,7 +95,7 @@ func (s *EtcdServer) Client(t testing.TB) *clientv3.Client {
 	}
 	c, err := clientv3.New(cfg)
 	if err != nil {
-		t.Fatalf("testenv: connecting to etcd: %v", err)
+		t.Fatalf("env: connecting to etcd: %v", err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -113,7 +113,7 @@ func (s *EtcdServer) Prefix(t testing.TB) string {
 			defer cancel()
 			for _, p := range []string{prefix, "/" + prefix} {
 				if _, err := s.Client(t).Delete(ctx, p, clientv3.WithPrefix()); err != nil {
-					t.Logf("testenv: keys under %s stay: %v", p, err)
+					t.Logf("env: keys under %s stay: %v", p, err)
 				}
 			}
 		})

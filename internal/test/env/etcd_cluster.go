@@ -91,7 +91,7 @@ func (c *EtcdCluster) Leader(t testing.TB) *EtcdMember {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("testenv: no leader: %v", err)
+			t.Fatalf("env: no leader: %v", err)
 		case <-tick.C:
 		}
 	}

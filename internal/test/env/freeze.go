@@ -58,7 +58,7 @@ func (c *Container) awaitStandstill(t testing.TB, pids []string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("testenv: freeze: %s", moving)
+			t.Fatalf("env: freeze: %s", moving)
 		}
 	}
 }

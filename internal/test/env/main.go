@@ -30,13 +30,13 @@ func runMain(m *testing.M) int {
 	code := m.Run()
 	for _, end := range []func() error{sharedPostgres.end, sharedEtcd.end, sharedDynamoDB.end} {
 		if err := end(); err != nil {
-			fmt.Fprintln(os.Stderr, "testenv: ending a shared server:", err)
+			fmt.Fprintln(os.Stderr, "env: ending a shared server:", err)
 			code = max(code, 1)
 		}
 	}
 	if code == 0 {
 		if err := leaks(); err != nil {
-			fmt.Fprintln(os.Stderr, "testenv: the tests passed but left goroutines behind:", err)
+			fmt.Fprintln(os.Stderr, "env: the tests passed but left goroutines behind:", err)
 			code = 1
 		}
 	}

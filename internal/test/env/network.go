@@ -17,7 +17,7 @@ func engine(t testing.TB, what string, f func(ctx context.Context, cli client.AP
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := docker(func(p *testcontainers.DockerProvider) error { return f(ctx, p.Client()) }); err != nil {
-		t.Fatalf("testenv: %s: %v", what, err)
+		t.Fatalf("env: %s: %v", what, err)
 	}
 }
 

@@ -30,7 +30,7 @@ func StartPgBouncer(t testing.TB, s *PostgresServer) *PgBouncerServer {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		t.Fatalf("testenv: %v", err)
+		t.Fatalf("env: %v", err)
 	}
 	password, _ := u.User.Password()
 	host, port, _ := strings.Cut(s.host(t), ":")

@@ -105,7 +105,7 @@ func (s *PostgresServer) Connect(t testing.TB) *pgx.Conn {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL)
 	if err != nil {
-		t.Fatalf("testenv: connecting to Postgres: %v", err)
+		t.Fatalf("env: connecting to Postgres: %v", err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -124,12 +124,12 @@ func (s *PostgresServer) Schema(t testing.TB) string {
 		defer cancel()
 		conn, err := pgx.Connect(ctx, s.URL)
 		if err != nil {
-			t.Logf("testenv: schema %s stays: %v", schema, err) // the test may have left its server stopped
+			t.Logf("env: schema %s stays: %v", schema, err) // the test may have left its server stopped
 			return
 		}
 		defer conn.Close(context.Background())
 		if _, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE"); err != nil {
-			t.Logf("testenv: schema %s stays: %v", schema, err)
+			t.Logf("env: schema %s stays: %v", schema, err)
 		}
 	})
 	return schema
@@ -153,7 +153,7 @@ func (s *PostgresServer) At(t testing.TB, addr string) *PostgresServer {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		t.Fatalf("testenv: %v", err)
+		t.Fatalf("env: %v", err)
 	}
 	u.Host = addr
 	return &PostgresServer{Container: s.Container, URL: u.String()}
@@ -167,13 +167,13 @@ func withParams(t testing.TB, raw string, params ...string) string {
 	t.Helper()
 	u, err := url.Parse(raw)
 	if err != nil {
-		t.Fatalf("testenv: %v", err)
+		t.Fatalf("env: %v", err)
 	}
 	q := u.Query()
 	for _, p := range params {
 		v, err := url.ParseQuery(p)
 		if err != nil {
-			t.Fatalf("testenv: parameter %q: %v", p, err)
+			t.Fatalf("env: parameter %q: %v", p, err)
 		}
 		for name, values := range v {
 			q[name] = values

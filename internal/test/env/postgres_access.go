@@ -24,7 +24,7 @@ func (s *PostgresServer) Direct(t testing.TB) *PostgresServer {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := pingPostgres(ctx, direct.URL); err != nil {
-		t.Fatalf("testenv: the container cannot be reached at its own address, %s: %v", s.host(t), err)
+		t.Fatalf("env: the container cannot be reached at its own address, %s: %v", s.host(t), err)
 	}
 	return direct
 }
@@ -71,7 +71,7 @@ func (s *PostgresServer) parsed(t testing.TB) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		t.Fatalf("testenv: %v", err)
+		t.Fatalf("env: %v", err)
 	}
 	return u
 }
@@ -87,6 +87,6 @@ func (s *PostgresServer) run(t testing.TB, sql string) {
 		_, err = conn.PgConn().Exec(ctx, sql).ReadAll()
 	}
 	if err != nil {
-		t.Errorf("testenv: %s: %v", sql, err)
+		t.Errorf("env: %s: %v", sql, err)
 	}
 }

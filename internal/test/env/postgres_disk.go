@@ -35,7 +35,7 @@ func StartPostgresSmallDisk(t testing.TB, size int) *SmallDisk {
 		"ALTER DATABASE " + postgresDatabase + " SET default_tablespace = small",
 	} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatalf("testenv: %s: %v", sql, err)
+			t.Fatalf("env: %s: %v", sql, err)
 		}
 	}
 	return d

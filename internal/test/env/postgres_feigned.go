@@ -60,7 +60,7 @@ func StartFeignedPostgres(t testing.TB, args ...string) *FeignedPostgres {
 	t.Helper()
 	library, err := buildPreload()
 	if err != nil {
-		t.Fatalf("testenv: %v", err)
+		t.Fatalf("env: %v", err)
 	}
 	s := postgresSpec(args...)
 	s.files = []testcontainers.ContainerFile{{Reader: bytes.NewReader(library), ContainerFilePath: preloadLibrary, FileMode: 0o755}}
@@ -104,7 +104,7 @@ func (d *FeignedPostgres) AwaitStalled(t testing.TB) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("testenv: nobody waits for the disk: %v", err)
+			t.Fatalf("env: nobody waits for the disk: %v", err)
 		case <-tick.C:
 		}
 	}

@@ -37,15 +37,15 @@ func StartPostgresPair(t testing.TB, args ...string) *PostgresPair {
 	conn := primary.Connect(t)
 	var label string
 	if _, err := conn.Exec(ctx, "SELECT pg_reload_conf(), pg_backup_start('standby', true)"); err != nil {
-		t.Fatalf("testenv: beginning a base backup: %v", err)
+		t.Fatalf("env: beginning a base backup: %v", err)
 	}
 	primary.Exec(t, "sh", "-c", "cp -a "+postgresData+" "+copied+" && rm -f "+copied+"/postmaster.pid "+copied+"/postmaster.opts")
 	if err := conn.QueryRow(ctx, "SELECT labelfile FROM pg_backup_stop(false)").Scan(&label); err != nil {
-		t.Fatalf("testenv: ending a base backup: %v", err)
+		t.Fatalf("env: ending a base backup: %v", err)
 	}
 	err := c.ctr.CopyToContainer(ctx, []byte(label), copied+"/backup_label", 0o644)
 	if err = errors.Join(err, c.close()); err != nil {
-		t.Fatalf("testenv: writing the backup's label: %v", err)
+		t.Fatalf("env: writing the backup's label: %v", err)
 	}
 	primary.Exec(t, "sh", "-c", "touch "+copied+"/standby.signal && chown -R postgres "+copied)
 
@@ -68,7 +68,7 @@ func (p *PostgresPair) CatchUp(t testing.TB) {
 	defer cancel()
 	var lsn string
 	if err := query(ctx, p.Primary.URL, "SELECT pg_current_wal_lsn()::text", &lsn); err != nil {
-		t.Fatalf("testenv: the primary's position: %v", err)
+		t.Fatalf("env: the primary's position: %v", err)
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -80,7 +80,7 @@ func (p *PostgresPair) CatchUp(t testing.TB) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("testenv: the standby does not catch up (%v)\n%s", err, p.Standby.tail())
+			t.Fatalf("env: the standby does not catch up (%v)\n%s", err, p.Standby.tail())
 		case <-tick.C:
 		}
 	}
@@ -115,7 +115,7 @@ func (p *PostgresPair) AwaitSynchronous(t testing.TB) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("testenv: the standby is not synchronous (%v)\n%s", err, p.Standby.tail())
+			t.Fatalf("env: the standby is not synchronous (%v)\n%s", err, p.Standby.tail())
 		case <-tick.C:
 		}
 	}
@@ -148,7 +148,7 @@ func (p *PostgresPair) Promote(t testing.TB) {
 	defer cancel()
 	var promoted bool
 	if err := query(ctx, p.Standby.URL, "SELECT pg_promote(true, 120)", &promoted); err != nil || !promoted {
-		t.Fatalf("testenv: promoting the standby: %t, %v", promoted, err)
+		t.Fatalf("env: promoting the standby: %t, %v", promoted, err)
 	}
 }
 
