@@ -29,8 +29,12 @@ demo-serve: curl ## Start a server on the embedded default, write to it by curl,
 	@tools/demo-serve.sh
 
 .PHONY: record-top
-record-top: ## Record the session of ashlar top that docs/cli.md shows (docs/top.cast)
-	go test ./cmd/ashlar -count 1 -run TestTopOnATerminal -args -record-top $(CURDIR)/docs/top.cast
+record-top: ## Record the session of ashlar top that docs/cli.md shows (docs/assets/top.cast)
+	go test ./cmd/ashlar -count 1 -run TestTopOnATerminal -args -record-top $(CURDIR)/docs/assets/top.cast
+
+.PHONY: picture
+picture: ## Draw the picture of the architecture in README.md
+	docs/assets/architecture.sh > docs/assets/architecture.svg
 
 .PHONY: build
 build: ## Build everything; bin/ashlar is the command line

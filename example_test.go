@@ -94,17 +94,17 @@ func ExampleBackend_watchList() {
 		}
 		switch {
 		case event.GetUpsert() != nil:
-			fmt.Println("there is", event.GetUpsert().Resource.Id.Name)
+			fmt.Println("stored:", event.GetUpsert().Resource.Id.Name)
 		case event.GetEndOfSnapshot() != nil:
-			fmt.Println("that was the snapshot")
+			fmt.Println("end of snapshot")
 		case event.GetDelete() != nil:
-			fmt.Println("gone is", event.GetDelete().Resource.Id.Name)
+			fmt.Println("deleted:", event.GetDelete().Resource.Id.Name)
 		}
 	}
 	// Output:
-	// there is cart
-	// that was the snapshot
-	// gone is cart
+	// stored: cart
+	// end of snapshot
+	// deleted: cart
 }
 
 // Find a capability, and list in pages whatever the size of the store.
@@ -123,7 +123,7 @@ func ExampleAs() {
 
 	pager, ok := storage.As[storage.Pager](backend)
 	if !ok {
-		log.Fatal("this backend lists in one piece only")
+		log.Fatal("this backend does not list in pages")
 	}
 	options := storage.ListOptions{Limit: 2}
 	for {

@@ -5,7 +5,7 @@
 //	make bench                      every backend
 //	make bench BACKEND=postgres     one
 //	make bench BENCHTIME=3s         longer turns
-//	make bench GROW=1               how costs grow with the store, plotted in docs/growth
+//	make bench GROW=1               how costs grow with the store, plotted in docs/assets/growth
 //	make bench-smoke                every backend for a moment: what it prints means nothing, but it runs
 //
 // Each comparison prints a line in the format of Go benchmarks for either side, with the 50th and 99th percentile of the
@@ -17,8 +17,8 @@
 // less than 1 means that the adapter is faster.
 //
 // GROW=1 fills a store of each backend with 1,000 to 1,000,000 resources and measures one caller's operations at each size, beside
-// the raw driver with as many things of the same size: see growths. What it has found goes to docs/growth as JSON, which package
-// growth draws; `go run ./growth/plot ../docs/growth/*.json` draws it again.
+// the raw driver with as many things of the same size: see growths. What it has found goes to docs/assets/growth as JSON, which package
+// growth draws; `go run ./growth/plot ../docs/assets/growth/*.json` draws it again.
 //
 // Moving a store (BACKEND=migrate) is measured by the clock for the whole, five times: see BenchmarkMigrate.
 //

@@ -9,7 +9,7 @@
 #   ROUNDS     how many turns each side gets (5)
 #   ASHLAR_POSTGRES_VERSION, ASHLAR_ETCD_VERSION, …  another release than the pinned one (internal/test/images/versions.env)
 #   ONLY       a regular expression: only what it matches, such as write-500/16
-#   GROW       1: instead, fill a store with 1,000 to 1,000,000 resources, measure each size, and plot it in docs/growth (without ONLY)
+#   GROW       1: instead, fill a store with 1,000 to 1,000,000 resources, measure each size, and plot it in docs/assets/growth (without ONLY)
 #   LARGEST    the largest store of GROW (1000000; less on a backend that does not take so many)
 #   SMOKE      1: small stores and short turns, about a minute for all, to see that every comparison and plot is made
 set -euo pipefail
@@ -61,7 +61,7 @@ if [ "${SMOKE:-0}" != 0 ]; then
 	plots=$ASHLAR_BENCH_DIR/growth # nobody looks at them
 	rm -rf "$plots"
 elif [ -n "$grow" ] && [ -z "${ONLY:-}" ]; then
-	plots=$PWD/docs/growth
+	plots=$PWD/docs/assets/growth
 fi
 [ -z "$plots" ] || mkdir -p "$plots"
 cd bench

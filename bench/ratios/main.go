@@ -5,7 +5,7 @@
 // on a logarithmic axis, from 1, where both sides are equally fast.
 //
 //	make bench BACKEND=kine | tee kine.txt
-//	go run ./ratios "Ashlar beside kine" < kine.txt > ../docs/kine.svg
+//	go run ./ratios "Ashlar beside kine" < kine.txt > ../docs/assets/kine.svg
 package main
 
 import (

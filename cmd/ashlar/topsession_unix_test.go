@@ -145,7 +145,7 @@ func TestTopOnATerminal(t *testing.T) {
 // The recorded session in the documentation is one of what the program draws now.
 func TestRecordedTopSession(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../docs/top.cast")
+	data, err := os.ReadFile("../../docs/assets/top.cast")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	var header struct{ Version, Width, Height int }
@@ -163,6 +163,6 @@ func TestRecordedTopSession(t *testing.T) {
 	}
 	drawn := ansi.Strip(all.String())
 	for _, text := range []string{"RESOURCES", "WRITES/S", "NEWEST CHANGES", "behind by at most", "q quit   p pause   s sort   r reverse   / filter   ? help", "PAUSED"} {
-		require.Contains(t, drawn, text, "make record-top renews docs/top.cast")
+		require.Contains(t, drawn, text, "make record-top renews docs/assets/top.cast")
 	}
 }

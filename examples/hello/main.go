@@ -1,5 +1,5 @@
-// Command hello writes a resource, changes it, and sees a change from an old version refused. It is the snippet in
-// README.md; a test compares the two.
+// Command hello creates a resource, updates it, shows that a write from an old version is refused, and watches both changes.
+// README.md contains this program; a test compares the two.
 package main
 
 import (
@@ -12,51 +12,54 @@ import (
 
 	"github.com/ashlar-dev/storage"
 	"github.com/ashlar-dev/storage/resourcepb"
-	_ "github.com/ashlar-dev/storage/sqlite" // a program links the adapters it imports, and no others
+	_ "github.com/ashlar-dev/storage/sqlite" // links the SQLite adapter and no other driver
 )
 
 func main() {
-	ctx := context.Background()
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
 	backend, err := storage.Open(ctx, "sqlite:hello.db") // or mem://, postgres://…, etcd://…, dynamodb://…
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer backend.Close()
 
-	watch, err := backend.WatchList(ctx, storage.UnversionedType{Group: "demo", Kind: "Service"},
-		&resourcepb.Tenancy{Partition: "default", Namespace: storage.Wildcard}, "")
+	services := storage.UnversionedType{Group: "demo", Kind: "Service"}
+	watch, err := backend.WatchList(ctx, services, &resourcepb.Tenancy{Partition: "default", Namespace: storage.Wildcard}, "")
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer watch.Close()
 
-	first, err := backend.WriteCAS(ctx, &resourcepb.Resource{
-		Id: &resourcepb.ID{
-			Type:    &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Service"},
-			Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "shop"},
-			Name:    "cart-" + ulid.Make().String(),
-			Uid:     ulid.Make().String(), // tells this one from a later one of the same name
-		},
-	})
+	cart, err := backend.WriteCAS(ctx, &resourcepb.Resource{Id: &resourcepb.ID{ // no version: create
+		Type:    &resourcepb.Type{Group: "demo", GroupVersion: "v1", Kind: "Service"},
+		Tenancy: &resourcepb.Tenancy{Partition: "default", Namespace: "shop"},
+		Name:    "cart-" + ulid.Make().String(),
+		Uid:     ulid.Make().String(), // distinguishes this resource from a later one of the same name
+	}})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-
-	first.Metadata = map[string]string{"tier": "front"}
-	if _, err := backend.WriteCAS(ctx, first); err != nil { // made from the stored version: it is written
-		log.Fatal(err)
+	cart.Metadata = map[string]string{"tier": "front"}
+	if _, err := backend.WriteCAS(ctx, cart); err != nil { // the stored version: update
+		return err
 	}
-	_, err = backend.WriteCAS(ctx, first) // made from the version before
+	_, err = backend.WriteCAS(ctx, cart) // an old version: refused
 	fmt.Println("refused:", errors.Is(err, storage.ErrCASFailure))
 
-	for seen := 0; seen < 2; { // the watch shows both versions, in order
+	for versions := 0; versions < 2; { // the watch returns both versions, in order
 		event, err := watch.Next(ctx)
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
-		if r := event.GetUpsert().GetResource(); r.GetId().GetUid() == first.Id.Uid {
-			seen++
-			fmt.Println("version", seen, "tier:", r.Metadata["tier"])
+		if r := event.GetUpsert().GetResource(); r.GetId().GetUid() == cart.Id.Uid {
+			versions++
+			fmt.Println("version", versions, "tier:", r.Metadata["tier"])
 		}
 	}
+	return nil
 }

@@ -1,6 +1,6 @@
 // Command plot draws what BenchmarkGrowth has measured: an SVG file beside each JSON file that it is given.
 //
-//	go run ./growth/plot ../docs/growth/*.json
+//	go run ./growth/plot ../docs/assets/growth/*.json
 package main
 
 import (

@@ -1,0 +1,52 @@
+package storage_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The Go code in docs/library.md is part of examples that run.
+func TestLibraryGuideExcerpts(t *testing.T) {
+	t.Parallel()
+	var code []string
+	for _, file := range []string{"example_test.go", "typed/example_test.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code = append(code, string(text))
+	}
+	page, err := os.ReadFile("docs/library.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	excerpts := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(page, -1)
+	if len(excerpts) < 4 {
+		t.Fatalf("found %d excerpts in docs/library.md, expected at least 4", len(excerpts))
+	}
+	for _, e := range excerpts {
+		if !slices.ContainsFunc(code, func(file string) bool { return strings.Contains("\n"+file, "\n"+string(e[1])) }) {
+			t.Errorf("docs/library.md has an excerpt that is not in an example:\n%s", e[1])
+		}
+	}
+}
+
+// The picture in README.md is the one that its script draws.
+func TestArchitecturePicture(t *testing.T) {
+	t.Parallel()
+	drawn, err := exec.Command("bash", "docs/assets/architecture.sh").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := os.ReadFile("docs/assets/architecture.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(drawn) != string(stored) {
+		t.Error("docs/assets/architecture.svg is not current: run make picture")
+	}
+}
