@@ -27,7 +27,7 @@ func (b *handle) commit(ctx context.Context, mutations []driver.Mutation) error 
 	for i := range mutations {
 		m := &mutations[i]
 		if m.Verb == driver.Write {
-			m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: rev, edge: edgeOf(m.Resource)})
+			m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: rev, entry: entryOf(m.Resource)})
 		}
 		if m.Verb == driver.Write || m.Verb == driver.Delete && (t.idle == nil || !t.idle[i]) {
 			m.Revision = rev
@@ -182,7 +182,7 @@ func (t *transaction) against(seen []*mvccpb.KeyValue) (*plan, error) {
 				return nil, err
 			}
 			s = driver.Stored{Exists: true, Uid: res.GetId().GetUid(), Version: res.GetVersion()}
-			bases[i] = base{rev: kv.ModRevision, edge: edgeOf(res)}
+			bases[i] = base{rev: kv.ModRevision, entry: entryOf(res)}
 		}
 		changes, err := m.Decide(s)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// pause waits before another attempt, longer each time, and returns false once ctx has ended.
+// pause waits before the next attempt, longer with each attempt. It returns false if ctx has ended.
 func pause(ctx context.Context, attempt int) bool {
 	d := min(10*time.Millisecond<<min(attempt, 6), 500*time.Millisecond)
 	t := time.NewTimer(d)
@@ -26,14 +26,14 @@ func pause(ctx context.Context, attempt int) bool {
 	}
 }
 
-// retry carries out a request that may be sent any number of times, until it is answered or ctx ends. The request gets a
-// context of its own for each attempt, so that a member which has fallen silent does not use up the time of the others.
+// retry sends an idempotent request until it is answered or ctx ends. Each attempt has its own timeout, so an unresponsive member does
+// not use up the time for the others.
 func retry[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	var none T
-	var cause error // the last that says more than that there was no time
+	var cause error // the last error other than a timeout, if there was one
 	for attempt := 0; ; attempt++ {
-		one, cancel := context.WithTimeout(ctx, attemptTimeout)
-		answer, err := request(one)
+		attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
+		answer, err := request(attemptCtx)
 		cancel()
 		if err == nil {
 			return answer, nil
@@ -53,7 +53,7 @@ func retry[T any](ctx context.Context, request func(context.Context) (T, error))
 	}
 }
 
-// begin starts a call: its context ends with the handle.
+// begin starts a call. The returned context ends when the handle is closed.
 func (b *handle) begin(ctx context.Context) (context.Context, func(), error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -70,7 +70,7 @@ func (b *handle) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// saw notes a revision that an answer or an event has shown.
+// saw records the revision of a response or an event.
 func (b *handle) saw(rev int64) {
 	for {
 		old := b.newestRevision.Load()
@@ -80,17 +80,17 @@ func (b *handle) saw(rev int64) {
 	}
 }
 
-// recordRevision notes the revision of an answer from the cluster's log.
+// recordRevision records the revision of a linearizable response.
 func (b *handle) recordRevision(rev int64) {
 	b.saw(rev)
 	b.lastResponseAt.Store(time.Now().UnixNano())
 }
 
-// recentEnough is how old the newest known revision may be before a write asks for a newer one. It must be well below the time
-// for which a cluster keeps its history.
+// recentEnough is the maximum age of the newest known revision. A write reads a newer one if it is older. It must be well below the time
+// for which a cluster retains history.
 const recentEnough = 30 * time.Second
 
-// recent returns a revision from before now, so that a write which is sent now can be looked for in the history after it.
+// recent returns a revision from before the call. A write sent later, if applied, is in the history after that revision.
 func (b *handle) recent(ctx context.Context) (int64, error) {
 	if time.Since(time.Unix(0, b.lastResponseAt.Load())) < recentEnough {
 		return b.newestRevision.Load(), nil
@@ -101,7 +101,7 @@ func (b *handle) recent(ctx context.Context) (int64, error) {
 	return b.newestRevision.Load(), nil
 }
 
-// revision returns the cluster's revision, linearizably.
+// revision returns the revision of the cluster, by a linearizable read.
 func (b *handle) revision(ctx context.Context) (int64, error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithCountOnly())
@@ -113,11 +113,11 @@ func (b *handle) revision(ctx context.Context) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
-// leaderKV asks only members that know a leader. Without that, a member that is cut off keeps a request for seven seconds
-// before it says that it cannot carry it out, while another could have done so at once.
+// leaderKV makes members without a leader reject a request at once, so the client can send it to another member. By default a
+// partitioned member holds a request for seven seconds before it returns an error.
 type leaderKV struct{ clientv3.KV }
 
-// Get is the client's. A serializable read is what a member without a leader can still answer.
+// Get implements clientv3.KV. Members without a leader can answer serializable reads.
 func (kv leaderKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if op := clientv3.OpGet(key, opts...); !op.IsSerializable() {
 		ctx = clientv3.WithRequireLeader(ctx)
@@ -125,20 +125,20 @@ func (kv leaderKV) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return kv.KV.Get(ctx, key, opts...)
 }
 
-// Put is the client's.
+// Put implements clientv3.KV.
 func (kv leaderKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
 	return kv.KV.Put(clientv3.WithRequireLeader(ctx), key, value, opts...)
 }
 
-// boundedKV refuses answers of more than maxResponseBytes when their first bytes have come.
+// boundedKV rejects responses of more than maxResponseBytes before it reads them into memory.
 type boundedKV struct{ pb.KVClient }
 
-// Range is the client's.
+// Range implements pb.KVClient.
 func (kv boundedKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
 	return kv.KVClient.Range(ctx, in, append(opts, grpc.MaxCallRecvMsgSize(maxResponseBytes))...)
 }
 
-// retryRead repeats what reads one revision in several steps, should that revision be compacted in between.
+// retryRead repeats a read that reads one revision in several requests, if the revision is compacted in between.
 func retryRead[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	for attempt := 0; ; attempt++ {
 		answer, err := read()
@@ -151,7 +151,7 @@ func retryRead[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// call runs do with a context that ends with the handle.
+// call runs do with a context that ends when the handle is closed.
 func (b *handle) call(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -161,11 +161,11 @@ func (b *handle) call(ctx context.Context, do func(ctx context.Context) error) e
 	return do(ctx)
 }
 
-// eventually carries out a read on whatever member comes first, and again linearizably where that one is behind what this
-// handle has shown already.
+// eventually sends a serializable read to any member. It repeats the read linearizably if it fails or its revision is older than one
+// this handle has seen.
 func eventually(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
-	one, cancel := context.WithTimeout(ctx, attemptTimeout)
-	resp, err := read(one, clientv3.WithSerializable())
+	attemptCtx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	resp, err := read(attemptCtx, clientv3.WithSerializable())
 	cancel()
 	if err == nil && resp.Header.Revision >= b.newestRevision.Load() {
 		b.saw(resp.Header.Revision)
@@ -174,6 +174,7 @@ func eventually(ctx context.Context, b *handle, read func(ctx context.Context, o
 	return linearizably(ctx, b, read)
 }
 
+// linearizably sends a read linearizably. It retries until ctx ends.
 func linearizably(ctx context.Context, b *handle, read func(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return read(ctx) })
 	if err != nil {
@@ -183,10 +184,8 @@ func linearizably(ctx context.Context, b *handle, read func(ctx context.Context,
 	return resp, nil
 }
 
-// A transaction is sent as etcd's protocol has it. The client's own operations are large structs and would copy each key and
-// value once more on the way, which is much of what a batch costs.
-
-// txn carries out a transaction on a member that knows a leader.
+// txn sends a transaction to a member that knows a leader. It uses etcd's protocol messages, because the client's operations are large
+// structs that copy each key and value once more, which is much of the cost of a batch.
 func (b *handle) txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := b.txns.Txn(clientv3.WithRequireLeader(ctx), req, grpc.ForceCodecV2(protoCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {

@@ -1,38 +1,38 @@
-// Package etcd keeps resources in etcd.
+// Package etcd stores resources in etcd.
 //
 //	import _ "github.com/ashlar-dev/storage/etcd"
 //
 //	backend, err := storage.Open(ctx, "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/control-plane")
 //
-// The path names the key prefix of the store; any number of stores live side by side in one cluster. etcds:// speaks TLS.
-// README.md has the table of parameters, what the servers must be set to, and what to do after a restore.
+// The path is the key prefix of the store. A cluster may contain any number of stores. etcds:// uses TLS.
+// README.md lists the parameters, the required settings of the servers, and the steps after a restore.
 //
 // # How it works
 //
-// A resource is one key, and so is the edge from its owner to it; both change in one transaction. The version is made of
-// the key's mod revision, so that compare-and-swap is etcd's own comparison. Writes that arrive while others are under way
-// leave together, as one transaction of nested transactions, each with its own comparison and its own outcome; strong
-// reads leave together as one transaction of gets.
+// A resource is one key, and so is the owner entry that refers to it. Both change in one transaction. The version is made of
+// the key's mod revision, so compare-and-swap is etcd's own comparison. Writes that arrive while others are in flight are sent
+// together, as one transaction of nested transactions, each with its own comparison and its own outcome. Strong reads are sent
+// together as one transaction of gets.
 //
 //	<prefix>/ 0 r <group> 0 <kind> 0 <partition> 0 <namespace> 0 <name>     a resource
-//	<prefix>/ 0 o <hash of the owner's key and uid> <the child's key>        an edge from an owner
+//	<prefix>/ 0 o <hash of the owner's key and uid> <the child's key>        an owner entry
 //	<prefix>/ 0 m store                                                     the store's id and schema version
 //	<prefix>/ 0 m fence <slot>                                              see below
 //
 // # History
 //
-// Revisions are etcd's own, and so is what is kept of them: the history of the cluster since its last compaction. Compact of the
-// storage.Historian is that compaction. It concerns the whole cluster, and takes the history of all other stores and programs in it.
+// Revisions are etcd's own. They can be read back to the last compaction of the cluster. Compact of the storage.Historian compacts
+// the whole cluster, including the history of all other stores and programs.
 //
 // # Lost answers
 //
-// Each write carries a random token in its value, so that the key, or its history, reports whether a write whose answer was
-// lost was applied. Looking is not enough while the write may still be under way, so every transaction also compares the
-// mod revision of a fence key: to settle the fate of a write the backend first moves the fence, after which the write has
-// been applied or never will be, and then looks.
+// Each write contains a random token in its value, so the key or its history shows whether a write with a lost answer was
+// applied. The key alone is not conclusive while the write may still be in flight. Every transaction therefore also compares the mod
+// revision of a fence key. To determine the outcome of a write, the backend first moves the fence: after that the write has been
+// applied or never will be. Then the backend reads the key.
 //
-//	sent ── answer ──────────────────────────────► applied, or the table's error
+//	sent ── answer ──────────────────────────────► applied, or the error of the decision table
 //	  └─── no answer ── move fence ── read key ──► my token: applied
 //	                                    ├────────► still the base: not applied; send again
-//	                                    └────────► something else: look for my token in the key's history
+//	                                    └────────► another value: search the key's history for my token
 package etcd

@@ -13,21 +13,21 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// ErrNoSpace says that the cluster has reached its quota, so that it takes deletes but no writes. Nothing was changed.
-// It goes on by itself once an operator has made room: compact, defragment, `etcdctl alarm disarm`.
+// ErrNoSpace reports that the cluster has reached its quota, so it accepts deletes but no writes. The failed call has changed nothing.
+// Writes succeed again without a restart once an operator has freed space: compact, defragment, `etcdctl alarm disarm`.
 var ErrNoSpace = errors.New("etcd is out of space (NOSPACE alarm): compact and defragment it, then disarm the alarm")
 
-// outcomeClass is what an error says about the request that it answers.
+// outcomeClass is the effect of a failed request, as far as its error shows.
 type outcomeClass int
 
 const (
-	rejectedForGood outcomeClass = iota // not carried out, and it will not be if it is sent again
-	notApplied                          // not carried out; may be sent again
-	unknown                             // carried out, or not, or not yet
-	finished                            // carried out, or not, but not later
+	rejectedForGood outcomeClass = iota // not applied; a retry would fail, too
+	notApplied                          // not applied; may be retried
+	unknown                             // applied, or not, or still in flight
+	finished                            // applied or not, but no longer in flight
 )
 
-// classify reads an error of the client.
+// classify returns the class of an error of the client.
 func classify(err error) outcomeClass {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -35,7 +35,7 @@ func classify(err error) outcomeClass {
 	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFenced):
 		return rejectedForGood
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		// The request that reaches the quota is carried out, and then answered as those that are refused for it.
+		// etcd applies the request that reaches the quota, and answers it like the requests that it refuses afterwards.
 		return finished
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), isToken(err):
 		return notApplied
@@ -52,7 +52,7 @@ func classify(err error) outcomeClass {
 		codes.Unimplemented, codes.NotFound, codes.OutOfRange, codes.Unauthenticated:
 		return rejectedForGood
 	case codes.Unavailable:
-		// No connection was made, so nothing went out. Should the text ever change, the fate is looked into as that of any
+		// There was no connection, so nothing was sent. If gRPC changes the text, the request is treated like any other with a
 		// lost answer.
 		if isDialing(err) {
 			return notApplied
@@ -67,7 +67,7 @@ func isDialing(err error) bool {
 	return strings.Contains(text, "transport: Error while dialing") || strings.Contains(text, "transport: authentication handshake failed")
 }
 
-// translate gives an error of the client the contract's meaning, where it has one.
+// translate converts an error of the client to the error of the contract with that meaning, if there is one.
 func translate(err error) error {
 	switch {
 	case err == nil:
@@ -80,13 +80,13 @@ func translate(err error) error {
 	return err
 }
 
-// unavailable is the error of a call whose context has ended, or whose cluster did not answer: cause is what it last said.
+// unavailable returns the error of a call whose context has ended or whose cluster did not answer. cause is the last error of a request.
 func unavailable(ctx context.Context, cause error) error {
 	var lost *lostAnswer
 	switch {
 	case errors.Is(context.Cause(ctx), storage.ErrClosed):
 		if errors.As(cause, &lost) || errors.Is(cause, storage.ErrInconsistent) {
-			return fmt.Errorf("%w: %w", storage.ErrInconsistent, storage.ErrClosed) // what was sent may have happened
+			return fmt.Errorf("%w: %w", storage.ErrInconsistent, storage.ErrClosed) // the request may have been applied
 		}
 		return storage.ErrClosed
 	case ctx.Err() != nil && (cause == nil || errors.Is(cause, ctx.Err())):
@@ -99,21 +99,21 @@ func unavailable(ctx context.Context, cause error) error {
 	return fmt.Errorf("%w: %w", storage.ErrInconsistent, cause)
 }
 
-// isToken reports whether a request failed because of its authentication token, which the client then renews.
+// isToken reports whether the server rejected the authentication token of a request. The client then obtains a new one.
 func isToken(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
-// maxRefusedTokens is how often a request is sent again with a fresh token before its refusal is believed.
+// maxRefusedTokens is the number of retries with a new token before the rejection is final.
 const maxRefusedTokens = 5
 
-// final reports whether an error is the answer, after so many attempts before.
+// final reports whether an error ends the retries of a request. attempt is the number of attempts before.
 func final(err error, attempt int) bool {
-	fate := classify(err)
-	return fate == rejectedForGood || fate == finished || isToken(err) && attempt >= maxRefusedTokens
+	class := classify(err)
+	return class == rejectedForGood || class == finished || isToken(err) && attempt >= maxRefusedTokens
 }
 
-// uncertain is the error of a write whose fate could not be found out.
+// uncertain returns the error of a write whose outcome could not be determined.
 func uncertain(err error, lost *lostAnswer) error {
 	if errors.Is(err, storage.ErrInconsistent) {
 		return fmt.Errorf("%w (%w)", err, lost)
@@ -121,7 +121,7 @@ func uncertain(err error, lost *lostAnswer) error {
 	return fmt.Errorf("%w: %w (%w)", storage.ErrInconsistent, lost, err)
 }
 
-// errLost ends a run: going on would leave changes out.
+// errLost ends a run of the source, because further events would leave a gap.
 type errLost struct{ cause error }
 
 func (e errLost) Error() string { return "history is lost: " + e.cause.Error() }
@@ -129,24 +129,24 @@ func (e errLost) Unwrap() error { return e.cause }
 
 var errWentBack = fmt.Errorf("%w: the cluster is at an older revision than before (restored from a backup?)", storage.ErrCompacted)
 
-// compactedError says from which revision on a member keeps history.
+// compactedError reports the oldest revision that a member retains.
 type compactedError struct{ oldest int64 }
 
 func (e compactedError) Error() string {
-	return fmt.Sprintf("%v: etcd keeps history from revision %d on", storage.ErrCompacted, e.oldest)
+	return fmt.Sprintf("%v: etcd retains history from revision %d on", storage.ErrCompacted, e.oldest)
 }
 
 func (compactedError) Unwrap() error { return storage.ErrCompacted }
 
-// lostAnswer is the error of a request that may have been carried out.
+// lostAnswer is the error of a request that may have been applied.
 type lostAnswer struct {
-	fence          int64 // what the fence was when it was sent
+	fence          int64 // the position of the fence in the request
 	cause          error
-	singleMutation bool // it was of one mutation
+	singleMutation bool // the request had one mutation
 }
 
 func (e *lostAnswer) Error() string { return "the answer was lost: " + e.cause.Error() }
 func (e *lostAnswer) Unwrap() error { return e.cause }
 
-// finished reports whether the request has at least come to its end.
+// finished reports whether the request is no longer in flight.
 func (e *lostAnswer) finished() bool { return classify(e.cause) == finished }

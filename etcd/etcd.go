@@ -21,8 +21,8 @@ import (
 )
 
 // Backend is a store in etcd. It has all capabilities: [storage.Pager], [storage.Resumer] and [storage.Transactor], its watches are
-// [storage.Bookmarker]s, and [storage.As] finds its [storage.Historian]. That one's revisions are etcd's, and its Compact compacts the
-// whole cluster, with all other stores and programs in it.
+// [storage.Bookmarker]s, and [storage.As] finds its [storage.Historian]. The Historian's revisions are etcd's own. Its Compact compacts
+// the whole cluster, including the history of all other stores and programs.
 type Backend struct {
 	*backend.Backend[position]
 	handle *handle
@@ -76,9 +76,9 @@ func init() {
 	storage.Register("etcds", open)
 }
 
-// New returns the store under opts.Prefix, making it if need be. The caller keeps the client and closes it after the backend.
-// Keys are what opts.Prefix says, also where the client was given a namespace.
-// A nil opts means the defaults. The context bounds this call only.
+// New opens the store under opts.Prefix, and creates it if there is none. The caller owns the client and closes it after the backend.
+// A namespace of the client is ignored: opts.Prefix is the whole prefix of the keys.
+// A nil opts selects the defaults. The context bounds this call only.
 func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: the etcd client is nil", storage.ErrInvalid)
@@ -96,13 +96,13 @@ func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend,
 func open(ctx context.Context, u *url.URL) (storage.Backend, error) {
 	b, err := Open(ctx, u)
 	if err != nil {
-		return nil, err // not b, which is a nil pointer
+		return nil, err // returning b would give a non-nil interface with a nil pointer
 	}
 	return b, nil
 }
 
-// Open opens the store that a URL names, with a client of its own: etcd://host:port,host:port/prefix, or etcds: for TLS.
-// README.md lists the parameters. The context bounds the opening only.
+// Open opens the store of a URL, etcd://host:port,host:port/prefix or etcds: for TLS, with its own client.
+// README.md lists the parameters. The context bounds this call only.
 func Open(ctx context.Context, u *url.URL) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

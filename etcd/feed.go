@@ -18,23 +18,23 @@ import (
 	"github.com/ashlar-dev/storage/driver/key"
 )
 
-// A bookmark is proven by revisions. A linearizable read names a revision that contains everything acknowledged before. The
-// feed's watch of etcd gets there by an event of that revision or a later one, or, where nothing of the store changes, by the
-// server's word that it has sent all up to a revision. It is asked for that word until the revision is reached: a member that
-// is behind, or that has events to send first, gives none or one about an older revision.
+// Bookmarks are proven by revisions. A linearizable read returns a revision that contains all writes acknowledged before. The
+// feed's watch of etcd reaches it with an event of that revision or a later one, or, while the store does not change, with a
+// progress response: the server has sent all events up to a revision. The feed requests progress until the revision is reached,
+// because a member that lags, or that has events to send first, sends no response or one with an older revision.
 
 func newSource(b *handle) *source {
 	return &source{b: b, target: progressTarget{raisedCh: make(chan struct{})}}
 }
 
-// progressTarget is the newest revision that a bookmark was promised for.
+// progressTarget is the newest revision for which a bookmark was promised.
 type progressTarget struct {
 	mu       sync.Mutex
 	rev      int64
 	raisedCh chan struct{} // closed and replaced when rev increases
 }
 
-// revision returns what is wanted now, and what is closed when it is more.
+// revision returns the target and a channel that is closed when the target increases.
 func (w *progressTarget) revision() (rev int64, raised <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,8 +75,8 @@ func (s *source) Newest(ctx context.Context) (position, error) {
 // Reached implements driver.Prover.
 func (s *source) Reached(at, target position) bool { return !at.less(target) }
 
-// history reads changes of the past through one watch of etcd, which it keeps from page to page. To begin a watch far behind
-// costs the server a look at all that came since: 40,000 changes took 108 s by pages of 500 with a watch for each, and take 3 s so.
+// history reads past changes through one watch of etcd, which it keeps from page to page. For each watch that starts far behind the
+// server scans all later changes: 40,000 changes took 108 s in pages of 500 with a watch for each page, and take 3 s with one watch.
 type history struct {
 	b        *handle
 	filter   *key.Filter
@@ -84,18 +84,18 @@ type history struct {
 	lifetime context.Context // ends with Close, or with the backend
 	cancel   context.CancelFunc
 
-	stream *stream // nil: to be begun at next
-	next   int64   // the revision that the reading has come to
+	stream *stream // nil: to be opened at next
+	next   int64   // the next revision to read
 
-	// What a call that failed leaves to the one after it, so that a connection which breaks again and again holds up nobody
-	// for ever: a page takes several answers in a row, and whoever began each time with the first might never see the last.
-	newest int64    // until where to read; 0: to be asked for
-	read   []*event // after at and before next, and not handed out: nobody has proven yet that none is missing
-	size   int      // their bytes
+	// Progress of a failed call, kept for the next one. A page takes several responses: a reader that started over after each broken
+	// connection might never finish one.
+	newest int64    // the last revision to read; 0: unknown
+	read   []*event // events after at and before next, not returned yet because the check for a compaction is outstanding
+	size   int      // bytes of read
 }
 
-// silence is how long a page may wait for the next response. A server that looks at much history takes its time.
-const silence = time.Minute
+// responseTimeout bounds the wait of a page for the next response. A server that scans a long history takes many seconds.
+const responseTimeout = time.Minute
 
 // History implements driver.Source.
 func (s *source) History(from position, filter *key.Filter) driver.History[position] {
@@ -110,7 +110,8 @@ func (s *source) History(from position, filter *key.Filter) driver.History[posit
 // Close implements driver.History.
 func (h *history) Close() { h.cancel() }
 
-// Page implements driver.History. A page ends with a whole response of the server, or a fragment of one: it is in memory anyway.
+// Page implements driver.History. A page ends with a complete response of the server, or a complete fragment, since that is in memory
+// anyway.
 func (h *history) Page(ctx context.Context, limit int) (events []*event, end position, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.b.opts.Outage)
 	defer cancel()
@@ -119,8 +120,8 @@ func (h *history) Page(ctx context.Context, limit int) (events []*event, end pos
 		return nil, h.at, false, err
 	}
 	defer done()
-	asked := h.newest == 0
-	if asked {
+	fresh := h.newest == 0
+	if fresh {
 		if h.newest, err = h.newestSince(ctx, h.at.rev); err != nil {
 			return nil, h.at, false, err
 		}
@@ -139,14 +140,14 @@ func (h *history) Page(ctx context.Context, limit int) (events []*event, end pos
 	if err := h.b.checkRetained(ctx, h.first()-1); err != nil {
 		return nil, h.at, false, translate(err)
 	}
-	// That newest was the newest state during this call is known only if this call asked.
-	more = !asked || h.next <= h.newest
+	// The page may be the last one only if this call has read the newest revision itself.
+	more = !fresh || h.next <= h.newest
 	events, h.at = h.read, endOf(h.next-1)
 	h.newest, h.read, h.size = 0, nil, 0
 	return events, h.at, more, nil
 }
 
-// first is the first revision of which something is still to be handed out.
+// first returns the first revision that has events not yet returned.
 func (h *history) first() int64 {
 	if h.at.key == endKey {
 		return h.at.rev + 1
@@ -154,7 +155,7 @@ func (h *history) first() int64 {
 	return h.at.rev
 }
 
-// newestSince asks for the newest revision, which cannot be older than one that was seen.
+// newestSince reads the newest revision. It fails with errWentBack if that is older than seen.
 func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
 	newest, err := h.b.revision(ctx)
 	switch {
@@ -166,7 +167,7 @@ func (h *history) newestSince(ctx context.Context, seen int64) (int64, error) {
 	return newest, nil
 }
 
-// fill reads until the newest revision, or until there are enough events or bytes.
+// fill reads up to the newest revision, or until the page has enough events or bytes.
 func (h *history) fill(ctx context.Context, limit int) (err error) {
 	for h.next <= h.newest && len(h.read) < limit && h.size < driver.PageBytes {
 		if h.stream == nil {
@@ -182,9 +183,9 @@ func (h *history) fill(ctx context.Context, limit int) (err error) {
 	return nil
 }
 
-// take takes a response.
+// take reads one response.
 func (h *history) take(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, silence)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	resp, err := h.stream.await(ctx)
 	if err != nil {
@@ -192,7 +193,7 @@ func (h *history) take(ctx context.Context) (err error) {
 	}
 	if len(resp.Events) == 0 {
 		h.next = max(h.next, resp.Header.Revision+1)
-		if h.next <= h.newest { // the member is behind, or the cluster has lost what it had
+		if h.next <= h.newest { // the member lags, or the cluster has lost revisions
 			_, err = h.newestSince(ctx, h.newest)
 			return err
 		}
@@ -217,7 +218,7 @@ func (h *history) take(ctx context.Context) (err error) {
 	return err
 }
 
-// drop gives up the stream: the next page begins another.
+// drop closes the stream. The next page opens another one.
 func (h *history) drop() {
 	if h.stream != nil {
 		h.stream.close()
@@ -227,7 +228,7 @@ func (h *history) drop() {
 
 type event = driver.Event[position]
 
-// source is the feed's source: one watch of etcd over all resources of the store.
+// source is the source of the feed: one watch of etcd over all resources of the store.
 //
 //	  ┌──────────► check: same store, quorum, revision not behind us
 //	  │              │
@@ -235,25 +236,26 @@ type event = driver.Event[position]
 //	  ▲            open the watch after the last whole revision
 //	  │              │
 //	  │              ▼
-//	  └── broken ── publish revision by revision; ask for progress when it is quiet, or when a bookmark waits for it
+//	  └── broken ── publish revision by revision; request progress when it is idle, or when a bookmark waits for it
 //
-// Compacted or missing history ends the run, and so does an outage that lasts too long.
+// The run ends when history is compacted or missing, and when an outage lasts longer than Options.Outage.
 type source struct {
 	b      *handle
 	target progressTarget
 }
 
-// The feed asks for progress when it has heard nothing for a while, and begins anew when it then still hears nothing.
+// The feed requests progress after idleInterval without a response. After maxIdle requests in a row without a response it opens
+// another watch.
 const (
-	quiet    = 5 * time.Second
-	tooQuiet = 3 // times
+	idleInterval = 5 * time.Second
+	maxIdle      = 3
 )
 
 // Run implements driver.Source.
 func (s *source) Run(ctx context.Context, ready func(position), publish func([]*event, position)) error {
-	f := &follower{source: s, ready: ready, publish: publish, heard: time.Now()}
+	f := &follower{source: s, ready: ready, publish: publish, lastResponse: time.Now()}
 	for attempt := 0; ; attempt++ {
-		before := f.heard
+		before := f.lastResponse
 		err := f.follow(ctx)
 		var lost errLost
 		switch {
@@ -261,10 +263,10 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 			return ctx.Err()
 		case errors.As(err, &lost), errors.Is(err, storage.ErrCompacted) && f.at != 0:
 			return err
-		case time.Since(f.heard) > s.b.opts.Outage:
-			return fmt.Errorf("etcd stayed away for %v: %w", s.b.opts.Outage, err)
+		case time.Since(f.lastResponse) > s.b.opts.Outage:
+			return fmt.Errorf("etcd did not respond for %v: %w", s.b.opts.Outage, err)
 		}
-		if f.heard.After(before) {
+		if f.lastResponse.After(before) {
 			attempt = 0
 		}
 		if !pause(ctx, attempt) {
@@ -275,14 +277,14 @@ func (s *source) Run(ctx context.Context, ready func(position), publish func([]*
 
 // follower is one run of the source.
 type follower struct {
-	source  *source
-	ready   func(position)
-	publish func([]*event, position)
-	at      int64     // the last whole revision that was published; 0 before the first watch
-	heard   time.Time // when the cluster was last known to be there
+	source       *source
+	ready        func(position)
+	publish      func([]*event, position)
+	at           int64     // the last complete revision that was published; 0 before the first watch
+	lastResponse time.Time // from the cluster
 }
 
-// follow opens a watch after what was published last, and publishes until it breaks.
+// follow opens a watch after the last published revision, and publishes events until the watch breaks.
 func (f *follower) follow(ctx context.Context) error {
 	b := f.source.b
 	newest, err := f.identify(ctx)
@@ -306,18 +308,19 @@ func (f *follower) follow(ctx context.Context) error {
 		f.at = from
 		f.ready(endOf(from))
 	}
-	f.heard = time.Now()
+	f.lastResponse = time.Now()
 	return f.receive(ctx, stream, from)
 }
 
-// identify makes sure that the store is still the one that was opened and has not gone back in time, and returns its revision.
+// identify returns the revision of the cluster. It fails unless the prefix still holds the store that was opened, and the revision is
+// not older than the newest one seen.
 func (f *follower) identify(ctx context.Context) (int64, error) {
 	b := f.source.b
 	ctx, cancel := context.WithTimeout(ctx, min(attemptTimeout, b.opts.Outage))
 	defer cancel()
 	newest := f.at
 	if newest != 0 {
-		newest = max(newest, b.newestRevision.Load()) // a watch may have begun later than what was published last
+		newest = max(newest, b.newestRevision.Load()) // a watch may have started after the last published revision
 	}
 	resp, err := b.kv.Get(ctx, b.layout.storeKey())
 	if err != nil {
@@ -328,7 +331,7 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 	case err != nil:
 		return 0, errLost{err}
 	case store != b.layout.store:
-		return 0, errLost{errors.New("another store is under the prefix now")}
+		return 0, errLost{errors.New("the prefix now holds another store")}
 	case resp.Header.Revision < newest:
 		return 0, errLost{errWentBack}
 	}
@@ -336,40 +339,40 @@ func (f *follower) identify(ctx context.Context) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
-// checkRetained is the backend's, with its own time limit.
+// checkRetained is the handle's check with a timeout and a translated error.
 func (f *follower) checkRetained(ctx context.Context, rev int64) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	return translate(f.source.b.checkRetained(ctx, rev))
 }
 
-// receive publishes what the watch brings. The first response is published only when what the watch began with is still kept:
-// until then a compaction at the very revision where it began would have gone unnoticed.
+// receive publishes the events of the watch. Before it publishes the first response, it checks that the start revision of the watch is
+// still retained: a compaction at that very revision would otherwise go unnoticed.
 func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
-	interval := max(min(quiet, f.source.b.opts.Outage/4), time.Millisecond) // a ticker refuses 0
+	interval := max(min(idleInterval, f.source.b.opts.Outage/4), time.Millisecond) // a ticker must have a positive interval
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	silent, begun := 0, false
-	var again <-chan time.Time // when to ask once more for progress that a bookmark waits for
+	idle, begun := 0, false
+	var retry <-chan time.Time // when to repeat the progress request that a bookmark waits for
 	for {
-		wanted, raised := f.source.target.revision()
-		if wanted > f.at && again == nil {
-			// The server says nothing while it is behind itself, or the watch is.
-			if err := s.askProgress(); err != nil {
+		target, raised := f.source.target.revision()
+		if target > f.at && retry == nil {
+			// The server ignores the request while the member or the watch lags.
+			if err := s.requestProgress(); err != nil {
 				return err
 			}
-			again = time.After(progressPause)
+			retry = time.After(progressPause)
 		}
 		select {
 		case <-raised:
-			again = nil
-		case <-again:
-			again = nil
+			retry = nil
+		case <-retry:
+			retry = nil
 		case resp, ok := <-s.responses:
 			if !ok {
 				return s.err
 			}
-			silent, f.heard = 0, time.Now()
+			idle, f.lastResponse = 0, time.Now()
 			if !begun {
 				if err := f.checkRetained(ctx, from); err != nil {
 					return err
@@ -381,10 +384,10 @@ func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
 			}
 			ticker.Reset(interval)
 		case <-ticker.C:
-			if silent++; silent > tooQuiet {
-				return errors.New("etcd has fallen silent")
+			if idle++; idle > maxIdle {
+				return errors.New("etcd sends no more responses on the watch")
 			}
-			if err := s.askProgress(); err != nil {
+			if err := s.requestProgress(); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -393,7 +396,7 @@ func (f *follower) receive(ctx context.Context, s *stream, from int64) error {
 	}
 }
 
-// take publishes events, revision by revision. Without any, the watch says that it has come to a revision.
+// take publishes events, one revision at a time. A response without events is a progress response: the watch has reached progress.
 func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress int64) error {
 	if len(changes) == 0 {
 		if progress > f.at {
@@ -416,7 +419,7 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 			err = errLost{err}
 			return false
 		}
-		events[len(events)-1].At = endOf(rev) // the revision is whole, which makes a shorter cursor
+		events[len(events)-1].At = endOf(rev) // the revision is complete; this gives a shorter cursor
 		f.at = rev
 		f.publish(events, endOf(rev))
 		return true
@@ -424,14 +427,14 @@ func (f *follower) take(ctx context.Context, changes []*mvccpb.Event, progress i
 	return err
 }
 
-// events turns the changes of one revision into events, in key order, which is the same for every watch of whatever range. Each
-// deletion has its previous value (addPrevious).
+// events converts the changes of one revision to events in key order, so all watches see the same order whatever their ranges. Each
+// deletion must have its previous value (see addPrevious).
 func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 	slices.SortFunc(changes, func(a, b *mvccpb.Event) int { return strings.Compare(string(a.Kv.Key), string(b.Kv.Key)) })
 	events := make([]*event, len(changes))
 	commit := int64(0)
 	if len(changes) > 1 {
-		commit = rev // nobody can read what was between two changes of a revision
+		commit = rev // no state between the changes of one revision can be read
 	}
 	for i, change := range changes {
 		kv := change.Kv
@@ -441,7 +444,7 @@ func (l *layout) events(rev int64, changes []*mvccpb.Event) ([]*event, error) {
 		k, res, err := l.decode(kv)
 		var damaged *storage.DamagedError
 		if err != nil && !errors.As(err, &damaged) {
-			return nil, fmt.Errorf("%w: %w", storage.ErrCompacted, err) // no waiting mends it, and nobody knows who wants it
+			return nil, fmt.Errorf("%w: %w", storage.ErrCompacted, err) // a retry would fail, too, and the key is unknown, so no watch can be chosen
 		}
 		events[i] = &event{
 			Key: k, Delete: change.Type == mvccpb.DELETE, Resource: res, Damage: err, Size: len(kv.Value),
@@ -483,7 +486,7 @@ func (*source) Encode(p position) []byte {
 // Decode implements driver.Source.
 func (*source) Decode(b []byte) (position, error) {
 	if len(b) < 8 || int64(binary.BigEndian.Uint64(b)) <= 0 {
-		return position{}, fmt.Errorf("%w: this is no cursor", storage.ErrInvalid)
+		return position{}, fmt.Errorf("%w: this is not a cursor", storage.ErrInvalid)
 	}
 	p := endOf(int64(binary.BigEndian.Uint64(b)))
 	if len(b) > 8 {

@@ -85,13 +85,13 @@ func FuzzValue(f *testing.F) {
 }
 
 // What is stored of an owner's edge is a child, or an error.
-func FuzzEdge(f *testing.F) {
+func FuzzOwnerEntry(f *testing.F) {
 	l := newLayout("prefix")
 	child := resource("a", "uid", nil)
-	f.Add(l.edgeKey([16]byte{}, key.Of(child.Id)), edgeValue(child.Id))
+	f.Add(l.entryKey([16]byte{}, key.Of(child.Id)), entryValue(child.Id))
 	f.Add([]byte("x"), []byte{2})
 	f.Fuzz(func(t *testing.T, at, value []byte) {
-		id, _, err := l.parseEdge(&mvccpb.KeyValue{Key: at, Value: value})
+		id, _, err := l.parseEntry(&mvccpb.KeyValue{Key: at, Value: value})
 		if err == nil && !bytes.HasSuffix(at, key.Of(id).Bytes()) {
 			t.Errorf("the edge %q, %q shows %v", at, value, id)
 		}
@@ -104,7 +104,7 @@ func FuzzVersion(f *testing.F) {
 	k := key.Key{Group: "g", Kind: "k", Name: "a"}
 	f.Add(l.version(k, "uid", base{rev: 3}))
 	f.Add(l.version(k, "", base{rev: 3}))
-	f.Add(l.version(k, "uid", base{rev: 3, edge: &edge{owner: [16]byte{1}}}))
+	f.Add(l.version(k, "uid", base{rev: 3, entry: &ownerEntry{owner: [16]byte{1}}}))
 	f.Add(l.version(k, "uid", base{rev: 3}) + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		b, ok := l.parseVersion(k, "uid", text)

@@ -11,10 +11,10 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// The numbers of a historian are etcd's own revisions, which count the changes of the whole cluster: those of other stores and of
-// strangers too. What one transaction changes has one revision, a batch of several callers' writes among them.
+// The Historian's numbers are etcd's own revisions. They count the changes of the whole cluster, so other stores and other programs raise
+// them, too. All changes of a transaction share one revision, and so do the writes of several callers in one batch.
 
-// compactedBefore notes that all before a revision is compacted.
+// compactedBefore records that all revisions before rev are compacted.
 func (b *handle) compactedBefore(rev int64) {
 	for {
 		old := b.oldest.Load()
@@ -24,8 +24,8 @@ func (b *handle) compactedBefore(rev int64) {
 	}
 }
 
-// Revisions implements driver.Historian. etcd tells the revision of its last compaction to nobody but a watch that begins before it.
-// So what was the oldest revision is read at, and only where that fails a watch is asked, which takes about a tenth of a second.
+// Revisions implements driver.Historian. etcd reports the revision of its last compaction only to a watch that starts before it, which
+// takes about a tenth of a second. So the handle first reads at the oldest revision it knows, and opens a watch only if that fails.
 func (b *handle) Revisions(ctx context.Context) (oldest, newest int64, err error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -44,13 +44,13 @@ func (b *handle) Revisions(ctx context.Context) (oldest, newest int64, err error
 		case !errors.Is(err, rpctypes.ErrCompacted):
 			return 0, 0, err
 		}
-		if err := b.askOldest(ctx, oldest); err != nil {
+		if err := b.queryOldest(ctx, oldest); err != nil {
 			return 0, 0, err
 		}
 	}
 }
 
-// readableAt fails unless the store can be read at a revision, and returns the newest one, linearizably.
+// readableAt returns the newest revision, by a linearizable read. It fails if rev cannot be read any more.
 func (b *handle) readableAt(ctx context.Context, rev int64) (newest int64, err error) {
 	resp, err := retry(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return b.kv.Get(ctx, b.layout.storeKey(), clientv3.WithCountOnly(), clientv3.WithRev(rev))
@@ -62,28 +62,28 @@ func (b *handle) readableAt(ctx context.Context, rev int64) (newest int64, err e
 	return resp.Header.Revision, nil
 }
 
-// askOldest finds out the oldest revision, for whoever knows one that is compacted.
-func (b *handle) askOldest(ctx context.Context, compacted int64) error {
+// queryOldest records the oldest revision that can be read. It needs a compacted revision to start a watch from.
+func (b *handle) queryOldest(ctx context.Context, compacted int64) error {
 	_, err := retry(ctx, func(ctx context.Context) (struct{}, error) {
 		s, err := b.openStream(ctx, []byte(b.layout.storeKey()), nil, compacted)
 		if err == nil {
 			defer s.close()
 			_, err = s.await(ctx)
 		}
-		var gone compactedError
+		var compaction compactedError
 		switch {
-		case errors.As(err, &gone):
-			b.compactedBefore(gone.oldest)
+		case errors.As(err, &compaction):
+			b.compactedBefore(compaction.oldest)
 			return struct{}{}, nil
 		case err == nil:
-			err = errors.New("the member that was asked has not compacted its history yet")
+			err = errors.New("the etcd member has not compacted its history yet")
 		}
 		return struct{}{}, err
 	})
 	return err
 }
 
-// PositionAt implements driver.Historian. A revision that was shown to this handle needs no question: whoever reads there finds out
+// PositionAt implements driver.Historian. It sends no request for a revision that the handle has seen: a read at that position reports
 // whether it is compacted.
 func (b *handle) PositionAt(ctx context.Context, revision int64) (position, error) {
 	ctx, done, err := b.begin(ctx)
@@ -116,10 +116,10 @@ func (b *handle) Settled(ctx context.Context, revision int64) error {
 	return err
 }
 
-// RevisionOf implements driver.Historian. A position inside of a revision is asked for only by who wants nothing more of it.
+// RevisionOf implements driver.Historian. Callers that pass a position inside a revision need no more events of that revision.
 func (*handle) RevisionOf(at position) int64 { return at.rev }
 
-// Compact implements driver.Historian. The compaction is that of the whole cluster, with all other stores and keys in it.
+// Compact implements driver.Historian. It compacts the whole cluster, with all other stores and keys in it.
 func (b *handle) Compact(ctx context.Context, revision int64) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -129,13 +129,13 @@ func (b *handle) Compact(ctx context.Context, revision int64) error {
 	if revision <= max(b.oldest.Load(), 1) {
 		return nil
 	}
-	// Asked again after a lost answer, etcd says that it has been compacted already.
+	// If the first answer was lost, etcd answers the retry with ErrCompacted.
 	_, err = retry(ctx, func(ctx context.Context) (*clientv3.CompactResponse, error) {
 		return b.client.Compact(clientv3.WithRequireLeader(ctx), revision)
 	})
 	switch {
 	case errors.Is(err, rpctypes.ErrFutureRev):
-		return fmt.Errorf("%w: etcd has not come to revision %d", storage.ErrFutureRevision, revision)
+		return fmt.Errorf("%w: etcd has not reached revision %d", storage.ErrFutureRevision, revision)
 	case err != nil && !errors.Is(err, rpctypes.ErrCompacted):
 		return err
 	}

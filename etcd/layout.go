@@ -18,24 +18,24 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// layout knows where things are under a prefix. The NUL behind the prefix, which no prefix may hold, keeps stores apart whose
-// prefixes nest: "a/" 0 is the beginning of no key of the store "a/b".
+// layout encodes the keys and values of a store under a prefix. A NUL follows the prefix, and no prefix may contain one. So stores with
+// nested prefixes stay apart: no key of the store "a/b" begins with "a/" 0.
 type layout struct {
-	resources []byte // what the keys of resources begin with
-	edges     []byte // what the keys of owner edges begin with
-	meta      []byte
+	resources []byte // prefix of the keys of resources
+	entries   []byte // prefix of the keys of owner entries
+	meta      []byte // prefix of all other keys
 	store     driver.StoreID
 }
 
 func newLayout(prefix string) layout {
 	section := func(s string) []byte { return []byte(prefix + "/\x00" + s) }
-	return layout{resources: section("r"), edges: section("o"), meta: section("m")}
+	return layout{resources: section("r"), entries: section("o"), meta: section("m")}
 }
 
 func (l *layout) storeKey() string          { return string(l.meta) + "store" }
 func (l *layout) fenceKey(slot byte) string { return fmt.Sprintf("%sfence%02x", l.meta, slot) }
 
-// receiptKey is where transactions of nothing but deletes leave their token.
+// receiptKey returns the key to which transactions that consist only of deletes write their token.
 func (l *layout) receiptKey(slot byte) string { return fmt.Sprintf("%sreceipt%02x", l.meta, slot) }
 
 // resource returns the etcd key of a resource.
@@ -43,29 +43,29 @@ func (l *layout) resource(k key.Key) []byte {
 	return k.Append(append(make([]byte, 0, len(l.resources)+64), l.resources...))
 }
 
-// parse undoes resource.
+// parse is the inverse of resource.
 func (l *layout) parse(etcdKey []byte) (key.Key, error) {
 	rest, ok := bytes.CutPrefix(etcdKey, l.resources)
 	if !ok {
-		return key.Key{}, errors.New("a key outside of the store")
+		return key.Key{}, errors.New("the key is not in this store")
 	}
 	return key.Parse(rest)
 }
 
-// edge is what an owned resource's edge depends on: the owner, by a hash that makes all edges of one owner neighbours and
-// bounds the length of the key, and the group version, which is part of the edge's value.
-type edge struct {
+// ownerEntry identifies the owner entry of a resource. The owner is a hash, so all entries of an owner are adjacent and the length of
+// the key is bounded. The group version is part of the entry's value.
+type ownerEntry struct {
 	owner        [16]byte
 	groupVersion [8]byte
 }
 
-// edgeOf returns the edge of res, nil where it has no owner.
-func edgeOf(res *resourcepb.Resource) *edge {
+// entryOf returns the owner entry of res, or nil if res has no owner.
+func entryOf(res *resourcepb.Resource) *ownerEntry {
 	if res.GetOwner() == nil {
 		return nil
 	}
 	gv := sha256.Sum256([]byte(res.GetId().GetType().GetGroupVersion()))
-	return &edge{owner: ownerHash(key.Of(res.GetOwner()), res.GetOwner().GetUid()), groupVersion: [8]byte(gv[:8])}
+	return &ownerEntry{owner: ownerHash(key.Of(res.GetOwner()), res.GetOwner().GetUid()), groupVersion: [8]byte(gv[:8])}
 }
 
 func ownerHash(owner key.Key, uid string) [16]byte {
@@ -75,21 +75,21 @@ func ownerHash(owner key.Key, uid string) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// edgesOf returns what the keys of an owner's edges begin with.
-func (l *layout) edgesOf(owner [16]byte) []byte {
-	return append(append(make([]byte, 0, len(l.edges)+16+64), l.edges...), owner[:]...)
+// entriesOf returns the prefix of the keys of an owner's entries.
+func (l *layout) entriesOf(owner [16]byte) []byte {
+	return append(append(make([]byte, 0, len(l.entries)+16+64), l.entries...), owner[:]...)
 }
 
-func (l *layout) edgeKey(owner [16]byte, child key.Key) []byte {
-	return child.Append(l.edgesOf(owner))
+func (l *layout) entryKey(owner [16]byte, child key.Key) []byte {
+	return child.Append(l.entriesOf(owner))
 }
 
-// longGroupVersion is the size from which a group version is left out of the edge, and looked up in the child: an edge must
-// stay small whatever it points to.
+// longGroupVersion is the maximum size of a group version inside an owner entry. A longer one is read from the child, because entries
+// must stay small.
 const longGroupVersion = 1024
 
-// edgeValue is the child's uid and group version.
-func edgeValue(child *resourcepb.ID) []byte {
+// entryValue returns the value of a child's owner entry: its uid and group version.
+func entryValue(child *resourcepb.ID) []byte {
 	gv := child.GetType().GetGroupVersion()
 	b := []byte{1}
 	if len(gv) > longGroupVersion {
@@ -100,12 +100,12 @@ func edgeValue(child *resourcepb.ID) []byte {
 	return append(b, gv...)
 }
 
-// parseEdge returns the child that an edge points to, and whether its group version must be looked up.
-func (l *layout) parseEdge(kv *mvccpb.KeyValue) (id *resourcepb.ID, lookUp bool, err error) {
-	if len(kv.Key) < len(l.edges)+16 || len(kv.Value) < 2 || kv.Value[0] > 2 {
-		return nil, false, errors.New("a stored owner edge is malformed")
+// parseEntry returns the child of an owner entry. lookUp reports whether its group version must be read from the child.
+func (l *layout) parseEntry(kv *mvccpb.KeyValue) (id *resourcepb.ID, lookUp bool, err error) {
+	if len(kv.Key) < len(l.entries)+16 || len(kv.Value) < 2 || kv.Value[0] > 2 {
+		return nil, false, errors.New("a stored owner entry is malformed")
 	}
-	child, err := key.Parse(kv.Key[len(l.edges)+16:])
+	child, err := key.Parse(kv.Key[len(l.entries)+16:])
 	if err != nil {
 		return nil, false, err
 	}
@@ -113,10 +113,10 @@ func (l *layout) parseEdge(kv *mvccpb.KeyValue) (id *resourcepb.ID, lookUp bool,
 	return child.ID(string(uid), string(gv)), kv.Value[0] == 2, nil
 }
 
-// token tells one write from all others.
+// token identifies one write.
 type token [16]byte
 
-// valueFormat is the first byte of a resource's value; the token and the encoded message follow.
+// valueFormat is the first byte of a resource's value. The token and the encoded message follow.
 const (
 	valueFormat = 1
 	valueHeader = 1 + len(token{})
@@ -124,7 +124,7 @@ const (
 
 func appendHeader(b []byte, t token) []byte { return append(append(b, valueFormat), t[:]...) }
 
-// tokenOf returns the token of a resource's value; the zero token where there is none.
+// tokenOf returns the token of a resource's value, or the zero token if it has none.
 func tokenOf(value []byte) token {
 	if len(value) < valueHeader || value[0] != valueFormat {
 		return token{}
@@ -132,8 +132,8 @@ func tokenOf(value []byte) token {
 	return token(value[1:valueHeader])
 }
 
-// decode returns the key and the resource, with its version, that a key-value pair holds. It knows the key also where the error is
-// a *storage.DamagedError.
+// decode returns the key and the resource of a key-value pair. It sets the resource's version. The key is valid also if the error is a
+// *storage.DamagedError.
 func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, error) {
 	k, err := l.parse(kv.Key)
 	if err != nil {
@@ -143,12 +143,12 @@ func (l *layout) decode(kv *mvccpb.KeyValue) (key.Key, *resourcepb.Resource, err
 	return k, res, err
 }
 
-// decodeValue is decode where the key is known. Nobody knows the uid of what is damaged, so its version is made with none: that
-// goes with any uid, for a deletion with the empty one.
+// decodeValue is decode for a known key. The uid of a damaged resource is unknown, so its version is made without a uid. Such a version
+// matches every uid, including the empty one of a deletion.
 func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resource, error) {
 	damaged := func() string { return l.version(k, "", base{rev: kv.ModRevision}) }
 	if len(kv.Value) < valueHeader || kv.Value[0] != valueFormat {
-		return nil, codec.DamageError(k, "", damaged(), errors.New("the value is in no format that this program knows"))
+		return nil, codec.DamageError(k, "", damaged(), errors.New("the format of the value is unknown to this program"))
 	}
 	res, err := codec.AdoptOf(k, kv.Value[valueHeader:], "")
 	var cause *storage.DamagedError
@@ -158,14 +158,14 @@ func (l *layout) decodeValue(k key.Key, kv *mvccpb.KeyValue) (*resourcepb.Resour
 	if err != nil {
 		return nil, err
 	}
-	res.Version = l.version(k, res.GetId().GetUid(), base{rev: kv.ModRevision, edge: edgeOf(res)})
+	res.Version = l.version(k, res.GetId().GetUid(), base{rev: kv.ModRevision, entry: entryOf(res)})
 	return res, nil
 }
 
-// base is the state that a write was made from: a mod revision, 0 for nothing stored, and the edge that belongs to it.
+// base is the stored state that a write replaces.
 type base struct {
-	rev  int64
-	edge *edge
+	rev   int64       // the mod revision; 0 if nothing is stored
+	entry *ownerEntry // nil if the resource has no owner
 }
 
 const (
@@ -173,26 +173,26 @@ const (
 	longVersion  = 8 + 16 + 8 + 8
 )
 
-// version returns the text of a state. It carries the edge, so that the next write can remove it without a read, and a
-// checksum over store, key and uid too, so that a text which was not made for exactly this state does not parse. A comparison
-// of the mod revision in the server is then enough: the revision fixes the rest.
+// version returns the version text of a state. It contains the owner entry, so the next write can remove that without a read, and a
+// checksum over store, key and uid, so a text made for another state does not parse. The server then needs to compare only the mod
+// revision, which determines the rest.
 func (l *layout) version(k key.Key, uid string, at base) string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, longVersion), uint64(at.rev))
-	if at.edge != nil {
-		b = append(b, at.edge.owner[:]...)
-		b = append(b, at.edge.groupVersion[:]...)
+	if at.entry != nil {
+		b = append(b, at.entry.owner[:]...)
+		b = append(b, at.entry.groupVersion[:]...)
 	}
 	sum := l.checksum(k, uid, b)
 	return base64.RawURLEncoding.EncodeToString(append(b, sum[:]...))
 }
 
-// parseVersion undoes version. Any text is legal; false means that it matches nothing that is stored under k with uid.
+// parseVersion is the inverse of version. Any text is legal. It returns false if no resource under k with this uid can have the version.
 func (l *layout) parseVersion(k key.Key, uid, version string) (base, bool) {
 	size := shortVersion
 	if len(version) != base64.RawURLEncoding.EncodedLen(size) {
 		size = longVersion
 	}
-	// The decoder skips line breaks; both lengths together prove that there are none.
+	// The decoder skips line breaks. Both lengths are right only if there are none.
 	b, err := base64.RawURLEncoding.Strict().DecodeString(version)
 	if err != nil || len(b) != size || len(version) != base64.RawURLEncoding.EncodedLen(size) {
 		return base{}, false
@@ -203,7 +203,7 @@ func (l *layout) parseVersion(k key.Key, uid, version string) (base, bool) {
 	}
 	at := base{rev: int64(binary.BigEndian.Uint64(body))}
 	if len(b) == longVersion {
-		at.edge = &edge{owner: [16]byte(body[8:]), groupVersion: [8]byte(body[24:])}
+		at.entry = &ownerEntry{owner: [16]byte(body[8:]), groupVersion: [8]byte(body[24:])}
 	}
 	return at, at.rev > 0
 }
@@ -218,12 +218,12 @@ func (l *layout) checksum(k key.Key, uid string, body []byte) [8]byte {
 	return [8]byte(sum[:8])
 }
 
-// within returns where a resource lies whose key has these bytes.
+// within returns the etcd key of the resource with these key bytes.
 func (l *layout) within(keyBytes []byte) []byte {
 	return append(append(make([]byte, 0, len(l.resources)+len(keyBytes)+1), l.resources...), keyBytes...)
 }
 
-// keyRange is the range of etcd keys in which all matches of a filter lie; nil matches all.
+// keyRange returns a range of etcd keys that contains all matches of a filter. A nil filter matches all resources.
 func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	if f == nil {
 		f = &key.Filter{Group: storage.Wildcard, Kind: storage.Wildcard, Partition: storage.Wildcard, Namespace: storage.Wildcard}
@@ -233,32 +233,32 @@ func (l *layout) keyRange(f *key.Filter) (from, to []byte) {
 	return from, key.PrefixEnd(from)
 }
 
-// The key that says where the store has moved to. Every transaction that changes resources compares its absence.
+// movedKey holds the target to which the store has moved. Every transaction that changes resources compares that it does not exist.
 func (l *layout) movedKey() string { return string(l.meta) + "moved" }
 
-// The key that is written whenever the store is closed or opened, and never deleted. Its mod revision is the fence's epoch.
-// Closing and opening compare it, so that a request which arrives late, after its answer was given up, changes nothing.
+// epochKey is written whenever the fence is set or removed, and never deleted. Its mod revision is the epoch of the fence. Each change of
+// the fence compares it, so a request that arrives after its caller stopped waiting changes nothing.
 func (l *layout) epochKey() string { return string(l.meta) + "epoch" }
 
-// open compares that the store takes writes.
+// open returns the comparison that the store accepts writes.
 func (l *layout) open() *pb.Compare { return compareRevision([]byte(l.movedKey()), 0) }
 
 func (l *layout) getMoved() *pb.RequestOp { return opGet([]byte(l.movedKey())) }
 
 func (l *layout) noteKey(name string) string { return string(l.meta) + "journal/" + name }
 
-// maxOpsEach is the most operations of one mutation: the resource, the old edge, the new edge. The server counts the widest
-// nested transaction against the limit of the outer one.
+// maxOpsEach is the maximum number of operations of one mutation: the resource, the old owner entry, the new owner entry. The server
+// counts the largest nested transaction against the limit of the outer one.
 const maxOpsEach = 3
 
-// position is a place in the store's history: a revision, and within it, since a transaction changes several keys at one
-// revision, the last key that is included.
+// position is a position in the history of the store. A transaction changes several keys at one revision, so a position may lie inside a
+// revision.
 type position struct {
 	rev int64
-	key string // endKey: the whole revision
+	key string // the last key included; endKey: all of the revision
 }
 
-// endKey is after every key, since no key begins with a byte that is not UTF-8.
+// endKey is greater than every key, since keys are UTF-8.
 const endKey = "\xff"
 
 func endOf(rev int64) position { return position{rev, endKey} }

@@ -25,10 +25,10 @@ func TestVersions(t *testing.T) {
 	owner := key.Key{Group: "g", Kind: "k", Name: "owner"}.ID("owner-uid", "v1")
 	for _, res := range []*resourcepb.Resource{resource("a", "uid", nil), resource("a", "uid", owner)} {
 		k := key.Of(res.Id)
-		from := base{rev: 7, edge: edgeOf(res)}
+		from := base{rev: 7, entry: entryOf(res)}
 		text := l.version(k, "uid", from)
 		got, ok := l.parseVersion(k, "uid", text)
-		if !ok || got.rev != 7 || (got.edge == nil) != (from.edge == nil) || got.edge != nil && *got.edge != *from.edge {
+		if !ok || got.rev != 7 || (got.entry == nil) != (from.entry == nil) || got.entry != nil && *got.entry != *from.entry {
 			t.Errorf("%q parses as %+v, %v", text, got, ok)
 		}
 		other := newLayout("prefix")
@@ -85,15 +85,15 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestEdges(t *testing.T) {
+func TestOwnerEntries(t *testing.T) {
 	t.Parallel()
 	l := newLayout("prefix")
 	owner := key.Key{Group: "g", Kind: "k", Name: "owner"}.ID("owner-uid", "v1")
 	child := resource("a", "uid", owner)
 	for _, gv := range []string{"", "v1", "v\x001", strings.Repeat("v", longGroupVersion), strings.Repeat("v", longGroupVersion+1)} {
 		child.Id.Type.GroupVersion = gv
-		kv := &mvccpb.KeyValue{Key: []byte(l.edgeKey(edgeOf(child).owner, key.Of(child.Id))), Value: edgeValue(child.Id)}
-		id, lookUp, err := l.parseEdge(kv)
+		kv := &mvccpb.KeyValue{Key: []byte(l.entryKey(entryOf(child).owner, key.Of(child.Id))), Value: entryValue(child.Id)}
+		id, lookUp, err := l.parseEntry(kv)
 		if err != nil || lookUp != (len(gv) > longGroupVersion) {
 			t.Fatalf("group version of %d bytes: look up %v, %v", len(gv), lookUp, err)
 		}

@@ -22,41 +22,41 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// The sizes of what a listing asks for at a time. A range of etcd is bounded by number only, so the number follows the size of
-// what came last. Where that was no guide, because larger resources follow smaller ones, the answer is not taken into memory, and
-// fewer are asked for.
+// The numbers of keys in a request of a listing. etcd limits a range by number only, so the number follows the sizes of the last
+// response. If larger resources follow smaller ones, the response may exceed maxResponseBytes: it is rejected before it is in memory,
+// and the listing requests fewer keys.
 const (
 	firstChunk = 64
-	firstPage  = 128 // where the number of wanted resources is known
+	firstPage  = 128 // if the number of requested resources is known
 	maxChunk   = 1024
-	probeChunk = 16 // behind a skip
+	probeChunk = 16 // after a skip
 )
 
-// listing walks over the resources of a range that match a filter, at one revision. From a key that does not match it goes on where the
-// next one can: what is at hand before that is dropped, and the next chunk begins there.
+// listing iterates over the resources of a range that match a filter, at one revision. From a key that does not match it skips to the
+// next key that can match: it drops the fetched keys before that, and the next chunk starts there.
 type listing struct {
 	b              *handle
 	filter         *key.Filter // nil: all match
 	next, end      []byte
-	rev            int64 // 0 before the first answer, unless it was given
-	pinnedRevision bool  // rev was given, or is a promise: the cluster may not have gone back
+	rev            int64 // 0 before the first response, unless the caller has set it
+	pinnedRevision bool  // the result depends on rev, so a cluster that went back is an error
 	consistent     storage.ReadConsistency
 	keysOnly       bool
 
-	kvs            []*mvccpb.KeyValue // came, not yet looked at
+	kvs            []*mvccpb.KeyValue // fetched, not returned yet
 	more           bool
-	total          int64 // keys in the range, whether they match or not; -1 before the first answer
-	remainingCount int64 // how many of those follow the keys at hand
+	total          int64 // keys in the range, matching or not; -1 before the first response
+	remainingCount int64 // keys of the range after the fetched ones
 	chunk          int
 	keysSinceMatch int64 // keys since the last match
-	came           int   // keys in all answers
+	received       int   // keys in all responses
 }
 
 func (b *handle) list(f *key.Filter, consistency storage.ReadConsistency) *listing {
 	return b.listWithin(f, nil, nil, consistency)
 }
 
-// listWithin is list between two keys' bytes, of which nil is no bound.
+// listWithin is list within the bounds of two keys' bytes. nil is no bound.
 func (b *handle) listWithin(f *key.Filter, from, to []byte, consistency storage.ReadConsistency) *listing {
 	l := &listing{b: b, filter: f, consistent: consistency, chunk: firstChunk, more: true, total: -1}
 	l.next, l.end = b.layout.keyRange(f)
@@ -83,10 +83,10 @@ func (l *listing) take(ctx context.Context) (key.Key, *mvccpb.KeyValue, error) {
 	}
 }
 
-// errUsedUp says that the next match is still in the database.
-var errUsedUp = errors.New("nothing is at hand")
+// errUsedUp reports that all fetched keys have been returned and the range has more.
+var errUsedUp = errors.New("all fetched keys have been returned")
 
-// first returns the next match at hand.
+// first returns the next match among the fetched keys, or errUsedUp, or io.EOF.
 func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 	for len(l.kvs) > 0 {
 		kv := l.kvs[0]
@@ -110,7 +110,7 @@ func (l *listing) first() (key.Key, *mvccpb.KeyValue, error) {
 	return key.Key{}, nil, io.EOF
 }
 
-// seek goes on at the first key from another one on that can match.
+// seek moves the listing to the first key at or after etcdKey that can match.
 func (l *listing) seek(etcdKey []byte) {
 	l.next = etcdKey
 	if l.filter != nil {
@@ -120,19 +120,19 @@ func (l *listing) seek(etcdKey []byte) {
 		}
 		l.next = l.b.layout.within(from)
 	}
-	passed := 0
-	for passed < len(l.kvs) && bytes.Compare(l.kvs[passed].Key, l.next) < 0 {
-		l.kvs[passed] = nil
-		passed++
+	skipped := 0
+	for skipped < len(l.kvs) && bytes.Compare(l.kvs[skipped].Key, l.next) < 0 {
+		l.kvs[skipped] = nil
+		skipped++
 	}
-	l.kvs = l.kvs[passed:]
-	l.keysSinceMatch += int64(passed)
+	l.kvs = l.kvs[skipped:]
+	l.keysSinceMatch += int64(skipped)
 	if bytes.Compare(l.next, l.end) >= 0 {
-		l.kvs, l.more = nil, l.total < 0 // the first answer tells the revision, whatever is in it
+		l.kvs, l.more = nil, l.total < 0 // the first response is needed for its revision
 	}
 }
 
-// fetch asks for the next chunk.
+// fetch requests the next chunk.
 func (l *listing) fetch(ctx context.Context) error {
 	resp, err := l.read(ctx)
 	if err == nil {
@@ -157,7 +157,7 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 		size += len(kv.Value)
 	}
 	n := len(resp.Kvs)
-	l.came += n
+	l.received += n
 	if n == 0 {
 		return
 	}
@@ -167,22 +167,22 @@ func (l *listing) keep(resp *clientv3.GetResponse) {
 	}
 }
 
-// expect bounds the next chunk by the number of matches that are still wanted, where of what came so many have matched.
+// expect limits the next chunk to the number of keys expected to contain the wanted matches, given the matches so far.
 func (l *listing) expect(wanted, matched int) {
 	switch {
-	case l.came == 0:
+	case l.received == 0:
 		l.chunk = min(firstPage, wanted)
 	case matched > 0:
-		l.chunk = min(l.chunk, (wanted*l.came+matched-1)/matched)
+		l.chunk = min(l.chunk, (wanted*l.received+matched-1)/matched)
 	}
 }
 
-// usualSize is the size of a resource that the number of keys worth skipping is about.
+// usualSize is the size of a resource to which the result of worthSkipping refers.
 const usualSize = 1 << 10
 
-// worthSkipping returns from how many keys in a row that do not match a probe is cheaper than to read them. A server answers no range
-// before it has counted the keys in all of it, and a chunk of a walk and a probe cost that alike: behind many keys, only what is longer
-// than the largest chunks pays.
+// worthSkipping returns the number of consecutive keys without a match from which a probe is cheaper than reading the keys. A server
+// counts all keys of a range before it answers, for a chunk as for a probe. With many keys in the range, a probe pays off only if it
+// skips more keys than the largest chunk has.
 func (l *listing) worthSkipping() int64 { return min(256+l.remainingCount/64, 2*maxChunk) }
 
 func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
@@ -208,7 +208,7 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	case l.total < 0:
 		return l.notGoneBack(seen)(eventually(ctx, l.b, get))
 	}
-	// Any member that has the revision will do; one that has not got it yet says so.
+	// Any member that has the revision can answer. One that lags returns an error.
 	one, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	resp, err := get(one, clientv3.WithSerializable())
@@ -218,7 +218,7 @@ func (l *listing) read(ctx context.Context) (*clientv3.GetResponse, error) {
 	return resp, translate(err)
 }
 
-// notGoneBack makes an answer an error if revisions mean something and the cluster has fewer of them than before.
+// notGoneBack replaces a response by errWentBack if the result depends on its revision and the cluster went back.
 func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*clientv3.GetResponse, error) {
 	return func(resp *clientv3.GetResponse, err error) (*clientv3.GetResponse, error) {
 		if err == nil && l.pinnedRevision && resp.Header.Revision < seen {
@@ -228,8 +228,8 @@ func (l *listing) notGoneBack(seen int64) func(*clientv3.GetResponse, error) (*c
 	}
 }
 
-// isTooMuch reports whether an answer was refused for its size. gRPC has no other mark for it than the text; an answer that is
-// refused under another text is an error of the list, never a gap.
+// isTooMuch reports whether the client rejected a response for its size. gRPC marks that only in the text. With another text the list
+// fails, but never has a gap.
 func isTooMuch(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "received message larger than max")
 }
@@ -264,7 +264,7 @@ func (b *handle) List(ctx context.Context, consistency storage.ReadConsistency, 
 	return err
 }
 
-// Children implements driver.Driver. The edges of an owner are neighbours, in the order of the children's keys.
+// Children implements driver.Driver. The entries of an owner are adjacent, in the order of the children's keys.
 func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]*resourcepb.ID, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -275,7 +275,7 @@ func (b *handle) Children(ctx context.Context, owner driver.Key, uid string) ([]
 }
 
 func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.ID, error) {
-	from := b.layout.edgesOf(owner)
+	from := b.layout.entriesOf(owner)
 	next, end := string(from), string(key.PrefixEnd(from))
 	var refs []*resourcepb.ID
 	for rev, more := int64(0), true; more; {
@@ -295,7 +295,7 @@ func (b *handle) references(ctx context.Context, owner [16]byte) ([]*resourcepb.
 			rev = resp.Header.Revision
 		}
 		for _, kv := range resp.Kvs {
-			child, lookUp, err := b.layout.parseEdge(kv)
+			child, lookUp, err := b.layout.parseEntry(kv)
 			if err != nil {
 				return nil, err
 			}
@@ -323,7 +323,7 @@ func (b *handle) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev
 	}
 	kv := first(resp.Kvs)
 	if kv == nil {
-		return fmt.Errorf("the owner edge of %v points to nothing", k)
+		return fmt.Errorf("%v has an owner entry, but is not stored", k)
 	}
 	_, res, err := b.layout.decode(kv)
 	if err != nil {
@@ -333,7 +333,7 @@ func (b *handle) readGroupVersion(ctx context.Context, child *resourcepb.ID, rev
 	return nil
 }
 
-// Snapshot implements driver.Snapshotter. It is read page by page, at one revision, as the watch is consumed.
+// Snapshot implements driver.Snapshotter. The snapshot is read at one revision, page by page, while the watch is consumed.
 func (b *handle) Snapshot(ctx context.Context, _ time.Time, f *driver.Filter) (driver.Snapshot, position, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -357,7 +357,7 @@ func snapshotError(ctx context.Context, err error) error {
 	return err
 }
 
-// snapshot is a listing as the beginning of a watch.
+// snapshot is the listing with which a watch starts.
 type snapshot struct {
 	l        *listing
 	lifetime context.Context // ends with Close
@@ -390,7 +390,7 @@ func (s *snapshot) Next(ctx context.Context) (*resourcepb.Resource, error) {
 	}
 }
 
-// read asks for the next chunk. A database that is away for a while is not the watcher's problem.
+// read requests the next chunk. It retries for Options.Outage, so the watch survives a shorter outage.
 func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(s.lifetime, l.b.opts.Outage)
 	defer cancel()
@@ -409,5 +409,5 @@ func (s *snapshot) read(l *listing) (*clientv3.GetResponse, error) {
 // Close implements driver.Snapshot.
 func (s *snapshot) Close() {
 	s.cancel()
-	s.l = nil // which a chunk that is still being read holds on to
+	s.l = nil // a chunk still being read keeps its own reference
 }

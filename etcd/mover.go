@@ -44,7 +44,7 @@ func (b *handle) WriteNote(ctx context.Context, name string, value []byte, revis
 		return "", driver.Conflict(name)
 	}
 	err = b.call(ctx, func(ctx context.Context) error {
-		// Repeated after a lost answer, it may meet itself; the caller then reads.
+		// A retry after a lost answer may conflict with the first attempt. The caller then reads the note.
 		resp, err := retry(ctx, func(ctx context.Context) (*pb.TxnResponse, error) {
 			return b.txn(ctx, &pb.TxnRequest{
 				Compare: []*pb.Compare{compareRevision([]byte(key), rev)},
@@ -83,7 +83,7 @@ func (b *handle) DeleteNote(ctx context.Context, name, revision string) error {
 	})
 }
 
-// parseRevision reads a note's revision, 0 for none.
+// parseRevision parses the revision of a note. An empty text is 0: the note does not exist.
 func parseRevision(text string) (rev int64, ok bool) {
 	if text == "" {
 		return 0, true
@@ -92,14 +92,14 @@ func parseRevision(text string) (rev int64, ok bool) {
 	return rev, err == nil && rev > 0
 }
 
-// guard is the comparison that a driver.Guard comes to.
+// guard is a driver.Guard as a comparison. A nil guard compares nothing.
 type guard struct {
 	*driver.Guard
 	key []byte
 	rev int64
 }
 
-// guardOf returns the guard that a context carries, nil for none.
+// guardOf returns the guard in a context, or nil.
 func (b *handle) guardOf(ctx context.Context) (*guard, error) {
 	g := driver.GuardOf(ctx)
 	if g == nil {
@@ -112,7 +112,7 @@ func (b *handle) guardOf(ctx context.Context) (*guard, error) {
 	return &guard{g, []byte(b.layout.noteKey(g.Note)), rev}, nil
 }
 
-// size is what the guard adds to a request.
+// size returns the number of bytes that the guard adds to a request.
 func (g *guard) size() int {
 	if g == nil {
 		return 0
@@ -120,7 +120,7 @@ func (g *guard) size() int {
 	return 2 * (len(g.key) + opOverhead)
 }
 
-// compare returns comparisons with the guard's in front.
+// compare prepends the comparison of the guard.
 func (g *guard) compare(others ...*pb.Compare) []*pb.Compare {
 	if g == nil {
 		return others
@@ -128,7 +128,7 @@ func (g *guard) compare(others ...*pb.Compare) []*pb.Compare {
 	return append([]*pb.Compare{compareRevision(g.key, g.rev)}, others...)
 }
 
-// readRequests returns what a failed transaction reads, with the guard's note behind.
+// readRequests appends a read of the guard's note to the reads of a failed transaction.
 func (g *guard) readRequests(others ...*pb.RequestOp) []*pb.RequestOp {
 	if g == nil {
 		return others
@@ -136,7 +136,7 @@ func (g *guard) readRequests(others ...*pb.RequestOp) []*pb.RequestOp {
 	return append(others, opGet(g.key))
 }
 
-// readError returns the guard's error if the reads of a failed transaction show that the guard does not hold. The note is the last read.
+// readError returns the error of the guard if the reads of a failed transaction show that it does not hold. The note is the last read.
 func (g *guard) readError(read []*pb.ResponseOp) error {
 	if g == nil {
 		return nil
@@ -151,7 +151,7 @@ func (g *guard) readError(read []*pb.ResponseOp) error {
 	return nil
 }
 
-// fenceError is the error of a transaction that found the store closed, nil where it is not.
+// fenceError returns the error of a transaction that found the store closed, or nil if the store is open.
 func fenceError(kvs []*mvccpb.KeyValue) error {
 	if kv := first(kvs); kv != nil {
 		return driver.FenceError(string(kv.Value))
@@ -176,20 +176,20 @@ func (b *handle) SetFence(ctx context.Context, target *string) error {
 	}
 }
 
-// Guards implements driver.GuardedMover. A guard is one more comparison in each transaction.
+// Guards implements driver.GuardedMover. A guard is an additional comparison in each transaction.
 func (*handle) Guards() {}
 
-// errOvertaken says that a change of the fence was made, and that somebody has changed it since.
-var errOvertaken = fmt.Errorf("the fence has been changed since: %w", storage.ErrCASFailure)
+// errOvertaken reports that the fence was changed as requested, and then changed again by another caller.
+var errOvertaken = fmt.Errorf("the fence was changed, then changed again by another caller: %w", storage.ErrCASFailure)
 
 const (
 	tokenLen = 26 // of rand.Text
-	// maxTokens is how many of the changes before it a change can still be found behind.
+	// maxTokens is the number of tokens of earlier changes that the epoch's key keeps.
 	maxTokens = 8
 )
 
-// SetFenceAt implements driver.GuardedMover. The epoch's key holds a token of each of the last changes, by which a
-// change whose answer was lost is found again: it is never made twice.
+// SetFenceAt implements driver.GuardedMover. The epoch's key contains the tokens of the last changes, so a retry after a lost answer
+// recognizes a change that was applied: no change is made twice.
 func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (next string, err error) {
 	change := opDelete([]byte(b.layout.movedKey()))
 	if target != nil {
@@ -241,7 +241,7 @@ func (b *handle) SetFenceAt(ctx context.Context, target *string, epoch string) (
 	return next, nil
 }
 
-// epochOf returns the epoch that the epoch's key stands for.
+// epochOf returns the epoch of the epoch's key. It is empty if the fence was never set.
 func epochOf(kv *mvccpb.KeyValue) string {
 	if kv == nil {
 		return ""

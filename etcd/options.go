@@ -8,25 +8,25 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// Options are what New needs besides a client. The zero value of each field means its default.
+// Options configures New. The zero value of each field selects its default.
 type Options struct {
-	// Prefix is what all keys of the store begin with: "ashlar".
+	// Prefix is the prefix of all keys of the store. The default is "ashlar".
 	Prefix string
-	// Timeout bounds calls whose context has no deadline: 30 seconds.
+	// Timeout bounds calls whose context has no deadline. The default is 30 seconds.
 	Timeout time.Duration
-	// MaxSize is the largest resource in bytes: 1 MiB, which is also the most.
+	// MaxSize is the maximum size of a resource in bytes. The default and the upper limit is 1 MiB.
 	MaxSize int
-	// MaxTxnOps is the servers' --max-txn-ops: 128. It must not be less than 100.
+	// MaxTxnOps is the servers' --max-txn-ops. The default is 128, the minimum 100.
 	MaxTxnOps int
-	// MaxRequestBytes is the servers' --max-request-bytes: 1.5 MiB, which is also the least.
+	// MaxRequestBytes is the servers' --max-request-bytes. The default and the minimum is 1.5 MiB.
 	MaxRequestBytes int
-	// Outage is how long watches wait for a cluster that is out of reach: 5 minutes.
+	// Outage is the time for which watches wait for an unreachable cluster. The default is 5 minutes.
 	Outage time.Duration
-	// NoCreate refuses a prefix under which there is no store, instead of making one.
+	// NoCreate makes New fail if there is no store under the prefix. By default New creates one.
 	NoCreate bool
 }
 
-// The defaults of Options, and its bounds.
+// The defaults and limits of Options.
 const (
 	defaultPrefix   = "ashlar"
 	maxPrefix       = 255
@@ -36,8 +36,8 @@ const (
 	minTxnOps       = 100 // a transaction of 32 operations takes up to 3 each
 	defaultRequest  = 3 << 19
 	dialTimeout     = 5 * time.Second
-	attemptTimeout  = 8 * time.Second // a little more than a member takes to say that it has no quorum
-	requestOverhead = 64 << 10        // what is left free of a request's bytes for its framing
+	attemptTimeout  = 8 * time.Second // a little more than a member without quorum takes to return an error
+	requestOverhead = 64 << 10        // bytes of a request reserved for its framing
 )
 
 func (o *Options) fill() error {
@@ -45,10 +45,10 @@ func (o *Options) fill() error {
 		o.Prefix = defaultPrefix
 	}
 	if strings.IndexByte(o.Prefix, 0) >= 0 {
-		return fmt.Errorf("%w: the key prefix holds a NUL byte", storage.ErrInvalid)
+		return fmt.Errorf("%w: the key prefix contains a NUL byte", storage.ErrInvalid)
 	}
 	if len(o.Prefix) > maxPrefix {
-		return fmt.Errorf("%w: the key prefix has %d bytes, the most is %d", storage.ErrInvalid, len(o.Prefix), maxPrefix)
+		return fmt.Errorf("%w: the key prefix has %d bytes, the maximum is %d", storage.ErrInvalid, len(o.Prefix), maxPrefix)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -71,6 +71,7 @@ func (o *Options) fill() error {
 	return nil
 }
 
-const chunkBytes = 4 << 20
-
-const maxResponseBytes = 2 * chunkBytes // of one answer
+const (
+	chunkBytes       = 4 << 20 // the intended size of a chunk of a listing
+	maxResponseBytes = 2 * chunkBytes
+)

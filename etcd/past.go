@@ -15,11 +15,11 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// ReadAt implements driver.Historian. Any member that has the revision may answer an eventual reading, as all of them keep the same
-// history. A version's text needs the uid and the owner, so that a reading of keys only is no cheaper than another.
+// ReadAt implements driver.Historian. Any member that has the revision may answer an eventual read, since all members keep the same
+// history. A read of keys only is no cheaper than a full one, because the version text depends on the uid and the owner.
 func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], add func(*driver.Version) error) (past driver.HistoryPage[position], err error) {
 	if q.At != nil && (q.At.key != endKey || q.At.rev <= 0) {
-		return past, fmt.Errorf("%w: the position is inside of a revision, where nothing can be read", storage.ErrInvalid)
+		return past, fmt.Errorf("%w: the position is inside a revision; only complete revisions can be read", storage.ErrInvalid)
 	}
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], a
 	if q.At != nil {
 		r, err = b.readHistory(ctx, q)
 	} else {
-		// A compaction may overtake the first chunk and the next ones.
+		// A compaction may remove the revision between two chunks.
 		r, err = retryRead(ctx, func() (*historyRead, error) { return b.readHistory(ctx, q) })
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *handle) ReadAt(ctx context.Context, q *driver.HistoryQuery[position], a
 	return r.page, nil
 }
 
-// historyRead is what a ReadAt came to.
+// historyRead is the result of a ReadAt.
 type historyRead struct {
 	page     driver.HistoryPage[position]
 	versions []driver.Version
@@ -63,7 +63,7 @@ func (b *handle) readHistory(ctx context.Context, q *driver.HistoryQuery[positio
 	size := 0
 	for {
 		if q.Limit > 0 {
-			l.expect(q.Limit-len(r.versions)+1, len(r.versions)) // one more reports whether there is more
+			l.expect(q.Limit-len(r.versions)+1, len(r.versions)) // one more shows whether there are more
 		}
 		k, kv, err := l.take(ctx)
 		if errors.Is(err, io.EOF) {
@@ -95,7 +95,7 @@ func (b *handle) readHistory(ctx context.Context, q *driver.HistoryQuery[positio
 	return r, nil
 }
 
-// versionOf returns what a key-value pair holds as a version.
+// versionOf decodes a key-value pair to a version.
 func (l *layout) versionOf(k key.Key, kv *mvccpb.KeyValue) (driver.Version, error) {
 	res, err := l.decodeValue(k, kv)
 	if err != nil {
@@ -110,10 +110,11 @@ func version(k key.Key, res *resourcepb.Resource, created, modified, writes int6
 	}
 }
 
-// countChunk is how many keys are asked for at a time to be counted.
+// countChunk is the number of keys in a request of count.
 const countChunk = 10_000
 
-// count returns the number of matches in the whole range, of which so many were taken. The server counts where all keys match.
+// count returns the number of matches in the range. taken is the number of matches read so far. If all keys match, it returns the
+// server's count.
 func (l *listing) count(ctx context.Context, taken int64) (int64, error) {
 	if l.filter == nil {
 		return l.total, nil
@@ -134,8 +135,8 @@ func (l *listing) count(ctx context.Context, taken int64) (int64, error) {
 	}
 }
 
-// Before implements driver.Historian. A creation had nothing before it, a deletion has brought what it deleted, and what another of
-// the events has written is at hand. The rest is read, many keys in one transaction, each at the revision before its event.
+// Before implements driver.Historian. A creation has no previous version, a deletion carries it, and for some events an earlier one in
+// events has written it. The others are read, many keys in one transaction, each at the revision before its event.
 func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -166,7 +167,7 @@ func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version
 	for len(wanted) > 0 {
 		n, size := 0, 0
 		for n < len(wanted) && n < min(b.opts.MaxTxnOps, maxReads) && (n == 0 || size < driver.PageBytes) {
-			size += events[wanted[n]].Size // what was there before may have another size; mostly it has not
+			size += events[wanted[n]].Size // an estimate: the previous version is mostly of similar size
 			n++
 		}
 		if err := b.readBefore(ctx, events, wanted[:n], versions); err != nil {
@@ -177,7 +178,7 @@ func (b *handle) Before(ctx context.Context, events []*event) ([]*driver.Version
 	return versions, nil
 }
 
-// readBefore reads what was stored before some of the events.
+// readBefore reads the versions stored before the events with the indexes in wanted.
 func (b *handle) readBefore(ctx context.Context, events []*event, wanted []int, versions []*driver.Version) error {
 	gets := make([]*pb.RequestOp, len(wanted))
 	for i, at := range wanted {
@@ -199,12 +200,12 @@ func (b *handle) readBefore(ctx context.Context, events []*event, wanted []int, 
 			writes = ev.Writes
 		}
 		if kv == nil || kv.CreateRevision != ev.CreateRevision || kv.Version != writes {
-			return fmt.Errorf("%w: what is stored at revision %d is not what revision %d has changed", errWentBack, ev.Revision-1, ev.Revision)
+			return fmt.Errorf("%w: the value stored at revision %d is not the one that revision %d has changed", errWentBack, ev.Revision-1, ev.Revision)
 		}
 		v, err := b.layout.versionOf(ev.Key, kv)
 		var damaged *storage.DamagedError
 		if errors.As(err, &damaged) {
-			return fmt.Errorf("%w: %w", storage.ErrCompacted, err) // no waiting mends it
+			return fmt.Errorf("%w: %w", storage.ErrCompacted, err) // a retry would fail, too
 		}
 		if err != nil {
 			return err

@@ -13,13 +13,13 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// reading is what a key held at a revision; kv is nil for nothing.
+// reading is the result of reading a key.
 type reading struct {
-	kv  *mvccpb.KeyValue
-	rev int64
+	kv  *mvccpb.KeyValue // nil if nothing is stored
+	rev int64            // of the cluster
 }
 
-// maxReads bounds what the answer to a batch of reads may weigh: a key may hold 1 MiB.
+// maxReads bounds the size of the response to a batch of reads: a value may have 1 MiB.
 const maxReads = 127
 
 func newReads(b *handle) *batch.Batcher[[]byte, reading] {
@@ -55,11 +55,11 @@ func (b *handle) readBatch(ctx context.Context, calls []*batch.Call[[]byte, read
 	}
 }
 
-// get reads a key linearizably, until there is an answer or ctx ends.
+// get reads a key linearizably. It retries until ctx ends.
 func (b *handle) get(ctx context.Context, etcdKey []byte) (reading, error) {
 	defer b.readers.Add(-1)
 	if b.readers.Add(1) > 1 {
-		// A batch has a time limit of its own, so this first attempt needs none.
+		// A batch has its own timeout, so this first attempt needs none.
 		if r, err := b.reads.Do(ctx, etcdKey); err == nil {
 			return r, nil
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/ashlar-dev/storage/driver"
 )
 
-// schemaVersion rises when an older program could no longer read or write the store.
+// schemaVersion is the schema version of a new store. A change that older programs cannot read or write increases it.
 const schemaVersion = 1
 
 // storeValue is "ashlar <schema version> <store id>".
@@ -26,14 +26,14 @@ func storeValue(id driver.StoreID) string {
 func parseStore(value string) (driver.StoreID, error) {
 	fields := strings.Fields(value)
 	if len(fields) < 2 || fields[0] != "ashlar" {
-		return driver.StoreID{}, errors.New("what is stored under the prefix is not a store of this kind")
+		return driver.StoreID{}, errors.New("the key of the store under the prefix holds another value than a store's")
 	}
 	version, err := strconv.Atoi(fields[1])
 	switch {
 	case err != nil:
 		return driver.StoreID{}, errors.New("the store's schema version is not a number")
 	case version > schemaVersion:
-		return driver.StoreID{}, fmt.Errorf("%w: it has schema version %d, the program knows %d", storage.ErrNewerSchema, version, schemaVersion)
+		return driver.StoreID{}, fmt.Errorf("%w: the store has schema version %d, this program supports %d", storage.ErrNewerSchema, version, schemaVersion)
 	case len(fields) < 3:
 		return driver.StoreID{}, errors.New("the store has no id")
 	}
@@ -44,7 +44,7 @@ func parseStore(value string) (driver.StoreID, error) {
 	return driver.StoreID(id), nil
 }
 
-// identify reads the store's id, giving it one if there is no store yet.
+// identify reads the id of the store. It creates the store if there is none, unless Options.NoCreate is set.
 func (b *handle) identify(ctx context.Context) error {
 	var fresh driver.StoreID
 	_, _ = rand.Read(fresh[:]) // never fails
@@ -81,7 +81,7 @@ func (b *handle) identify(ctx context.Context) error {
 func storeIn(answer *pb.RangeResponse) (driver.StoreID, error) {
 	kv := first(answer.GetKvs())
 	if kv == nil {
-		return driver.StoreID{}, errors.New("the store is gone")
+		return driver.StoreID{}, errors.New("the store has been deleted")
 	}
 	return parseStore(string(kv.Value))
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// stream is one watch of the server on a stream of its own. It is used instead of the client's Watcher, which reconnects by
-// itself without a word, at a revision that may have been compacted meanwhile, and which buffers without a bound.
+// stream is one watch of the server on its own gRPC stream. The client's Watcher does not fit: it reconnects silently, at a revision that
+// may have been compacted in the meantime, and buffers without a bound.
 type stream struct {
 	watch     pb.Watch_WatchClient
 	cancel    context.CancelFunc
-	responses chan *pb.WatchResponse // with whole revisions
-	err       error                  // why responses was closed
+	responses chan *pb.WatchResponse // each has complete revisions
+	err       error                  // the reason why responses was closed
 }
 
 // openStream watches a key, or the range up to end, from a revision on. It returns once the server has accepted the watch.
-// Compacted history is an error that matches storage.ErrCompacted.
+// The error matches storage.ErrCompacted if that revision is compacted.
 func (b *handle) openStream(ctx context.Context, key, end []byte, from int64) (*stream, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	// A server that accepts the connection and nothing else must not hold the caller for ever.
+	// A server may accept the connection and never answer.
 	timer := time.AfterFunc(attemptTimeout, cancel)
 	s := &stream{cancel: cancel, responses: make(chan *pb.WatchResponse)}
 	if err := s.create(ctx, b, key, end, from); err != nil {
@@ -60,12 +60,12 @@ func (s *stream) create(ctx context.Context, b *handle, key, end []byte, from in
 		return err
 	}
 	if !resp.Created {
-		return errors.New("etcd answered the creation of a watch with something else")
+		return errors.New("etcd answered the creation of a watch with an unexpected response")
 	}
 	return cancelError(resp)
 }
 
-// cancelError is the error of a response by which the server ends a watch.
+// cancelError returns the error of a response that ends a watch, or nil.
 func cancelError(resp *pb.WatchResponse) error {
 	switch {
 	case resp.CompactRevision != 0:
@@ -79,12 +79,12 @@ func cancelError(resp *pb.WatchResponse) error {
 	return nil
 }
 
-// receive reads responses until the stream ends. The server sends up to 1,000 revisions at once to a watch that is behind, in
-// fragments of about 1.5 MiB. They are not put together but for a revision that goes on in the next one: whole, such a response
-// may take a gigabyte.
+// receive reads responses until the stream ends. The server sends up to 1,000 revisions at once to a watch that lags, in fragments of
+// about 1.5 MiB. A complete response may take a gigabyte, so receive passes on single fragments. It joins only a revision that continues
+// in the next fragment.
 func (s *stream) receive(ctx context.Context) {
 	defer close(s.responses)
-	var begun []*mvccpb.Event // of the revision that goes on
+	var begun []*mvccpb.Event // of an incomplete revision
 	for {
 		resp, err := s.watch.Recv()
 		if err == nil {
@@ -97,7 +97,7 @@ func (s *stream) receive(ctx context.Context) {
 		resp.Events = append(begun, resp.Events...)
 		if begun = nil; resp.Fragment {
 			if resp.Events, begun = cutLast(resp.Events); len(resp.Events) == 0 {
-				continue // to pass it on would say that the watch has come to the newest revision
+				continue // without events it would look like a progress response
 			}
 		}
 		select {
@@ -109,8 +109,8 @@ func (s *stream) receive(ctx context.Context) {
 	}
 }
 
-// askProgress asks the server to say how far the watch has come, once it has come to the newest revision.
-func (s *stream) askProgress() error {
+// requestProgress requests a progress response. The server sends it once the watch has reached the newest revision.
+func (s *stream) requestProgress() error {
 	return s.watch.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 }
 
@@ -118,11 +118,11 @@ func (s *stream) askProgress() error {
 func (s *stream) close() {
 	s.cancel()
 	for range s.responses {
-		continue // nobody wants them any more
+		continue
 	}
 }
 
-// cutLast cuts the events of the last revision off.
+// cutLast separates the events of the last revision from those before.
 func cutLast(events []*mvccpb.Event) (before, last []*mvccpb.Event) {
 	n := len(events)
 	for n > 0 && events[n-1].Kv.ModRevision == events[len(events)-1].Kv.ModRevision {
@@ -146,11 +146,10 @@ func byRevision(events []*mvccpb.Event, each func(rev int64, events []*mvccpb.Ev
 	return true
 }
 
-// progressPause is how often someone who reads history asks whether that was all, and someone who waits for a revision whether
-// it has come.
+// progressPause is the interval of progress requests while a reader of history or a bookmark waits for one.
 const progressPause = 20 * time.Millisecond
 
-// await returns the next response. While there is none it asks how far the watch has come.
+// await returns the next response. It requests progress until one arrives.
 func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 	ticker := time.NewTicker(progressPause)
 	defer ticker.Stop()
@@ -162,7 +161,7 @@ func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 			}
 			return resp, nil
 		case <-ticker.C:
-			if err := s.askProgress(); err != nil {
+			if err := s.requestProgress(); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
@@ -171,8 +170,8 @@ func (s *stream) await(ctx context.Context) (*pb.WatchResponse, error) {
 	}
 }
 
-// scan reads the history of a key from a revision until another that exists, one revision at a time and perhaps beyond, until
-// each returns false. History that is gone is an error that matches storage.ErrCompacted.
+// scan calls each with the events of a key, one revision at a time, from a revision to an existing later one and perhaps beyond, until
+// each returns false. The error matches storage.ErrCompacted if the history is compacted.
 func (b *handle) scan(ctx context.Context, key []byte, from, until int64, each func(rev int64, events []*mvccpb.Event) bool) error {
 	if from > until {
 		return nil
@@ -188,7 +187,7 @@ func (b *handle) scan(ctx context.Context, key []byte, from, until int64, each f
 	return nil
 }
 
-// scanOnce is one attempt of scan. It returns where another has to go on.
+// scanOnce is one attempt of scan. It returns the revision at which the next attempt continues.
 func (b *handle) scanOnce(ctx context.Context, key []byte, from, until int64, each func(int64, []*mvccpb.Event) bool) (next int64, err error) {
 	if from > until {
 		return from, nil
@@ -239,8 +238,8 @@ func (b *handle) addPrevious(ctx context.Context, rev int64, changes []*mvccpb.E
 	return nil
 }
 
-// checkRetained fails unless the history after a revision is still there. A watch that starts at the very revision of a compaction
-// begins without an error, but may lack what that revision deleted.
+// checkRetained fails if the history after a revision is compacted. A watch that starts at the very revision of a compaction gets no
+// error, but may lack the deletions of that revision.
 func (b *handle) checkRetained(ctx context.Context, rev int64) error {
 	if rev <= 0 {
 		return nil

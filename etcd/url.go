@@ -24,7 +24,7 @@ import (
 	"github.com/ashlar-dev/storage/internal/scratchstore"
 )
 
-// target is what a URL says.
+// target is a parsed URL.
 type target struct {
 	endpoints      []string
 	user, password string
@@ -33,7 +33,7 @@ type target struct {
 	options        Options
 }
 
-// tlsFiles is where the keys of a TLS connection are.
+// tlsFiles is the TLS configuration in a URL: paths of PEM files and the expected server name.
 type tlsFiles struct {
 	ca, cert, key, serverName string
 	insecure                  bool
@@ -45,7 +45,7 @@ const defaultPort = "2379"
 func parseURL(u *url.URL) (*target, error) {
 	t := &target{}
 	if u.Opaque != "" || u.Host == "" {
-		return nil, fmt.Errorf("%w: an etcd URL names its servers, as in etcd://host:2379,host2:2379/prefix", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: the etcd URL has no host; expected etcd://host:2379,host2:2379/prefix", storage.ErrInvalid)
 	}
 	scheme := "http://"
 	v := params.Parse(u)
@@ -77,7 +77,7 @@ func parseURL(u *url.URL) (*target, error) {
 		return nil, err
 	}
 	if t.tls != nil && (t.tls.cert == "") != (t.tls.key == "") {
-		return nil, fmt.Errorf("%w: URL parameters cert and key go together", storage.ErrInvalid)
+		return nil, fmt.Errorf("%w: URL parameters cert and key must be set together", storage.ErrInvalid)
 	}
 	if err := t.hosts(scheme, u.Host); err != nil {
 		return nil, err
@@ -117,16 +117,16 @@ func (t *target) credentials(user *url.Userinfo, passwordFile string) error {
 		t.password = strings.TrimRight(string(data), "\r\n")
 	}
 	if (t.user == "") != (t.password == "") {
-		return fmt.Errorf("%w: the etcd URL has a user or a password without the other", storage.ErrInvalid)
+		return fmt.Errorf("%w: the etcd URL must have both a user and a password, or neither", storage.ErrInvalid)
 	}
 	return nil
 }
 
-// config reads the files.
+// config returns the TLS configuration with the contents of the files.
 func (f *tlsFiles) config() (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: f.insecure, //nolint:gosec // the operator asked for it by name
+		InsecureSkipVerify: f.insecure, //nolint:gosec // the operator has set insecure=on
 	}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
@@ -135,7 +135,7 @@ func (f *tlsFiles) config() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: URL parameter ca: the file holds no certificate in PEM", storage.ErrInvalid)
+			return nil, fmt.Errorf("%w: URL parameter ca: the file has no PEM certificate", storage.ErrInvalid)
 		}
 	}
 	if f.cert != "" {
@@ -146,17 +146,17 @@ func (f *tlsFiles) config() (*tls.Config, error) {
 		c.Certificates = []tls.Certificate{pair}
 	}
 	if f.serverName != "" && !f.insecure {
-		// The client takes the name from the endpoint, whatever the configuration says.
+		// The client overwrites ServerName with the host of the endpoint.
 		c.InsecureSkipVerify = true //nolint:gosec // verified below
 		c.VerifyConnection = func(state tls.ConnectionState) error { return verify(state, c.RootCAs, f.serverName) }
 	}
 	return c, nil
 }
 
-// verify checks a server's certificate as crypto/tls does, for a name of our own.
+// verify checks a server's certificate like crypto/tls, but for the given name.
 func verify(state tls.ConnectionState, roots *x509.CertPool, name string) error {
 	if len(state.PeerCertificates) == 0 {
-		return errors.New("the server has shown no certificate")
+		return errors.New("the server has sent no certificate")
 	}
 	opts := x509.VerifyOptions{Roots: roots, DNSName: name, Intermediates: x509.NewCertPool()}
 	for _, cert := range state.PeerCertificates[1:] {
@@ -166,8 +166,8 @@ func verify(state tls.ConnectionState, roots *x509.CertPool, name string) error 
 	return err
 }
 
-// newClient makes a client that notices a server which has fallen silent within a quarter of a minute. With a user name it asks
-// for a token at once, so a cluster that is out of reach is found here, else at the first request.
+// newClient returns a client that detects an unresponsive server within 15 seconds. With a user name it requests a token at once, so it
+// fails if the cluster is unreachable. Otherwise the first request fails.
 func newClient(ctx context.Context, target *target) (*clientv3.Client, error) {
 	var config *tls.Config
 	if target.tls != nil {
@@ -176,26 +176,26 @@ func newClient(ctx context.Context, target *target) (*clientv3.Client, error) {
 			return nil, err
 		}
 	}
-	patience := target.dialTimeout
+	timeout := target.dialTimeout
 	if end, has := ctx.Deadline(); has {
-		patience = min(patience, max(time.Until(end), time.Millisecond))
+		timeout = min(timeout, max(time.Until(end), time.Millisecond))
 	}
-	var how []grpc.DialOption
+	var dialOptions []grpc.DialOption
 	if f := dial.From(ctx); f != nil {
-		how = append(how, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return f(ctx, "tcp", address) }))
+		dialOptions = append(dialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return f(ctx, "tcp", address) }))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            target.endpoints,
 		TLS:                  config,
 		Username:             target.user,
 		Password:             target.password,
-		DialTimeout:          patience,
+		DialTimeout:          timeout,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
 		MaxCallSendMsgSize:   target.options.MaxRequestBytes + requestOverhead,
-		Logger:               zap.NewNop(), // what matters is returned as an error
-		DialOptions: append(how, grpc.WithConnectParams(grpc.ConnectParams{
-			// gRPC's own backoff goes up to two minutes, for which a server that is back would stand unused.
+		Logger:               zap.NewNop(), // failures are returned as errors
+		DialOptions: append(dialOptions, grpc.WithConnectParams(grpc.ConnectParams{
+			// gRPC's own backoff increases to two minutes, too long for a server that is available again.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: target.dialTimeout,
 		}), grpc.WithChainUnaryInterceptor(failFast)),
@@ -204,18 +204,19 @@ func newClient(ctx context.Context, target *target) (*clientv3.Client, error) {
 	case err == nil:
 		return client, nil
 	case classify(err) == rejectedForGood:
-		return nil, err // a wrong password, for one
+		return nil, err // for example a wrong password
 	}
 	return nil, unavailable(ctx, err)
 }
 
-// failFast has a request fail while there is no connection, where the client would have it wait without a word: so the error
-// can say why there is none, and a write is known not to have been sent.
+// failFast makes a request fail if there is no connection. By default the client blocks until there is one. With failFast the error
+// contains the cause, and shows that a write was not sent.
 func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 
-// newScratch names prefixes below that of u, where its user may write. The keys of u's store begin otherwise (see layout).
+// newScratch returns a space of stores under prefixes below the prefix of u, where the user of u has write permission. The store of u has
+// no keys there (see layout).
 func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	target, err := parseURL(u)
 	if err != nil {
@@ -236,7 +237,7 @@ func newScratch(u *url.URL, name string) (*scratchstore.Space, error) {
 	return &scratchstore.Space{
 		Location: fmt.Sprintf("the keys that begin with %q", prefix),
 		Store: func(number int) *url.URL {
-			u, _ := store(number) // looked at above
+			u, _ := store(number) // checked above
 			return u
 		},
 		Drop: func(ctx context.Context) error {

@@ -46,7 +46,7 @@ func (b *handle) Apply(ctx context.Context, mutations []driver.Mutation) error {
 	case !o.succeeded:
 		return b.refuse(m, o.conflict)
 	case m.Verb == driver.Write:
-		m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: o.rev, edge: edgeOf(m.Resource)})
+		m.NewVersion = b.layout.version(m.Key, m.Uid, base{rev: o.rev, entry: entryOf(m.Resource)})
 	}
 	m.Revision = o.rev
 	return nil
@@ -103,14 +103,14 @@ func (b *handle) put(k key.Key, res *resourcepb.Resource, from base, t token) (*
 	m := &mutation{key: k, etcdKey: b.layout.resource(k), base: from, token: t}
 	m.ops = append(make([]*pb.RequestOp, 0, maxOpsEach), opPut(m.etcdKey, value))
 	m.size = 3*len(m.etcdKey) + len(value) + 4*opOverhead
-	now := edgeOf(res)
-	if old := from.edge; old != nil && (now == nil || now.owner != old.owner) {
-		m.dropEdge(b.layout.edgeKey(old.owner, k))
+	now := entryOf(res)
+	if old := from.entry; old != nil && (now == nil || now.owner != old.owner) {
+		m.dropEntry(b.layout.entryKey(old.owner, k))
 	}
-	if now != nil && (from.edge == nil || *from.edge != *now) {
-		edgeKey, edgeValue := b.layout.edgeKey(now.owner, k), edgeValue(res.GetId())
-		m.ops = append(m.ops, opPut(edgeKey, edgeValue))
-		m.size += len(edgeKey) + len(edgeValue) + opOverhead
+	if now != nil && (from.entry == nil || *from.entry != *now) {
+		entryKey, entryValue := b.layout.entryKey(now.owner, k), entryValue(res.GetId())
+		m.ops = append(m.ops, opPut(entryKey, entryValue))
+		m.size += len(entryKey) + len(entryValue) + opOverhead
 	}
 	return m, nil
 }
@@ -120,13 +120,13 @@ func (b *handle) remove(k key.Key, from base) *mutation {
 	m := &mutation{key: k, etcdKey: b.layout.resource(k), base: from}
 	m.ops = append(make([]*pb.RequestOp, 0, maxOpsEach), opDelete(m.etcdKey))
 	m.size = 3*len(m.etcdKey) + 4*opOverhead
-	if from.edge != nil {
-		m.dropEdge(b.layout.edgeKey(from.edge.owner, k))
+	if from.entry != nil {
+		m.dropEntry(b.layout.entryKey(from.entry.owner, k))
 	}
 	return m
 }
 
-func (m *mutation) dropEdge(edgeKey []byte) {
-	m.ops = append(m.ops, opDelete(edgeKey))
-	m.size += len(edgeKey) + opOverhead
+func (m *mutation) dropEntry(entryKey []byte) {
+	m.ops = append(m.ops, opDelete(entryKey))
+	m.size += len(entryKey) + opOverhead
 }
