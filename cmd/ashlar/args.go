@@ -76,7 +76,7 @@ func (f *filter) check() error {
 	return nil
 }
 
-// of returns the filter for a type.
-func (f *filter) of(typ storage.UnversionedType) *key.Filter {
+// forType returns the filter for a type.
+func (f *filter) forType(typ storage.UnversionedType) *key.Filter {
 	return &key.Filter{Group: typ.Group, Kind: typ.Kind, Partition: f.partition, Namespace: f.namespace, NamePrefix: f.prefix}
 }

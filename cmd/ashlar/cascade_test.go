@@ -134,7 +134,7 @@ func TestCascadeLeavesWhatHasAnotherOwner(t *testing.T) {
 			require.NoError(t, err)
 			f.deeds = c.deeds(f)
 			var out bytes.Buffer
-			d := &deleter{backend: f.meddler, out: &out, cascade: true, seen: map[key.Key]bool{}}
+			d := &deleter{backend: f.meddler, out: &out, cascade: true, visiting: map[key.Key]bool{}}
 			require.NoError(t, d.delete(t.Context(), stored))
 			require.Empty(t, f.deeds, "not all of them came to pass")
 			require.Equal(t, c.left, f.left(), "deleted was:\n%s", out.String())
@@ -149,7 +149,7 @@ func TestCascadeWithoutTransactions(t *testing.T) {
 	stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
 	require.NoError(t, err)
 	f.deeds = []func(){func() { f.put("grandchild", "stranger") }}
-	d := &deleter{backend: struct{ storage.Backend }{f.meddler}, out: &bytes.Buffer{}, cascade: true, seen: map[key.Key]bool{}}
+	d := &deleter{backend: struct{ storage.Backend }{f.meddler}, out: &bytes.Buffer{}, cascade: true, visiting: map[key.Key]bool{}}
 	require.NoError(t, d.delete(t.Context(), stored))
 	require.Equal(t, []string{"grandchild", "stranger"}, f.left())
 }
@@ -161,7 +161,7 @@ func TestCascadeOfAVersion(t *testing.T) {
 	stored, err := read(t.Context(), f.Backend, memberID("grandmother"))
 	require.NoError(t, err)
 	f.deeds = []func(){func() { f.put("grandmother", "") }}
-	d := &deleter{backend: f.meddler, out: &bytes.Buffer{}, cascade: true, guard: stored, seen: map[key.Key]bool{}}
+	d := &deleter{backend: f.meddler, out: &bytes.Buffer{}, cascade: true, guard: stored, visiting: map[key.Key]bool{}}
 	require.ErrorIs(t, d.delete(t.Context(), stored), storage.ErrCASFailure)
 	require.Equal(t, []string{"child", "grandchild", "grandmother", "stranger"}, f.left())
 }

@@ -42,8 +42,8 @@ They are those of the whole store. TYPE, -n and -p matter to a server only: it a
 				return err
 			}
 			defer cancel()
-			return onHistory(ctx, a, f.of(typ), func(h historySource) error {
-				oldest, newest, err := h.Revisions(ctx, f.of(typ))
+			return onHistory(ctx, a, f.forType(typ), func(h historySource) error {
+				oldest, newest, err := h.Revisions(ctx, f.forType(typ))
 				if err != nil {
 					return err
 				}

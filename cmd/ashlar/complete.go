@@ -26,7 +26,7 @@ func completeTypes(a *cli.App) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var proposals []cobra.Completion
-		peek(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
+		openExisting(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
 			counts, err := countTypes(ctx, backend, filter{tenancy: tenancy{partition: storage.Wildcard, namespace: storage.Wildcard}})
 			if err != nil {
 				return
@@ -50,10 +50,10 @@ func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		peek(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
+		openExisting(cmd.Context(), a, func(ctx context.Context, backend storage.Backend) {
 			f := filter{tenancy: *where, prefix: begun, limit: completionLimit}
 			// What was found before an error is still worth proposing.
-			_ = each(ctx, backend, typ, f, func(res *resourcepb.Resource) error {
+			_ = eachResource(ctx, backend, typ, f, func(res *resourcepb.Resource) error {
 				proposals = append(proposals, res.GetId().GetName())
 				return nil
 			})
@@ -62,9 +62,9 @@ func completeNames(a *cli.App, where *tenancy) cobra.CompletionFunc {
 	}
 }
 
-// peek opens the store if it is there already: pressing the tab key creates nothing. Without a store there is nothing to
+// openExisting opens the store if it is there already: pressing the tab key creates nothing. Without a store there is nothing to
 // propose, and nobody to tell why.
-func peek(ctx context.Context, a *cli.App, do func(context.Context, storage.Backend)) {
+func openExisting(ctx context.Context, a *cli.App, do func(context.Context, storage.Backend)) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	if a.Server.Address != "" {

@@ -49,7 +49,7 @@ stays. A resource that is damaged, so that nothing can read it, is deleted like 
 				if err != nil {
 					return fmt.Errorf("delete %s: %w", cli.FullName(id), err)
 				}
-				d := deleter{backend: backend, out: a.Out, cascade: cascade, seen: map[key.Key]bool{}}
+				d := deleter{backend: backend, out: a.Out, cascade: cascade, visiting: map[key.Key]bool{}}
 				if guarded {
 					d.guard = stored
 				}

@@ -50,9 +50,9 @@ have the resource and its revision.`,
 				return err
 			}
 			defer cancel()
-			matching := f.of(typ)
+			matching := f.forType(typ)
 			return onHistory(ctx, a, matching, func(h historySource) error {
-				d := differ{before: newPast(h, matching, from), now: newPast(h, matching, to), limit: f.limit}
+				d := differ{before: newRecordReader(h, matching, from), now: newRecordReader(h, matching, to), limit: f.limit}
 				p := newPrinter(out.format, a.Out)
 				if err := d.each(ctx, p.delta); err != nil {
 					return fmt.Errorf("diff %s: %w", args[0], err)
@@ -70,7 +70,7 @@ have the resource and its revision.`,
 
 // delta is a resource that is not the same at two revisions. A nil record says that there was none.
 type delta struct {
-	what        string
+	change      string
 	before, now *storage.Record
 }
 
@@ -83,7 +83,7 @@ func (d *delta) id() *resourcepb.ID {
 
 // differ walks over two states of a store side by side.
 type differ struct {
-	before, now *past
+	before, now *recordReader
 	limit       int
 }
 
@@ -95,8 +95,8 @@ func (d *differ) each(ctx context.Context, do func(*delta) error) error {
 	}
 	is, err := d.now.next(ctx)
 	for left := d.limit; err == nil && (was != nil || is != nil); {
-		diff := pair(was, is)
-		if diff.what != "" {
+		diff := compareFirst(was, is)
+		if diff.change != "" {
 			if err := do(&diff); err != nil {
 				return err
 			}
@@ -116,8 +116,8 @@ func (d *differ) each(ctx context.Context, do func(*delta) error) error {
 	return err
 }
 
-// pair compares what comes first of two records. Without a difference what is "".
-func pair(was, is *storage.Record) delta {
+// compareFirst compares what comes first of two records. Without a difference what is "".
+func compareFirst(was, is *storage.Record) delta {
 	order := 0
 	switch {
 	case was == nil:
@@ -129,13 +129,13 @@ func pair(was, is *storage.Record) delta {
 	}
 	switch {
 	case order < 0:
-		return delta{what: "deleted", before: was}
+		return delta{change: "deleted", before: was}
 	case order > 0:
-		return delta{what: "created", now: is}
+		return delta{change: "created", now: is}
 	case was.Created != is.Created:
-		return delta{what: "replaced", before: was, now: is}
+		return delta{change: "replaced", before: was, now: is}
 	case was.Modified != is.Modified:
-		return delta{what: "changed", before: was, now: is}
+		return delta{change: "changed", before: was, now: is}
 	}
 	return delta{before: was, now: is}
 }
@@ -144,11 +144,11 @@ func pair(was, is *storage.Record) delta {
 func (p *printer) delta(d *delta) error {
 	switch p.format {
 	case "json", "yaml":
-		return p.object(member{"change", d.what}, member{"before", d.before}, member{"now", d.now})
+		return p.object(member{"change", d.change}, member{"before", d.before}, member{"now", d.now})
 	case "name":
-		return p.line([]byte(d.what + " " + cli.FullName(d.id())))
+		return p.line([]byte(d.change + " " + cli.FullName(d.id())))
 	}
-	head := fmt.Sprintf("%-8s %s", d.what, cli.Describe(d.id()))
+	head := fmt.Sprintf("%-8s %s", d.change, cli.Describe(d.id()))
 	switch {
 	case d.before == nil:
 		head += fmt.Sprintf(" (revision %d)", d.now.Modified)

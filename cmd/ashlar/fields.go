@@ -19,11 +19,11 @@ func (p *printer) fields(before, now *storage.Record) error {
 	if before == nil || now == nil {
 		return nil
 	}
-	was, err := flat(before)
+	was, err := flatFields(before)
 	if err != nil {
 		return err
 	}
-	is, err := flat(now)
+	is, err := flatFields(now)
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func (p *printer) fields(before, now *storage.Record) error {
 	return nil
 }
 
-// flat returns the fields of a resource by their paths, such as data.spec.replicas or data.spec.ports[0].name, as JSON shows their
+// flatFields returns the fields of a resource by their paths, such as data.spec.replicas or data.spec.ports[0].name, as JSON shows their
 // values. What each write changes is left out.
-func flat(r *storage.Record) (map[string]string, error) {
+func flatFields(r *storage.Record) (map[string]string, error) {
 	text, err := jsonpb.Marshal(r.Resource)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func flatten(out map[string]string, path string, v any) {
 			out[path] = "{}"
 		}
 		for name, field := range v {
-			flatten(out, joined(path, name), field)
+			flatten(out, joinPath(path, name), field)
 		}
 	case []any:
 		if len(v) == 0 {
@@ -100,8 +100,8 @@ func flatten(out map[string]string, path string, v any) {
 	}
 }
 
-// joined adds a name to a path, in quotes if it could be taken for something else.
-func joined(path, name string) string {
+// joinPath adds a name to a path, in quotes if it could be taken for something else.
+func joinPath(path, name string) string {
 	for _, r := range name {
 		if !(r == '_' || r == '-' || r == '@' || r == '/' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
 			name = strconv.Quote(name)

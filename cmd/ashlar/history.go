@@ -71,7 +71,7 @@ func filterOf(id *resourcepb.ID) *key.Filter {
 
 // version is one of a resource's versions, or a deletion.
 type version struct {
-	what        string
+	operation   string
 	revision    int64
 	before, now *storage.Record // now is nil for a deletion
 }
@@ -92,7 +92,7 @@ func historyOf(ctx context.Context, h historySource, id *resourcepb.ID, show fun
 		if err != nil {
 			return last > 0, err
 		}
-		err = between(ctx, h, id, oldest, newest, once)
+		err = showChanges(ctx, h, id, oldest, newest, once)
 		if !errors.Is(err, storage.ErrCompacted) {
 			return last > 0, err
 		}
@@ -102,14 +102,14 @@ func historyOf(ctx context.Context, h historySource, id *resourcepb.ID, show fun
 	}
 }
 
-// between shows what was stored at the oldest revision, and all changes from there to the newest one.
-func between(ctx context.Context, h historySource, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
+// showChanges shows what was stored at the oldest revision, and all changes from there to the newest one.
+func showChanges(ctx context.Context, h historySource, id *resourcepb.ID, oldest, newest int64, show func(*version) error) error {
 	first, _, err := h.RecordsAt(filterOf(id), oldest, 1)(ctx)
 	if err != nil {
 		return err
 	}
 	if len(first) > 0 && key.Of(first[0].Resource.GetId()) == key.Of(id) {
-		if err := show(&version{what: "kept", revision: first[0].Modified, now: &first[0]}); err != nil {
+		if err := show(&version{operation: "kept", revision: first[0].Modified, now: &first[0]}); err != nil {
 			return err
 		}
 	}
@@ -117,12 +117,12 @@ func between(ctx context.Context, h historySource, id *resourcepb.ID, oldest, ne
 		return nil
 	}
 	return h.Changes(ctx, id, oldest, newest, func(c *storage.Change) error {
-		return show(&version{what: deed(c), revision: c.Revision, before: c.Before, now: c.Now})
+		return show(&version{operation: operation(c), revision: c.Revision, before: c.Before, now: c.Now})
 	})
 }
 
-// deed is what a change did.
-func deed(c *storage.Change) string {
+// operation is what a change did.
+func operation(c *storage.Change) string {
 	switch {
 	case c.Now == nil:
 		return "deleted"
@@ -137,15 +137,15 @@ func (p *printer) version(v *version) error {
 	when := v.time()
 	switch p.format {
 	case "json", "yaml":
-		return p.object(member{"change", v.what}, member{"revision", v.revision}, member{"time", when}, member{"now", v.now})
+		return p.object(member{"change", v.operation}, member{"revision", v.revision}, member{"time", when}, member{"now", v.now})
 	case "name":
-		return p.line(fmt.Appendf(nil, "%d %s", v.revision, v.what))
+		return p.line(fmt.Appendf(nil, "%d %s", v.revision, v.operation))
 	}
-	head := fmt.Sprintf("%8d  %s", v.revision, v.what)
+	head := fmt.Sprintf("%8d  %s", v.revision, v.operation)
 	if when != "" {
 		head += "  " + when
 	}
-	if v.what == "kept" && v.now.Writes > 1 {
+	if v.operation == "kept" && v.now.Writes > 1 {
 		head += fmt.Sprintf("  (write %d since it was created at revision %d)", v.now.Writes, v.now.Created)
 	}
 	if err := p.line([]byte(head)); err != nil {

@@ -63,14 +63,14 @@ With -o json there is one resource on a line, as protojson. A payload that canno
 				return p.flush()
 			}
 			if cmd.Flags().Changed("at") {
-				return onHistory(ctx, a, f.of(typ), func(h historySource) error {
+				return onHistory(ctx, a, f.forType(typ), func(h historySource) error {
 					return show(func(do func(*resourcepb.Resource) error) error {
-						return newPast(h, f.of(typ), at).each(ctx, f.limit, do)
+						return newRecordReader(h, f.forType(typ), at).each(ctx, f.limit, do)
 					})
 				})
 			}
 			return a.With(ctx, func(backend storage.Backend) error {
-				return show(func(do func(*resourcepb.Resource) error) error { return each(ctx, backend, typ, f, do) })
+				return show(func(do func(*resourcepb.Resource) error) error { return eachResource(ctx, backend, typ, f, do) })
 			})
 		},
 	}

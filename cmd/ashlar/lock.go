@@ -27,8 +27,8 @@ const (
 
 const (
 	defaultLockTTL = 15 * time.Second
-	// resignPatience is how long the store is given to free the lock. If it does not, the lock is free when its time to live has passed.
-	resignPatience = 10 * time.Second
+	// resignTimeout is how long the store is given to free the lock. If it does not, the lock is free when its time to live has passed.
+	resignTimeout = 10 * time.Second
 	// holderTimeout bounds the read of the lock's holder after the time to wait for the lock has passed.
 	holderTimeout = 10 * time.Second
 )
@@ -68,7 +68,7 @@ are smaller than the largest it has seen. Programs in Go fence their writes to t
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if l.limited = cmd.Flags().Changed("wait"); l.limited && l.wait < 0 {
+			if l.hasWait = cmd.Flags().Changed("wait"); l.hasWait && l.wait < 0 {
 				return cli.Usagef("--wait is to be 0 or more")
 			}
 			if l.ttl < time.Second {
@@ -93,7 +93,7 @@ type locker struct {
 	tenancy
 	app       *cli.App
 	ttl, wait time.Duration
-	limited   bool
+	hasWait   bool
 }
 
 func (l *locker) run(ctx context.Context, b storage.Backend, name string, command []string) error {
@@ -113,8 +113,8 @@ func (l *locker) run(ctx context.Context, b storage.Backend, name string, comman
 	if err != nil {
 		return err
 	}
-	err = l.under(ctx, b, tenure, name, command)
-	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignPatience)
+	err = l.runCommand(ctx, b, tenure, name, command)
+	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 	defer cancel()
 	if freed := tenure.Resign(free); freed != nil {
 		// The command has had the lock for as long as it ran: how it ended is the answer.
@@ -140,7 +140,7 @@ func (l *locker) show(ctx context.Context, elector *lease.Elector) error {
 // campaign waits for the lock.
 func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name string) (*lease.Tenure, error) {
 	held := &cli.CodedError{Code: cli.ExitConflict, Err: fmt.Errorf("lock %q is held by somebody else", name)}
-	if l.limited && l.wait == 0 {
+	if l.hasWait && l.wait == 0 {
 		tenure, err := elector.Try(ctx)
 		if errors.Is(err, lease.ErrHeld) {
 			err = held
@@ -148,7 +148,7 @@ func (l *locker) campaign(ctx context.Context, elector *lease.Elector, name stri
 		return tenure, err
 	}
 	waiting := ctx
-	if l.limited {
+	if l.hasWait {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, l.wait)
 		defer cancel()
@@ -169,17 +169,17 @@ func isHeld(ctx context.Context, elector *lease.Elector) bool {
 	return err == nil && holder != ""
 }
 
-// under runs a command in a tenure.
-func (l *locker) under(ctx context.Context, b storage.Backend, tenure *lease.Tenure, name string, command []string) error {
+// runCommand runs a command in a tenure.
+func (l *locker) runCommand(ctx context.Context, b storage.Backend, tenure *lease.Tenure, name string, command []string) error {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.app.In, l.app.Out, l.app.Err
 	cmd.Env = append(os.Environ(), lockName+"="+name, fmt.Sprintf("%s=%d", lockEpoch, tenure.Epoch()))
-	end, stop := hangup(ctx)
+	end, stop := hangupContext(ctx)
 	defer stop()
-	kill, forget := insisted()
+	kill, forget := secondSignal()
 	defer forget()
-	err := child.Run(cmd, child.Condition{End: end.Done(), Kill: kill, Lost: tenure.Done(), Grace: l.ttl / 6, Holds: func() bool {
-		return l.holds(context.WithoutCancel(ctx), b, tenure)
+	err := child.Run(cmd, child.Condition{End: end.Done(), Kill: kill, Revoked: tenure.Done(), Grace: l.ttl / 6, Holds: func() bool {
+		return l.stillHeld(context.WithoutCancel(ctx), b, tenure)
 	}})
 	switch {
 	case tenure.Err() != nil:
@@ -194,8 +194,8 @@ func (l *locker) under(ctx context.Context, b storage.Backend, tenure *lease.Ten
 	return &cli.CodedError{Code: code, Err: fmt.Errorf("%s: %w", command[0], err), AfterInterrupt: true}
 }
 
-// holds reports whether nobody has taken the lock over, as far as the store can prove it.
-func (l *locker) holds(ctx context.Context, b storage.Backend, tenure *lease.Tenure) bool {
+// stillHeld reports whether nobody has taken the lock over, as far as the store can prove it.
+func (l *locker) stillHeld(ctx context.Context, b storage.Backend, tenure *lease.Tenure) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.ttl/6)
 	defer cancel()
 	tx, ok := storage.As[storage.Transactor](b)
@@ -206,9 +206,9 @@ func (l *locker) holds(ctx context.Context, b storage.Backend, tenure *lease.Ten
 	return err == nil && tenure.Err() == nil
 }
 
-// insisted returns a channel that is closed when this program has been told to end twice: if it died of that, what the command has started
+// secondSignal returns a channel that is closed when this program has been told to end twice: if it died of that, what the command has started
 // would run on without the lock.
-func insisted() (<-chan struct{}, func()) {
+func secondSignal() (<-chan struct{}, func()) {
 	signals, twice, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -227,8 +227,8 @@ func insisted() (<-chan struct{}, func()) {
 	}
 }
 
-// hangup returns a context that also ends when the terminal does (SIGHUP), unless that is ignored, as under nohup.
-func hangup(ctx context.Context) (context.Context, context.CancelFunc) {
+// hangupContext returns a context that also ends when the terminal does (SIGHUP), unless that is ignored, as under nohup.
+func hangupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
 	}

@@ -48,7 +48,7 @@ func TestAConditionThatIsOver(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
 	close(over)
-	for name, c := range map[string]child.Condition{"end": {End: over}, "kill": {Kill: over}, "lost": {Lost: over}} {
+	for name, c := range map[string]child.Condition{"end": {End: over}, "kill": {Kill: over}, "lost": {Revoked: over}} {
 		started := filepath.Join(t.TempDir(), "started")
 		err := child.Run(exec.Command("sh", "-c", "trap '' TERM; touch "+started), c)
 		require.ErrorIs(t, err, child.ErrNotStarted, name)

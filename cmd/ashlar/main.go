@@ -101,9 +101,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict with somebody
 	flags.DurationVar(&a.Timeout, "timeout", 0, "give up after this time; watch ends well after it (default: none)")
 	serverFlags(a, root)
 	root.AddCommand(
-		alsoThrough(applyCommand(a)), alsoThrough(getCommand(a)), alsoThrough(listCommand(a)), alsoThrough(watchCommand(a)), alsoThrough(topCommand(a)),
-		alsoThrough(deleteCommand(a)), alsoThrough(ownedCommand(a)), alsoThrough(typesCommand(a)), alsoThrough(migratecmd.ExportCommand(a)),
-		alsoThrough(historyCommand(a)), alsoThrough(diffCommand(a)), alsoThrough(revisionsCommand(a)), compactCommand(a),
+		withServer(applyCommand(a)), withServer(getCommand(a)), withServer(listCommand(a)), withServer(watchCommand(a)), withServer(topCommand(a)),
+		withServer(deleteCommand(a)), withServer(ownedCommand(a)), withServer(typesCommand(a)), withServer(migratecmd.ExportCommand(a)),
+		withServer(historyCommand(a)), withServer(diffCommand(a)), withServer(revisionsCommand(a)), compactCommand(a),
 		schemaCommand(a), migratecmd.Command(a), migratecmd.ImportCommand(a), conformancecmd.Command(a), lockCommand(a), serveCommand(a),
 		versionCommand(a),
 	)
@@ -123,7 +123,7 @@ func serverFlags(a *cli.App, root *cobra.Command) {
 		switch {
 		case a.Server.Address == "":
 			return nil
-		case cmd.Annotations[throughServer] == "":
+		case cmd.Annotations[serverAnnotation] == "":
 			return cli.Usagef("%s does not go through a server: it needs the store itself, by --store", cmd.Name())
 		case a.Store != "":
 			return cli.Usagef("--server and --store exclude each other")
@@ -132,11 +132,11 @@ func serverFlags(a *cli.App, root *cobra.Command) {
 	}
 }
 
-// throughServer marks the commands that also go through a server.
-const throughServer = "ashlar.dev/through-server"
+// serverAnnotation marks the commands that also go through a server.
+const serverAnnotation = "ashlar.dev/through-server"
 
-// alsoThrough marks a command as one that also goes through a server.
-func alsoThrough(cmd *cobra.Command) *cobra.Command {
-	cmd.Annotations = map[string]string{throughServer: "true"}
+// withServer marks a command as one that also goes through a server.
+func withServer(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{serverAnnotation: "true"}
 	return cmd
 }

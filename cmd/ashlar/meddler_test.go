@@ -117,12 +117,12 @@ func TestDeleteBeginsAgain(t *testing.T) {
 	require.NoError(t, err)
 
 	m.deeds = []func(){apply("y")}
-	guarded := &deleter{backend: m, out: &bytes.Buffer{}, guard: stored, seen: map[key.Key]bool{}}
+	guarded := &deleter{backend: m, out: &bytes.Buffer{}, guard: stored, visiting: map[key.Key]bool{}}
 	require.ErrorIs(t, guarded.delete(t.Context(), stored), storage.ErrCASFailure)
 
 	m.deeds = []func(){apply("z"), apply("zz")}
 	var out bytes.Buffer
-	d := &deleter{backend: m, out: &out, seen: map[key.Key]bool{}}
+	d := &deleter{backend: m, out: &out, visiting: map[key.Key]bool{}}
 	require.NoError(t, d.delete(t.Context(), stored))
 	require.Equal(t, "core/ConfigMap default/a deleted\n", out.String())
 	_, err = read(t.Context(), m, id)

@@ -43,7 +43,7 @@ func ownedCommand(a *cli.App) *cobra.Command {
 					return fmt.Errorf("get %s: %w", cli.FullName(id), err)
 				}
 				p := newPrinter(out.format, a.Out)
-				o := owning{backend: backend, recursive: recursive, print: p.resource, seen: map[key.Key]bool{key.Of(id): true}}
+				o := ownedLister{backend: backend, recursive: recursive, print: p.resource, visited: map[key.Key]bool{key.Of(id): true}}
 				if err := o.show(ctx, owner.GetId(), 0); err != nil {
 					return err
 				}
@@ -57,23 +57,23 @@ func ownedCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-type owning struct {
+type ownedLister struct {
 	backend   storage.Backend
 	recursive bool
 	print     func(res *resourcepb.Resource, depth int) error
-	seen      map[key.Key]bool // owners may own each other in a circle
+	visited   map[key.Key]bool // owners may own each other in a circle
 }
 
-func (o *owning) show(ctx context.Context, owner *resourcepb.ID, depth int) error {
+func (o *ownedLister) show(ctx context.Context, owner *resourcepb.ID, depth int) error {
 	children, err := o.backend.OwnerReferences(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("what %s owns: %w", cli.FullName(owner), err)
 	}
 	for _, child := range children {
-		if o.seen[key.Of(child)] {
+		if o.visited[key.Of(child)] {
 			continue
 		}
-		o.seen[key.Of(child)] = true
+		o.visited[key.Of(child)] = true
 		res, err := read(ctx, o.backend, child)
 		if errors.Is(err, storage.ErrNotFound) {
 			continue // deleted meanwhile

@@ -39,9 +39,9 @@ func onHistory(ctx context.Context, a *cli.App, f *key.Filter, do func(historySo
 			if err != nil {
 				return err
 			}
-			h = ofStore{found}
+			h = storeHistory{found}
 		}
-		return beyond(do(h), func() (int64, int64, error) { return h.Revisions(ctx, f) })
+		return addRevisions(do(h), func() (int64, int64, error) { return h.Revisions(ctx, f) })
 	})
 }
 
@@ -52,7 +52,7 @@ func onHistorian(ctx context.Context, a *cli.App, do func(storage.Historian) err
 		if err != nil {
 			return err
 		}
-		return beyond(do(h), func() (int64, int64, error) { return h.Revisions(ctx) })
+		return addRevisions(do(h), func() (int64, int64, error) { return h.Revisions(ctx) })
 	})
 }
 
@@ -64,8 +64,8 @@ func historianOf(backend storage.Backend) (storage.Historian, error) {
 	return h, nil
 }
 
-// beyond adds the revisions there are to an error about one that is not there.
-func beyond(err error, revisions func() (oldest, newest int64, err error)) error {
+// addRevisions adds the revisions there are to an error about one that is not there.
+func addRevisions(err error, revisions func() (oldest, newest int64, err error)) error {
 	if !errors.Is(err, storage.ErrCompacted) && !errors.Is(err, storage.ErrFutureRevision) {
 		return err
 	}
@@ -75,16 +75,16 @@ func beyond(err error, revisions func() (oldest, newest int64, err error)) error
 	return err
 }
 
-// ofStore is the past of a store.
-type ofStore struct{ h storage.Historian }
+// storeHistory is the past of a store.
+type storeHistory struct{ h storage.Historian }
 
 // Revisions implements chronicle.
-func (s ofStore) Revisions(ctx context.Context, _ *key.Filter) (oldest, newest int64, err error) {
+func (s storeHistory) Revisions(ctx context.Context, _ *key.Filter) (oldest, newest int64, err error) {
 	return s.h.Revisions(ctx)
 }
 
 // RecordsAt implements chronicle.
-func (s ofStore) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
+func (s storeHistory) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
 	filter, rest := *f, ranges.Of(f)
 	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
 		scan, err := s.h.Scan(ctx, rest, storage.ScanOptions{Revision: revision, Limit: limit})
@@ -102,7 +102,7 @@ func (s ofStore) RecordsAt(f *key.Filter, revision int64, limit int) func(contex
 }
 
 // Changes implements chronicle.
-func (s ofStore) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
+func (s storeHistory) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
 	follower, err := s.h.Follow(ctx, ranges.OfKey(key.Of(id)), after)
 	if err != nil {
 		return err
@@ -127,20 +127,20 @@ func (s ofStore) Changes(ctx context.Context, id *resourcepb.ID, after, until in
 	}
 }
 
-// past is what matched a filter at a revision, read page by page.
-type past struct {
+// recordReader is what matched a filter at a revision, read page by page.
+type recordReader struct {
 	read func(context.Context) ([]storage.Record, bool, error)
 	page []storage.Record
 	more bool
 }
 
-// newPast returns what matched at a revision; 0 is the newest one.
-func newPast(h historySource, f *key.Filter, revision int64) *past {
-	return &past{read: h.RecordsAt(f, revision, scanLimit), more: true}
+// newRecordReader returns what matched at a revision; 0 is the newest one.
+func newRecordReader(h historySource, f *key.Filter, revision int64) *recordReader {
+	return &recordReader{read: h.RecordsAt(f, revision, scanLimit), more: true}
 }
 
 // next returns the next record, nil after the last one.
-func (p *past) next(ctx context.Context) (*storage.Record, error) {
+func (p *recordReader) next(ctx context.Context) (*storage.Record, error) {
 	for len(p.page) == 0 {
 		if !p.more {
 			return nil, nil
@@ -156,7 +156,7 @@ func (p *past) next(ctx context.Context) (*storage.Record, error) {
 }
 
 // each calls do for the resources, in order, and for no more than limit, unless that is 0.
-func (p *past) each(ctx context.Context, limit int, do func(*resourcepb.Resource) error) error {
+func (p *recordReader) each(ctx context.Context, limit int, do func(*resourcepb.Resource) error) error {
 	for left := limit; ; {
 		r, err := p.next(ctx)
 		if err != nil || r == nil {

@@ -48,7 +48,7 @@ func TestPastIsReadInPages(t *testing.T) {
 	for _, f := range []filter{{}, {prefix: "0"}} {
 		f.partition, f.namespace = "default", storage.Wildcard
 		var names []string
-		p := newPast(ofStore{h}, f.of(storage.UnversionedType{Group: "g", Kind: "k"}), newest)
+		p := newRecordReader(storeHistory{h}, f.forType(storage.UnversionedType{Group: "g", Kind: "k"}), newest)
 		require.NoError(t, p.each(ctx, 0, func(res *resourcepb.Resource) error {
 			names = append(names, res.Id.Name)
 			return nil
@@ -98,7 +98,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	oldest, newest, err := h.Revisions(ctx)
 	require.NoError(t, err)
 	seen := oldest
-	shown, err := historyOf(ctx, ofStore{h}, res.Id, func(v *version) error {
+	shown, err := historyOf(ctx, storeHistory{h}, res.Id, func(v *version) error {
 		require.Equal(t, v.revision, v.now.Modified)
 		require.Equal(t, seen+1, v.revision)
 		require.LessOrEqual(t, h.answers, int(v.revision-oldest), "more was read than is shown")
@@ -110,7 +110,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	require.Equal(t, newest, seen)
 
 	seen = 0
-	shown, err = historyOf(ctx, ofStore{h}, res.Id, func(v *version) error {
+	shown, err = historyOf(ctx, storeHistory{h}, res.Id, func(v *version) error {
 		require.Greater(t, v.revision, seen)
 		seen = v.revision
 		return h.Compact(ctx, min(seen+2, newest))
@@ -136,7 +136,7 @@ func TestHistoryIsShownAsItIsRead(t *testing.T) {
 	require.NoError(t, err)
 	seen = 0
 	times := 0
-	shown, err = historyOf(ctx, ofStore{h}, res.Id, func(v *version) error {
+	shown, err = historyOf(ctx, storeHistory{h}, res.Id, func(v *version) error {
 		require.Greater(t, v.revision, seen)
 		seen = v.revision
 		if times++; times == 2 { // all but the last

@@ -18,11 +18,11 @@ func read(ctx context.Context, backend storage.Backend, id *resourcepb.ID) (*res
 	return res, err
 }
 
-// errEnough ends each early.
-var errEnough = errors.New("enough")
+// errLimit ends each early.
+var errLimit = errors.New("enough")
 
-// each calls do for the resources that match, in order: page by page where the backend has pages.
-func each(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
+// eachResource calls do for the resources that match, in order: page by page where the backend has pages.
+func eachResource(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
 	do func(*resourcepb.Resource) error,
 ) error {
 	left := f.limit
@@ -32,19 +32,19 @@ func each(ctx context.Context, backend storage.Backend, typ storage.UnversionedT
 				return err
 			}
 			if left--; left == 0 {
-				return errEnough
+				return errLimit
 			}
 		}
 		return nil
 	}
-	err := pages(ctx, backend, typ, f, deliver)
-	if errors.Is(err, errEnough) {
+	err := eachPage(ctx, backend, typ, f, deliver)
+	if errors.Is(err, errLimit) {
 		return nil
 	}
 	return err
 }
 
-func pages(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
+func eachPage(ctx context.Context, backend storage.Backend, typ storage.UnversionedType, f filter,
 	deliver func([]*resourcepb.Resource) error,
 ) error {
 	pager, ok := storage.As[storage.Pager](backend)

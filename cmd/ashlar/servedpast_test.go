@@ -170,7 +170,7 @@ func TestWhatNeedsTheStoreIsDocumented(t *testing.T) {
 			first, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
 			told = told || strings.HasPrefix(line, "|") && strings.Contains(first, "`"+cmd.Name()+"`")
 		}
-		through := cmd.Annotations[throughServer] != ""
+		through := cmd.Annotations[serverAnnotation] != ""
 		require.Equal(t, !through, told, cmd.Name())
 		if !through {
 			refused++

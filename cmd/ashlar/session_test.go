@@ -80,17 +80,17 @@ func applyAndReadBack(t *testing.T, c *runner) {
 	kinds := map[string]int{}
 	for _, o := range objects {
 		res := stored[key.Of(o.Resource.Id)]
-		require.NotNil(t, res, o.Where)
-		require.True(t, proto.Equal(o.Resource.Data, res.Data), "payload of %v", o.Where)
-		require.Len(t, res.Metadata, len(o.Resource.Metadata), o.Where)
+		require.NotNil(t, res, o.Position)
+		require.True(t, proto.Equal(o.Resource.Data, res.Data), "payload of %v", o.Position)
+		require.Len(t, res.Metadata, len(o.Resource.Metadata), o.Position)
 		for k, v := range o.Resource.Metadata {
-			require.Equal(t, v, res.Metadata[k], "%v: %s", o.Where, k)
+			require.Equal(t, v, res.Metadata[k], "%v: %s", o.Position, k)
 		}
 		require.NotEmpty(t, res.Id.Uid)
 		require.NotEmpty(t, res.Generation)
 		require.NotEmpty(t, res.Version)
 		if len(o.Owners) > 0 {
-			require.Equal(t, stored[key.Of(o.Owners[0])].Id.Uid, res.Owner.GetUid(), "owner of %v", o.Where)
+			require.Equal(t, stored[key.Of(o.Owners[0])].Id.Uid, res.Owner.GetUid(), "owner of %v", o.Position)
 		}
 		kinds[cli.TypeName(res.Id.Type)]++
 	}

@@ -35,10 +35,10 @@ func newSet(objects []*manifest.Object) (*set, error) {
 		it := &item{object: o, done: make(chan struct{})}
 		var err error
 		if it.key, err = check.Resource(sample(o), 0); err != nil {
-			return nil, cli.Failedf("%v: %w", o.Where, err)
+			return nil, cli.Failedf("%v: %w", o.Position, err)
 		}
 		if other := s.byKey[it.key]; other != nil {
-			return nil, cli.Failedf("%v: %s is also in %v", o.Where, cli.Describe(o.Resource.GetId()), other.object.Where)
+			return nil, cli.Failedf("%v: %s is also in %v", o.Position, cli.Describe(o.Resource.GetId()), other.object.Position)
 		}
 		s.byKey[it.key] = it
 		s.items = append(s.items, it)
@@ -86,11 +86,11 @@ func (s *set) findOwners(ctx context.Context, backend storage.Backend) error {
 			}
 		}
 		if it.owner == nil && len(it.object.Owners) > 0 {
-			return cli.Failedf("%v: the owner of %s, %s, is neither in the files nor in the store", it.object.Where,
+			return cli.Failedf("%v: the owner of %s, %s, is neither in the files nor in the store", it.object.Position,
 				cli.Describe(it.object.Resource.GetId()), cli.Describe(it.object.Owners[0]))
 		}
 	}
-	return s.checkCircles()
+	return s.checkCycles()
 }
 
 // readOwners returns the uids of the owners that are not in the set.
@@ -134,15 +134,15 @@ func (s *set) readOwners(ctx context.Context, backend storage.Backend) (map[key.
 	return found, nil
 }
 
-// checkCircles refuses resources that own each other: none of them could be written first.
-func (s *set) checkCircles() error {
+// checkCycles refuses resources that own each other: none of them could be written first.
+func (s *set) checkCycles() error {
 	safe := map[*item]bool{}
 	for _, it := range s.items {
 		path := map[*item]bool{}
 		var names []string
 		for at := it; at != nil && !safe[at]; at = at.parent {
 			if path[at] {
-				return cli.Failedf("%v: resources own each other in a circle: %s", it.object.Where, strings.Join(names, ", "))
+				return cli.Failedf("%v: resources own each other in a circle: %s", it.object.Position, strings.Join(names, ", "))
 			}
 			path[at] = true
 			names = append(names, cli.Describe(at.object.Resource.GetId()))
@@ -188,7 +188,7 @@ func (s *set) apply(ctx context.Context, backend storage.Backend, out io.Writer)
 				once.Do(func() { close(failed) })
 			}
 		case first == nil && !errors.Is(it.err, errSkipped):
-			first = fmt.Errorf("%v: %s: %w", it.object.Where, cli.Describe(it.object.Resource.GetId()), it.err)
+			first = fmt.Errorf("%v: %s: %w", it.object.Position, cli.Describe(it.object.Resource.GetId()), it.err)
 		}
 	}
 	if first != nil && len(s.items) > 1 {

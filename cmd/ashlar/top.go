@@ -74,7 +74,7 @@ func (t *topper) run(cmd *cobra.Command, arg string) error {
 	}
 	defer cancel()
 	err = t.app.With(ctx, func(b storage.Backend) error { return t.show(ctx, b, typ) })
-	if ctx.Err() != nil && endOfTime(err) {
+	if ctx.Err() != nil && isContextError(err) {
 		return nil
 	}
 	return err
@@ -92,7 +92,7 @@ func (t *topper) show(ctx context.Context, b storage.Backend, typ storage.Unvers
 	}()
 	var err error
 	if t.terminal() {
-		_, err = tea.NewProgram(top.NewScreen(t.name(), tally, t.interval),
+		_, err = tea.NewProgram(top.NewScreen(t.storeName(), tally, t.interval),
 			tea.WithContext(ctx), tea.WithInput(t.app.In), tea.WithOutput(t.app.Out), tea.WithoutSignalHandler()).Run()
 		if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 			err = nil
@@ -118,8 +118,8 @@ func (t *topper) terminal() bool {
 	return true
 }
 
-// name names what is looked at, without what is secret.
-func (t *topper) name() string {
+// storeName names what is looked at, without what is secret.
+func (t *topper) storeName() string {
 	if t.app.Server.Address != "" {
 		return t.app.Server.Address
 	}

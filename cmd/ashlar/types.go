@@ -59,7 +59,7 @@ func typesCommand(a *cli.App) *cobra.Command {
 func countTypes(ctx context.Context, backend storage.Backend, f filter) ([]typeCount, error) {
 	counts := map[storage.UnversionedType]int{}
 	all := storage.UnversionedType{Group: storage.Wildcard, Kind: storage.Wildcard}
-	err := each(ctx, backend, all, f, func(res *resourcepb.Resource) error {
+	err := eachResource(ctx, backend, all, f, func(res *resourcepb.Resource) error {
 		counts[storage.UnversionedTypeFrom(res.GetId().GetType())]++
 		return nil
 	})

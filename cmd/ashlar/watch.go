@@ -74,20 +74,20 @@ func (w *watcher) run(cmd *cobra.Command, arg string) error {
 		}
 		defer watch.Close()
 		err = w.show(ctx, watch, resume)
-		if err == nil || ctx.Err() != nil && endOfTime(err) {
+		if err == nil || ctx.Err() != nil && isContextError(err) {
 			return nil
 		}
 		return fmt.Errorf("watch %s: %w", arg, err)
 	})
 	// The user may also lose patience before the watch is open.
-	if cmd.Context().Err() != nil && endOfTime(err) {
+	if cmd.Context().Err() != nil && isContextError(err) {
 		return nil
 	}
 	return err
 }
 
-// endOfTime says whether err is only that of a context.
-func endOfTime(err error) bool {
+// isContextError says whether err is only that of a context.
+func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
@@ -112,7 +112,7 @@ func (w *watcher) show(ctx context.Context, watch storage.Watch, joined bool) er
 	asking, marked := w.bookmarks, false
 	for shown := 0; ; {
 		if asking {
-			if err := ask(ctx, watch); err != nil {
+			if err := requestBookmark(ctx, watch); err != nil {
 				return err
 			}
 			asking = false
@@ -158,8 +158,8 @@ func (w *watcher) print(p *printer, ev *resourcepb.WatchEvent, cursor string, jo
 	return errors.Join(p.event(ev, cursor), p.flush())
 }
 
-// ask has a bookmark event come.
-func ask(ctx context.Context, watch storage.Watch) error {
+// requestBookmark has a bookmark event come.
+func requestBookmark(ctx context.Context, watch storage.Watch) error {
 	b, ok := watch.(storage.Bookmarker)
 	if !ok {
 		return cli.Usagef("this store cannot tell when a watch has caught up: leave out --bookmarks")

@@ -85,7 +85,7 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 			want.Generation = newULID()
 		}
 		created, err := backend.WriteCAS(ctx, want)
-		if ofServer(backend) && len(want.GetStatus()) > 0 {
+		if isServer(backend) && len(want.GetStatus()) > 0 {
 			return "created, without its status", created.GetId(), err
 		}
 		return "created", created.GetId(), err
@@ -96,8 +96,8 @@ func (it *item) tryWrite(ctx context.Context, backend storage.Backend) (string, 
 	case version != "" && version != stored.GetVersion():
 		return "", nil, &conflictError{fmt.Errorf("%w: stored is %q, the document says %q", storage.ErrCASFailure, stored.GetVersion(), version)}
 	}
-	if ofServer(backend) {
-		client.CarryOver(want, stored)
+	if isServer(backend) {
+		client.KeepMarks(want, stored)
 	}
 	if sameContent(want, stored) {
 		return "unchanged", stored.GetId(), nil
@@ -132,15 +132,15 @@ func samePayload(a, b *anypb.Any) bool {
 	return errA == nil && errB == nil && proto.Equal(ma, mb)
 }
 
-// ofServer reports whether a backend is a server, where deletions may be deferred and some things are the server's to decide.
-func ofServer(b storage.Backend) bool {
+// isServer reports whether a backend is a server, where deletions may be deferred and some things are the server's to decide.
+func isServer(b storage.Backend) bool {
 	_, ok := b.(*client.Backend)
 	return ok
 }
 
-// deferred reports whether a resource of a server is marked for deletion already.
-func deferred(b storage.Backend, res *resourcepb.Resource) bool {
-	return ofServer(b) && client.Deferred(res)
+// markedForDeletion reports whether a resource of a server is marked for deletion already.
+func markedForDeletion(b storage.Backend, res *resourcepb.Resource) bool {
+	return isServer(b) && client.MarkedForDeletion(res)
 }
 
 // item is a resource that is to be applied.

@@ -14,10 +14,10 @@ var ErrNotStarted = errors.New("it was not started")
 
 // Condition is what a command may run under. Its channels are closed once; a nil one never is.
 type Condition struct {
-	End   <-chan struct{} // closed when the command is to end
-	Kill  <-chan struct{} // closed when the command is to be killed
-	Lost  <-chan struct{} // closed when the condition is about to be lost
-	Grace time.Duration   // how long after that the command is killed
+	End     <-chan struct{} // closed when the command is to end
+	Kill    <-chan struct{} // closed when the command is to be killed
+	Revoked <-chan struct{} // closed when the condition is about to be lost
+	Grace   time.Duration   // how long after that the command is killed
 	// Holds reports, after this process and the command have stood still, whether the condition still holds.
 	Holds func() bool
 }
@@ -28,11 +28,11 @@ type Condition struct {
 // killed, the command is killed with it; and if this process is told to stop (SIGTSTP, by Ctrl-Z), the command stops first, and goes on only
 // if the condition still holds. On Linux this process does not stop if the command does not, as where nobody could wake them.
 func Run(cmd *exec.Cmd, c Condition) error {
-	if over(c.End) || over(c.Kill) || over(c.Lost) {
+	if isClosed(c.End) || isClosed(c.Kill) || isClosed(c.Revoked) {
 		return ErrNotStarted
 	}
-	together(cmd)
-	pauses, children, forget := pausing()
+	setGroup(cmd)
+	pauses, children, forget := notifyPause()
 	defer forget()
 	started, exited := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -48,13 +48,13 @@ func Run(cmd *exec.Cmd, c Condition) error {
 	if err := <-started; err != nil {
 		return err
 	}
-	end, kill, lost := c.End, c.Kill, c.Lost
+	end, kill, lost := c.End, c.Kill, c.Revoked
 	told, asked := false, false
 	var grace <-chan time.Time
 	paused := func() {
-		if asked && halted(cmd) {
+		if asked && suspend(cmd) {
 			asked = false
-			pause(cmd, pauses, c.Holds)
+			pauseProcess(cmd, pauses, c.Holds)
 		}
 	}
 	for {
@@ -85,8 +85,8 @@ func Run(cmd *exec.Cmd, c Condition) error {
 	}
 }
 
-// over reports whether a channel is closed.
-func over(closed <-chan struct{}) bool {
+// isClosed reports whether a channel is closed.
+func isClosed(closed <-chan struct{}) bool {
 	select {
 	case <-closed:
 		return true

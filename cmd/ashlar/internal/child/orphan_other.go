@@ -10,5 +10,5 @@ import (
 // dieWithParent does nothing: only Linux offers it.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// standsStill takes it that the command does what the terminal tells it: only Linux says so without waiting for its end.
-func standsStill(*exec.Cmd) bool { return true }
+// isStopped takes it that the command does what the terminal tells it: only Linux says so without waiting for its end.
+func isStopped(*exec.Cmd) bool { return true }

@@ -5,7 +5,7 @@ import (
 	"os/exec"
 )
 
-func single(cmd *exec.Cmd, sig os.Signal) {
+func signalProcess(cmd *exec.Cmd, sig os.Signal) {
 	// It fails if the process has ended, which is what was wanted.
 	_ = cmd.Process.Signal(sig)
 }

@@ -13,10 +13,10 @@ import (
 // StatusLine says how far something is: a line that changes on a terminal, else a line now and then. It is not safe for use by
 // several goroutines.
 type StatusLine struct {
-	out      io.Writer
-	terminal bool
-	shown    time.Time
-	width    int // of what is on the terminal's line
+	out       io.Writer
+	terminal  bool
+	printedAt time.Time
+	width     int // of what is on the terminal's line
 }
 
 // plainEvery is how often a line is written where there is no terminal.
@@ -37,14 +37,14 @@ func (s *StatusLine) Show(text string, news bool) {
 		pad := strings.Repeat(" ", max(0, s.width-len(text)))
 		s.width = len(text)
 		_, _ = fmt.Fprintf(s.out, "\r%s%s", text, pad)
-	case news || time.Since(s.shown) >= plainEvery:
-		s.shown = time.Now()
+	case news || time.Since(s.printedAt) >= plainEvery:
+		s.printedAt = time.Now()
 		_, _ = fmt.Fprintln(s.out, text)
 	}
 }
 
 // Wait suppresses the first line for plainEvery where there is no terminal.
-func (s *StatusLine) Wait() { s.shown = time.Now() }
+func (s *StatusLine) Wait() { s.printedAt = time.Now() }
 
 // Print prints a line that stays.
 func (s *StatusLine) Print(text string) {

@@ -21,12 +21,12 @@ import (
 
 // Backend is a resource service as a storage backend.
 type Backend struct {
-	conn    *grpc.ClientConn
-	service resourcegrpc.ResourceServiceClient
-	history resourcegrpc.HistoryServiceClient
-	address string
-	open    context.Context         // over when the backend is closed
-	close   context.CancelCauseFunc // ends open
+	conn     *grpc.ClientConn
+	service  resourcegrpc.ResourceServiceClient
+	history  resourcegrpc.HistoryServiceClient
+	address  string
+	lifetime context.Context         // over when the backend is closed
+	cancel   context.CancelCauseFunc // ends open
 	// Bookmarks has watches that are opened from now on return bookmarks about once a second, without being asked.
 	Bookmarks bool
 }
@@ -40,16 +40,16 @@ const pageSize = 500
 // errClosed is what the watches of a closed backend end with.
 var errClosed = fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrWatchClosed)
 
-// usable returns the error of a call that is not to be sent: the backend is closed, or the caller's time is over.
-func (b *Backend) usable(ctx context.Context) error {
-	if b.open.Err() != nil {
+// checkOpen returns the error of a call that is not to be sent: the backend is closed, or the caller's time is over.
+func (b *Backend) checkOpen(ctx context.Context) error {
+	if b.lifetime.Err() != nil {
 		return storage.ErrClosed
 	}
 	return ctx.Err()
 }
 
-// bounded returns ctx with the deadline of a call, if it has none.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// withCallTimeout returns ctx with the deadline of a call, if it has none.
+func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
@@ -60,17 +60,17 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 func call[Req, Res any](ctx context.Context, b *Backend, c storage.ReadConsistency,
 	method func(context.Context, Req, ...grpc.CallOption) (Res, error), req Req,
 ) (Res, error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.checkOpen(ctx); err != nil {
 		var none Res
 		return none, err
 	}
-	ctx, done := bounded(ctx)
+	ctx, done := withCallTimeout(ctx)
 	defer done()
 	if c == storage.StrongConsistency {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-consistency-mode", "consistent")
 	}
 	res, err := method(ctx, req)
-	return res, b.translated(ctx, err)
+	return res, b.translateError(ctx, err)
 }
 
 // Read returns a resource. Without a group version in the id it is the one that is stored, of whichever version.
@@ -125,20 +125,20 @@ func (b *Backend) DeleteCAS(ctx context.Context, id *resourcepb.ID, version stri
 
 // invalid is the error of a call that cannot be sent for what it asks.
 func (b *Backend) invalid(text string) error {
-	if b.open.Err() != nil {
+	if b.lifetime.Err() != nil {
 		return storage.ErrClosed
 	}
 	return fmt.Errorf("%w: %s", storage.ErrInvalid, text)
 }
 
-// typeOf returns all group versions of a type, which may have wildcards.
-func typeOf(typ storage.UnversionedType) *resourcepb.Type {
+// allVersions returns all group versions of a type, which may have wildcards.
+func allVersions(typ storage.UnversionedType) *resourcepb.Type {
 	return &resourcepb.Type{Group: typ.Group, GroupVersion: storage.Wildcard, Kind: typ.Kind}
 }
 
 // List returns the resources that match and that the caller may see.
 func (b *Backend) List(ctx context.Context, c storage.ReadConsistency, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix string) ([]*resourcepb.Resource, error) {
-	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: typeOf(typ), Tenancy: tenancy, NamePrefix: namePrefix})
+	res, err := call(ctx, b, c, b.service.List, &resourcepb.ListRequest{Type: allVersions(typ), Tenancy: tenancy, NamePrefix: namePrefix})
 	return res.GetResources(), err
 }
 
@@ -151,7 +151,7 @@ func (b *Backend) ListPage(ctx context.Context, typ storage.UnversionedType, ten
 		opts.Limit = pageSize
 	}
 	req := &resourcepb.ListRequest{
-		Type: typeOf(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
+		Type: allVersions(typ), Tenancy: tenancy, NamePrefix: namePrefix, Limit: int32(min(opts.Limit, pageSize)), Continue: opts.Continue,
 	}
 	unpaged := false
 	res, err := call(ctx, b, opts.Consistency, func(ctx context.Context, req *resourcepb.ListRequest, o ...grpc.CallOption) (*resourcepb.ListResponse, error) {
@@ -185,10 +185,10 @@ func (b *Backend) OwnerReferences(ctx context.Context, id *resourcepb.ID) ([]*re
 
 // Close closes the connection, and ends the watches.
 func (b *Backend) Close() error {
-	if b.open.Err() != nil {
+	if b.lifetime.Err() != nil {
 		return nil
 	}
-	b.close(errClosed)
+	b.cancel(errClosed)
 	return b.conn.Close()
 }
 
@@ -198,21 +198,23 @@ const (
 	finalizers        = "finalizers"
 )
 
-// Deferred reports whether a resource is marked for deletion and waits for its finalizers.
-func Deferred(res *resourcepb.Resource) bool { return res.GetMetadata()[deletionTimestamp] != "" }
+// MarkedForDeletion reports whether a resource is marked for deletion and waits for its finalizers.
+func MarkedForDeletion(res *resourcepb.Resource) bool {
+	return res.GetMetadata()[deletionTimestamp] != ""
+}
 
-// Gone reports whether a resource that was just deleted is gone. Otherwise it waits for its finalizers.
-func (b *Backend) Gone(ctx context.Context, id *resourcepb.ID) (bool, error) {
+// IsDeleted reports whether a resource that was just deleted is gone. Otherwise it waits for its finalizers.
+func (b *Backend) IsDeleted(ctx context.Context, id *resourcepb.ID) (bool, error) {
 	res, err := b.Read(ctx, storage.StrongConsistency, id)
 	if errors.Is(err, storage.ErrNotFound) {
 		return true, nil
 	}
-	return !Deferred(res), err
+	return !MarkedForDeletion(res), err
 }
 
-// CarryOver adds to a resource that is to replace a stored one the marks of the latter which it does not mention: they belong to the service
+// KeepMarks adds to a resource that is to replace a stored one the marks of the latter which it does not mention: they belong to the service
 // and to controllers, and who writes the content does not know of them.
-func CarryOver(res, stored *resourcepb.Resource) {
+func KeepMarks(res, stored *resourcepb.Resource) {
 	for _, mark := range []string{deletionTimestamp, finalizers} {
 		value, there := stored.GetMetadata()[mark]
 		if _, given := res.GetMetadata()[mark]; there && !given {
@@ -224,12 +226,12 @@ func CarryOver(res, stored *resourcepb.Resource) {
 	}
 }
 
-// translated returns an error of a call as a store would have returned it.
-func (b *Backend) translated(ctx context.Context, err error) error {
+// translateError returns an error of a call as a store would have returned it.
+func (b *Backend) translateError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if b.open.Err() != nil {
+	if b.lifetime.Err() != nil {
 		return fmt.Errorf("%w: %w", storage.ErrClosed, storage.ErrInconsistent) // it was cut off
 	}
 	if over := ctx.Err(); over != nil {
@@ -239,20 +241,20 @@ func (b *Backend) translated(ctx context.Context, err error) error {
 	kind, reasoned := error(nil), false
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == service.Domain {
-			kind, reasoned = sentinels[info.GetReason()], true
+			kind, reasoned = errorsByReason[info.GetReason()], true
 		}
 	}
 	if !reasoned {
-		kind = byCode[s.Code()]
+		kind = errorsByCode[s.Code()]
 	}
 	switch {
-	case plain[kind]:
+	case plainErrors[kind]:
 		return kind
 	case errors.Is(kind, storage.ErrInvalid) && !reasoned:
 		return fmt.Errorf("%w: %s", kind, s.Message())
 	case kind != nil:
-		return &told{text: s.Message(), kind: kind}
-	case !reasoned && lost[s.Code()]:
+		return &serverError{text: s.Message(), kind: kind}
+	case !reasoned && ambiguousCodes[s.Code()]:
 		return fmt.Errorf("%w: the server %s: %s", storage.ErrInconsistent, b.address, s.Message())
 	}
 	return fmt.Errorf("the server %s: %s", b.address, s.Message())

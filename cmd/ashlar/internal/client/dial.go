@@ -44,8 +44,8 @@ const (
 	pingTimeout = 20 * time.Second
 )
 
-// again says how soon a server that could not be reached is tried again.
-var again = backoff.Config{BaseDelay: minPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause}
+// reconnectBackoff says how soon a server that could not be reached is tried reconnectBackoff.
+var reconnectBackoff = backoff.Config{BaseDelay: minPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause}
 
 // connectTimeout is how long the server may take to accept a connection.
 const connectTimeout = 20 * time.Second
@@ -67,13 +67,13 @@ func Dial(o Options) (*Backend, error) {
 	conn, err := grpc.NewClient(o.Address,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: connectTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: connectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			return call(o.with(ctx), method, req, reply, cc, opts...)
+			return call(o.withToken(ctx), method, req, reply, cc, opts...)
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return open(o.with(ctx), desc, cc, method, opts...)
+			return open(o.withToken(ctx), desc, cc, method, opts...)
 		}),
 	)
 	if err != nil {
@@ -82,12 +82,12 @@ func Dial(o Options) (*Backend, error) {
 	b := &Backend{
 		conn: conn, service: resourcegrpc.NewResourceServiceClient(conn), history: resourcegrpc.NewHistoryServiceClient(conn), address: o.Address,
 	}
-	b.open, b.close = context.WithCancelCause(context.Background())
+	b.lifetime, b.cancel = context.WithCancelCause(context.Background())
 	return b, nil
 }
 
-// with adds the token to a call.
-func (o *Options) with(ctx context.Context) context.Context {
+// withToken adds the token to a call.
+func (o *Options) withToken(ctx context.Context) context.Context {
 	if o.Token == "" {
 		return ctx
 	}

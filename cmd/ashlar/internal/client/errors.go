@@ -8,8 +8,8 @@ import (
 	"github.com/ashlar-dev/storage"
 )
 
-// sentinels are the store's errors by the reasons that the service gives.
-var sentinels = map[string]error{
+// errorsByReason are the store's errors by the reasons that the service gives.
+var errorsByReason = map[string]error{
 	"NOT_FOUND": storage.ErrNotFound, "CAS_FAILURE": storage.ErrCASFailure, "WRONG_UID": storage.ErrWrongUid, "TOO_LARGE": storage.ErrTooLarge,
 	"INVALID": storage.ErrInvalid, "FENCED": storage.ErrFenced, "CLOSED": storage.ErrInconsistent, "COMPACTED": storage.ErrCompacted,
 	"WATCH_CLOSED": storage.ErrWatchClosed, "GROUP_VERSION_MISMATCH": errMismatch, "INCONSISTENT": storage.ErrInconsistent,
@@ -19,25 +19,25 @@ var sentinels = map[string]error{
 // errMismatch says that a resource is stored under another group version. Read makes the store's own error of it.
 var errMismatch = errors.New("stored under another group version")
 
-// byCode are the store's errors for those that come without a reason.
-var byCode = map[codes.Code]error{
+// errorsByCode are the store's errors for those that come without a reason.
+var errorsByCode = map[codes.Code]error{
 	codes.NotFound: storage.ErrNotFound, codes.InvalidArgument: storage.ErrInvalid, codes.ResourceExhausted: storage.ErrTooLarge,
 	codes.OutOfRange: storage.ErrCompacted, codes.Aborted: storage.ErrCASFailure,
 }
 
-// lost are the codes of answers that say nothing of what was done: the connection broke, or the server failed on the way.
-var lost = map[codes.Code]bool{
+// ambiguousCodes are the codes of answers that say nothing of what was done: the connection broke, or the server failed on the way.
+var ambiguousCodes = map[codes.Code]bool{
 	codes.Unavailable: true, codes.DeadlineExceeded: true, codes.Canceled: true, codes.Unknown: true, codes.Internal: true,
 }
 
-// plain are the errors that the service tells in words of the API that it is compatible with; a store has its own.
-var plain = map[error]bool{storage.ErrNotFound: true, storage.ErrCASFailure: true, storage.ErrWrongUid: true}
+// plainErrors are the errors that the service tells in words of the API that it is compatible with; a store has its own.
+var plainErrors = map[error]bool{storage.ErrNotFound: true, storage.ErrCASFailure: true, storage.ErrWrongUid: true}
 
-// told is an error of the server: one of the store's, in the server's words.
-type told struct {
+// serverError is an error of the server: one of the store's, in the server's words.
+type serverError struct {
 	text string
 	kind error
 }
 
-func (t *told) Error() string { return t.text }
-func (t *told) Unwrap() error { return t.kind }
+func (t *serverError) Error() string { return t.text }
+func (t *serverError) Unwrap() error { return t.kind }

@@ -20,15 +20,15 @@ import (
 
 // Bookmarks come so often to those who want them, and to others, so that the position of a quiet watch does not age.
 const (
-	bookmarksWanted = time.Second
-	bookmarksHidden = 30 * time.Second
+	bookmarkInterval       = time.Second
+	hiddenBookmarkInterval = 30 * time.Second
 )
 
 // A watch whose server went away looks for it again for so long, with pauses between these.
 const (
-	outage   = 5 * time.Minute
-	minPause = 100 * time.Millisecond
-	maxPause = 5 * time.Second
+	maxOutage = 5 * time.Minute
+	minPause  = 100 * time.Millisecond
+	maxPause  = 5 * time.Second
 )
 
 // WatchList returns a watch that begins with a snapshot. Between the snapshot and its end it goes on by itself when the server goes away
@@ -47,27 +47,27 @@ func (b *Backend) WatchFrom(ctx context.Context, typ storage.UnversionedType, te
 
 // watch returns a watch whose first stream stands: the server has opened it in the store.
 func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenancy *resourcepb.Tenancy, namePrefix, cursor string) (*watch, error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	interval := bookmarksHidden
+	interval := hiddenBookmarkInterval
 	if b.Bookmarks {
-		interval = bookmarksWanted
+		interval = bookmarkInterval
 	}
-	w := &watch{backend: b, shown: b.Bookmarks, position: cursor, events: make(chan *resourcepb.WatchEvent), failed: make(chan struct{}),
+	w := &watch{backend: b, showBookmarks: b.Bookmarks, position: cursor, events: make(chan *resourcepb.WatchEvent), errReady: make(chan struct{}),
 		req: &resourcepb.WatchListRequest{
-			Type: typeOf(typ), Tenancy: tenancy, NamePrefix: namePrefix, Cursor: cursor, Cursors: true, BookmarkInterval: durationpb.New(interval),
+			Type: allVersions(typ), Tenancy: tenancy, NamePrefix: namePrefix, Cursor: cursor, Cursors: true, BookmarkInterval: durationpb.New(interval),
 		}}
-	w.ctx, w.stop = context.WithCancelCause(b.open)
+	w.ctx, w.stop = context.WithCancelCause(b.lifetime)
 	bound, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	first, err := w.open(bound)
-	if err != nil && w.spareBookmarks(err) {
+	if err != nil && w.dropBookmarks(err) {
 		first, err = w.open(bound)
 	}
 	if err != nil {
 		w.Close()
-		return nil, w.translated(bound, err)
+		return nil, w.translateError(bound, err)
 	}
 	go w.run(first)
 	return w, nil
@@ -75,19 +75,19 @@ func (b *Backend) watch(ctx context.Context, typ storage.UnversionedType, tenanc
 
 // watch is a watch of a server.
 type watch struct {
-	backend *Backend
-	req     *resourcepb.WatchListRequest // of the next stream
-	shown   bool                         // bookmarks are returned
+	backend       *Backend
+	req           *resourcepb.WatchListRequest // of the next stream
+	showBookmarks bool                         // bookmarks are returned
 
-	ctx    context.Context // over when the watch is closed; its cause is what Next returns then
-	stop   context.CancelCauseFunc
-	events chan *resourcepb.WatchEvent
-	failed chan struct{} // closed when err is set
-	err    error
+	ctx      context.Context // over when the watch is closed; its cause is what Next returns then
+	stop     context.CancelCauseFunc
+	events   chan *resourcepb.WatchEvent
+	errReady chan struct{} // closed when err is set
+	err      error
 
-	mu       sync.Mutex
-	position string
-	asked    bool // for a bookmark
+	mu                sync.Mutex
+	position          string
+	bookmarkRequested bool // for a bookmark
 }
 
 // stream is one call of the service for a watch.
@@ -98,7 +98,7 @@ type stream struct {
 
 // run receives events, from one stream after another, until the watch ends.
 func (w *watch) run(s *stream) {
-	defer close(w.failed)
+	defer close(w.errReady)
 	var since time.Time // of the first failure that nothing followed; zero for none
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		progress, err := false, error(nil)
@@ -113,10 +113,10 @@ func (w *watch) run(s *stream) {
 		case w.ctx.Err() != nil:
 			w.err = context.Cause(w.ctx)
 			return
-		case w.spareBookmarks(err):
+		case w.dropBookmarks(err):
 			continue
 		case status.Code(err) != codes.Unavailable || w.req.GetCursor() == "":
-			w.err = ended(w.translated(w.ctx, err))
+			w.err = closedError(w.translateError(w.ctx, err))
 			return
 		}
 		if progress {
@@ -125,8 +125,8 @@ func (w *watch) run(s *stream) {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) > outage {
-			w.err = ended(w.translated(w.ctx, err))
+		if time.Since(since) > maxOutage {
+			w.err = closedError(w.translateError(w.ctx, err))
 			return
 		}
 		select {
@@ -136,29 +136,29 @@ func (w *watch) run(s *stream) {
 	}
 }
 
-// ended returns the error of a watch that cannot go on.
-func ended(err error) error {
+// closedError returns the error of a watch that cannot go on.
+func closedError(err error) error {
 	if errors.Is(err, storage.ErrWatchClosed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", storage.ErrWatchClosed, err)
 }
 
-// spareBookmarks reports whether an error says that the server's store has no bookmarks, and the watch can do without: from then on it does.
-func (w *watch) spareBookmarks(err error) bool {
-	if status.Code(err) != codes.Unimplemented || w.req.GetBookmarkInterval() == nil || w.shown {
+// dropBookmarks reports whether an error says that the server's store has no bookmarks, and the watch can do without: from then on it does.
+func (w *watch) dropBookmarks(err error) bool {
+	if status.Code(err) != codes.Unimplemented || w.req.GetBookmarkInterval() == nil || w.showBookmarks {
 		return false
 	}
 	w.req.BookmarkInterval = nil
 	return true
 }
 
-// translated returns an error of a stream as a store would have returned it.
-func (w *watch) translated(ctx context.Context, err error) error {
+// translateError returns an error of a stream as a store would have returned it.
+func (w *watch) translateError(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%w: %s", storage.ErrInvalid, status.Convert(err).Message())
 	}
-	return w.backend.translated(ctx, err)
+	return w.backend.translateError(ctx, err)
 }
 
 // open opens a stream. When it returns, within the time of bound, the server has opened its watch, or refused to.
@@ -191,21 +191,21 @@ func (w *watch) receive(s *stream) (progress bool, err error) {
 			return progress, err
 		}
 		progress = true
-		if !w.take(ev) {
+		if !w.deliver(ev) {
 			return progress, w.ctx.Err()
 		}
 	}
 }
 
-// take hands an event to Next, and notes where a next stream goes on. It reports whether the watch is still open.
-func (w *watch) take(ev *resourcepb.WatchEvent) bool {
+// deliver hands an event to Next, and notes where a next stream goes on. It reports whether the watch is still open.
+func (w *watch) deliver(ev *resourcepb.WatchEvent) bool {
 	cursor := ev.GetCursor()
 	mark, bookmark := ev.GetEvent().(*resourcepb.WatchEvent_Bookmark_)
 	if bookmark && cursor == "" {
 		cursor = mark.Bookmark.GetCursor()
 	}
-	if bookmark && !w.wanted() {
-		w.moveTo(cursor)
+	if bookmark && !w.takeBookmarkRequest() {
+		w.advance(cursor)
 	} else {
 		ev.Cursor = cursor
 		select {
@@ -220,16 +220,16 @@ func (w *watch) take(ev *resourcepb.WatchEvent) bool {
 	return true
 }
 
-// wanted reports whether a bookmark was asked for, which this one then answers.
-func (w *watch) wanted() bool {
+// takeBookmarkRequest reports whether a bookmark was asked for, which this one then answers.
+func (w *watch) takeBookmarkRequest() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	asked := w.asked
-	w.asked = false
-	return asked && w.shown
+	asked := w.bookmarkRequested
+	w.bookmarkRequested = false
+	return asked && w.showBookmarks
 }
 
-func (w *watch) moveTo(cursor string) {
+func (w *watch) advance(cursor string) {
 	if cursor != "" {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -240,10 +240,10 @@ func (w *watch) moveTo(cursor string) {
 // Next returns the next event. An event's position is that of Cursor.
 func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	select { // what has ended stays so, whatever else there is
-	case <-w.failed:
+	case <-w.errReady:
 		return nil, w.err
 	case <-w.ctx.Done():
-		<-w.failed
+		<-w.errReady
 		return nil, w.err
 	default:
 	}
@@ -252,10 +252,10 @@ func (w *watch) Next(ctx context.Context) (*resourcepb.WatchEvent, error) {
 	}
 	select {
 	case ev := <-w.events:
-		w.moveTo(ev.GetCursor())
+		w.advance(ev.GetCursor())
 		ev.Cursor = ""
 		return ev, nil
-	case <-w.failed:
+	case <-w.errReady:
 		return nil, w.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -274,7 +274,7 @@ func (w *watch) Cursor() string {
 func (w *watch) Bookmark(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = true
+	w.bookmarkRequested = true
 	return nil
 }
 

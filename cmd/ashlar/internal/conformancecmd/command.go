@@ -35,8 +35,8 @@ type conformanceRun struct {
 	noCases bool           // the part under faults is all
 }
 
-// underFaults is what --run calls the part under faults.
-const underFaults = "Faults"
+// faultsCase is what --run calls the part under faults.
+const faultsCase = "Faults"
 
 func Command(a *cli.App) *cobra.Command {
 	var q conformanceRun
@@ -112,8 +112,8 @@ func (q *conformanceRun) check(cmd *cobra.Command) (err error) {
 	if q.run, err = regexp.Compile(q.pattern); err != nil {
 		return cli.Usagef("--run: %w", err)
 	}
-	if q.faults && !q.run.MatchString(underFaults) {
-		return cli.Usagef("--faults goes on with what is called %s, which --run %s leaves out", underFaults, strconv.Quote(q.pattern))
+	if q.faults && !q.run.MatchString(faultsCase) {
+		return cli.Usagef("--faults goes on with what is called %s, which --run %s leaves out", faultsCase, strconv.Quote(q.pattern))
 	}
 	q.noCases = !slices.ContainsFunc(conformance.Guarantees(), func(g conformance.Guarantee) bool {
 		return slices.ContainsFunc(g.Cases, q.run.MatchString)
@@ -136,20 +136,20 @@ func checkStore(ctx context.Context, a *cli.App, q *conformanceRun) (err error) 
 	}
 	if err := openOnce(ctx, space.Store(0).String()); err != nil {
 		if problem := space.Drop(context.WithoutCancel(ctx)); problem != nil && !errors.Is(problem, storage.ErrInconsistent) {
-			err = errors.Join(err, left(ctx, a, space, problem))
+			err = errors.Join(err, cleanupError(ctx, a, space, problem))
 		}
 		return fmt.Errorf("open a store of its own: %w", err)
 	}
-	show := newConformanceProgress(a.Err)
+	show := newProgress(a.Err)
 	defer func() {
-		if problem := drop(ctx, space); problem != nil {
-			err = errors.Join(err, left(ctx, a, space, problem))
+		if problem := cleanup(ctx, space); problem != nil {
+			err = errors.Join(err, cleanupError(ctx, a, space, problem))
 		}
 	}()
-	answers := &answers{store: redacted(rawURL), place: space.Location, began: time.Now()}
-	asked := answers.ask(ctx, q, space, show)
-	show.end()
-	answers.took = time.Since(answers.began)
+	answers := &results{store: redactURL(rawURL), location: space.Location, started: time.Now()}
+	asked := answers.collect(ctx, q, space, show)
+	show.clear()
+	answers.took = time.Since(answers.started)
 	if len(answers.cases) == 0 && answers.faults == nil {
 		return asked // nothing was answered
 	}
@@ -176,8 +176,8 @@ func openOnce(ctx context.Context, storeURL string) error {
 	return b.Close()
 }
 
-// left is the error about what is left in the database. Of a command that was interrupted no error is shown, so it gets a line.
-func left(ctx context.Context, a *cli.App, space *scratchstore.Space, problem error) error {
+// cleanupError is the error about what is cleanupError in the database. Of a command that was interrupted no error is shown, so it gets a line.
+func cleanupError(ctx context.Context, a *cli.App, space *scratchstore.Space, problem error) error {
 	err := cli.Failedf("%s could not be deleted: %w", space.Location, problem)
 	if ctx.Err() != nil {
 		_, _ = fmt.Fprintln(a.Err, cli.OneLine(err))
@@ -185,12 +185,12 @@ func left(ctx context.Context, a *cli.App, space *scratchstore.Space, problem er
 	return err
 }
 
-// dropping is how long a database may take to answer so that what was made in it can be deleted.
-const dropping = time.Minute
+// cleanupTimeout is how long a database may take to answer so that what was made in it can be deleted.
+const cleanupTimeout = time.Minute
 
-// drop deletes the space whatever became of ctx. A database that was disturbed may need a moment until it answers.
-func drop(ctx context.Context, space *scratchstore.Space) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropping)
+// cleanup deletes the space whatever became of ctx. A database that was disturbed may need a moment until it answers.
+func cleanup(ctx context.Context, space *scratchstore.Space) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -207,14 +207,14 @@ func drop(ctx context.Context, space *scratchstore.Space) error {
 	}
 }
 
-// ask collects the answers. An error says that not everything could be asked.
-func (n *answers) ask(ctx context.Context, q *conformanceRun, space *scratchstore.Space, show *conformanceProgress) error {
+// collect collects the answers. An error says that not everything could be asked.
+func (n *results) collect(ctx context.Context, q *conformanceRun, space *scratchstore.Space, show *progress) error {
 	var stores atomic.Int64
 	next := func() string { return space.Store(int(stores.Add(1))).String() }
 	h := harnessFor(next())
 	if !q.noCases {
 		h.URL = func(testing.TB) string { return next() }
-		report, err := conformance.Check(ctx, h, conformance.Options{Run: q.run, Parallel: q.parallel, Progress: show.check})
+		report, err := conformance.Check(ctx, h, conformance.Options{Run: q.run, Parallel: q.parallel, Progress: show.showCase})
 		if n.cases = report.Results; err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (n *answers) ask(ctx context.Context, q *conformanceRun, space *scratchstor
 	if !q.faults {
 		return nil
 	}
-	report, err := n.disturb(ctx, q, h, next(), space.Requests, show)
+	report, err := n.runFaults(ctx, q, h, next(), space.Requests, show)
 	if err == nil || report != nil && len(report.Violations) > 0 {
 		n.faults = report // one that was given up has not been checked
 	}
@@ -251,8 +251,8 @@ func harnessFor(storeURL string) (h conformance.Harness) {
 	return h
 }
 
-// disturb asks under faults.
-func (n *answers) disturb(ctx context.Context, q *conformanceRun, c conformance.Harness, storeURL string, requests []string, show *conformanceProgress) (*faults.Report, error) {
+// runFaults asks under faults.
+func (n *results) runFaults(ctx context.Context, q *conformanceRun, c conformance.Harness, storeURL string, requests []string, show *progress) (*faults.Report, error) {
 	w := newFaultProxies(requests)
 	defer w.close()
 	h, err := w.harness(ctx, storeURL, q.crashCommand)
@@ -262,7 +262,7 @@ func (n *answers) disturb(ctx context.Context, q *conformanceRun, c conformance.
 	h.MaxSize, h.NoBookmarker, h.NoCommitBounds = c.MaxSize, c.NoBookmarker, c.NoCommitBounds
 	h.ListIsNoSnapshot, h.NoOrderAcrossKeys, h.NoHistorian = c.ListIsNoSnapshot, c.NoOrderAcrossKeys, c.NoHistorian
 	o := faults.Options{For: q.during, Seed: q.seed}
-	stop := show.disturb(&o)
+	stop := show.showFaults(&o)
 	defer stop()
 	return faults.Run(ctx, h, o)
 }

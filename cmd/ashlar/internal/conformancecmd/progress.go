@@ -11,32 +11,32 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// conformanceProgress shows how far the conformance command is.
-type conformanceProgress struct {
-	mu     sync.Mutex
-	line   *cli.StatusLine
-	failed int
+// progress shows how far the conformance command is.
+type progress struct {
+	mu       sync.Mutex
+	line     *cli.StatusLine
+	failures int
 }
 
-func newConformanceProgress(out io.Writer) *conformanceProgress {
-	p := &conformanceProgress{line: cli.NewStatusLine(out)}
+func newProgress(out io.Writer) *progress {
+	p := &progress{line: cli.NewStatusLine(out)}
 	p.line.Wait() // what takes only a moment is not worth a line
 	return p
 }
 
-// check shows that a case is done. One that failed is worth a line at once.
-func (p *conformanceProgress) check(r conformance.Result, done, of int) {
+// showCase shows that a case is done. One that failed is worth a line at once.
+func (p *progress) showCase(r conformance.Result, done, of int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Failure != "" {
-		p.failed++
+		p.failures++
 		p.line.Print(r.Case + " failed")
 	}
-	p.line.Show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failed), false)
+	p.line.Show(fmt.Sprintf("%d of %d cases, %d failed", done, of, p.failures), false)
 }
 
-// disturb shows how far a run under faults is, until stop is called.
-func (p *conformanceProgress) disturb(o *faults.Options) (stop func()) {
+// showFaults shows how far a run under faults is, until stop is called.
+func (p *progress) showFaults(o *faults.Options) (stop func()) {
 	var last string
 	began := time.Now()
 	show := func() {
@@ -67,8 +67,8 @@ func (p *conformanceProgress) disturb(o *faults.Options) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// end makes room for what follows.
-func (p *conformanceProgress) end() {
+// clear makes room for what follows.
+func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.line.Clear()

@@ -23,21 +23,21 @@ import (
 type faultProxies struct {
 	requests []string // see scratch.Space
 
-	mu        sync.Mutex
-	links     map[string]*proxy.Proxy
-	order     []*proxy.Proxy
-	encrypted bool
-	around    string // why connections do not lead through a proxy; "" if they do
+	mu           sync.Mutex
+	byAddress    map[string]*proxy.Proxy
+	all          []*proxy.Proxy
+	usesTLS      bool
+	bypassReason string // why connections do not lead through a proxy; "" if they do
 }
 
 func newFaultProxies(requests []string) *faultProxies {
-	return &faultProxies{requests: requests, links: map[string]*proxy.Proxy{}}
+	return &faultProxies{requests: requests, byAddress: map[string]*proxy.Proxy{}}
 }
 
 func (w *faultProxies) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, p := range w.order {
+	for _, p := range w.all {
 		p.Close()
 	}
 }
@@ -47,11 +47,11 @@ func (w *faultProxies) dial(ctx context.Context, network, address string) (net.C
 	var d net.Dialer
 	if !strings.HasPrefix(network, "tcp") {
 		w.mu.Lock()
-		w.around = "the connection is a Unix socket, where no proxy can stand in between"
+		w.bypassReason = "the connection is a Unix socket, where no proxy can stand in between"
 		w.mu.Unlock()
 		return d.DialContext(ctx, network, address)
 	}
-	p, err := w.link(ctx, address)
+	p, err := w.proxyFor(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +59,14 @@ func (w *faultProxies) dial(ctx context.Context, network, address string) (net.C
 	if err != nil {
 		return nil, err
 	}
-	return &watched{Conn: conn, way: w}, nil
+	return &tlsDetector{Conn: conn, proxies: w}, nil
 }
 
-// link returns the proxy in front of an address. One that cannot be reached gets none, so that a client with several to choose
+// proxyFor returns the proxy in front of an address. One that cannot be reached gets none, so that a client with several to choose
 // from is told at once.
-func (w *faultProxies) link(ctx context.Context, address string) (*proxy.Proxy, error) {
+func (w *faultProxies) proxyFor(ctx context.Context, address string) (*proxy.Proxy, error) {
 	w.mu.Lock()
-	p := w.links[address]
+	p := w.byAddress[address]
 	w.mu.Unlock()
 	if p != nil {
 		return p, nil
@@ -79,29 +79,29 @@ func (w *faultProxies) link(ctx context.Context, address string) (*proxy.Proxy, 
 	_ = conn.Close() // it was reached
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.links[address]; p != nil {
+	if p := w.byAddress[address]; p != nil {
 		return p, nil
 	}
 	if p, err = proxy.New(address); err != nil {
 		return nil, err
 	}
-	w.links[address] = p
-	w.order = append(w.order, p)
+	w.byAddress[address] = p
+	w.all = append(w.all, p)
 	return p, nil
 }
 
-// watched is a connection that reports whether it is encrypted.
-type watched struct {
+// tlsDetector is a connection that reports whether it is encrypted.
+type tlsDetector struct {
 	net.Conn
-	way *faultProxies
+	proxies *faultProxies
 }
 
 // Write sees the record in which TLS begins. Nothing else that is spoken here begins so.
-func (c *watched) Write(b []byte) (int, error) {
+func (c *tlsDetector) Write(b []byte) (int, error) {
 	if len(b) > 5 && b[0] == 0x16 && b[1] == 3 {
-		c.way.mu.Lock()
-		c.way.encrypted = true
-		c.way.mu.Unlock()
+		c.proxies.mu.Lock()
+		c.proxies.usesTLS = true
+		c.proxies.mu.Unlock()
 	}
 	return c.Conn.Write(b)
 }
@@ -129,7 +129,7 @@ func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand strin
 	for _, kind := range faults.Kinds() {
 		h.Exempt[kind] = "it takes who runs the server"
 	}
-	w.connections(&h)
+	w.addConnectionFaults(&h)
 	for _, kind := range []faults.Kind{faults.KillClient, faults.FreezeClient} {
 		h.Exempt[kind] = "no other process can use the store, or the system cannot do it"
 	}
@@ -142,58 +142,58 @@ func (w *faultProxies) harness(ctx context.Context, storeURL, crashCommand strin
 			}
 			return open(ctx)
 		}
-		add(&h, processes.Faults()...)
+		addFaults(&h, processes.Faults()...)
 	}
 	h.Exempt[faults.KillServer] = "there is no --crash-command"
 	if crashCommand != "" {
-		add(&h, crash(crashCommand, h.Around))
+		addFaults(&h, crashFault(crashCommand, h.Around))
 	}
 	return h, nil
 }
 
-// add has the database suffer something.
-func add(h *faults.Harness, more ...faults.Fault) {
+// addFaults has the database suffer something.
+func addFaults(h *faults.Harness, more ...faults.Fault) {
 	for _, f := range more {
 		delete(h.Exempt, f.Kind)
 		h.Faults = append(h.Faults, f)
 	}
 }
 
-// connections adds the faults of the connections that there are.
-func (w *faultProxies) connections(h *faults.Harness) {
+// addConnectionFaults adds the faults of the addConnectionFaults that there are.
+func (w *faultProxies) addConnectionFaults(h *faults.Harness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kinds := []faults.Kind{faults.Cut, faults.Delay, faults.Throttle, faults.LoseAnswer}
-	if len(w.order) == 0 {
-		if w.around == "" {
-			w.around = "there is no connection"
+	if len(w.all) == 0 {
+		if w.bypassReason == "" {
+			w.bypassReason = "there is no connection"
 		}
 		for _, kind := range kinds {
-			h.Exempt[kind] = w.around
+			h.Exempt[kind] = w.bypassReason
 		}
 		return
 	}
-	for i, f := range faults.Connection(w.order[0], w.requests...) {
-		if f.Kind == faults.LoseAnswer && w.encrypted {
+	for i, f := range faults.Connection(w.all[0], w.requests...) {
+		if f.Kind == faults.LoseAnswer && w.usesTLS {
 			h.Exempt[f.Kind] = "connections are encrypted, so that requests cannot be told apart on the way"
 			continue
 		}
 		f.Inject = func(ctx context.Context, random *rand.Rand) (func(context.Context) error, error) {
-			return faults.Connection(w.any(random), w.requests...)[i].Inject(ctx, random)
+			return faults.Connection(w.pick(random), w.requests...)[i].Inject(ctx, random)
 		}
-		add(h, f)
+		addFaults(h, f)
 	}
 }
 
-// any is one of the proxies.
-func (w *faultProxies) any(random *rand.Rand) *proxy.Proxy {
+// pick is one of the proxies.
+func (w *faultProxies) pick(random *rand.Rand) *proxy.Proxy {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.order[random.IntN(len(w.order))]
+	return w.all[random.IntN(len(w.all))]
 }
 
-// crash is the fault that a command of the user's brings about. It is over when the database answers.
-func crash(command string, open func(context.Context) (storage.Backend, error)) faults.Fault {
+// crashFault is the fault that a command of the user's brings about. It is over when the database answers.
+func crashFault(command string, open func(context.Context) (storage.Backend, error)) faults.Fault {
 	return faults.Fault{Kind: faults.KillServer, Weight: 2, Touches: "server", Inject: func(ctx context.Context, _ *rand.Rand) (func(context.Context) error, error) {
 		var said bytes.Buffer
 		cmd := exec.CommandContext(ctx, "sh", "-c", command)
@@ -211,7 +211,7 @@ func awaitAnswer(ctx context.Context, open func(context.Context) (storage.Backen
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := answersTo(ctx, open)
+		err := probe(ctx, open)
 		if err == nil {
 			return nil
 		}
@@ -223,7 +223,7 @@ func awaitAnswer(ctx context.Context, open func(context.Context) (storage.Backen
 	}
 }
 
-func answersTo(ctx context.Context, open func(context.Context) (storage.Backend, error)) error {
+func probe(ctx context.Context, open func(context.Context) (storage.Backend, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	b, err := open(ctx)

@@ -20,7 +20,7 @@ var reportText string
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": cli.Duration, "counts": faultCounts}).Parse(reportText))
 
 // writeReport writes the report, and replaces a file of that name once all of it is there.
-func (n *answers) writeReport(name string) (err error) {
+func (n *results) writeReport(name string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return cli.Failedf("write the report: %w", err)
@@ -31,12 +31,12 @@ func (n *answers) writeReport(name string) (err error) {
 		}
 	}()
 	err = reportTemplate.Execute(f, struct {
-		Store, Place, Version, Began string
-		Took                         time.Duration
-		Answers, Broken              []*answer
-		Cases                        []conformance.Result
-		Faults                       *faults.Report
-	}{n.store, n.place, cli.VersionLine(), n.began.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
+		Store, Location, Version, Began string
+		Took                            time.Duration
+		Answers, Broken                 []*guaranteeResult
+		Cases                           []conformance.Result
+		Faults                          *faults.Report
+	}{n.store, n.location, cli.VersionLine(), n.started.UTC().Format(time.RFC3339), n.took, n.byGuarantee(), n.broken(), n.cases, n.faults})
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return cli.Failedf("write the report: %w", err)
 	}

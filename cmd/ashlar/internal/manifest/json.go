@@ -33,7 +33,7 @@ func (r *jsonReader) next() (*node, error) {
 		return nil, io.EOF
 	}
 	if err != nil {
-		return nil, r.broken(err)
+		return nil, r.syntaxError(err)
 	}
 	return r.value(token, 0)
 }
@@ -43,7 +43,7 @@ func (r *jsonReader) line() int { return r.lineOf(int(r.dec.InputOffset()) - 1) 
 
 func (r *jsonReader) lineOf(offset int) int { return 1 + sort.SearchInts(r.newlines, offset) }
 
-func (r *jsonReader) broken(err error) error {
+func (r *jsonReader) syntaxError(err error) error {
 	line := r.line()
 	var syntax *json.SyntaxError
 	switch {
@@ -85,7 +85,7 @@ func (r *jsonReader) list(line, depth int) (*node, error) {
 	for r.dec.More() {
 		token, err := r.dec.Token()
 		if err != nil {
-			return nil, r.broken(err)
+			return nil, r.syntaxError(err)
 		}
 		item, err := r.value(token, depth+1)
 		if err != nil {
@@ -102,7 +102,7 @@ func (r *jsonReader) object(line, depth int) (*node, error) {
 	for r.dec.More() {
 		token, err := r.dec.Token()
 		if err != nil {
-			return nil, r.broken(err)
+			return nil, r.syntaxError(err)
 		}
 		name, ok := token.(string)
 		if !ok {
@@ -114,7 +114,7 @@ func (r *jsonReader) object(line, depth int) (*node, error) {
 		seen[name] = true
 		at := r.line()
 		if token, err = r.dec.Token(); err != nil {
-			return nil, r.broken(err)
+			return nil, r.syntaxError(err)
 		}
 		value, err := r.value(token, depth+1)
 		if err != nil {
@@ -127,7 +127,7 @@ func (r *jsonReader) object(line, depth int) (*node, error) {
 
 func (r *jsonReader) end() error {
 	if _, err := r.dec.Token(); err != nil {
-		return r.broken(err)
+		return r.syntaxError(err)
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func listItems(n *node) []*node {
 	return out
 }
 
-// kubernetes reads a document of the Kubernetes shape.
-func kubernetes(n *node, defaults Defaults) (*Object, error) {
+// readKubernetes reads a document of the Kubernetes shape.
+func readKubernetes(n *node, defaults Defaults) (*Object, error) {
 	typ, err := typeOf(n)
 	if err != nil {
 		return nil, err
@@ -52,13 +52,13 @@ func kubernetes(n *node, defaults Defaults) (*Object, error) {
 	if meta.kind != object {
 		return nil, errAt(meta.line, "metadata is to be an object, found %v", meta.kind)
 	}
-	name, err := word(meta, "metadata", "name")
+	name, err := requiredText(meta, "metadata", "name")
 	if err != nil {
 		return nil, err
 	}
 	tenancy := &resourcepb.Tenancy{Partition: defaults.Partition, Namespace: defaults.Namespace}
 	if meta.get("namespace") != nil {
-		if tenancy.Namespace, err = word(meta, "metadata", "namespace"); err != nil {
+		if tenancy.Namespace, err = requiredText(meta, "metadata", "namespace"); err != nil {
 			return nil, err
 		}
 	}
@@ -70,11 +70,11 @@ func kubernetes(n *node, defaults Defaults) (*Object, error) {
 		switch f.name {
 		case "name", "namespace":
 		case "labels":
-			err = o.texts(LabelPrefix, "metadata.labels", f.value)
+			err = o.addMetadata(LabelPrefix, "metadata.labels", f.value)
 		case "annotations":
-			err = o.texts(AnnotationPrefix, "metadata.annotations", f.value)
+			err = o.addMetadata(AnnotationPrefix, "metadata.annotations", f.value)
 		case "ownerReferences":
-			err = o.owner(f.value, tenancy, defaults)
+			err = o.setOwners(f.value, tenancy, defaults)
 			if len(f.value.items) > 1 {
 				rest = append(rest, f)
 			}

@@ -71,7 +71,7 @@ func Read(name string, r io.Reader, defaults Defaults) ([]*Object, error) {
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("%v: not valid UTF-8", Where{File: name, Document: 1, Line: invalidLine(data)})
+		return nil, fmt.Errorf("%v: not valid UTF-8", Position{File: name, Document: 1, Line: invalidLine(data)})
 	}
 	asJSON := strings.EqualFold(filepath.Ext(name), ".json")
 	start := bytes.TrimLeft(data, " \t\r\n")
@@ -107,7 +107,7 @@ func readAll(name string, r reader, defaults Defaults) ([]*Object, error) {
 		if errors.Is(err, io.EOF) {
 			return objects, nil
 		}
-		where := Where{File: name, Document: document}
+		where := Position{File: name, Document: document}
 		if err == nil && n.kind != null {
 			where.Line = n.line
 			objects, err = appendObjects(objects, where, n, defaults)
@@ -123,7 +123,7 @@ func readAll(name string, r reader, defaults Defaults) ([]*Object, error) {
 }
 
 // appendObjects appends the object that n is, or those of the list that it is.
-func appendObjects(objects []*Object, where Where, n *node, defaults Defaults) ([]*Object, error) {
+func appendObjects(objects []*Object, where Position, n *node, defaults Defaults) ([]*Object, error) {
 	if n.kind != object {
 		return nil, errAt(n.line, "a document is to be an object, found %v", n.kind)
 	}
@@ -140,15 +140,15 @@ func appendObjects(objects []*Object, where Where, n *node, defaults Defaults) (
 			}
 			return objects, nil
 		}
-		o, err = kubernetes(n, defaults)
+		o, err = readKubernetes(n, defaults)
 	case n.get("id") != nil:
-		o, err = resource(n, defaults)
+		o, err = readResource(n, defaults)
 	default:
 		return nil, errAt(n.line, "neither an object of the Kubernetes shape (apiVersion, kind, metadata) nor a resource (id)")
 	}
 	if err != nil {
 		return nil, err
 	}
-	o.Where = where
+	o.Position = where
 	return append(objects, o), nil
 }

@@ -107,5 +107,5 @@ func quote(s string) []byte {
 	return b
 }
 
-// whole says whether a JSON literal is written as a whole number.
-func whole(literal string) bool { return !strings.ContainsAny(literal, ".eE") }
+// isWhole says whether a JSON literal is written as a isWhole number.
+func isWhole(literal string) bool { return !strings.ContainsAny(literal, ".eE") }

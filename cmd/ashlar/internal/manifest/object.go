@@ -12,15 +12,15 @@ type Defaults struct {
 	Partition, Namespace string
 }
 
-// Where says where something was read.
-type Where struct {
+// Position says where something was read.
+type Position struct {
 	File     string
 	Document int // from 1
 	Line     int // from 1; 0 is unknown
 }
 
 // String is for error texts.
-func (w Where) String() string {
+func (w Position) String() string {
 	if w.Line == 0 {
 		return fmt.Sprintf("%s: document %d", w.File, w.Document)
 	}
@@ -29,7 +29,7 @@ func (w Where) String() string {
 
 // Object is a resource that was read.
 type Object struct {
-	Where Where
+	Position Position
 	// Resource as it is to be written. Its uid, version and generation may be missing.
 	Resource *resourcepb.Resource
 	// Owners are the ids, without uids, under which the owner is to be looked for, in this order. Where there are any,
@@ -37,8 +37,8 @@ type Object struct {
 	Owners []*resourcepb.ID
 }
 
-// texts takes labels or annotations over.
-func (o *Object) texts(prefix, path string, n *node) error {
+// addMetadata takes labels or annotations over.
+func (o *Object) addMetadata(prefix, path string, n *node) error {
 	if n.kind == null {
 		return nil
 	}
@@ -54,8 +54,8 @@ func (o *Object) texts(prefix, path string, n *node) error {
 	return nil
 }
 
-// owner finds the one owner among the references.
-func (o *Object) owner(n *node, tenancy *resourcepb.Tenancy, defaults Defaults) error {
+// setOwners finds the one setOwners among the references.
+func (o *Object) setOwners(n *node, tenancy *resourcepb.Tenancy, defaults Defaults) error {
 	if n.kind == null || n.kind == list && len(n.items) == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (o *Object) owner(n *node, tenancy *resourcepb.Tenancy, defaults Defaults) 
 	if err != nil {
 		return err
 	}
-	name, err := word(chosen, "metadata.ownerReferences", "name")
+	name, err := requiredText(chosen, "metadata.ownerReferences", "name")
 	if err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ func (o *Object) owner(n *node, tenancy *resourcepb.Tenancy, defaults Defaults) 
 	return nil
 }
 
-// word returns a field that must be there, and be text that is not empty.
-func word(n *node, path, name string) (string, error) {
+// requiredText returns a field that must be there, and be text that is not empty.
+func requiredText(n *node, path, name string) (string, error) {
 	full := strings.TrimPrefix(path+"."+name, ".")
 	f := n.get(name)
 	switch {
@@ -106,11 +106,11 @@ func word(n *node, path, name string) (string, error) {
 
 // typeOf reads apiVersion and kind, of an object or of a reference to one.
 func typeOf(n *node) (*resourcepb.Type, error) {
-	version, err := word(n, "", "apiVersion")
+	version, err := requiredText(n, "", "apiVersion")
 	if err != nil {
 		return nil, err
 	}
-	k, err := word(n, "", "kind")
+	k, err := requiredText(n, "", "kind")
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func float(n *node) (float64, error) {
 	if err != nil {
 		return 0, errAt(n.line, "the number %s is out of range; put it in quotes", n.text)
 	}
-	if whole(n.text) && strconv.FormatFloat(f, 'f', -1, 64) != n.text {
+	if isWhole(n.text) && strconv.FormatFloat(f, 'f', -1, 64) != n.text {
 		return 0, errAt(n.line, "the number %s would become %s, as payloads hold 64-bit floating point; put it in quotes",
 			n.text, strconv.FormatFloat(f, 'f', -1, 64))
 	}

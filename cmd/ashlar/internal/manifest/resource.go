@@ -8,14 +8,14 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// floating are the payloads whose numbers are 64-bit floating point, by the end of their type URL.
-var floating = []string{"/google.protobuf.Struct", "/google.protobuf.Value", "/google.protobuf.ListValue"}
+// floatTypes are the payloads whose numbers are 64-bit floatTypes point, by the end of their type URL.
+var floatTypes = []string{"/google.protobuf.Struct", "/google.protobuf.Value", "/google.protobuf.ListValue"}
 
-// resource reads a document that is a resource.
-func resource(n *node, defaults Defaults) (*Object, error) {
+// readResource reads a document that is a readResource.
+func readResource(n *node, defaults Defaults) (*Object, error) {
 	if data := n.get("data"); data != nil {
 		if typ := data.get("@type"); typ != nil {
-			for _, end := range floating {
+			for _, end := range floatTypes {
 				if strings.HasSuffix(typ.text, end) {
 					if err := checkNumbers(data); err != nil {
 						return nil, err

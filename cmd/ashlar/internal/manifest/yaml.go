@@ -31,7 +31,7 @@ func (r *yamlReader) next() (*node, error) {
 		if errors.Is(err, io.EOF) {
 			return nil, io.EOF
 		}
-		return nil, malformed(err)
+		return nil, malformedError(err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
 		return &node{kind: null, line: doc.Line}, nil
@@ -40,14 +40,14 @@ func (r *yamlReader) next() (*node, error) {
 	return r.value(doc.Content[0], 0)
 }
 
-// place is how the YAML library says where.
-var place = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+// linePrefix is how the YAML library says where.
+var linePrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// malformed finds the line in the library's error. The library counts from 0 and leaves 0 out, but adds 1 for mistakes
+// malformedError finds the line in the library's error. The library counts from 0 and leaves 0 out, but adds 1 for mistakes
 // inside a word: those of the grammar all say what was expected.
-func malformed(err error) error {
+func malformedError(err error) error {
 	message := err.Error()
-	found := place.FindStringSubmatch(message)
+	found := linePrefix.FindStringSubmatch(message)
 	line := 0
 	if found != nil {
 		message = message[len(found[0]):]

@@ -52,19 +52,19 @@ can prove that they have shown everything.`,
 			})
 		},
 	}
-	f.fromTo.flags(cmd)
+	f.storePair.flags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.live, "live", false, "follow the source's changes until the cutover")
 	flags.DurationVar(&f.lag, "cutover-when-lag-below", 0, "with --live: cut over as soon as the target is less than this behind")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	f.changes(cmd)
+	f.addTargetFlags(cmd)
 	cmd.AddCommand(migrateVerifyCommand(a), migrateStatusCommand(a), migrateAbortCommand(a), migrateUnfenceCommand(a))
 	return cmd
 }
 
 // move runs a migration.
 func move(ctx context.Context, a *cli.App, from, to storage.Backend, o *migrate.Options, f migrateFlags) error {
-	show := newProgress(a, f.json)
+	show := newReporter(a, f.json)
 	o.Progress = show.progress
 	if f.live && f.lag == 0 {
 		cutover := make(chan struct{}, 1)
@@ -75,7 +75,7 @@ func move(ctx context.Context, a *cli.App, from, to storage.Backend, o *migrate.
 	r, err := migrate.Run(ctx, from, to, o)
 	show.end()
 	if err != nil {
-		return f.ended(ctx, show, r, err)
+		return f.withNextStep(ctx, show, r, err)
 	}
 	return show.result(r, o)
 }

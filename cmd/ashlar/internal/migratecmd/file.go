@@ -29,7 +29,7 @@ output. A file of that name is replaced once the export is complete, not before.
 					_, err := migrate.Export(ctx, b, a.Out)
 					return err
 				}
-				s, err := exportTo(ctx, b, args[0])
+				s, err := exportFile(ctx, b, args[0])
 				if err != nil {
 					return err
 				}
@@ -40,8 +40,8 @@ output. A file of that name is replaced once the export is complete, not before.
 	}
 }
 
-// exportTo writes beside the file and renames, so that nobody finds half an export.
-func exportTo(ctx context.Context, b storage.Backend, name string) (s *migrate.Summary, err error) {
+// exportFile writes beside the file and renames, so that nobody finds half an export.
+func exportFile(ctx context.Context, b storage.Backend, name string) (s *migrate.Summary, err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
@@ -77,12 +77,12 @@ that was altered or cut off is refused before anything is written. The store has
 				return err
 			}
 			return a.OnStore(cmd, func(ctx context.Context, b storage.Backend) error {
-				in, done, err := seekable(a, args[0])
+				in, done, err := openSeekable(a, args[0])
 				if err != nil {
 					return err
 				}
 				defer done()
-				show := newProgress(a, f.json)
+				show := newReporter(a, f.json)
 				o.Progress = show.progress
 				o.From, o.To = args[0], "the store"
 				r, err := migrate.Import(ctx, in, b, o)
@@ -94,12 +94,12 @@ that was altered or cut off is refused before anything is written. The store has
 			})
 		},
 	}
-	f.changes(cmd)
+	f.addTargetFlags(cmd)
 	return cmd
 }
 
-// seekable opens a file that can be read more than once: of the standard input it makes a copy.
-func seekable(a *cli.App, name string) (io.ReadSeeker, func(), error) {
+// openSeekable opens a file that can be read more than once: of the standard input it makes a copy.
+func openSeekable(a *cli.App, name string) (io.ReadSeeker, func(), error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

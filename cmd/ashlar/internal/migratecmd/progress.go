@@ -11,8 +11,8 @@ import (
 	"github.com/ashlar-dev/storage/migrate"
 )
 
-// migration shows how far a migration is: a line that changes on a terminal, else a line now and then, or JSON.
-type migration struct {
+// reporter shows how far a reporter is: a line that changes on a terminal, else a line now and then, or JSON.
+type reporter struct {
 	out   io.Writer
 	json  bool
 	mu    sync.Mutex
@@ -20,15 +20,15 @@ type migration struct {
 	line  *cli.StatusLine // of people
 }
 
-func newProgress(a *cli.App, asJSON bool) *migration {
-	return &migration{out: a.Out, json: asJSON, line: cli.NewStatusLine(a.Out)}
+func newReporter(a *cli.App, asJSON bool) *reporter {
+	return &reporter{out: a.Out, json: asJSON, line: cli.NewStatusLine(a.Out)}
 }
 
-func (m *migration) progress(p migrate.Progress) {
+func (m *reporter) progress(p migrate.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.Warning != nil {
-		m.say(fmt.Sprintf("trying again: %s", cli.OneLine(p.Warning)), map[string]any{"warning": cli.OneLine(p.Warning)})
+		m.print(fmt.Sprintf("trying again: %s", cli.OneLine(p.Warning)), map[string]any{"warning": cli.OneLine(p.Warning)})
 	}
 	switch {
 	case m.json:
@@ -40,15 +40,15 @@ func (m *migration) progress(p migrate.Progress) {
 		if p.Lag < 0 {
 			object["lagSeconds"] = nil // nothing is proven yet
 		}
-		m.object(object)
+		m.writeJSON(object)
 	default:
-		m.line.Show(describe(p), p.Phase != m.phase)
+		m.line.Show(describeProgress(p), p.Phase != m.phase)
 	}
 	m.phase = p.Phase
 }
 
-// describe is a progress in a line.
-func describe(p migrate.Progress) string {
+// describeProgress is a progress in a line.
+func describeProgress(p migrate.Progress) string {
 	switch p.Phase {
 	case migrate.Following:
 		lag := "not known yet"
@@ -75,23 +75,23 @@ func describe(p migrate.Progress) string {
 }
 
 // note says something to people.
-func (m *migration) note(text string) {
+func (m *reporter) note(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.say(text, map[string]any{"note": text})
+	m.print(text, map[string]any{"note": text})
 }
 
-func (m *migration) say(text string, object map[string]any) {
+func (m *reporter) print(text string, object map[string]any) {
 	if m.json {
-		m.object(object)
+		m.writeJSON(object)
 		return
 	}
 	m.line.Clear()
 	_, _ = fmt.Fprintln(m.out, text)
 }
 
-// object writes JSON.
-func (m *migration) object(object map[string]any) {
+// writeJSON writes JSON.
+func (m *reporter) writeJSON(object map[string]any) {
 	text, err := json.Marshal(object)
 	if err == nil {
 		_, _ = fmt.Fprintf(m.out, "%s\n", text)
@@ -99,14 +99,14 @@ func (m *migration) object(object map[string]any) {
 }
 
 // end leaves the last state on the terminal.
-func (m *migration) end() {
+func (m *reporter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.line.End()
 }
 
 // result says what was done.
-func (m *migration) result(r *migrate.Result, o *migrate.Options) error {
+func (m *reporter) result(r *migrate.Result, o *migrate.Options) error {
 	if m.json {
 		object := map[string]any{
 			"result": "ok", "phase": r.Phase, "resumed": r.Resumed, "already": r.Already, "created": r.Done.Created,
@@ -116,7 +116,7 @@ func (m *migration) result(r *migrate.Result, o *migrate.Options) error {
 		if r.Report != nil {
 			object["resources"], object["digest"] = r.Report.Target, r.Report.TargetDigest
 		}
-		m.object(object)
+		m.writeJSON(object)
 		return nil
 	}
 	if r.Already {

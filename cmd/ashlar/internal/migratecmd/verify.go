@@ -15,7 +15,7 @@ import (
 )
 
 func migrateVerifyCommand(a *cli.App) *cobra.Command {
-	var f fromTo
+	var f storePair
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -110,7 +110,7 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 						s.Started.Format(time.RFC3339), s.Updated.Format(time.RFC3339))
 					if err == nil && s.Phase != migrate.Complete {
 						_, err = fmt.Fprintf(a.Out, "to go on: the command that it was begun with; to give it up: %s\n",
-							(&fromTo{from: s.From, to: s.To}).command("abort"))
+							(&storePair{from: s.From, to: s.To}).commandLine("abort"))
 					}
 				}
 				if s == nil && !fenced && err == nil {
@@ -123,7 +123,7 @@ func migrateStatusCommand(a *cli.App) *cobra.Command {
 }
 
 func migrateAbortCommand(a *cli.App) *cobra.Command {
-	var f fromTo
+	var f storePair
 	cmd := &cobra.Command{
 		Use:   "abort",
 		Short: "Give up a migration that is not complete",
@@ -140,7 +140,7 @@ part in none any more. What was copied stays in the target. A process at work on
 			defer cancel()
 			return f.open(ctx, func(from, to storage.Backend) error {
 				if err := migrate.Abort(ctx, from, to); err != nil {
-					return f.notAborted(err)
+					return f.abortError(err)
 				}
 				_, err := fmt.Fprintln(a.Out, "given up: the source takes writes")
 				return err

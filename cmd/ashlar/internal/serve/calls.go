@@ -55,8 +55,8 @@ func (c *calls) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, nex
 	return next(ctx, req)
 }
 
-// lists counts the lists that etcd's API sends in parts.
-func (c *calls) lists(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+// rangeStream counts the rangeStream that etcd's API sends in parts.
+func (c *calls) rangeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if info.FullMethod == etcdserverpb.KV_RangeStream_FullMethodName {
 		c.begin()
 		defer c.end()

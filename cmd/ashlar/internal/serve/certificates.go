@@ -17,8 +17,8 @@ type certificates struct {
 
 // identity is what the files of certificates held when they were read.
 type identity struct {
-	own     tls.Certificate
-	clients *x509.CertPool // nil if clients need no certificate
+	server    tls.Certificate
+	clientCAs *x509.CertPool // nil if clientCAs need no certificate
 }
 
 // newCertificates reads the files. It returns nil if none are configured.
@@ -34,7 +34,7 @@ func newCertificates(c *Config) (*certificates, error) {
 func (f *certificates) load() error {
 	var read identity
 	var err error
-	if read.own, err = tls.LoadX509KeyPair(f.cert, f.key); err != nil {
+	if read.server, err = tls.LoadX509KeyPair(f.cert, f.key); err != nil {
 		return fmt.Errorf("read the certificate %s and the key %s: %w", f.cert, f.key, err)
 	}
 	if f.clientCA != "" {
@@ -42,8 +42,8 @@ func (f *certificates) load() error {
 		if err != nil {
 			return fmt.Errorf("read the certificates that sign those of clients: %w", err)
 		}
-		read.clients = x509.NewCertPool()
-		if !read.clients.AppendCertsFromPEM(pem) {
+		read.clientCAs = x509.NewCertPool()
+		if !read.clientCAs.AppendCertsFromPEM(pem) {
 			return fmt.Errorf("read the certificates that sign those of clients: %w", errors.New(f.clientCA+" holds no certificate in PEM"))
 		}
 	}
@@ -59,9 +59,9 @@ func (f *certificates) config(clients bool, protocols ...string) *tls.Config {
 		NextProtos: protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			now := f.current.Load()
-			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{now.own}}
-			if clients && now.clients != nil {
-				c.ClientCAs, c.ClientAuth = now.clients, tls.RequireAndVerifyClientCert
+			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{now.server}}
+			if clients && now.clientCAs != nil {
+				c.ClientCAs, c.ClientAuth = now.clientCAs, tls.RequireAndVerifyClientCert
 			}
 			return c, nil
 		},

@@ -25,7 +25,7 @@ func TestDocumentedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := tokens.authenticate(t.Context(), "hello", nil); err != nil || c.(*holder).name != "deployer" {
+	if c, err := tokens.authenticate(t.Context(), "hello", nil); err != nil || c.(*principal).name != "deployer" {
 		t.Errorf("the hash that is shown is that of another token: %v, %v", c, err)
 	}
 	dir := t.TempDir()

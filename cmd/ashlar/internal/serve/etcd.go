@@ -31,7 +31,7 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	defer func() {
-		for _, l := range present(listeners) {
+		for _, l := range nonNil(listeners) {
 			_ = l.Close() // the servers have closed it, unless they never came to serve
 		}
 	}()
@@ -54,11 +54,11 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	}
 	defer keys.Close()
 	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
-	s.healthOver, s.endHealth = context.WithCancel(context.Background())
-	defer s.endHealth()
+	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
+	defer s.stopHealth()
 	port := newSharedPort(s.certificates, listeners[0].Addr())
-	s.greetings = newGreetings(port)
-	s.grpc = s.newEtcdGRPC(s.greetings)
+	s.handshakes = newHandshakes(port)
+	s.grpc = s.newEtcdGRPC(s.handshakes)
 	keys.Register(s.grpc)
 	s.health = service.RegisterHealth(s.grpc)
 	s.metrics.grpc.InitializeMetrics(s.grpc)
@@ -74,7 +74,7 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	}()
 
 	group, failed := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveGRPC(s.grpc, lending{listeners[0]}) })
+	group.Go(func() error { return serveGRPC(s.grpc, sharedListener{listeners[0]}) })
 	group.Go(func() error { return serveGRPC(inside, json.listener) })
 	s.serveEtcdHTTP(group, port, json)
 	where := []any{"grpc", listeners[0].Addr().String()}
@@ -92,7 +92,7 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 		})
 	}
 	group.Go(func() error { return s.reload(failed) })
-	group.Go(func() error { return s.report(failed) })
+	group.Go(func() error { return s.updateHealth(failed) })
 	group.Go(func() error {
 		<-failed.Done()
 		s.drainEtcd(keys)
@@ -108,12 +108,12 @@ func RunEtcd(ctx context.Context, config Config) (err error) {
 	return err
 }
 
-// etcdPings is the least time between two pings of a client: that of etcd's servers, which etcd's clients reckon with.
-const etcdPings = 5 * time.Second
+// minEtcdPings is the least time between two pings of a client: that of etcd's servers, which etcd's clients reckon with.
+const minEtcdPings = 5 * time.Second
 
 // serveEtcdHTTP serves etcd's clients of HTTP/1, until its server is shut down.
 func (s *server) serveEtcdHTTP(group *errgroup.Group, port *sharedPort, json *gateway) {
-	h := s.newHTTP(s.etcdPages(json), true)
+	h := s.newHTTP(s.etcdHandler(json), true)
 	h.TLSConfig = nil // the port has dealt with it
 	s.http = append(s.http, h)
 	group.Go(func() error {
@@ -133,11 +133,11 @@ func (s *server) newEtcdGRPC(creds credentials.TransportCredentials) *grpc.Serve
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxEtcdRequest),
 		grpc.MaxConcurrentStreams(math.MaxUint32),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: etcdPings, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minEtcdPings, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.ChainUnaryInterceptor(s.calls.unary, s.metrics.grpc.UnaryServerInterceptor(), log.unary, guard.unary),
 		grpc.ChainStreamInterceptor(
-			s.calls.lists, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
+			s.calls.rangeStream, s.metrics.grpc.StreamServerInterceptor(), s.metrics.stream, log.stream, guard.stream, s.healthStream,
 		),
 	)
 }
@@ -148,7 +148,7 @@ func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.config.Logger.Info("draining", "for", s.config.Drain)
 	s.ready.draining.Store(true)
 	s.health.Shutdown()
-	s.greetings.close()
+	s.handshakes.close()
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -158,8 +158,8 @@ func (s *server) drainEtcd(keys *etcdserver.Server) {
 	s.calls.wait(bound)
 	cancel()
 	keys.Close()
-	s.endHealth()
-	last, cancel := context.WithTimeout(context.Background(), lastCalls)
+	s.stopHealth()
+	last, cancel := context.WithTimeout(context.Background(), drainGrace)
 	defer cancel()
 	for _, h := range s.http {
 		if h.Shutdown(last) != nil {

@@ -57,26 +57,26 @@ func newGateway(ctx context.Context) (*gateway, error) {
 	return g, nil
 }
 
-// noPages refuses what a page in a browser sends: etcd's API knows nothing of pages, and one that the user of this machine looks at is not to
+// rejectBrowsers refuses what a page in a browser sends: etcd's API knows nothing of pages, and one that the user of this machine looks at is not to
 // reach a server that trusts whoever reaches it.
-func noPages(next http.Handler) http.Handler {
+func rejectBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || from != "" && from != "none" {
-			say(w, http.StatusForbidden, "pages in browsers are not served")
+			writeText(w, http.StatusForbidden, "pages in browsers are not served")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// etcdPages returns what etcd serves by HTTP at the port of its clients.
-func (s *server) etcdPages(g *gateway) http.Handler {
+// etcdHandler returns what etcd serves by HTTP at the port of its clients.
+func (s *server) etcdHandler(g *gateway) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/v3/", g.handler)
-	mux.Handle("GET /metrics", s.metrics.page())
+	mux.Handle("GET /metrics", s.metrics.prometheusHandler())
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		compatible := version.Cluster(version.Version) + ".0"
-		sayJSON(w, http.StatusOK, version.Versions{Server: version.Version, Cluster: compatible, Storage: compatible})
+		writeJSON(w, http.StatusOK, version.Versions{Server: version.Version, Cluster: compatible, Storage: compatible})
 	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		type health struct {
@@ -84,23 +84,23 @@ func (s *server) etcdPages(g *gateway) http.Handler {
 			Reason string `json:"reason"`
 		}
 		if err := s.ready.check(r.Context()); err != nil {
-			sayJSON(w, http.StatusServiceUnavailable, health{"false", s.unreadiness(r.Context(), err)})
+			writeJSON(w, http.StatusServiceUnavailable, health{"false", s.notReadyText(r.Context(), err)})
 			return
 		}
-		sayJSON(w, http.StatusOK, health{Health: "true"})
+		writeJSON(w, http.StatusOK, health{Health: "true"})
 	})
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready.check(r.Context()); err != nil {
-			say(w, http.StatusServiceUnavailable, "not ready: "+s.unreadiness(r.Context(), err))
+			writeText(w, http.StatusServiceUnavailable, "not ready: "+s.notReadyText(r.Context(), err))
 			return
 		}
-		say(w, http.StatusOK, "ok")
+		writeText(w, http.StatusOK, "ok")
 	})
-	return noPages(mux)
+	return rejectBrowsers(mux)
 }
 
-func sayJSON(w http.ResponseWriter, code int, what any) {
+func writeJSON(w http.ResponseWriter, code int, what any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)

@@ -21,7 +21,7 @@ func serveHTTP(h *http.Server, l net.Listener) error {
 	return h.Serve(l)
 }
 
-func say(w http.ResponseWriter, code int, text string) {
+func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)

@@ -27,8 +27,8 @@ func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// present returns those listeners that there are.
-func present(listeners []net.Listener) (some []net.Listener) {
+// nonNil returns those listeners that there are.
+func nonNil(listeners []net.Listener) (some []net.Listener) {
 	for _, l := range listeners {
 		if l != nil {
 			some = append(some, l)

@@ -22,14 +22,14 @@ type caller struct{ name atomic.Pointer[string] }
 
 type callerKey struct{}
 
-// noting returns a context in which note remembers a name.
-func noting(ctx context.Context) (context.Context, *caller) {
+// withCaller returns a context in which note remembers a name.
+func withCaller(ctx context.Context) (context.Context, *caller) {
 	c := &caller{}
 	return context.WithValue(ctx, callerKey{}, c), c
 }
 
-// note remembers who calls.
-func note(ctx context.Context, name string) {
+// setCaller remembers who calls.
+func setCaller(ctx context.Context, name string) {
 	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
 		c.name.Store(&name)
 	}
@@ -44,7 +44,7 @@ func (c *caller) String() string {
 
 func (l requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	began := time.Now()
-	ctx, who := noting(ctx)
+	ctx, who := withCaller(ctx)
 	answer, err := next(ctx, req)
 	l.call(ctx, info.FullMethod, who, began, err)
 	return answer, err
@@ -52,7 +52,7 @@ func (l requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 
 func (l requestLog) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	began := time.Now()
-	ctx, who := noting(s.Context())
+	ctx, who := withCaller(s.Context())
 	err := next(srv, withContext{s, ctx})
 	l.call(ctx, info.FullMethod, who, began, err)
 	return err
@@ -103,8 +103,8 @@ func levelOf(code codes.Code) slog.Level {
 func (l requestLog) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		ctx, who := noting(r.Context())
-		answer := &answered{ResponseWriter: w, code: http.StatusOK}
+		ctx, who := withCaller(r.Context())
+		answer := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		next.ServeHTTP(answer, r.WithContext(ctx))
 		level := slog.LevelDebug
 		switch {
@@ -118,15 +118,15 @@ func (l requestLog) handler(next http.Handler) http.Handler {
 	})
 }
 
-// answered is a response of which the code is known.
-type answered struct {
+// statusRecorder is a response of which the code is known.
+type statusRecorder struct {
 	http.ResponseWriter
 	code  int
 	wrote bool
 }
 
 // WriteHeader notes the code of the response.
-func (a *answered) WriteHeader(code int) {
+func (a *statusRecorder) WriteHeader(code int) {
 	if !a.wrote && code >= http.StatusOK {
 		a.code, a.wrote = code, true
 	}
@@ -134,10 +134,10 @@ func (a *answered) WriteHeader(code int) {
 }
 
 // Write writes some of the body, and with that the header.
-func (a *answered) Write(b []byte) (int, error) {
+func (a *statusRecorder) Write(b []byte) (int, error) {
 	a.wrote = true
 	return a.ResponseWriter.Write(b)
 }
 
 // Unwrap lets http.ResponseController reach the response, to flush it.
-func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *statusRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }

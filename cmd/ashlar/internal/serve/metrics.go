@@ -48,8 +48,8 @@ func (m *metrics) handler(next http.Handler) http.Handler {
 	return promhttp.InstrumentHandlerInFlight(m.inFlight, promhttp.InstrumentHandlerDuration(m.duration, next))
 }
 
-// page is what Prometheus reads.
-func (m *metrics) page() http.Handler {
+// prometheusHandler is what Prometheus reads.
+func (m *metrics) prometheusHandler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
@@ -67,19 +67,19 @@ type guard struct {
 }
 
 func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
-	defer g.caught(ctx, info.FullMethod, &err)
+	defer g.recoverPanic(ctx, info.FullMethod, &err)
 	return next(ctx, req)
 }
 
 func (g guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer g.caught(s.Context(), info.FullMethod, &err)
+	defer g.recoverPanic(s.Context(), info.FullMethod, &err)
 	return next(srv, s)
 }
 
 // handler is the same for HTTP. What was begun to be answered is cut off, so that nobody takes it for the whole.
 func (g guard) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := &answered{ResponseWriter: w}
+		answer := &statusRecorder{ResponseWriter: w}
 		defer func() {
 			cause := recover()
 			if cause == nil {
@@ -88,28 +88,28 @@ func (g guard) handler(next http.Handler) http.Handler {
 			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause) // a handler's own way to cut off its answer
 			}
-			g.tell(r.Context(), r.Method+" "+r.URL.Path, cause)
+			g.logPanic(r.Context(), r.Method+" "+r.URL.Path, cause)
 			if answer.wrote {
 				panic(http.ErrAbortHandler)
 			}
-			say(w, http.StatusInternalServerError, failedText)
+			writeText(w, http.StatusInternalServerError, panicText)
 		}()
 		next.ServeHTTP(answer, r)
 	})
 }
 
-// failedText is what a caller is told of a panic.
-const failedText = "the server failed at this call, see its log"
+// panicText is what a caller is told of a panic.
+const panicText = "the server failed at this call, see its log"
 
-// tell logs a panic.
-func (g guard) tell(ctx context.Context, method string, cause any) {
+// logPanic logs a panic.
+func (g guard) logPanic(ctx context.Context, method string, cause any) {
 	g.log.logger.ErrorContext(ctx, "a call panicked", "method", method, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }
 
-func (g guard) caught(ctx context.Context, method string, err *error) {
+func (g guard) recoverPanic(ctx context.Context, method string, err *error) {
 	if cause := recover(); cause != nil {
 		g.metrics.panics.Inc()
-		g.tell(ctx, method, cause)
-		*err = status.Error(codes.Internal, failedText)
+		g.logPanic(ctx, method, cause)
+		*err = status.Error(codes.Internal, panicText)
 	}
 }

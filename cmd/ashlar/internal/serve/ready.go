@@ -37,7 +37,7 @@ func (r *readiness) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	p := r.join()
+	p := r.currentProbe()
 	select {
 	case <-p.done:
 		return p.err
@@ -46,8 +46,8 @@ func (r *readiness) check(ctx context.Context) error {
 	}
 }
 
-// join returns the probe under way, and begins one if there is none. A store that never answers is asked once.
-func (r *readiness) join() *probe {
+// currentProbe returns the probe under way, and begins one if there is none. A store that never answers is asked once.
+func (r *readiness) currentProbe() *probe {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.probe != nil {
@@ -58,7 +58,7 @@ func (r *readiness) join() *probe {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 		defer cancel()
-		_, err := r.backend.Read(ctx, storage.StrongConsistency, nobody)
+		_, err := r.backend.Read(ctx, storage.StrongConsistency, probeID)
 		if !errors.Is(err, storage.ErrNotFound) {
 			p.err = fmt.Errorf("the store does not answer: %w", err)
 		}
@@ -70,7 +70,7 @@ func (r *readiness) join() *probe {
 	return p
 }
 
-// nobody is an id under which nothing can be stored through the service, whose names are in lower case.
-var nobody = &resourcepb.ID{
+// probeID is an id under which nothing can be stored through the service, whose names are in lower case.
+var probeID = &resourcepb.ID{
 	Name: "READY?", Type: &resourcepb.Type{Group: "internal", GroupVersion: "v1", Kind: "Probe"}, Tenancy: &resourcepb.Tenancy{},
 }

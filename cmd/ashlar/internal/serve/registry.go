@@ -8,7 +8,7 @@ import (
 func newRegistry(c *Config, rules bool) (*registry.Registry, error) {
 	with := func(t registry.Type) registry.Type {
 		if rules {
-			return authorized(t)
+			return withRules(t)
 		}
 		return t
 	}

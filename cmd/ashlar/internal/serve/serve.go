@@ -58,8 +58,8 @@ func Run(ctx context.Context, config Config) (err error) {
 	}()
 	s.ready = &readiness{backend: backend, timeout: config.ReadyTimeout}
 	s.resources = service.New(backend, s.types, options)
-	s.healthOver, s.endHealth = context.WithCancel(context.Background())
-	defer s.endHealth()
+	s.healthCtx, s.stopHealth = context.WithCancel(context.Background())
+	defer s.stopHealth()
 	s.grpc = s.newGRPC()
 	s.resources.Register(s.grpc)
 	s.resources.RegisterReflection(s.grpc)

@@ -38,21 +38,21 @@ type server struct {
 	traces       *sdktrace.TracerProvider
 	metrics      *metrics
 	calls        calls
-	greetings    *greetings
+	handshakes   *handshakes
 	ready        *readiness
 
 	types     *registry.Registry
 	resources *service.Server
 	grpc      *grpc.Server
 	health    *health.Server
-	// healthOver is over when watches of health are to end, which endHealth brings about.
-	healthOver context.Context
-	endHealth  func()
+	// healthCtx is over when watches of health are to end, which stopHealth brings about.
+	healthCtx  context.Context
+	stopHealth func()
 	http       []*http.Server
 }
 
-// lastCalls is how long calls may still run after watches were ended and their own time is over.
-const lastCalls = time.Second
+// drainGrace is how long calls may still run after watches were ended and their own time is over.
+const drainGrace = time.Second
 
 // drain ends the server: nothing new is accepted, calls go on until they end or their time is over, and then watches end, with
 // Unavailable. What still runs after that is cut off.
@@ -62,9 +62,9 @@ func (s *server) drain() {
 	s.health.Shutdown()
 	bound, cancel := context.WithTimeout(context.Background(), s.config.Drain)
 	defer cancel()
-	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+lastCalls)
+	last, cancel := context.WithTimeout(context.Background(), s.config.Drain+drainGrace)
 	defer cancel()
-	s.greetings.close()
+	s.handshakes.close()
 	var all sync.WaitGroup
 	all.Go(func() {
 		stop := context.AfterFunc(last, s.grpc.Stop)
@@ -80,7 +80,7 @@ func (s *server) drain() {
 	}
 	s.calls.wait(bound)
 	s.resources.Drain()
-	s.endHealth()
+	s.stopHealth()
 	all.Wait()
 }
 
@@ -91,21 +91,21 @@ func (s *server) healthStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	stop := context.AfterFunc(s.healthOver, cancel)
+	stop := context.AfterFunc(s.healthCtx, cancel)
 	defer stop()
 	err := next(srv, withContext{stream, ctx})
-	if s.healthOver.Err() != nil {
+	if s.healthCtx.Err() != nil {
 		return status.Error(codes.Unavailable, errDraining.Error())
 	}
 	return err
 }
 
-// probeEvery is the time between two looks at the store for gRPC's health service, whose watchers are told of changes.
-const probeEvery = 10 * time.Second
+// probeInterval is the time between two looks at the store for gRPC's health service, whose watchers are told of changes.
+const probeInterval = 10 * time.Second
 
-// report keeps the health service up to date with what the probe of the store says.
-func (s *server) report(ctx context.Context) error {
-	ticker := time.NewTicker(probeEvery)
+// updateHealth keeps the health service up to date with what the probe of the store says.
+func (s *server) updateHealth(ctx context.Context) error {
+	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	healthy := true
 	for {
@@ -155,12 +155,12 @@ func (s *server) reload(ctx context.Context) error {
 	}
 }
 
-// flush sends the traces that were not sent yet.
-func (s *server) flush() error {
+// flushTraces sends the traces that were not sent yet.
+func (s *server) flushTraces() error {
 	if s.traces == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastCalls)
+	ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
 	defer cancel()
 	return s.traces.Shutdown(ctx)
 }
@@ -174,7 +174,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	group.Go(func() error { return serveGRPC(s.grpc, listeners[0]) })
 	if listeners[1] != nil {
 		mux := http.NewServeMux()
-		mux.Handle("/api/", s.api())
+		mux.Handle("/api/", s.apiHandler())
 		if listeners[2] == nil {
 			s.addAdmin(mux)
 		}
@@ -187,7 +187,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		s.http = append(s.http, s.newHTTP(mux, false))
 		where = append(where, "admin", listeners[2].Addr().String())
 	}
-	for i, l := range present(listeners[1:]) {
+	for i, l := range nonNil(listeners[1:]) {
 		group.Go(func() error {
 			if err := serveHTTP(s.http[i], l); !errors.Is(err, http.ErrServerClosed) {
 				return err
@@ -202,7 +202,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 		return nil
 	})
 	group.Go(func() error { return s.reload(failed) })
-	group.Go(func() error { return s.report(failed) })
+	group.Go(func() error { return s.updateHealth(failed) })
 	group.Go(func() error {
 		<-failed.Done()
 		s.drain()
@@ -215,7 +215,7 @@ func (s *server) serve(ctx context.Context, listeners []net.Listener) error {
 	}
 	err := group.Wait()
 	s.config.Logger.InfoContext(ctx, "stopped")
-	return errors.Join(err, s.flush())
+	return errors.Join(err, s.flushTraces())
 }
 
 // newGRPC returns the gRPC server, without services.
@@ -224,11 +224,11 @@ func (s *server) newGRPC() *grpc.Server {
 	if s.certificates != nil {
 		creds = credentials.NewTLS(s.certificates.config(true, "h2"))
 	}
-	s.greetings = newGreetings(creds)
+	s.handshakes = newHandshakes(creds)
 	log := requestLog{s.config.Logger}
 	guard := guard{metrics: s.metrics, log: log}
 	options := []grpc.ServerOption{
-		grpc.Creds(s.greetings),
+		grpc.Creds(s.handshakes),
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.MaxRecvMsgSize(maxReceived),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -257,8 +257,8 @@ func (s *server) newHTTP(handler http.Handler, clients bool) *http.Server {
 	return h
 }
 
-// api is what is served below /api.
-func (s *server) api() http.Handler {
+// apiHandler is what is served below /api.
+func (s *server) apiHandler() http.Handler {
 	h := http.StripPrefix("/api", web.NewHandler(s.resources.Client(), s.types, nil))
 	log := requestLog{s.config.Logger}
 	h = s.calls.handler(s.metrics.handler(log.handler(guard{metrics: s.metrics, log: log}.handler(h))))
@@ -270,19 +270,19 @@ func (s *server) api() http.Handler {
 
 // addAdmin adds metrics and probes to a mux.
 func (s *server) addAdmin(mux *http.ServeMux) {
-	mux.Handle("GET /metrics", s.metrics.page())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "the process runs") })
+	mux.Handle("GET /metrics", s.metrics.prometheusHandler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "the process runs") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready.check(r.Context()); err != nil {
-			say(w, http.StatusServiceUnavailable, "not ready: "+s.unreadiness(r.Context(), err))
+			writeText(w, http.StatusServiceUnavailable, "not ready: "+s.notReadyText(r.Context(), err))
 			return
 		}
-		say(w, http.StatusOK, "ready")
+		writeText(w, http.StatusOK, "ready")
 	})
 }
 
-// unreadiness returns what strangers are told of why the server is not ready, and logs the rest.
-func (s *server) unreadiness(ctx context.Context, err error) string {
+// notReadyText returns what strangers are told of why the server is not ready, and logs the rest.
+func (s *server) notReadyText(ctx context.Context, err error) string {
 	if errors.Is(err, errDraining) {
 		return err.Error()
 	}

@@ -28,8 +28,8 @@ type sharedPort struct {
 // The protocols of a shared port, with TLS. A client that speaks both, and so is none of gRPC, is to have the first one.
 var sharedProtocols = []string{"http/1.1", "h2"}
 
-// preface is what only clients of HTTP/2 begin with.
-const preface = "PRI * "
+// http2Preface is what only clients of HTTP/2 begin with.
+const http2Preface = "PRI * "
 
 func newSharedPort(certificates *certificates, address net.Addr) *sharedPort {
 	p := &sharedPort{
@@ -42,27 +42,27 @@ func newSharedPort(certificates *certificates, address net.Addr) *sharedPort {
 	return p
 }
 
-// lending is the listener of the gRPC server.
-type lending struct{ net.Listener }
+// sharedListener is the listener of the gRPC server.
+type sharedListener struct{ net.Listener }
 
-func (l lending) Accept() (net.Conn, error) {
+func (l sharedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &lent{Conn: conn}, nil
+	return &sharedConn{Conn: conn}, nil
 }
 
-// lent is a connection as the gRPC server has it. That server takes back the time that it has given the client, also where it has been told
+// sharedConn is a connection as the gRPC server has it. That server takes back the time that it has given the client, also where it has been told
 // that the connection is not its own any more: the time that whoever owns it now has given.
-type lent struct {
+type sharedConn struct {
 	net.Conn
-	given atomic.Bool // to somebody else
+	handedOff atomic.Bool // to somebody else
 }
 
 // SetDeadline sets the time for reading and writing.
-func (c *lent) SetDeadline(at time.Time) error {
-	if c.given.Load() {
+func (c *sharedConn) SetDeadline(at time.Time) error {
+	if c.handedOff.Load() {
 		return nil
 	}
 	return c.Conn.SetDeadline(at)
@@ -70,29 +70,29 @@ func (c *lent) SetDeadline(at time.Time) error {
 
 // ServerHandshake is called by the gRPC server with every connection, which comes from lending and is given a time to come to its end.
 func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	borrowed, is := accepted.(*lent)
+	borrowed, is := accepted.(*sharedConn)
 	if !is {
 		return nil, nil, fmt.Errorf("the connection is a %T, and not one that can be given away", accepted)
 	}
 	raw := borrowed.Conn
-	conn, info, err := p.secure(raw)
+	conn, info, err := p.startTLS(raw)
 	if err != nil {
 		return nil, nil, err
 	}
 	if secured, ok := info.(credentials.TLSInfo); ok && secured.State.NegotiatedProtocol == "h2" {
 		return conn, info, nil
 	}
-	begun := &begunConn{Conn: conn, begin: make([]byte, len(preface))}
-	n, err := io.ReadFull(conn, begun.begin)
-	begun.begin = begun.begin[:n]
+	begun := &prefixedConn{Conn: conn, prefix: make([]byte, len(http2Preface))}
+	n, err := io.ReadFull(conn, begun.prefix)
+	begun.prefix = begun.prefix[:n]
 	switch {
-	case string(begun.begin) == preface:
+	case string(begun.prefix) == http2Preface:
 		return begun, info, nil
 	case err != nil:
 		_ = conn.Close() // no request is as short as that
 		return nil, nil, err
 	}
-	borrowed.given.Store(true)
+	borrowed.handedOff.Store(true)
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		_ = conn.Close() // it has ended
 		return nil, nil, err
@@ -106,9 +106,9 @@ func (p *sharedPort) ServerHandshake(accepted net.Conn) (net.Conn, credentials.A
 	}
 }
 
-// secure begins TLS on a connection, if that is set up. The credentials of gRPC would refuse a client that does not say which protocols it
+// startTLS begins TLS on a connection, if that is set up. The credentials of gRPC would refuse a client that does not say which protocols it
 // speaks, as clients of HTTP/1 need not.
-func (p *sharedPort) secure(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (p *sharedPort) startTLS(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if p.config == nil {
 		return p.TransportCredentials.ServerHandshake(raw)
 	}
@@ -140,18 +140,18 @@ func (p *sharedPort) Close() error {
 // Addr returns the address of the port.
 func (p *sharedPort) Addr() net.Addr { return p.address }
 
-// begunConn is a connection of which the first bytes were read.
-type begunConn struct {
+// prefixedConn is a connection of which the first bytes were read.
+type prefixedConn struct {
 	net.Conn
-	begin []byte
+	prefix []byte
 }
 
 // Read reads what the client says, from its first byte on.
-func (c *begunConn) Read(b []byte) (int, error) {
-	if len(c.begin) == 0 {
+func (c *prefixedConn) Read(b []byte) (int, error) {
+	if len(c.prefix) == 0 {
 		return c.Conn.Read(b)
 	}
-	n := copy(b, c.begin)
-	c.begin = c.begin[n:]
+	n := copy(b, c.prefix)
+	c.prefix = c.prefix[n:]
 	return n, nil
 }

@@ -42,29 +42,29 @@ func readPolicy(file string) (*policy, error) {
 		switch key.Value {
 		case "tokens":
 			for _, n := range r.list(value) {
-				p.holders = append(p.holders, r.holder(n))
+				p.principals = append(p.principals, r.principal(n))
 			}
-			r.distinct(value, p.holders)
+			r.distinct(value, p.principals)
 		case "anonymous":
-			p.anonymous = &holder{name: "anonymous"}
+			p.anonymous = &principal{name: "anonymous"}
 			for key, value := range r.object(value, "rules") {
 				if key.Value == "rules" {
 					p.anonymous.rules = r.rules(value)
 				}
 			}
 		default:
-			r.unknown(key, "tokens", "anonymous")
+			r.unknownKey(key, "tokens", "anonymous")
 		}
 	}
-	if len(r.wrong) == 0 && len(p.holders) == 0 && p.anonymous == nil {
-		r.fault(nil, "it allows nobody anything: expected tokens, anonymous or both")
+	if len(r.errs) == 0 && len(p.principals) == 0 && p.anonymous == nil {
+		r.errorf(nil, "it allows nobody anything: expected tokens, anonymous or both")
 	}
-	return p, errors.Join(r.wrong...)
+	return p, errors.Join(r.errs...)
 }
 
-// holder reads one entry of tokens.
-func (r *yamlReader) holder(n *yaml.Node) *holder {
-	h := &holder{}
+// principal reads one entry of tokens.
+func (r *yamlReader) principal(n *yaml.Node) *principal {
+	h := &principal{}
 	hashed := false
 	for key, value := range r.object(n, "name", "sha256", "rules") {
 		switch key.Value {
@@ -73,11 +73,11 @@ func (r *yamlReader) holder(n *yaml.Node) *holder {
 		case "sha256":
 			hash, err := hex.DecodeString(r.text(value))
 			if err != nil || len(hash) != len(h.hash) {
-				r.fault(value, "sha256 is to be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
+				r.errorf(value, "sha256 is to be the SHA-256 of the token, %d hexadecimal digits", 2*len(h.hash))
 			}
 			copy(h.hash[:], hash)
 			if h.hash == sha256.Sum256(nil) {
-				r.fault(value, "this is the SHA-256 of nothing: the token was empty when it was taken")
+				r.errorf(value, "this is the SHA-256 of nothing: the token was empty when it was taken")
 			}
 			hashed = true
 		case "rules":
@@ -85,24 +85,24 @@ func (r *yamlReader) holder(n *yaml.Node) *holder {
 		}
 	}
 	if h.name == "" {
-		r.fault(n, "name is missing: it says in logs whose token this is")
+		r.errorf(n, "name is missing: it says in logs whose token this is")
 	}
 	if !hashed {
-		r.fault(n, "sha256 is missing: the SHA-256 of the token, in hexadecimal digits")
+		r.errorf(n, "sha256 is missing: the SHA-256 of the token, in hexadecimal digits")
 	}
 	return h
 }
 
 // distinct refuses names and tokens that are there twice.
-func (r *yamlReader) distinct(list *yaml.Node, holders []*holder) {
+func (r *yamlReader) distinct(list *yaml.Node, holders []*principal) {
 	names, hashes := map[string]int{}, map[[32]byte]int{}
 	for i, h := range holders {
 		line := list.Content[i].Line
 		if before, ok := names[h.name]; ok && h.name != "" {
-			r.fault(list.Content[i], "the name %q is there twice, first in line %d", h.name, before)
+			r.errorf(list.Content[i], "the name %q is there twice, first in line %d", h.name, before)
 		}
 		if before, ok := hashes[h.hash]; ok && h.hash != [32]byte{} {
-			r.fault(list.Content[i], "the token is there twice, first in line %d", before)
+			r.errorf(list.Content[i], "the token is there twice, first in line %d", before)
 		}
 		names[h.name], hashes[h.hash] = line, line
 	}
@@ -138,16 +138,16 @@ func (r *yamlReader) rule(n *yaml.Node) rule {
 				case "write":
 					made.write = true
 				default:
-					r.fault(action, "may is a list of read, list and write, found %q", action.Value)
+					r.errorf(action, "may is a list of read, list and write, found %q", action.Value)
 				}
 			}
 		}
 	}
 	if len(made.types) == 0 {
-		r.fault(n, "types is missing: a list of group/Kind, group/* or *")
+		r.errorf(n, "types is missing: a list of group/Kind, group/* or *")
 	}
 	if !made.read && !made.list && !made.write {
-		r.fault(n, "may is missing: a list of read, list and write")
+		r.errorf(n, "may is missing: a list of read, list and write")
 	}
 	return made
 }
@@ -161,7 +161,7 @@ func (r *yamlReader) typ(n *yaml.Node) storage.UnversionedType {
 	group, kind, ok := strings.Cut(text, "/")
 	if !ok || group == "" || kind == "" || strings.Contains(group, storage.Wildcard) || strings.Contains(kind, "/") ||
 		kind != storage.Wildcard && strings.Contains(kind, storage.Wildcard) {
-		r.fault(n, "a type is to be group/Kind, group/* or *, found %q", text)
+		r.errorf(n, "a type is to be group/Kind, group/* or *, found %q", text)
 	}
 	return storage.UnversionedType{Group: group, Kind: kind}
 }
@@ -170,22 +170,22 @@ func (r *yamlReader) typ(n *yaml.Node) storage.UnversionedType {
 func (r *yamlReader) pattern(n *yaml.Node) string {
 	text := r.text(n)
 	if strings.Contains(strings.TrimSuffix(text, storage.Wildcard), storage.Wildcard) {
-		r.fault(n, "there is one * at most, at the end, found %q", text)
+		r.errorf(n, "there is one * at most, at the end, found %q", text)
 	}
 	return text
 }
 
 // policy is what a token file says.
 type policy struct {
-	holders   []*holder
-	anonymous *holder // who brings no token; nil if nobody may
+	principals []*principal
+	anonymous  *principal // who brings no token; nil if nobody may
 }
 
-// holder returns who has a token, nil if nobody has.
-func (p *policy) holder(token string) *holder {
-	var found *holder
+// find returns who has a token, nil if nobody has.
+func (p *policy) find(token string) *principal {
+	var found *principal
 	hash := sha256.Sum256([]byte(token))
-	for _, h := range p.holders {
+	for _, h := range p.principals {
 		if subtle.ConstantTimeCompare(hash[:], h.hash[:]) == 1 {
 			found = h
 		}
@@ -193,15 +193,15 @@ func (p *policy) holder(token string) *holder {
 	return found
 }
 
-// holder is who has a token.
-type holder struct {
+// principal is who has a token.
+type principal struct {
 	name  string
 	hash  [sha256.Size]byte
 	rules []rule
 }
 
 // OperatorRead returns nil for those who may read and list everything.
-func (h *holder) OperatorRead() error {
+func (h *principal) OperatorRead() error {
 	if err := h.may("read", anyType, anyTenancy); err != nil {
 		return err
 	}
@@ -209,13 +209,13 @@ func (h *holder) OperatorRead() error {
 }
 
 // OperatorWrite returns nil for those who may write everything.
-func (h *holder) OperatorWrite() error { return h.may("write", anyType, anyTenancy) }
+func (h *principal) OperatorWrite() error { return h.may("write", anyType, anyTenancy) }
 
 // may returns nil if one of the rules allows an action, "read", "list" or "write".
-func (h *holder) may(action string, t *resourcepb.Type, in *resourcepb.Tenancy) error {
+func (h *principal) may(action string, t *resourcepb.Type, in *resourcepb.Tenancy) error {
 	for i := range h.rules {
 		r := &h.rules[i]
-		if r.allows(action) && r.hasType(t) && matches(r.partition, in.GetPartition()) && matches(r.namespace, in.GetNamespace()) {
+		if r.allows(action) && r.matchesType(t) && matches(r.partition, in.GetPartition()) && matches(r.namespace, in.GetNamespace()) {
 			return nil
 		}
 	}
@@ -234,7 +234,7 @@ func (r *rule) allows(action string) bool {
 	return action == "read" && r.read || action == "list" && r.list || action == "write" && r.write
 }
 
-func (r *rule) hasType(t *resourcepb.Type) bool {
+func (r *rule) matchesType(t *resourcepb.Type) bool {
 	for _, u := range r.types {
 		if (u.Group == storage.Wildcard || u.Group == t.GetGroup()) && (u.Kind == storage.Wildcard || u.Kind == t.GetKind()) {
 			return true

@@ -92,7 +92,7 @@ anonymous:
 	if err != nil {
 		t.Fatal(err)
 	}
-	hooks := authorized(registry.Type{})
+	hooks := withRules(registry.Type{})
 	for _, tc := range []struct {
 		token, action, typ, partition, namespace string
 		want                                     bool

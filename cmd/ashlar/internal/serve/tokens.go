@@ -36,11 +36,11 @@ func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.T
 	p := t.current.Load()
 	who := p.anonymous
 	if token != "" {
-		who = p.holder(token)
+		who = p.find(token)
 	}
 	switch {
 	case who != nil:
-		note(ctx, who.name)
+		setCaller(ctx, who.name)
 		return who, nil
 	case token == "":
 		return nil, fmt.Errorf("%w: a token is needed", service.ErrUnauthenticated)
@@ -48,16 +48,16 @@ func (t *tokens) authenticate(ctx context.Context, token string, _ *resourcepb.T
 	return nil, fmt.Errorf("%w: the token is not known", service.ErrUnauthenticated)
 }
 
-// authorized returns a type with the hooks that ask the caller's rules.
-func authorized(t registry.Type) registry.Type {
+// withRules returns a type with the hooks that ask the caller's rules.
+func withRules(t registry.Type) registry.Type {
 	t.MayRead = func(c registry.Caller, id *resourcepb.ID, _ *resourcepb.Resource) error {
-		return c.(*holder).may("read", id.GetType(), id.GetTenancy())
+		return c.(*principal).may("read", id.GetType(), id.GetTenancy())
 	}
 	t.MayWrite = func(c registry.Caller, res *resourcepb.Resource) error {
-		return c.(*holder).may("write", res.GetId().GetType(), res.GetId().GetTenancy())
+		return c.(*principal).may("write", res.GetId().GetType(), res.GetId().GetTenancy())
 	}
 	t.MayList = func(c registry.Caller, typ *resourcepb.Type, tenancy *resourcepb.Tenancy) error {
-		return c.(*holder).may("list", typ, tenancy)
+		return c.(*principal).may("list", typ, tenancy)
 	}
 	return t
 }

@@ -17,13 +17,13 @@ import (
 // OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. The exporters and the SDK read all others. Without an endpoint the
 // result is nil, and no span is made.
 func newTraces(ctx context.Context, version string) (*sdktrace.TracerProvider, error) {
-	if first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
+	if firstEnv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
 		strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, nil
 	}
 	var exporter sdktrace.SpanExporter
 	var err error
-	switch protocol := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol {
+	switch protocol := firstEnv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol {
 	case "grpc":
 		exporter, err = otlptracegrpc.New(ctx)
 	case "", "http/protobuf":
@@ -44,8 +44,8 @@ func newTraces(ctx context.Context, version string) (*sdktrace.TracerProvider, e
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }
 
-// first returns the first of some environment variables that is set.
-func first(names ...string) string {
+// firstEnv returns the firstEnv of some environment variables that is set.
+func firstEnv(names ...string) string {
 	for _, name := range names {
 		if v := os.Getenv(name); v != "" {
 			return v

@@ -35,19 +35,19 @@ func readTypeFile(path string, files *protoregistry.Files) ([]registry.Type, err
 	var types []registry.Type
 	for key, value := range r.document(text) {
 		if key.Value != "types" {
-			r.unknown(key, "types")
+			r.unknownKey(key, "types")
 			continue
 		}
 		for _, n := range r.list(value) {
 			types = append(types, r.namedType(n, files))
 		}
 	}
-	return types, errors.Join(r.wrong...)
+	return types, errors.Join(r.errs...)
 }
 
 // namedType reads one entry of types.
 func (r *yamlReader) namedType(n *yaml.Node, files *protoregistry.Files) (t registry.Type) {
-	before := len(r.wrong)
+	before := len(r.errs)
 	for key, value := range r.object(n, "type", "message", "scope") {
 		switch key.Value {
 		case "type":
@@ -56,7 +56,7 @@ func (r *yamlReader) namedType(n *yaml.Node, files *protoregistry.Files) (t regi
 			found, err := files.FindDescriptorByName(protoreflect.FullName(r.text(value)))
 			m, ok := found.(protoreflect.MessageDescriptor)
 			if err != nil || !ok {
-				r.fault(value, "no descriptor set has the message %q", value.Value)
+				r.errorf(value, "no descriptor set has the message %q", value.Value)
 				continue
 			}
 			t.Proto = dynamicpb.NewMessage(m)
@@ -65,13 +65,13 @@ func (r *yamlReader) namedType(n *yaml.Node, files *protoregistry.Files) (t regi
 		}
 	}
 	switch {
-	case len(r.wrong) > before:
+	case len(r.errs) > before:
 	case t.Type == nil:
-		r.fault(n, "type is missing: group.version.Kind")
+		r.errorf(n, "type is missing: group.version.Kind")
 	case t.Proto == nil:
-		r.fault(n, "message is missing: the full name of the payload's message")
+		r.errorf(n, "message is missing: the full name of the payload's message")
 	case t.Scope == registry.ScopeUndefined && registry.DeclaredScope(descriptor(t)) == registry.ScopeUndefined:
-		r.fault(n, "scope is missing, and the message declares none: expected namespace, partition or cluster")
+		r.errorf(n, "scope is missing, and the message declares none: expected namespace, partition or cluster")
 	}
 	return t
 }
@@ -81,7 +81,7 @@ func (r *yamlReader) typeName(n *yaml.Node) *resourcepb.Type {
 	parts := strings.Split(r.text(n), ".")
 	last := len(parts) - 1
 	if last < 2 {
-		r.fault(n, "a type is to be group.version.Kind, found %q", n.Value)
+		r.errorf(n, "a type is to be group.version.Kind, found %q", n.Value)
 		return nil
 	}
 	return &resourcepb.Type{Group: strings.Join(parts[:last-1], "."), GroupVersion: parts[last-1], Kind: parts[last]}
@@ -94,7 +94,7 @@ func (r *yamlReader) scope(n *yaml.Node) registry.Scope {
 			return s
 		}
 	}
-	r.fault(n, "a scope is to be namespace, partition or cluster, found %q", text)
+	r.errorf(n, "a scope is to be namespace, partition or cluster, found %q", text)
 	return registry.ScopeUndefined
 }
 

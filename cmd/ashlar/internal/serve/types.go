@@ -27,7 +27,7 @@ const typeFile = "types.yaml"
 // and those that types.yaml names. A message that declares a scope is the type whose group and version are the last two parts of its
 // package, and whose kind is its name: acme.catalog.v1.Service is catalog.v1.Service. For other names there is types.yaml.
 func readTypes(dir string) ([]registry.Type, error) {
-	files, err := readSets(dir)
+	files, err := readDescriptorSets(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func readTypes(dir string) ([]registry.Type, error) {
 	}
 	types := named
 	var wrong []error
-	for _, m := range declaring(files) {
+	for _, m := range messagesWithScope(files) {
 		if slices.ContainsFunc(named, func(t registry.Type) bool { return descriptor(t).FullName() == m.FullName() }) {
 			continue // types.yaml knows better
 		}
@@ -57,8 +57,8 @@ func readTypes(dir string) ([]registry.Type, error) {
 	return types, errors.Join(wrong...)
 }
 
-// declaring returns the messages that declare a scope, in the order of their names.
-func declaring(files *protoregistry.Files) (found []protoreflect.MessageDescriptor) {
+// messagesWithScope returns the messages that declare a scope, in the order of their names.
+func messagesWithScope(files *protoregistry.Files) (found []protoreflect.MessageDescriptor) {
 	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
 			if m := file.Messages().Get(i); registry.DeclaredScope(m) != registry.ScopeUndefined {
@@ -71,8 +71,8 @@ func declaring(files *protoregistry.Files) (found []protoreflect.MessageDescript
 	return found
 }
 
-// readSets returns the files of all descriptor sets in a directory. A file may be in several of them, if it is the same.
-func readSets(dir string) (*protoregistry.Files, error) {
+// readDescriptorSets returns the files of all descriptor sets in a directory. A file may be in several of them, if it is the same.
+func readDescriptorSets(dir string) (*protoregistry.Files, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the types: %w", err)
@@ -107,7 +107,7 @@ func readSets(dir string) (*protoregistry.Files, error) {
 	if len(all.GetFile()) == 0 {
 		return nil, fmt.Errorf("there is no descriptor set (*.binpb, *.pb) in %s", dir)
 	}
-	withImports(all, known)
+	addKnownImports(all, known)
 	files, err := protodesc.NewFiles(all)
 	if err != nil {
 		return nil, fmt.Errorf("the descriptor sets in %s: %w (write them with all their imports)", dir, err)
@@ -125,8 +125,8 @@ func sameSchema(a, b *descriptorpb.FileDescriptorProto) bool {
 	return proto.Equal(bare(a), bare(b))
 }
 
-// withImports adds to a set those imports that it lacks and that this program has: the files of google/protobuf.
-func withImports(all *descriptorpb.FileDescriptorSet, known map[string]*descriptorpb.FileDescriptorProto) {
+// addKnownImports adds to a set those imports that it lacks and that this program has: the files of google/protobuf.
+func addKnownImports(all *descriptorpb.FileDescriptorSet, known map[string]*descriptorpb.FileDescriptorProto) {
 	for i := 0; i < len(all.GetFile()); i++ {
 		for _, path := range all.GetFile()[i].GetDependency() {
 			if known[path] != nil || !strings.HasPrefix(path, "google/protobuf/") {

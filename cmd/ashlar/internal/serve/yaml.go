@@ -14,23 +14,23 @@ import (
 
 // yamlReader reads a YAML file node by node and collects what is wrong with it, with the lines.
 type yamlReader struct {
-	file  string
-	wrong []error
+	file string
+	errs []error
 }
 
-// fault notes what is wrong at a node, nil for the whole file.
-func (r *yamlReader) fault(n *yaml.Node, format string, args ...any) {
+// errorf notes what is wrong at a node, nil for the whole file.
+func (r *yamlReader) errorf(n *yaml.Node, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if n == nil {
-		r.wrong = append(r.wrong, fmt.Errorf("%s: %s", r.file, text))
+		r.errs = append(r.errs, fmt.Errorf("%s: %s", r.file, text))
 		return
 	}
-	r.wrong = append(r.wrong, fmt.Errorf("%s: line %d: %s", r.file, n.Line, text))
+	r.errs = append(r.errs, fmt.Errorf("%s: line %d: %s", r.file, n.Line, text))
 }
 
-// unknown notes a key that is none of those expected.
-func (r *yamlReader) unknown(key *yaml.Node, expected ...string) {
-	r.fault(key, "unknown key %q, expected %s", key.Value, strings.Join(expected, ", "))
+// unknownKey notes a key that is none of those expected.
+func (r *yamlReader) unknownKey(key *yaml.Node, expected ...string) {
+	r.errorf(key, "unknown key %q, expected %s", key.Value, strings.Join(expected, ", "))
 }
 
 // document returns the keys and values of the object that the file consists of.
@@ -40,11 +40,11 @@ func (r *yamlReader) document(text []byte) iter.Seq2[*yaml.Node, *yaml.Node] {
 	err := decoder.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF):
-		r.fault(nil, "it is empty")
+		r.errorf(nil, "it is empty")
 	case err != nil:
-		r.fault(nil, "%s", strings.TrimPrefix(err.Error(), "yaml: ")) // it has the line
+		r.errorf(nil, "%s", strings.TrimPrefix(err.Error(), "yaml: ")) // it has the line
 	case !errors.Is(decoder.Decode(&more), io.EOF):
-		r.fault(nil, "expected one YAML document")
+		r.errorf(nil, "expected one YAML document")
 	default:
 		return r.object(doc.Content[0])
 	}
@@ -56,7 +56,7 @@ func (r *yamlReader) document(text []byte) iter.Seq2[*yaml.Node, *yaml.Node] {
 func (r *yamlReader) object(n *yaml.Node, expected ...string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if n.Kind != yaml.MappingNode {
-			r.fault(n, "expected an object")
+			r.errorf(n, "expected an object")
 			return
 		}
 		seen := map[string]bool{}
@@ -64,10 +64,10 @@ func (r *yamlReader) object(n *yaml.Node, expected ...string) iter.Seq2[*yaml.No
 			key, value := n.Content[i], n.Content[i+1]
 			switch {
 			case seen[key.Value]:
-				r.fault(key, "the key %q is there twice", key.Value)
+				r.errorf(key, "the key %q is there twice", key.Value)
 				continue
 			case len(expected) > 0 && !slices.Contains(expected, key.Value):
-				r.unknown(key, expected...)
+				r.unknownKey(key, expected...)
 				continue
 			}
 			seen[key.Value] = true
@@ -81,7 +81,7 @@ func (r *yamlReader) object(n *yaml.Node, expected ...string) iter.Seq2[*yaml.No
 // list returns the elements of a list.
 func (r *yamlReader) list(n *yaml.Node) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
-		r.fault(n, "expected a list")
+		r.errorf(n, "expected a list")
 		return nil
 	}
 	return n.Content
@@ -90,7 +90,7 @@ func (r *yamlReader) list(n *yaml.Node) []*yaml.Node {
 // text returns a text that is not empty.
 func (r *yamlReader) text(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		r.fault(n, "expected a text")
+		r.errorf(n, "expected a text")
 		return ""
 	}
 	return n.Value

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// proofEvery is the time between two questions how far the watch is.
-	proofEvery = 2 * time.Second
-	// pause is the time before another watch is opened.
-	pause = time.Second
+	// bookmarkInterval is the time between two questions how far the watch is.
+	bookmarkInterval = 2 * time.Second
+	// retryPause is the time before another watch is opened.
+	retryPause = time.Second
 )
 
 // Follow counts the resources of a filter in t until ctx is over, which is no error. When a watch ends, it opens another one. It fails
@@ -27,7 +27,7 @@ func Follow(
 		switch {
 		case err == nil:
 			opened = true
-			err = tallied(ctx, w, t)
+			err = followWatch(ctx, w, t)
 			w.Close()
 		case !opened && ctx.Err() == nil:
 			return err
@@ -42,20 +42,20 @@ func Follow(
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(retryPause):
 		}
 	}
 }
 
-// tallied counts what one watch returns, until it ends.
-func tallied(ctx context.Context, w storage.Watch, t *Tally) error {
+// followWatch counts what one watch returns, until it ends.
+func followWatch(ctx context.Context, w storage.Watch, t *Tally) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
 	asked := make(chan time.Time, 1) // holds the time of a question that is not answered
 	if b, ok := w.(storage.Bookmarker); ok {
-		asking.Go(func() { ask(ctx, b, asked) })
+		asking.Go(func() { requestBookmarks(ctx, b, asked) })
 	}
 	for {
 		ev, err := w.Next(ctx)
@@ -63,19 +63,19 @@ func tallied(ctx context.Context, w storage.Watch, t *Tally) error {
 			return err
 		}
 		if ev.GetBookmark() == nil {
-			t.See(ev, time.Now())
+			t.Count(ev, time.Now())
 			continue
 		}
 		select {
 		case at := <-asked:
-			t.Caught(time.Since(at))
+			t.SetLag(time.Since(at))
 		default: // one that nobody here asked for
 		}
 	}
 }
 
-// ask asks the watch how far it is, again and again, once the last question is answered.
-func ask(ctx context.Context, b storage.Bookmarker, asked chan time.Time) {
+// requestBookmarks asks the watch how far it is, again and again, once the last question is answered.
+func requestBookmarks(ctx context.Context, b storage.Bookmarker, asked chan time.Time) {
 	for {
 		select {
 		case asked <- time.Now():
@@ -86,7 +86,7 @@ func ask(ctx context.Context, b storage.Bookmarker, asked chan time.Time) {
 			return
 		}
 		select {
-		case <-time.After(proofEvery):
+		case <-time.After(bookmarkInterval):
 		case <-ctx.Done():
 			return
 		}

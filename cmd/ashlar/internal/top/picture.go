@@ -64,11 +64,11 @@ type Picture struct {
 	Total Row
 	// Changes are the newest ones, the newest first.
 	Changes []Change
-	// Listed says that all resources were counted that there are.
-	Listed bool
+	// Complete says that all resources were counted that there are.
+	Complete bool
 	// Lag is how long the watch took to prove that it shows everything, when it was asked last; Proven says that it did.
-	Lag    time.Duration
-	Proven bool
+	Lag      time.Duration
+	LagKnown bool
 	// Note says why the counting had to begin anew, or does not go on.
 	Note string
 }
@@ -77,7 +77,7 @@ type Picture struct {
 type Change struct {
 	// At is when it was seen, by the clock of this program.
 	At time.Time
-	// What happened: "create", "update" or "delete".
-	What string
-	ID   *resourcepb.ID
+	// Action happened: "create", "update" or "delete".
+	Action string
+	ID     *resourcepb.ID
 }

@@ -15,7 +15,7 @@ type Screen struct {
 
 	tally         *Tally
 	interval      time.Duration
-	shown         *Picture
+	picture       *Picture
 	width, height int
 	by            Order
 	reverse       bool
@@ -26,7 +26,7 @@ type Screen struct {
 
 // NewScreen returns a screen that shows a new picture every interval.
 func NewScreen(store string, t *Tally, interval time.Duration) *Screen {
-	return &Screen{Store: store, tally: t, interval: interval, shown: t.Picture(time.Now()), width: 80, height: 24}
+	return &Screen{Store: store, tally: t, interval: interval, picture: t.Picture(time.Now()), width: 80, height: 24}
 }
 
 // tick has the screen show a new picture.
@@ -44,23 +44,23 @@ func (s *Screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tick:
 		if !s.paused {
-			s.shown = s.tally.Picture(time.Time(msg))
+			s.picture = s.tally.Picture(time.Time(msg))
 		}
 		return s, s.next()
 	case tea.WindowSizeMsg:
 		s.width, s.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
 		if s.typing {
-			s.typed(msg)
+			s.editFilter(msg)
 			return s, nil
 		}
-		return s, s.pressed(msg.String())
+		return s, s.handleKey(msg.String())
 	}
 	return s, nil
 }
 
-// pressed does what a key is for.
-func (s *Screen) pressed(key string) tea.Cmd {
+// handleKey does what a key is for.
+func (s *Screen) handleKey(key string) tea.Cmd {
 	switch key {
 	case "q", "ctrl+c":
 		return tea.Quit
@@ -80,8 +80,8 @@ func (s *Screen) pressed(key string) tea.Cmd {
 	return nil
 }
 
-// typed takes a key of the filter's text.
-func (s *Screen) typed(msg tea.KeyPressMsg) {
+// editFilter takes a key of the filter's text.
+func (s *Screen) editFilter(msg tea.KeyPressMsg) {
 	switch msg.String() {
 	case "enter":
 		s.typing = false
@@ -104,7 +104,7 @@ func (s *Screen) View() tea.View {
 	return v
 }
 
-const keys = "q quit   p pause   s sort   r reverse   / filter   ? help"
+const keyHelp = "q quit   p pause   s sort   r reverse   / filter   ? help"
 
 var helpText = []string{
 	"", "  q, Ctrl-C   quit",
@@ -119,7 +119,7 @@ var helpText = []string{
 
 // lines are the screen's lines, from the top.
 func (s *Screen) lines() []string {
-	out := []string{bold("ashlar top  " + printable(s.Store)), summary(s.shown)}
+	out := []string{bold("ashlar top  " + printable(s.Store)), summary(s.picture)}
 	if s.help {
 		out = append(out, helpText...)
 	} else {
@@ -143,7 +143,7 @@ func (s *Screen) status() string {
 	case s.typing:
 		return "filter: " + s.filter + "_"
 	case s.paused:
-		return bold("PAUSED at "+s.shown.At.Format(time.TimeOnly)) + "   p goes on"
+		return bold("PAUSED at "+s.picture.At.Format(time.TimeOnly)) + "   p goes on"
 	}
 	state := "by " + s.by.String()
 	if s.reverse {
@@ -152,12 +152,12 @@ func (s *Screen) status() string {
 	if s.filter != "" {
 		state += ", with " + printable(s.filter)
 	}
-	return keys + "   (" + state + ")"
+	return keyHelp + "   (" + state + ")"
 }
 
 // table are the types, and below them the newest changes.
 func (s *Screen) table() []string {
-	p := *s.shown
+	p := *s.picture
 	p.Rows = append([]Row(nil), p.Rows...)
 	p.sort(s.by, s.reverse)
 	var rows [][5]string
@@ -171,9 +171,9 @@ func (s *Screen) table() []string {
 	most := max(room*2/3, 1)
 	hidden := max(len(rows)-most, 0)
 	rows = rows[:len(rows)-hidden]
-	out := []string{"", bold(aligned(columns, widths(rows)))}
+	out := []string{"", bold(alignRow(columns, widths(rows)))}
 	for _, row := range rows {
-		out = append(out, aligned(row, widths(rows)))
+		out = append(out, alignRow(row, widths(rows)))
 	}
 	if hidden > 0 {
 		out = append(out, "… and "+plural(hidden, "more type"))
@@ -205,8 +205,8 @@ func widths(rows [][5]string) (w [5]int) {
 	return w
 }
 
-// aligned is a row, with names on the left of their columns and numbers on the right.
-func aligned(row [5]string, w [5]int) string {
+// alignRow is a row, with names on the left of their columns and numbers on the right.
+func alignRow(row [5]string, w [5]int) string {
 	var s strings.Builder
 	for i, cell := range row {
 		fill := strings.Repeat(" ", max(w[i]-ansi.StringWidth(cell), 0))

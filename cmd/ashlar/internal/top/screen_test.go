@@ -33,11 +33,11 @@ func (s *Screen) after(keys ...string) string {
 func filled() *Tally {
 	t := NewTally(noon)
 	for i := range 1234 {
-		t.See(upsert(resource("Album", fmt.Sprint(i), 100)), noon)
+		t.Count(upsert(resource("Album", fmt.Sprint(i), 100)), noon)
 	}
-	t.See(endOfSnapshot, noon)
-	t.See(upsert(resource("Studio", "abbey\x1b[2J", 10)), noon)
-	t.Caught(3 * time.Millisecond)
+	t.Count(endOfSnapshot, noon)
+	t.Count(upsert(resource("Studio", "abbey\x1b[2J", 10)), noon)
+	t.SetLag(3 * time.Millisecond)
 	return t
 }
 
@@ -78,7 +78,7 @@ func TestScreen(t *testing.T) {
 	require.Regexp(t, `^demo/Studio`, lines[4])
 
 	require.Contains(t, s.after("p"), "PAUSED")
-	tally.See(upsert(resource("Studio", "late", 10)), noon)
+	tally.Count(upsert(resource("Studio", "late", 10)), noon)
 	s.Update(tick(noon.Add(2 * time.Second)))
 	require.NotContains(t, s.after(), "late")
 	s.after("p")
@@ -93,7 +93,7 @@ func TestScreenOfAnySize(t *testing.T) {
 	t.Parallel()
 	tally := filled()
 	for i := range 50 {
-		tally.See(upsert(resource(fmt.Sprint("Kind", i), "one", 1)), noon)
+		tally.Count(upsert(resource(fmt.Sprint("Kind", i), "one", 1)), noon)
 	}
 	s := NewScreen("mem://", tally, time.Second)
 	s.Update(tick(noon.Add(time.Second)))

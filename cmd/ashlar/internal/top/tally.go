@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// window is the seconds that rates are the mean of.
-	window = 10
-	// remembered is how many of the newest changes are kept.
-	remembered = 200
+	// rateWindow is the seconds that rates are the mean of.
+	rateWindow = 10
+	// maxChanges is how many of the newest changes are kept.
+	maxChanges = 200
 )
 
 // Tally counts what a watch returns. It takes 16 bytes and a bit for each resource, whatever the resource's size. Its methods may be
@@ -25,22 +25,22 @@ const (
 type Tally struct {
 	seed maphash.Seed
 
-	mu      sync.Mutex
-	began   time.Time
-	types   map[storage.UnversionedType]*count
-	sizes   map[uint64]uint32 // of the resources, by a hash of the key
-	changes []Change          // the newest last
-	listed  bool
-	lag     time.Duration
-	proven  bool
-	note    string
+	mu       sync.Mutex
+	start    time.Time
+	types    map[storage.UnversionedType]*count
+	sizes    map[uint64]uint32 // of the resources, by a hash of the key
+	changes  []Change          // the newest last
+	complete bool
+	lag      time.Duration
+	lagKnown bool
+	note     string
 }
 
 // count is what is known of a type.
 type count struct {
 	resources int
 	bytes     int64
-	seconds   [window]second
+	seconds   [rateWindow]second
 }
 
 // second is what happened in one.
@@ -51,7 +51,7 @@ type second struct {
 
 // NewTally returns a tally in which nothing was counted yet.
 func NewTally(now time.Time) *Tally {
-	return &Tally{seed: maphash.MakeSeed(), began: now, types: map[storage.UnversionedType]*count{}, sizes: map[uint64]uint32{}}
+	return &Tally{seed: maphash.MakeSeed(), start: now, types: map[storage.UnversionedType]*count{}, sizes: map[uint64]uint32{}}
 }
 
 // Relist has the tally begin anew with the snapshot that follows, and says why. The newest changes stay.
@@ -59,7 +59,7 @@ func (t *Tally) Relist(note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.types, t.sizes = map[storage.UnversionedType]*count{}, map[uint64]uint32{}
-	t.listed, t.proven, t.note = false, false, note
+	t.complete, t.lagKnown, t.note = false, false, note
 }
 
 // Note shows a text until the next list is complete.
@@ -69,13 +69,13 @@ func (t *Tally) Note(note string) {
 	t.note = note
 }
 
-// See counts an event.
-func (t *Tally) See(ev *resourcepb.WatchEvent, now time.Time) {
+// Count counts an event.
+func (t *Tally) Count(ev *resourcepb.WatchEvent, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e := ev.GetEvent().(type) {
 	case *resourcepb.WatchEvent_EndOfSnapshot_:
-		t.listed, t.note = true, ""
+		t.complete, t.note = true, ""
 	case *resourcepb.WatchEvent_Upsert_:
 		t.upsert(e.Upsert.GetResource(), now)
 	case *resourcepb.WatchEvent_Delete_:
@@ -83,14 +83,14 @@ func (t *Tally) See(ev *resourcepb.WatchEvent, now time.Time) {
 	}
 }
 
-// Caught notes that the watch has proven to show everything that was written until so long ago.
-func (t *Tally) Caught(lag time.Duration) {
+// SetLag notes that the watch has proven to show everything that was written until so long ago.
+func (t *Tally) SetLag(lag time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lag, t.proven = lag, true
+	t.lag, t.lagKnown = lag, true
 }
 
-func (t *Tally) of(id *resourcepb.ID) *count {
+func (t *Tally) typeCount(id *resourcepb.ID) *count {
 	typ := storage.UnversionedTypeFrom(id.GetType())
 	c := t.types[typ]
 	if c == nil {
@@ -103,7 +103,7 @@ func (t *Tally) of(id *resourcepb.ID) *count {
 func (t *Tally) hash(id *resourcepb.ID) uint64 { return maphash.Comparable(t.seed, key.Of(id)) }
 
 func (t *Tally) upsert(res *resourcepb.Resource, now time.Time) {
-	c, at, size := t.of(res.GetId()), t.hash(res.GetId()), uint32(proto.Size(res))
+	c, at, size := t.typeCount(res.GetId()), t.hash(res.GetId()), uint32(proto.Size(res))
 	before, known := t.sizes[at]
 	t.sizes[at] = size
 	c.bytes += int64(size) - int64(before)
@@ -112,33 +112,33 @@ func (t *Tally) upsert(res *resourcepb.Resource, now time.Time) {
 		c.resources++
 		what = "create"
 	}
-	if t.listed {
+	if t.complete {
 		c.second(now).writes++
-		t.changed(Change{now, what, res.GetId()})
+		t.addChange(Change{now, what, res.GetId()})
 	}
 }
 
 func (t *Tally) delete(res *resourcepb.Resource, now time.Time) {
-	c, at := t.of(res.GetId()), t.hash(res.GetId())
+	c, at := t.typeCount(res.GetId()), t.hash(res.GetId())
 	if size, known := t.sizes[at]; known {
 		delete(t.sizes, at)
 		c.resources--
 		c.bytes -= int64(size)
 	}
 	c.second(now).deletes++
-	t.changed(Change{now, "delete", res.GetId()})
+	t.addChange(Change{now, "delete", res.GetId()})
 }
 
-func (t *Tally) changed(c Change) {
-	if len(t.changes) == 2*remembered {
-		t.changes = append(t.changes[:0], t.changes[remembered:]...)
+func (t *Tally) addChange(c Change) {
+	if len(t.changes) == 2*maxChanges {
+		t.changes = append(t.changes[:0], t.changes[maxChanges:]...)
 	}
 	t.changes = append(t.changes, c)
 }
 
 // second returns the count of a second.
 func (c *count) second(now time.Time) *second {
-	s := &c.seconds[now.Unix()%window]
+	s := &c.seconds[now.Unix()%rateWindow]
 	if s.at != now.Unix() {
 		*s = second{at: now.Unix()}
 	}
@@ -149,13 +149,13 @@ func (c *count) second(now time.Time) *second {
 func (t *Tally) Picture(now time.Time) *Picture {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &Picture{At: now, Since: now.Sub(t.began), Listed: t.listed, Lag: t.lag, Proven: t.proven, Note: t.note}
+	p := &Picture{At: now, Since: now.Sub(t.start), Complete: t.complete, Lag: t.lag, LagKnown: t.lagKnown, Note: t.note}
 	// A rate is one of whole seconds, of which the present one is none yet.
-	seconds := min(max(now.Sub(t.began).Seconds(), 1), window-1)
+	seconds := min(max(now.Sub(t.start).Seconds(), 1), rateWindow-1)
 	for typ, c := range t.types {
 		row := Row{Type: typ, Resources: c.resources, Bytes: c.bytes}
 		for _, s := range c.seconds {
-			if age := now.Unix() - s.at; age >= 0 && age < window {
+			if age := now.Unix() - s.at; age >= 0 && age < rateWindow {
 				row.Writes += float64(s.writes) / seconds
 				row.Deletes += float64(s.deletes) / seconds
 			}
@@ -167,7 +167,7 @@ func (t *Tally) Picture(now time.Time) *Picture {
 		p.Total.Deletes += row.Deletes
 	}
 	p.sort(ByType, false)
-	newest := t.changes[max(0, len(t.changes)-remembered):]
+	newest := t.changes[max(0, len(t.changes)-maxChanges):]
 	p.Changes = slices.Clone(newest)
 	slices.Reverse(p.Changes)
 	return p

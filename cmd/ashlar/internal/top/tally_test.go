@@ -40,51 +40,51 @@ func TestTally(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(noon)
 	for i := range 3 {
-		tally.See(upsert(resource("Album", fmt.Sprint(i), 1000)), noon)
+		tally.Count(upsert(resource("Album", fmt.Sprint(i), 1000)), noon)
 	}
-	require.False(t, tally.Picture(noon).Listed)
-	tally.See(endOfSnapshot, noon)
+	require.False(t, tally.Picture(noon).Complete)
+	tally.Count(endOfSnapshot, noon)
 	p := tally.Picture(noon)
-	require.True(t, p.Listed)
+	require.True(t, p.Complete)
 	require.Equal(t, 3, p.Total.Resources)
 	require.InDelta(t, 3000, p.Total.Bytes, 200)
 	require.Empty(t, p.Changes, "a snapshot is no change")
 	require.Zero(t, p.Total.Writes)
 
 	later := noon.Add(20 * time.Second)
-	tally.See(upsert(resource("Album", "0", 5000)), later)
-	tally.See(upsert(resource("Studio", "new", 0)), later)
-	tally.See(deletion(resource("Album", "1", 1000)), later)
-	tally.See(deletion(resource("Album", "1", 1000)), later) // of another life, say
+	tally.Count(upsert(resource("Album", "0", 5000)), later)
+	tally.Count(upsert(resource("Studio", "new", 0)), later)
+	tally.Count(deletion(resource("Album", "1", 1000)), later)
+	tally.Count(deletion(resource("Album", "1", 1000)), later) // of another life, say
 	p = tally.Picture(later.Add(time.Second))
 	require.Equal(t, []string{"demo/Album", "demo/Studio"}, []string{name(p.Rows[0].Type), name(p.Rows[1].Type)})
 	require.Equal(t, 2, p.Rows[0].Resources)
 	require.InDelta(t, 6000, p.Rows[0].Bytes, 200)
 	require.InDelta(t, 1.0/9, p.Rows[0].Writes, 0.001)
 	require.InDelta(t, 2.0/9, p.Rows[0].Deletes, 0.001)
-	require.Equal(t, []string{"delete", "delete", "create", "update"}, []string{p.Changes[0].What, p.Changes[1].What, p.Changes[2].What, p.Changes[3].What})
+	require.Equal(t, []string{"delete", "delete", "create", "update"}, []string{p.Changes[0].Action, p.Changes[1].Action, p.Changes[2].Action, p.Changes[3].Action})
 
-	require.Zero(t, tally.Picture(later.Add(window*time.Second)).Total.Writes, "rates forget")
+	require.Zero(t, tally.Picture(later.Add(rateWindow*time.Second)).Total.Writes, "rates forget")
 
 	tally.Relist("the past is gone")
 	p = tally.Picture(later)
 	require.Equal(t, "the past is gone", p.Note)
 	require.Zero(t, p.Total.Resources)
 	require.Len(t, p.Changes, 4)
-	tally.See(endOfSnapshot, later)
+	tally.Count(endOfSnapshot, later)
 	require.Empty(t, tally.Picture(later).Note)
 }
 
 func TestTallyIsBounded(t *testing.T) {
 	t.Parallel()
 	tally := NewTally(noon)
-	tally.See(endOfSnapshot, noon)
-	for i := range 10 * remembered {
-		tally.See(upsert(resource("Album", "one", i)), noon)
+	tally.Count(endOfSnapshot, noon)
+	for i := range 10 * maxChanges {
+		tally.Count(upsert(resource("Album", "one", i)), noon)
 	}
 	p := tally.Picture(noon)
-	require.Len(t, p.Changes, remembered)
-	require.LessOrEqual(t, cap(tally.changes), 4*remembered)
+	require.Len(t, p.Changes, maxChanges)
+	require.LessOrEqual(t, cap(tally.changes), 4*maxChanges)
 	require.Len(t, tally.sizes, 1)
 }
 

@@ -17,9 +17,9 @@ func summary(p *Picture) string {
 	fmt.Fprintf(&s, "%s, %s, %s, %s writes/s, %s deletes/s", plural(len(p.Rows), "type"), plural(p.Total.Resources, "resource"),
 		size(p.Total.Bytes), rate(p.Total.Writes), rate(p.Total.Deletes))
 	switch {
-	case !p.Listed:
+	case !p.Complete:
 		s.WriteString(", still counting")
-	case p.Proven:
+	case p.LagKnown:
 		s.WriteString(", behind by at most " + lag(p.Lag))
 	}
 	if p.Note != "" {
@@ -38,11 +38,11 @@ var columns = [5]string{"TYPE", "RESOURCES", "SIZE", "WRITES/S", "DELETES/S"}
 // line is a change in one line.
 func (c *Change) line() string {
 	id := c.ID
-	return fmt.Sprintf("%s  %-6s  %s  %s  %s", c.At.Format(time.TimeOnly), c.What, printable(id.GetType().GetGroup()+"/"+id.GetType().GetKind()),
-		place(id.GetTenancy()), printable(id.GetName()))
+	return fmt.Sprintf("%s  %-6s  %s  %s  %s", c.At.Format(time.TimeOnly), c.Action, printable(id.GetType().GetGroup()+"/"+id.GetType().GetKind()),
+		tenancyText(id.GetTenancy()), printable(id.GetName()))
 }
 
-func place(t *resourcepb.Tenancy) string {
+func tenancyText(t *resourcepb.Tenancy) string {
 	if t.GetPartition() == "" && t.GetNamespace() == "" {
 		return "-"
 	}

@@ -21,7 +21,7 @@ func TestRedacted(t *testing.T) {
 		"sqlite:a.db": "sqlite:a.db",
 		"mem://x y":   "a store",
 	} {
-		require.Equal(t, want, redacted(in))
+		require.Equal(t, want, redactURL(in))
 	}
 }
 

@@ -15,27 +15,27 @@ import (
 	"github.com/ashlar-dev/storage/conformance/faults"
 )
 
-// answers are what a database has shown of itself.
-type answers struct {
-	store, place string
-	began        time.Time
-	took         time.Duration
-	cases        []conformance.Result
-	faults       *faults.Report // nil: nobody asked
+// results are what a database has shown of itself.
+type results struct {
+	store, location string
+	started         time.Time
+	took            time.Duration
+	cases           []conformance.Result
+	faults          *faults.Report // nil: nobody asked
 }
 
-// answer is what became of one guarantee.
-type answer struct {
+// guaranteeResult is what became of one guarantee.
+type guaranteeResult struct {
 	Text     string
 	Took     time.Duration
 	Ran      int      // cases, and 1 for a run under faults
 	Failures []string // what was wrong
-	Lost     bool     // acknowledged writes
-	Left     []string // why something was left out
+	DataLoss bool     // acknowledged writes
+	Skipped  []string // why something was left out
 }
 
 // Mark is the answer in one character: kept, broken, or not asked.
-func (w *answer) Mark() string {
+func (w *guaranteeResult) Mark() string {
 	switch {
 	case len(w.Failures) > 0:
 		return "✗"
@@ -46,21 +46,21 @@ func (w *answer) Mark() string {
 }
 
 // byGuarantee sorts the answers by what they are about. Guarantees that nobody asked about are left out.
-func (n *answers) byGuarantee() (all []*answer) {
+func (n *results) byGuarantee() (all []*guaranteeResult) {
 	results := map[string]conformance.Result{}
 	for _, r := range n.cases {
 		results[r.Case] = r
 	}
 	var told []string // checks that a guarantee has told about
 	for _, g := range conformance.Guarantees() {
-		w := &answer{Text: g.Text}
+		w := &guaranteeResult{Text: g.Text}
 		for _, name := range g.Cases {
 			r, asked := results[name]
 			switch {
 			case !asked:
 			case r.NotRun != "":
-				if !slices.Contains(w.Left, r.NotRun) {
-					w.Left = append(w.Left, r.NotRun)
+				if !slices.Contains(w.Skipped, r.NotRun) {
+					w.Skipped = append(w.Skipped, r.NotRun)
 				}
 			default:
 				w.Ran++
@@ -71,17 +71,17 @@ func (n *answers) byGuarantee() (all []*answer) {
 			}
 		}
 		if n.faults != nil {
-			n.underFaults(g, w)
+			n.addFaultResults(g, w)
 			told = append(told, g.Checks...)
 		}
-		if w.Ran > 0 || len(w.Left) > 0 {
+		if w.Ran > 0 || len(w.Skipped) > 0 {
 			all = append(all, w)
 		}
 	}
 	if n.faults != nil {
 		for _, v := range n.faults.Violations {
 			if !slices.Contains(told, v.Check) {
-				all = append(all, &answer{Text: v.Check, Ran: 1, Failures: []string{v.Text}})
+				all = append(all, &guaranteeResult{Text: v.Check, Ran: 1, Failures: []string{v.Text}})
 			}
 		}
 	}
@@ -91,32 +91,32 @@ func (n *answers) byGuarantee() (all []*answer) {
 // lossCheck is the check that finds acknowledged writes lost.
 const lossCheck = "acknowledged changes stay"
 
-// underFaults adds what the run under faults has to say about a guarantee.
-func (n *answers) underFaults(g conformance.Guarantee, w *answer) {
+// addFaultResults adds what the run under faults has to say about a guarantee.
+func (n *results) addFaultResults(g conformance.Guarantee, w *guaranteeResult) {
 	for _, v := range n.faults.Violations {
 		if slices.Contains(g.Checks, v.Check) {
 			w.Failures = append(w.Failures, fmt.Sprintf("under faults, seed %d: %s", n.faults.Seed, v))
-			w.Lost = w.Lost || v.Check == lossCheck
+			w.DataLoss = w.DataLoss || v.Check == lossCheck
 		}
 	}
 	switch crashed, disturbed := n.faults.Faults[faults.KillServer] > 0, len(n.faults.Faults) > 0; {
 	case len(g.Checks) == 0:
 		return
 	case len(g.Cases) == 0 && !disturbed:
-		w.Left = append(w.Left, "no fault came to pass")
+		w.Skipped = append(w.Skipped, "no fault came to pass")
 		return
 	case slices.Contains(g.Checks, lossCheck) && !crashed:
-		w.Left = append(w.Left, "the database did not crash (see --crash-command)")
+		w.Skipped = append(w.Skipped, "the database did not crash (see --crash-command)")
 	}
 	w.Ran++
 }
 
 // broken are the guarantees that were not kept; that of acknowledged writes, whose loss breaks others as well, is the first.
-func (n *answers) broken() (broken []*answer) {
+func (n *results) broken() (broken []*guaranteeResult) {
 	for _, w := range n.byGuarantee() {
 		switch {
 		case len(w.Failures) == 0:
-		case w.Lost:
+		case w.DataLoss:
 			broken = slices.Insert(broken, 0, w)
 		default:
 			broken = append(broken, w)
@@ -126,7 +126,7 @@ func (n *answers) broken() (broken []*answer) {
 }
 
 // verdict is an error if a guarantee was broken.
-func (n *answers) verdict() error {
+func (n *results) verdict() error {
 	broken := n.broken()
 	if len(broken) == 0 {
 		return nil
@@ -139,17 +139,17 @@ func (n *answers) verdict() error {
 }
 
 // print writes the table.
-func (n *answers) print(out io.Writer) error {
+func (n *results) print(out io.Writer) error {
 	b := bufio.NewWriter(out)
 	marks, all := map[string]int{}, n.byGuarantee()
 	for _, w := range all {
 		marks[w.Mark()]++
 		fmt.Fprintf(b, "%s %7s  %s\n", w.Mark(), cli.Duration(w.Took), w.Text)
 		for _, text := range w.Failures {
-			fmt.Fprintf(b, "%s\n", indented(text))
+			fmt.Fprintf(b, "%s\n", indent(text))
 		}
-		if len(w.Left) > 0 {
-			fmt.Fprintf(b, "%s\n", indented("not asked: "+strings.Join(w.Left, "; ")))
+		if len(w.Skipped) > 0 {
+			fmt.Fprintf(b, "%s\n", indent("not asked: "+strings.Join(w.Skipped, "; ")))
 		}
 	}
 	ran := 0
@@ -179,8 +179,8 @@ func faultCounts(f *faults.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-// indented is a text for below a line of the table: its first lines, without what would upset a terminal.
-func indented(text string) string {
+// indent is a text for below a line of the table: its first lines, without what would upset a terminal.
+func indent(text string) string {
 	const most, indent = 12, "             "
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) > most {
@@ -197,8 +197,8 @@ func indented(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// redacted is a store's URL without what it may hold of secrets.
-func redacted(rawURL string) string {
+// redactURL is a store's URL without what it may hold of secrets.
+func redactURL(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return "a store"

@@ -14,48 +14,48 @@ import (
 	"github.com/ashlar-dev/storage/resourcepb"
 )
 
-// pastError returns an error of the history service as a store would have returned it. A server whose store has no past, or that is older
+// historyError returns an error of the history service as a store would have returned it. A server whose store has no past, or that is older
 // than the history service, was asked for what it cannot do.
-func (b *Backend) pastError(ctx context.Context, err error) error {
+func (b *Backend) historyError(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unimplemented && ctx.Err() == nil {
 		return fmt.Errorf("%w: the server %s: %s", storage.ErrInvalid, b.address, status.Convert(err).Message())
 	}
-	return b.translated(ctx, err)
+	return b.translateError(ctx, err)
 }
 
-// asked returns the type and the tenancy of a filter.
-func asked(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
-	return typeOf(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
+// filterScope returns the type and the tenancy of a filter.
+func filterScope(f *key.Filter) (*resourcepb.Type, *resourcepb.Tenancy) {
+	return allVersions(storage.UnversionedType{Group: f.Group, Kind: f.Kind}), &resourcepb.Tenancy{Partition: f.Partition, Namespace: f.Namespace}
 }
 
 // Revisions returns the oldest and the newest revision of the server's store, to those who may list what matches a filter.
 func (b *Backend) Revisions(ctx context.Context, f *key.Filter) (oldest, newest int64, err error) {
-	if err := b.usable(ctx); err != nil {
+	if err := b.checkOpen(ctx); err != nil {
 		return 0, 0, err
 	}
-	typ, tenancy := asked(f)
-	ctx, done := bounded(ctx)
+	typ, tenancy := filterScope(f)
+	ctx, done := withCallTimeout(ctx)
 	defer done()
 	res, err := b.history.Revisions(ctx, &resourcepb.RevisionsRequest{Type: typ, Tenancy: tenancy})
-	return res.GetOldest(), res.GetNewest(), b.pastError(ctx, err)
+	return res.GetOldest(), res.GetNewest(), b.historyError(ctx, err)
 }
 
 // RecordsAt returns a function that returns what matched a filter at a revision, and the caller may see, in order, page by page, and
 // whether there is more. The revision 0 is the newest one.
 func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(context.Context) ([]storage.Record, bool, error) {
-	typ, tenancy := asked(f)
+	typ, tenancy := filterScope(f)
 	req := &resourcepb.ListAtRequest{
 		Type: typ, Tenancy: tenancy, NamePrefix: f.NamePrefix, Revision: revision, Limit: int32(min(limit, pageSize)),
 	}
 	return func(ctx context.Context) (page []storage.Record, more bool, err error) {
-		if err := b.usable(ctx); err != nil {
+		if err := b.checkOpen(ctx); err != nil {
 			return nil, false, err
 		}
-		ctx, done := bounded(ctx)
+		ctx, done := withCallTimeout(ctx)
 		defer done()
 		res, err := b.history.ListAt(ctx, req)
 		if err != nil {
-			return nil, false, b.pastError(ctx, err)
+			return nil, false, b.historyError(ctx, err)
 		}
 		req.Revision, req.Continue = res.GetRevision(), res.GetContinue()
 		for _, r := range res.GetRecords() {
@@ -67,13 +67,13 @@ func (b *Backend) RecordsAt(f *key.Filter, revision int64, limit int) func(conte
 
 // Changes calls do for the changes of a key after a revision, in order, until another one, as far as the caller may see them.
 func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until int64, do func(*storage.Change) error) error {
-	if err := b.usable(ctx); err != nil {
+	if err := b.checkOpen(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := b.history.Changes(ctx, &resourcepb.ChangesRequest{
-		Type:    typeOf(storage.UnversionedTypeFrom(id.GetType())),
+		Type:    allVersions(storage.UnversionedTypeFrom(id.GetType())),
 		Tenancy: id.GetTenancy(), Name: id.GetName(), After: after, Until: until,
 	})
 	for err == nil {
@@ -89,7 +89,7 @@ func (b *Backend) Changes(ctx context.Context, id *resourcepb.ID, after, until i
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return b.pastError(ctx, err)
+	return b.historyError(ctx, err)
 }
 
 // recordOf returns a record of an answer, nil for nil.
